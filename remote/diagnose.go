@@ -142,7 +142,7 @@ func (t *Trial) explain(host Host, known *Error, err error) error {
 	missing := t.Genv == ""
 	switch {
 	case host.NoSudo && missing:
-		e.Next = "install genv on the host where every login finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml"
+		e.Next = "install genv on the host where every login finds it (/usr/local/bin): `genv remote install -H HOST`; or set `genv:` for it in hosts.yaml"
 	case host.NoSudo:
 		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of the login", err, t.Genv)
 		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or have it linked to %s", t.Genv, DefaultGenv)
@@ -205,8 +205,11 @@ func (t *Trial) line() string {
 	return SudoersLine(SudoersAccount(t.User, t.UID), cmp.Or(t.Genv, DefaultGenv))
 }
 
-// step is the next step for sudo to run genv.
+// step is the next step for sudo to run genv. To install it writes the line of sudoers, too.
 func (t *Trial) step(class Class) string {
+	if t.Genv == "" {
+		return GenvMissing.NextStep()
+	}
 	return SudoStep(class, SudoersAccount(t.User, t.UID), cmp.Or(t.Genv, DefaultGenv))
 }
 

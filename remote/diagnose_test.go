@@ -43,7 +43,7 @@ func TestDiagnose(t *testing.T) {
 		next  string // a part of it
 	}{
 		{"a password", remote.Sudo, trial("user=admin genv=/usr/bin/genv"), remote.Sudo, "`admin ALL=(root) NOPASSWD: /usr/bin/genv usage snapshot, "},
-		{"a password, and no genv", remote.Sudo, trial("user=admin genv="), remote.Sudo, "NOPASSWD: /usr/local/bin/genv usage snapshot, "},
+		{"a password, and no genv", remote.Sudo, trial("user=admin genv="), remote.Sudo, "`genv remote install -H HOST`"},
 		{"a password, in other words", remote.CommandFailed, trial("user=admin genv=/usr/bin/genv"), remote.Sudo, "`admin ALL=(root) NOPASSWD: /usr/bin/genv usage snapshot, "},
 		{"the line covers something else", remote.Sudo, trial("user=admin genv=/opt/genv/bin/genv lists"), remote.SudoRefused, "/opt/genv/bin/genv usage serve`"},
 		{"so it does, in other words", remote.CommandFailed, trial("user=admin genv=/opt/genv/bin/genv lists allows=usage+snapshot"), remote.SudoRefused, "/opt/genv/bin/genv usage serve`"},

@@ -98,7 +98,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		OpenSSH:        "check that `ssh -o BatchMode=yes HOST true` connects without a question: its last words are in the error",
 		Sudo:           SudoStep(Sudo, "USER", DefaultGenv),
 		SudoRefused:    SudoStep(SudoRefused, "USER", DefaultGenv),
-		GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml",
+		GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin): `genv remote install -H HOST`; or set `genv:` for it in hosts.yaml",
 		Version:        "install the same version of genv on the host and on this machine",
 		InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
 		Timeout:        "the host may be overloaded or its driver hung; raise --timeout or --command-timeout if it is only slow",
