@@ -95,10 +95,33 @@ func TestQuickStart(t *testing.T) {
 	require.Error(t, err, out)
 	require.Contains(t, out, "it has genv 1.4.3")
 	host.sh("test -x /usr/local/bin/genv; rmdir /usr/local/lib/python3.11/dist-packages/genv")
-	out, err = purge()
+	// A connected controller brings nothing back.
+	const again = "HOME=/home/alice genv remote install -H @all --purge"
+	jump.sh("mkdir -p /etc/systemd/system/genv-controller.service.d; printf '[Service]\\nExecStart=\\nExecStart=/usr/bin/genv remote enforce -H @all --interval 0.5\\n' >/etc/systemd/system/genv-controller.service.d/fast.conf; systemctl daemon-reload; systemctl start genv-controller")
+	host.sh("echo 'alice ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/alice; until grep -qs 'usage.[s]erve' /proc/[0-9]*/cmdline; do sleep 0.1; done; sleep 1")
+	out, err = jump.as("alice", again)
 	require.NoError(t, err, out)
 	require.Contains(t, out, "the account genv stays")
-	require.Empty(t, strings.TrimSpace(host.sh(`find /etc /usr/bin /usr/local /usr/lib/systemd /var /run -name '*genv*' ! -path '/var/lib/apt/*' ! -path '/var/lib/dpkg/*' ! -path '/run/genv-install.lock' ! -path '/home/*'
-		grep -l genv /etc/bash.bashrc /home/genv/.ssh/authorized_keys || :`)))
+	host.sh("sleep 2")
+	requirePurged(t, host)
 	host.must("getent", "passwd", "genv")
+
+	// What is left without genv goes, too, unless a process of an environment runs.
+	host.sh(`mkdir -p /var/lib/genv /var/tmp/genv; sleep 1000 >/dev/null 2>&1 & printf '{"envs": [{"pids": [\n%s\n]}]}' $! >/var/tmp/genv/envs.json`)
+	out, err = jump.as("alice", again)
+	require.Error(t, err, out)
+	require.Contains(t, out, "which runs")
+	host.sh(`kill "$(tr -dc 0-9 </var/tmp/genv/envs.json)"`)
+	for range 2 {
+		out, err = jump.as("alice", again)
+		require.NoError(t, err, out)
+	}
+	requirePurged(t, host)
+}
+
+// requirePurged requires that a host has nothing of genv but the account.
+func requirePurged(t *testing.T, host *machine) {
+	t.Helper()
+	require.Empty(t, strings.TrimSpace(host.sh(`find /etc /usr/bin /usr/local /usr/lib/systemd /var /run -name '*genv*' ! -path '/var/lib/apt/*' ! -path '/var/lib/dpkg/*' ! -path '/run/genv-install.lock' ! -path '/run/sudo/*' ! -path '/home/*'
+		grep -l genv /etc/bash.bashrc /home/genv/.ssh/authorized_keys || :`)))
 }

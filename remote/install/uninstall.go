@@ -95,7 +95,11 @@ func (v *visit) remove(ctx context.Context, vars variables) error {
 func (v *visit) mayPurge(ctx context.Context) error {
 	answer, err := v.ask(ctx, v.access, script{text: newHostScript + purgeScript, vars: variables{{"path", v.wanted.Path}}})
 	if err == nil && answer.has("refused") {
-		err = refuse("wait until they have ended, or remove genv alone with --uninstall", "the state stays: %s", answer.one("refused"))
+		next := "wait until they have ended, or remove genv alone with --uninstall"
+		if v.state.Sum == "" {
+			next = "wait until it has ended; or install genv, which knows whether it belongs to an environment, and purge again"
+		}
+		err = refuse(next, "the state stays: %s", answer.one("refused"))
 	}
 	return err
 }

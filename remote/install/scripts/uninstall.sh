@@ -18,6 +18,26 @@ if (umask 077; : >>"$lock_file") 2>/dev/null; then # a full or read-only /run is
     exit 0
   fi
 fi
+# usages lists root's processes of the program, also of one that was replaced or removed, that controllers have started.
+# The mount namespace excludes what is at the same path in a container.
+usages() {
+  for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname "$path*"); do
+    process=${exe%/exe}
+    case $(readlink "$exe") in "$path" | "$path (deleted)") ;; *) continue ;; esac
+    [ "$(readlink "$process/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ] && grep -q '^Uid:[[:space:]]0[[:space:]]' "$process/status" &&
+      case $(tr '\000' ' ' <"$process/cmdline") in *" usage "*) echo "${process##*/}" ;; esac
+  done 2>/dev/null
+}
+end_usages() {
+  tries=0 signal=TERM
+  while pids=$(usages) && [ -n "$pids" ] && [ $tries -lt 50 ]; do
+    # shellcheck disable=SC2086 # a word per process
+    [ $((tries % 25)) != 0 ] || kill -s $signal $pids 2>/dev/null
+    tries=$((tries + 1))
+    [ $tries -lt 25 ] || signal=KILL
+    sleep 0.2
+  done
+}
 step lock
 [ -z "$rules" ] || remove "$folder/$rules_file"
 [ -z "$earlier" ] || remove "$folder/genv"
@@ -33,11 +53,15 @@ if [ -n "$extras" ]; then
     if safe "${file%/*}"; then remove "$file"; fi
   done
   rmdir "$share/man/man1" "$share/bash-completion/completions" "$share/bash-completion" "$share/zsh/site-functions" "$share/zsh" 2>/dev/null
-  if [ -e "$units/genv-enforce.service" ]; then
-    limited 90 systemctl disable --now genv-enforce.service >/dev/null 2>&1
-    remove "$units/genv-enforce.service"
-    systemctl daemon-reload
-  fi
+  all=genv-enforce.service
+  [ -z "$purge" ] || all="$all genv-host.socket genv-host.service"
+  for unit in $all; do
+    if [ -e "$units/$unit" ]; then
+      limited 90 systemctl disable --now "$unit" >/dev/null 2>&1
+      remove "$units/$unit"
+      systemctl daemon-reload
+    fi
+  done
   for file in $(shell_files); do
     if grep -qF "$mark" "$file"; then sed -i "\\|$mark\$|d" "$file"; fi
   done
@@ -45,6 +69,7 @@ fi
 step extras
 [ -z "$program" ] || remove "$path"
 step binary
+end_usages # no other one can start, and none makes the folders again
 for file in "$dir"/.genv-install-* "$folder"/.genv-install-*; do remove "$file"; done
 if [ -d "$dir" ]; then sync "$dir" 2>/dev/null || sync; fi
 home=$(getent passwd "${account:--}" | cut -d : -f 6)
