@@ -181,15 +181,17 @@ func TestHoldAndRelease(t *testing.T) {
 		code           int
 		says, warnings string
 	}{
-		{[]string{"hold"}, command.ExitFailed, "", "hold needs a reason"},
+		{[]string{"hold"}, command.ExitFailed, "", "genv: hold needs a reason: give --reason TEXT\n"},
 		{[]string{"release"}, command.ExitFailed, "", "enforcement is not on hold"},
 		{[]string{"hold", "--reason", "wrong"}, 0, "put enforcement on hold: wrong. No controller runs on ", ""},
 		{[]string{"hold", "--reason", "again"}, command.ExitFailed, "", "is on hold since"},
+		{[]string{"exempt", "--list"}, 0, "", "wrong; genv remote release ends it"},
+		{[]string{"exempt", "--list", "--format", "json"}, 0, `"reason":"wrong"`, ""},
 		{[]string{"release", "--reason", "fixed"}, 0, "released enforcement: fixed", ""},
-		{[]string{"hold", "-H", "a,b[1-2]", "--reason", "repair"}, 0, "exempted host b2 until", ""},
-		{[]string{"release", "-H", "b1"}, 0, "ended the exemption of host b1", ""},
-		{[]string{"release", "-H", "b1"}, command.ExitFailed, "", "there is no exemption of host b1"},
-		{[]string{"release", "-H", "b1,b2"}, 0, "ended the exemption of host b2", "there is no exemption of host b1"},
+		{[]string{"hold", "-H", "a,b[1-2]", "--reason", "repair"}, 0, "held host b2 until", ""},
+		{[]string{"release", "-H", "b1"}, 0, "ended the hold of host b1", ""},
+		{[]string{"release", "-H", "b1"}, command.ExitFailed, "", "there is no hold of host b1"},
+		{[]string{"release", "-H", "b1,b2"}, 0, "ended the hold of host b2", "there is no hold of host b1"},
 	} {
 		r := run(offline, row.args...)
 		require.Equal(t, row.code, r.Code, "%v: %s", row.args, r.Err)
@@ -201,8 +203,9 @@ func TestHoldAndRelease(t *testing.T) {
 	require.Empty(t, cycle.Orders, "the host is exempt")
 	running := []string{"--socket", path}
 	require.Contains(t, run(running, "hold", "--reason", "all").Out, "put enforcement on hold: all")
-	require.Contains(t, run(running, "release", "-H", "a").Out, "ended the exemption of host a")
-	require.Contains(t, run(running, "release", "-H", "a").Err, "there is no exemption of host a")
+	require.Contains(t, run(running, "exempt", "--list").Err, "all; genv remote release ends it\n")
+	require.Contains(t, run(running, "release", "-H", "a").Out, "ended the hold of host a")
+	require.Contains(t, run(running, "release", "-H", "a").Err, "there is no hold of host a")
 	cycle = daemon.next(func(c enforcement.CycleDocument) bool { return c.Hold != nil && len(c.Exemptions) == 0 })
 	require.Empty(t, cycle.Orders)
 	require.Contains(t, run(running, "release").Out, "released enforcement")

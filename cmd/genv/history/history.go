@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -67,6 +69,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	}
 	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
 		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
+		return nil
 	}
 	if c.Bool("stats") {
 		return writeStats(p, output, audit.Sum(entries))
@@ -211,9 +214,12 @@ func ShowController(p *command.Program, c *cli.Context) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise name the log of `genv remote enforce --audit-log FILE`", err)
 	case errors.Is(err, fs.ErrPermission):
-		return command.UsageError("the log: %w; %s", err, command.AskWithSudo)
+		return command.UsageError("the log: %w; %s, or as a member of the group %s", err, command.AskWithSudo, socket.Group)
 	case err != nil:
 		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
+	}
+	if err := unix.Access(path, unix.R_OK); err != nil { // as of a dry run, which root's account wrote
+		return command.UsageError("the log %s: %w; %s", path, err, command.AskWithSudo)
 	}
 	hosts := command.AllGiven(c, "host")
 	if len(hosts) > 1 {

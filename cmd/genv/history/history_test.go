@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,12 +40,38 @@ func TestNothingToShow(t *testing.T) {
 		return o.String(), e.String()
 	}
 	out, errs := show("--user", "bob")
-	require.Contains(t, out, "WHY")
+	require.Empty(t, out, "no header of an empty table")
 	require.Equal(t, "No such action is recorded in "+path+"\n", errs)
 	for _, args := range [][]string{{"--no-header"}, {"--format", "csv"}, {"--format", "json"}} {
 		_, errs = show(args...)
 		require.Empty(t, errs, args)
 	}
+}
+
+// TestTheLogOfAnotherAccount: what root's account recorded is read with sudo, or by its group where that may.
+func TestTheLogOfAnotherAccount(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{filepath.Dir(dir), dir} {
+		require.NoError(t, os.Chmod(path, 0o755))
+	}
+	closed, log := filepath.Join(dir, "closed"), filepath.Join(dir, "try.jsonl")
+	require.NoError(t, os.Mkdir(closed, 0))
+	require.NoError(t, os.WriteFile(log, nil, 0))
+	show := func(path string) error {
+		p := &command.Program{Out: io.Discard, Err: io.Discard, Now: time.Now, Getenv: func(string) string { return "" }}
+		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
+		return app.Run([]string{"history", "--audit-log", path})
+	}
+	answers := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		const nobody = 65534   // root may read everything; another user stays who it is
+		_, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody)
+		answers <- show(log)
+		answers <- show(filepath.Join(closed, "log"))
+	}()
+	require.EqualError(t, <-answers, "the log "+log+": permission denied; run it with sudo")
+	require.ErrorContains(t, <-answers, "permission denied; run it with sudo, or as a member of the group genv")
 }
 
 // TestTheContainerIsNamed: where the findings don't.

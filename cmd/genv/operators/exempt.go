@@ -25,6 +25,7 @@ type ExemptDocument struct {
 	StateDir   string            `json:"state_dir,omitempty"`  // the folder of one that doesn't run
 	Text       string            `json:"text,omitempty"`       // what was done
 	Exemptions []exemptionWithID `json:"exemptions"`
+	Hold       *operator.OnHold  `json:"hold,omitempty"` // why an operator had rules do nothing; missing if they act
 }
 
 type exemptionWithID struct {
@@ -126,14 +127,14 @@ func (p *program) remoteExempt(c *cli.Context) error {
 		return err
 	}
 	defer at.close()
-	list, err := at.list(c.Context)
+	state, err := at.state(c.Context)
 	if err != nil {
 		return withNextStep(err)
 	}
 	document := ExemptDocument{Schema: "genv.remote.exempt/1"}
 	document.Controller, document.StateDir = at.where()
 	if r.revoke != "" {
-		if r.action, err = revocation(list, r.revoke, c.String("reason")); err != nil {
+		if r.action, err = revocation(state.Exemptions, r.revoke, c.String("reason")); err != nil {
 			return err
 		}
 	}
@@ -144,13 +145,14 @@ func (p *program) remoteExempt(c *cli.Context) error {
 		if document.Text, err = at.act(c.Context, r.action); err != nil {
 			return withNextStep(err)
 		}
-		if list, err = at.list(c.Context); err != nil {
+		if state, err = at.state(c.Context); err != nil {
 			return fmt.Errorf("%s; the list: %w", document.Text, err)
 		}
 	}
-	for _, e := range list {
+	for _, e := range state.Exemptions {
 		document.Exemptions = append(document.Exemptions, exemptionWithID{e.ID(), e})
 	}
+	document.Hold = state.Hold
 	return p.writeExemptions(r, &document)
 }
 
@@ -184,6 +186,9 @@ func (p *program) writeExemptions(r exemptRequest, d *ExemptDocument) error {
 	if d.Text != "" {
 		_, err := fmt.Fprintln(p.Out, text.OneLine(d.Text))
 		return err
+	}
+	if d.Hold != nil && r.output.Format == "tui" {
+		fmt.Fprintf(p.Err, "%s; genv remote release ends it\n", d.Hold)
 	}
 	if len(d.Exemptions) == 0 && r.output.Format == "tui" {
 		fmt.Fprintln(p.Err, "No exemptions made by an operator; the policy file may have others.")

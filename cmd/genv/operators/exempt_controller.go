@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/inventory"
@@ -28,7 +27,7 @@ import (
 // exemptions are those of a controller: one that runs, or the folder of one that doesn't.
 type exemptions interface {
 	where() (socket, stateDir string)
-	list(ctx context.Context) (policy.ExemptionList, error)
+	state(ctx context.Context) (operator.State, error)
 	act(ctx context.Context, a *operator.Action) (string, error)
 	names(ctx context.Context) (hosts, users []string) // none if they aren't known
 	close()
@@ -65,12 +64,12 @@ type runningController struct {
 func (r *runningController) where() (path, stateDir string) { return r.path, "" }
 func (r *runningController) close()                         { r.client.Close() }
 
-func (r *runningController) list(ctx context.Context) (policy.ExemptionList, error) {
+func (r *runningController) state(ctx context.Context) (operator.State, error) {
 	fleet, err := r.client.Fleet(ctx)
 	if err != nil {
-		return nil, err
+		return operator.State{}, err
 	}
-	return fleet.Exemptions, nil
+	return operator.State{Exemptions: fleet.Exemptions, Hold: fleet.Hold}, nil
 }
 
 func (r *runningController) act(ctx context.Context, a *operator.Action) (string, error) {
@@ -154,14 +153,14 @@ func otherOwner(dir string) string {
 func (s *stoppedController) where() (path, stateDir string) { return "", s.dir }
 func (s *stoppedController) close()                         { _ = s.store.Close() } // what was done is on the disk
 
-func (s *stoppedController) list(context.Context) (policy.ExemptionList, error) {
+func (s *stoppedController) state(context.Context) (operator.State, error) {
 	now := s.program.Now()
 	state, err := s.store.LoadOperator(now)
 	if err != nil {
-		return nil, err
+		return operator.State{}, err
 	}
-	left, _ := state.Exemptions.Expire(now)
-	return left, nil
+	state.Exemptions, _ = state.Exemptions.Expire(now)
+	return state, nil
 }
 
 func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string, error) {

@@ -3,6 +3,7 @@ package operators
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -43,6 +44,9 @@ func (p *program) holdOrRelease(name, usage string, action func(reason string, h
 			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
 		}, controllerFlags()...),
 		Action: func(c *cli.Context) error {
+			if name == "hold" && c.String("reason") == "" {
+				return command.UsageError("hold needs a reason: give --reason TEXT")
+			}
 			hosts, err := p.hostsToHold(c)
 			if err != nil {
 				return err
@@ -76,6 +80,16 @@ func (p *program) hostsToHold(c *cli.Context) ([]snapshot.Hostname, error) {
 	return hosts, err
 }
 
+// asHold says of an exemption of a host that it is a hold.
+func asHold(done string) string {
+	for _, as := range [][2]string{{" exempted host ", " held host "}, {" ended the exemption of host ", " ended the hold of host "}, {"there is no exemption of host ", "there is no hold of host "}} {
+		if before, after, found := strings.Cut(done, as[0]); found {
+			return before + as[1] + after
+		}
+	}
+	return done
+}
+
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.
 func (p *program) operate(c *cli.Context, actions []operator.Action) error {
 	at, err := p.exemptions(c)
@@ -92,11 +106,11 @@ func (p *program) operate(c *cli.Context, actions []operator.Action) error {
 		var refusal *operator.Refusal
 		switch {
 		case errors.As(err, &refusal) && refusal.Code == operator.Changed:
-			nothing = append(nothing, err)
+			nothing = append(nothing, errors.New(asHold(err.Error())))
 		case err != nil:
 			return withNextStep(err)
 		default:
-			fmt.Fprintln(p.Out, text.OneLine(done))
+			fmt.Fprintln(p.Out, text.OneLine(asHold(done)))
 		}
 	}
 	if len(nothing) == len(actions) {
