@@ -25,6 +25,8 @@ type KeptNotice struct {
 	ID   string    `json:"id"` // random, and never used again
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
+	// Shown says that it appeared on a terminal: a login doesn't show it again.
+	Shown bool `json:"shown,omitempty"`
 }
 
 const (
@@ -72,8 +74,17 @@ func noteOf(uid snapshot.UID) folder.Note[file] {
 // ErrTooManyUsers is wrapped when there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
-// Keep keeps a notice for a user. It is for root.
+// Keep keeps a notice for the next login of a user. It is for root.
 func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
+	return b.keep(uid, KeptNotice{Time: now, Text: message})
+}
+
+// KeepShown keeps a notice that appeared on a terminal, so that its user can read it again. It is for root.
+func (b Box) KeepShown(uid snapshot.UID, message string, now time.Time) error {
+	return b.keep(uid, KeptNotice{Time: now, Text: message, Shown: true})
+}
+
+func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
 	dir, err := b.open()
 	if err != nil {
 		return fmt.Errorf("keep a notice: %w", err)
@@ -83,12 +94,17 @@ func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
 	kept, err := note.ReadIn(dir)
 	if err != nil {
 		kept = file{Schema: schema}
-		if err := makeRoom(dir, now); err != nil {
+		if err := makeRoom(dir, n.Time); err != nil {
 			return fmt.Errorf("keep a notice: %w", err)
 		}
 	}
-	kept.Notices = append(recent(kept.Notices, now), KeptNotice{ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxKeptText)})
-	kept.Notices = kept.Notices[max(0, len(kept.Notices)-maxNotices):]
+	kept.Notices = recent(kept.Notices, n.Time)
+	if list := kept.Notices; len(list) >= maxNotices { // what waits for a login stays longer than what was shown
+		oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return n.Shown }))
+		kept.Notices = slices.Delete(list, oldest, oldest+1)
+	}
+	n.ID, n.Time, n.Text = rand.Text()[:12], n.Time.UTC(), text.Cut(n.Text, maxKeptText)
+	kept.Notices = append(kept.Notices, n)
 	if err = note.Put(dir, kept); err == nil {
 		err = folder.AllowToRead(dir.Join(note.Name), uint32(uid))
 	}
@@ -184,7 +200,7 @@ func (b Box) Unseen(uid snapshot.UID, seen SeenNotices, now time.Time) ([]KeptNo
 	}
 	f, err := os.OpenFile(seen.Path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return list, nil //nolint:nilerr // without that file none was seen
+		return without(list, nil), nil //nolint:nilerr // without that file none was seen
 	}
 	defer f.Close()
 	return without(list, readSeen(f)), nil
@@ -198,6 +214,7 @@ var ErrShownElsewhere = errors.New("another shell shows the notices")
 // or none. Where the file can't be written, they are shown all the same.
 func (b Box) ShowUnseen(uid snapshot.UID, seen SeenNotices, now time.Time, show func([]KeptNotice) error) error {
 	list, err := b.Notices(uid, now)
+	list = without(list, nil)
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -246,5 +263,5 @@ func readSeen(f *os.File) []string {
 }
 
 func without(list []KeptNotice, ids []string) []KeptNotice {
-	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return slices.Contains(ids, n.ID) })
+	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return n.Shown || slices.Contains(ids, n.ID) })
 }

@@ -64,6 +64,31 @@ func TestANoticeIsShownOnce(t *testing.T) {
 	require.Empty(t, show())
 }
 
+// TestShownNotices: what appeared on a terminal can be read again, isn't shown by a login, and takes no place from
+// what waits for one.
+func TestShownNotices(t *testing.T) {
+	box, seen := newBox(t), notify.SeenNotices{Path: filepath.Join(t.TempDir(), "seen")}
+	require.NoError(t, box.KeepShown(own(), "on a terminal", noon))
+	unseen := func() (shown []string) {
+		list, err := box.Unseen(own(), seen, noon)
+		require.NoError(t, err)
+		require.NoError(t, box.ShowUnseen(own(), notify.SeenNotices{}, noon, func(list []notify.KeptNotice) error { shown = texts(list); return nil }))
+		require.Equal(t, texts(list), shown)
+		return shown
+	}
+	require.Empty(t, unseen())
+	require.NoError(t, box.Keep(own(), "waits", noon))
+	for i := range 30 {
+		require.NoError(t, box.KeepShown(own(), fmt.Sprint(i), noon))
+	}
+	require.Equal(t, []string{"waits"}, unseen())
+	all, err := box.Notices(own(), noon)
+	require.NoError(t, err)
+	require.Len(t, all, 20)
+	require.Equal(t, []string{"waits", "11"}, texts(all[:2]))
+	require.Equal(t, "29", all[19].Text)
+}
+
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	box := newBox(t)
 	require.NoError(t, box.Keep(own(), "old", noon.Add(-notify.MaxKeptAge-time.Second)))

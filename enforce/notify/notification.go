@@ -10,7 +10,7 @@
 // commands that users chose are quoted and escaped before a template sees them. If a
 // template fails or writes too much, the built-in text is used.
 //
-// A Box keeps the notices for users who are not logged in, until their next login:
+// A Box keeps the notices to be read again, and those for users who are not logged in until they log in:
 //
 //	box := notify.Box{Root: "/var/lib/genv"}
 //	err := box.Keep(1001, text, now)                        // root's genv

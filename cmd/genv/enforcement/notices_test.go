@@ -1,6 +1,7 @@
 package enforcement_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,8 +129,11 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.jsonl")
 	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, warn: {for: 1h}}\n"), 0o600))
-	enforced := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "in-bash,in-zsh", "enforce", "--interval", "0", "--policy", policy, "--audit-log", log, "--state-dir", dir+"/state")
-	require.Zero(t, enforced.Code, enforced.Err)
+	enforce := func() {
+		r := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "in-bash,in-zsh", "enforce", "--interval", "0", "--policy", policy, "--audit-log", log, "--state-dir", dir+"/state")
+		require.Zero(t, r.Code, r.Err)
+	}
+	enforce()
 	record, err := os.ReadFile(log)
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(string(record), `"channel":"login"`), string(record))
@@ -163,6 +168,28 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 		require.Equal(t, 1, strings.Count(first, pids["in-zsh"]), first)
 		require.NotContains(t, session("exit\n", "-tt", "in-zsh", "zsh -i"), pids["in-zsh"])
 		require.NotContains(t, session("exit\n", "-tt", "in-bash"), pids["in-bash"], "the home is the same")
+	})
+	t.Run("what a terminal showed can be read again, and no login repeats it", func(t *testing.T) {
+		here := exec.Command("ssh", "-F", f.SSHConfig(), "-tt", "in-bash", "chmod g+w $(tty); echo ready; cat")
+		_, err := here.StdinPipe() // it stays open
+		require.NoError(t, err)
+		out, err := here.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, here.Start())
+		defer func() { _ = here.Wait() }()
+		defer func() { _ = here.Process.Kill() }()
+		defer time.AfterFunc(time.Minute, func() { _ = here.Process.Kill() }).Stop()
+		lines := bufio.NewScanner(out)
+		require.True(t, lines.Scan())
+		p, err := f.Host("in-bash").StartJob(testfleet.Job{User: f.Host("in-bash").User, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+		require.NoError(t, err)
+		enforce()
+		message := fmt.Sprintf("Process %d is not running in a GPU environment", p.PID)
+		for !strings.Contains(lines.Text(), message) {
+			require.True(t, lines.Scan(), "the session ended")
+		}
+		require.Contains(t, session("", "in-bash", f.Dir+"/bin/genv notices"), message)
+		require.NotContains(t, session("exit\n", "-tt", "in-bash"), message)
 	})
 }
 

@@ -70,8 +70,8 @@ func (r *orderRecord) append(records []audit.Record) {
 	}
 }
 
-// notify writes messages to users' terminals. What reaches none is kept for the next
-// login of its user. Both are in this host's audit log.
+// notify writes messages to users' terminals, and keeps them to be read again. What reaches no
+// terminal waits for the next login of its user. Both are in this host's audit log.
 func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Shown {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	shown := make([]agent.Shown, len(messages))
@@ -84,8 +84,11 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 	for i, m := range messages {
 		shown[i].Terminals = here.Notify(m.UID, m.Text)
 		r := audit.Record{Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs, Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by}
-		if shown[i].Terminals == 0 {
-			shown[i].Kept = h.keep(ctx, m)
+		box := notify.Box{Root: disk.RootDir(h.getenv)}
+		if shown[i].Terminals > 0 {
+			h.keep(ctx, m, box.KeepShown)
+		} else {
+			shown[i].Kept = h.keep(ctx, m, box.Keep)
 			r.Channel = audit.ChannelLogin
 		}
 		if shown[i].Terminals > 0 || shown[i].Kept {
@@ -96,15 +99,14 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 	return shown
 }
 
-// keep keeps a message for the next login of its user. Only root keeps any, and only for
+// keep keeps a message for its user. Only root keeps any, and only for
 // those who have an account: state files may name any uid.
-func (h *host) keep(ctx context.Context, m agent.Message) bool {
+func (h *host) keep(ctx context.Context, m agent.Message, in func(snapshot.UID, string, time.Time) error) bool {
 	if os.Geteuid() != 0 {
 		return false
 	}
 	if name, err := h.names.lookUp(ctx, m.UID); err == nil && name == "" {
 		return false
 	}
-	box := notify.Box{Root: disk.RootDir(h.getenv)}
-	return box.Keep(m.UID, m.Text, h.record.now()) == nil
+	return in(m.UID, m.Text, h.record.now()) == nil
 }

@@ -20,7 +20,7 @@ import (
 func (p *program) noticesCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "notices",
-		Usage:  "print the messages that were left for you on this machine while you were not logged in",
+		Usage:  "print the messages for you on this machine of the last 14 days",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "new", Usage: "only those that were not shown before"}},
 		Action: p.notices,
 	}
