@@ -125,7 +125,7 @@ func (p *Plan) decideState(w *Wanted, s *State) error {
 	case w.State == StateShared && (has || s.Owned):
 		p.State = StateShared
 		p.note("every user writes the state, and can change and remove what others have registered")
-	case w.State == "" && s.Sum == "" && strings.Contains(s.NotNew, "1.4.3"):
+	case w.State == "" && s.Sum == "" && !s.Owned && (strings.Contains(s.NotNew, "1.4.3") || strings.Contains(s.NotNew, "state folder")):
 		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
 	}
 	if has && p.State == "" { // they run the program that is there

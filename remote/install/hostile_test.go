@@ -94,6 +94,29 @@ func TestNothingIsUploadedInVain(t *testing.T) {
 	}
 }
 
+// TestUninstallSaysWhoWritesTheState: where root's service goes and the state stays.
+func TestUninstallSaysWhoWritesTheState(t *testing.T) {
+	look := strings.Replace(honestLook, "TOKEN end", "TOKEN file "+sumA+"\nTOKEN end", 1)
+	for _, tt := range []struct {
+		name, look string
+		purge      bool
+		notes      int
+	}{
+		{"root", strings.Replace(look, "TOKEN end", "TOKEN owned\nTOKEN end", 1), false, 1},
+		{"root, and the state goes", strings.Replace(look, "TOKEN end", "TOKEN owned\nTOKEN end", 1), true, 0},
+		{"every user", look, false, 0},
+		{"nobody", honestLook, false, 0},
+	} {
+		i := &install.Installer{Runner: &liar{answers: []string{honestLogin, tt.look, "TOKEN end\n"}}, Options: install.Options{Purge: tt.purge}}
+		outcome, err := i.CheckUninstall(t.Context(), host)
+		require.NoError(t, err, tt.name)
+		require.Len(t, outcome.Notes, tt.notes, tt.name)
+		if tt.notes > 0 {
+			require.Contains(t, outcome.Notes[0], "--state root")
+		}
+	}
+}
+
 // TestCommandLinesForAnyShell: csh and fish pass them on to sh as they are. See also
 // remote.Quote.
 func TestCommandLinesForAnyShell(t *testing.T) {

@@ -20,7 +20,7 @@ func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, err
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
 	v, vars, err := i.planUninstall(ctx, h)
-	if err == nil && v.state.Sum != "" && (len(v.state.Units) > 0 || v.state.Owned) { // without the program no user could change the state that root owns
+	if err == nil && v.state.handsOver() {
 		err = v.changeState(ctx, StateShared)
 	}
 	if err == nil && (v.outcome.Result != Unchanged || len(v.state.Leftovers) > 0) {
@@ -62,6 +62,9 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 	if s.Sum != "" || o.Sudoers || o.Shims || i.Options.Purge {
 		o.Result = Uninstalled
 	}
+	if s.handsOver() && !i.Options.Purge {
+		o.Notes = append(o.Notes, "root's service goes, and every user can write the state that stays; `--state root` with the next installation lets root own it again")
+	}
 	if i.Options.Purge {
 		if err := v.mayPurge(ctx); err != nil {
 			return v, nil, err
@@ -82,6 +85,9 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 		{"extras", yes(i.Options.Extras)},
 	}, nil
 }
+
+// handsOver says that an uninstallation gives root's state to all users: without the program none could change it.
+func (s *State) handsOver() bool { return s.Sum != "" && (len(s.Units) > 0 || s.Owned) }
 
 func (v *visit) remove(ctx context.Context, vars variables) error {
 	answer, err := v.change(ctx, script{text: extrasScript + uninstallScript, vars: vars})
