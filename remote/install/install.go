@@ -228,7 +228,7 @@ func (v *visit) becomeRoot(ctx context.Context) error {
 	answer, err := v.lookAsRoot(ctx)
 	if err != nil && !v.access.direct && len(answer) == 0 && mayBeSudo(err) {
 		if v.Password == nil {
-			return needsRights(v.host, err)
+			return needsRights(err)
 		}
 		err = v.Password.try(ctx, v.host.Name, func(secret []byte) error { return v.check(ctx, v.host, secret) })
 		if err != nil {

@@ -188,19 +188,19 @@ func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) err
 		e.Next = "run it again with the right password; it was given to no other host"
 		return e
 	case class == remote.Sudo, class == remote.SudoRefused:
-		return needsRights(h, err)
+		return needsRights(err)
 	}
 	return err
 }
 
 // needsRights is the error of a login that may not become root.
-func needsRights(h remote.Host, err error) error {
+func needsRights(err error) error {
 	var e *remote.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	return &remote.Error{
 		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("to install, the login must be allowed to run any command as root: %w", e.Err),
-		Next: fmt.Sprintf("log in as root or as an account with all rights (-l USER), or give its password with --ask-sudo-password; `ssh %s sudo -l` shows what is allowed", h.Name),
+		Next: "log in as root or as an account with all rights (-l USER), or give its password with --ask-sudo-password; `ssh HOST sudo -l` shows what is allowed",
 	}
 }

@@ -293,12 +293,21 @@ func (f *installation) write(w io.Writer, results []remote.Result[*install.Outco
 	return err
 }
 
+// writeNotes writes each note once, with all hosts that have it.
 func writeNotes(w io.Writer, hosts []installedHost) error {
-	table := render.Output{Format: "tui", NoHeader: true}.Table(render.Col("HOST", 0), render.Col("NOTE", 0))
+	var notes []string
+	with := map[string][]string{}
 	for _, h := range hosts {
 		for _, note := range h.Notes {
-			table.Add(h.Host+":", note)
+			if with[note] == nil {
+				notes = append(notes, note)
+			}
+			with[note] = append(with[note], h.Host)
 		}
+	}
+	table := render.Output{Format: "tui", NoHeader: true}.Table(render.Col("HOST", 0), render.Col("NOTE", 0))
+	for _, note := range notes {
+		table.Add(render.Hosts(with[note])+":", note)
 	}
 	return table.Write(w)
 }

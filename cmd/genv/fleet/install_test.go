@@ -33,7 +33,7 @@ func installed(t *testing.T, r genvtest.Result) fleet.InstallDocument {
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	sshd.Require(t)
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Installable: true})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Installable: true})
 	old, current := genvtest.ProgramWith(t, "1"), genvtest.ProgramWith(t, "2")
 	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01"}
 	with := func(program string, more ...string) genvtest.Result {
@@ -47,6 +47,9 @@ func TestInstall(t *testing.T) {
 	require.Contains(t, r.Out, "would be installed")
 	require.NoFileExists(t, place)
 	require.NoFileExists(t, rules)
+	r = with(old, "--check", "-H", "gpu-02")
+	require.Regexp(t, `(?m)^gpu-\[01-02\]: +added: man pages`, r.Out)
+	require.Equal(t, 1, strings.Count(r.Out, "added: man pages"), "hosts with the same notes share a line")
 
 	r = with(old)
 	require.Zero(t, r.Code, r.Err)
@@ -127,6 +130,8 @@ func TestInstallAsksForThePassword(t *testing.T) {
 	require.Equal(t, command.ExitFailed, r.Code)
 	require.Contains(t, r.Err, "exclude each other", "any machine could get it")
 	require.NotContains(t, r.Err+r.Out, "failed")
+	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags[:len(flags)-1:len(flags)-1], "--check")...))
+	require.Equal(t, 1, strings.Count(r.Err, "next:"), r.Err)
 
 	ask := func(password, until string) string {
 		s := startPane(t, 160, 40, nil, "sh", "-c", genvtest.Program(t)+" "+strings.Join(flags, " ")+"; echo status $?; sleep 100")
