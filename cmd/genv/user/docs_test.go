@@ -45,6 +45,17 @@ func anchors(text string) (all []string) {
 	return all
 }
 
+// TestStartUpFilesDoWithoutGenv: the line that people are told to add says nothing once genv is removed.
+func TestStartUpFilesDoWithoutGenv(t *testing.T) {
+	for path, text := range documents(t) {
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "    ") && strings.Contains(line, "genv shell --init") {
+				require.Contains(t, line, `command -v genv >/dev/null && eval "$(genv shell --init)"`, path)
+			}
+		}
+	}
+}
+
 // TestLinksOfTheDocs: each leads to a file, and to a heading in it.
 func TestLinksOfTheDocs(t *testing.T) {
 	docs := documents(t)

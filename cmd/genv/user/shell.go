@@ -43,7 +43,7 @@ func (p *program) shellCode(c *cli.Context) error {
 	case c.Bool("reattach") || c.Bool("reconfigure"):
 		return p.shellUpdate(c)
 	case len(given) > 0:
-		return command.UsageError(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
+		return command.UsageError(`missing --init: add this line to your ~/.bashrc or ~/.zshrc: command -v genv >/dev/null && eval "$(genv shell --init)"`)
 	}
 	_, err := fmt.Fprintln(p.Out, shell.ErrNotInitialised)
 	return err
