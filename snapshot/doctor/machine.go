@@ -127,7 +127,8 @@ func (m *Machine) checkServices(ctx context.Context) Check {
 	}
 	out, err := m.Run(ctx, "systemctl", strings.Fields(showUnits)...)
 	if err != nil {
-		err = fmt.Errorf("systemctl: %w", err)
+		said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		err = fmt.Errorf("systemctl: %w%s", err, OneLine(strings.TrimSuffix(": "+said, ": ")))
 	}
 	return CheckServices(false, string(out), err)
 }

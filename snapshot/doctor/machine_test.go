@@ -150,6 +150,10 @@ func TestOtherFaults(t *testing.T) {
 
 	require.NoError(t, os.MkdirAll(filepath.Join(m.SysRun, "systemd/system"), 0o755))
 	require.EqualValues(t, "services-unknown", check(t, m, doctor.Services).Cause)
+	m.Run = func(context.Context, string, ...string) ([]byte, error) {
+		return []byte("\nFailed to connect to bus: No such file or directory\nmore\n"), errors.New("exit status 1")
+	}
+	require.Equal(t, "systemctl: exit status 1: Failed to connect to bus: No such file or directory", check(t, m, doctor.Services).Detail)
 	m.Run = func(_ context.Context, program string, args ...string) ([]byte, error) {
 		require.Equal(t, "systemctl", program)
 		require.Equal(t, "show", args[0])
