@@ -71,6 +71,26 @@ func TestHostsThatFailAlikeAreOneLine(t *testing.T) {
 	require.NotContains(t, out, " \n")
 }
 
+func TestOlderHostsAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		here, host string
+		says       bool
+	}{
+		{"v2.10.0", "v2.9.0", true}, {"2.10", "2.9.1", true}, {"v3.0.0-rc1", "v2.9.0-3-g0123abc", true},
+		{"v2.9.0", "v2.10.0", false}, {"v2.9.0", "v2.9.0", false}, {"v2.9.0", "v2.9.0-3-g0123abc", false},
+		{"devel", "v2.9.0", false}, {"v2.9.0", "devel", false}, {"v2.9.0", "", false},
+	} {
+		d := fleet(3)
+		d.Genv.Version, d.Hosts[0].Genv.Version, d.Hosts[1].Genv.Version, d.Hosts[2].Genv.Version = tt.here, tt.here, tt.host, tt.host
+		out := printed(t, d, checkup.Style{})
+		require.Equal(t, tt.says, strings.HasSuffix(out, "failed\ngenv on 2 hosts is older ("+tt.host+", here "+tt.here+"): genv remote install -H @all --upgrade\n"), "%v\n%s", tt, out)
+		require.Equal(t, tt.says, strings.Contains(out, "older"))
+	}
+	d := fleet(1, doctor.Problem(doctor.Genv, "genv-1.4.3", "it has its own next step"))
+	d.Genv.Version, d.Hosts[0].Genv.Version = "v2.9.0", "1.4.3"
+	require.NotContains(t, printed(t, d, checkup.Style{}), "older")
+}
+
 func TestTheTableFits(t *testing.T) {
 	d := fleet(3, doctor.Problem(doctor.Disk, "disk-low", "%s", strings.Repeat("word ", 60)), doctor.Problem(doctor.TCP, "x", "y"))
 	for _, width := range []int{0, 60, 84, 100, 140} {
