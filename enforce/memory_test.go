@@ -242,7 +242,7 @@ func TestNotifications(t *testing.T) {
 		list = append(list, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
 	}
 	require.Equal(t, notify.TemplateFinding{
-		ID: plan.Findings[2].ID, Host: "a", Rule: "max-devices-per-user", Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.",
+		ID: plan.Findings[2].ID, Host: "a", Rule: "max-devices-per-user", Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).",
 		Follows: "device 0 will be detached", Pending: true, Due: noon(10), Since: noon(0), At: noon(4), Advice: list[1].Advice,
 	}, list[1].Details)
 	for i := range list {
@@ -255,7 +255,7 @@ func TestNotifications(t *testing.T) {
 			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 		},
 		{
-			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
+			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).\n" +
 				"Unless this changes, in 6m device 0 will be detached.",
 			Advice: "Give back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 2 on b; " +
 				"genv detach --index 0 in the shell of environment 1 on a. End their jobs first; with genv run that is enough.",

@@ -73,7 +73,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 		}
 	}
 	for _, t := range order {
-		what, follows := fmt.Sprintf("%s.%s", f.Line(), claim(f, owners)), at[t].follows(f.Pending)
+		what, follows := fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, owners)), at[t].follows(f.Pending)
 		outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
 		if !f.Pending {
 			outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
@@ -92,6 +92,17 @@ func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, n
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
 		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: f.Advice(),
 	}
+}
+
+// allowed is how much a cap allows: the line of 1.4.3 has only the excess.
+func allowed(f *enforce.Finding) string {
+	switch {
+	case f.Rule == enforce.RuleMaxMemoryPerUser && f.Memory != nil:
+		return fmt.Sprintf(" (%s)", text.GiB(f.Memory.CapacityBytes))
+	case (f.Rule == enforce.RuleMaxDevicesPerUser || f.Rule == enforce.RuleMaxEnvsPerUser) && f.Count != nil:
+		return fmt.Sprintf(" (%d)", f.Count.Limit)
+	}
+	return ""
 }
 
 // claim explains why a process is in no environment although it claims one; empty
