@@ -134,7 +134,7 @@ func labelsOf(words []string) (map[string]string, error) {
 type CheckDocument struct {
 	Schema    string                `json:"schema"`
 	File      string                `json:"file"`
-	OK        bool                  `json:"ok"` // no error, and with --strict no warning; then the exit code is 0
+	OK        bool                  `json:"ok"` // no error, and with --strict no warning but for users without an account; then the exit code is 0
 	Errors    []checkError          `json:"errors"`
 	Warnings  []policycheck.Warning `json:"warnings"`  // keys that do nothing any more, and unknown names
 	Unchecked []string              `json:"unchecked"` // what could not be checked, and why
@@ -151,7 +151,7 @@ func (p *program) policyCheckCommand() *cli.Command {
 		Name: "check", ArgsUsage: "[FILE]",
 		Usage: "list the errors of a policy file, and the users, hosts and labels in it that don't exist",
 		Flags: append(inventoryFlags(),
-			&cli.BoolFlag{Name: "strict", Usage: "exit with 1 for warnings, too"},
+			&cli.BoolFlag{Name: "strict", Usage: "exit with 1 for warnings, too, but for users without an account on this machine"},
 			command.FormatFlag("tui", "json")),
 		Action: p.policyCheck,
 	}
@@ -204,7 +204,8 @@ func (p *program) policyCheck(c *cli.Context) error {
 		}
 	}
 	document.Errors = append(document.Errors, checkErrors(wrong)...)
-	document.OK = wrong == nil && (len(document.Warnings) == 0 || !c.Bool("strict"))
+	_, others := policycheck.SplitAccounts(document.Warnings)
+	document.OK = wrong == nil && (len(others) == 0 || !c.Bool("strict"))
 	if format == "json" {
 		if err := render.WriteJSON(p.Out, document); err != nil || document.OK {
 			return err
@@ -245,14 +246,18 @@ func (p *program) writeCheck(d *CheckDocument, wrong error) error {
 	if wrong != nil {
 		return command.UsageError("%w", wrong)
 	}
-	for _, w := range d.Warnings {
+	accounts, others := policycheck.SplitAccounts(d.Warnings)
+	for _, w := range others {
 		fmt.Fprintf(p.Err, "%s:%d:%d: warning: %s\n", text.Printable(d.File), w.Line, w.Column, text.Printable(w.Message))
+	}
+	if accounts != "" {
+		fmt.Fprintf(p.Err, "%s: warning: %s\n", text.Printable(d.File), text.Printable(accounts))
 	}
 	for _, line := range d.Unchecked {
 		fmt.Fprintf(p.Err, "Not checked: %s\n", text.Printable(line))
 	}
 	if !d.OK {
-		return command.UsageError("%s: %s, which --strict makes an error", d.File, render.Plural(len(d.Warnings), "warning"))
+		return command.UsageError("%s: %s, which --strict makes an error", d.File, render.Plural(len(others), "warning"))
 	}
 	_, err := fmt.Fprintf(p.Out, "%s: OK\n", d.File)
 	return err

@@ -11,6 +11,7 @@
 package policycheck
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,8 @@ type Warning struct {
 	Kind    policy.ReferenceKind `json:"kind"`
 	Name    string               `json:"name"` // of a label KEY=VALUE
 	Message string               `json:"message"`
+
+	account string // how SplitAccounts names a user without an account here; empty for other warnings
 }
 
 // Check compares the names of a policy with what is known. Each unknown name is a warning
@@ -69,10 +72,10 @@ type checker struct {
 }
 
 func (c *checker) check(r *policy.Reference) {
-	message, name := "", r.Name
+	message, name, account := "", r.Name, ""
 	switch {
 	case r.Kind == policy.ToUser && c.known.Accounts.Err == nil:
-		message = c.user(r.Name)
+		message, account = c.user(r.Name)
 	case r.Kind == policy.ToHost && len(c.known.Hosts) > 0:
 		message = c.host(r.Name)
 	case r.Kind == policy.ToLabel && len(c.known.Hosts) > 0:
@@ -82,19 +85,50 @@ func (c *checker) check(r *policy.Reference) {
 		return
 	}
 	c.seen[string(r.Kind)+name] = true
-	c.result.Warnings = append(c.result.Warnings, Warning{r.Place.Line, r.Place.Column, r.Kind, name, message})
+	c.result.Warnings = append(c.result.Warnings, Warning{r.Place.Line, r.Place.Column, r.Kind, name, message, account})
 }
 
-// user is what is wrong with the name of a user; empty if nothing is.
-func (c *checker) user(name string) string {
+// user is what is wrong with the name of a user, and how it is listed if it has no account; empty if nothing is.
+func (c *checker) user(name string) (message, account string) {
 	a := &c.known.Accounts
 	switch {
 	case a.Users[name]:
-		return ""
+		return "", ""
 	case a.Groups[name]:
-		return fmt.Sprintf("%q is a group of this machine, and not a user; list its users under `groups:`, and write \"@%s\"", name, name)
+		return fmt.Sprintf("%q is a group of this machine, and not a user; list its users under `groups:`, and write \"@%s\"", name, name), ""
 	}
-	return fmt.Sprintf("getent knows no user %q; %s", name, text.Hint(name, a.All, "correct the name, or ignore this if the accounts are only on the hosts"))
+	hint := text.Hint(name, a.All, "")
+	message = fmt.Sprintf("user %q has no account on this machine; %s", name, cmp.Or(hint, "the hosts may know it"))
+	if hint != "" {
+		return message, fmt.Sprintf("%s (%s)", name, hint)
+	}
+	return message, name
+}
+
+// SplitAccounts returns one line about the users who have no account on this machine, empty for none, and the other
+// warnings. Such users are no error: they may have accounts on the hosts. The names that look misspelt come first.
+func SplitAccounts(warnings []Warning) (line string, others []Warning) {
+	var near, far []string
+	for _, w := range warnings {
+		switch w.account {
+		case "":
+			others = append(others, w)
+		case w.Name:
+			far = append(far, w.Name)
+		default:
+			near = append(near, w.account)
+		}
+	}
+	names := slices.Concat(near, far)
+	if len(names) == 0 {
+		return "", others
+	}
+	const longest = 300
+	who := "1 user has"
+	if len(names) > 1 {
+		who = fmt.Sprintf("%d users have", len(names))
+	}
+	return fmt.Sprintf("%s no account on this machine: %s; the hosts may know them", who, text.Shorten(strings.Join(names, ", "), longest)), others
 }
 
 // host is what is wrong with a host pattern, of which at least one name must be known.

@@ -46,9 +46,9 @@ func TestCheck(t *testing.T) {
 		{"label gpu=h100", ""},
 		{"label rack=1", ""},
 
-		{"user alicf", `getent knows no user "alicf"; did you mean "alice"?`},
-		{"user Alice", `getent knows no user "Alice"; did you mean "alice"?`},
-		{"user zoe", `getent knows no user "zoe"; correct the name, or ignore this if the accounts are only on the hosts`},
+		{"user alicf", `user "alicf" has no account on this machine; did you mean "alice"?`},
+		{"user Alice", `user "Alice" has no account on this machine; did you mean "alice"?`},
+		{"user zoe", `user "zoe" has no account on this machine; the hosts may know it`},
 		{"user students", `"students" is a group of this machine, and not a user; list its users under ` + "`groups:`" + `, and write "@students"`},
 		{"host gpu-03", `host "gpu-03" is not in the inventory; did you mean "gpu-01"?`},
 		{"host gpu-02", `host "gpu-02" is not in the inventory; did you mean "GPU-02.lab"?`},
@@ -67,6 +67,8 @@ func TestCheck(t *testing.T) {
 				require.Empty(t, result.Warnings)
 				return
 			}
+			require.Len(t, result.Warnings, 1)
+			result.Warnings[0].account = ""
 			kind, name, _ := strings.Cut(test.reference, " ")
 			require.Equal(t, []Warning{{Line: 1, Column: 3, Kind: policy.ReferenceKind(kind), Name: name, Message: test.want}}, result.Warnings)
 		})
@@ -84,6 +86,24 @@ func TestWhatCouldNotBeChecked(t *testing.T) {
 		"hosts: no inventory was found; name one with -H hosts.yaml", "labels: no inventory was found; name one with -H hosts.yaml", "users: no answer",
 	}, result.Unchecked)
 	require.Empty(t, Check(nil, Known{Accounts: KnownNames{Err: errors.New("no answer")}}), "there was nothing to check")
+}
+
+// Users who have no account here are one line; a group in place of a user, and other names, stay as they are.
+func TestUsersWithoutAnAccount(t *testing.T) {
+	known := Known{Hosts: []remote.Host{{Name: "a"}}, Accounts: KnownNames{Users: map[string]bool{"alice": true}, Groups: map[string]bool{"staff": true}, All: []string{"alice"}}}
+	split := func(words ...string) (string, []Warning) {
+		return SplitAccounts(Check(references(words...), known).Warnings)
+	}
+	line, others := split("user zoe", "user alicf", "user bob", "user zoe", "user alice", "user staff", "host x")
+	require.Equal(t, `3 users have no account on this machine: alicf (did you mean "alice"?), zoe, bob; the hosts may know them`, line)
+	require.Len(t, others, 2)
+	require.Equal(t, []string{"staff", "x"}, []string{others[0].Name, others[1].Name})
+	line, others = split("user zoe")
+	require.Equal(t, "1 user has no account on this machine: zoe; the hosts may know them", line)
+	require.Empty(t, others)
+	line, others = split("user alice", "host x")
+	require.Empty(t, line)
+	require.Len(t, others, 1)
 }
 
 // exited is the error of a program with this exit status.
