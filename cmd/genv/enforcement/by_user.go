@@ -38,6 +38,14 @@ type found struct {
 	detach               map[enforce.DeviceRef]bool
 }
 
+func newFound() *found {
+	return &found{
+		rules: make(map[enforce.Rule]bool), hosts: make(map[snapshot.Hostname]bool),
+		processes: make(map[enforce.ProcessRef]bool), terminate: make(map[enforce.ProcessRef]bool),
+		gpus: make(map[enforce.DeviceRef]bool), detach: make(map[enforce.DeviceRef]bool),
+	}
+}
+
 func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snapshot.DeviceIndex) {
 	f.rules[finding.Rule] = true
 	acts := !finding.Held && finding.Waits == ""
@@ -80,11 +88,7 @@ func byUser(cycle *controller.Cycle) []userDocument {
 		finding := &cycle.Plan.Findings[i]
 		user := gpus.UserName(finding.User, finding.UID)
 		if users[user] == nil {
-			users[user] = &found{
-				rules: make(map[enforce.Rule]bool), hosts: make(map[snapshot.Hostname]bool),
-				processes: make(map[enforce.ProcessRef]bool), terminate: make(map[enforce.ProcessRef]bool),
-				gpus: make(map[enforce.DeviceRef]bool), detach: make(map[enforce.DeviceRef]bool),
-			}
+			users[user] = newFound()
 		}
 		users[user].add(finding, uses)
 	}

@@ -59,6 +59,8 @@ carol     1          1     1                0             env-devices,max-device
 uid 1004  1          1     1                0             non-env-processes                       gpu-02
 `, r.Out)
 
+	require.Contains(t, r.Err, "2 hosts answered, 8 findings: 6 processes would end, 1 GPU would be detached, after a warning\n")
+
 	r = run(warned+"limits: {max-terminations-per-host: 1}\n", "--non-env-processes", "--format", "json")
 	var d enforcement.CycleDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
@@ -72,6 +74,8 @@ uid 1004  1          1     1                0             non-env-processes     
 	held := run("limits: {max-terminations-per-user: 1}\n", "--non-env-processes", "--no-env-devices")
 	require.Equal(t, command.ExitHeld, held.Code)
 	require.Contains(t, held.Out, "\nbob       3          3     1                0  ")
+
+	require.Contains(t, held.Err, "2 hosts answered, 6 findings: 4 processes would end\n", "not what safety limits hold back")
 
 	quiet := run("exempt: {hosts: [\"gpu-[01-02]\"]}\n")
 	require.Empty(t, quiet.Out)

@@ -246,7 +246,7 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	if unrecorded != "" {
 		w.remark(unrecorded)
 	}
-	if w.concludes && unrecorded == "" && !cycle.Stopped && !cycle.Standby && len(cycle.Plan.Findings) == 0 {
+	if w.concludes && unrecorded == "" && !cycle.Stopped && !cycle.Standby && (cycle.DryRun || len(cycle.Plan.Findings) == 0) {
 		w.line(conclusion(cycle))
 	}
 	w.concludes = false
@@ -263,17 +263,17 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	return w.broken
 }
 
-// conclusion is what is said of a cycle without findings.
+// conclusion is what is said of a cycle without findings, or of a dry run.
 func conclusion(cycle *controller.Cycle) string {
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s := render.Plural(hosts, "host") + " answered, 0 findings: nothing was done"
+	s := fmt.Sprintf("%s answered, %s: ", render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"))
 	if answered < hosts {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}
 	if cycle.DryRun {
-		s = strings.Replace(s, "was done", "would be done", 1)
+		return s + wouldBeDone(cycle)
 	}
-	return s
+	return s + "nothing was done"
 }
 
 // writeUndelivered says which orders failed.

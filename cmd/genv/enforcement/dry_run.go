@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -101,6 +102,38 @@ func detachment(s *snapshot.Snapshot, ref enforce.DeviceRef) *order.Detachment {
 		}
 	}
 	return nil
+}
+
+// wouldBeDone sums up what the findings of a dry run lead to, within safety limits. What waits for a warning counts.
+func wouldBeDone(cycle *controller.Cycle) string {
+	all, warned := newFound(), 0
+	for i := range cycle.Plan.Findings {
+		f := &cycle.Plan.Findings[i]
+		if all.add(f, nil); f.Pending && !f.Held && f.Waits == "" {
+			warned++
+		}
+	}
+	var parts []string
+	switch n := len(all.terminate); n {
+	case 0:
+	case 1:
+		parts = append(parts, "1 process would end")
+	default:
+		parts = append(parts, fmt.Sprintf("%d processes would end", n))
+	}
+	if n := len(all.detach); n > 0 {
+		parts = append(parts, render.Plural(n, "GPU")+" would be detached")
+	}
+	switch s := strings.Join(parts, ", "); {
+	case s == "":
+		return "nothing would be done"
+	case warned == 0:
+		return s
+	case len(cycle.Plan.Orders) == 0:
+		return s + ", after a warning"
+	default:
+		return s + ", some after a warning"
+	}
 }
 
 // intentions prints what a dry run leaves undone, when it is not what the last cycle did.
