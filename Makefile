@@ -13,7 +13,7 @@ BUILDFLAGS := -trimpath -tags=urfave_cli_no_docs,nethttpomithttp2
 BUILD      := CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -ldflags '-s -w -X main.version=$(VERSION)'
 # Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint,
 # and without debug information programs are linked in half the time.
-TESTFLAGS ?= -timeout=30m -p 5 -parallel 4 -vet=off -ldflags=-w
+TESTFLAGS ?= -timeout=30m -p 4 -parallel 4 -vet=off -ldflags=-w
 # The packages that wait longest begin first.
 PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv/enforcement ./cmd/genv/fleet ./cmd/genv/host ./cmd/genv/user ./snapshot/state/disk \
              ./remote/agent ./snapshot/local ./remote/controller ./remote/web ./remote/usage/store ./remote/install ./remote/election \

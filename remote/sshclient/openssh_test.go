@@ -258,7 +258,7 @@ func TestOpenSSHEnds(t *testing.T) {
 	}
 	gone := func(t *testing.T, config string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return len(processes(t, config)) == 0 }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(processes(t, config)) == 0 }, time.Minute, 50*time.Millisecond)
 	}
 	t.Run("with its session, and its ProxyCommand too", func(t *testing.T) {
 		s.write(t, "proxy", "trap '' HUP TERM; exec 3<>/dev/tcp/$1/$2; cat <&3 & cat >&3; sleep 1000")

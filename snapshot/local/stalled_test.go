@@ -36,8 +36,9 @@ func TestALookAtStalledProcesses(t *testing.T) {
 	honest := sleeper(t, "GENV_ENVIRONMENT_ID=2020")
 	machine, _ := realMachine(t, honest, mapped, inExec)
 	withReader(t, machine)
-	for range 2 {
+	for begun, named := time.Now(), 0; named < 2; { // finding the cause takes time that a busy machine may lack
 		began := time.Now()
+		require.Less(t, began.Sub(begun), 3*time.Minute)
 		s, err := machine.Snapshot(t.Context())
 		require.NoError(t, err)
 		require.Less(t, time.Since(began), 2*time.Second)
@@ -53,9 +54,11 @@ func TestALookAtStalledProcesses(t *testing.T) {
 			require.Equal(t, &uid, p.UID)
 		}
 		require.NotZero(t, processes[mapped].Start)
-		require.Equal(t, &snapshot.Unreadable{
-			Why: fmt.Sprintf("its environment and memory map are stalled by a FUSE file system of uid %d", uid), ByUser: true,
-		}, processes[mapped].Unreadable)
+		require.NotNil(t, processes[mapped].Unreadable)
+		if processes[mapped].Unreadable.ByUser {
+			named++
+			require.Equal(t, fmt.Sprintf("its environment and memory map are stalled by a FUSE file system of uid %d", uid), processes[mapped].Unreadable.Why)
+		}
 		require.NotNil(t, processes[inExec].Unreadable)
 		require.False(t, processes[inExec].Unreadable.ByUser, "the kernel doesn't say")
 		require.Nil(t, processes[honest].Unreadable)

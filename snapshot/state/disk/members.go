@@ -141,7 +141,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	list, _ := t.census.processes(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
-	if len(m.of[env.EID]) == 0 && m.late {
+	if len(m.of[env.EID]) == 0 && m.late && leaving != 0 { // a kernel has no PID
 		return []snapshot.PID{leaving}
 	}
 	return t.register(m.of[env.EID])
