@@ -100,8 +100,9 @@ func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
 	require.Equal(t, rootOwns, m.stateOf())
 	require.NotEqual(t, before, m.show(hostService, "MainPID"), "it continues with the new program")
 
-	install("--uninstall")
+	require.Contains(t, install("--uninstall"), "`--state root` with the next installation")
 	require.Equal(t, "shared inactive ", m.stateOf())
 	require.Empty(t, strings.TrimSpace(m.sh("find /etc/systemd/system -name '*genv*'")))
 	require.Equal(t, "root 777", m.owner("/var/tmp/genv"))
+	require.Contains(t, install(), "`--state root` lets root own it")
 }

@@ -82,12 +82,18 @@ func TestQuickStart(t *testing.T) {
 	require.NotContains(t, shell("bash"), "function")
 	host.sh("mv /tmp/genv /usr/local/bin/genv")
 
-	// An environment is active: nothing is removed.
+	requireKept(t, jump, host)
+	purge(t, jump, host)
+}
+
+// requireKept requires that --purge removes nothing while an environment is active, or where genv 1.4.3 is.
+func requireKept(t *testing.T, jump, host *machine) {
+	t.Helper()
 	host.sh("useradd bob; systemd-run --quiet --unit=bob --uid=bob genv run --gpus 1 -- sleep 1000; until genv envs --format csv --no-header | grep -q bob; do sleep 0.1; done")
 	purge := func() (string, error) {
 		return jump.as("alice", "export HOME=/home/alice; (sleep 2; echo secret; sleep 5) | script -qec 'genv remote install -H @all --ask-sudo-password --purge' /dev/null")
 	}
-	out, err = purge()
+	out, err := purge()
 	require.Error(t, err, out)
 	require.Contains(t, out, "environments are active: 1")
 	host.sh("test -x /usr/local/bin/genv; mkdir -p /usr/local/lib/python3.11/dist-packages/genv; systemctl stop bob; until [ -z \"$(genv envs --format csv --no-header)\" ]; do sleep 0.1; done")
@@ -95,11 +101,16 @@ func TestQuickStart(t *testing.T) {
 	require.Error(t, err, out)
 	require.Contains(t, out, "it has genv 1.4.3")
 	host.sh("test -x /usr/local/bin/genv; rmdir /usr/local/lib/python3.11/dist-packages/genv")
+}
+
+// purge purges a host under a running controller, and then what is left of genv without the program.
+func purge(t *testing.T, jump, host *machine) {
+	t.Helper()
 	// A connected controller brings nothing back.
 	const again = "HOME=/home/alice genv remote install -H @all --purge"
 	jump.sh("mkdir -p /etc/systemd/system/genv-controller.service.d; printf '[Service]\\nExecStart=\\nExecStart=/usr/bin/genv remote enforce -H @all --interval 0.5\\n' >/etc/systemd/system/genv-controller.service.d/fast.conf; systemctl daemon-reload; systemctl start genv-controller")
 	host.sh("echo 'alice ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/alice; until grep -qs 'usage.[s]erve' /proc/[0-9]*/cmdline; do sleep 0.1; done; sleep 1")
-	out, err = jump.as("alice", again)
+	out, err := jump.as("alice", again)
 	require.NoError(t, err, out)
 	require.Contains(t, out, "the account genv stays")
 	host.sh("sleep 2")

@@ -76,9 +76,15 @@ func TestOlderHostsAreNamed(t *testing.T) {
 		here, host string
 		says       bool
 	}{
-		{"v2.10.0", "v2.9.0", true}, {"2.10", "2.9.1", true}, {"v3.0.0-rc1", "v2.9.0-3-g0123abc", true},
-		{"v2.9.0", "v2.10.0", false}, {"v2.9.0", "v2.9.0", false}, {"v2.9.0", "v2.9.0-3-g0123abc", false},
-		{"devel", "v2.9.0", false}, {"v2.9.0", "devel", false}, {"v2.9.0", "", false},
+		{"v2.10.0", "v2.9.0", true},
+		{"2.10", "2.9.1", true},
+		{"v3.0.0-rc1", "v2.9.0-3-g0123abc", true},
+		{"v2.9.0", "v2.10.0", false},
+		{"v2.9.0", "v2.9.0", false},
+		{"v2.9.0", "v2.9.0-3-g0123abc", false},
+		{"devel", "v2.9.0", false},
+		{"v2.9.0", "devel", false},
+		{"v2.9.0", "", false},
 	} {
 		d := fleet(3)
 		d.Genv.Version, d.Hosts[0].Genv.Version, d.Hosts[1].Genv.Version, d.Hosts[2].Genv.Version = tt.here, tt.here, tt.host, tt.host
