@@ -2,12 +2,10 @@ package enforce
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Finding is a violated rule, why it is violated, and what the plan does about
@@ -136,45 +134,11 @@ func (f *Finding) Advice() string {
 	if general := f.Rule.Advice(); general != adviceDetach {
 		return general
 	}
-	return f.adviceDetach()
-}
-
-// maxAdvised is for how many environments the advice names the command: a message is short.
-const maxAdvised = 4
-
-// adviceDetach names the devices that the user would lose: genv detach alone detaches all, also those that the
-// user may keep. A process that goes on using a detached device breaks the rules and counts, too.
-func (f *Finding) adviceDetach() string {
-	type place struct {
-		host snapshot.Hostname
-		eid  snapshot.EnvID
+	loses := make([]caps.Loss, len(f.Detach))
+	for i, ref := range f.Detach {
+		loses[i] = caps.Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
 	}
-	devices := make(map[place][]snapshot.DeviceIndex)
-	var places []place
-	for _, ref := range f.Detach {
-		at := place{ref.Host, ref.EID}
-		if devices[at] == nil {
-			places = append(places, at)
-		}
-		devices[at] = append(devices[at], ref.Index)
-	}
-	if len(places) == 0 {
-		return "End jobs that you need less."
-	}
-	var commands []string
-	for _, at := range places[:min(len(places), maxAdvised)] {
-		slices.Sort(devices[at])
-		command := fmt.Sprintf("genv detach --index %s in the shell of environment %s", text.JoinIndices(devices[at]), text.Shown(string(at.eid)))
-		if f.Count != nil && f.Count.Hosts > 1 {
-			command += " on " + text.OneLine(string(at.host))
-		}
-		commands = append(commands, command)
-	}
-	advice := "Give back GPUs that you need less, such as these: " + strings.Join(commands, "; ") + "."
-	if len(f.Terminate) > 0 {
-		advice += " End their jobs first; with genv run that is enough."
-	}
-	return advice
+	return caps.Advice(loses, f.Count != nil && f.Count.Hosts > 1, len(f.Terminate) > 0)
 }
 
 func (c CountExcess) where() string {

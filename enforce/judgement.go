@@ -69,10 +69,9 @@ func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
 	return byName
 }
 
-// checkDue sets Since of a finding, and reports whether it is time to act on it. Each of
-// the keys, at least one, names what must be there without a break: a process; or user,
-// host, environment, rule and device, so that restarting a process does not reset the
-// time. The oldest key counts. The caller adds the finding next.
+// checkDue sets Since of a finding, and reports whether it is time to act on it. Each of the keys, at least one,
+// names what must be there without a break: a process; or user, host, environment, rule and device, so that
+// restarting a process does not reset the time. The oldest key counts. The caller adds the finding next.
 func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	j.keys = append(j.keys, keys)
 	oldest := j.countPresence(keys[0])
@@ -103,8 +102,8 @@ func (j *judgement) checkSooner(f *Finding, warn Warn, key string) (due bool) {
 	return due
 }
 
-// dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if
-// it is. What is named in its warning must not end by then for another reason.
+// dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if it is. What is
+// named in its warning must not end by then for another reason.
 func (j *judgement) dueAt(warn Warn, key string) time.Time {
 	p, counted := j.next.Present[key]
 	if !counted {
@@ -120,8 +119,7 @@ func (j *judgement) dueAt(warn Warn, key string) time.Time {
 	return at
 }
 
-// countPresence counts a key of a finding once in this cycle, and returns how long it
-// has been there.
+// countPresence counts a key of a finding once in this cycle, and returns how long it has been there.
 func (j *judgement) countPresence(key string) Presence {
 	p, counted := j.next.Present[key]
 	if !counted {
@@ -145,8 +143,7 @@ func (j *judgement) presence(key string) Presence {
 
 func (j *judgement) add(f Finding) { j.findings = append(j.findings, f) }
 
-// maxNotes is how many notes there are about one host: a host that makes things up
-// must not fill the screen.
+// maxNotes is how many notes there are about one host: a host that makes things up must not fill the screen.
 const maxNotes = 256
 
 func (j *judgement) note(h *hostView, format string, args ...any) {
@@ -158,8 +155,8 @@ func (j *judgement) note(h *hostView, format string, args ...any) {
 	}
 }
 
-// end adds a process to those that a finding terminates and, if the finding is due, to the host's
-// order. A process that earlier attempts could not end is listed as stuck instead.
+// end adds a process to those that a finding terminates and, if the finding is due, to the host's order. A process
+// that earlier attempts could not end is listed as stuck instead.
 func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
 	if h.UnderWay.Ends(p) {
@@ -180,8 +177,7 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 	}
 }
 
-// loseDevice notes that an environment is to lose a device; if it is due, in the
-// order as well.
+// loseDevice notes that an environment is to lose a device; if it is due, in the order as well.
 func (j *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
 	if h.UnderWay.Detaches(index, env.env.EID) {
 		f.UnderWay++

@@ -8,13 +8,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// The uid that the kernel reports for a process decides who is in an environment,
-// and who uses a device (see Process.CountedUID). What state files, an environ or a title say is a claim
-// of a user: it never makes another user's device busy, exempts another user's
-// process, or counts for another user's cap.
+// The uid that the kernel reports for a process decides who is in an environment, and who uses a device (see
+// Process.CountedUID). What state files, an environ or a title say is a claim of a user: it never makes another
+// user's device busy, exempts another user's process, or counts for another user's cap.
 
-// environmentOf is the environment that a process is in; nil when it is in none,
-// or when that is unknown.
+// environmentOf is the environment that a process is in; nil when it is in none, or when that is unknown.
 func (h *hostView) environmentOf(p *snapshot.Process) *envView {
 	if p.EnvUnknown {
 		return nil
@@ -36,8 +34,7 @@ func (h *hostView) admits(env *envView, p *snapshot.Process) bool {
 	return env.env.Admits(p.CountedUID()) || h.settings.SudoUsers && p.Inherited == env.env.EID
 }
 
-// claimed is the registered environment that a process claims and may not be
-// in; nil when there is none.
+// claimed is the registered environment that a process claims and may not be in; nil when there is none.
 func (h *hostView) claimed(p *snapshot.Process) *envView {
 	if p.EnvUnknown || p.EID == "" {
 		return nil
@@ -48,8 +45,8 @@ func (h *hostView) claimed(p *snapshot.Process) *envView {
 	return nil
 }
 
-// use says how an environment uses a device now. Processes whose environment is
-// unknown count for the environments of their own uid.
+// use says how an environment uses a device now. Processes whose environment is unknown count for the environments
+// of their own uid.
 func (h *hostView) use(env *envView, index snapshot.DeviceIndex) contents.Evidence {
 	most := h.drawnOn[deviceOfEnv{index, env.env.EID}]
 	for p := range env.On(index) {
@@ -61,14 +58,14 @@ func (h *hostView) use(env *envView, index snapshot.DeviceIndex) contents.Eviden
 	return most
 }
 
-// hidesOn reports whether a process of the environment's user whose environment is
-// unknown uses a device. It may be in this environment or in another one.
+// hidesOn reports whether a process of the environment's user whose environment is unknown uses a device. It may be
+// in this environment or in another one.
 func (h *hostView) hidesOn(env *envView, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool { return contents.UseBy(env.env.UID, p) == contents.Proven })
 }
 
-// userOf names the user of a process for caps and limits: "" when the host
-// doesn't report its uid, and for root, which no cap counts.
+// userOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root,
+// which no cap counts.
 func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 	uid := p.CountedUID()
 	switch user := p.CountedUser(); {
@@ -83,8 +80,8 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 	return gpus.UserName("", uid)
 }
 
-// outsideByPolicy reports whether a process of an unknown environment counts as
-// outside: it overwrote its environ itself, and the policy wants that.
+// outsideByPolicy reports whether a process of an unknown environment counts as outside: it overwrote its environ
+// itself, and the policy wants that.
 func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
 	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }

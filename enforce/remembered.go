@@ -11,10 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// release notes that a device is detached because it was idle. That rule ends
-// no process, so the processes that still use the device must not end in the next
-// cycle for using it without an attachment: they are left alone until another
-// environment is attached to it.
+// release notes that a device is detached because it was idle. That rule ends no process, so the processes that
+// still use the device must not end in the next cycle for using it without an attachment: they are left alone until
+// another environment is attached to it.
 func (h *hostView) release(device deviceOfEnv) {
 	if h.released == nil {
 		h.released = make(map[deviceOfEnv]bool)
@@ -32,8 +31,8 @@ func (j *judgement) rememberReleased() {
 	}
 }
 
-// nameReleased replaces the indices of released devices by the UUIDs that their hosts say now:
-// an earlier version kept indices, or the host didn't say a UUID.
+// nameReleased replaces the indices of released devices by the UUIDs that their hosts say now: an earlier version
+// kept indices, or the host didn't say a UUID.
 func (j *judgement) nameReleased() {
 	if len(j.next.Released) == 0 {
 		return
@@ -51,9 +50,8 @@ func (j *judgement) nameReleased() {
 	}
 }
 
-// adoptReleased takes over, from a host that is met for the first time, what an
-// earlier controller may have released: devices that are idle by their utilization,
-// without attachments, and still used.
+// adoptReleased takes over, from a host that is met for the first time, what an earlier controller may have
+// released: devices that are idle by their utilization, without attachments, and still used.
 func (j *judgement) adoptReleased(h *hostView) {
 	if j.before.Hosts[h.name].Answered {
 		return
@@ -73,8 +71,8 @@ func (j *judgement) adoptReleased(h *hostView) {
 	}
 }
 
-// released reports whether an environment's processes may keep using a device after
-// it was detached. A device of which the UUID is unknown now may be any.
+// released reports whether an environment's processes may keep using a device after it was detached. A device of
+// which the UUID is unknown now may be any.
 func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	d := h.snapshot.Device(index)
 	if d == nil || len(d.Attachments) > 0 {
@@ -100,8 +98,8 @@ func (h *hostView) withKey(key string) *snapshot.Device {
 	return &h.snapshot.Devices[at]
 }
 
-// stillUses reports whether an environment's processes use a device without an
-// attachment, or may: it isn't known which one it is now.
+// stillUses reports whether an environment's processes use a device without an attachment, or may: it isn't known
+// which one it is now.
 func (h *hostView) stillUses(eid snapshot.EnvID, key string) bool {
 	env, d := h.envs.Get(eid), h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {

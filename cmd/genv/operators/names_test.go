@@ -35,13 +35,14 @@ func TestUnknownNamesOfAnExemption(t *testing.T) {
 		{"a user with a GPU", knownNames{users: []string{"carol"}, account: local}, "", "carol", "", ""},
 		{"a uid", knownNames{account: local}, "", "uid 1004", "", ""},
 		{"the directory is down", knownNames{account: down}, "", "alcie", "whether there is a user alcie is unknown: the directory service (sss) doesn't answer", ""},
-		{"users are elsewhere", knownNames{users: []string{"alice", "carol"}, account: local}, "", "alcie", "no account on this machine, as others of the hosts", ""},
+		{"users are elsewhere", knownNames{users: []string{"alice", "carol"}, account: local}, "", "alcie", "no account on this machine, as users of hosts may", ""},
+		{"the controller knows no user", knownNames{account: local}, "", "zoe-x", "no account on this machine", ""},
 
 		{"without its domain", knownNames{hosts: hosts, account: local}, "gpu-04", "", "", `there is no host gpu-04; did you mean "gpu-04.lab"?`},
 		{"a strange host", knownNames{hosts: hosts, account: local}, "x", "alice", "", "there is no host x; genv remote hosts lists them"},
 		{"a misspelt user", knownNames{hosts: hosts, users: []string{"alice", "uid 7"}, account: local}, "gpu-04.lab", "alcie", "", `no user alcie has an account on this machine or a GPU now; did you mean "alice"? If the account`},
-		{"a strange user", knownNames{account: local}, "", "zoe-x", "", "check the spelling. If the account is only on the hosts, name it under `exempt:` in the policy"},
-		{"no uid", knownNames{account: local}, "", "uid x", "", "no user"},
+		{"a strange user", knownNames{users: []string{"alice"}, account: local}, "", "zoe-x", "", "check the spelling. If the account is only on the hosts, name it under `exempt:` in the policy"},
+		{"no uid", knownNames{users: []string{"alice"}, account: local}, "", "uid x", "", "no user"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.known.accounts = func() []string { return accounts }
