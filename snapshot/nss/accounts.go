@@ -69,6 +69,8 @@ type Passwd struct {
 	File string
 	// Getent is the function Getent, or stands for it; nil for that.
 	Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
+	// Nsswitch names the directory services; empty for /etc/nsswitch.conf.
+	Nsswitch string
 }
 
 // WithUID is the account of a uid.
@@ -130,12 +132,19 @@ func (p Passwd) find(ctx context.Context, key string, wanted func(Account) bool)
 	switch {
 	case err == nil && at >= 0:
 		return all[at], nil
-	case NotFound(err), errors.Is(err, exec.ErrNotFound), err == nil && len(all) > 0: // without getent, the file has all
+	case NotFound(err): // or a directory service is down
+		err = cmp.Or(fileErr, p.answering(ctx), ErrNoAccount)
+	case errors.Is(err, exec.ErrNotFound), err == nil && len(all) > 0: // without getent, the file has all
 		err = cmp.Or(fileErr, ErrNoAccount)
 	case err == nil:
 		err = errors.New("its answer is not understood")
 	}
 	return Account{}, fmt.Errorf("getent passwd %s: %w", key, err)
+}
+
+func (p Passwd) answering(ctx context.Context) error {
+	nsswitch, _ := os.ReadFile(cmp.Or(p.Nsswitch, "/etc/nsswitch.conf")) // without it no directory is asked
+	return Answering(ctx, Directories(string(nsswitch)))
 }
 
 // NotFound says whether getent(1) didn't find all keys.

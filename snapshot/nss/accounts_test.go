@@ -68,6 +68,18 @@ func TestAccount(t *testing.T) {
 	}
 }
 
+// TestADirectoryThatIsDown: getent reports an account that it may have as one that isn't there.
+func TestADirectoryThatIsDown(t *testing.T) {
+	proctest.NeedPrograms(t, "getent")
+	for services, none := range map[string]bool{"files systemd": true, "files nosuchservice": false} {
+		nsswitch := filepath.Join(t.TempDir(), "nsswitch.conf")
+		require.NoError(t, os.WriteFile(nsswitch, []byte("passwd: "+services+"\n"), 0o600))
+		_, err := nss.Passwd{Nsswitch: nsswitch}.Named(t.Context(), "no-such-user-here")
+		require.Error(t, err)
+		require.Equal(t, none, errors.Is(err, nss.ErrNoAccount), "%s: %v", services, err)
+	}
+}
+
 func TestUsernamesThatCantBeStored(t *testing.T) {
 	for _, name := range []string{"", "r\x1bz", "a\xff", strings.Repeat("x", 5000)} {
 		require.Empty(t, nss.Account{Name: name}.Username())

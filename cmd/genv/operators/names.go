@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +33,10 @@ func (p *program) checkNames(ctx context.Context, at exemptions, actions ...oper
 	defer cancel()
 	var known knownNames
 	known.hosts, known.users = at.names(ctx)
-	known.account = func(name string) error { return hasAccount(ctx, name) }
+	known.account = func(name string) error {
+		_, err := nss.Passwd{}.Named(ctx, name)
+		return err //nolint:wrapcheck // it names the account
+	}
 	known.accounts = func() (names []string) {
 		for _, a := range (nss.Passwd{}).All(ctx) {
 			names = append(names, a.Name)
@@ -85,16 +87,4 @@ func isUID(name string) bool {
 	n, found := strings.CutPrefix(name, "uid ")
 	_, err := strconv.ParseUint(n, 10, 32)
 	return found && err == nil
-}
-
-// hasAccount returns an error if this machine has no account with a name: nss.ErrNoAccount if that is certain.
-func hasAccount(ctx context.Context, name string) error {
-	_, err := nss.Passwd{}.Named(ctx, name)
-	if errors.Is(err, nss.ErrNoAccount) {
-		nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it no directory is asked
-		if down := nss.Answering(ctx, nss.Directories(string(nsswitch))); down != nil {
-			return fmt.Errorf("is there an account: %w", down)
-		}
-	}
-	return err //nolint:wrapcheck // it names the account
 }
