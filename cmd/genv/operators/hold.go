@@ -3,7 +3,7 @@ package operators
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -80,14 +80,16 @@ func (p *program) hostsToHold(c *cli.Context) ([]snapshot.Hostname, error) {
 	return hosts, err
 }
 
-// asHold says of an exemption of a host that it is a hold.
-func asHold(done string) string {
-	for _, as := range [][2]string{{" exempted host ", " held host "}, {" ended the exemption of host ", " ended the hold of host "}, {"there is no exemption of host ", "there is no hold of host "}} {
-		if before, after, found := strings.Cut(done, as[0]); found {
-			return before + as[1] + after
-		}
+// said is what was done; a host is held by an exemption, which the controller calls so.
+func (p *program) said(a *operator.Action, done string) string {
+	switch {
+	case a.Host == "":
+		return done
+	case a.Kind == operator.Exempt:
+		return fmt.Sprintf("held host %s until %s: %s", a.Host, p.Now().Add(policy.MaxExemption).Local().Format(time.DateTime), a.Reason)
+	default:
+		return fmt.Sprintf("ended the hold of host %s", a.Host)
 	}
-	return done
 }
 
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.
@@ -106,11 +108,14 @@ func (p *program) operate(c *cli.Context, actions []operator.Action) error {
 		var refusal *operator.Refusal
 		switch {
 		case errors.As(err, &refusal) && refusal.Code == operator.Changed:
-			nothing = append(nothing, errors.New(asHold(err.Error())))
+			if actions[i].Host != "" {
+				err = fmt.Errorf("there is no hold of host %s", actions[i].Host)
+			}
+			nothing = append(nothing, err)
 		case err != nil:
 			return withNextStep(err)
 		default:
-			fmt.Fprintln(p.Out, text.OneLine(asHold(done)))
+			fmt.Fprintln(p.Out, text.OneLine(p.said(&actions[i], done)))
 		}
 	}
 	if len(nothing) == len(actions) {
