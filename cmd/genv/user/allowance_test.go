@@ -40,7 +40,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	hers, his := alice.open("bash"), bob.open("bash")
 	const attached = "Attached GPUs 0, 1 (H100 80GB HBM3)\n"
 	require.Equal(t, said{text: attached}, hers.sayAll("genv activate --id hers --gpus 2"))
-	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n", statusOf(hers), "nobody has said it")
+	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n", statusOf(hers), "no controller has said it")
 
 	allow(service.Allowance{GPUs: &two, Users: map[snapshot.Username]*int{"postgres": &four}})
 	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 GPUs allowed on all hosts together, 2 attached on this one\n", statusOf(hers))

@@ -60,7 +60,7 @@ func TestAllowance(t *testing.T) {
 		return strings.TrimSpace(string(output))
 	}
 	const unknown = "null"
-	require.Equal(t, unknown, as(alice, 0), "nobody said it")
+	require.Equal(t, unknown, as(alice, 0), "no controller said it")
 
 	const all = `{"gpus": 2, "users": {"mallory": 0, "bob": null}, "for_ms": 60000}`
 	require.Contains(t, as(mallory, 0, `{"gpus": 9, "for_ms": 60000}`), "only root says")
