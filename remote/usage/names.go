@@ -98,9 +98,6 @@ func cut[T ~string](name T) T { return T(text.Cut(string(name), maxName)) }
 // the fields of passwd(5): no account can have such a name. One that a host claims counts as Other.
 const pseudonymPrefix = "user:"
 
-// Forgotten is the user who has what forgotten users had.
-const Forgotten snapshot.Username = pseudonymPrefix + "forgotten"
-
 // Pseudonym is the name that replaces a user's: with the same key always the same one. With the
 // key the user can be found out, and without it not. Names that are not those of one user stay.
 func Pseudonym(key []byte, user string) string {

@@ -15,21 +15,22 @@ import (
 // removed says, for a flag or command that an earlier version had, what to use instead. Commands are
 // named in full, flags as people type them, after their command where others have one of that name.
 var removed = map[string]string{
-	"--bundle":                "attach the output of --format json instead",
-	"--fair-share":            "use --by user",
-	"--record":                tryPolicy,
-	"--record-keep":           tryPolicy,
-	"--record-max":            tryPolicy,
-	"--shards":                "leave it out: one controller enforces all hosts; start it once with --take-over",
-	"--web-auth":              "use --web-config FILE",
-	"--web-tls-cert":          "use --web-config FILE",
-	"--web-tls-key":           "use --web-config FILE",
-	"genv doctor --policy":    "attach the file itself to the output of --format json",
-	"genv enforce --history":  "leave it out; controllers (genv remote enforce) keep it, and genv remote report shows it",
-	"genv extend":             "ask an administrator, who can use genv remote exempt --for",
-	"genv policy try":         tryPolicy,
-	"genv remote controllers": "use genv remote doctor",
-	"genv report":             "use genv remote report on the controller",
+	"--bundle":                   "attach the output of --format json instead",
+	"--fair-share":               "use --by user",
+	"--record":                   tryPolicy,
+	"--record-keep":              tryPolicy,
+	"--record-max":               tryPolicy,
+	"--shards":                   "leave it out: one controller enforces all hosts; start it once with --take-over",
+	"--web-auth":                 "use --web-config FILE",
+	"--web-tls-cert":             "use --web-config FILE",
+	"--web-tls-key":              "use --web-config FILE",
+	"genv doctor --policy":       "attach the file itself to the output of --format json",
+	"genv enforce --history":     "leave it out; controllers (genv remote enforce) keep it, and genv remote report shows it",
+	"genv extend":                "ask an administrator, who can use genv remote exempt --for",
+	"genv policy try":            tryPolicy,
+	"genv remote controllers":    "use genv remote doctor",
+	"genv remote history forget": "usage-keep, audit-size and audit-keep say for how long what is kept (docs/privacy.md)",
+	"genv report":                "use genv remote report on the controller",
 }
 
 // renamed are flags, and keys of config.yaml, by the names that the version before had: these are taken with a warning.

@@ -176,11 +176,10 @@ func OnHosts(with command.Program) []*cli.Command {
 
 func (p *program) historyCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "history",
-		Usage:       "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
-		ArgsUsage:   "[ID]",
-		Flags:       history.ControllerFlags(),
-		Action:      func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
-		Subcommands: []*cli.Command{report.ForgetCommand(p.Program)},
+		Name:      "history",
+		Usage:     "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
+		ArgsUsage: "[ID]",
+		Flags:     history.ControllerFlags(),
+		Action:    func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
 	}
 }

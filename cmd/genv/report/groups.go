@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -176,21 +175,4 @@ func readKey(f *folder.Folder) ([]byte, error) {
 		return nil, fmt.Errorf("%s has %d bytes, not %d: copy it again from where it was made, or remove it, and users get other pseudonyms", path, len(key), keySize)
 	}
 	return key, nil
-}
-
-// pseudonymOf is the pseudonym of a user with the key in a folder; empty if there is no key.
-func pseudonymOf(user, dir string) (string, error) {
-	opened, err := folder.OpenExisting(dir)
-	if err != nil {
-		return "", err
-	}
-	defer opened.Close()
-	key, err := readKey(opened)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("the key of pseudonyms: %w", err)
-	}
-	return usage.Pseudonym(key, user), nil
 }

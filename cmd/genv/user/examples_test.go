@@ -98,10 +98,6 @@ var examples = map[string][]string{
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats", "--audit-log $DIR/log " + followFlags},
-	"remote history forget": {
-		"--user x --dry-run --state-dir $DIR --audit-log $DIR/log " + otherwise(command.ExitFailed),
-		"--user x --usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed),
-	},
 	"remote report":  {"--usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},

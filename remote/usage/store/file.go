@@ -145,18 +145,6 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 	})
 }
 
-// emptyLog empties the write-ahead log, which has pages as they were.
-func (s *Store) emptyLog(ctx context.Context) error {
-	var busy, pages, moved int
-	if err := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved); err != nil {
-		return s.translated(err, false)
-	}
-	if busy != 0 {
-		return errors.New("another process is using its write-ahead log, which may still have old pages: run it again")
-	}
-	return nil
-}
-
 func (file) translated(err error, _ bool) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -31,13 +31,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, writeForEver(path))
 		os.Exit(1)
 	}
-	if path := os.Getenv(forgetterVariable); path != "" {
-		if err := forget(path); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -153,7 +146,7 @@ func schemaOf(t *testing.T, path string) (schema []string) {
 }
 
 // A database of an older version is read as it is. The next writer removes the tables that nothing reads; reports stay
-// the same, there is room for more, and users can be forgotten.
+// the same, and there is room for more.
 func TestUpgrade(t *testing.T) {
 	in, begin := zone(t), time.Date(2026, 7, 20, 7, 0, 0, 0, zone(t))
 	newest := filepath.Join(t.TempDir(), store.FileName)
@@ -202,12 +195,6 @@ func TestUpgrade(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, early)
 			checkAll(s)
-			require.NoError(t, s.Forget(t.Context(), "user-1"))
-			for _, name := range []string{path, path + "-wal"} {
-				data, err := os.ReadFile(name)
-				require.NoError(t, err)
-				require.NotContains(t, string(data), "user-1")
-			}
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,35 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 )
-
-// RowsOf counts the rows about users.
-func (s *Store) RowsOf(ctx context.Context, users ...string) (rows int64, err error) {
-	err = s.transaction(ctx, func(t *tx) error {
-		rows, _, _, err = t.extent(users)
-		return err
-	})
-	return rows, err
-}
-
-// extent is how many rows there are about users, and from when to when.
-func (t *tx) extent(users []string) (rows, first, last int64, err error) {
-	ids, err := t.known(users)
-	if err != nil || len(ids) == 0 {
-		return 0, 0, 0, err
-	}
-	var of valuesList
-	for _, id := range ids {
-		of.add(id)
-	}
-	var all []string
-	for _, in := range t.tables() {
-		all = append(all, fmt.Sprintf("SELECT r.start FROM %s r WHERE {fleet} AND r.kind = %d AND r.name IN (%s)",
-			in, usage.OfUser, of.text.String()))
-	}
-	query := "SELECT count(*), coalesce(min(start), 0), coalesce(max(start), 0) FROM (" + strings.Join(all, " UNION ALL ") + ") r"
-	err = t.row(query).Scan(&rows, &first, &last)
-	return rows, first, last, err
-}
 
 // known are the ids of names, as far as they have ids.
 func (t *tx) known(names []string) (map[string]int64, error) {
@@ -57,36 +27,6 @@ func (t *tx) known(names []string) (map[string]int64, error) {
 		}
 	}
 	return ids, nil
-}
-
-// Forget gives the rows about users to usage.Forgotten, so that all sums stay, and removes the names from the
-// database. It changes a day at a time, so that controllers wait for a moment only.
-func (s *Store) Forget(ctx context.Context, users ...string) error {
-	if !s.writes {
-		return errReadOnly
-	}
-	to := make(map[string]string)
-	for _, user := range users {
-		to[user] = string(usage.Forgotten)
-	}
-	var rows, first, last int64
-	err := s.transaction(ctx, func(t *tx) (err error) {
-		rows, first, last, err = t.extent(users)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for day := usage.DayOf(first, s.options.In); rows > 0 && day <= last; day = usage.NextDay(day, s.options.In) {
-		err := s.transaction(ctx, func(t *tx) error { return t.rename(to, day, usage.NextDay(day, s.options.In)) })
-		if err != nil {
-			return err
-		}
-	}
-	if err := s.removeNames(ctx, s); err != nil || s.shared { // docs/privacy.md says what the server's log has
-		return err
-	}
-	return s.emptyLog(ctx)
 }
 
 // rename gives what users had in a time to other names.

@@ -1,6 +1,10 @@
 package store_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,82 +38,6 @@ func byUser(t *testing.T, s *store.Store, since, until time.Time) map[string]usa
 		rows[row.Name] = row.Sum
 	}
 	return rows
-}
-
-// renamed are rows as they are when users have other names.
-func renamed(rows map[string]usage.Sum, names map[string]string) map[string]usage.Sum {
-	next := make(map[string]usage.Sum)
-	for user := range rows {
-		sum, name := rows[user], user
-		if to := names[user]; to != "" {
-			name = to
-		}
-		total := next[name]
-		total.Add(&sum)
-		next[name] = total
-	}
-	return next
-}
-
-// forgotten: what users had who are forgotten is somebody's, and nothing else changes.
-func forgotten(t *testing.T, d database) {
-	w, in := d.open(t), zone(t)
-	begin := time.Date(2026, 7, 20, 7, 0, 0, 0, in)
-	end := begin.AddDate(0, 0, 102)
-	filled(t, w, begin)
-	odd := "'; DROP TABLE names; -- ../../\x1b[31m"
-	more := &usage.Entry{Sums: make(usage.Sums), Since: end.Unix()}
-	for _, name := range []string{odd, "gpu-1"} { // a user who is named like a host
-		more.Sums[usage.SumKey{Hour: end.Unix(), Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: 7}, Peak: 1}
-	}
-	require.NoError(t, w.Add(t.Context(), more))
-	until := end.Add(2 * time.Hour)
-	before := byUser(t, w, begin, until)
-	hosts := usage.Query{By: usage.ByHost, Since: begin.Unix(), Until: until.Unix()}
-	hostsBefore, err := w.Report(t.Context(), hosts)
-	require.NoError(t, err)
-
-	other, err := d.Open() // as another process
-	require.NoError(t, err)
-	defer other.Close()
-	for _, stranger := range []string{"user-", "user-1 ", "User-1", "%", "*", "", "user-10"} {
-		n, err := other.RowsOf(t.Context(), stranger)
-		require.NoError(t, err)
-		require.Zero(t, n, stranger)
-		require.NoError(t, other.Forget(t.Context(), stranger))
-		require.Equal(t, before, byUser(t, w, begin, until), stranger)
-	}
-	users := []string{"user-1", "user-3", odd, "gpu-1"}
-	n, err := other.RowsOf(t.Context(), users...)
-	require.NoError(t, err)
-	require.Greater(t, n, int64(100))
-	names := make(map[string]string)
-	for _, user := range users {
-		names[user] = string(usage.Forgotten)
-	}
-	for range 2 {
-		require.NoError(t, other.Forget(t.Context(), users...))
-		require.Equal(t, renamed(before, names), byUser(t, w, begin, until))
-		after, err := w.Report(t.Context(), hosts)
-		require.NoError(t, err)
-		require.Equal(t, hostsBefore, after, "the sums of hosts stay, and of all")
-		n, err = other.RowsOf(t.Context(), users...)
-		require.NoError(t, err)
-		require.Zero(t, n)
-	}
-
-	// One who is seen again, by a writer who knew the name before, is counted again.
-	again := entryOf(end.Add(time.Hour).Unix(), 3)
-	require.NoError(t, w.Add(t.Context(), again))
-	want := renamed(before, names)
-	rows, _ := expect([]*usage.Entry{again}, usage.Query{By: usage.ByUser, Until: 1 << 40}, in)
-	for user := range rows {
-		sum, total := rows[user], want[user]
-		total.Add(&sum)
-		want[user] = total
-	}
-	require.Contains(t, rows, "user-1")
-	require.Equal(t, want, byUser(t, w, begin, until.Add(time.Hour)))
 }
 
 // pseudonyms: users of old days have pseudonyms, in all sums, and in what comes too late.
@@ -154,4 +82,55 @@ func pseudonyms(t *testing.T, d database) {
 		}
 		check(t, s, entries, usage.Query{By: usage.ByHost, Since: begin.Unix(), Until: end.Unix()})
 	}
+}
+
+// victim is a user whose name goes: those of others begin so.
+const victim = "victim-of-all"
+
+const crowdDays = 40
+
+// crowd has many users, so that their names are on many pages.
+func crowd(t *testing.T, path string) *store.Store {
+	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC})
+	require.NoError(t, err)
+	for i := range crowdDays {
+		hour := int64(firstHour + i*24*3600)
+		e := &usage.Entry{Sums: make(usage.Sums), Since: hour, Mark: usage.Mark{Until: hour + 3600}}
+		for k := range 31 {
+			name := victim
+			if k > 0 {
+				name = fmt.Sprintf("%s-%d-%d", victim, i, k)
+			}
+			e.Sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + k)}, Peak: int64(k)}
+		}
+		require.NoError(t, s.Add(t.Context(), e))
+	}
+	_, err = s.Tidy(t.Context(), time.Unix(firstHour+crowdDays*24*3600, 0))
+	require.NoError(t, err)
+	return s
+}
+
+// Names that nothing has any more don't stay: neither after pseudonyms, nor when rows are too old.
+func TestNamesGo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), store.FileName)
+	require.NoError(t, crowd(t, path).Close())
+	end := time.Unix(firstHour+crowdDays*24*3600, 0)
+	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC, Pseudonyms: store.Pseudonyms{After: 24 * time.Hour, Of: func(user string) string { return usage.Pseudonym([]byte("k"), user) }}})
+	require.NoError(t, err)
+	_, err = s.Tidy(t.Context(), end.AddDate(0, 0, 2))
+	require.NoError(t, err)
+	require.Contains(t, byUser(t, s, time.Unix(firstHour, 0), end), usage.Pseudonym([]byte("k"), victim))
+	require.NoError(t, s.Close())
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.False(t, strings.Contains(string(data), victim), "no user is named any more")
+
+	path = filepath.Join(t.TempDir(), store.FileName)
+	s = crowd(t, path)
+	_, err = s.Tidy(t.Context(), end.AddDate(4, 0, 0))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	data, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.False(t, strings.Contains(string(data), victim))
 }

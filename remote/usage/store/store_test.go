@@ -39,7 +39,6 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 		"gaps":                  gaps,
 		"old hours":             oldHours,
 		"odd names":             oddNames,
-		"forgotten users":       forgotten,
 		"pseudonyms":            pseudonyms,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, create(t)) })
