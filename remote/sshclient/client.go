@@ -14,9 +14,8 @@
 // is remembered for a moment, for all hosts behind it.
 //
 // The package provides no terminal, forwards nothing, and never asks for a password.
-// Where the administrator wants it, or the login is refused and an ssh runs as ControlMaster
-// of the host, it runs ssh(1) for its commands. That asks no question, accepts no unknown host
-// key, whatever ssh_config says, and ends with its command, as do its children.
+// Where the administrator wants it, it runs ssh(1) for its commands. That asks no question, accepts
+// no unknown host key, whatever ssh_config says, and ends with its command, as do its children.
 //
 // It ends no program on the host: when a connection closes, the program there only
 // gets the end of its stdin.

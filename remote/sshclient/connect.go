@@ -74,7 +74,7 @@ func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 			class = remote.Timeout
 		}
 		failed := remote.Errorf(class, "%s: %w", e.Host, err)
-		if why := (*config.Error)(nil); errors.As(err, &why) && (why.NoKeys() || why.NeedsOpenSSH()) {
+		if why := (*config.Error)(nil); errors.As(err, &why) && why.NeedsOpenSSH() {
 			failed.Next = openSSHStep
 		}
 		return settings, failed

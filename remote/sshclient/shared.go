@@ -90,20 +90,12 @@ func (p *sharedConn) try(a *attempt, chain []endpoint) {
 	close(a.done)
 }
 
-// dial makes a connection over ssh(1), or with a login of our own. Where the host refuses our
-// login, ssh is run if it has a ControlMaster.
+// dial makes a connection over ssh(1), or with a login of our own.
 func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	if p.endpoint.openSSH {
-		return p.byChoice()
+		return p.overSSH()
 	}
-	conn, err := p.redialMaster()
-	if err != nil {
-		conn, err = p.client.connect(p, chain)
-	}
-	if noLogin(err) {
-		conn, err = p.overMaster(err)
-	}
-	return conn, err
+	return p.client.connect(p, chain)
 }
 
 // usable reports whether another caller may use the attempt: it is under way, or

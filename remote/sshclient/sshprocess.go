@@ -31,8 +31,8 @@ var sshAlways = []string{
 	"-oPermitLocalCommand=no", "-oLogLevel=ERROR",
 }
 
-// options are the words of the command line before the destination.
-func (c sshCommand) options() []string {
+// running is the command line that runs another one on the host.
+func (c sshCommand) running(line string) []string {
 	words := append([]string{c.program}, sshAlways...)
 	if c.connectTimeout > 0 {
 		words = append(words, "-oConnectTimeout="+wholeSeconds(c.connectTimeout))
@@ -40,23 +40,12 @@ func (c sshCommand) options() []string {
 	if c.keepAlive > 0 {
 		words = append(words, "-oServerAliveInterval="+wholeSeconds(c.keepAlive))
 	}
-	return words
+	return append(append(words, c.arguments...), line)
 }
 
 // wholeSeconds rounds up: 0 would mean that there is no limit.
 func wholeSeconds(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
-}
-
-// forward is the command line that connects its stdin and stdout to an address which the host
-// reaches.
-func (c sshCommand) forward(address string) []string {
-	return slices.Concat(c.options(), []string{"-W", address}, c.arguments)
-}
-
-// running is the command line that runs another one on the host.
-func (c sshCommand) running(line string) []string {
-	return slices.Concat(c.options(), c.arguments, []string{line})
 }
 
 // sshEnvironment is that of this program, with the messages of sudo and shells in English on

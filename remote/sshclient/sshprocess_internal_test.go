@@ -1,13 +1,9 @@
 package sshclient
 
 import (
-	"context"
 	"io"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +19,7 @@ func TestSSHCommandLines(t *testing.T) {
 	l := sshCommand{program: "ssh", arguments: []string{"-F", "file", "--", "gpu"}}
 	require.Equal(t, fixed+"-F file -- gpu genv version", strings.Join(l.running("genv version"), " "))
 	l.connectTimeout, l.keepAlive = 1500*time.Millisecond, 15*time.Second
-	require.Equal(t, fixed+"-oConnectTimeout=2 -oServerAliveInterval=15 -W 10.0.0.1:22 -F file -- gpu", strings.Join(l.forward("10.0.0.1:22"), " "))
+	require.Equal(t, fixed+"-oConnectTimeout=2 -oServerAliveInterval=15 -F file -- gpu true", strings.Join(l.running("true"), " "))
 }
 
 func TestSSHEnvironment(t *testing.T) {
@@ -103,44 +99,4 @@ func TestSSHCloses(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return unix.Kill(-s.ssh.Process.Pid, 0) == unix.ESRCH
 	}, 10*time.Second, 10*time.Millisecond)
-}
-
-func TestNoMaster(t *testing.T) {
-	check := func(path string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		return checkMaster(ctx, path)
-	}
-	for name, serve := range map[string]func(net.Conn){
-		"frozen":   func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
-		"hangs up": func(net.Conn) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := listen(t, serve)
-			require.ErrorContains(t, check(path), "does not answer")
-			require.NoError(t, os.Symlink(path, path+"-link"))
-			require.ErrorContains(t, check(path+"-link"), "not a socket")
-		})
-	}
-	require.ErrorIs(t, check(filepath.Join(t.TempDir(), "absent")), os.ErrNotExist)
-	require.NoError(t, check(listen(t, func(conn net.Conn) { _, _ = conn.Write([]byte("hello")) })))
-}
-
-// listen is a socket of a program in place of a ControlMaster.
-func listen(t *testing.T, serve func(net.Conn)) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "cm") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
-	path := filepath.Join(dir, "s")
-	listener, err := net.Listen("unix", path)
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(path, 0o600))
-	var all sync.WaitGroup
-	all.Go(func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			all.Go(func() { serve(conn); _ = conn.Close() })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); all.Wait(); _ = os.RemoveAll(dir) })
-	return path
 }

@@ -42,16 +42,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
-// NoKeys reports whether the configuration forbids a login with a key, which is the
-// only way in which genv logs in.
-func (e *Error) NoKeys() bool {
-	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications"
-}
-
 // NeedsOpenSSH reports whether the configuration is one that ssh(1) can honour, and genv's own SSH can't: it
-// allows only algorithms that the library lacks, or needs what we leave out.
+// forbids a login with a key, allows only algorithms that the library lacks, or needs what we leave out.
 func (e *Error) NeedsOpenSSH() bool {
-	return slices.Contains(leftOut, e.keyword) || slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
+	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" || slices.Contains(leftOut, e.keyword) ||
+		slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
 }
 
 // defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).

@@ -11,8 +11,8 @@
 //	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
 // The package opens no connection and checks no key. It ignores forwardings,
-// environment and terminal options, which change nothing for genv. ControlPath is only
-// read when a login is refused.
+// environment and terminal options, which change nothing for genv. ControlPath is only read for a
+// host that is reached by running ssh(1).
 // Algorithm lists are those of ssh_config, or else the defaults of OpenSSH, as far
 // as the SSH library has them.
 package config
