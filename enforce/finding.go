@@ -42,8 +42,9 @@ type Finding struct {
 	// Unreadable is why root can't read its environment, for unreadable-processes.
 	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
 
-	Memory *MemoryExcess `json:"memory,omitempty"` // of env-memory and max-memory-per-user
-	Count  *CountExcess  `json:"count,omitempty"`  // of the caps
+	Memory    *MemoryExcess       `json:"memory,omitempty"` // of env-memory and max-memory-per-user
+	Count     *CountExcess        `json:"count,omitempty"`  // of the caps
+	CountedOn []snapshot.Hostname `json:"-"`                // the hosts on which something counts for a cap
 	// For is how long it lasted, in nanoseconds, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may last

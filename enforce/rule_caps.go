@@ -19,7 +19,7 @@ const (
 	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
 )
 
-// adviceDetach is for where it is not known what a user would lose: see Finding.adviceDetach.
+// adviceDetach is for where it is not known what a user would lose: see Finding.Advice.
 const adviceDetach = "Give back GPUs that you need less: end their jobs, then genv detach --index N in their shell."
 
 var maxEnvsRule = rule{
@@ -90,7 +90,7 @@ func (j *judgement) maxEnvs(u *held) {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
 			cmp.Compare(a.h.position, b.h.position), cmp.Compare(a.env.EID, b.env.EID))
 	})
-	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit, Hosts: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}}
+	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit}, CountedOn: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}
 	j.overCap(u, f, u.envs[:len(u.envs)-limit], nil)
 }
 
@@ -107,7 +107,7 @@ func (j *judgement) maxDevices(u *held) {
 	by := j.dueAt(u.settings.warnOf(RuleMaxDevicesPerUser), u.findingOf(RuleMaxDevicesPerUser))
 	then := caps.Counted(u.devices, by)
 	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
-	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit, Hosts: hostsOf(counted, hostOf)}}
+	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit}, CountedOn: hostsOf(counted, hostOf)}
 	for _, d := range counted {
 		f.Count.Attached += min(len(d.Envs), 1)
 	}
@@ -129,7 +129,7 @@ func (j *judgement) maxMemory(u *held) {
 	then, left := j.withMemory(u, by)
 	c := caps.Choice{By: by, Excess: left - limit, Weight: (*caps.HeldDevice).Memory, MayKeep: limit}
 	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
-	f.Count = &CountExcess{Used: len(counted), Hosts: hostsOf(counted, hostOf)}
+	f.Count, f.CountedOn = &CountExcess{Used: len(counted)}, hostsOf(counted, hostOf)
 	j.overCap(u, f, nil, c.Devices(then))
 }
 
@@ -163,32 +163,31 @@ func (j *judgement) markSharedBoots() {
 
 // These, and what is drafted for the host, are a caps.HostState.
 
-func (h *hostView) Position() int      { return h.position }
-func (h *hostView) SharedBoot() string { return h.sharedBoot }
+func (h *hostView) Position() int         { return h.position }
+func (h *hostView) SharedBoot() string    { return h.sharedBoot }
+func hostOf(d *caps.HeldDevice) *hostView { return d.Host.(*hostView) }
 
 func (h *hostView) Stuck(p *snapshot.Process) bool {
 	_, stuck := h.stuckBecause(p)
 	return stuck
 }
 
-// hostsOf is on how many hosts something is; this machine, which has no name, doesn't count.
-func hostsOf[T any](list []T, of func(T) *hostView) int {
-	hosts := make(map[snapshot.Hostname]bool)
-	for _, item := range list {
-		hosts[of(item).name] = true
+// hostsOf are the hosts on which something is; this machine, which has no name, is none.
+func hostsOf[T any](list []T, of func(T) *hostView) []snapshot.Hostname {
+	names := make([]snapshot.Hostname, len(list))
+	for i, item := range list {
+		names[i] = of(item).name
 	}
-	delete(hosts, "")
-	return len(hosts)
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name snapshot.Hostname) bool { return name == "" })
 }
-
-func hostOf(d *caps.HeldDevice) *hostView { return d.Host.(*hostView) }
 
 // findingOf is the ID of a finding about the user.
 func (u *held) findingOf(rule Rule) string { return fmt.Sprintf("%s/%s", rule, u.user) }
 
 // overCap adds a finding about a user who is to lose environments or devices.
 func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.HeldDevice) {
-	f.User, f.ID, f.HostsMissing = u.user, u.findingOf(f.Rule), len(j.missing)
+	f.User, f.ID, f.HostsMissing, f.Count.Hosts = u.user, u.findingOf(f.Rule), len(j.missing), len(f.CountedOn)
 	due := j.checkDue(&f, u.settings.warnOf(f.Rule), f.ID)
 	if j.fleet.PauseCaps && f.HostsMissing > 0 {
 		// The user may have more there, never less; but what costs least to lose may be there.

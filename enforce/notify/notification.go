@@ -22,6 +22,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,46 +45,66 @@ type Notification struct {
 	User snapshot.Username
 	// Details are the same as a template gets it.
 	Details TemplateFinding
+	// Information says that nothing happens to the user on this host. It is no warning: its user was warned elsewhere,
+	// and by mail.
+	Information bool
 }
 
 // Notifications are those of a finding, one for each user and host that is affected,
 // in the cluster's order. A user without a known uid gets none.
 func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notification {
 	var list []Notification
-	at := make(map[addressee]*stake)
-	var order []addressee
-	add := func(t addressee, ok bool) *stake {
-		if !ok {
-			return &stake{}
-		}
-		if at[t] == nil {
-			at[t] = &stake{}
-			order = append(order, t)
-		}
-		return at[t]
-	}
-	for _, ref := range f.Terminate {
-		s := add(owners.ofProcess(ref))
-		s.pids = append(s.pids, fmt.Sprint(ref.PID))
-	}
-	for _, ref := range f.Detach {
-		s := add(owners.ofDevice(ref))
-		if !slices.Contains(s.devices, ref.Index) {
-			s.devices = append(s.devices, ref.Index)
-		}
-	}
+	of, order := stakesOf(f, owners.ofProcess, owners.ofDevice)
 	for _, t := range order {
-		what, follows := fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, owners)), at[t].follows(f.Pending)
-		outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
-		if !f.Pending {
-			outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
-		}
-		list = append(list, Notification{
-			Host: t.host, UID: t.uid, ID: f.ID, Text: what + "\n" + outcome, Advice: f.Advice(),
-			User: owners.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
-		})
+		list = append(list, owners.notification(f, t, of[t].follows(f.Pending), now))
 	}
 	return list
+}
+
+// maxNamedHosts is how many hosts Elsewhere names on which something happens.
+const maxNamedHosts = 3
+
+// Elsewhere are notifications on the other hosts where something counts for a cap: they say what happens, and on
+// which hosts. They are for Information. The account is that of a user as a host names it.
+func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username, now time.Time) []Notification {
+	of, hosts := stakesOf(f,
+		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
+		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
+	if len(hosts) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, host := range hosts[:min(len(hosts), maxNamedHosts)] {
+		parts = append(parts, fmt.Sprintf("%s on %s", of[host].follows(f.Pending), text.OneLine(string(host))))
+	}
+	if len(hosts) > len(parts) {
+		parts = append(parts, "and more on other hosts")
+	}
+	var list []Notification
+	for _, host := range f.CountedOn {
+		names := owners.on(host).names
+		for _, uid := range slices.Sorted(maps.Keys(names)) {
+			if of[host] == nil && account(names[uid]) == f.User {
+				n := owners.notification(f, addressee{host, uid}, strings.Join(parts, "; "), now)
+				n.Information = true
+				list = append(list, n)
+			}
+		}
+	}
+	return list
+}
+
+// notification is what a user on a host is told of a finding, and of what follows.
+func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, now time.Time) Notification {
+	what := fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o))
+	outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
+	if !f.Pending {
+		outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
+	}
+	return Notification{
+		Host: t.host, UID: t.uid, ID: f.ID, Text: what + "\n" + outcome, Advice: f.Advice(),
+		User: o.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
+	}
 }
 
 // details are a finding as a template gets it.
@@ -121,6 +142,33 @@ func claim(f *enforce.Finding, owners *Owners) string {
 type stake struct {
 	pids    []string
 	devices []snapshot.DeviceIndex
+}
+
+// stakesOf divides what a finding is about to end, by what is known of each process and device, in their order.
+func stakesOf[K comparable](
+	f *enforce.Finding, process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
+) (of map[K]*stake, order []K) {
+	of = make(map[K]*stake)
+	add := func(key K, known bool) *stake {
+		if !known {
+			return &stake{}
+		}
+		if of[key] == nil {
+			of[key] = &stake{}
+			order = append(order, key)
+		}
+		return of[key]
+	}
+	for _, ref := range f.Terminate {
+		s := add(process(ref))
+		s.pids = append(s.pids, fmt.Sprint(ref.PID))
+	}
+	for _, ref := range f.Detach {
+		if s := add(device(ref)); !slices.Contains(s.devices, ref.Index) {
+			s.devices = append(s.devices, ref.Index)
+		}
+	}
+	return of, order
 }
 
 // when begins the sentence about what follows.

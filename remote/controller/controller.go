@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
@@ -193,17 +194,18 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 
 // tell is what users are told of a cycle: on terminals, nothing in a dry run, and by mail.
 func (c *Controller) tell(cycle *Cycle, events []enforce.Event, visits []*visit) (map[snapshot.Hostname]batch, []mail.Letter) {
-	now := c.Now()
-	notifications := notificationsFor(cycle.Cluster, events, now)
-	nameDecisions(notifications, visits, now)
-	letters := c.mail(cycle, notifications, now)
-	if c.DryRun {
+	now, owners := c.Now(), notify.NewOwners(cycle.Cluster)
+	list := make(map[snapshot.Hostname][]notify.Notification)
+	addNotifications(list, events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, now) })
+	nameDecisions(list, visits, now)
+	letters := c.mail(cycle, list, now)
+	if c.DryRun || c.NoTerminals {
 		return nil, letters
 	}
-	if c.NoTerminals {
-		notifications = nil
-	}
-	return admitAll(&c.Memory.Messages, notifications, now), letters
+	addNotifications(list, events, func(f *enforce.Finding) []notify.Notification { // last, and so not in place of a warning
+		return notify.Elsewhere(f, owners, c.Policy.Account, now)
+	})
+	return admitAll(&c.Memory.Messages, list, now), letters
 }
 
 // send remembers and saves what is going to be sent, and sends it.
@@ -254,9 +256,10 @@ func (c *Controller) learn(cycle *Cycle, done []*visit) {
 	var events []enforce.Event
 	var records []audit.Record
 	for _, v := range done {
+		c.Memory.learnOfDeliveries(v.deliveries)
+		v.deliveries = slices.DeleteFunc(v.deliveries, func(d Delivery) bool { return d.Information }) // which warns nobody
 		cycle.Notified = append(cycle.Notified, v.deliveries...)
 		records = append(records, deliveryRecords(v.deliveries)...)
-		c.Memory.learnOfDeliveries(v.deliveries)
 		for _, e := range c.guards.Learn(&c.Memory.Guards, v.guard) {
 			events, records = append(events, e), append(records, guardRecord(&e))
 		}

@@ -43,7 +43,7 @@ func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 		if errors.Is(d.Err, errSuppressed) {
 			continue
 		}
-		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
+		if d.Err != nil && !d.Information && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
 			lost = append(lost, d.ID)
 		}
 		if to := (recipient{d.Host, d.UID}); d.Terminals == 0 && !uncounted[to] {

@@ -35,22 +35,18 @@ type batch struct {
 
 func (b batch) empty() bool { return len(b.notifications)+len(b.suppressed) == 0 }
 
-// notificationsFor are what users are to be notified of, by host.
-func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time.Time) map[snapshot.Hostname][]notify.Notification {
-	owners := notify.NewOwners(cluster)
-	list := make(map[snapshot.Hostname][]notify.Notification)
+// addNotifications adds what users are to be notified of, by host.
+func addNotifications(list map[snapshot.Hostname][]notify.Notification, events []enforce.Event, of func(*enforce.Finding) []notify.Notification) {
 	for i := range events {
-		e := &events[i]
-		if e.Kind != enforce.EventNotify {
+		if events[i].Kind != enforce.EventNotify {
 			continue
 		}
-		for _, n := range notify.Notifications(e.Finding, owners, now) {
+		for _, n := range of(events[i].Finding) {
 			if len(list[n.Host]) < safety.MaxEventsPerHost {
 				list[n.Host] = append(list[n.Host], n)
 			}
 		}
 	}
-	return list
 }
 
 // send sends the messages, one to each user. A failure is reported to the
@@ -98,7 +94,9 @@ func messagesOf(notifications []notify.Notification, text func([]notify.Notifica
 			messages = append(messages, agent.Message{UID: n.UID})
 		}
 		of[i], texts[at] = at, append(texts[at], n)
-		messages[at].IDs = append(messages[at].IDs, n.ID)
+		if !n.Information {
+			messages[at].IDs = append(messages[at].IDs, n.ID)
+		}
 	}
 	for i := range messages {
 		messages[i].Text = text(texts[i])

@@ -1,0 +1,80 @@
+package notify_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// What is announced where nothing ends says what ends, and where.
+func TestElsewhere(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	alice := snapshot.Environment{EID: "1", UID: 1001, Username: "alice"}
+	doubtful := alice
+	doubtful.OwnerMismatch = true
+	owned := func(envs ...snapshot.Environment) *snapshot.Snapshot { return &snapshot.Snapshot{Environments: envs} }
+	owners := notify.NewOwners(snapshot.Cluster{Hosts: []snapshot.Host{
+		{Name: "a", Snapshot: owned(alice)},
+		{Name: "b", Snapshot: owned(alice)},
+		{Name: "c", Snapshot: owned(doubtful)},
+		{Name: "d", Snapshot: owned(snapshot.Environment{EID: "1", UID: 1002, Username: "bob"})},
+		{Name: "e"},
+		{Name: "f", Snapshot: owned(alice, snapshot.Environment{EID: "2", UID: 1009, Username: "Alice"})},
+	}})
+	account := func(user snapshot.Username) snapshot.Username {
+		return snapshot.Username(strings.ToLower(string(user)))
+	}
+	process := func(host snapshot.Hostname) []enforce.ProcessRef { return []enforce.ProcessRef{{Host: host, PID: 5}} }
+	device := func(hosts ...snapshot.Hostname) (list []enforce.DeviceRef) {
+		for _, host := range hosts {
+			list = append(list, enforce.DeviceRef{Host: host, Index: 3, EID: "1"})
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		f    enforce.Finding
+		on   string // where something counts
+		want []string
+	}{
+		"a device":                   {enforce.Finding{Detach: device("a"), Pending: true}, "ab", []string{"b 1001: Unless this changes soon, device 3 will be detached on a."}},
+		"in some time":               {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h device 3 will be detached on a."}},
+		"a process and its device":   {enforce.Finding{Terminate: process("a"), Detach: device("a")}, "ab", []string{"b 1001: Process 5 gets SIGTERM now and device 3 is being detached on a."}},
+		"on two hosts":               {enforce.Finding{Terminate: process("a"), Detach: device("c")}, "abc", []string{"b 1001: Process 5 gets SIGTERM now on a; device 3 is being detached on c."}},
+		"on many hosts":              {enforce.Finding{Detach: device("a", "c", "x", "y", "z")}, "abc", []string{"b 1001: Device 3 is being detached on a; device 3 is being detached on c; device 3 is being detached on x; and more on other hosts."}},
+		"two accounts of the user":   {enforce.Finding{Detach: device("a")}, "af", []string{"f 1001: Device 3 is being detached on a.", "f 1009: Device 3 is being detached on a."}},
+		"only where it ends":         {enforce.Finding{Detach: device("a")}, "a", nil},
+		"where it ends on each":      {enforce.Finding{Detach: device("a", "b")}, "ab", nil},
+		"a user who isn't sure":      {enforce.Finding{Detach: device("a")}, "ac", nil},
+		"another user's environment": {enforce.Finding{Detach: device("a")}, "ad", nil},
+		"a host that is silent":      {enforce.Finding{Detach: device("a")}, "ae", nil},
+		"nothing ends":               {enforce.Finding{Pending: true}, "ab", nil},
+		"a rule about one host":      {enforce.Finding{Terminate: process("a")}, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := tt.f
+			f.Rule, f.User, f.Count = enforce.RuleMaxDevicesPerUser, "alice", &enforce.CountExcess{Used: 3, Limit: 1, Hosts: len(tt.on)}
+			for _, host := range tt.on {
+				f.CountedOn = append(f.CountedOn, snapshot.Hostname(host))
+			}
+			var got []string
+			for _, n := range notify.Elsewhere(&f, owners, account, now) {
+				require.True(t, n.Information)
+				require.Equal(t, f.Advice(), n.Advice)
+				_, follows, _ := strings.Cut(n.Text, "\n")
+				got = append(got, fmt.Sprintf("%s %d: %s", n.Host, n.UID, follows))
+				require.Contains(t, strings.ToLower(follows), strings.ToLower(n.Details.Follows))
+			}
+			require.Equal(t, tt.want, got)
+			for _, n := range notify.Notifications(&f, owners, now) {
+				require.False(t, n.Information)
+			}
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package controller_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// attachments are hosts with one GPU, to which an environment of the host's user is attached.
+type attachments struct {
+	plain
+	users    map[string]snapshot.Username
+	detached map[string]bool
+	fails    map[string]error // the messages to a host
+	shown    int              // on how many terminals messages are shown
+	messages map[string][]agent.Message
+}
+
+func attached(users map[string]snapshot.Username) *attachments {
+	return &attachments{users: users, detached: map[string]bool{}, fails: map[string]error{}, messages: map[string][]agent.Message{}}
+}
+
+func (a *attachments) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	user := a.users[h.Name]
+	uid := snapshot.UID(1001)
+	if user == "bob" {
+		uid = 1002
+	}
+	s := &snapshot.Snapshot{
+		BootID: h.Name, Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: user}},
+		Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1000), Attachments: []snapshot.Attachment{{EID: "7"}}}},
+	}
+	if a.detached[h.Name] {
+		s.Devices[0].Attachments = nil
+	}
+	return s, nil
+}
+
+func (a *attachments) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
+	var done agent.Execution
+	for _, d := range o.Detach {
+		a.detached[h.Name] = true
+		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
+	}
+	return done, nil
+}
+
+func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+	if err := a.fails[h.Name]; err != nil {
+		return nil, err
+	}
+	a.messages[h.Name] = append(a.messages[h.Name], messages...)
+	return slices.Repeat([]agent.Shown{{Terminals: a.shown}}, len(messages)), nil
+}
+
+// controller is one that mails, too.
+func (a *attachments) controller(log controller.Recorder, l *letters) *controller.Controller {
+	c := mailing(newFakeFleet(nil), log, l)
+	c.Asker = controller.Asker{Link: a, Fanout: 1}
+	for _, name := range []string{"a", "b", "c"} {
+		if a.users[name] != "" {
+			c.Hosts = append(c.Hosts, remote.Host{Name: name})
+		}
+	}
+	return c
+}
+
+// deviceCap is a policy that caps how many devices a user may have.
+type deviceCap struct {
+	constant
+	most int
+	warn enforce.Warn
+}
+
+func (p deviceCap) Settings(enforce.Query) *enforce.Settings {
+	return &enforce.Settings{MaxDevices: &p.most, Warn: p.warn}
+}
+
+func (p deviceCap) Account(user snapshot.Username) snapshot.Username {
+	if user == "LAB\\alice" {
+		return "alice"
+	}
+	return user
+}
+
+func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{TellUsers: true} }
+
+// Whoever exceeds a cap of all hosts is told on each of them what will happen, and where.
+func TestNotificationsOfACapOnEachHost(t *testing.T) {
+	const over = "User alice is using 2 devices on 2 hosts which is 1 more than the maximum allowed (1).\n"
+	const advice = "\nGive back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 7 on a."
+	for name, user := range map[string]snapshot.Username{"the same name": "alice", "another name of the account": "LAB\\alice"} {
+		t.Run(name, func(t *testing.T) {
+			p := attached(map[string]snapshot.Username{"a": "alice", "b": user, "c": "bob"})
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			var mails letters
+			c := p.controller(&audit.Log{Path: path}, &mails)
+			policy := deviceCap{most: 1, warn: enforce.Warn{Cycles: 1}}
+			cycle := cycleOf(t.Context(), c, 1, policy)
+			require.Equal(t, map[string][]agent.Message{
+				"a": {{UID: 1001, Text: over + "Unless this changes soon, device 0 will be detached." + advice, IDs: []string{"max-devices-per-user/alice"}}},
+				"b": {{UID: 1001, Text: over + "Unless this changes soon, device 0 will be detached on a." + advice}},
+			}, p.messages, "bob is told nothing")
+			require.Len(t, cycle.Notified, 1, "one warning")
+			require.Equal(t, "a", string(cycle.Notified[0].Host))
+			cycle = cycleOf(t.Context(), c, 2, policy)
+			require.Len(t, cycle.Notified, 1)
+			require.Equal(t, over+"Device 0 is being detached."+advice, p.messages["a"][1].Text)
+			require.Equal(t, over+"Device 0 is being detached on a."+advice, p.messages["b"][1].Text)
+			cycleOf(t.Context(), c, 3, policy)
+			require.Len(t, p.messages["b"], 2)
+			require.Len(t, mails, 1)
+			require.Len(t, mails[0].Items, 1)
+			require.Len(t, c.Memory.Mail.Users["alice"].Items, 1, "that it is done, for the digest")
+			require.Equal(t, []string{"a", "a"}, recipients(t, path))
+		})
+	}
+}
+
+// recipients are the hosts on which the record says that users were notified.
+func recipients(t *testing.T, path string) (hosts []string) {
+	_, err := audit.Scan(path, func(r *audit.Record) error {
+		if r.Kind == audit.KindNotified {
+			hosts = append(hosts, string(r.Host))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return hosts
+}
+
+func TestNoNotificationElsewhere(t *testing.T) {
+	two := map[string]snapshot.Username{"a": "alice", "b": "alice"}
+	for name, tt := range map[string]struct {
+		users map[string]snapshot.Username
+		most  int
+		set   func(*controller.Controller)
+		want  map[string]int // how many messages
+	}{
+		"told":                         {users: two, most: 1, want: map[string]int{"a": 1, "b": 1}},
+		"a dry run":                    {users: two, most: 1, set: func(c *controller.Controller) { c.DryRun = true }},
+		"no terminals":                 {users: two, most: 1, set: func(c *controller.Controller) { c.NoTerminals = true }},
+		"no more than the cap":         {users: two, most: 2},
+		"something ends on each":       {users: two, most: 0, want: map[string]int{"a": 1, "b": 1}},
+		"on one host":                  {users: map[string]snapshot.Username{"a": "alice", "b": "bob"}, most: 0, want: map[string]int{"a": 1, "b": 1}},
+		"an order that isn't recorded": {users: two, most: 1, set: func(c *controller.Controller) { c.Audit = &full{} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := attached(tt.users)
+			var mails letters
+			c := p.controller(nil, &mails)
+			if tt.set != nil {
+				tt.set(c)
+			}
+			cycleOf(t.Context(), c, 1, deviceCap{most: tt.most, warn: enforce.Warn{Cycles: 9}})
+			got := make(map[string]int)
+			for host, messages := range p.messages {
+				got[host] = len(messages)
+			}
+			if tt.want == nil {
+				tt.want = map[string]int{}
+			}
+			require.Equal(t, tt.want, got)
+		})
+	}
+}
+
+// A warning is repeated where it failed, and not because a host failed on which nothing ends.
+func TestAFailureElsewhereRepeatsNoWarning(t *testing.T) {
+	lost := remote.Errorf(remote.Timeout, "no answer in time")
+	for name, tt := range map[string]struct {
+		fails string
+		want  int // warnings after three cycles
+	}{
+		"on no host":                  {"", 1},
+		"on the host where it counts": {"b", 1},
+		"on the host where it ends":   {"a", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := attached(map[string]snapshot.Username{"a": "alice", "b": "alice"})
+			var mails letters
+			c := p.controller(nil, &mails)
+			p.fails[tt.fails] = lost
+			warned := 0
+			for number := range 3 {
+				warned += len(cycleOf(t.Context(), c, number+1, deviceCap{most: 1, warn: enforce.Warn{Cycles: 9}}).Notified)
+				p.fails = map[string]error{}
+			}
+			require.Equal(t, tt.want, warned)
+		})
+	}
+}
+
+// What is announced elsewhere counts there as one of the messages of the hour, once it was shown.
+func TestMessagesElsewhereAreLimited(t *testing.T) {
+	for _, tt := range []struct{ shown, want int }{{1, 20}, {0, 30}} {
+		p := attached(map[string]snapshot.Username{"a": "alice", "b": "alice"})
+		p.shown = tt.shown
+		path := filepath.Join(t.TempDir(), "audit.jsonl")
+		var mails letters
+		c := p.controller(&audit.Log{Path: path}, &mails)
+		c.Mailing.Mailer = nil
+		now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+		c.Now = func() time.Time { return now }
+		for number := range 60 { // over the cap in each second one
+			cycleOf(t.Context(), c, number+1, deviceCap{most: 1 + number%2, warn: enforce.Warn{Cycles: 9}})
+			now = now.Add(time.Second)
+		}
+		require.Len(t, p.messages["a"], tt.want)
+		require.Len(t, p.messages["b"], tt.want)
+		require.NotContains(t, recipients(t, path), "b")
+	}
+}
