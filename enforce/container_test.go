@@ -101,7 +101,7 @@ func TestNoticesNameTheContainer(t *testing.T) {
 	require.Len(t, notices, 1)
 	require.Equal(t, snapshot.UID(1002), notices[0].UID)
 	const want = "Process 5 is not running in a GPU environment (user bob, container web (\"lab/<x>:1\"), started by bob)."
-	n := notify.Notice{User: "bob", Findings: []notify.TemplateFinding{notices[0].Details}}
+	n := notify.Notice{User: "bob", Findings: []notify.NoticeItem{notices[0].Details}}
 	require.Contains(t, notices[0].Text, want)
 	require.Contains(t, notify.Body(n), "* a: "+want+"\n")
 	data, err := json.Marshal(plan.Findings[0])

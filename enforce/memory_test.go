@@ -241,12 +241,12 @@ func TestNotifications(t *testing.T) {
 	for i := range plan.Findings {
 		list = append(list, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
 	}
-	require.Equal(t, notify.TemplateFinding{
+	require.Equal(t, notify.NoticeItem{
 		ID: plan.Findings[2].ID, Host: "a", Rule: "max-devices-per-user", Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).",
 		Follows: "device 0 will be detached", Pending: true, Due: noon(10), Since: noon(0), At: noon(4), Advice: list[1].Advice,
 	}, list[1].Details)
 	for i := range list {
-		list[i].Details = notify.TemplateFinding{}
+		list[i].Details = notify.NoticeItem{}
 	}
 	require.Equal(t, []notify.Notification{
 		{

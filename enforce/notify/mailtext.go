@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Subject is the built-in subject of a mail.
+// Subject is the subject of a mail.
 func Subject(n Notice) string {
 	where := n.Hosts()
 	if where != "" {
@@ -23,7 +23,7 @@ func Subject(n Notice) string {
 	return fmt.Sprintf("[genv] Your GPU use%s", where)
 }
 
-// Body is the built-in text of a mail.
+// Body is the text of a mail.
 func Body(n Notice) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Hello %s,\n\n", n.User)
@@ -39,7 +39,7 @@ func Body(n Notice) string {
 		fmt.Fprintf(&b, "\nAnd there are %d more, which are left out here.\n", n.More)
 	}
 	b.WriteString("\n`genv history` on the host shows what was done to your processes and devices.\n")
-	if slices.ContainsFunc(n.Findings, func(f TemplateFinding) bool { return len(f.Decisions) > 0 }) {
+	if slices.ContainsFunc(n.Findings, func(f NoticeItem) bool { return len(f.Decisions) > 0 }) {
 		b.WriteString("`genv why DECISION` shows all of a decision.\n")
 	}
 	if n.Contact != "" {
@@ -49,7 +49,7 @@ func Body(n Notice) string {
 }
 
 // write writes a finding, line by line.
-func (f *TemplateFinding) write(b *strings.Builder) {
+func (f *NoticeItem) write(b *strings.Builder) {
 	title := f.Text
 	if f.Host != "" {
 		title = f.Host + ": " + title

@@ -5,24 +5,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Notice is what a template gets: what one user is told. docs/policy.md describes it.
+// Notice is what one user is told in a mail.
 type Notice struct {
-	User     string // name of the account, or "uid 1004"
+	User     string // name of the account
 	Contact  string // who to ask; empty for none
-	Findings []TemplateFinding
+	Findings []NoticeItem
 	// More is how many findings are left out, since there were too many.
 	More int
 	// Digest says that these findings were collected, and are not news of this minute.
 	Digest bool
 }
 
-// TemplateFinding is a violated rule, or what an operator wrote, as a template gets it. Texts
+// NoticeItem is a violated rule, or what an operator wrote, as a notice has it. Texts
 // are empty where they don't apply.
-type TemplateFinding struct {
+type NoticeItem struct {
 	ID   string `json:"id"`
 	Host string `json:"host,omitempty"`
 	Rule string `json:"rule,omitempty"` // as in the policy; empty for what an operator wrote
@@ -61,14 +60,6 @@ func QuotedCommand(line string) string {
 	return text.Quoted(strings.Join(strings.Fields(line), " "), maxCommand)
 }
 
-// NameOf is how a notice names a user.
-func NameOf(name snapshot.Username, uid snapshot.UID) string {
-	if name == "" {
-		return fmt.Sprintf("uid %d", uid)
-	}
-	return text.Shown(string(name))
-}
-
 // Hosts are the hosts of the findings, each once, in their order.
 func (n Notice) Hosts() string {
 	var hosts []string
@@ -87,7 +78,7 @@ func (n Notice) Hosts() string {
 }
 
 // Outcome says what happens and when, in a sentence.
-func (f TemplateFinding) Outcome() string {
+func (f NoticeItem) Outcome() string {
 	switch {
 	case f.Follows == "":
 		return ""

@@ -1,14 +1,13 @@
-// Package notify makes the notices to users: what is wrong, what follows, and what to do. On
-// terminals and in mail they are built in, or by templates of the policy.
+// Package notify makes the notices to users: what is wrong, what follows, and what to do, for
+// terminals and for mail.
 //
 //	for _, n := range notify.Notifications(finding, notify.NewOwners(cluster), now) {
 //		fmt.Println(n.UID, n.Text, n.Advice)
 //	}
-//	subject := templates.Text(notify.MailSubject, notice, notify.Subject, failed)
+//	subject, body := notify.Subject(notice), notify.Body(notice)
 //
-// What a template gets is a Notice. All its texts are safe to show: names and
-// commands that users chose are quoted and escaped before a template sees them. If a
-// template fails or writes too much, the built-in text is used.
+// A Notice is what a mail says. All its texts are safe to show: names and
+// commands that users chose are quoted and escaped.
 //
 // A Box keeps the notices to be read again, and those for users who are not logged in until they log in:
 //
@@ -43,8 +42,8 @@ type Notification struct {
 	Advice string
 	// User is the name of the account on that host; empty if it is not known.
 	User snapshot.Username
-	// Details are the same as a template gets it.
-	Details TemplateFinding
+	// Details are the same for a mail.
+	Details NoticeItem
 	// Information says that nothing happens to the user on this host. It is no warning: its user was warned elsewhere,
 	// and by mail.
 	Information bool
@@ -107,9 +106,9 @@ func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, n
 	}
 }
 
-// details are a finding as a template gets it.
-func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) TemplateFinding {
-	return TemplateFinding{
+// details are a finding as a mail has it.
+func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) NoticeItem {
+	return NoticeItem{
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
 		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: f.Advice(),
 	}

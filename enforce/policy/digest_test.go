@@ -101,7 +101,7 @@ func TestIgnoredKeys(t *testing.T) {
 	instead := map[string]string{
 		"extend":               "overrides with a schedule, or genv remote exempt --for",
 		"format":               "a command to write to a chat (docs/policy.md)",
-		"slack":                "a hook with a command (docs/policy.md)",
+		"templates":            "contact of mail to say who to ask, or a hook for texts of your own",
 		"fair-share":           "overrides with a schedule, or genv remote exempt --for",
 		"max-percent":          "max-terminations, a number",
 		"max-percent-per-host": "max-terminations-per-host, a number",
@@ -117,7 +117,8 @@ func TestIgnoredKeys(t *testing.T) {
 		{"defaults: {max-devices-per-user: 1}\nfair-share: {boost: 2, free: 25%}\n", []ignored{{"fair-share", "p.yaml:2:14"}}},
 		{"defaults: {max-devices-per-user: 1}\nfair-share: false\noverrides: [{users: [eve], set: {extend: 2h}}]\n", []ignored{{"fair-share", "p.yaml:2:13"}, {"extend", "p.yaml:3:42"}}},
 		{"defaults: {max-devices-per-user: 1}\nhooks: [{command: [/bin/x], format: slack}, {webhook: 'https://x', format: [x]}]\n", []ignored{{"format", "p.yaml:2:37"}, {"format", "p.yaml:2:76"}}},
-		{"defaults: {max-devices-per-user: 1}\ntemplates: {slack: '{{nope'}\n", []ignored{{"slack", "p.yaml:2:20"}}},
+		{"defaults: {max-devices-per-user: 1}\ntemplates: {slack: '{{nope'}\n", []ignored{{"templates", "p.yaml:2:13"}}},
+		{"defaults: {max-devices-per-user: 1}\ntemplates:\n  mail-body: |\n    {{.User}\n\n  terminal: >\n    x\n", []ignored{{"templates", "p.yaml:3:3"}}},
 		{"defaults: {max-devices-per-user: 1}\nlimits: {max-percent: 50, max-percent-per-host: x}\n", []ignored{{"max-percent", "p.yaml:2:23"}, {"max-percent-per-host", "p.yaml:2:49"}}},
 	} {
 		require.NoError(t, policy.Check("p.yaml", []byte(row.text)), row.text)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -33,8 +32,6 @@ type File struct {
 	TellUsers Value[bool]
 	Hooks     []Hook
 	Mail      *Mail // nil for none
-	// Templates replace built-in texts of notices.
-	Templates notify.Templates
 
 	// Ignored are the keys of the file that do nothing any more.
 	Ignored []Ignored

@@ -52,14 +52,16 @@ func parse(name string, data []byte, accounts Aliases) (*File, *strictyaml.Docum
 		{"tell-users", r.readTellUsers},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
 		{"mail", r.readMail},
-		{"templates", r.readTemplates},
 	}
 	nodes := map[string]*strictyaml.Node{}
 	keys := strictyaml.Keys{}
 	for _, part := range parts {
 		keys[part.key] = func(n *strictyaml.Node) { nodes[part.key] = n }
 	}
-	r.doc.Root().Map(keys, strictyaml.Keys{"fair-share": r.ignore("fair-share", useSchedules)})
+	r.doc.Root().Map(keys, strictyaml.Keys{
+		"fair-share": r.ignore("fair-share", useSchedules),
+		"templates":  r.ignore("templates", "use contact of mail to say who to ask, or a hook for texts of your own"),
+	})
 	for _, part := range parts {
 		if n := nodes[part.key]; n != nil {
 			part.read(n)

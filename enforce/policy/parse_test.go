@@ -252,23 +252,6 @@ func TestRefusedMail(t *testing.T) {
 	}
 }
 
-func TestTemplatesAreCheckedWithTheirPlace(t *testing.T) {
-	refused(t, []bad{
-		{"unknown kind", "templates:\n  mail: x", `p.yaml:2:3: unknown key "mail"; `},
-		{"a syntax error", "templates:\n  mail-body: |\n    Hello\n    {{.User}\n", `p.yaml:4:1: the template: `},
-		{"an unknown field", "templates:\n  mail-body: |\n    Hello {{.User}}\n\n    {{range .Findings}}{{.Naam}}{{end}}\n", `p.yaml:5:1: the template: executing "mail-body" at <.Naam>`},
-		{"on one line", "templates:\n  mail-subject: \"{{.X}}\"\n", `p.yaml:2:17: the template: executing "mail-subject" at <.X>`},
-		{"an unknown function", "templates:\n  terminal: \"{{exec .User}}\"\n", `function "exec" not defined`},
-		{"without end", "templates:\n  terminal: \"{{define \\\"x\\\"}}xxxxxxxxxxxx{{template \\\"x\\\"}}{{end}}{{template \\\"x\\\"}}\"\n", "it writes too much"},
-		{"empty", "templates:\n  mail-body: |\n\n  terminal: x\n", "the text is empty"},
-		{"a folded text", "templates:\n  mail-body: >\n    a\n    b\n", "text over several lines is not supported"},
-		{"a list", "templates:\n  mail-body: [a]\n", "expected text"},
-	})
-	file, err := policy.Parse("p.yaml", []byte("templates:\n  mail-body: |\n    {{.User}}: {{clock (index .Findings 0).At}} {{.Hosts}}\n"))
-	require.NoError(t, err)
-	require.Len(t, file.Templates, 1)
-}
-
 func TestCheckReportsAllProblems(t *testing.T) {
 	err := policy.Check("p.yaml", []byte("defaults: {env-memory: 1}\nunreachable: x\n"))
 	require.Equal(t, 2, len(strings.Split(err.Error(), "\n")), err)

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"net"
 	netmail "net/mail"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -170,29 +168,4 @@ func readAddressTemplate(n *strictyaml.Node) *template.Template {
 		return nil
 	}
 	return t
-}
-
-// readTemplates reads `templates:`. An error in a template has the place in the file.
-func (r *reader) readTemplates(n *strictyaml.Node) {
-	r.file.Templates = notify.Templates{}
-	keys := strictyaml.Keys{}
-	for _, kind := range notify.TemplateKinds {
-		keys[string(kind)] = func(n *strictyaml.Node) {
-			source := n.Lines()
-			if source == "" {
-				return
-			}
-			parsed, err := notify.ParseTemplate(kind, source)
-			var wrong *notify.TemplateError
-			switch {
-			case errors.As(err, &wrong):
-				n.FailLine(wrong.Line, "the template: %s", wrong.Message)
-			case err != nil:
-				n.Failf("the template: %v", err)
-			default:
-				r.file.Templates[kind] = parsed
-			}
-		}
-	}
-	n.Map(keys, strictyaml.Keys{"slack": r.ignore("slack", "use a hook with a command (docs/policy.md)")})
 }

@@ -40,7 +40,6 @@ type Options struct {
 	Keep func(operator.State) error
 	// Mailing is how users get mail. NoTerminals has nothing shown on their terminals.
 	Mailing     Mailing
-	Texts       Texts
 	NoTerminals bool
 	// ID and By are how guards of hosts know this controller, and what they call it; without an
 	// ID it is known by its run.
@@ -214,7 +213,6 @@ func (c *Controller) send(ctx context.Context, visits []*visit, letters []mail.L
 		if v.order != nil {
 			c.Memory.Rules = c.Memory.Rules.Begin(*v.order, c.Now())
 		}
-		v.messages.text = c.terminalText
 	}
 	c.unsaved = true
 	safe := c.save(ctx, len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second order

@@ -114,7 +114,7 @@ func TestNameDecisions(t *testing.T) {
 	}
 	visits := []*visit{{name: "a", items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
 	all := map[snapshot.Hostname][]notify.Notification{
-		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: notify.TemplateFinding{Pending: true}}},
+		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: notify.NoticeItem{Pending: true}}},
 		"b": {{ID: "cap", UID: alice}},
 	}
 	nameDecisions(all, visits, now)
@@ -127,7 +127,7 @@ func TestNameDecisions(t *testing.T) {
 	require.Empty(t, all["a"][1].Details.Decisions)
 	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Details.Decisions)
 	require.Empty(t, all["b"][0].Details.Record)
-	require.Contains(t, notify.Body(notify.Notice{Findings: []notify.TemplateFinding{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
+	require.Contains(t, notify.Body(notify.Notice{Findings: []notify.NoticeItem{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }
 
 // While the disk is slow, what comes is written together, the newest once.

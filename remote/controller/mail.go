@@ -35,26 +35,6 @@ var (
 	errNoRoom = errors.New("not sent: too many mails of this hour wait already")
 )
 
-// Texts are the texts of messages on terminals.
-type Texts struct {
-	Templates notify.Templates
-	Contact   string
-	Failed    func(error) // is called for a template that fails, by several goroutines; nil for none
-}
-
-// terminalText is the message to one user on a host.
-func (c *Controller) terminalText(list []notify.Notification) string {
-	n := notify.Notice{User: notify.NameOf(list[0].User, list[0].UID), Contact: c.Texts.Contact}
-	for i := range list {
-		if i == maxShownInMessage {
-			n.More = len(list) - i
-			break
-		}
-		n.Findings = append(n.Findings, list[i].Details)
-	}
-	return c.Texts.Templates.Text(notify.Terminal, n, func(notify.Notice) string { return textOf(list) }, c.Texts.Failed)
-}
-
 // mail returns the mails that are due, after it has added what users are notified of. From now
 // on the memory says that they were sent.
 func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notification, now time.Time) (due []mail.Letter) {

@@ -29,8 +29,6 @@ type batch struct {
 	notifications []notify.Notification
 	footers       map[snapshot.UID]string // the last line of each user's message
 	suppressed    []Delivery              // not sent
-	// text is what a user is shown of notifications.
-	text func([]notify.Notification) string
 }
 
 func (b batch) empty() bool { return len(b.notifications)+len(b.suppressed) == 0 }
@@ -55,7 +53,7 @@ func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery
 	if len(b.notifications) == 0 {
 		return b.suppressed
 	}
-	messages, of := messagesOf(b.notifications, b.text)
+	messages, of := messagesOf(b.notifications)
 	for i := range messages {
 		if footer := b.footers[messages[i].UID]; footer != "" {
 			messages[i].Text += "\n" + footer
@@ -82,7 +80,7 @@ func (b batch) unsent(why error) []Delivery {
 
 // messagesOf is one message for each user, since each rings a bell; and for each
 // notification the index of its message.
-func messagesOf(notifications []notify.Notification, text func([]notify.Notification) string) (messages []agent.Message, of []int) {
+func messagesOf(notifications []notify.Notification) (messages []agent.Message, of []int) {
 	of = make([]int, len(notifications))
 	users := make(map[snapshot.UID]int)
 	var texts [][]notify.Notification
@@ -99,7 +97,7 @@ func messagesOf(notifications []notify.Notification, text func([]notify.Notifica
 		}
 	}
 	for i := range messages {
-		messages[i].Text = text(texts[i])
+		messages[i].Text = textOf(texts[i])
 	}
 	return messages, of
 }

@@ -128,7 +128,7 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 		Advice: enforce.Rule("").Advice(),
 	}
 	n.User = row.user(uid)
-	n.Details = notify.TemplateFinding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
+	n.Details = notify.NoticeItem{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
 	record := RecordOfAction(r.who, &r.action, fmt.Sprintf("%s warns the user of %s", r.who, row))
 	record.IDs, record.UID = []string{n.ID}, &uid
 	if err := c.recordAction(cycle, []audit.Record{record}); err != nil {

@@ -25,7 +25,7 @@ func convert(in *source, n ast.Node, depth int) *Node {
 	case *ast.StringNode:
 		node.setWord(n.Value)
 	case *ast.LiteralNode:
-		node.setBlock(n)
+		node.kind = lines // nothing takes such a text
 	case *ast.SequenceNode:
 		node.kind = list
 		for _, item := range n.Values {
@@ -72,18 +72,6 @@ func (n *Node) setWord(text string) {
 		return
 	}
 	n.kind, n.text = word, text
-}
-
-// setBlock takes text over several lines, which only Lines reads.
-func (n *Node) setBlock(block *ast.LiteralNode) {
-	switch text := block.Value.Value; {
-	case !strings.HasPrefix(block.Start.Value, "|"):
-		n.refuse(notOneLine)
-	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
-		n.refuse("the text contains a control character; remove it")
-	default:
-		n.kind, n.block = lines, text
-	}
 }
 
 const notOneLine = "text over several lines is not supported; write it after the key, in quotes if necessary"

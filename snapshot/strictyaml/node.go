@@ -19,7 +19,6 @@ type Node struct {
 	kind   kind
 	key    string // the key of the value, for messages; empty in a list
 	text   string // of a word, number or bool
-	block  string // of lines
 	items  []*Node
 	fields []field
 }
@@ -94,26 +93,6 @@ func (n *Node) Scalar() string {
 		n.want(word, "word")
 	}
 	return n.text
-}
-
-// Lines is a text that is not empty: on one line, or over several after a `|`.
-func (n *Node) Lines() string {
-	if n.kind != lines {
-		return n.Text()
-	}
-	if strings.TrimSpace(n.block) == "" {
-		n.failf("the text is empty; write it, or remove the line")
-	}
-	return n.block
-}
-
-// FailLine is Failf at a line of the text that Lines returned; 1 is the first.
-func (n *Node) FailLine(line int, format string, args ...any) {
-	at := n.place
-	if n.kind == lines {
-		at.Line, at.Column = at.Line+line, 1
-	}
-	n.in.failf(at, format, args...)
 }
 
 // Bool is true or false; YAML's other names for them are errors.

@@ -1,7 +1,6 @@
 package enforcement
 
 import (
-	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -38,7 +37,7 @@ func (m *mailer) configure(options *Options) controller.Mailing {
 	if settings != nil && !options.DryRun {
 		m.check(settings)
 		next = mail.NewPost(mail.Options{
-			Settings: settings, Templates: options.Policy.Templates, Now: m.now, Done: m.done,
+			Settings: settings, Now: m.now, Done: m.done,
 			Warn: func(err error) { m.log.Warn().Err(err).Msg("mail: enforcement continues") },
 		})
 	}
@@ -168,17 +167,6 @@ func (dryMailer) Unsent(mail.Letter, error) {}
 
 // Send implements controller.Mailer.
 func (d dryMailer) Send(l mail.Letter) {
-	subject, body := mail.Compose(l, d.policy.Mail, d.policy.Templates, func(err error) { d.log.Warn().Err(err).Msg("mail") })
+	subject, body := mail.Compose(l, d.policy.Mail)
 	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).Msg("dry run: this mail would be sent")
-}
-
-func (l *loop) templateFailed(err error) { l.log.Warn().Err(err).Msg("templates") }
-
-// texts are those of messages on terminals.
-func (l *loop) texts(file *policy.File) controller.Texts {
-	t := controller.Texts{Templates: file.Templates, Failed: l.templateFailed}
-	if file.Mail != nil {
-		t.Contact = cmp.Or(file.Mail.Contact, file.Mail.ReplyTo)
-	}
-	return t
 }

@@ -43,7 +43,7 @@ func mailSetup(s *mailtest.Server) *Options {
 }
 
 func letterTo(user string) mail.Letter {
-	return mail.Letter{User: "alice", Run: "run", Cycle: 7, Items: []notify.TemplateFinding{{ID: "id of " + user, Host: "a", Rule: "idle", Text: "It is idle.", At: time.Now()}}}
+	return mail.Letter{User: "alice", Run: "run", Cycle: 7, Items: []notify.NoticeItem{{ID: "id of " + user, Host: "a", Rule: "idle", Text: "It is idle.", At: time.Now()}}}
 }
 
 // After SIGHUP what waits for the old server is sent by the new one, once.

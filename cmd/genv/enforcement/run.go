@@ -237,7 +237,7 @@ func (l *loop) enable(c *controller.Options, options *Options, mailing controlle
 		c.Audit = l.record
 	}
 	c.Save, c.SaveEach, c.Keep = l.save, l.part != nil, l.keep
-	c.Texts, c.Mailing, c.NoTerminals = l.texts(options.Policy), mailing, !options.Policy.TellUsers.On
+	c.Mailing, c.NoTerminals = mailing, !options.Policy.TellUsers.On
 	c.ID, c.By = l.announce(options)
 	if events, ok := options.Link.(controller.Events); ok && options.Events {
 		c.Events = events

@@ -67,7 +67,7 @@ func (p *program) testMail(c *cli.Context, file *policy.File, user snapshot.User
 	results := []mail.Result{{Err: mail.ErrOptedOut}}
 	if !file.Mail.OptedOut(user) {
 		results = mail.SendTest(c.Context, mail.Options{
-			Settings: file.Mail, Templates: file.Templates, Now: p.Now, Warn: func(err error) { p.Warn("warning: " + err.Error()) },
+			Settings: file.Mail, Now: p.Now, Warn: func(err error) { p.Warn("warning: " + err.Error()) },
 		}, user)
 	}
 	kind := "mail"

@@ -47,9 +47,9 @@ type Backlog struct {
 
 // Person is what waits for one user.
 type Person struct {
-	Items []notify.TemplateFinding `json:"items,omitempty"`
-	More  int                      `json:"more,omitempty"` // that found no room in Items
-	Host  string                   `json:"host,omitempty"` // that was the first to add something
+	Items []notify.NoticeItem `json:"items,omitempty"`
+	More  int                 `json:"more,omitempty"` // that found no room in Items
+	Host  string              `json:"host,omitempty"` // that was the first to add something
 	// News is when the first finding of a new matter came; zero for none.
 	News time.Time `json:"news,omitzero"`
 	// Since is when the last digest began, or the first finding came. Matters are
@@ -75,7 +75,7 @@ type Sent struct {
 // Letter is a mail that is due.
 type Letter struct {
 	User   snapshot.Username
-	Items  []notify.TemplateFinding
+	Items  []notify.NoticeItem
 	More   int
 	Digest bool
 	Run    string // of the controller, and its cycle, for the record
@@ -86,7 +86,7 @@ type Letter struct {
 }
 
 // Add adds a finding for a user. It is false if there is no room for the user.
-func (m *Backlog) Add(user snapshot.Username, f notify.TemplateFinding, r Rules, now time.Time) bool {
+func (m *Backlog) Add(user snapshot.Username, f notify.NoticeItem, r Rules, now time.Time) bool {
 	p := m.Users[user]
 	if p == nil {
 		if len(m.Users) >= maxUsers || m.addedBy(f.Host) >= maxUsersPerHost {
@@ -113,7 +113,7 @@ func (m *Backlog) addedBy(host string) int {
 	return n
 }
 
-func (p *Person) add(f notify.TemplateFinding, r Rules, now time.Time) {
+func (p *Person) add(f notify.NoticeItem, r Rules, now time.Time) {
 	stage := fmt.Sprintf("%s %t", f.ID, f.Pending)
 	if slices.Contains(p.Known, stage) {
 		return

@@ -39,7 +39,7 @@ type box struct {
 func (b *box) add(user, host, rule string, when time.Duration) {
 	b.t.Helper()
 	b.ids++
-	require.True(b.t, b.Add(snapshot.Username(user), notify.TemplateFinding{ID: fmt.Sprint(b.ids), Host: host, Rule: rule, At: at(when)}, rules, at(when)))
+	require.True(b.t, b.Add(snapshot.Username(user), notify.NoticeItem{ID: fmt.Sprint(b.ids), Host: host, Rule: rule, At: at(when)}, rules, at(when)))
 }
 
 // due is what is due, as "user n digest".
@@ -80,7 +80,7 @@ func TestTheFirstMailLeavesWithinAMinuteAndTheRestInADigest(t *testing.T) {
 
 func TestTheSameFindingIsMailedOnce(t *testing.T) {
 	b := box{t: t}
-	f := notify.TemplateFinding{ID: "x", Host: "a", Rule: "idle", Pending: true}
+	f := notify.NoticeItem{ID: "x", Host: "a", Rule: "idle", Pending: true}
 	require.True(t, b.Add("alice", f, rules, at(0)))
 	require.Equal(t, []string{"alice 1"}, b.due(time.Minute))
 	require.True(t, b.Add("alice", f, rules, at(2*time.Minute)), "the terminal may not have shown it")
@@ -105,9 +105,9 @@ func TestAHostThatMakesThingsUp(t *testing.T) {
 	require.Equal(t, []string{"alice 9"}, b.due(21*time.Minute), "another host is heard")
 
 	for i := range 100 {
-		b.Add(snapshot.Username(fmt.Sprint("user", i)), notify.TemplateFinding{ID: "1", Host: "bad", Rule: "idle"}, rules, at(30*time.Minute))
+		b.Add(snapshot.Username(fmt.Sprint("user", i)), notify.NoticeItem{ID: "1", Host: "bad", Rule: "idle"}, rules, at(30*time.Minute))
 	}
-	require.False(t, b.Add("one-more", notify.TemplateFinding{ID: "1", Host: "bad", Rule: "idle"}, rules, at(30*time.Minute)))
+	require.False(t, b.Add("one-more", notify.NoticeItem{ID: "1", Host: "bad", Rule: "idle"}, rules, at(30*time.Minute)))
 	require.Len(t, b.due(31*time.Minute), rules.InAll/4-1, "its share of the hour, of which alice had one")
 	b.add("bob", "good", "idle", 40*time.Minute)
 	require.Equal(t, []string{"bob 1"}, b.due(41*time.Minute), "another host is heard")
@@ -199,7 +199,7 @@ func TestAServerThatNeverEndsALine(t *testing.T) {
 	set := settings(&mailtest.Server{Address: listener.Addr().String()})
 	set.TLS = policy.NoTLS
 	o := open(set, func(o *mail.Options) { o.GiveUp = time.Nanosecond })
-	o.Send(mail.Letter{User: "alice", Items: []notify.TemplateFinding{{Host: "a", Text: "x"}}})
+	o.Send(mail.Letter{User: "alice", Items: []notify.NoticeItem{{Host: "a", Text: "x"}}})
 	sent := <-written
 	require.NoError(t, listener.Close())
 	o.Close(time.Second)

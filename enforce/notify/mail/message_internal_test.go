@@ -20,7 +20,7 @@ import (
 // crash, and have the next leader crash, too.
 func TestADamagedMemoryTakesMore(t *testing.T) {
 	m := &Backlog{Users: map[snapshot.Username]*Person{"bob": nil}}
-	require.True(t, m.Add("ann", notify.TemplateFinding{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
+	require.True(t, m.Add("ann", notify.NoticeItem{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
 }
 
 // Whatever a user or a host writes, the mail has exactly the headers that it is to have.

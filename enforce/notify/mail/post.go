@@ -24,6 +24,7 @@
 package mail
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,13 +37,13 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Options are how a Post works.
 type Options struct {
-	Settings  *policy.Mail
-	Templates notify.Templates
-	Now       func() time.Time
+	Settings *policy.Mail
+	Now      func() time.Time
 	// Done is called once for each letter that Close doesn't return, by one goroutine.
 	Done func(Result)
 	// Warn is called for what is wrong but keeps no mail from being sent, and when a
@@ -246,9 +247,9 @@ func (p *Post) deliver(ctx context.Context, j *job, now time.Time) (Result, []by
 
 // write writes a letter as a message, and returns its text for the record.
 func (p *Post) write(j *job, to string, now time.Time) (data []byte, body string, err error) {
-	subject, body := Compose(j.letter, p.options.Settings, p.options.Templates, p.options.Warn)
-	if j.letter.Test { // whatever a template writes
-		subject, body = "[test] "+subject, notify.TestText+"\n\n"+body
+	subject, body := Compose(j.letter, p.options.Settings)
+	if j.letter.Test {
+		subject = "[test] " + subject
 	}
 	m := mimeMessage{
 		from: p.options.Settings.Sender, to: to, replyTo: p.options.Settings.ReplyTo,
@@ -259,12 +260,9 @@ func (p *Post) write(j *job, to string, now time.Time) (data []byte, body string
 }
 
 // Compose is the subject and the text of a letter.
-func Compose(l Letter, settings *policy.Mail, templates notify.Templates, failed func(error)) (subject, body string) {
-	n := notify.Notice{User: notify.NameOf(l.User, 0), Contact: settings.Contact, Findings: l.Items, More: l.More, Digest: l.Digest}
-	if n.Contact == "" {
-		n.Contact = settings.ReplyTo
-	}
-	return templates.Text(notify.MailSubject, n, notify.Subject, failed), templates.Text(notify.MailBody, n, notify.Body, failed)
+func Compose(l Letter, settings *policy.Mail) (subject, body string) {
+	n := notify.Notice{User: text.Shown(string(l.User)), Contact: cmp.Or(settings.Contact, settings.ReplyTo), Findings: l.Items, More: l.More, Digest: l.Digest}
+	return notify.Subject(n), notify.Body(n)
 }
 
 // finish tries what was not tried yet, and keeps the rest.

@@ -14,7 +14,7 @@ import (
 func SendTest(ctx context.Context, o Options, user snapshot.Username) []Result {
 	now := o.Now()
 	p := newPost(o)
-	l := Letter{User: user, Items: []notify.TemplateFinding{{ID: "test", Text: notify.TestText, At: now}}, Test: true}
+	l := Letter{User: user, Items: []notify.NoticeItem{{ID: "test", Text: notify.TestText, At: now}}, Test: true}
 	r, message := p.deliver(ctx, newJob(l, now), now)
 	results := []Result{r}
 	if r.Err != nil {

@@ -1,0 +1,45 @@
+package notify_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/notify"
+)
+
+// A mail names everything, for each kind of notice.
+func TestMailText(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
+	f := notify.NoticeItem{Host: "gpu-01", Rule: "idle", Text: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "device 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
+	n := notify.Notice{User: "alice", Findings: []notify.NoticeItem{f}, Contact: "help@example.org"}
+	require.Equal(t, "[genv] Action needed: your GPU use on gpu-01", notify.Subject(n))
+	require.Equal(t, `Hello alice,
+
+genv noticed this about your GPU use:
+
+* gpu-01: It is idle.
+  Seen since  `+notify.Clock(at)+`
+  Command     "python x 'y'"
+  Outcome     Unless this changes, once all hosts answer: device 0 will be detached.
+  What to do  Use it.
+
+`+"`genv history`"+` on the host shows what was done to your processes and devices.
+Questions: help@example.org
+`, notify.Body(n))
+	f.Pending = false
+	n.Findings = []notify.NoticeItem{f}
+	require.Equal(t, "[genv] Your GPU use on gpu-01", notify.Subject(n))
+	f.Rule = ""
+	n.Findings = []notify.NoticeItem{f}
+	require.Equal(t, "[genv] A message about your GPU use on gpu-01", notify.Subject(n))
+	for i := range 5 {
+		f.Host = fmt.Sprint("h", i)
+		n.Findings = append(n.Findings, f)
+	}
+	n.Digest, n.More = true, 4
+	require.Equal(t, "[genv] 10 notices about your GPU use on gpu-01, h0, h1 and 3 more hosts", notify.Subject(n))
+	require.Contains(t, notify.Body(n), "And there are 4 more")
+}
