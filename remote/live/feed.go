@@ -64,7 +64,7 @@ type Feed struct {
 	mu       sync.Mutex
 	options  Options
 	state    fleetState
-	trends   trends
+	idle     idleGPUs
 	events   []Event // the last ones
 	count    uint64  // of all events
 	watchers map[*Watcher]struct{}
@@ -91,14 +91,14 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		return
 	}
 	f.mu.Lock()
-	now, interval := f.options.Now(), f.options.Interval
-	due := f.trends.due(now)
+	now := f.options.Now()
+	due := f.idle.due(now)
 	f.mu.Unlock()
 	if due {
 		fleet := f.present()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.trends.sample(fleet, now, 3*max(sampleEvery, interval))
+		f.idle.look(fleet, now)
 	}
 }
 

@@ -344,7 +344,7 @@ func TestAHostMakesUpEvents(t *testing.T) {
 }
 
 // TestAHostMakesUpUsers: as many as its snapshot may have. The cycles of all hosts wait while
-// the trends are sampled.
+// idle GPUs are looked for.
 func TestAHostMakesUpUsers(t *testing.T) {
 	evil := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0}, {Index: 1}}}
 	for i := range 65536 {

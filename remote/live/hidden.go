@@ -170,9 +170,6 @@ type Source interface {
 	Position() Position
 	// Watch returns a Watcher, which the caller closes.
 	Watch() *Watcher
-	// HostTrend and UserTrend are the last 24 hours; false if nothing is known.
-	HostTrend(host snapshot.Hostname) (Trend, bool)
-	UserTrend(user snapshot.Username) (Trend, bool)
 	// IdleSince is since when a GPU is attached or held by the same users and computes
 	// nothing, as far as it was seen; zero if it isn't.
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
@@ -244,14 +241,6 @@ func (r *restricted) Events(after uint64) []Event {
 		}
 	}
 	return events
-}
-
-// UserTrend implements Source.
-func (r *restricted) UserTrend(user snapshot.Username) (Trend, bool) {
-	if !r.owns(user) {
-		return Trend{}, false
-	}
-	return r.Feed.UserTrend(user)
 }
 
 func (r *restricted) owns(user snapshot.Username) bool { return user != "" && user == r.user }

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -45,7 +46,6 @@ type hostBody struct {
 	GPUs     []gpuRow
 	Findings findingList
 	Events   []live.Event
-	Trend    live.Trend
 }
 
 func hostPage(p *page, r *http.Request) (string, any) {
@@ -62,7 +62,6 @@ func hostPage(p *page, r *http.Request) (string, any) {
 	}
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.Host == h.Name })
 	body.Events = p.events(func(e *live.Event) bool { return e.Host == h.Name })
-	body.Trend, _ = p.view.HostTrend(h.Name)
 	return "host", body
 }
 
@@ -77,31 +76,36 @@ type userBody struct {
 	GPUs     []gpuRow
 	Findings findingList
 	Ended    []live.Event // what was done, and what the guard denied
-	Trend    live.Trend
+	Hours    *usage.Row   // of the last days; nil if there are none
+	Days     int
 }
 
-// userPage is of a user who has something, or had something since the controller started.
-// With hidden names it says the same of all others, whether they exist or not.
-func userPage(p *page, r *http.Request) (string, any) {
+// userPage serves the page of a user. The database is asked before the page is rendered: it may be slow.
+func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
+	hours := s.hours(r.Context(), user)
+	s.page(func(p *page, _ *http.Request) (string, any) { return p.ofUser(user, hours) })(w, r)
+}
+
+// ofUser is of a user who has something, or had something lately.
+// With hidden names it says the same of all others, whether they exist or not.
+func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
 	if p.Hidden && user != p.view.self {
 		p.Title = "Only your own page can be shown: the names of others are hidden."
 		return "", nil
 	}
-	body := userBody{User: live.User{Name: user}}
+	body := userBody{User: live.User{Name: user}, Hours: hours, Days: ranges[0]}
 	known := false
 	for i := range p.Fleet.Users {
 		if p.Fleet.Users[i].Name == user {
 			body.User, known = p.Fleet.Users[i], true
 		}
 	}
-	var seen bool
-	body.Trend, seen = p.view.UserTrend(user)
 	body.Ended = p.events(func(e *live.Event) bool {
 		return e.User == user && (e.Kind == enforce.EventOutcome || e.Kind == enforce.EventDenied)
 	})
-	if !known && !seen && len(body.Ended) == 0 && !p.Hidden {
-		p.Title = "No user of this name has been seen since the controller started."
+	if !known && hours == nil && len(body.Ended) == 0 && !p.Hidden {
+		p.Title = "No user of this name has been seen lately."
 		return "", nil
 	}
 	for _, row := range p.Fleet.GPUsOf(user) {
@@ -167,11 +171,6 @@ type (
 		List findingList
 		Now  time.Time
 	}
-	trendChart struct {
-		Trend live.Trend
-		Of    string
-		Whole bool // of a host: what is free and unknown too
-	}
 )
 
 // GPUTable is for the template of this name.
@@ -207,6 +206,3 @@ func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list 
 
 // FindingTable is for the template of this name.
 func (p *page) FindingTable(list findingList) findingTable { return findingTable{list, p.Now} }
-
-// Chart is for the template of a trend.
-func (*page) Chart(t live.Trend, of string, whole bool) trendChart { return trendChart{t, of, whole} }

@@ -26,11 +26,11 @@ const (
 )
 
 var functions = template.FuncMap{
-	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText, "top": topOf,
+	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
-	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
+	"decision": decision, "state": stateText, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
 	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName, "share": usage.Percent,
-	"spark": spark, "bar": bar, "chart": chart, "hourly": hourly, "kind": kind, "via": viaText, "first": first, "more": more,
+	"bar": bar, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
 // maxItems is how much of a list is shown: hosts and users may make it as long as they like.
@@ -155,9 +155,6 @@ func viaText(via agent.Via) string {
 	}
 	return ""
 }
-
-// hours are GPU hours.
-func hours(d time.Duration) string { return fmt.Sprintf("%.1f", d.Hours()) }
 
 // usageName is the name of a row of a report: a user, a host, a model, a day or a group.
 func usageName(key string) string { return line(cmp.Or(key, "(unknown)")) }

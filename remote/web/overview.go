@@ -81,7 +81,7 @@ type overviewBody struct {
 	Filter    hostFilter
 	Models    []modelRow
 	Tiles     []tile
-	Users     []userRow
+	Users     []live.User
 	MoreUsers int
 	Failed    []failedRow
 	// MoreFailed are those besides Failed.
@@ -113,11 +113,6 @@ type tile struct {
 	More   int // users
 }
 
-type userRow struct {
-	live.User
-	Trend live.Trend
-}
-
 type failedRow struct {
 	remote.Failure
 	Host snapshot.Hostname
@@ -145,10 +140,7 @@ func overview(p *page, r *http.Request) (string, any) {
 	if excess := len(users) - maxUsers; excess > 0 {
 		users, body.MoreUsers = users[:maxUsers], excess
 	}
-	for _, u := range users {
-		trend, _ := p.view.UserTrend(u.Name)
-		body.Users = append(body.Users, userRow{u, trend})
-	}
+	body.Users = users
 	return "overview", body
 }
 

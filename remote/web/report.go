@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // ranges are the times that a report can be about, in days; own dates besides them.
@@ -156,6 +157,31 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, s
 		d.Until = now.Truncate(time.Second) // the hour that isn't over counts as far as it is known
 	}
 	return a, d, http.StatusOK, nil
+}
+
+// hoursTimeout is how long the page of a user waits for the usage database.
+const hoursTimeout = 2 * time.Second
+
+// hours is what a user had in the last days; nil if nothing is recorded, or can't be read: reports say why.
+func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.Row {
+	if s.options.Usage == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hoursTimeout)
+	defer cancel()
+	lately, err := readReport(nil, false, s.options.Now())
+	if err != nil {
+		return nil
+	}
+	d, err := s.options.Usage.Report(ctx, lately.query)
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(d.Rows, func(r usage.Row) bool { return r.Key == string(user) })
+	if i < 0 {
+		return nil
+	}
+	return &d.Rows[i]
 }
 
 // sentence is an error as a sentence.

@@ -107,6 +107,20 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestHoursOfAUser: the page of a user has the figures of the report, also of somebody who has nothing now.
+func TestHoursOfAUser(t *testing.T) {
+	f := newFleet(20, 8)
+	options := f.options()
+	absent(t, pageOf(t, web.New(f.feed, options), "/u/alice"), "GPU hours", "none are recorded")
+	options.Usage = history(t, f.now, 32, "frieda")
+	handler := web.New(f.feed, options)
+	for _, row := range document(t, handler, "/api/v1/report?by=user").Rows[:3] {
+		present(t, pageOf(t, handler, "/u/"+row.Key), "<dt>GPU hours</dt><dd>"+usage.Hours(row.Used)+"</dd>", row.Key)
+	}
+	present(t, pageOf(t, handler, "/u/frieda"), "hours without being used", "has nothing now")
+	require.Equal(t, http.StatusNotFound, get(t, handler, "/u/nobody").Code)
+}
+
 // TestReportOfNone: a controller without a history says so.
 func TestReportOfNone(t *testing.T) {
 	f := newFleet(2, 2)
