@@ -45,8 +45,6 @@ type Entry struct {
 	// warned are the findings of which this notice is the first, while nothing is done
 	// about them yet.
 	warned []string
-	// listed says that it is in the list of its joiner.
-	listed bool
 }
 
 // ActionNotice is the Action of an Entry about a notice.
@@ -58,20 +56,11 @@ const ActionNotice = "notice"
 func History(path string, filter Filter) ([]Entry, Damage, error) {
 	j := newJoiner()
 	damage, err := Scan(path, func(r *Record) error { j.add(r, &filter); return nil })
-	return j.take(true), damage, err
-}
-
-// take takes the list, with or without the items that have no outcome yet. Those are listed
-// again when it is known.
-func (j *joiner) take(all bool) []Entry {
 	list := make([]Entry, 0, len(j.list))
 	for _, e := range j.list {
-		if e.listed = false; all || j.open[e.key()] != e {
-			list = append(list, *e)
-		}
+		list = append(list, *e)
 	}
-	j.list = nil
-	return list
+	return list, damage, err
 }
 
 // itemKey names an item of an order.
@@ -188,15 +177,7 @@ func operatorEntry(r *Record) *Entry {
 	return e
 }
 
-// append lists an entry, once.
-func (j *joiner) append(e *Entry) {
-	if !e.listed {
-		e.listed = true
-		j.list = append(j.list, e)
-	}
-}
-
-func (e *Entry) key() itemKey { return keyOf(e.Order, e.PID, e.EID, e.Device) }
+func (j *joiner) append(e *Entry) { j.list = append(j.list, e) }
 
 func (r *Record) key() itemKey { return keyOf(r.Order, r.PID, r.EID, r.Device) }
 
@@ -227,7 +208,6 @@ func (j *joiner) action(r *Record) {
 		j.append(e)
 	}
 	if r.Kind == KindOutcome {
-		j.append(e)
 		e.Time, e.Status, e.Reason = r.Time, r.Status, r.Reason
 		delete(j.open, key)
 	}

@@ -74,6 +74,8 @@ func TestRemoved(t *testing.T) {
 		"genv remote gpus --policy x":           "unknown flag --policy; see genv remote gpus --help",
 		"genv remote doctor --bundle x":         "unknown flag --bundle: attach the output of --format json instead",
 		"genv remote controllers":               `unknown command "controllers": use genv remote doctor`,
+		"genv remote history --follow":          `unknown flag --follow: use genv remote top, whose tab history shows what comes`,
+		"genv remote history -f":                `unknown flag -f: use genv remote top`,
 		"genv remote history forget --user bob": `unknown command "forget": usage-keep, audit-size and audit-keep say for how long`,
 		"genv help remote controllers":          `unknown command "controllers": use genv remote doctor`,
 		"genv help policy try":                  `unknown command "try": run genv remote enforce --dry-run --policy FILE`,

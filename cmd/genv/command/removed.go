@@ -17,6 +17,7 @@ import (
 var removed = map[string]string{
 	"--bundle":                   "attach the output of --format json instead",
 	"--fair-share":               "use --by user",
+	"--follow":                   watchHistory,
 	"--record":                   tryPolicy,
 	"--record-keep":              tryPolicy,
 	"--record-max":               tryPolicy,
@@ -27,8 +28,10 @@ var removed = map[string]string{
 	"genv doctor --policy":       "attach the file itself to the output of --format json",
 	"genv enforce --history":     "leave it out; controllers (genv remote enforce) keep it, and genv remote report shows it",
 	"genv extend":                "ask an administrator, who can use genv remote exempt --for",
+	"genv history -f":            watchHistory,
 	"genv policy try":            tryPolicy,
 	"genv remote controllers":    "use genv remote doctor",
+	"genv remote history -f":     watchHistory,
 	"genv remote history forget": "usage-keep, audit-size and audit-keep say for how long what is kept (docs/privacy.md)",
 	"genv report":                "use genv remote report on the controller",
 }
@@ -47,6 +50,9 @@ func renamedWarning(old, now string) string {
 
 // tryPolicy is how to see what another policy would do.
 const tryPolicy = "run genv remote enforce --dry-run --policy FILE alongside the controller (docs/policy.md)"
+
+// watchHistory is how to see what is being done.
+const watchHistory = "use genv remote top, whose tab history shows what comes"
 
 // Instead says what to use instead of a flag, or a command of `genv remote`, that an earlier version had. It is
 // named as in config.yaml, and the answer is empty for others.

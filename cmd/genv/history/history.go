@@ -4,7 +4,6 @@ package history
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,7 +34,6 @@ func Flags() []cli.Flag {
 		command.OneOf(&cli.StringFlag{Name: "rule", Usage: "only actions because of this `RULE`, such as idle"}, enforce.RuleNames()),
 		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
 		&cli.StringFlag{Name: "until", Usage: "only actions before `TIME`, such as 1d or 2026-12-01"},
-		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "also print what comes, until Ctrl-C; without --since after the last 10 lines"},
 		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where, and what a dry run would have done"},
 	}, command.OutputFlags()...)
 }
@@ -53,11 +51,8 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	if err != nil {
 		return err
 	}
-	if id != "" && (c.Bool("follow") || c.Bool("stats")) {
-		return command.UsageError("--follow and --stats can't be used with the id of a decision")
-	}
-	if c.Bool("follow") {
-		return follow(c.Context, p, output, audit.NewTail(path, q), q.Since.IsZero())
+	if id != "" && c.Bool("stats") {
+		return command.UsageError("--stats can't be used with the id of a decision")
 	}
 	q.Notices = q.Notices || id != ""
 	entries, err := read(p, path, q)
@@ -86,9 +81,6 @@ func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error)
 	if q.Rule != "" && !slices.Contains(enforce.RuleNames(), string(q.Rule)) {
 		return command.UsageError("--rule %q: write one of %s", q.Rule, strings.Join(enforce.RuleNames(), ", "))
 	}
-	if c.Bool("follow") && (c.Bool("stats") || c.String("until") != "") {
-		return command.UsageError("--follow can't be used with --stats or --until")
-	}
 	q.Notices = c.Bool("notices") || c.Bool("stats")
 	if q.Since, err = p.Ago("since", c.String("since")); err != nil {
 		return err
@@ -105,22 +97,13 @@ func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error)
 // read reads what a query finds, and says which lines can't be read.
 func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error) {
 	entries, damage, err := audit.History(path, q)
-	warnOf(p, path, damage)
-	return entries, readError(err)
-}
-
-func readError(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
-	}
-	return err
-}
-
-// warnOf says how many lines can't be read.
-func warnOf(p *command.Program, path string, damage audit.Damage) {
 	if damage.Lines > 0 {
 		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		err = command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
+	}
+	return entries, err
 }
 
 // EntriesDocument is the JSON of `history`.
@@ -270,63 +253,6 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 		add("(all)", "(all)", s.Total)
 	}
 	return t.Write(p.Out)
-}
-
-const (
-	// lastLines is how many lines of what there is already are printed first.
-	lastLines = 10
-	// followEvery is the time between two looks at a log.
-	followEvery = 250 * time.Millisecond
-)
-
-// entryDocument is a line of the JSON of `history --follow`.
-type entryDocument struct {
-	Schema string `json:"schema"`
-	audit.Entry
-}
-
-// follow prints what is in a log, only the last of it if that is asked for, and then what
-// comes, until ctx ends.
-func follow(ctx context.Context, p *command.Program, output render.Output, tail *audit.Tail, last bool) error {
-	defer tail.Close()
-	look := time.NewTicker(followEvery)
-	defer look.Stop()
-	for first := true; ; first = false {
-		entries, damage, err := tail.Entries()
-		warnOf(p, tail.Path, damage)
-		if err != nil {
-			return readError(err)
-		}
-		if first && last {
-			entries = entries[max(0, len(entries)-lastLines):]
-		}
-		if err := writeMore(p, output, entries, first); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-look.C:
-		}
-	}
-}
-
-// writeMore prints entries below others: each as a line of JSON, or as rows of a table that
-// has its header already.
-func writeMore(p *command.Program, output render.Output, entries []audit.Entry, first bool) error {
-	if output.Format == "json" {
-		for i := range entries {
-			if err := render.WriteJSON(p.Out, entryDocument{"genv.history.entry/1", entries[i]}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	output.NoHeader = output.NoHeader || !first
-	if len(entries) == 0 && output.NoHeader {
-		return nil
-	}
-	return table(output, entries).Write(p.Out)
 }
 
 // Why explains a decision: the one that the argument names, or the last action.

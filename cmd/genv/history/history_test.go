@@ -2,14 +2,11 @@ package history_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -158,71 +155,6 @@ bob       idle                  0       0           0         0         0       
 	require.Regexp(t, `bob +process 5 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[0])
 	require.Regexp(t, `bob +device 0 of 7 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[1])
 	require.NotContains(t, show("--no-header"), "bob", "nothing was done")
-}
-
-// lines are what a command printed, which a test reads meanwhile.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(data)
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(l.b.String(), "\n"), "\n")
-}
-
-// TestFollow: the last of what there is, then what comes, over a rotation, until the context
-// ends.
-func TestFollow(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	log := &audit.Log{Path: path}
-	add := func(user snapshot.Username, pid snapshot.PID) {
-		require.NoError(t, log.Append(audit.Record{
-			Time: time.Now(), Kind: audit.KindOutcome, Order: "r", User: user, PID: pid, IDs: []string{"idle/x"}, Status: order.StatusTerminated, Why: []string{"why\x1b[2J"},
-		}))
-	}
-	for pid := range 15 {
-		add("bob", snapshot.PID(pid+1))
-	}
-	begin := func(args ...string) (*lines, func()) {
-		var out lines
-		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
-		go func() {
-			done <- app.RunContext(ctx, append([]string{"history", "--audit-log", path, "--follow"}, args...))
-		}()
-		return &out, func() { cancel(); require.NoError(t, <-done) }
-	}
-	table, end := begin()
-	require.Eventually(t, func() bool { return len(table.all()) == 11 }, 10*time.Second, 10*time.Millisecond)
-	require.Contains(t, table.all()[1], "process 6 ")
-	log.MaxBytes = 1
-	add("eve", 99)
-	add("bob", 100)
-	require.Eventually(t, func() bool { return len(table.all()) == 13 }, 10*time.Second, 10*time.Millisecond)
-	end()
-	require.Regexp(t, `eve +process 99 +terminated +[0-9a-f]{8} +why\\x1b\[2J$`, table.all()[11])
-	require.Contains(t, table.all()[12], "process 100 ")
-	documents, end := begin("--format", "json", "--user", "eve", "--since", "2020-01-01")
-	require.Eventually(t, func() bool { return documents.all()[0] != "" }, 10*time.Second, 10*time.Millisecond)
-	end()
-	var entry struct {
-		Schema string
-		audit.Entry
-	}
-	require.Len(t, documents.all(), 1)
-	require.NoError(t, json.Unmarshal([]byte(documents.all()[0]), &entry))
-	require.Equal(t, "genv.history.entry/1", entry.Schema)
-	require.Equal(t, snapshot.PID(99), entry.PID)
 }
 
 // TestWhy: the last action, or the decision that is named.

@@ -45,7 +45,7 @@ var examples = map[string][]string{
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
-	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", followFlags},
+	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv"},
 	"why":        {"--verbose --format csv --no-header"},
 	"version":    {"--format json"},
 	"man":        {"$DIR"},
@@ -97,7 +97,7 @@ var examples = map[string][]string{
 		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --usage-db off --usage-fleet lab --usage-keep 90d --usage-names 30d --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --by user --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
-	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats", "--audit-log $DIR/log " + followFlags},
+	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats"},
 	"remote report":  {"--usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
@@ -137,8 +137,6 @@ const (
 	// The socket is served until a signal comes.
 	watchFlags = "--interval 1 --timestamps always --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags + " & " +
 		"until [ -S $DIR/socket ]; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!"
-	// The header is printed, and then what comes until a signal does.
-	followFlags = "--follow >$DIR/followed & until [ -s $DIR/followed ]; do sleep 0.1; done; rm $DIR/followed; kill $(cat /proc/$!/task/*/children); wait $!"
 	// The state is root's, or this user's, until it is given back.
 	serveFlags  = "& until genv host status | grep -q process; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!; genv host handover"
 	webFlags    = "--web 127.0.0.1:0 --web-names self --web-config $DIR/web.yml --web-host gpus.example.org"
