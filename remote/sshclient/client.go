@@ -25,7 +25,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net"
 	"sync"
 	"time"
@@ -103,7 +102,6 @@ type Client struct {
 
 	mu     sync.Mutex
 	conns  map[endpoint]*sharedConn
-	hops   map[routeID]*sharedConn // for the hosts behind them
 	closed bool
 }
 
@@ -129,7 +127,6 @@ func New(o Options) (*Client, error) {
 		hostKeys: hostkeys.NewStore(o.Log),
 		names:    nss.NewResolver(),
 		conns:    map[endpoint]*sharedConn{},
-		hops:     map[routeID]*sharedConn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
 	return c, nil
@@ -192,12 +189,6 @@ func (c *Client) Forget(hosts ...remote.Host) {
 		e := c.endpointOf(h)
 		p := c.conns[e]
 		delete(c.conns, e)
-		maps.DeleteFunc(c.hops, func(_ routeID, hop *sharedConn) bool { return hop == p })
-		for _, hop := range c.hops {
-			if hop.borrower == p {
-				hop.borrower = nil
-			}
-		}
 		c.mu.Unlock()
 		if p != nil {
 			p.close()

@@ -30,23 +30,18 @@ type resolvedEndpoint struct {
 
 func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
+// maxJumps is far more than any chain has.
+const maxJumps = 16
+
 // connect makes a connection that is ready for commands, within one deadline.
-func (c *Client) connect(p *sharedConn, chain []endpoint) (*connection, error) {
-	e := p.endpoint
-	if slices.Contains(chain, e) {
+func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
+	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
 	}
 	started := time.Now()
 	settings, err := c.resolve(e)
 	if err != nil {
 		return nil, err
-	}
-	id, err := c.identify(settings, 0)
-	if err != nil {
-		return nil, err
-	}
-	if other := c.lender(p, id); other != nil {
-		return other.connected(c.lifetime, chain)
 	}
 	t := resolvedEndpoint{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
 	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)

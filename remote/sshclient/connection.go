@@ -195,12 +195,12 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := c.sharedHop(e)
+	if slices.Contains(t.chain, e) {
+		return nil, nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to %s", t.Host, e.Host)
+	}
+	p, err := c.shared(e)
 	if err != nil {
 		return nil, nil, err
-	}
-	if e = p.endpoint; slices.Contains(t.chain, e) {
-		return nil, nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to %s", t.Host, e.Host)
 	}
 	bastion, err := p.connected(ctx, t.chain)
 	if err != nil {

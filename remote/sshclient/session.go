@@ -66,9 +66,6 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	p.borrower = p // so no other host of the fleet runs its commands over it
-	c.mu.Unlock()
 	for fresh := false; ; fresh = true {
 		l, err := p.connected(ctx, nil)
 		if err != nil {

@@ -30,12 +30,6 @@ type sharedConn struct {
 	attempt *attempt    // the last one, which may be under way
 	route   *route      // for Probe; nil until it is known
 	closed  bool        // an attempt under way is to be closed
-
-	// Guarded by the client's mu. lent means that this one was made for a jump host.
-	// borrower is the host of the fleet that runs its commands over it too; it is this
-	// one itself if the host was named in the same way.
-	lent     bool
-	borrower *sharedConn
 }
 
 // attempt is an attempt to connect, which several callers may wait for.
@@ -95,7 +89,7 @@ func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	if p.endpoint.openSSH {
 		return p.overSSH()
 	}
-	return p.client.connect(p, chain)
+	return p.client.connect(p.endpoint, chain)
 }
 
 // usable reports whether another caller may use the attempt: it is under way, or
