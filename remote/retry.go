@@ -60,9 +60,8 @@ const RetryFor = time.Minute
 //	    first byte of sshd's banner, for 1.5 s. The first pause is 250 ms; they double
 //	    until probes begin every 2.8 to 3.4 s, at random. Ten times a second those that
 //	    are due begin together. Each host has at most one probe under way, and no
-//	    goroutine between probes. Names are resolved and ssh_config is read at most
-//	    every 30 s. So a host is enforced within 5 s of being reachable, at an interval
-//	    of 1 s.
+//	    goroutine between probes. So a host is enforced within 5 s of being reachable,
+//	    at an interval of 1 s.
 //	  - A host that answers is logged in to, and asked for a snapshot before it comes
 //	    back into the cycles. If that fails, it is tried about every 3 s; all such
 //	    hosts together get 10 logins a second, and a quarter of Fanout.

@@ -1,27 +1,14 @@
 package sshclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net/netip"
+	"net"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 )
-
-// routeAge is for how long Probe uses the same addresses before it looks at
-// ssh_config and asks the resolver again.
-const routeAge = 30 * time.Second
-
-// route is where a host's sshd is, as far as a plain TCP connection can reach it.
-type route struct {
-	since  time.Time
-	direct bool // neither a jump host nor a ProxyCommand is between
-	paths  []path
-	next   int   // the path to try next
-	err    error // why there is none
-}
 
 // Probe finds out whether a host's sshd answers, without a login: it connects and
 // waits for the first byte. A host that is down costs one TCP connect then.
@@ -30,80 +17,88 @@ type route struct {
 // the way. It is of the class Unreachable where no connection was made, and of the
 // class Timeout where one was made and stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
-	p, err := c.shared(c.endpointOf(h))
-	if err != nil {
-		return err
-	}
-	if p.endpoint.openSSH {
+	e := c.endpointOf(h)
+	if e.openSSH {
 		return remote.ErrNoProbe
 	}
-	way, err := p.nextPath(ctx)
-	if err != nil {
-		return err
+	settings, err := c.resolve(e)
+	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
+		return remote.ErrNoProbe // a full attempt says what is wrong with the configuration
 	}
-	conn, connected, err := greeted(ctx, way.from, way.to)
-	if err != nil {
-		class := remote.Unreachable
-		if connected {
-			class = remote.Timeout
-		}
-		return &remote.Error{Class: class, Err: &probeError{way.to, connected, err}}
+	paths, err := c.paths(ctx, settings)
+	if errors.As(err, new(*sourceError)) {
+		return remote.ErrNoProbe // the same
 	}
-	c.keep(p.endpoint, conn)
+	var conn net.Conn
+	if err == nil {
+		conn, err = race(ctx, paths)
+	}
+	if err != nil {
+		return remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	first := make([]byte, 1)
+	if _, err = conn.Read(first); err != nil {
+		_ = conn.Close()
+		return remote.Errorf(remote.Timeout, "connected to %s, but sshd does not answer: %w", conn.RemoteAddr(), cmp.Or(context.Cause(ctx), err))
+	}
+	c.keep(e, &greetedConn{conn, first})
 	return nil
 }
 
-// probeError makes its text when it is asked for: of a host that is down for an
-// hour a thousand are made.
-type probeError struct {
-	address   netip.AddrPort
-	connected bool
-	cause     error
+// greetedConn is a connection of which the first bytes were read.
+type greetedConn struct {
+	net.Conn
+	read []byte
 }
 
-func (e *probeError) Error() string {
-	if e.connected {
-		return fmt.Sprintf("connected to %s, but sshd does not answer: %v", e.address, e.cause)
+func (g *greetedConn) Read(p []byte) (int, error) {
+	if len(g.read) == 0 {
+		return g.Conn.Read(p)
 	}
-	return fmt.Sprintf("no connection to %s: %v", e.address, e.cause)
-}
-func (e *probeError) Unwrap() error { return e.cause }
-
-// nextPath returns the next of the paths to a host.
-func (p *sharedConn) nextPath(ctx context.Context) (path, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.route == nil || time.Since(p.route.since) > routeAge {
-		p.mu.Unlock()
-		r := p.client.findRoute(ctx, p.endpoint)
-		p.mu.Lock()
-		p.route = r
-	}
-	r := p.route
-	switch {
-	case !r.direct:
-		return path{}, remote.ErrNoProbe
-	case r.err != nil:
-		return path{}, r.err
-	}
-	r.next++
-	return r.paths[r.next%len(r.paths)], nil
+	n := copy(p, g.read)
+	g.read = g.read[n:]
+	return n, nil
 }
 
-// findRoute reads the configuration and resolves the host's name.
-func (c *Client) findRoute(ctx context.Context, e endpoint) *route {
-	r := &route{since: time.Now()}
-	settings, err := c.resolve(e)
-	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
-		return r // a full attempt says what is wrong with the configuration
+// greetedFor is how long a connection that was greeted is kept for the login.
+const greetedFor = 10 * time.Second
+
+// keep keeps a connection for the login that follows: a server may count one without a login as
+// an attack (PerSourcePenalties of sshd_config(5)).
+func (c *Client) keep(e endpoint, conn net.Conn) {
+	if old := c.kept(e); old != nil {
+		_ = old.Close()
 	}
-	r.paths, err = c.paths(ctx, settings)
-	if errors.As(err, new(*sourceError)) {
-		return r
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.greeted == nil {
+		c.greeted = make(map[endpoint]net.Conn)
 	}
-	r.direct = true
-	if err != nil {
-		r.err = remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)
+	c.greeted[e] = conn
+	stop := context.AfterFunc(c.lifetime, func() { c.drop(e, conn) })
+	time.AfterFunc(greetedFor, func() {
+		stop()
+		c.drop(e, conn)
+	})
+}
+
+// kept takes the connection that is kept; nil for none.
+func (c *Client) kept(e endpoint) net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.greeted[e]
+	delete(c.greeted, e)
+	return conn
+}
+
+// drop closes a connection that no login has taken.
+func (c *Client) drop(e endpoint, conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.greeted[e] == conn {
+		delete(c.greeted, e)
+		_ = conn.Close()
 	}
-	return r
 }

@@ -28,7 +28,6 @@ type sharedConn struct {
 	mu      sync.Mutex
 	conn    *connection // the last one that was made, which may be over
 	attempt *attempt    // the last one, which may be under way
-	route   *route      // for Probe; nil until it is known
 	closed  bool        // an attempt under way is to be closed
 }
 
