@@ -22,44 +22,42 @@ const (
 // other value is left to ssh, or refused.
 var honoured = sync.OnceValue(func() map[string]keyword {
 	return map[string]keyword{
-		"hostname":                         {one, onlyTokens("h")},
-		"user":                             {one, onlyTokens("")},
-		"port":                             {one, isNumber(1, 65535)},
-		"proxyjump":                        {one, onlyTokens("")},
-		"proxycommand":                     {rest, onlyTokens("hnpr")},
-		"proxyusefdpass":                   {one, isFlag},
-		"identityfile":                     {each, isFileName},
-		"certificatefile":                  {each, isFileName},
-		"identitiesonly":                   {one, isFlag},
-		"batchmode":                        {one, isFlag},
-		"identityagent":                    {one, isFileName},
-		"userknownhostsfile":               {many, isFileName},
-		"globalknownhostsfile":             {many, onlyTokens("")},
-		"hostkeyalias":                     {one, onlyTokens("")},
-		"hashknownhosts":                   {one, isFlag},
-		"stricthostkeychecking":            {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
-		"checkhostip":                      {one, isFlag},
-		"nohostauthenticationforlocalhost": {one, isFlag},
-		"fingerprinthash":                  {one, oneOf("md5", "sha256")},
-		"revokedhostkeys":                  {one, isFileName},
-		"knownhostscommand":                {rest, func(value string) bool { return tokensAmong(commandTokens+"fIKt", value) }},
-		"connecttimeout":                   {one, isNumber(0, math.MaxInt32)},
-		"serveraliveinterval":              {one, isNumber(0, math.MaxInt32)},
-		"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},
-		"addressfamily":                    {one, oneOf("any", "inet", "inet6")},
-		"bindaddress":                      {one, onlyTokens("")},
-		"bindinterface":                    {one, onlyTokens("")},
-		"pubkeyauthentication":             {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
-		"preferredauthentications":         {one, onlyTokens("")},
-		"requiredrsasize":                  {one, isNumber(0, math.MaxInt32)},
-		"kexalgorithms":                    {one, isListOf("kexalgorithms")},
-		"ciphers":                          {one, isListOf("ciphers")},
-		"macs":                             {one, isListOf("macs")},
-		"hostkeyalgorithms":                {one, isListOf("hostkeyalgorithms")},
-		"casignaturealgorithms":            {one, isListOf("casignaturealgorithms")},
-		"pubkeyacceptedalgorithms":         {one, isListOf("pubkeyacceptedalgorithms")},
-		"refuseconnection":                 {one, onlyTokens("")},
-		"pkcs11provider":                   {one, onlyTokens("")},
+		"hostname":                 {one, onlyTokens("h")},
+		"user":                     {one, onlyTokens("")},
+		"port":                     {one, isNumber(1, 65535)},
+		"proxyjump":                {one, onlyTokens("")},
+		"proxycommand":             {rest, onlyTokens("hnpr")},
+		"proxyusefdpass":           {one, isFlag},
+		"identityfile":             {each, isFileName},
+		"certificatefile":          {each, isFileName},
+		"identitiesonly":           {one, isFlag},
+		"batchmode":                {one, isFlag},
+		"identityagent":            {one, isFileName},
+		"userknownhostsfile":       {many, isFileName},
+		"globalknownhostsfile":     {many, onlyTokens("")},
+		"hostkeyalias":             {one, onlyTokens("")},
+		"hashknownhosts":           {one, isFlag},
+		"stricthostkeychecking":    {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
+		"checkhostip":              {one, isFlag},
+		"revokedhostkeys":          {one, isFileName},
+		"knownhostscommand":        {rest, func(string) bool { return true }},
+		"connecttimeout":           {one, isNumber(0, math.MaxInt32)},
+		"serveraliveinterval":      {one, isNumber(0, math.MaxInt32)},
+		"serveralivecountmax":      {one, isNumber(0, math.MaxInt)},
+		"addressfamily":            {one, oneOf("any", "inet", "inet6")},
+		"bindaddress":              {one, onlyTokens("")},
+		"bindinterface":            {one, onlyTokens("")},
+		"pubkeyauthentication":     {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
+		"preferredauthentications": {one, onlyTokens("")},
+		"requiredrsasize":          {one, isNumber(0, math.MaxInt32)},
+		"kexalgorithms":            {one, isListOf("kexalgorithms")},
+		"ciphers":                  {one, isListOf("ciphers")},
+		"macs":                     {one, isListOf("macs")},
+		"hostkeyalgorithms":        {one, isListOf("hostkeyalgorithms")},
+		"casignaturealgorithms":    {one, isListOf("casignaturealgorithms")},
+		"pubkeyacceptedalgorithms": {one, isListOf("pubkeyacceptedalgorithms")},
+		"refuseconnection":         {one, onlyTokens("")},
+		"pkcs11provider":           {one, onlyTokens("")},
 	}
 })
 
@@ -78,11 +76,13 @@ var aliases = map[string]string{"pubkeyacceptedkeytypes": "pubkeyacceptedalgorit
 var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames challengeresponseauthentication channeltimeout clearallforwardings compression
 connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign
-escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11 forwardx11timeout forwardx11trusted
+escapechar exitonforwardfailure fingerprinthash forkafterauthentication forwardagent forwardx11 forwardx11timeout
+forwardx11trusted
 gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials gssapikexalgorithms gssapikeyexchange
 gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms hostbasedauthentication
 hostbasedkeytypes ipqos kbdinteractiveauthentication kbdinteractivedevices keepalive localcommand localforward loglevel
-logverbose numberofpasswordprompts obscurekeystroketiming passwordauthentication permitlocalcommand permitremoteopen
+logverbose nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming passwordauthentication
+permitlocalcommand permitremoteopen
 protocol rekeylimit remotecommand remoteforward requesttty rsaauthentication securitykeyprovider sendenv sessiontype
 setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice
 updatehostkeys useprivilegedport verifyhostkeydns versionaddendum visualhostkey warnweakcrypto xauthlocation`)

@@ -19,7 +19,9 @@ func verdicts() map[string]string {
 	for keyword := range honoured() {
 		all[keyword] = "honoured"
 	}
-	all["pkcs11provider"], all["revokedhostkeys"], all["bindinterface"] = "refused", "refused", "refused"
+	for _, keyword := range []string{"pkcs11provider", "revokedhostkeys", "bindinterface", "knownhostscommand"} {
+		all[keyword] = "refused"
+	}
 	for _, keyword := range ignored() {
 		all[keyword] = "no effect"
 	}

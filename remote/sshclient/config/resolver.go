@@ -55,7 +55,6 @@ type Resolver struct {
 
 	mu      sync.Mutex
 	answers map[Lookup]answer
-	lists   map[string][]string // that hosts share, by their items
 }
 
 type answer struct {
@@ -66,7 +65,7 @@ type answer struct {
 
 // New finds ssh and the user; it reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
-	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]answer{}, lists: map[string][]string{}}
+	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]answer{}}
 	r.who = whoAmI(o)
 	switch o.SSH {
 	case "none":
@@ -99,24 +98,8 @@ func (r *Resolver) Resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.share(&fresh.settings)
 	r.answers[q] = fresh
 	return fresh.settings, fresh.err
-}
-
-// share has hosts share equal lists, which nothing changes: of thousands of hosts they would be much
-// memory. r.mu is held.
-func (r *Resolver) share(s *HostConfig) {
-	for _, list := range []*[]string{
-		&s.IdentityFiles, &s.CertificateFiles, &s.UserKnownHosts, &s.GlobalKnownHosts, &s.KexAlgorithms, &s.Ciphers, &s.MACs,
-		&s.HostKeyAlgorithms, &s.PubkeyAcceptedAlgorithms, &s.CASignatureAlgorithms,
-	} {
-		if key := strings.Join(*list, "\n"); r.lists[key] != nil {
-			*list = r.lists[key]
-		} else if key != "" {
-			r.lists[key] = *list
-		}
-	}
 }
 
 func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {

@@ -1,8 +1,8 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with
-// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in
-// it, and a host that is not known with its port is looked up without. A file that
-// changes is read again; one that can't be read, or a bad line, is skipped with a
-// warning, and refuses only hosts whose key is not found elsewhere.
+// hashed names, patterns, ports, @cert-authority and @revoked. A host certificate that is not
+// accepted counts as the key in it, and a host that is not known with its port is looked up
+// without. A file that changes is read again; one that can't be read, or a bad line, is skipped
+// with a warning, and refuses only hosts whose key is not found elsewhere.
 //
 // It differs from OpenSSH where that is safer: a key that is revoked for the name
 // without its port is never accepted, and `accept-new` adds no key while one of the
@@ -67,7 +67,6 @@ func (s *Store) Lookup(files []string, name Name) *Host {
 // Rules are what ssh_config says about host keys.
 type Rules struct {
 	Authority func(*ssh.Certificate) bool // whether CASignatureAlgorithms allow its signature
-	MD5       bool                        // FingerprintHash
 	AddTo     string                      // the file that accept-new adds keys to
 	Hash      bool                        // HashKnownHosts
 }
@@ -185,7 +184,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		marker, wanted, inner, isCert = authority, cert.SignatureKey, cert.Key, true
 	}
-	changed := &Changed{Name: c.name.String(), Key: inner, md5: c.rules.MD5}
+	changed := &Changed{Name: c.name.String(), Key: inner}
 	found := false
 	for _, e := range entries {
 		switch {
@@ -205,7 +204,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, Refused: c.refused != nil, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
+	return &Unknown{Name: changed.Name, Key: inner, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
 }
 
 // certificate checks all but the authority of a certificate.
@@ -227,14 +226,11 @@ func (c *check) certificate(cert *ssh.Certificate) error {
 type Unknown struct {
 	Name string // as in known_hosts
 	Key  ssh.PublicKey
-	md5  bool
 	also error // what could not be read, and why a certificate was not accepted
-	// Refused says that a known authority signed its certificate, which was not accepted.
-	Refused bool
 }
 
 func (e *Unknown) Error() string {
-	text := fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(), Fingerprint(e.Key, e.md5))
+	text := fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(), Fingerprint(e.Key))
 	if e.also != nil {
 		text += " (" + strings.ReplaceAll(e.also.Error(), "\n", "; ") + ")"
 	}
@@ -248,11 +244,10 @@ type Changed struct {
 	Key     ssh.PublicKey
 	Known   []Place // the lines with other keys, or the one that revokes this key
 	Revoked bool
-	md5     bool
 }
 
 func (e *Changed) Error() string {
-	shown := fmt.Sprintf("%s with fingerprint %s", e.Key.Type(), Fingerprint(e.Key, e.md5))
+	shown := fmt.Sprintf("%s with fingerprint %s", e.Key.Type(), Fingerprint(e.Key))
 	if e.Revoked {
 		return fmt.Sprintf("THE KEY OF %s IS REVOKED at %s: %s", e.Name, e.Known[0], shown)
 	}
@@ -268,9 +263,6 @@ func Plain(key ssh.PublicKey) ssh.PublicKey {
 }
 
 // Fingerprint is that of a key, or of the key in a certificate, as ssh prints it.
-func Fingerprint(key ssh.PublicKey, md5 bool) string {
-	if md5 {
-		return "MD5:" + ssh.FingerprintLegacyMD5(Plain(key))
-	}
+func Fingerprint(key ssh.PublicKey) string {
 	return ssh.FingerprintSHA256(Plain(key))
 }
