@@ -76,6 +76,15 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	return c.last.copy(), err
 }
 
+// RegisterDevices is Store.RegisterDevices. It may change root's notes alone, of which the files don't show
+// another version.
+func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = reading{}
+	return c.Store.RegisterDevices(ctx, found)
+}
+
 // upToDate says whether Store.Read would return what was read last.
 func (c *Cache) upToDate() bool {
 	if !c.last.valid || time.Since(c.last.at) > maxCacheTime {

@@ -79,6 +79,25 @@ func TestCache(t *testing.T) {
 	require.Empty(t, got.Environments, "its last process has ended")
 }
 
+// The files stay as they are when root's note alone learns which GPUs are registered, as after a boot.
+func TestCacheReadsWhatWasRegistered(t *testing.T) {
+	dir, options := filepath.Join(t.TempDir(), "genv"), disk.Config{RootDir: t.TempDir(), Now: func() time.Time { return time.Now().Add(time.Hour) }}
+	store, found := disk.New(dir, options), gpus(1)
+	_, err := store.RegisterDevices(t.Context(), found)
+	require.NoError(t, err)
+	cache := disk.NewCache(disk.New(dir, options))
+	for _, uuid := range []snapshot.GPUUUID{"", "GPU-1"} {
+		found[0].UUID = uuid
+		_, err = cache.RegisterDevices(t.Context(), found)
+		require.NoError(t, err)
+		for range 2 {
+			got, err := cache.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, uuid, got.Devices[0].UUID)
+		}
+	}
+}
+
 // counting is a machine on which reads of the files can be counted: each
 // asks for the boot id.
 type counting struct {
