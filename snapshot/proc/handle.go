@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -54,12 +55,10 @@ func (fs FS) AllAccounts() *Accounts {
 	return fs.Accounts
 }
 
-func (fs FS) root() string {
-	if fs.Root == "" {
-		return "/proc"
-	}
-	return fs.Root
-}
+// machineRoot is where this machine's /proc is mounted.
+const machineRoot = "/proc"
+
+func (fs FS) root() string { return cmp.Or(fs.Root, machineRoot) }
 
 // Handle is a process that existed when Open found it. It is not safe for
 // concurrent use.
@@ -206,7 +205,7 @@ var ofThisBoot atomic.Pointer[string]
 // BootID is /proc/sys/kernel/random/boot_id, which differs for each boot of this machine.
 // Start times are comparable only within one boot.
 func (fs FS) BootID() (string, error) {
-	if id := ofThisBoot.Load(); id != nil && fs.Root == "" {
+	if id := ofThisBoot.Load(); id != nil && fs.root() == machineRoot {
 		return *id, nil
 	}
 	path := filepath.Join(fs.root(), "sys/kernel/random/boot_id")
@@ -218,7 +217,7 @@ func (fs FS) BootID() (string, error) {
 	if !isBootID(id) {
 		return "", fmt.Errorf("read the boot id: %s does not contain one", path)
 	}
-	if fs.Root == "" {
+	if fs.root() == machineRoot {
 		ofThisBoot.Store(&id)
 	}
 	return id, nil
@@ -265,16 +264,19 @@ type Hiding struct {
 
 // Hiding is that of this host. What can't be read counts as hidden.
 func (fs FS) Hiding() Hiding {
-	mounts, err := os.ReadFile(fs.root() + "/self/mountinfo")
+	mounts, err := fs.Mounts()
 	if err != nil {
 		return Hiding{On: true}
 	}
-	return ParseHiding(string(mounts))
+	return ParseHiding(mounts)
 }
 
 // ParseHiding reads the options of /proc in the lines of /proc/PID/mountinfo.
 func ParseHiding(mountinfo string) (h Hiding) {
 	for line := range strings.Lines(mountinfo) {
+		if !strings.Contains(line, " /proc ") { // most lines are of others, and this is fast
+			continue
+		}
 		mount, source, _ := strings.Cut(line, " - ")
 		point, fields := strings.Fields(mount), strings.Fields(source)
 		if len(point) < 5 || point[4] != "/proc" || len(fields) < 3 || fields[0] != "proc" {

@@ -1,0 +1,70 @@
+package proc
+
+import (
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mounts are those that this process sees. Their list can be long, and is read again only where the kernel says that
+// something was mounted or unmounted, and each minute: it doesn't say so of options that change through another mount
+// namespace.
+type mounts struct {
+	mu   sync.Mutex
+	file *os.File // nil before the first reading and after one that failed
+	list string
+	at   time.Time // when it was read
+}
+
+var mountsHere mounts
+
+// Mounts is the list of mounts, as in proc_pid_mountinfo(5).
+func (fs FS) Mounts() (string, error) {
+	if fs.root() != machineRoot {
+		data, err := os.ReadFile(filepath.Join(fs.root(), "self/mountinfo"))
+		return string(data), err
+	}
+	return mountsHere.read()
+}
+
+func (m *mounts) read() (list string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file != nil && !m.changed() && time.Since(m.at) < time.Minute {
+		return m.list, nil
+	}
+	if m.file == nil {
+		m.file, err = openUnwatched(machineRoot + "/self/mountinfo")
+	}
+	if err == nil {
+		var data []byte
+		data, err = io.ReadAll(io.NewSectionReader(m.file, 0, math.MaxInt64))
+		m.list, m.at = string(data), time.Now()
+	}
+	if err != nil {
+		_ = m.file.Close() // it was only read
+		m.file = nil
+	}
+	return m.list, err
+}
+
+// changed says whether something may have been mounted or unmounted since it was called before, or since the file was opened.
+func (m *mounts) changed() bool {
+	events := []unix.PollFd{{Fd: int32(m.file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
+	n, err := unix.Poll(events, 0)
+	return n != 0 || err != nil
+}
+
+// openUnwatched opens a file that Go's runtime doesn't poll, unlike os.Open: the kernel reports each change only once.
+func openUnwatched(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
