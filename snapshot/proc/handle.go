@@ -145,6 +145,21 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	return data, nil
 }
 
+// readOnce returns at most limit bytes of a file of which the kernel shows as much as fits at one read: stat or status.
+func readOnce(dir int, name string, limit int) ([]byte, error) {
+	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }() // it was only read
+	data := make([]byte, limit)
+	n, err := uninterrupted(func() (int, error) { return unix.Read(fd, data) })
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: name, Err: err}
+	}
+	return data[:n], nil
+}
+
 func openAt(dir int, name string, flags int) (int, error) {
 	fd, err := uninterrupted(func() (int, error) { return unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0) })
 	if err != nil {

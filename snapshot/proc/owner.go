@@ -146,7 +146,7 @@ func (h *Handle) RealUID() (snapshot.UID, error) {
 }
 
 func realUID(dir int, name string) (snapshot.UID, error) {
-	status, err := readAt(dir, name, statusLimit)
+	status, err := readOnce(dir, name, statusLimit)
 	if err != nil {
 		return 0, err
 	}
@@ -158,8 +158,9 @@ func (fs FS) realUID(pid snapshot.PID) (snapshot.UID, error) {
 	return realUID(unix.AT_FDCWD, fs.path(pid)+"/status")
 }
 
-// statusLimit is a page, in which the uid is. The rest is as long as the process makes it, with up to 65,536 groups.
-const statusLimit = 4 << 10
+// statusLimit is more than the lines up to that of the uid take. The rest is as long as the process makes it, with up
+// to 65,536 groups.
+const statusLimit = 1 << 10
 
 // InInnerNamespace says whether the process is in a PID namespace inside that of this /proc, for as long as it runs.
 // Every user may read the status, which shows that, too, unless many groups are in it.
@@ -169,7 +170,7 @@ func (h *Handle) InInnerNamespace() bool {
 	if err == nil && oursErr == nil {
 		return theirs != ours
 	}
-	status, _ := readAt(h.dir, "status", statusLimit) // without it, the process has ended
+	status, _ := readAt(h.dir, "status", 4*statusLimit) // without it, the process has ended
 	for line := range bytes.Lines(status) {
 		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
 			return len(bytes.Fields(pids)) > 1

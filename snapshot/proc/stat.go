@@ -86,7 +86,7 @@ func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
 
 // statOf reads the stat of the process, or of one of its threads.
 func (h *Handle) statOf(name string) (Stat, error) {
-	data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(h.dir, name, smallLimit) })
+	data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readOnce(h.dir, name, statLimit) })
 	if err != nil {
 		return Stat{}, classify(h.PID, err)
 	}
@@ -107,7 +107,7 @@ func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
 		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
 	}
-	data, err := soon(fs, pid, func() ([]byte, error) { return readAt(unix.AT_FDCWD, fs.path(pid)+"/stat", smallLimit) })
+	data, err := soon(fs, pid, func() ([]byte, error) { return readOnce(unix.AT_FDCWD, fs.path(pid)+"/stat", statLimit) })
 	if err != nil {
 		return Stat{}, fs.classify(pid, err)
 	}
@@ -139,6 +139,9 @@ func with[T any](fs FS, pid snapshot.PID, read func(*Handle) (T, error)) (T, err
 	return read(p)
 }
 
+// statLimit is more than 52 numbers and a name take.
+const statLimit = 2 << 10
+
 var errStat = errors.New("not a line of /proc/PID/stat")
 
 // ParseStat parses the line in /proc/PID/stat. The name is in parentheses and may
@@ -149,30 +152,44 @@ func ParseStat(data []byte) (Stat, error) {
 	if open < 0 || end < open {
 		return Stat{}, errStat
 	}
-	fields := bytes.Fields(data[end+1:])
-	if len(fields) < 20 || len(fields[0]) != 1 {
-		return Stat{}, errStat
-	}
 	n := numbers{}
-	stat := Stat{
-		Name:    string(data[open+1 : end]),
-		State:   fields[0][0],
-		PID:     snapshot.PID(n.parse(bytes.TrimSpace(data[:open]), 31)),
-		PPID:    snapshot.PID(n.parse(fields[4-3], 31)),
-		Flags:   n.parse(fields[9-3], 64),
-		Threads: int(n.parse(fields[20-3], 31)),
-		Start:   snapshot.StartTime(n.parse(fields[22-3], 64)),
-	}
-	if len(fields) > 51-3 && n.parse(fields[26-3], 64) != 0 { // execve(2) sets start_code last
-		stat.EnvAddress = n.parse(fields[50-3], 64)
-		end := n.parse(fields[51-3], 64)
-		stat.NoEnviron = stat.EnvAddress != 0 && end == stat.EnvAddress
-		if stat.EnvAddress != 0 && end > stat.EnvAddress {
-			stat.EnvSize = end - stat.EnvAddress
+	stat := Stat{Name: string(data[open+1 : end]), PID: snapshot.PID(n.parse(bytes.TrimSpace(data[:open]), 31))}
+	at, startCode, envEnd := 2, uint64(0), uint64(0)
+	for field := range bytes.FieldsSeq(data[end+1:]) {
+		switch at++; at {
+		case 3:
+			if len(field) != 1 {
+				return Stat{}, errStat
+			}
+			stat.State = field[0]
+		case 4:
+			stat.PPID = snapshot.PID(n.parse(field, 31))
+		case 9:
+			stat.Flags = n.parse(field, 64)
+		case 20:
+			stat.Threads = int(n.parse(field, 31))
+		case 22:
+			stat.Start = snapshot.StartTime(n.parse(field, 64))
+		case 26:
+			startCode = n.parse(field, 64)
+		case 50:
+			stat.EnvAddress = n.parse(field, 64)
+		case 51:
+			envEnd = n.parse(field, 64)
 		}
+	}
+	if at < 22 {
+		return Stat{}, errStat
 	}
 	if n.err != nil {
 		return Stat{}, fmt.Errorf("%w: %w", errStat, n.err)
+	}
+	if at < 51 || startCode == 0 { // execve(2) sets it last
+		stat.EnvAddress = 0
+	}
+	if stat.EnvAddress != 0 {
+		stat.NoEnviron = envEnd == stat.EnvAddress
+		stat.EnvSize = max(envEnd, stat.EnvAddress) - stat.EnvAddress
 	}
 	return stat, nil
 }
