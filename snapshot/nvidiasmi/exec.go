@@ -12,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxOutput bounds the output of one call, in bytes: about 100,000 processes.
@@ -40,65 +42,83 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 	if err != nil {
 		return RunResult{}, err
 	}
-	cmd, stdout, stderr := e.command(ctx, args)
-	err = runLocked(cmd, lock)
+	cmd := e.command(ctx, args)
+	out, err := run(ctx, cmd, lock)
 	lock.release(ctx.Err() == nil)
-	out := RunResult{Stdout: stdout.buffer.Bytes(), Stderr: stderr.buffer.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
 	var exited *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return RunResult{}, context.Cause(ctx)
 	case errors.Is(err, os.ErrNotExist):
 		return RunResult{}, fmt.Errorf("%w: %w", ErrNotInstalled, err)
-	case stdout.full || stderr.full:
+	case len(out.Stdout) > maxOutput, len(out.Stderr) > maxOutput:
 		return RunResult{}, fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
-	case errors.As(err, &exited):
-		return out, nil // Failure says what it means
-	case err != nil:
+	case err != nil && !errors.As(err, &exited): // Failure says what an exit code means
 		return RunResult{}, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return out, nil
 }
 
-// runLocked is cmd.Run with a lock that the program inherits.
-func runLocked(cmd *exec.Cmd, lock *lock) error {
-	if lock == nil {
-		return cmd.Run()
-	}
-	cmd.ExtraFiles = []*os.File{lock.file}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	lock.note(cmd.Process.Pid, time.Now().Unix())
-	return cmd.Wait()
-}
-
-func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout, stderr *limitedBuffer) {
-	stdout, stderr = &limitedBuffer{}, &limitedBuffer{}
-	cmd = exec.CommandContext(ctx, e.Path, args...)
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+func (e Exec) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, e.Path, args...)
 	cmd.Env = e.Env
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "GENV_BYPASS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// A child of the program may keep the pipes open.
-	cmd.WaitDelay = time.Second
-	return cmd, stdout, stderr
+	return cmd
 }
 
-// limitedBuffer keeps at most maxOutput bytes. Its error makes exec stop reading, which ends
-// a program that continues to print (SIGPIPE).
-type limitedBuffer struct {
-	buffer bytes.Buffer // not embedded: its ReadFrom would ignore the limit
-	full   bool
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.buffer.Len()+len(p) > maxOutput {
-		b.full = true
-		return 0, io.ErrShortWrite
+// run runs a program, which inherits the lock. It is waited for after its output, so that no thread waits meanwhile.
+func run(ctx context.Context, cmd *exec.Cmd, lock *lock) (out RunResult, err error) {
+	if lock != nil {
+		cmd.ExtraFiles = []*os.File{lock.file}
 	}
-	return b.buffer.Write(p)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return out, err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return out, err
+	}
+	if err := cmd.Start(); err != nil {
+		return out, err
+	}
+	lock.note(cmd.Process.Pid, time.Now().Unix())
+	isOver := func() bool { return ctx.Err() != nil || hasExited(cmd.Process.Pid) }
+	read := make(chan []byte, 1)
+	go func() { read <- readAll(stderr, isOver) }()
+	out.Stdout = readAll(stdout, isOver)
+	out.Stderr = <-read
+	err = cmd.Wait()
+	out.ExitCode = cmd.ProcessState.ExitCode()
+	return out, err
+}
+
+// childTime is how often it is looked whether a program is over that a child of it keeps the output of.
+const childTime = time.Second
+
+// readAll reads until a pipe ends or the program is over, or more than maxOutput bytes: then the pipe is closed, which
+// ends a program that continues to print (SIGPIPE).
+func readAll(pipe io.ReadCloser, isOver func() bool) []byte {
+	defer pipe.Close()
+	var output bytes.Buffer
+	for {
+		if file, ok := pipe.(*os.File); ok {
+			_ = file.SetReadDeadline(time.Now().Add(childTime)) // pipes have deadlines
+		}
+		_, err := output.ReadFrom(io.LimitReader(pipe, int64(maxOutput+1-output.Len())))
+		if !errors.Is(err, os.ErrDeadlineExceeded) || isOver() {
+			return output.Bytes()
+		}
+	}
+}
+
+// hasExited says whether a child has ended that nobody has waited for.
+func hasExited(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
 }
 
 // Find searches for the real nvidia-smi in path, a list of folders like PATH. genv's own

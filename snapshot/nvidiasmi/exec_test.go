@@ -88,6 +88,17 @@ func ended(pid int) bool {
 	return !strings.Contains(string(stat), ") S") && !strings.Contains(string(stat), ") R")
 }
 
+// What it leaves in the background keeps its pipes, and is not waited for.
+func TestExecWithARemainingChild(t *testing.T) {
+	out, err := nvidiasmi.Exec{Path: script(t, `echo $$; echo oops >&2; sleep 1000 & exit 3`)}.Run(t.Context())
+	require.NoError(t, err)
+	group, err := strconv.Atoi(strings.TrimSpace(string(out.Stdout)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(-group, syscall.SIGKILL))
+	require.Equal(t, "oops\n", string(out.Stderr))
+	require.Equal(t, 3, out.ExitCode)
+}
+
 func TestExecRunsInAGroupOfItsOwn(t *testing.T) {
 	out, err := nvidiasmi.Exec{Path: script(t, `cut -d' ' -f5 /proc/self/stat`)}.Run(t.Context())
 	require.NoError(t, err)

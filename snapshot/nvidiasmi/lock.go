@@ -97,6 +97,9 @@ func tryLock(path string) (*lock, lockHolder, error) {
 // note writes which process runs and since when (Unix time), for the error of those who
 // wait. It overwrites the previous note, which has the same length.
 func (l *lock) note(pid int, since int64) {
+	if l == nil {
+		return
+	}
 	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 

@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -45,7 +46,13 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 		value, err := read()
 		done <- result{value, err}
 	}()
+	runtime.Gosched() // nearly always it is read then
 	for try := 1; ; try++ {
+		select {
+		case r := <-done:
+			return r.value, r.err
+		default:
+		}
 		late := time.NewTimer(within)
 		select {
 		case r := <-done:
