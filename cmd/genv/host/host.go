@@ -45,6 +45,7 @@ type host struct {
 	names    userNames // of those who own processes
 
 	recordsPruned time.Time
+	stateFolder   string // of the last snapshot; empty if that is unknown
 }
 
 // executeGrace is how long processes have to end if the order doesn't say it. It is
@@ -82,6 +83,7 @@ func (h *host) snapshot(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snaps
 	if err != nil {
 		return nil, err
 	}
+	h.stateFolder = s.StateFolder
 	h.names.ask(ctx, s)
 	for i := range s.Processes {
 		p := &s.Processes[i]

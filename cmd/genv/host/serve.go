@@ -60,11 +60,10 @@ func (p *program) usageServe(c *cli.Context) error {
 	answers.Allow = allowance.renew
 	if f := p.openFence(host); f != nil {
 		answers.Fence, answers.Tokens = f, func(own string) ([]string, error) {
-			folder, err := host.Store.FolderID()
-			if err != nil {
-				return nil, err
+			if host.stateFolder == "" {
+				return nil, nil
 			}
-			return fence.Tokens(disk.RunDir(p.Getenv), folder, own, p.Now())
+			return fence.Tokens(disk.RunDir(p.Getenv), host.stateFolder, own, p.Now())
 		}
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence, agent.RequestActing)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -242,14 +243,13 @@ func (t *transaction) renewCopy(name state.File, data []byte) {
 // FolderID identifies the state folder on this machine by its device and inode, as in
 // "8:1/131": it is the same for all paths to the folder. Root's own is that of root's state.
 func (s *Store) FolderID() (string, error) {
-	dir, err := s.open()
+	dir, _, err := s.Where()
 	if err != nil {
 		return "", err
 	}
-	defer dir.Close()
-	st, err := dir.Status()
-	if err != nil {
-		return "", err
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
 	return fmt.Sprintf("%d:%d/%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino), nil
 }
