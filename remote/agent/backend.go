@@ -42,7 +42,7 @@ type Age struct {
 func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
-		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, CapabilityParallel}, more...),
+		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel"}, more...),
 	}
 }
 

@@ -34,7 +34,7 @@ type Commands struct {
 
 func (Commands) via() Via { return ViaCommands }
 func (Commands) can() Capabilities {
-	return Capabilities{Snapshot: true, Execute: true, Parallel: true}
+	return Capabilities{Snapshot: true, Execute: true}
 }
 
 func (Commands) notify(context.Context, []Message) ([]Shown, error) {

@@ -278,23 +278,23 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	defer cancel()
 	c.calls.Add(1)
 	defer c.calls.Add(-1)
-	if value, err = do(limited); err != nil && broken(limited, t, err) {
+	if value, err = do(limited); err != nil && broken(limited, err) {
 		c.lose(t, err)
 	}
 	return value, err
 }
 
 // broken reports whether a transport can't be used any more after an error.
-func broken(ctx context.Context, t transport, err error) bool {
+func broken(ctx context.Context, err error) bool {
 	switch {
-	case errors.Is(err, ErrRefused), errors.Is(err, errCarryingOut), errors.Is(err, errAbandoned):
+	case errors.Is(err, ErrRefused), errors.Is(err, errAbandoned):
 		return false
 	case errors.Is(err, ErrNotSent) && (ctx.Err() != nil || remote.MayBegin(ctx) != nil): // it had no turn in time
 		return false
 	case remote.MayBegin(ctx) != nil && remote.ClassOf(err) == remote.Cancelled: // a command that was not begun
 		return false
 	case errors.Is(ctx.Err(), context.Canceled):
-		return !t.can().Parallel || errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+		return errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 	}
 	return true
 }

@@ -31,10 +31,6 @@ const (
 	RequestEnvironments = "envs"
 )
 
-// CapabilityParallel is among the capabilities of a host that answers other
-// requests while it carries out orders.
-const CapabilityParallel = "parallel"
-
 // CapabilityFence is among the capabilities of a host that refuses a controller that was
 // replaced.
 const CapabilityFence = "fence"

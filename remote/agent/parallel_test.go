@@ -122,32 +122,6 @@ func TestOrdersOutliveTheController(t *testing.T) {
 	})
 }
 
-// TestOneAtATime: with a host that answers one request at a time calls wait for
-// each other within their own deadlines, and nothing breaks.
-func TestOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &grave{release: make(chan struct{})}
-		serial := frame.Greeting{Protocol: frame.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
-		c, hangUp := join(t, g, serial)
-		called := make(chan error, 1)
-		go func() {
-			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
-			called <- err
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := c.Call(ctx, agent.RequestSnapshot, []byte("{}"))
-		require.ErrorIs(t, err, agent.ErrNotSent)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		close(g.release)
-		require.NoError(t, <-called)
-		_, err = c.Call(t.Context(), agent.RequestSnapshot, []byte("{}"))
-		require.NoError(t, err)
-		require.NoError(t, hangUp())
-	})
-}
-
 // TestAbandonedCalls: a call that is cancelled leaves the others alone; one whose
 // deadline passes breaks the stream, and ends them.
 func TestAbandonedCalls(t *testing.T) {

@@ -46,7 +46,7 @@ func TestAConversation(t *testing.T) {
 	require.Empty(t, after.Processes)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
 	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Notify: true, Parallel: true}, f.streams.About(f.hosts[0]).Can)
+	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Notify: true}, f.streams.About(f.hosts[0]).Can)
 }
 
 // TestBadConversations: the conversation ends with its class of error, nothing
@@ -276,7 +276,7 @@ func TestFallingBack(t *testing.T) {
 		require.Zero(t, s.Processes[0].Start, "1.4.3 does not tell")
 	}
 	require.Equal(t, agent.ViaCommands, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Parallel: true}, f.streams.About(f.hosts[0]).Can)
+	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true}, f.streams.About(f.hosts[0]).Can)
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
 	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.NoError(t, err)
@@ -288,7 +288,7 @@ func TestFallingBack(t *testing.T) {
 	s, err = f.streams.Snapshot(t.Context(), f.hosts[2])
 	require.NoError(t, err)
 	require.Equal(t, agent.ViaReadOnly, f.streams.About(f.hosts[2]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true, Parallel: true}, f.streams.About(f.hosts[2]).Can)
+	require.Equal(t, agent.Capabilities{Snapshot: true}, f.streams.About(f.hosts[2]).Can)
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")

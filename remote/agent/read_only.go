@@ -12,7 +12,7 @@ import (
 type readOnly struct{ readonly.Host }
 
 func (readOnly) via() Via          { return ViaReadOnly }
-func (readOnly) can() Capabilities { return Capabilities{Snapshot: true, Parallel: true} }
+func (readOnly) can() Capabilities { return Capabilities{Snapshot: true} }
 func (readOnly) notify(context.Context, []Message) ([]Shown, error) {
 	return nil, ErrCannotNotify
 }

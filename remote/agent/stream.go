@@ -29,8 +29,7 @@ var (
 )
 
 // Stream is the controller's end of `genv usage serve`. It is safe for concurrent
-// use: with a host that has CapabilityParallel several calls may be under way,
-// with another one calls wait for each other. After an error that wraps neither
+// use: several calls may be under way. After an error that wraps neither
 // ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting frame.Greeting
@@ -40,7 +39,6 @@ type Stream struct {
 
 	out     io.Writer
 	writing slots // taken while a request is written
-	turn    slots // taken while a call is under way; nil if calls don't wait for each other
 
 	mu     sync.Mutex
 	last   uint64
@@ -67,9 +65,6 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 		return nil, err
 	}
 	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]func(callEnd))}
-	if !greeting.Can(CapabilityParallel) {
-		s.turn = newSlots(1)
-	}
 	go s.read(buffered)
 	return s, nil
 }
@@ -81,13 +76,9 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 // or a snapshot isn't there after maxLate, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f, err := newRequest(ctx, name, body)
-	if err == nil {
-		err = s.turn.acquire(ctx)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	defer s.turn.release()
 	answer := make(chan callEnd, 1)
 	if err := s.begin(ctx, f, func(r callEnd) { answer <- r }); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
@@ -98,7 +89,7 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	case <-ctx.Done():
 	}
 	missed := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-	if s.turn != nil || missed && !mayBeLate(f.Name) || !s.abandon(f.ID, missed) {
+	if missed && !mayBeLate(f.Name) || !s.abandon(f.ID, missed) {
 		s.fail(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}
@@ -289,7 +280,7 @@ func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 
 // Await is Call without a goroutine that waits: done is called once, in one of its own, with the
 // answer or the error. When limit has passed without an answer, the stream is broken. Several
-// thousand calls that take minutes need little memory so. The host must have CapabilityParallel.
+// thousand calls that take minutes need little memory so.
 func (s *Stream) Await(ctx context.Context, limit time.Duration, name string, body []byte, done func([]byte, error)) {
 	a := &awaited{done: done}
 	f, err := newRequest(ctx, name, body)

@@ -30,7 +30,6 @@ type streamTransport struct {
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
 	quiet    *quiet             // nil unless the host has answered last that nothing changed
-	turn     *orderTurn         // nil unless the host carries out an order and answers nothing else meanwhile
 
 	announced *fence.Claim // what the host knows about this controller
 	tookOver  *atomic.Bool // of the Conn
@@ -46,7 +45,6 @@ func ableTo(g frame.Greeting) Capabilities {
 		Snapshot: g.Can(RequestSnapshot),
 		Execute:  g.Can(RequestExecute),
 		Notify:   g.Can(RequestNotify),
-		Parallel: g.Can(CapabilityParallel),
 		Guard:    g.Can(RequestGuard),
 		Fence:    g.Can(CapabilityFence),
 	}
@@ -63,9 +61,6 @@ func (t *streamTransport) close() {
 // Snapshot asks for the snapshot. One that did not change is the same value as
 // before.
 func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	if err := t.awaitOrder(ctx); err != nil {
-		return nil, err
-	}
 	t.mu.Lock()
 	revision, last, before := t.revision, t.last, t.quiet
 	t.mu.Unlock()
@@ -183,8 +178,6 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
 		Claim: claimFor(t.pool.announced.Load(), true),
 	}
-	end := t.beginOrder()
-	defer end()
 	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
 		err = checkOutcomes(o, answer.Outcomes)
@@ -235,65 +228,3 @@ func decodeReply(name string, reply []byte, answer any) error {
 	}
 	return nil
 }
-
-// orderTurn is the time in which a host without CapabilityParallel carries out
-// orders.
-type orderTurn struct {
-	orders int       // under way or waiting for their turn
-	begun  time.Time // the first one
-	done   chan struct{}
-}
-
-// orderWait is for how long after the begin of an order a snapshot waits for its
-// end: most orders end sooner, and a cycle must not wait for the others.
-const orderWait = time.Second
-
-// beginOrder notes that an order begins, and returns what to call at its end.
-func (t *streamTransport) beginOrder() (end func()) {
-	if t.stream.turn == nil {
-		return func() {}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.turn == nil {
-		t.turn = &orderTurn{begun: time.Now(), done: make(chan struct{})}
-	}
-	r := t.turn
-	r.orders++
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if r.orders--; r.orders == 0 {
-			t.turn = nil
-			close(r.done)
-		}
-	}
-}
-
-// awaitOrder waits a short time for the end of an order that keeps the host from
-// answering.
-func (t *streamTransport) awaitOrder(ctx context.Context) error {
-	t.mu.Lock()
-	r := t.turn
-	t.mu.Unlock()
-	if r == nil {
-		return nil
-	}
-	timer := time.NewTimer(time.Until(r.begun.Add(orderWait)))
-	defer timer.Stop()
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		return notBegun(context.Cause(ctx))
-	case <-timer.C:
-	}
-	return &remote.Error{
-		Class: remote.Timeout,
-		Err:   fmt.Errorf("%w: the host is %w", ErrNotSent, errCarryingOut),
-		Next:  "wait until the order is carried out; with the same version of genv as here, the host answers meanwhile",
-	}
-}
-
-// errCarryingOut says why a host without CapabilityParallel is not asked.
-var errCarryingOut = errors.New("still carrying out an order")

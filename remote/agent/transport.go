@@ -38,7 +38,6 @@ type Capabilities struct {
 	Snapshot bool
 	Execute  bool // carry out orders
 	Notify   bool // show messages to users on their terminals
-	Parallel bool // answer other requests while they carry out an order
 	Guard    bool // take orders for the kernel guard
 	Fence    bool // refuse a controller that was replaced
 }

@@ -32,7 +32,7 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		in, toServer := io.Pipe()
 		fromServer, out := io.Pipe()
 		ended := make(chan error, 1)
-		parallel := frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: []string{agent.CapabilityParallel}}
+		parallel := frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: nil}
 		server := &agent.Server{Token: "t", Greeting: parallel, Handler: slow{}, Idle: time.Hour, Replaced: replaced.Load}
 		go func() { ended <- server.Serve(t.Context(), in, out) }()
 		stream, err := agent.OpenStream(t.Context(), fromServer, toServer, "t")

@@ -90,7 +90,7 @@ func (c *Conn) eventful() (*streamTransport, error) {
 	switch {
 	case !c.asked || c.transport == nil:
 		return nil, errNotAsked
-	case !streams || !t.can().Parallel || !t.stream.Greeting.Can(CapabilityEvents):
+	case !streams || !t.stream.Greeting.Can(CapabilityEvents):
 		return nil, ErrNoEvents
 	}
 	return t, nil
@@ -104,7 +104,7 @@ func (c *Conn) woke(ctx context.Context, t *streamTransport, reply []byte, err e
 	} else {
 		err = decodeReply(RequestWait, reply, &answer)
 	}
-	if err != nil && broken(ctx, t, err) {
+	if err != nil && broken(ctx, err) {
 		c.lose(t, err)
 	}
 	return answer.Woke, err
