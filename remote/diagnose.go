@@ -65,10 +65,10 @@ const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*";
 	`g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; say genv "$g"; ` +
 	`if [ -z "$n" ]; then if [ "$s" = 0 ]; then say lists; ` +
 	`elif command -v script >/dev/null && t script -qec "sudo -n -l" /dev/null >/dev/null 2>&1; then say tty; fi; ` +
-	`for w in "usage serve" "usage serve --token x" "usage snapshot" "usage snapshot --type devices" "usage execute"; do ` +
+	`for w in "usage serve" "usage snapshot" "usage snapshot --type devices" "usage execute"; do ` +
 	`if [ -n "$g" ] && t sudo -n -l "$g" $w >/dev/null 2>&1; then say allows "$w"; fi; done; ` +
-	`for w in "usage serve" "usage serve --token x"; do if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo -n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
-	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; break; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; then say fails; fi; fi; done; ` +
+	`w="usage serve"; if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo -n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
+	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; then say fails; fi; fi; ` +
 	`if [ "$2" = doctor ]; then if t sudo -n -l /bin/sh -c : >/dev/null 2>&1 && t sudo -n /bin/sh -c : 2>/dev/null; then say allows ` + AllowsEverything + `; ` +
 	`elif [ -n "$g" ] && t sudo -n -l "$g" version >/dev/null 2>&1 && t sudo -n "$g" version >/dev/null 2>&1; then say allows ` + AllowsAllOfGenv + `; fi; fi; ` +
 	`say entry "$(t sudo -n -ll "$g" usage serve 2>/dev/null | sed -n "s/^Sudoers entry: *//p" | head -n 1)"; fi; ` +

@@ -46,9 +46,6 @@ type Conn struct {
 
 	calls    atomic.Int32 // under way
 	tookOver atomic.Bool  // the host admitted this controller's claim
-	// See greetAnyway.
-	tokenAsArgument bool
-	otherWayFailed  time.Time
 }
 
 // reconnectWait is how long a call waits for a host whose connection was cut off to be

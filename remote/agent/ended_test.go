@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
@@ -136,13 +135,6 @@ func TestOrdersThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
 			carryOut()
 			return remote.Output{}, nil
 		}}},
-		"for its turn on a connection": {second: remote.Host{Name: "a"}, network: &scripted{
-			capabilities: []string{agent.RequestSnapshot, agent.RequestExecute},
-			execute: func(context.Context) (agent.Execution, error) {
-				carryOut()
-				return agent.Execution{Outcomes: []order.Outcome{{PID: 7, Status: order.StatusTerminated}}}, nil
-			},
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -253,7 +253,6 @@ func TestManyCommands(t *testing.T) {
 // TestOrdersThatHang: an order that hangs delays at most one cycle, and the host
 // is lost when its time is over, or at once when it reads no more requests.
 func TestOrdersThatHang(t *testing.T) {
-	serial := []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify}
 	for _, tt := range []struct {
 		name    string
 		host    scripted
@@ -262,7 +261,6 @@ func TestOrdersThatHang(t *testing.T) {
 		waiting string        // what the cycles say until then
 		end     string        // what the order says
 	}{
-		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, 4*timeout + time.Hour + 10*time.Second, "still carrying out an order", "no answer in time"},
 		{"a host that stops reading", scripted{unread: agent.RequestExecute}, timeout, timeout, "not sent", "did not read a request within 10s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -82,7 +81,7 @@ func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
 	return nil
 }
 
-func (n *pretended) start(ctx context.Context, _ remote.Host, c remote.Command) (agent.Session, error) {
+func (n *pretended) start(ctx context.Context, _ remote.Host, _ remote.Command) (agent.Session, error) {
 	m, changed := n.now(&n.logins)
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -107,7 +106,7 @@ func (n *pretended) start(ctx context.Context, _ remote.Host, c remote.Command) 
 	}
 	time.Sleep(200 * time.Millisecond)
 	_, changed = n.now(new(int))
-	return newPiped(n, changed, c.Args), nil
+	return newPiped(n, changed), nil
 }
 
 func (n *pretended) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
@@ -130,15 +129,12 @@ func (s *piped) Wait() error {
 	return remote.Errorf(remote.OutcomeUnknown, "cut off")
 }
 
-func newPiped(n *pretended, changed <-chan struct{}, args []string) *piped {
+func newPiped(n *pretended, changed <-chan struct{}) *piped {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	s := &piped{Reader: in, Writer: out, ended: make(chan struct{})}
 	s.close = func() { _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
 	server := agent.Server{ReadToken: true, Greeting: agent.NewGreeting("v"), Handler: &agent.Answers{Backend: n}, Idle: 24 * time.Hour}
-	if i := slices.Index(args, "--token"); i >= 0 {
-		server.ReadToken, server.Token = false, args[i+1]
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(s.ended)

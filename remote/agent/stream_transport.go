@@ -24,7 +24,7 @@ type streamTransport struct {
 	session Session
 	pool    *Pool
 	able    Capabilities
-	token   string // of the conversation; empty if others than root can see it
+	token   string // of the conversation
 
 	mu       sync.Mutex
 	revision uint64

@@ -125,57 +125,18 @@ func hasNoServe(err error) bool {
 // openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
 // sshd is only noticed when there is no greeting.
 func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
-	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greetAnyway(ctx, a) })
+	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx, a) })
 }
 
-// greetAnyway gives the token as the first line of stdin, and if that fails as an argument, once:
-// so it was before, and the sudoers of a host may allow it in that way alone. What worked is
-// tried first the next time. Hosts log what sudo refuses, so the other way is not tried each time.
-func (c *Conn) greetAnyway(ctx context.Context, a *attempt) (*streamTransport, error) {
-	c.mu.Lock()
-	asArgument, otherFailed := c.tokenAsArgument, c.otherWayFailed
-	c.mu.Unlock()
-	t, err := c.greet(ctx, a, asArgument)
-	if err == nil || hasNoServe(err) || ctx.Err() != nil || time.Since(otherFailed) < otherWayPause {
-		return t, err
-	}
-	switch remote.ClassOf(err) {
-	case remote.Sudo, remote.SudoRefused, remote.CommandFailed, remote.InvalidOutput:
-	default:
-		return nil, err
-	}
-	other, failed := c.greet(ctx, a, !asArgument)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if failed == nil || hasNoServe(failed) {
-		c.tokenAsArgument = !asArgument
-		return other, failed
-	}
-	c.otherWayFailed = time.Now()
-	return nil, err
-}
-
-// otherWayPause is how often greetAnyway tries the other way at a host where both fail.
-const otherWayPause = time.Minute
-
-func (c *Conn) greet(ctx context.Context, a *attempt, tokenAsArgument bool) (*streamTransport, error) {
-	token := rand.Text()
-	words := []string{"usage", "serve"}
-	if tokenAsArgument {
-		words = append(words, "--token", token)
-	}
-	session, err := c.pool.Start(ctx, c.host, c.host.Genv(words...))
+func (c *Conn) greet(ctx context.Context, a *attempt) (*streamTransport, error) {
+	session, err := c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve"))
 	if err != nil {
 		return nil, err
 	}
-	if !tokenAsArgument {
-		c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) }) // a command that doesn't read it doesn't greet either
-	}
+	token := rand.Text()
+	c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) }) // a command that doesn't read it doesn't greet either
 	c.enter(a, StateGreeting)
-	t := &streamTransport{session: session, pool: c.pool, tookOver: &c.tookOver}
-	if !tokenAsArgument {
-		t.token = token
-	}
+	t := &streamTransport{session: session, pool: c.pool, token: token, tookOver: &c.tookOver}
 	before := &preface{Reader: session}
 	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {
 		before.over.Store(true)

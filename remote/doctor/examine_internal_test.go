@@ -135,7 +135,6 @@ func TestSudo(t *testing.T) {
 		next            string
 	}{
 		{name: "narrow", sudo: all, status: doctor.OK},
-		{name: "the lines of earlier versions", sudo: most + "allows=usage+serve+--token+x runs=usage+serve+--token+x", status: doctor.OK},
 		{name: "it lists nothing (listpw)", sudo: g + "runs=usage+serve", status: doctor.OK},
 		{name: "no sudo", sudo: g + "nosudo", status: doctor.Failed, cause: "sudo", next: "install sudo"},
 		{name: "a terminal", sudo: g + "tty", status: doctor.Failed, cause: "sudo-requires-tty", next: "`Defaults:admin !requiretty`"},
