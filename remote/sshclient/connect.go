@@ -135,7 +135,7 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
 	shown.loggedIn()
-	l, err := c.newConnection(t.HostConfig, ownLogin{&ssh.Client{Conn: sshConn}, channels, requests, &over.heard})
+	l, err := c.newConnection(t.HostConfig, ownLogin{ssh.NewClient(sshConn, channels, requests), &over.heard})
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)
 	}
@@ -157,55 +157,14 @@ type errTimeout struct{ after time.Duration }
 func (e errTimeout) Error() string { return fmt.Sprintf("not within %s", e.after) }
 func (e errTimeout) Unwrap() error { return context.DeadlineExceeded }
 
-// path is an address of a host, and the local one to connect from, which is not valid
-// where the kernel chooses it.
-type path struct{ from, to netip.AddrPort }
-
-// paths resolves the host's name. Addresses of a family in which this machine has no
-// address to connect from (BindAddress) are left out.
-func (c *Client) paths(ctx context.Context, s config.HostConfig) ([]path, error) {
+// addresses resolves the host's name.
+func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.AddrPort, error) {
 	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily], "ip"), s.HostName)
-	if err != nil {
-		return nil, err
+	list := make([]netip.AddrPort, len(found))
+	for i, a := range found {
+		list[i] = netip.AddrPortFrom(a, uint16(s.Port))
 	}
-	var usable []path
-	for _, a := range found {
-		p := path{to: netip.AddrPortFrom(a, uint16(s.Port))}
-		from, failed := c.source(ctx, s, a)
-		if failed != nil {
-			err = failed
-			continue
-		}
-		if from.IsValid() {
-			p.from = netip.AddrPortFrom(from, 0)
-		}
-		usable = append(usable, p)
-	}
-	if len(usable) > 0 {
-		err = nil
-	}
-	return usable, err
-}
-
-// sourceError is a BindAddress that can't be used.
-type sourceError struct{ error }
-
-func (e *sourceError) Unwrap() error { return e.error }
-
-// source is the local address to connect from: BindAddress, if there is one.
-func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (from netip.Addr, err error) {
-	if s.BindAddress == "" {
-		return from, nil
-	}
-	family := "ip6"
-	if to.Is4() {
-		family = "ip4"
-	}
-	found, err := c.names.Addresses(ctx, family, s.BindAddress)
-	if err != nil {
-		return from, &sourceError{fmt.Errorf("BindAddress %q in ssh_config cannot be used: %w", s.BindAddress, err)}
-	}
-	return found[0], nil
+	return list, err
 }
 
 // stagger is how long an address may take before the next one is tried too (RFC 8305,
@@ -214,7 +173,7 @@ const stagger = 250 * time.Millisecond
 
 // race connects to the first address that answers. The error is that of the first one
 // that failed.
-func race(ctx context.Context, left []path) (won net.Conn, failed error) {
+func race(ctx context.Context, left []netip.AddrPort) (won net.Conn, failed error) {
 	type result struct {
 		conn net.Conn
 		err  error
@@ -229,11 +188,11 @@ func race(ctx context.Context, left []path) (won net.Conn, failed error) {
 			if len(left) == 0 {
 				continue
 			}
-			p := left[0]
+			to := left[0].String()
 			left = left[1:]
 			running++
 			go func() {
-				conn, err := p.dial(ctx)
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", to)
 				results <- result{conn, err}
 			}()
 			begin.Reset(stagger)
@@ -253,12 +212,4 @@ func race(ctx context.Context, left []path) (won net.Conn, failed error) {
 		failed = nil
 	}
 	return won, failed
-}
-
-func (p path) dial(ctx context.Context) (net.Conn, error) {
-	var dialer net.Dialer
-	if p.from.IsValid() {
-		dialer.LocalAddr = net.TCPAddrFromAddrPort(p.from)
-	}
-	return dialer.DialContext(ctx, "tcp", p.to.String())
 }

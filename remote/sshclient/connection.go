@@ -165,12 +165,11 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	if conn := c.kept(t.endpoint); conn != nil {
 		return conn, nil
 	}
-	paths, err := c.paths(ctx, t.HostConfig)
+	addresses, err := c.addresses(ctx, t.HostConfig)
 	var conn net.Conn
 	if err == nil {
-		conn, err = race(ctx, paths)
+		conn, err = race(ctx, addresses)
 	}
-	var unusable *sourceError
 	switch {
 	case err == nil:
 		return conn, nil
@@ -178,8 +177,6 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
-	case errors.As(err, &unusable):
-		return nil, &remote.Error{Class: remote.Configuration, Err: err}
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w", err)
 	case isDrop(err):

@@ -24,7 +24,7 @@ type carrier interface {
 	heard() bool
 	// dial connects from the host to another address.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
-	// wait returns when the link has ended. Until then the link needs a goroutine in it.
+	// wait returns when the link has ended.
 	wait() error
 	close()
 }
@@ -46,39 +46,16 @@ type exited interface {
 	Signal() string
 }
 
-// ownLogin is a login of our own. Its client isn't one of ssh.NewClient, which starts three
-// goroutines for what wait does in one: with thousands of hosts that is much memory.
+// ownLogin is a login of our own. Its client refuses all that the host asks for.
 type ownLogin struct {
-	client   *ssh.Client
-	channels <-chan ssh.NewChannel
-	requests <-chan *ssh.Request
-	read     *atomic.Bool
+	client *ssh.Client
+	read   *atomic.Bool
 }
 
 func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
 func (l ownLogin) heard() bool                  { return l.read.Swap(false) }
+func (l ownLogin) wait() error                  { return l.client.Wait() }
 func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
-
-// wait refuses all that the host asks for, until the connection ends.
-func (l ownLogin) wait() error {
-	for channels, requests := l.channels, l.requests; channels != nil || requests != nil; {
-		select {
-		case r, more := <-requests:
-			if !more {
-				requests = nil
-				continue
-			}
-			_ = r.Reply(false, nil) // wait's error says more, also below
-		case c, more := <-channels:
-			if !more {
-				channels = nil
-				continue
-			}
-			_ = c.Reject(ssh.UnknownChannelType, "genv opens channels only itself")
-		}
-	}
-	return l.client.Wait()
-}
 
 func (l ownLogin) ping() error {
 	_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)

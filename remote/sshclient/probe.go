@@ -3,7 +3,6 @@ package sshclient
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"time"
 
@@ -25,13 +24,10 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
 		return remote.ErrNoProbe // a full attempt says what is wrong with the configuration
 	}
-	paths, err := c.paths(ctx, settings)
-	if errors.As(err, new(*sourceError)) {
-		return remote.ErrNoProbe // the same
-	}
+	addresses, err := c.addresses(ctx, settings)
 	var conn net.Conn
 	if err == nil {
-		conn, err = race(ctx, paths)
+		conn, err = race(ctx, addresses)
 	}
 	if err != nil {
 		return remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)

@@ -41,14 +41,11 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout))
 	defer cancel()
-	paths, err := c.paths(ctx, settings)
-	for _, p := range paths {
-		w.Addresses = append(w.Addresses, p.to.Addr())
+	addresses, err := c.addresses(ctx, settings)
+	for _, a := range addresses {
+		w.Addresses = append(w.Addresses, a.Addr())
 	}
-	var unusable *sourceError
 	switch {
-	case errors.As(err, &unusable):
-		return w, &remote.Error{Class: remote.Configuration, Err: err}
 	case ctx.Err() != nil:
 		return w, stopped(ctx, "while resolving "+settings.HostName)
 	case err != nil:

@@ -104,6 +104,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 		"PKCS11Provider /lib/x":                                  "PKCS11Provider /lib/x cannot be honoured",
 		"RevokedHostKeys /krl":                                   "revokedhostkeys /krl cannot be honoured by genv's own SSH",
 		"BindInterface lo":                                       "bindinterface lo",
+		"BindAddress 127.0.0.9":                                  "bindaddress 127.0.0.9",
 		"KnownHostsCommand /bin/x %H":                            "knownhostscommand /bin/x",
 		"PreferredAuthentications keyboard-interactive,password": "genv logs in with a key",
 	} {

@@ -38,7 +38,7 @@ var agreed = map[string]string{
 	"an Include in a block":       "Host other\n Include %[1]s/included\nHost *\n User late\n",
 	"an Include that holds":       "Host gpu\n Include %[1]s/incl*\nHost *\n User late\n",
 	"host key checking":           "StrictHostKeyChecking accept-new\nHashKnownHosts yes\nHostKeyAlias Fleet\nGlobalKnownHostsFile /g1 /g2\n",
-	"checking off":                "StrictHostKeyChecking off\nAddressFamily INET6\nBindAddress 127.0.0.1\n",
+	"checking off":                "StrictHostKeyChecking off\nAddressFamily INET6\n",
 	"a long IPv6 address":         "HostName 0:0:0:0:0:FFFF:0:1\n",
 	"no agent":                    "IdentityAgent none\nIdentitiesOnly yes\nIdentityFile none\nCertificateFile none\n",
 	"the usual agent":             "IdentityAgent SSH_AUTH_SOCK\n",

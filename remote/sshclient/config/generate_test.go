@@ -28,7 +28,7 @@ var classes = [][]string{
 	{"ConnectTimeout TIME", "ServerAliveInterval TIME", "ServerAliveCountMax 0", "ServerAliveCountMax 7"},
 	{"UserKnownHostsFile FILE FILE", "GlobalKnownHostsFile /g /h", "UserKnownHostsFile none", "UserKnownHostsFile /dev/null"},
 	{"HostKeyAlias x", "HostKeyAlias Gpu.LAB", "StrictHostKeyChecking no", "StrictHostKeyChecking YES", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking ask", "HashKnownHosts yes"},
-	{"AddressFamily any", "BindAddress 127.0.0.1", "BindAddress ::1"},
+	{"AddressFamily any"},
 	{"KexAlgorithms KEX", "KexAlgorithms = KEX", "KexAlgorithms \"KEX\"", "Ciphers CIPHER", "MACs MAC", "ciphers CIPHER # MAC", "macs\tMAC"},
 	{"HostKeyAlgorithms KEY", "PubkeyAcceptedAlgorithms KEY", "PubkeyAcceptedKeyTypes KEY", "CASignatureAlgorithms SIGNATURE", "HostKeyAlgorithms\t\"KEY\""},
 	{"RequiredRSASize 0", "RequiredRSASize 2048", "RequiredRSASize 4096", "PubkeyAuthentication yes", "PubkeyAuthentication host-bound", "PreferredAuthentications publickey", "PreferredAuthentications gssapi-with-mic,publickey,password"},

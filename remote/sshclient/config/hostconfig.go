@@ -51,7 +51,6 @@ type HostConfig struct {
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
-	BindAddress         string // an address or a name; empty: left to the kernel
 }
 
 // Lookup is a host as the administrator names it, with the settings that take
@@ -95,7 +94,7 @@ func ParseHop(item string) (Lookup, error) {
 const minRSASize = 1024
 
 // leftOut are rare keywords that ssh(1) alone honours; ProxyUseFdpass matters with a ProxyCommand.
-var leftOut = []string{"bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
+var leftOut = []string{"bindaddress", "bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
 // configuration that allows none of the logins that genv has.

@@ -72,7 +72,6 @@ func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
 	s.CheckHostIP = yes(r.first("checkhostip"))
 	s.AcceptNew = strings.EqualFold(r.first("stricthostkeychecking"), "accept-new")
-	s.BindAddress = unlessNone(r.first("bindaddress"))
 	return s, r.restrictions(&s)
 }
 

@@ -56,7 +56,7 @@ func (s *Store) Lookup(files []string, name Name) *Host {
 	for _, path := range files {
 		f := s.load(path)
 		h.files = append(h.files, f)
-		h.entries = append(h.entries, f.lines.of(name.String())...)
+		h.entries = append(h.entries, entriesOf(f.entries, name.String())...)
 		if f.err != nil {
 			h.missing = append(h.missing, f.err)
 		}
@@ -165,7 +165,7 @@ func (c *check) key(key ssh.PublicKey, entries []*entry, bare bool) error {
 	case errors.As(err, &unknown) && !bare:
 		var without []*entry
 		for _, f := range c.files {
-			without = append(without, f.lines.of(Name{Host: c.name.Host}.String())...)
+			without = append(without, entriesOf(f.entries, Name{Host: c.name.Host}.String())...)
 		}
 		found := c.key(key, without, true)
 		if found == nil || errors.As(found, &changed) && changed.Revoked {

@@ -2,6 +2,7 @@ package hostkeys
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha1" //nolint:gosec // hashed names are defined as an HMAC with SHA-1 (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)
 	"encoding/base64"
 	"errors"
@@ -108,62 +109,20 @@ func (e *entry) setNames(names []string) (err error) {
 	return nil
 }
 
-// isExact reports whether the line has names only, no pattern and no hash.
-func (e *entry) isExact() bool {
-	return e.hash == nil && !strings.ContainsAny(strings.Join(e.patterns, ""), "*?!")
-}
-
 func (e *entry) matches(name string) bool {
 	if e.hash == nil {
 		return config.MatchesAny(e.patterns, name)
 	}
-	return nameHash(e.salt, name) == [sha1.Size]byte(e.hash)
+	sum := hmac.New(sha1.New, e.salt)
+	sum.Write([]byte(name))
+	return hmac.Equal(sum.Sum(nil), e.hash)
 }
 
-// nameHash is the HMAC-SHA-1 of a name. Each lookup needs it for each hashed line,
-// and crypto/hmac, which allocates, takes more than twice the time.
-func nameHash(salt []byte, name string) [sha1.Size]byte {
-	var inner, outer [sha1.BlockSize]byte
-	copy(inner[:], salt)
-	copy(outer[:], salt)
-	for i := range inner {
-		inner[i] ^= 0x36 // RFC 2104
-		outer[i] ^= 0x5c
-	}
-	var room [sha1.BlockSize + 256]byte                               // of most names
-	sum := sha1.Sum(append(append(room[:0], inner[:]...), name...))   //nolint:gosec // see above
-	return sha1.Sum(append(append(room[:0], outer[:]...), sum[:]...)) //nolint:gosec // see above
-}
-
-// index finds the entries of a name.
-type index struct {
-	entries []entry
-	exact   map[string][]int // by name, those that have names only
-	other   []int
-}
-
-func newIndex(entries []entry) index {
-	x := index{entries: entries, exact: map[string][]int{}}
+// entriesOf are those of a name, which is in lower case.
+func entriesOf(entries []entry, name string) (found []*entry) {
 	for i := range entries {
-		if !entries[i].isExact() {
-			x.other = append(x.other, i)
-			continue
-		}
-		for _, name := range entries[i].patterns {
-			x.exact[name] = append(x.exact[name], i)
-		}
-	}
-	return x
-}
-
-// of returns the entries of a name; their order has no meaning but for messages.
-func (x index) of(name string) (found []*entry) {
-	for _, i := range x.exact[name] {
-		found = append(found, &x.entries[i])
-	}
-	for _, i := range x.other {
-		if x.entries[i].matches(name) {
-			found = append(found, &x.entries[i])
+		if entries[i].matches(name) {
+			found = append(found, &entries[i])
 		}
 	}
 	return found

@@ -32,9 +32,9 @@ func NewStore(log zerolog.Logger) *Store {
 
 // file is the content of a known_hosts file at a point in time.
 type file struct {
-	stamp string
-	lines index
-	err   error // why it could not be read
+	stamp   string
+	entries []entry
+	err     error // why it could not be read
 }
 
 // load returns a file as it is now; one that does not exist is empty.
@@ -56,7 +56,7 @@ func (s *Store) load(name string) *file {
 		s.log.Warn().Str("file", name).Int("line", bad[0].number).Int("lines", len(bad)).Err(bad[0].err).
 			Msg("known_hosts: bad lines skipped; the first one is shown")
 	}
-	f.lines = newIndex(entries)
+	f.entries = entries
 	s.files[name] = f
 	return f
 }

@@ -64,8 +64,8 @@ func TestManyBadLines(t *testing.T) {
 	require.Contains(t, log, `"line":1,"lines":150`)
 }
 
-// BenchmarkFirstCycle is what known_hosts costs the first connections to 1,000
-// hosts with 10,000 lines: a name, a name with a port, or no line at all.
+// BenchmarkFirstCycle is what known_hosts costs the first connections to 200
+// hosts with 1,000 lines: a name, a name with a port, or no line at all.
 func BenchmarkFirstCycle(b *testing.B) {
 	for _, kind := range []string{"plain", "hashed", "patterns"} {
 		b.Run(kind, func(b *testing.B) {
@@ -74,7 +74,7 @@ func BenchmarkFirstCycle(b *testing.B) {
 			require.NoError(b, os.WriteFile(file, manyLines(kind, key), 0o600))
 			for b.Loop() {
 				store := hostkeys.NewStore(zerolog.Nop())
-				for i := range 1000 {
+				for i := range 200 {
 					host := store.Lookup([]string{file}, hostkeys.Name{Host: fmt.Sprintf("gpu-%d", i), Port: 22})
 					host.Algorithms(defaults)
 					require.NoError(b, host.Check(key, rules, now))
@@ -86,7 +86,7 @@ func BenchmarkFirstCycle(b *testing.B) {
 
 func manyLines(kind string, key ssh.PublicKey) []byte {
 	var text bytes.Buffer
-	for i := range 10_000 {
+	for i := range 1000 {
 		name := fmt.Sprintf("gpu-%d", i)
 		switch kind {
 		case "hashed":
