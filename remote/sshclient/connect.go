@@ -103,7 +103,10 @@ func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, er
 // handshake does the handshake and the login. When ctx ends it closes the
 // connection, which is the only way to stop them.
 func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
-	check := c.hostKeyCheck(t)
+	check, err := c.hostKeyCheck(ctx, t)
+	if err != nil {
+		return nil, err
+	}
 	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()

@@ -1,6 +1,7 @@
 package sshclient
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"net"
@@ -18,6 +19,7 @@ import (
 // hostKeyCheck is the check of the host key in a handshake, and its result.
 type hostKeyCheck struct {
 	client     *Client
+	ctx        context.Context // of the login
 	target     resolvedEndpoint
 	name       hostkeys.Name // under which the key is looked up
 	rules      hostkeys.Rules
@@ -30,8 +32,8 @@ type hostKeyCheck struct {
 	refused error         // why the key was refused
 }
 
-func (c *Client) hostKeyCheck(t resolvedEndpoint) *hostKeyCheck {
-	check := &hostKeyCheck{client: c, target: t, name: hostkeys.Name{Host: t.HostName, Port: t.Port}}
+func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKeyCheck, error) {
+	check := &hostKeyCheck{client: c, ctx: ctx, target: t, name: hostkeys.Name{Host: t.HostName, Port: t.Port}}
 	if t.HostKeyAlias != "" {
 		check.name = hostkeys.Name{Host: t.HostKeyAlias}
 	}
@@ -41,11 +43,17 @@ func (c *Client) hostKeyCheck(t resolvedEndpoint) *hostKeyCheck {
 	}
 	check.stamp = c.hostKeys.Stamp(check.files()...)
 	check.host = c.hostKeys.Lookup(check.files(), check.name)
-	check.algorithms = t.HostKeyAlgorithms
-	if !t.FixedHostKeyOrder {
-		check.algorithms = check.host.Algorithms(t.HostKeyAlgorithms)
+	if t.FixedHostKeyOrder {
+		check.algorithms = t.HostKeyAlgorithms
+		return check, nil
 	}
-	return check
+	// As in ssh, the command is asked for the name without port or alias here.
+	ordered, err := check.ask(check.host, hostkeys.Name{Host: t.HostName})
+	if err != nil {
+		return nil, err
+	}
+	check.algorithms = ordered.Algorithms(t.HostKeyAlgorithms)
+	return check, nil
 }
 
 // knownToAll has keys of hosts for all accounts, as ssh's own file has them. An ssh_config that names other
@@ -59,6 +67,26 @@ func (k *hostKeyCheck) files() []string {
 		files = append(files, knownToAll)
 	}
 	return files
+}
+
+// ask adds the lines of KnownHostsCommand, if there is one.
+func (k *hostKeyCheck) ask(host *hostkeys.Host, name hostkeys.Name) (*hostkeys.Host, error) {
+	if len(k.target.KnownHostsCommand) == 0 {
+		return host, nil
+	}
+	with, err := k.client.hostKeys.Ask(k.ctx, host, k.target.KnownHostsCommand, name)
+	if err != nil {
+		return nil, k.unusable(err)
+	}
+	return with, nil
+}
+
+// unusable is the error of a file or program without which no key can be checked.
+func (k *hostKeyCheck) unusable(err error) error {
+	if k.ctx.Err() != nil {
+		return stopped(k.ctx, "while checking the key of "+k.target.HostName)
+	}
+	return &remote.Error{Class: remote.Configuration, Err: err}
 }
 
 // callback is for ssh.ClientConfig, by way of a loginKey.
@@ -80,7 +108,11 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	}
 	direct := len(k.target.ProxyJump) == 0 && k.target.ProxyCommand == ""
 	ip := addressOf(peer)
-	err := k.client.checkResult(k, key, k.host.Check(key, k.rules, time.Now()))
+	host, err := k.ask(k.host, k.name)
+	if err != nil {
+		return err
+	}
+	err = k.client.checkResult(k, key, host.Check(key, k.rules, time.Now()))
 	_, certified := key.(*ssh.Certificate)
 	if err == nil && direct && k.target.CheckHostIP && !certified && ip != nil && !ip.IsLoopback() {
 		err = k.verifyAddress(hostkeys.Name{Host: ip.String(), Port: k.target.Port}, key)
@@ -92,6 +124,10 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 // the address. The address is not added to known_hosts.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
 	host := k.client.hostKeys.Lookup(k.files(), name)
+	host, err := k.ask(host, name)
+	if err != nil {
+		return err
+	}
 	var changed *hostkeys.Changed
 	if err := host.Check(key, k.rules, time.Now()); errors.As(err, &changed) && !k.client.options.InsecureHostKeys {
 		return changedError(err)
@@ -126,7 +162,9 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	if errors.As(err, &changed) {
 		return changedError(err)
 	}
-	if t.AcceptNew {
+	var unknown *hostkeys.Unknown
+	refused := len(t.KnownHostsCommand) > 0 && errors.As(err, &unknown) && unknown.Refused // ssh adds no key then
+	if t.AcceptNew && !refused {
 		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
 		switch {
 		case errors.As(added, &changed): // another key was added in the meantime

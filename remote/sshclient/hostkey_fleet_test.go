@@ -139,6 +139,7 @@ func openSSH(t *testing.T, file string) (outcome, fingerprint, output string) {
 	}
 	for _, line := range []struct{ has, outcome string }{
 		{"REVOKED HOST KEY DETECTED", "revoked"},
+		{"KnownHostsCommand failed", "unusable"},
 		{"HOST IDENTIFICATION HAS CHANGED", "changed"},
 		{"Host key verification failed", "unknown"},
 	} {
@@ -172,6 +173,8 @@ func (f *hostKeyFleet) ours(t *testing.T, file string) (outcome, text string) {
 		return "changed", text
 	case e.Class == remote.HostKey && strings.Contains(text, "no key of"):
 		return "unknown", text
+	case e.Class == remote.Configuration && strings.Contains(text, "KnownHostsCommand"):
+		return "unusable", text
 	}
 	return string(e.Class), text
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,8 @@ func shown(t *testing.T, o Options, host resolvedEndpoint, peer net.Addr, key ss
 	c, err := New(o)
 	require.NoError(t, err)
 	defer c.Close()
-	check := c.hostKeyCheck(host)
+	check, err := c.hostKeyCheck(t.Context(), host)
+	require.NoError(t, err)
 	return check.callback("", peer, key)
 }
 
@@ -71,6 +73,9 @@ func TestCheckHostIP(t *testing.T) {
 		"loopback":                  {line("gpu", right) + line("127.0.0.1", wrong), nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false},
 		"an address without TCP":    {line("gpu", right), nil, &net.UnixAddr{}, false},
 		"only the address is known": {line("192.0.2.1", right), nil, nil, true},
+		"stale by KnownHostsCommand": {line("gpu", right), func(t *resolvedEndpoint) {
+			t.KnownHostsCommand = strings.Fields("/bin/echo 192.0.2.1 " + line("", wrong))
+		}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known := filepath.Join(t.TempDir(), "known_hosts")
@@ -99,7 +104,8 @@ func TestTheKeyOfALogin(t *testing.T) {
 	c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
 	require.NoError(t, err)
 	defer c.Close()
-	check := c.hostKeyCheck(resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
+	check, err := c.hostKeyCheck(t.Context(), resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
+	require.NoError(t, err)
 	shown := &loginKey{check: check}
 	unknown := testKey(t, "unknown")
 	require.Error(t, shown.callback("", nil, unknown))

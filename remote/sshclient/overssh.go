@@ -92,7 +92,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 		sshCommand: command, host: p.endpoint.Host, path: path, closed: make(chan struct{}), open: map[*sshProcess]bool{},
 	})
 	if err == nil {
-		l.peer = p.expected(settings)
+		l.peer = p.expected(ctx, settings)
 	}
 	return l, err
 }
@@ -106,9 +106,12 @@ func masterStep(host string) string {
 }
 
 // expected is the machine of which known_hosts has a key, which ssh checks.
-func (p *sharedConn) expected(settings config.HostConfig) remote.Peer {
+func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) remote.Peer {
 	t := resolvedEndpoint{endpoint: p.endpoint, HostConfig: settings}
-	check := p.client.hostKeyCheck(t)
+	check, err := p.client.hostKeyCheck(ctx, t)
+	if err != nil {
+		return remote.Peer{}
+	}
 	return expectedPeer(t, check.host.Expected(check.algorithms))
 }
 

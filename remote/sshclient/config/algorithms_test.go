@@ -105,7 +105,8 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 		"RevokedHostKeys /krl":                                   "revokedhostkeys /krl cannot be honoured by genv's own SSH",
 		"BindInterface lo":                                       "bindinterface lo",
 		"BindAddress 127.0.0.9":                                  "bindaddress 127.0.0.9",
-		"KnownHostsCommand /bin/x %H":                            "knownhostscommand /bin/x",
+		"KnownHostsCommand /bin/x '%H'":                          "knownhostscommand /bin/x",
+		"KnownHostsCommand /bin/x %H %t":                         "knownhostscommand /bin/x",
 		"PreferredAuthentications keyboard-interactive,password": "genv logs in with a key",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -46,6 +46,7 @@ var agreed = map[string]string{
 	"values that change nothing":  "VerifyHostKeyDNS ask\nPubkeyAuthentication host-bound\nRevokedHostKeys none\nKnownHostsCommand NONE\n",
 	"nothing":                     "",
 	"host keys":                   "VerifyHostKeyDNS yes\nFingerprintHash md5\nCheckHostIP yes\nNoHostAuthenticationForLocalhost yes\n",
+	"a command for host keys":     "KnownHostsCommand /bin/x %H %h %p %n %% %%H ${GENV_TEST_DIR} %C\n",
 	"no command for host keys":    "KnownHostsCommand none\nKnownHostsCommand /bin/x\n",
 	"a dot at the end":            "HostName 10.0.0.1.\n",
 	"a name like a number":        "HostName 0b1\n",

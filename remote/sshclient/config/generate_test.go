@@ -33,7 +33,7 @@ var classes = [][]string{
 	{"HostKeyAlgorithms KEY", "PubkeyAcceptedAlgorithms KEY", "PubkeyAcceptedKeyTypes KEY", "CASignatureAlgorithms SIGNATURE", "HostKeyAlgorithms\t\"KEY\""},
 	{"RequiredRSASize 0", "RequiredRSASize 2048", "RequiredRSASize 4096", "PubkeyAuthentication yes", "PubkeyAuthentication host-bound", "PreferredAuthentications publickey", "PreferredAuthentications gssapi-with-mic,publickey,password"},
 	{"Include DIR/a", "Include DIR/*", "Include DIR/b DIR/none", "Include DIR/c*"},
-	{"RevokedHostKeys none", "KnownHostsCommand none", "CheckHostIP yes", "NoHostAuthenticationForLocalhost yes", "FingerprintHash md5", "VerifyHostKeyDNS yes"},
+	{"RevokedHostKeys none", "KnownHostsCommand /bin/x %H %h %p %n", "KnownHostsCommand none", "CheckHostIP yes", "NoHostAuthenticationForLocalhost yes", "FingerprintHash md5", "VerifyHostKeyDNS yes"},
 	{"# comment", "", "SendEnv LANG LC_*", "ForwardAgent no", "  # Port 1", "Protocol 2", "ControlMaster auto", "Compression yes", "SetEnv A=B", "LogLevel DEBUG", "GSSAPIAuthentication no"},
 }
 

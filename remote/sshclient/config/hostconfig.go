@@ -35,6 +35,9 @@ type HostConfig struct {
 	AcceptNew        bool // StrictHostKeyChecking accept-new: otherwise an unknown key is refused
 	HashKnownHosts   bool
 	CheckHostIP      bool
+	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL
+	// bytes followed by f, H, I, K or t stand for tokens of the handshake.
+	KnownHostsCommand []string
 
 	// Algorithms in the order of preference, each of which the SSH library has. The
 	// resolver leaves no list empty. PubkeyAcceptedAlgorithms are for keys of the
@@ -93,7 +96,11 @@ func ParseHop(item string) (Lookup, error) {
 // (SSH_RSA_MINIMUM_MODULUS_SIZE).
 const minRSASize = 1024
 
-// leftOut are rare keywords that ssh(1) alone honours; ProxyUseFdpass matters with a ProxyCommand.
+// commandTokens are those of KnownHostsCommand, except for what is only known in the handshake.
+const commandTokens = "CdHhikLlnpru"
+
+// leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes or other tokens,
+// ProxyUseFdpass with a ProxyCommand.
 var leftOut = []string{"bindaddress", "bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
@@ -113,7 +120,8 @@ func (r raw) restrictions(s *HostConfig) error {
 	}
 	for _, keyword := range leftOut {
 		value := unlessNone(r.first(keyword))
-		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value))
+		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value)) ||
+			keyword == "knownhostscommand" && !strings.ContainsAny(value, `'"\`) && tokensAmong(commandTokens, value)
 		if value != "" && !harmless {
 			return &Error{keyword: keyword, Problem: fmt.Sprintf("%s %s cannot be honoured by genv's own SSH, but by ssh(1)", keyword, value)}
 		}

@@ -40,7 +40,7 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"stricthostkeychecking":    {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
 		"checkhostip":              {one, isFlag},
 		"revokedhostkeys":          {one, isFileName},
-		"knownhostscommand":        {rest, func(string) bool { return true }},
+		"knownhostscommand":        {rest, func(value string) bool { return tokensAmong(commandTokens+"fIKt", value) }},
 		"connecttimeout":           {one, isNumber(0, math.MaxInt32)},
 		"serveraliveinterval":      {one, isNumber(0, math.MaxInt32)},
 		"serveralivecountmax":      {one, isNumber(0, math.MaxInt)},

@@ -71,6 +71,7 @@ func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	s.IdentitiesOnly, s.BatchMode = yes(r.first("identitiesonly")), yes(r.first("batchmode"))
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
 	s.CheckHostIP = yes(r.first("checkhostip"))
+	s.KnownHostsCommand = who.knownHostsCommand(r.first("knownhostscommand"), q, s)
 	s.AcceptNew = strings.EqualFold(r.first("stricthostkeychecking"), "accept-new")
 	return s, r.restrictions(&s)
 }
@@ -79,7 +80,7 @@ var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 
 // environmentSet refuses a ${NAME} that is not set, as ssh does.
 func (r raw) environmentSet() error {
-	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile"} {
+	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile", "knownhostscommand"} {
 		for _, match := range variable().FindAllStringSubmatch(strings.Join(r[keyword], " "), -1) {
 			if name := match[1] + match[2]; os.Getenv(name) == "" {
 				return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}

@@ -1,8 +1,8 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with
-// hashed names, patterns, ports, @cert-authority and @revoked. A host certificate that is not
-// accepted counts as the key in it, and a host that is not known with its port is looked up
-// without. A file that changes is read again; one that can't be read, or a bad line, is skipped
-// with a warning, and refuses only hosts whose key is not found elsewhere.
+// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in
+// it, and a host that is not known with its port is looked up without. A file that
+// changes is read again; one that can't be read, or a bad line, is skipped with a
+// warning, and refuses only hosts whose key is not found elsewhere.
 //
 // It differs from OpenSSH where that is safer: a key that is revoked for the name
 // without its port is never accepted, and `accept-new` adds no key while one of the
@@ -204,7 +204,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
+	return &Unknown{Name: changed.Name, Key: inner, Refused: c.refused != nil, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
 }
 
 // certificate checks all but the authority of a certificate.
@@ -227,6 +227,8 @@ type Unknown struct {
 	Name string // as in known_hosts
 	Key  ssh.PublicKey
 	also error // what could not be read, and why a certificate was not accepted
+	// Refused says that a known authority signed its certificate, which was not accepted.
+	Refused bool
 }
 
 func (e *Unknown) Error() string {

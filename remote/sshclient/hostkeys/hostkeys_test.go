@@ -25,8 +25,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
-var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
 func signer(t testing.TB, key any, err error) ssh.Signer {
 	t.Helper()
 	require.NoError(t, err)
