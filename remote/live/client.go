@@ -3,7 +3,6 @@ package live
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Client reads the state of a controller over its unix socket. It is safe for concurrent
@@ -45,9 +43,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // not be changed.
 func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
 	c.mu.Lock()
-	etag, known := c.etag, cmp.Or(c.fleet, new(Fleet))
+	etag, known := c.etag, c.fleet
 	c.mu.Unlock()
-	response, err := c.get(ctx, "/api/v1/fleet?since="+url.QueryEscape(etag), http.Header{"If-None-Match": {etag}})
+	response, err := c.get(ctx, "/api/v1/fleet", http.Header{"If-None-Match": {etag}})
 	if err != nil {
 		return nil, err
 	}
@@ -55,48 +53,14 @@ func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
 	if response.StatusCode == http.StatusNotModified {
 		return known, nil
 	}
-	fleet, err := decodeFleet(response.Body, known)
-	if err != nil {
+	fleet := new(Fleet)
+	if err := decode(response.Body, fleet); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.etag, c.fleet = response.Header.Get("ETag"), fleet
 	return fleet, nil
-}
-
-// decodeFleet reads a state, of which hosts that are the same as in an earlier one are
-// taken from there.
-func decodeFleet(body io.Reader, known *Fleet) (*Fleet, error) {
-	var document struct {
-		Fleet
-		Hosts []struct {
-			Host
-			Same bool `json:"same"`
-		} `json:"hosts"` // hides those of Fleet
-	}
-	if err := decode(body, &document); err != nil {
-		return nil, err
-	}
-	fleet := document.Fleet
-	fleet.Hosts = make([]Host, len(document.Hosts))
-	before := make(map[snapshot.Hostname]*Host)
-	for i := range known.Hosts {
-		before[known.Hosts[i].Name] = &known.Hosts[i]
-	}
-	for i := range document.Hosts {
-		h := &document.Hosts[i]
-		if fleet.Hosts[i] = h.Host; !h.Same {
-			continue
-		}
-		same := before[h.Name]
-		if same == nil {
-			return nil, fmt.Errorf("answer of the controller: host %q is the same as before, and was not there", h.Name)
-		}
-		fleet.Hosts[i] = *same
-		fleet.Hosts[i].Seen = h.Seen
-	}
-	return &fleet, nil
 }
 
 // Events returns the events with a number greater than after, as far as they are kept.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live/socket"
@@ -20,18 +19,13 @@ import (
 )
 
 // feedHandler serves a feed.
-type feedHandler struct {
-	feed Source
-
-	mu      sync.Mutex
-	encoder encoder
-}
+type feedHandler struct{ feed Source }
 
 // NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
 func NewHandler(feed Source) http.Handler {
 	h := &feedHandler{feed: feed}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/fleet", h.fleet)
+	mux.HandleFunc("GET /api/v1/fleet", h.part("", func(f *Fleet, _ string) (any, bool) { return f, true }))
 	mux.HandleFunc("GET /api/v1/gpus", h.part("", func(f *Fleet, _ string) (any, bool) { return f.AllGPUs(), true }))
 	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *Fleet, _ string) (any, bool) {
 		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}, true
@@ -43,36 +37,7 @@ func NewHandler(feed Source) http.Handler {
 	return mux
 }
 
-// fleet serves the whole state. A viewer that has an earlier one names it by its ETag
-// (`since`), and gets only the hosts that have changed since.
-func (h *feedHandler) fleet(w http.ResponseWriter, r *http.Request) {
-	if etag := etagOf(h.feed.Position()); matches(r, etag) {
-		notModified(w, etag)
-		return
-	}
-	text, err := h.encodedFleet()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	describe(w, etagOf(Position{Run: text.run, Revision: text.revision}))
-	if r.Method == http.MethodHead {
-		return
-	}
-	since := uint64(0)
-	if run, revision, found := strings.Cut(strings.Trim(r.FormValue("since"), `"`), "-"); found && run == text.run {
-		since, _ = number(revision) // 0 is all hosts
-	}
-	_ = text.writeTo(w, since) // the viewer may have gone
-}
-
-func (h *feedHandler) encodedFleet() (*fleetText, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.encoder.encode(h.feed.Fleet())
-}
-
-// part serves a part of the state, or that there is no such thing as the one that the path names.
+// part serves the state or a part of it, or that there is no such thing as the one that the path names.
 func (h *feedHandler) part(what string, of func(f *Fleet, name string) (any, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
@@ -143,21 +108,16 @@ func sendJSON(w http.ResponseWriter, r *http.Request, etag string, value any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	describe(w, etag)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) // the viewer may have gone
-	}
-}
-
-// describe sets the header of a document.
-func describe(w http.ResponseWriter, etag string) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
 	header.Set("X-Content-Type-Options", "nosniff")
 	if etag != "" {
 		header.Set("ETag", etag)
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)+1))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(append(body, '\n')) // the viewer may have gone
 	}
 }
 

@@ -61,7 +61,6 @@ func TestDocuments(t *testing.T) {
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &document), path)
 		require.Equal(t, schema, document.Schema, path)
 		require.NotContains(t, w.Body.String(), ":null", path)
-		require.NotContains(t, w.Body.String(), `"same"`, path)
 		head := ask(h, "HEAD", path)
 		require.Empty(t, head.Body.String(), path)
 		require.Equal(t, w.Header().Get("ETag"), head.Header().Get("ETag"))

@@ -65,7 +65,6 @@ func TestClient(t *testing.T) {
 	last, err := client.Fleet(t.Context())
 	require.NoError(t, err)
 	requireEqual(t, feed.Fleet(), last)
-	require.Same(t, &later.Hosts[1].GPUs[0], &last.Hosts[1].GPUs[0], "only what changed was sent")
 	events, err := client.Events(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, events.Events, 1)
