@@ -24,7 +24,6 @@
 package metrics
 
 import (
-	"bufio"
 	"net/http"
 	"strconv"
 	"sync"
@@ -42,15 +41,13 @@ type Exporter struct {
 
 	mu     sync.Mutex
 	cached page
-	texts  HostTexts
 }
 
 // page is what was written last, in parts of which each listener takes what it may show.
 type page struct {
 	fleet, counters uint64 // their revisions
 
-	counted, findings, users []byte
-	hosts                    [][]byte
+	counted, findings, users, hosts []byte
 }
 
 // Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without the series of users, so
@@ -84,16 +81,16 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	case part != "" && part != "controller", part != "" && len(names) > 0:
 		http.Error(w, "write part=controller or host=NAME", http.StatusBadRequest)
 	case part != "":
-		write(w, r, e.ofController(fleet, hideUsers))
+		write(w, r, e.ofController(fleet, hideUsers)...)
 	case len(names) == 0:
-		write(w, r, e.ofController(fleet, hideUsers), e.ofHosts(e.page(fleet).hosts), e.ages(fleet.Hosts))
+		write(w, r, append(e.ofController(fleet, hideUsers), e.ofHosts(e.page(fleet).hosts), Ages(fleet.Hosts, e.Now()))...)
 	default:
 		hosts := selected(fleet.Hosts, names)
 		if len(hosts) == 0 {
 			http.Error(w, "no such host", http.StatusNotFound)
 			return
 		}
-		write(w, r, e.ofHosts([][]byte{Hosts(hosts)}), e.ages(hosts))
+		write(w, r, e.ofHosts(Hosts(hosts)), Ages(hosts, e.Now()))
 	}
 }
 
@@ -111,16 +108,14 @@ func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
 	return append(texts, p.users)
 }
 
-// ofHosts is what was written of hosts, unless that says nothing about now.
-func (e *Exporter) ofHosts(texts [][]byte) [][]byte {
+// ofHosts is what was written of hosts, unless that says nothing about now. Their ages do, also when cycles
+// don't advance.
+func (e *Exporter) ofHosts(text []byte) []byte {
 	if !e.Counters.Healthy(e.Now()) {
 		return nil
 	}
-	return texts
+	return text
 }
-
-// ages are how old the data of hosts is, also when cycles don't advance.
-func (e *Exporter) ages(hosts []live.Host) [][]byte { return [][]byte{Ages(hosts, e.Now())} }
 
 func selected(hosts []live.Host, names []string) (list []live.Host) {
 	wanted := make(map[string]bool, len(names))
@@ -147,19 +142,17 @@ func (e *Exporter) page(fleet *live.Fleet) page {
 			counted:  append(Build(e.Version), e.Counters.Text(fleet.Enforcing)...),
 			findings: Findings(fleet),
 			users:    e.Counters.Users(fleet.Users),
-			hosts:    e.texts.Write(fleet.Hosts),
+			hosts:    Hosts(fleet.Hosts),
 		}
 	}
 	return e.cached
 }
 
-// write answers with lists of texts, which are long: they are not put together.
-func write(w http.ResponseWriter, r *http.Request, lists ...[][]byte) {
+// write answers with texts.
+func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 	length := 0
-	for _, list := range lists {
-		for _, text := range list {
-			length += len(text)
-		}
+	for _, text := range texts {
+		length += len(text)
 	}
 	w.Header().Set("Content-Type", ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(length))
@@ -168,11 +161,9 @@ func write(w http.ResponseWriter, r *http.Request, lists ...[][]byte) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	out := bufio.NewWriterSize(w, 64<<10)
-	for _, list := range lists {
-		for _, text := range list {
-			_, _ = out.Write(text) // the error is that of Flush
+	for _, text := range texts {
+		if _, err := w.Write(text); err != nil {
+			return // the client has gone
 		}
 	}
-	_ = out.Flush() // the client may have gone
 }

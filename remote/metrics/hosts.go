@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
@@ -18,63 +17,16 @@ const (
 
 // Hosts has the series of hosts of a running controller, but for their ages. Of a host
 // that failed only that, and that the states of its GPUs are unknown.
-func Hosts(hosts []live.Host) []byte { return bytes.Join(new(HostTexts).Write(hosts), nil) }
-
-// HostTexts writes what Hosts does again and again. What it wrote of a host stays until the
-// host changes: most don't from one cycle to the next.
-type HostTexts struct {
-	hosts   []hostText // in the order of the last ones
-	scratch Writer
-}
-
-// hostText is the series of a host, one family after the other.
-type hostText struct {
-	name    snapshot.Hostname
-	changed uint64
-	text    []byte
-	ends    [len(hostFamilies)]int // of the families in text
-}
-
-// Write returns the text in parts, which are not changed any more.
-func (t *HostTexts) Write(hosts []live.Host) [][]byte {
-	next, parts := make([]hostText, len(hosts)), make([][]byte, 0, len(hostFamilies)*(1+len(hosts)))
-	for i := range hosts {
-		h := &hosts[i]
-		if i < len(t.hosts) && t.hosts[i].name == h.Name && t.hosts[i].changed == h.Changed && h.Changed > 0 {
-			next[i] = t.hosts[i]
-		} else {
-			next[i] = t.text(h)
-		}
-	}
-	t.hosts = next
-	for f := range hostFamilies {
-		var header Writer
-		hostFamilies[f].begin(&header)
-		parts = append(parts, header.Text())
-		for i := range next {
-			begin := 0
-			if f > 0 {
-				begin = next[i].ends[f-1]
-			}
-			if end := next[i].ends[f]; end > begin {
-				parts = append(parts, next[i].text[begin:end])
-			}
-		}
-	}
-	return parts
-}
-
-func (t *HostTexts) text(h *live.Host) hostText {
-	text, w := hostText{name: h.Name, changed: h.Changed}, &t.scratch
-	w.text = w.text[:0]
+func Hosts(hosts []live.Host) []byte {
+	var w Writer
 	for i := range hostFamilies {
 		f := &hostFamilies[i]
-		w.name, w.labels = f.name, f.labels
-		f.write(w, h)
-		text.ends[i] = len(w.text)
+		w.Gauge(f.name, f.help, f.labels...)
+		for j := range hosts {
+			f.write(&w, &hosts[j])
+		}
 	}
-	text.text = bytes.Clone(w.text)
-	return text
+	return w.Text()
 }
 
 // hostFamily is a family of gauges with the host as the first label.
@@ -84,9 +36,7 @@ type hostFamily struct {
 	write      func(*Writer, *live.Host)
 }
 
-func (f *hostFamily) begin(w *Writer) { w.Gauge(f.name, f.help, f.labels...) }
-
-var hostFamilies = [...]hostFamily{
+var hostFamilies = []hostFamily{
 	{"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).", []string{"host"}, func(w *Writer, h *live.Host) {
 		w.Sample(number(h.Failure == nil), string(h.Name))
 	}},
