@@ -108,18 +108,6 @@ func NextDay(second int64, in *time.Location) int64 {
 	return startOfDay(year, month, day+1, in).Unix()
 }
 
-// MonthOf is when the month of a moment begins.
-func MonthOf(second int64, in *time.Location) int64 {
-	year, month, _ := time.Unix(second, 0).In(in).Date()
-	return startOfDay(year, month, 1, in).Unix()
-}
-
-// NextMonth is when the month after that of a moment begins.
-func NextMonth(second int64, in *time.Location) int64 {
-	year, month, _ := time.Unix(second, 0).In(in).Date()
-	return startOfDay(year, month+1, 1, in).Unix()
-}
-
 // startOfDay is the first moment of a day, which is not midnight where the clocks are put
 // forward then.
 func startOfDay(year int, month time.Month, day int, in *time.Location) time.Time {

@@ -21,9 +21,9 @@ import (
 const FileName = "usage.db"
 
 // fileVersion is that of the schema. A database of a higher one is left alone.
-// Before version 3 there were no sums of months, and before version 4 there were rows of single environments
-// and devices, too, which nothing read.
-const fileVersion = 4
+// Before it there were sums of months, too, and before version 4 rows of single environments and devices, which
+// nothing read.
+const fileVersion = 5
 
 // pageSize is SQLite's.
 const pageSize = 4096
@@ -78,17 +78,13 @@ func (file) prepare(t *tx) error {
 	if found > fileVersion {
 		return fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, fileVersion)
 	}
-	t.Store.months = t.writes || found >= 3
 	if !t.writes || found == fileVersion {
 		return nil
 	}
-	script := "DROP TABLE IF EXISTS hours; DROP TABLE IF EXISTS days; DROP TABLE IF EXISTS devices; " +
-		"DELETE FROM facts WHERE name IN ('days', 'removed');\n"
+	script := "DROP TABLE IF EXISTS hours; DROP TABLE IF EXISTS days; DROP TABLE IF EXISTS devices; DROP TABLE IF EXISTS month_sums; " +
+		"DELETE FROM facts WHERE name IN ('days', 'removed', 'months');\n"
 	if found == 0 {
 		script = fileSchema
-	}
-	if found < 3 {
-		script += createSums(monthSums)
 	}
 	return t.run(script + fmt.Sprintf("PRAGMA user_version = %d", fileVersion))
 }
@@ -106,7 +102,7 @@ func createSums(in sumTable) string {
 // byName are the facts as they are named in the table.
 func (f *databaseFacts) byName() map[string]any {
 	return map[string]any{
-		"begun": &f.begun, "hours": &f.hours, "months": &f.months, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended,
+		"begun": &f.begun, "hours": &f.hours, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended,
 	}
 }
 

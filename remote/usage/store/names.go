@@ -49,7 +49,7 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 		return nil
 	}
 	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
-	for _, in := range t.tables() {
+	for _, in := range sumTables {
 		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.OfUser, since, until)
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
 		err := t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN renamed "+
@@ -67,7 +67,7 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 // unusedNames are the names that no row has any more.
 func (s *Store) unusedNames() string {
 	var used []string
-	for _, in := range s.tables() {
+	for _, in := range sumTables {
 		used = append(used, "SELECT name FROM "+string(in))
 	}
 	return "id NOT IN (" + strings.Join(used, " UNION ") + ")"
@@ -101,8 +101,5 @@ func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
 		return false, err
 	}
 	t.nameless = next
-	if month := usage.MonthOf(day, t.options.In); t.Store.months && month < t.databaseFacts.months {
-		return true, t.sumMonth(month) // its names were those of the whole month
-	}
 	return true, nil
 }

@@ -35,24 +35,13 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 		report.Since, report.Until = parts[0].since, parts[len(parts)-1].until
 	}
 	rows, total := make(map[string]usage.Sum), make(map[string]usage.Sum)
-	months, err := t.monthsThere()
-	if err != nil {
-		return report, err
-	}
-	for _, whole := range parts {
-		if q.By == usage.ByDay {
-			if err := t.sum(whole, usage.OfAll, true, rows); err != nil {
-				return report, err
-			}
+	for _, p := range parts {
+		err := t.sum(p, usage.OfAll, false, total)
+		if err == nil {
+			err = t.sum(p, q.Kind(), q.By == usage.ByDay, rows)
 		}
-		for _, p := range months.divide(whole, t.options.In) {
-			err := t.sum(p, usage.OfAll, false, total)
-			if err == nil && q.By != usage.ByDay {
-				err = t.sum(p, q.Kind(), false, rows)
-			}
-			if err != nil {
-				return report, err
-			}
+		if err != nil {
+			return report, err
 		}
 	}
 	report.Total = total[""]
@@ -130,31 +119,4 @@ func partsOf(since, until, hours int64, in *time.Location) []periodTable {
 		return []periodTable{{hourSums, since, until}}
 	}
 	return nonEmpty(periodTable{hourSums, since, first}, periodTable{daySums, first, last}, periodTable{hourSums, last, until})
-}
-
-// months is from when on, and up to when, there are sums of months.
-type months struct{ first, end int64 }
-
-func (t *tx) monthsThere() (m months, err error) {
-	if !t.Store.months {
-		return m, nil
-	}
-	var found bool
-	m.first, found, err = t.number("SELECT min(start) FROM month_sums WHERE kind = $1", int(usage.OfAll))
-	if found {
-		m.end = t.databaseFacts.months
-	}
-	return m, err
-}
-
-// divide takes whole months of days from the sums of months.
-func (m months) divide(p periodTable, in *time.Location) []periodTable {
-	first, last := max(p.since, m.first), min(usage.MonthOf(p.until, in), m.end)
-	if start := usage.MonthOf(first, in); start != first {
-		first = usage.NextMonth(first, in)
-	}
-	if p.sumTable != daySums || first >= last {
-		return []periodTable{p}
-	}
-	return nonEmpty(periodTable{daySums, p.since, first}, periodTable{monthSums, first, last}, periodTable{daySums, last, p.until})
 }

@@ -34,17 +34,9 @@ type sumTable string
 const (
 	hourSums sumTable = "hour_sums"
 	daySums  sumTable = "day_sums"
-	// monthSums are there so that a report of a year doesn't read as many rows as there are days.
-	monthSums sumTable = "month_sums"
 )
 
-// tables are those of a database.
-func (s *Store) tables() []sumTable {
-	if s.months {
-		return []sumTable{hourSums, daySums, monthSums}
-	}
-	return []sumTable{hourSums, daySums}
-}
+var sumTables = []sumTable{hourSums, daySums}
 
 // columns are those of usage.Amounts, which are summed up. A peak follows.
 var columns = []string{"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings", "terminated", "detached"}

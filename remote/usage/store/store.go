@@ -68,7 +68,6 @@ type Store struct {
 	options Options
 	writes  bool
 	timeout time.Duration // of a transaction; 0 for none
-	months  bool          // there are sums of months
 	shared  bool          // there may be other writers
 	fleet   int64         // on a server
 	name    string        // of the fleet
@@ -91,7 +90,6 @@ type dialect interface {
 type databaseFacts struct {
 	begun    int64 // from when on usage is kept
 	hours    int64 // from when on hours are kept
-	months   int64 // up to when the sums of months are written, if those of all its days are kept
 	nameless int64 // up to when users have pseudonyms
 	usage.Mark
 }

@@ -34,7 +34,7 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 	for name, test := range map[string]func(*testing.T, database){
 		"an empty one":          empty,
 		"sums":                  sums,
-		"months":                months,
+		"a year":                year,
 		"a reader and a writer": readerAndWriter,
 		"gaps":                  gaps,
 		"old hours":             oldHours,
@@ -155,8 +155,8 @@ func sums(t *testing.T, d database) {
 	require.Equal(t, begin.Unix(), whole.Begun)
 }
 
-// months: a report of a year is as exact as that of a day, whatever a store sums up in Tidy.
-func months(t *testing.T, d database) {
+// year: a report of a year is as exact as that of a day.
+func year(t *testing.T, d database) {
 	s, in := d.open(t), zone(t)
 	begin := time.Date(2025, 12, 20, 7, 0, 0, 0, in)
 	r := rand.New(rand.NewPCG(2, 1))
@@ -170,7 +170,7 @@ func months(t *testing.T, d database) {
 	for i := range 60 {
 		at := begin.Add(time.Duration(i) * 53 * time.Hour)
 		add(at, at, i)
-		if i%10 == 9 { // late, for an earlier month
+		if i%10 == 9 { // late, for an earlier day
 			add(at.Add(-time.Duration(r.IntN(60))*24*time.Hour), at, 1000+i)
 		}
 		if i%4 == 0 {

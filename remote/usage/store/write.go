@@ -39,10 +39,9 @@ func (t *tx) isNew(id string) (isNew bool, err error) {
 	return isNew, err
 }
 
-// addSums adds to the sums of hours and days. What is earlier than the sums of months that are written is added
-// to those, too. Names that differ only in what databases don't take are the same.
+// addSums adds to the sums of hours and days. Names that differ only in what databases don't take are the same.
 func (t *tx) addSums(sums usage.Sums) error {
-	added := map[sumTable]usage.Sums{hourSums: {}, daySums: {}, monthSums: {}}
+	added := map[sumTable]usage.Sums{hourSums: {}, daySums: {}}
 	var list []string
 	for key := range sums {
 		sum, hour := sums[key], key.Hour
@@ -51,16 +50,12 @@ func (t *tx) addSums(sums usage.Sums) error {
 		added[hourSums].Add(key, &sum)
 		key.Hour = usage.DayOf(hour, t.options.In)
 		added[daySums].Add(key, &sum)
-		if hour < t.databaseFacts.months {
-			key.Hour = usage.MonthOf(hour, t.options.In)
-			added[monthSums].Add(key, &sum)
-		}
 	}
 	names, err := t.addNames(list)
 	if err != nil {
 		return err
 	}
-	for _, to := range t.tables() {
+	for _, to := range sumTables {
 		if err := t.insert(to, added[to], names); err != nil {
 			return err
 		}
@@ -166,19 +161,15 @@ func (t *tx) closeGaps(known usage.Gap) error {
 	return t.addGaps(rest)
 }
 
-// Tidy writes the sums of months that have ended, removes what is older than is kept, and gives users of old days
-// their pseudonyms. Once a day it removes names that nothing has any more. If a file is nearly as big as it may
+// Tidy removes what is older than is kept, and gives users of old days their pseudonyms. Once a day it removes names that nothing has any more. If a file is nearly as big as it may
 // be, it removes the oldest hours early; the sums of days stay.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
 	}
-	if _, err := s.each(ctx, (*tx).rollUp); err != nil && !errors.Is(err, usage.ErrFull) { // with room again it is done
-		return "", err
-	}
 	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
-	for _, from := range s.tables() {
+	for _, from := range sumTables {
 		before := days
 		if from == hourSums {
 			before = hours
@@ -203,37 +194,6 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 		return "", err
 	}
 	return s.makeRoom(ctx)
-}
-
-// rollUp writes the sums of one month that has ended, if there is one.
-func (t *tx) rollUp() (done bool, err error) {
-	if !t.Store.months {
-		return false, nil
-	}
-	month := t.databaseFacts.months
-	if month == 0 {
-		oldest, found, err := t.oldest(daySums)
-		if err != nil || !found {
-			return false, err
-		}
-		month = usage.MonthOf(oldest, t.options.In)
-	}
-	next := usage.NextMonth(month, t.options.In)
-	if next > t.Until {
-		return false, nil
-	}
-	t.databaseFacts.months = next
-	return true, t.sumMonth(month)
-}
-
-// sumMonth sums up a month, also if that was done before.
-func (t *tx) sumMonth(month int64) error {
-	if err := t.remove(monthSums, month); err != nil {
-		return err
-	}
-	return t.run(monthSums.upsert(fmt.Sprintf("SELECT {id,}r.kind, %d, r.name, %s FROM day_sums r "+
-		"WHERE {fleet}%s AND r.start >= %d AND r.start < %d GROUP BY r.kind, r.name",
-		month, summed(), allKinds, month, usage.NextMonth(month, t.options.In))))
 }
 
 // removeOldest removes what begins first in a table, if that is before a moment: so each change is small.
