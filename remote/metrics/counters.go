@@ -18,7 +18,6 @@ import (
 // safe for concurrent use. They survive a reload if its controller gets the same ones.
 type Counters struct {
 	mu       sync.Mutex
-	revision uint64 // grows with each change
 	interval time.Duration
 	latest   time.Time     // when the last cycle ended, or the controller started
 	took     time.Duration // the last cycle
@@ -61,7 +60,6 @@ func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	defer c.mu.Unlock()
 	for i := range events {
 		if events[i].Kind == enforce.EventOutcome {
-			c.revision++
 			c.countOutcomes(&events[i])
 		}
 	}
@@ -119,7 +117,6 @@ func ruleOf(because []string) enforce.Rule {
 }
 
 func (c *Counters) countCycle(cycle *controller.Cycle) {
-	c.revision++
 	for i := range cycle.Notified {
 		d := &cycle.Notified[i]
 		delivered := strconv.FormatBool(d.Err == nil && d.Terminals > 0)
@@ -133,13 +130,6 @@ func (c *Counters) countCycle(cycle *controller.Cycle) {
 	c.took, c.latest = cycle.Took, cycle.Start.Add(cycle.Took)
 	c.durations.observe(cycle.Took.Seconds())
 	c.gpuTime.take(cycle, 4*c.interval+2*cycle.Took)
-}
-
-// Revision grows with each change.
-func (c *Counters) Revision() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.revision
 }
 
 // stallSlack is how late the next cycle may be besides what Healthy allows for.

@@ -9,8 +9,7 @@
 //	e := &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now, Version: version}
 //	e.Mount(mux, false)
 //
-// A scrape asks no host anything. Its text is written once for each cycle, however many
-// scrape it.
+// A scrape asks no host anything.
 //
 // The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use
 // (genv143.go). A running controller has names of its own, which begin with genv_ too and
@@ -26,7 +25,6 @@ package metrics
 import (
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
@@ -38,16 +36,6 @@ type Exporter struct {
 	Counters *Counters
 	Now      func() time.Time
 	Version  string // of genv
-
-	mu     sync.Mutex
-	cached page
-}
-
-// page is what was written last, in parts of which each listener takes what it may show.
-type page struct {
-	fleet, counters uint64 // their revisions
-
-	counted, findings, users, hosts []byte
 }
 
 // Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without the series of users, so
@@ -83,38 +71,37 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	case part != "":
 		write(w, r, e.ofController(fleet, hideUsers)...)
 	case len(names) == 0:
-		write(w, r, append(e.ofController(fleet, hideUsers), e.ofHosts(e.page(fleet).hosts), Ages(fleet.Hosts, e.Now()))...)
+		write(w, r, append(e.ofController(fleet, hideUsers), e.ofHosts(fleet.Hosts), Ages(fleet.Hosts, e.Now()))...)
 	default:
 		hosts := selected(fleet.Hosts, names)
 		if len(hosts) == 0 {
 			http.Error(w, "no such host", http.StatusNotFound)
 			return
 		}
-		write(w, r, e.ofHosts(Hosts(hosts)), Ages(hosts, e.Now()))
+		write(w, r, e.ofHosts(hosts), Ages(hosts, e.Now()))
 	}
 }
 
 // ofController are the series of no host. When cycles don't advance, what the last one
 // saw says nothing about now.
 func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
-	p := e.page(fleet)
-	texts := [][]byte{p.counted}
+	texts := [][]byte{Build(e.Version), e.Counters.Text(fleet.Enforcing)}
 	if !e.Counters.Healthy(e.Now()) {
 		return texts
 	}
-	if texts = append(texts, p.findings); hideUsers {
+	if texts = append(texts, Findings(fleet)); hideUsers {
 		return texts
 	}
-	return append(texts, p.users)
+	return append(texts, e.Counters.Users(fleet.Users))
 }
 
-// ofHosts is what was written of hosts, unless that says nothing about now. Their ages do, also when cycles
+// ofHosts are the series of hosts, unless they say nothing about now. Their ages do, also when cycles
 // don't advance.
-func (e *Exporter) ofHosts(text []byte) []byte {
+func (e *Exporter) ofHosts(hosts []live.Host) []byte {
 	if !e.Counters.Healthy(e.Now()) {
 		return nil
 	}
-	return text
+	return Hosts(hosts)
 }
 
 func selected(hosts []live.Host, names []string) (list []live.Host) {
@@ -128,24 +115,6 @@ func selected(hosts []live.Host, names []string) (list []live.Host) {
 		}
 	}
 	return list
-}
-
-// page is the text of the present state. Those who scrape at the same time wait for the
-// first of them.
-func (e *Exporter) page(fleet *live.Fleet) page {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	counters := e.Counters.Revision()
-	if e.cached.counted == nil || fleet.Revision > e.cached.fleet || counters > e.cached.counters {
-		e.cached = page{
-			fleet: fleet.Revision, counters: counters,
-			counted:  append(Build(e.Version), e.Counters.Text(fleet.Enforcing)...),
-			findings: Findings(fleet),
-			users:    e.Counters.Users(fleet.Users),
-			hosts:    Hosts(fleet.Hosts),
-		}
-	}
-	return e.cached
 }
 
 // write answers with texts.
