@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -72,60 +71,6 @@ func (c *Client) Events(ctx context.Context, after uint64) (Events, error) {
 	}
 	defer response.Body.Close()
 	return events, decode(response.Body, &events)
-}
-
-// Message is a server-sent event: one of its fields is set.
-type Message struct {
-	Change *Change // there is a new state to fetch
-	Event  *Event  // that happened
-	Missed uint64  // events that came before the next one are no longer kept
-}
-
-// Watch calls each for every message, in order, until ctx ends or the connection breaks,
-// which is an error. The first message is about the present state. Events come after the
-// one with the given number of the given run; all that are kept, if that is another run.
-func (c *Client) Watch(ctx context.Context, run string, after uint64, each func(Message)) error {
-	response, err := c.get(ctx, "/events", http.Header{"Last-Event-Id": {fmt.Sprintf("%s.%d", run, after)}})
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, maxMessage)
-	var kind string
-	for lines.Scan() {
-		switch field, value, _ := bytes.Cut(lines.Bytes(), []byte(": ")); string(field) {
-		case "event":
-			kind = string(value)
-		case "data":
-			message, err := messageOf(kind, value)
-			if err != nil {
-				return fmt.Errorf("message of the controller: %w", err)
-			}
-			each(message)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
-	return io.ErrUnexpectedEOF
-}
-
-// maxMessage bounds a message, in bytes.
-const maxMessage = 1 << 20
-
-func messageOf(kind string, data []byte) (m Message, err error) {
-	switch kind {
-	case "fleet":
-		err = json.Unmarshal(data, &m.Change)
-	case "event":
-		err = json.Unmarshal(data, &m.Event)
-	case "missed":
-		var missed Missed
-		err = json.Unmarshal(data, &missed)
-		m.Missed = missed.Count
-	}
-	return m, err
 }
 
 func (c *Client) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {

@@ -81,27 +81,6 @@ func requireEqual(t *testing.T, want, got *live.Fleet) {
 	require.JSONEq(t, string(a), string(b))
 }
 
-func TestWatch(t *testing.T) {
-	feed := live.NewFeed(live.Options{Now: time.Now})
-	client := serve(t, feed)
-	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}, {Kind: enforce.EventHostBack, Host: "b"}})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var events []uint64
-	err := client.Watch(ctx, "r", 1, func(m live.Message) {
-		switch {
-		case m.Event != nil:
-			events = append(events, m.Event.Number)
-		case m.Change.Revision == 1:
-			feed.Consume(cycle(2), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})
-		default:
-			cancel()
-		}
-	})
-	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, []uint64{2, 3}, events)
-}
-
 // A server waits for half a second after a request that was too long.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(sendTo); path != "" {

@@ -63,7 +63,7 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	feed.Consume(cycle("r", 1).AtEnd(), nil)
 	stop := serve(t, path, feed)
-	f := Follow(t.Context(), live.NewClient(path))
+	f := Follow(live.NewClient(path))
 	defer f.Close()
 	u, _ := until(t, f, func(_ Update, err error) bool { return err == nil })
 	require.Equal(t, 1, u.Fleet.Cycle)
@@ -90,7 +90,7 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 }
 
 func TestFollowEndsAtOnce(t *testing.T) {
-	f := Follow(t.Context(), live.NewClient(filepath.Join(t.TempDir(), "none")))
+	f := Follow(live.NewClient(filepath.Join(t.TempDir(), "none")))
 	_, err := f.Next(t.Context())
 	require.ErrorContains(t, err, "the controller doesn't answer (dial unix ")
 	f.Close()

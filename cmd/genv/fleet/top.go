@@ -179,7 +179,7 @@ type topSource struct {
 func (p *program) topSource(c *cli.Context, config topConfig) (*topSource, error) {
 	s := new(topSource)
 	if config.socket != "" {
-		s.follow(c.Context, config.socket)
+		s.follow(config.socket)
 		return s, nil
 	}
 	fleet, err := p.readLoopConfig(c, config.interval)
@@ -217,8 +217,8 @@ func (p *program) appeared(c *cli.Context) string {
 	return path
 }
 
-func (s *topSource) follow(ctx context.Context, path string) {
-	s.follower = top.Follow(ctx, live.NewClient(path))
+func (s *topSource) follow(path string) {
+	s.follower = top.Follow(live.NewClient(path))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
@@ -234,7 +234,7 @@ func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 		}
 		s.look.close()
 		s.look = nil
-		s.follow(ctx, started.path)
+		s.follow(started.path)
 	}
 	return s.follower.Next(ctx)
 }
