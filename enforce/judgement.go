@@ -70,8 +70,8 @@ func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
 }
 
 // checkDue sets Since of a finding, and reports whether it is time to act on it. Each of the keys, at least one,
-// names what must be there without a break: a process; or user, host, environment, rule and device, so that
-// restarting a process does not reset the time. The oldest key counts. The caller adds the finding next.
+// names what must be there without a break: a process; or user, host and device, so that restarting a process
+// does not reset the time. The oldest key counts. The caller adds the finding next.
 func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	j.keys = append(j.keys, keys)
 	oldest := j.countPresence(keys[0])
@@ -88,16 +88,17 @@ func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	return due
 }
 
-// checkSooner is checkDue with one more key, after it, that has another warning: what is due first counts.
-func (j *judgement) checkSooner(f *Finding, warn Warn, key string) (due bool) {
-	last := &j.keys[len(j.keys)-1]
-	*last = append(*last, key)
-	due, at := j.countPresence(key).due(warn, j.now)
+// checkSooner is checkDue with more keys, after it, that have another warning: what is due first counts.
+func (j *judgement) checkSooner(f *Finding, warn Warn, keys ...string) (due bool) {
+	var other Finding
+	due = j.checkDue(&other, warn, keys...)
+	n := len(j.keys) - 1
+	j.keys[n-1], j.keys = append(j.keys[n-1], keys...), j.keys[:n]
 	switch {
 	case due:
 		f.Pending, f.Due = false, time.Time{}
-	case at.After(j.now) && at.Before(f.Due):
-		f.Due = at
+	case other.Due.After(j.now) && other.Due.Before(f.Due):
+		f.Due = other.Due
 	}
 	return due
 }

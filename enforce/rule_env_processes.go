@@ -37,7 +37,7 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 		}
 		f := Finding{Rule: RuleNonEnvProcesses}
 		f.User, f.UID = p.Reported()
-		j.endProcess(h, p, j.settingsReported(h, &f), f, "")
+		j.endProcess(h, p, j.settingsReported(h, &f), f)
 	}
 }
 
@@ -63,7 +63,7 @@ func (j *judgement) unreadable(h *hostView) {
 		f := Finding{Rule: RuleUnreadable, Unreadable: p.Unreadable}
 		f.User, f.UID = p.Reported()
 		if h.settings.EndUnreadable && p.Unreadable.IsByUser() && p.Start != 0 && p.UID != nil && *p.UID != 0 {
-			j.endProcess(h, p, j.settingsReported(h, &f), f, "")
+			j.endProcess(h, p, j.settingsReported(h, &f), f)
 			continue
 		}
 		j.describe(h, p, &f)
@@ -116,7 +116,7 @@ func (j *judgement) envDevices(h *hostView) {
 					f.User, f.UID = p.Reported()
 					settings = j.settingsReported(h, &f)
 				}
-				j.endProcess(h, p, settings, f, env.env.EID)
+				j.endProcess(h, p, settings, f)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func processOn(h *hostView, p *snapshot.Process) string {
 const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
-func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Settings, f Finding, eid snapshot.EnvID) {
+func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Settings, f Finding) {
 	j.describe(h, p, &f)
 	devices := f.Devices
 	if len(devices) == 0 {
@@ -189,27 +189,27 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Setti
 	}
 	owner := "user/" + string(cmp.Or(h.userOf(p), f.User))
 	switch {
-	case p.Unproved(): // all such containers together, since starting one again begins no other warning
-		owner = "unproved"
+	case p.Unproved(): // all such containers of an environment together, since starting one again begins no other warning
+		if owner = "unproved"; f.Rule == RuleEnvDevices {
+			owner += "/" + string(p.EID)
+		}
 	case owner == "user/": // the host reports nothing about it but its PID
 		owner = f.ID
 	}
-	// The process is a key of its own: by rewriting the state files a user can turn
-	// one rule's finding into the other's in every cycle. Where these rules have other warnings,
-	// each has its time, within the longest of them.
-	process, warn, longest := "process/"+processOn(h, p), settings.warnOf(f.Rule), settings.longestWarn()
-	keys := make([]string, 0, len(devices)+2)
-	if keys = append(keys, process); warn != longest {
-		keys[0] = f.ID
-	}
-	use := string(f.Rule) + "/" + string(h.name) + "/" + owner + "/" + string(eid) + "/"
+	// By rewriting the state files, or by starting it again, in another environment or outside, a user can turn one
+	// rule's finding into the other's in every cycle: the process, and what the user uses, are the same to all of
+	// these rules. Where they have other warnings, each has its time, within the longest of them.
+	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
 	for _, index := range devices[:min(len(devices), maxKeys)] {
-		keys = append(keys, use+h.deviceKey(index))
+		use := "/" + string(h.name) + "/" + owner + "/" + h.deviceKey(index)
+		own, shared = append(own, string(f.Rule)+use), append(shared, "use"+use)
 	}
-	due := j.checkDue(&f, warn, keys...)
-	if warn != longest {
-		due = j.checkSooner(&f, longest, process) || due
+	warn, longest := settings.warnOf(f.Rule), settings.longestWarn()
+	if warn == longest {
+		own = shared
 	}
+	due := j.checkDue(&f, warn, own...)
+	due = j.checkSooner(&f, longest, shared...) || due
 	j.end(&f, due, h, p)
 	j.add(f)
 }

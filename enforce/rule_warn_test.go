@@ -1,12 +1,16 @@
 package enforce_test
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // lasting is a warning of some minutes.
@@ -73,6 +77,13 @@ func TestWarnOfARule(t *testing.T) {
 		{"from rule to rule, within the longest", outsiders, []cycle{
 			{0, foreign, ""}, {9, outside, ""}, {18, foreign, ""}, {27, outside, ""}, {29, foreign, ""}, {30, foreign, "a end 5"},
 		}},
+		{"from rule to rule, started again each time", outsiders, []cycle{
+			{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 by:bob 0:10`, ""},
+			{9, `a | dev 0 | proc 6 - u1 by:bob 0:10`, ""},
+			{18, `a | env 2 bob u1 | dev 0 | proc 7 2 u1 by:bob 0:10`, ""},
+			{27, `a | dev 0 | proc 8 - u1 by:bob 0:10`, ""},
+			{30, `a | env 3 bob u1 | dev 0 | proc 9 3 u1 by:bob 0:10`, "a end 9"},
+		}},
 		{"from device to device", outsiders, []cycle{
 			{0, `a | env 1 bob u1 | dev 0 | dev 1 | proc 5 1 u1 by:bob 0:10`, ""}, {10, `a | env 1 bob u1 | dev 0 | dev 1 | proc 5 1 u1 by:bob 1:10`, "a end 5"},
 		}},
@@ -99,5 +110,51 @@ func TestDueBetweenTwoRules(t *testing.T) {
 		f := memory.Judge(policy, parseCluster(t, step.cluster), noon(step.minute)).Findings[0]
 		require.True(t, f.Pending)
 		require.Equal(t, noon(step.due), f.Due)
+	}
+}
+
+// The rules between which a user can move a process have a time in common. Each rule must be here.
+func TestRulesWithATimeInCommon(t *testing.T) {
+	const (
+		outside  = `a | dev 0 | proc 5 - u1 by:bob 0:10`
+		foreign  = `a | env 1 bob u1 | dev 0 | proc 5 1 u1 by:bob 0:10`
+		attached = `a | env 1 bob u1 1g | dev 0 1@01 | proc 5 1 u1 by:bob started-at:9 0:2000`
+		unused   = `a | env 1 bob u1 | dev 0 1@01`
+	)
+	all := enforce.Settings{
+		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, EndUnreadable: true, MaxProcessAge: 12 * time.Hour, MaxDuration: time.Hour,
+		Idle: &enforce.Idle{}, MaxDevices: ptr(0), MaxMemory: ptr(snapshot.MiB(1)), MaxEnvs: ptr(0), Warn: lasting(10),
+	}
+	rows := map[enforce.Rule]struct {
+		cluster  string
+		inCommon bool
+	}{
+		enforce.RuleNonEnvProcesses: {outside, true},
+		enforce.RuleUnreadable:      {`a | dev 0 | proc 5 - u1 by:bob stalled:user 0:10`, true},
+		enforce.RuleEnvDevices:      {foreign, true},
+
+		enforce.RuleEnvMemory:         {attached, false},
+		enforce.RuleMaxProcessAge:     {attached, false},
+		enforce.RuleMaxDuration:       {unused, false},
+		enforce.RuleIdle:              {unused, false},
+		enforce.RuleMaxDevicesPerUser: {unused, false},
+		enforce.RuleMaxMemoryPerUser:  {unused, false},
+		enforce.RuleMaxEnvsPerUser:    {unused, false},
+	}
+	for _, rule := range enforce.Rules() {
+		row, known := rows[rule]
+		require.True(t, known, rule)
+		var memory controllerMemory
+		found := memory.Judge(stated{all: all}, parseCluster(t, row.cluster), noon(0)).Findings
+		require.True(t, slices.ContainsFunc(found, func(f enforce.Finding) bool { return f.Rule == rule }), rule)
+		ofProcess := func(key string) bool { return strings.HasPrefix(key, "process/") }
+		require.Equal(t, row.inCommon, slices.ContainsFunc(slices.Collect(maps.Keys(memory.Present)), ofProcess), rule)
+
+		longer := all
+		longer.RuleWarns = map[enforce.Rule]enforce.Warn{rule: lasting(30)}
+		memory = controllerMemory{}
+		memory.Judge(stated{all: longer}, parseCluster(t, foreign), noon(0))
+		plan := memory.Judge(stated{all: longer}, parseCluster(t, outside), noon(10))
+		require.Equal(t, row.inCommon, plan.Findings[0].Pending, "%s has the time of the longest of them", rule)
 	}
 }
