@@ -60,18 +60,16 @@ func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) 
 // arguments, truncated to snapshot.MaxCommand bytes. The process may have overwritten
 // it. It is empty if there is none or it can't be read.
 func (h *Handle) CommandLine() string {
-	data := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
+	data, _ := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})
 	return text.Cut(strings.TrimSpace(text.Masked(string(data))), snapshot.MaxCommand)
 }
 
-// Arguments is the beginning of /proc/PID/cmdline: each argument ends with a NUL. It is empty if there is none, or if
-// it can't be read.
-func (h *Handle) Arguments(limit int) []byte {
+// Arguments is the beginning of /proc/PID/cmdline: each argument ends with a NUL. It is empty if there is none.
+func (h *Handle) Arguments(limit int) ([]byte, error) {
 	if h.isOther() {
-		a, _ := h.ask(request{Read: readCommand, Limit: limit}, readWithin)
-		return a.Value
+		a, err := h.ask(request{Read: readCommand, Limit: limit}, readWithin)
+		return a.Value, err
 	}
-	data, _ := readAt(h.dir, readCommand, limit)
-	return data
+	return readAt(h.dir, readCommand, limit)
 }

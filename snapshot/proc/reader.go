@@ -42,8 +42,8 @@ type Budget struct{ spent time.Duration }
 // maxReadTime is the time of a Budget: together with slow stats and open files an account costs a look a second.
 const maxReadTime = 500 * time.Millisecond
 
-// OwnBudget is ten times as much, for the account as which this runs: it makes nothing slow but for itself, and what
-// isn't read may be a job of it.
+// OwnBudget is ten times as much, for the person as whom this runs, which isn't root: that makes nothing slow but for
+// itself, and what isn't read may be a job of it.
 func OwnBudget() *Budget { return &Budget{spent: -9 * maxReadTime} }
 
 // Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another

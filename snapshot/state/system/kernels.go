@@ -1,6 +1,7 @@
 package system
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,10 +54,14 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 	for _, k := range kernels {
 		lives[k], byID[k.ID] = missing, append(byID[k.ID], k)
 	}
-	budgets := budgets{}
+	budgets, late := budgets{}, map[snapshot.UID]bool{}
 	for _, pid := range pids {
 		owner, err := p.owner(pid)
-		named := kernelsNamed(p.commandLine(pid, budgets.of(owner)), byID)
+		line, lineErr := p.commandLine(pid, budgets.of(owner))
+		if errors.Is(lineErr, proc.ErrUnreadable) {
+			late[owner] = true
+		}
+		named := kernelsNamed(line, byID)
 		if len(named) == 0 {
 			continue
 		}
@@ -66,6 +71,11 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 			} else if _, known := lives[Kernel{id, owner}]; known {
 				lives[Kernel{id, owner}] = Alive
 			}
+		}
+	}
+	for _, k := range kernels {
+		if late[k.UID] { // a process that wasn't read may be the kernel's
+			unsure(lives, []Kernel{k})
 		}
 	}
 	return lives
@@ -85,15 +95,16 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 // would make others wait for their turn.
 const maxCommandLine = 64 << 10
 
-// commandLine is the beginning of a command line; empty if the process has ended.
-func (p procfs) commandLine(pid snapshot.PID, budget *proc.Budget) string {
+// commandLine is the beginning of a command line.
+func (p procfs) commandLine(pid snapshot.PID, budget *proc.Budget) (string, error) {
 	h, err := p.fs.Open(pid)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	h.Budget = budget
-	return string(h.Arguments(maxCommandLine))
+	line, err := h.Arguments(maxCommandLine)
+	return string(line), err
 }
 
 // budgets are those of the users of the processes that are read for one answer.
@@ -102,7 +113,7 @@ type budgets map[snapshot.UID]*proc.Budget
 func (b budgets) of(uid snapshot.UID) *proc.Budget {
 	switch {
 	case b[uid] != nil:
-	case int(uid) == os.Geteuid():
+	case uid != 0 && int(uid) == os.Geteuid(): // root's may be anybody's, in a container
 		b[uid] = proc.OwnBudget()
 	default:
 		b[uid] = &proc.Budget{}

@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // The look for files ends with the time for it, and not only its answer is dropped.
@@ -26,4 +28,26 @@ func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
 	require.Equal(t, Alive, machine.kernelFilesOf(ctx, me, nil, []Kernel{k})[k])
 	cancel()
 	require.Empty(t, machine.kernelFilesOf(ctx, me, nil, []Kernel{k}))
+}
+
+// A process of which the command line isn't read may be that of any kernel of its user, and of no other user's.
+func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	require.NoError(t, child.Start())
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	pid, me := snapshot.PID(child.Process.Pid), snapshot.UID(os.Getuid())
+	machine := newProcfs(RealProc, nss.Passwd{})
+	mine, others := Kernel{ID: "k", UID: me}, Kernel{ID: "k", UID: me + 1}
+	require.Equal(t, map[Kernel]Liveness{mine: Gone, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
+	machine.fs.Reader = &proc.Reader{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}} // a helper that starts, and doesn't answer
+	require.Equal(t, map[Kernel]Liveness{mine: Unknown, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
+}
+
+// Root's processes may be anybody's, in a container: only a person has more time.
+func TestBudgets(t *testing.T) {
+	require.Equal(t, &proc.Budget{}, budgets{}.of(0))
+	require.Equal(t, &proc.Budget{}, budgets{}.of(snapshot.UID(os.Geteuid()+1)))
+	if os.Geteuid() != 0 {
+		require.Equal(t, proc.OwnBudget(), budgets{}.of(snapshot.UID(os.Geteuid())))
+	}
 }
