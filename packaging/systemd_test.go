@@ -145,14 +145,14 @@ func (m *machine) refusesAPolicy(unit string) {
 	m.write("/etc/genv/policy.yaml", "defaults: {idle: soon}\n", 0o644)
 	out, err := m.run("systemctl", "reload", unit)
 	require.Error(m.t, err, out)
-	m.await(unit, "old policy in force since ")
+	m.await(unit, "old hosts and policy in force since ")
 	require.Contains(m.t, m.show(unit, "StatusText"), ": /etc/genv/policy.yaml:1:")
 	require.Equal(m.t, "active", m.show(unit, "ActiveState"))
 	require.Contains(m.t, m.must("journalctl", "--no-pager", "--unit", unit), "/etc/genv/policy.yaml:1:")
 	m.write("/etc/genv/policy.yaml", good, 0o644)
 	m.must("systemctl", "reload", unit)
 	m.await(unit, "cycle ")
-	require.NotContains(m.t, m.show(unit, "StatusText"), "old policy")
+	require.NotContains(m.t, m.show(unit, "StatusText"), "old hosts")
 }
 
 // checksThePolicy: an upgrade doesn't restart a controller that would not start again, and says what to

@@ -97,7 +97,7 @@ type Event string
 // The events.
 const (
 	OnWarn Event = "warn" // findings are new, and are not acted on yet
-	OnAct  Event = "act"  // reports were carried out, or their outcome is unknown
+	OnAct  Event = "act"  // orders were carried out, or their outcome is unknown
 	OnHold Event = "hold" // safety limits held actions against users or on hosts back
 )
 

@@ -168,7 +168,7 @@ func (d *day) Execute(_ context.Context, host remote.Host, o order.Order) (agent
 	h := d.hosts[host.Name]
 	if h.cut {
 		h.cut = false
-		return agent.Execution{}, remote.Errorf(remote.OutcomeUnknown, "the connection was lost while the report was carried out")
+		return agent.Execution{}, remote.Errorf(remote.OutcomeUnknown, "the connection was lost while the order was carried out")
 	}
 	done := agent.Execution{Outcomes: []order.Outcome{}}
 	for _, detach := range o.Detach {

@@ -93,11 +93,11 @@ func (s *service) status(cycle *controller.Cycle) {
 	s.notify("STATUS=" + s.refused + s.cycle)
 }
 
-// reloaded has the status say from when on the policy isn't the one in the files, if they were refused.
+// reloaded has the status say from when on hosts and policy aren't those in the files, if they were refused.
 func (s *service) reloaded(err error, now time.Time) {
 	s.refused = ""
 	if err != nil {
-		s.refused = fmt.Sprintf("old policy in force since %s: %s; ", now.Format(time.DateTime), text.OneLine(err.Error()))
+		s.refused = fmt.Sprintf("old hosts and policy in force since %s: %s; ", now.Format(time.DateTime), text.OneLine(err.Error()))
 	}
 	s.notify("STATUS=" + s.refused + s.cycle)
 }
