@@ -75,6 +75,7 @@ func TestQuickStart(t *testing.T) {
 
 	// All users' shells have genv, and one that fails or hangs breaks none.
 	shell := func(kind string) string { return host.must("runuser", "-u", "alice", "--", kind, "-ic", "type genv") }
+	host.sh("printf '# a last line without an end' >>/etc/bash.bashrc")
 	require.Contains(t, install("--shell-setup"), "genv in the shells of all users, by /etc/bash.bashrc")
 	require.Contains(t, install("--shell-setup"), "unchanged")
 	require.Contains(t, shell("bash"), "function")
@@ -117,12 +118,17 @@ func purge(t *testing.T, jump, host *machine) {
 	requirePurged(t, host)
 	host.must("getent", "passwd", "genv")
 
-	// What is left without genv goes, too, unless a process of an environment runs.
+	// What is left without genv goes, too, unless a process or kernel of an environment may run.
 	host.sh(`mkdir -p /var/lib/genv /var/tmp/genv; sleep 1000 >/dev/null 2>&1 & printf '{"envs": [{"pids": [\n%s\n]}]}' $! >/var/tmp/genv/envs.json`)
 	out, err = jump.as("alice", again)
 	require.Error(t, err, out)
 	require.Contains(t, out, "which runs")
 	host.sh(`kill "$(tr -dc 0-9 </var/tmp/genv/envs.json)"`)
+	host.sh(`printf '{"envs": [{"pids": [], "kernel_ids": [\n"0f1e-22"\n]}]}' >/var/tmp/genv/envs.json`)
+	out, err = jump.as("alice", again)
+	require.Error(t, err, out)
+	require.Contains(t, out, "a Jupyter kernel, which may run")
+	host.sh(`echo '{"envs": [{"pids": [], "kernel_ids": []}]}' >/var/tmp/genv/envs.json`)
 	for range 2 {
 		out, err = jump.as("alice", again)
 		require.NoError(t, err, out)

@@ -10,8 +10,9 @@ pages() {
   mkdir -p "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/site-functions" && limited 30 "$path" man "$share/man/man1" &&
     limited 30 "$path" completion bash >"$share/bash-completion/completions/genv" && limited 30 "$path" completion zsh >"$share/zsh/site-functions/_genv"
 }
-# Only interactive shells start genv, and none waits for it or fails with it.
+# Only interactive shells start genv, and none waits for it or fails with it. A file may lack a newline at its end.
 shells() {
+  [ -z "$(tail -c 1 "$1")" ] || echo >>"$1"
   kind=bash
   case $1 in *zshrc) kind=zsh ;; esac
   printf '%s\n' "case \$- in *i*) [ ! -x $path ] || eval \"\$(timeout 5 $path shell --init --shell $kind 2>/dev/null)\" || : ;; esac $mark" >>"$1"
