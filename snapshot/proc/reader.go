@@ -72,7 +72,7 @@ type request struct {
 	PID   snapshot.PID       `json:"pid"`
 	Start snapshot.StartTime `json:"start"`
 	Read  string             `json:"read"`
-	Key   string             `json:"key,omitempty"`   // of environ
+	Key   string             `json:"key,omitempty"`   // of environ, or the path of a file
 	Limit int                `json:"limit,omitempty"` // of cmdline, in bytes
 	Major uint32             `json:"major,omitempty"` // of nodes
 	Files int                `json:"files,omitempty"`
@@ -94,6 +94,7 @@ const (
 	readCommand = "cmdline"
 	readNodes   = "nodes"
 	readOpen    = "fd"
+	readFile    = "file" // of the user who is in Start, and no process's
 )
 
 // maxValue bounds the value of a variable: no id and no path is longer.
@@ -340,6 +341,10 @@ func ServeReader(in io.Reader, out io.Writer) error {
 
 // run reads what is asked for.
 func (q *request) run() (a answer, err error) {
+	if q.Read == readFile {
+		a.Found, err = hasFile(q.Key, snapshot.UID(q.Start)) //nolint:gosec // it was one
+		return a, err
+	}
 	h, err := FS{Root: q.Root}.Open(q.PID)
 	if err != nil {
 		return a, err

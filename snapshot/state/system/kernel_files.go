@@ -3,14 +3,11 @@ package system
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
@@ -98,7 +95,7 @@ func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snap
 			now = Unknown
 		}
 		for _, folder := range folders {
-			switch kernelFile(folder, k) {
+			switch p.kernelFile(folder, k) {
 			case Alive:
 				lives[k] = Alive
 			case Unknown:
@@ -114,18 +111,15 @@ func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snap
 }
 
 // kernelFile says whether a folder has the file of a kernel, and it belongs to its user.
-func kernelFile(folder string, k Kernel) Liveness {
+func (p procfs) kernelFile(folder string, k Kernel) Liveness {
 	if k.ID == "" || strings.ContainsAny(k.ID, "/\x00") {
 		return Gone
 	}
-	var st unix.Stat_t
-	err := unix.Lstat(filepath.Join(folder, "kernel-"+k.ID+".json"), &st)
+	has, err := p.fs.HasFile(filepath.Join(folder, "kernel-"+k.ID+".json"), k.UID)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return Gone
 	case err != nil:
 		return Unknown
-	case st.Mode&unix.S_IFMT == unix.S_IFREG && snapshot.UID(st.Uid) == k.UID:
+	case has:
 		return Alive
 	}
 	return Gone

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +42,18 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 	require.Equal(t, map[Kernel]Liveness{mine: Gone, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
 	machine.fs.Reader = &proc.Reader{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}} // a helper that starts, and doesn't answer
 	require.Equal(t, map[Kernel]Liveness{mine: Unknown, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
+}
+
+// A folder that doesn't answer holds the helper, and not this process, which couldn't end then.
+func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
+	machine, k := newProcfs(RealProc, nss.Passwd{}), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
+	machine.fs.Reader = &proc.Reader{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
+	require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
+	began := time.Now()
+	for range 100 {
+		require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
+	}
+	require.Less(t, time.Since(began), 10*time.Second, "it is asked again after a while")
 }
 
 // Root's processes may be anybody's, in a container: only a person has more time.
