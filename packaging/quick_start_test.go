@@ -75,11 +75,11 @@ func TestQuickStart(t *testing.T) {
 
 	// All users' shells have genv, and one that fails or hangs breaks none.
 	shell := func(kind string) string { return host.must("runuser", "-u", "alice", "--", kind, "-ic", "type genv") }
-	host.sh("printf '# a last line without an end' >>/etc/bash.bashrc")
+	host.sh("mv /etc/bash.bashrc /etc/bash.site; ln -s bash.site /etc/bash.bashrc; printf '# a last line without an end' >>/etc/bash.site")
 	require.Contains(t, install("--shell-setup"), "genv in the shells of all users, by /etc/bash.bashrc")
 	require.Contains(t, install("--shell-setup"), "unchanged")
 	require.Contains(t, shell("bash"), "function")
-	host.sh("mv /usr/local/bin/genv /tmp/; printf '#!/bin/sh\\nsleep 60; exit 1\\n' >/usr/local/bin/genv; chmod 0755 /usr/local/bin/genv")
+	host.sh("mv /usr/local/bin/genv /tmp/; printf '#!/bin/sh\\ntrap \"\" TERM; sleep 60; exit 1\\n' >/usr/local/bin/genv; chmod 0755 /usr/local/bin/genv")
 	require.NotContains(t, shell("bash"), "function")
 	host.sh("mv /tmp/genv /usr/local/bin/genv")
 
@@ -116,6 +116,7 @@ func purge(t *testing.T, jump, host *machine) {
 	require.Contains(t, out, "the account genv stays")
 	host.sh("sleep 2")
 	requirePurged(t, host)
+	host.sh("test -L /etc/bash.bashrc; tail -n 1 /etc/bash.site | grep -qx '# a last line without an end'")
 	host.must("getent", "passwd", "genv")
 
 	// What is left without genv goes, too, unless a process or kernel of an environment may run.
@@ -140,5 +141,5 @@ func purge(t *testing.T, jump, host *machine) {
 func requirePurged(t *testing.T, host *machine) {
 	t.Helper()
 	require.Empty(t, strings.TrimSpace(host.sh(`find /etc /usr/bin /usr/local /usr/lib/systemd /var /run -name '*genv*' ! -path '/var/lib/apt/*' ! -path '/var/lib/dpkg/*' ! -path '/run/genv-install.lock' ! -path '/run/sudo/*' ! -path '/home/*'
-		grep -l genv /etc/bash.bashrc /home/genv/.ssh/authorized_keys || :`)))
+		grep -l genv /etc/bash.site /home/genv/.ssh/authorized_keys || :`)))
 }

@@ -15,7 +15,7 @@ shells() {
   [ -z "$(tail -c 1 "$1")" ] || echo >>"$1"
   kind=bash
   case $1 in *zshrc) kind=zsh ;; esac
-  printf '%s\n' "case \$- in *i*) [ ! -x $path ] || eval \"\$(timeout 5 $path shell --init --shell $kind 2>/dev/null)\" || : ;; esac $mark" >>"$1"
+  printf '%s\n' "case \$- in *i*) [ ! -x $path ] || eval \"\$(timeout -k 1 5 $path shell --init --shell $kind 2>/dev/null)\" || : ;; esac $mark" >>"$1"
 }
 unit() {
   printf '%s' "$enforce" >"$units/genv-enforce.service" && systemctl daemon-reload && limited 90 systemctl try-restart genv-enforce.service

@@ -5,7 +5,7 @@ if [ -x "$path" ]; then
 else # an environment is active as long as one of its processes, or of its Jupyter kernels, which genv alone can find
   state() {
     for file in /var/tmp/genv/envs.json /var/lib/genv/host/envs.json; do
-      [ -f "$file" ] && limited 10 head -c 10000000 "$file" | tr -d '[:space:]'
+      [ -f "$file" ] && [ ! -L "$file" ] && limited 10 head -c 10000000 "$file" | tr -d '[:space:]'
     done
   }
   state | grep -o '"pids":\[[0-9,]*\]' | tr -c '0-9' '\n' | while read -r pid; do # those without a program are the kernel's

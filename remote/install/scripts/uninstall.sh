@@ -63,7 +63,7 @@ if [ -n "$extras" ]; then
     fi
   done
   for file in $(shell_files); do
-    if grep -qF "$mark" "$file"; then sed -i "\\|$mark\$|d" "$file"; fi
+    if grep -qF "$mark" "$file"; then sed -i "\\|$mark\$|d" "$(readlink -f "$file")"; fi
   done
 fi
 step extras
