@@ -42,8 +42,8 @@ type Stream struct {
 
 	mu     sync.Mutex
 	last   uint64
-	calls  map[uint64]func(callEnd) // under way, called once; nil for those whose answer is not wanted any more
-	late   uint64                   // the last call of mayBeLate that was not answered in time
+	calls  map[uint64]chan<- callEnd // under way, with room for one; nil for those whose answer is not wanted any more
+	late   uint64                    // the last call of mayBeLate that was not answered in time
 	broken error
 	onEnd  func(why error)
 }
@@ -64,7 +64,7 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]func(callEnd))}
+	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]chan<- callEnd)}
 	go s.read(buffered)
 	return s, nil
 }
@@ -80,7 +80,7 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	answer := make(chan callEnd, 1)
-	if err := s.begin(ctx, f, func(r callEnd) { answer <- r }); err != nil {
+	if err := s.begin(ctx, f, answer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	select {
@@ -121,9 +121,9 @@ func newRequest(ctx context.Context, name string, body []byte) (*frame.Frame, er
 var errAbandoned = errors.New("the answer is not waited for")
 
 // begin gives a request its id and has it written. One request is written at a
-// time, so that ids ascend on the wire. After an error nothing was sent, and answer is not
-// called; otherwise it is, once, and must not wait.
-func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer func(callEnd)) error {
+// time, so that ids ascend on the wire. After an error nothing was sent, and answer gets
+// nothing; otherwise it gets one end.
+func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEnd) error {
 	if err := s.writing.acquire(ctx); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *Stream) fail(why error) {
 	s.broken = why
 	for _, answer := range s.calls {
 		if answer != nil {
-			answer(callEnd{err: why})
+			answer <- callEnd{err: why}
 		}
 	}
 	s.calls = nil
@@ -248,7 +248,7 @@ func (s *Stream) deliver(f *frame.Frame) error {
 	}
 	delete(s.calls, f.ID)
 	if answer != nil {
-		answer(r)
+		answer <- r
 	}
 	return nil
 }
@@ -276,66 +276,4 @@ func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 		var none T
 		return none, context.Cause(ctx)
 	}
-}
-
-// Await is Call without a goroutine that waits: done is called once, in one of its own, with the
-// answer or the error. When limit has passed without an answer, the stream is broken. Several
-// thousand calls that take minutes need little memory so.
-func (s *Stream) Await(ctx context.Context, limit time.Duration, name string, body []byte, done func([]byte, error)) {
-	a := &awaited{done: done}
-	f, err := newRequest(ctx, name, body)
-	if err == nil {
-		err = s.begin(ctx, f, a.answer)
-	}
-	if err != nil {
-		go done(nil, fmt.Errorf("%w: %w", ErrNotSent, err))
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !a.over {
-		a.late = time.AfterFunc(limit, func() { s.giveUp(f.ID, context.DeadlineExceeded) })
-		a.forget = context.AfterFunc(ctx, func() { s.giveUp(f.ID, context.Cause(ctx)) })
-	}
-}
-
-// awaited is a call of Await. The mutex of the Stream guards it.
-type awaited struct {
-	done   func([]byte, error)
-	over   bool
-	late   *time.Timer
-	forget func() bool
-}
-
-func (a *awaited) answer(r callEnd) {
-	a.over = true
-	if a.late != nil {
-		a.late.Stop()
-		a.forget()
-	}
-	go a.done(r.body, r.err)
-}
-
-// giveUp ends a call that is still under way, as Call does when its ctx ends.
-func (s *Stream) giveUp(id uint64, why error) {
-	hangs := errors.Is(why, context.DeadlineExceeded)
-	if !hangs {
-		why = fmt.Errorf("%w: %w", errAbandoned, why)
-	}
-	if s.drop(id, why) && hangs {
-		s.fail(why)
-	}
-}
-
-// drop ends a call, and has its answer not wanted any more; false if it has come.
-func (s *Stream) drop(id uint64, why error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer := s.calls[id]
-	if answer == nil {
-		return false
-	}
-	s.calls[id] = nil
-	answer(callEnd{err: why})
-	return true
 }

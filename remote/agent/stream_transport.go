@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +28,6 @@ type streamTransport struct {
 	mu       sync.Mutex
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
-	quiet    *quiet             // nil unless the host has answered last that nothing changed
 
 	announced *fence.Claim // what the host knows about this controller
 	tookOver  *atomic.Bool // of the Conn
@@ -62,33 +60,22 @@ func (t *streamTransport) close() {
 // before.
 func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	t.mu.Lock()
-	revision, last, before := t.revision, t.last, t.quiet
+	revision, last := t.revision, t.last
 	t.mu.Unlock()
 	request := SnapshotRequest{
 		Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds(), Types: snapshot.WantsTypes(ctx),
 		Allowance: t.pool.allowance.Load(),
 	}
-	if deadline, ok := ctx.Deadline(); ok { // rounded, so that equal requests are equal
-		request.WithinMS = time.Until(deadline).Round(100 * time.Millisecond).Milliseconds()
+	if deadline, ok := ctx.Deadline(); ok {
+		request.WithinMS = time.Until(deadline).Milliseconds()
 	}
 	claim := t.toAnnounce()
 	if claim != nil {
 		request.Claim = claimFor(claim, t.tookOver.Load())
 		request.Claim.Back = t.pool.removed.Load()
 	}
-	body, err := before.encode(request)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := t.exchange(ctx, RequestSnapshot, body)
-	switch {
-	case err != nil:
-		return nil, err
-	case before.is(request, reply):
-		return last, nil
-	}
 	var answer SnapshotAnswer
-	if err := decodeReply(RequestSnapshot, reply, &answer); err != nil {
+	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
 		return nil, err
 	}
 	t.hasNoted(claim)
@@ -105,7 +92,6 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 		copied.Tokens = answer.Tokens
 		t.last = &copied
 	}
-	t.quiet = newQuiet(request, body, reply)
 	return t.last, nil
 }
 
@@ -124,38 +110,8 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	taken.Token, taken.Tokens = t.token, answer.Tokens
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.revision, t.last, t.quiet = answer.Revision, taken, nil
+	t.revision, t.last = answer.Revision, taken
 	return taken, nil
-}
-
-// quiet is a request for a snapshot, and the answer that nothing changed. Those that follow are the
-// same as a rule, and are not encoded and decoded again then.
-type quiet struct {
-	request     SnapshotRequest
-	body, reply []byte
-}
-
-// maxQuiet is how long an answer may be that is kept, in bytes: an older host adds which controller acts.
-const maxQuiet = 1024
-
-func newQuiet(request SnapshotRequest, body, reply []byte) *quiet {
-	if len(reply) > maxQuiet {
-		return nil
-	}
-	return &quiet{request, body, reply}
-}
-
-// encode is the body of a request. A nil quiet is ready.
-func (q *quiet) encode(request SnapshotRequest) ([]byte, error) {
-	if q != nil && request == q.request {
-		return q.body, nil
-	}
-	return encodeRequest(RequestSnapshot, request)
-}
-
-// is reports whether this is the same request and answer.
-func (q *quiet) is(request SnapshotRequest, reply []byte) bool {
-	return q != nil && request == q.request && bytes.Equal(reply, q.reply)
 }
 
 // notify has messages shown.
@@ -196,19 +152,11 @@ func (t *streamTransport) call(ctx context.Context, name string, request, answer
 	if err != nil {
 		return err
 	}
-	reply, err := t.exchange(ctx, name, body)
-	if err != nil {
-		return err
-	}
-	return decodeReply(name, reply, answer)
-}
-
-func (t *streamTransport) exchange(ctx context.Context, name string, body []byte) ([]byte, error) {
 	reply, err := t.stream.Call(ctx, name, body)
 	if err != nil {
-		return nil, t.explain(ctx, err)
+		return t.explain(ctx, err)
 	}
-	return reply, nil
+	return decodeReply(name, reply, answer)
 }
 
 func encodeRequest(name string, request any) ([]byte, error) {

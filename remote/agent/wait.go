@@ -50,7 +50,7 @@ var ErrNoEvents = errors.New("the host reports no events")
 
 var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
 
-// Await waits, without a goroutine, until something may have changed on a host since its last
+// Await waits until something may have changed on a host since its last
 // snapshot, for some minutes at most. Then done is called, once, in a goroutine of its own: woke
 // is false if nothing changed. The error is ErrNoEvents if the genv there can't say, and another
 // one if the host isn't connected: a wait is never worth a login.
@@ -60,26 +60,36 @@ func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool,
 		go done(false, err)
 		return
 	}
-	p.conn(host).awaitEvent(ctx, func(woke bool, err error) {
+	go func() {
+		woke, err := p.conn(host).awaitEvent(ctx)
 		leave()
 		done(woke, err)
-	})
+	}()
 }
 
 // awaitEvent is no call that State shows: it may be under way all the time.
-func (c *Conn) awaitEvent(ctx context.Context, done func(woke bool, err error)) {
+func (c *Conn) awaitEvent(ctx context.Context) (woke bool, err error) {
 	t, err := c.eventful()
-	var body []byte
-	if err == nil {
-		body, err = encodeRequest(RequestWait, WaitRequest{MaxMS: maxWait.Milliseconds()})
-	}
 	if err != nil {
-		go done(false, err)
-		return
+		return false, err
 	}
-	t.stream.Await(ctx, maxWait+c.pool.Timeout, RequestWait, body, func(reply []byte, err error) {
-		done(c.woke(ctx, t, reply, err))
-	})
+	body, err := encodeRequest(RequestWait, WaitRequest{MaxMS: maxWait.Milliseconds()})
+	if err != nil {
+		return false, err
+	}
+	limited, cancel := context.WithTimeout(ctx, maxWait+c.pool.Timeout)
+	defer cancel()
+	var answer WaitAnswer
+	reply, err := t.stream.Call(limited, RequestWait, body)
+	if err != nil {
+		err = t.explain(ctx, err)
+	} else {
+		err = decodeReply(RequestWait, reply, &answer)
+	}
+	if err != nil && broken(ctx, err) {
+		c.lose(t, err)
+	}
+	return answer.Woke, err
 }
 
 // eventful is the connection to a host that reports events.
@@ -94,18 +104,4 @@ func (c *Conn) eventful() (*streamTransport, error) {
 		return nil, ErrNoEvents
 	}
 	return t, nil
-}
-
-// woke reads the answer to a wait.
-func (c *Conn) woke(ctx context.Context, t *streamTransport, reply []byte, err error) (bool, error) {
-	var answer WaitAnswer
-	if err != nil {
-		err = t.explain(ctx, err)
-	} else {
-		err = decodeReply(RequestWait, reply, &answer)
-	}
-	if err != nil && broken(ctx, err) {
-		c.lose(t, err)
-	}
-	return answer.Woke, err
 }
