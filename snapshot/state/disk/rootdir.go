@@ -76,7 +76,6 @@ func (s *Store) openNotes(name string) (*folder.Folder, error) {
 	defer all.Close()
 	sub, err := all.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) && all.IsOurs() {
-		s.prune(all)
 		sub, err = all.PrivateSub(name)
 	}
 	return sub, err
@@ -97,30 +96,6 @@ func rootDevice(path string) uint64 {
 		return 0
 	}
 	return st.Dev
-}
-
-// prune removes the notes about state folders that no longer exist and were last used
-// in an earlier boot.
-func (s *Store) prune(all *folder.Folder) {
-	boot := s.system.BootID()
-	entries, err := os.ReadDir(all.Path)
-	if err != nil || boot == "" {
-		return
-	}
-	for _, e := range entries {
-		old, err := all.Sub(e.Name())
-		if err != nil {
-			continue
-		}
-		n := readNote(old, rootNote)
-		old.Close()
-		if n == nil || n.BootID == boot || n.BootID == "" || rootName(n.Path) != e.Name() {
-			continue
-		}
-		if _, err := os.Lstat(n.Path); errors.Is(err, fs.ErrNotExist) {
-			_ = os.RemoveAll(filepath.Join(all.Path, e.Name()))
-		}
-	}
 }
 
 // RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR,
