@@ -13,7 +13,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer   // until it begins; nil if it begins at once
-	state  State         // StateBackingOff, StateDialing or StateGreeting; empty while it probes
+	waits  bool          // the login is not under way yet: for its time, or for an answer to a probe
 	done   chan struct{} // closed when it is over
 	until  time.Time     // the deadline of the attempt, and of the first request after it
 }
@@ -34,7 +34,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 		c.pool.running.Go(run)
 		return
 	}
-	a.state = StateBackingOff
+	a.waits = true
 	c.pool.running.Add(1)
 	a.timer = time.AfterFunc(remote.Together(pause), func() {
 		defer c.pool.running.Done()
@@ -116,9 +116,9 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 // over a file server for example, does not come back into the cycles. One that says why it has
 // none does: its driver may only be slow.
 func (c *Conn) login(a *attempt) (transport, error) {
-	c.enter(a, StateDialing)
 	c.mu.Lock()
 	lost, failing := c.failure != nil, c.failing
+	a.waits = false
 	c.mu.Unlock()
 	if failing { // a quarter of the places, so that such hosts don't delay the others
 		if err := c.pool.retries.acquire(a.ctx); err != nil {
@@ -133,7 +133,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	a.until = time.Now().Add(c.pool.Timeout)
 	ctx, cancel := context.WithDeadline(a.ctx, a.until)
 	defer cancel()
-	t, err := c.dial(ctx, a)
+	t, err := c.dial(ctx)
 	if remote.ClassOf(err) == remote.InvalidOutput {
 		c.pool.Network.Disconnect(c.host) // whatever is wrong may be so on this connection alone
 	}
@@ -145,13 +145,6 @@ func (c *Conn) login(a *attempt) (transport, error) {
 		return nil, err
 	}
 	return t, nil
-}
-
-// enter changes the state of an attempt.
-func (c *Conn) enter(a *attempt, s State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a.state = s
 }
 
 // adopt makes t the transport; c.mu is held.

@@ -13,20 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// State is what a Conn does.
-type State string
-
-// The states.
-const (
-	StateIdle       State = "idle"        // never asked for anything, or closed
-	StateDialing    State = "dialing"     // waiting for its turn, or logging in
-	StateGreeting   State = "greeting"    // genv was started, and has not greeted yet
-	StateReady      State = "ready"       // connected, and no call is under way
-	StateAsking     State = "asking"      // connected, and calls are under way
-	StateLost       State = "lost"        // not connected; it is tried when it is asked next
-	StateBackingOff State = "backing-off" // not connected; it is tried again soon
-)
-
 // Conn is the connection to one host, if there is one, and otherwise what is done
 // to get one. Its mutex is never held during a call.
 type Conn struct {
@@ -34,7 +20,7 @@ type Conn struct {
 	host remote.Host
 
 	mu        sync.Mutex
-	transport transport // nil unless StateReady or StateAsking
+	transport transport // nil unless it is connected
 	since     time.Time // the transport was made
 	asked     bool      // the transport answered a Snapshot
 	attempt   *attempt  // to connect, under way or due later; nil for none
@@ -44,29 +30,13 @@ type Conn struct {
 	closed    bool      // the Conn was removed from its Pool
 	backoff   remote.Backoff
 
-	calls    atomic.Int32 // under way
-	tookOver atomic.Bool  // the host admitted this controller's claim
+	tookOver atomic.Bool // the host admitted this controller's claim
 }
 
 // reconnectWait is how long a call waits for a host whose connection was cut off to be
 // reconnected. One whose genv ended in order (it was idle, or replaced) is there: it is waited
 // for half of the Timeout.
 const reconnectWait = time.Second
-
-// state follows from the other fields; c.mu is held.
-func (c *Conn) state() State {
-	switch {
-	case c.transport != nil && c.calls.Load() > 0:
-		return StateAsking
-	case c.transport != nil:
-		return StateReady
-	case c.attempt != nil && c.attempt.state != "":
-		return c.attempt.state
-	case c.failure != nil:
-		return StateLost
-	}
-	return StateIdle
-}
 
 // snapshot asks the host for its snapshot, in the way that it understands.
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
@@ -102,7 +72,7 @@ func (c *Conn) connected(ctx context.Context) (t transport, limit time.Duration,
 	if c.transport != nil {
 		return c.transport, c.pool.Timeout, nil
 	}
-	if remote.Outdated(c.failure) && c.state() == StateBackingOff {
+	if remote.Outdated(c.failure) && c.attempt != nil && c.attempt.waits {
 		c.cancelAttempt()
 	}
 	begun := c.attempt == nil
@@ -273,8 +243,6 @@ func (c *Conn) close() {
 func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration, do func(context.Context) (T, error)) (value T, err error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c.calls.Add(1)
-	defer c.calls.Add(-1)
 	if value, err = do(limited); err != nil && broken(limited, err) {
 		c.lose(t, err)
 	}

@@ -324,6 +324,6 @@ func TestOrdersThatEndSoon(t *testing.T) {
 		_, err = pool.Snapshot(t.Context(), host)
 		require.NoError(t, err)
 		require.NoError(t, <-executed)
-		require.Equal(t, agent.StateReady, pool.About(host).State)
+		require.Equal(t, agent.ViaStream, pool.About(host).Via)
 	})
 }

@@ -48,7 +48,7 @@ func TestMessagesThatAreLate(t *testing.T) {
 				require.Equal(t, remote.Timeout, remote.ClassOf(err))
 				synctest.Wait()
 				require.Empty(t, executed, "the order goes on")
-				require.Equal(t, agent.StateAsking, pool.About(host).State)
+				require.Equal(t, agent.ViaStream, pool.About(host).Via)
 				if hangs {
 					_, err = pool.Notify(t.Context(), host, messages)
 					require.Equal(t, remote.Timeout, remote.ClassOf(err))

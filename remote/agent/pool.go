@@ -205,10 +205,9 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 
 // About is what is known about a host without asking it.
 type About struct {
-	State State
-	Via   Via // how the host is asked; empty while that is not known
-	Can   Capabilities
-	Peer  remote.Peer // what the connection leads to
+	Via  Via // how the host is asked; empty while that is not known
+	Can  Capabilities
+	Peer remote.Peer // what the connection leads to
 }
 
 // About returns what is known about a host.
@@ -217,7 +216,7 @@ func (p *Pool) About(host remote.Host) About {
 	c := p.conn(host)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := About{State: c.state(), Peer: peer}
+	a := About{Peer: peer}
 	if c.transport != nil {
 		a.Via, a.Can = c.transport.via(), c.transport.can()
 	}

@@ -80,9 +80,9 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 }
 
 // dial finds out how the host can be asked.
-func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
+func (c *Conn) dial(ctx context.Context) (transport, error) {
 	p := c.pool
-	stream, err := c.openStream(ctx, a)
+	stream, err := c.openStream(ctx)
 	if !hasNoServe(err) {
 		err = remote.Diagnose(ctx, p.Network, c.host, err)
 	}
@@ -124,18 +124,17 @@ func hasNoServe(err error) bool {
 
 // openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
 // sshd is only noticed when there is no greeting.
-func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
-	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx, a) })
+func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
+	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx) })
 }
 
-func (c *Conn) greet(ctx context.Context, a *attempt) (*streamTransport, error) {
+func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 	session, err := c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve"))
 	if err != nil {
 		return nil, err
 	}
 	token := rand.Text()
 	c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) }) // a command that doesn't read it doesn't greet either
-	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool, token: token, tookOver: &c.tookOver}
 	before := &preface{Reader: session}
 	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {

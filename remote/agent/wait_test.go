@@ -216,7 +216,7 @@ func TestAPoolWaits(t *testing.T) {
 		woke <- ok && err == nil
 	}()
 	require.Eventually(t, func() bool { return eventful.Waits() == 1 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, agent.StateReady, f.streams.About(f.hosts[0]).State)
+	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
 	_, err = f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.NoError(t, err, "it is asked meanwhile")
 	eventful.Change(func(*snapshot.Snapshot) {})
