@@ -175,8 +175,7 @@ func (h *guardedHost) serve(more ...string) inprocess.Func {
 		if len(more) > 0 {
 			answers.Guard = h
 		}
-		token := r.Line[strings.LastIndexByte(r.Line, ' ')+1:]
-		return genvhost.Speak(ctx, r, agent.Server{Token: token, Greeting: agent.NewGreeting("v", more...), Handler: answers, Idle: time.Hour})
+		return genvhost.Speak(ctx, r, agent.Server{ReadToken: true, Greeting: agent.NewGreeting("v", more...), Handler: answers, Idle: time.Hour})
 	}
 }
 
