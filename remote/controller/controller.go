@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
@@ -73,9 +72,6 @@ type Controller struct {
 	operated int // actions of operators so far
 
 	recorded Budget[snapshot.Username]
-
-	guards        guardTracker
-	pendingEvents []enforce.Event // about guards, in cycles that didn't count
 }
 
 // Configure has a controller go on with other options, and with the orders under way. It must not be
@@ -102,14 +98,11 @@ func (c *Controller) begin(ctx context.Context) Cycle {
 		cycle.Stopped = true
 		return cycle
 	}
-	next, events := c.judge(ctx, &cycle)
+	next, events, errands := c.judge(ctx, &cycle)
 	next.Machines = machines
-	c.planGuards(&cycle)
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
-	if c.act(ctx, &cycle, next, slices.Concat(c.pendingEvents, events)) {
-		c.pendingEvents = nil
-	}
+	c.act(ctx, &cycle, next, events, errands)
 	return cycle
 }
 
@@ -134,8 +127,9 @@ func (c *Controller) snapshot(ctx context.Context, cycle *Cycle) Machines {
 	return fleet.machines
 }
 
-// judge applies the policy. It returns the next memory, which counts if the plan is acted on.
-func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory, events []enforce.Event) {
+// judge applies the policy. It returns the next memory, and what hosts are asked besides their orders. Both count if the
+// plan is acted on.
+func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory, events []enforce.Event, errands []errand) {
 	now := c.Now()
 	ended := c.expire(cycle, now)
 	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
@@ -143,7 +137,8 @@ func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory,
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	next = c.Memory
 	cycle.Plan, next.Rules, events = c.judgeTyped(ctx, cycle, policy, now)
-	return next, slices.Concat(ended, events)
+	errands, ofGuards := c.planGuards(cycle, policy, &next, now)
+	return next, slices.Concat(ofGuards, ended, events), errands
 }
 
 // over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.
@@ -173,53 +168,53 @@ func (c *Controller) collect(ctx context.Context, link *pacedLink) snapshot.Clus
 	}
 }
 
-// act records the plan and what was found, remembers it, sends the orders and the messages to users, and passes
-// the events on. If it can't be recorded, nothing of that is done, and the cycle does not count. In a dry run there
+// act records the plan and what was found, remembers it, sends the orders, the messages to users and other errands, and
+// passes the events on. If it can't be recorded, nothing of that is done, and the cycle does not count. In a dry run there
 // is nothing to send.
-func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) (counts bool) {
-	visits := visitsFor(cycle)
-	if err := c.recordFirst(cycle, events, itemsOf(visits)); err != nil {
-		return false
+func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event, errands []errand) {
+	orders := ordersOf(cycle)
+	if err := c.recordFirst(cycle, events, itemsOf(orders)); err != nil {
+		return
 	}
 	c.Memory = next
-	messages, letters := c.tell(cycle, events, visits)
-	c.send(ctx, complete(cycle, visits, messages), letters)
-	for _, v := range visits {
-		events = append(events, v.acting())
+	messages, letters := c.tell(cycle, events, orders)
+	errands = append(errands, messages...)
+	for _, o := range orders {
+		c.Memory.Rules = c.Memory.Rules.Begin(*o.OfHost, c.Now())
+		errands, events = append(errands, o), append(events, o.acting())
 	}
+	c.send(ctx, cycle, errands, letters)
 	c.emit(cycle, events)
-	return true
 }
 
 // tell is what users are told of a cycle: on terminals, nothing in a dry run, and by mail.
-func (c *Controller) tell(cycle *Cycle, events []enforce.Event, visits []*visit) (map[snapshot.Hostname]batch, []mail.Letter) {
+func (c *Controller) tell(cycle *Cycle, events []enforce.Event, orders []*sentOrder) (messages []errand, letters []mail.Letter) {
 	now, owners := c.Now(), notify.NewOwners(cycle.Cluster)
 	list := make(map[snapshot.Hostname][]notify.Notification)
 	addNotifications(list, events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, now) })
-	nameDecisions(list, visits, now)
-	letters := c.mail(cycle, list, now)
+	nameDecisions(list, orders, now)
+	letters = c.mail(cycle, list, now)
 	if c.DryRun || c.NoTerminals {
 		return nil, letters
 	}
 	addNotifications(list, events, func(f *enforce.Finding) []notify.Notification { // last, and so not in place of a warning
 		return notify.Elsewhere(f, owners, c.Policy.Account, now)
 	})
-	return admitAll(&c.Memory.Messages, list, now), letters
+	c.Memory.Messages.Forget(now)
+	for host, notifications := range list {
+		messages = append(messages, c.batch(host, notifications, now))
+	}
+	return messages, letters
 }
 
-// send remembers and saves what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, visits []*visit, letters []mail.Letter) {
-	for _, v := range visits {
-		if v.order != nil {
-			c.Memory.Rules = c.Memory.Rules.Begin(*v.order, c.Now())
-		}
-	}
+// send saves the memory, which has what is going to be sent, and then sends it.
+func (c *Controller) send(ctx context.Context, cycle *Cycle, errands []errand, letters []mail.Letter) {
 	c.unsaved = true
-	safe := c.save(ctx, len(visits)+len(letters) > 0) // before sending: a crash must not lead to a second order
+	safe := c.save(ctx, len(errands)+len(letters) > 0) // before sending: a crash must not lead to a second order
 	c.post(ctx, letters, safe)
-	if len(visits) > 0 {
+	if len(errands) > 0 {
 		c.sentLog = c.Audit
-		c.visits.send(ctx, &c.Asker, visits, safe)
+		c.visits.send(ctx, &c.Asker, visitsFor(cycle, errands), safe)
 	}
 }
 
@@ -251,36 +246,26 @@ func (c *Controller) learn(cycle *Cycle, done []*visit) {
 		return
 	}
 	c.unsaved = true
-	var events []enforce.Event
-	var records []audit.Record
+	var all learned
+	var answers []func()
 	for _, v := range done {
-		c.Memory.learnOfDeliveries(v.deliveries)
-		v.deliveries = slices.DeleteFunc(v.deliveries, func(d Delivery) bool { return d.Information }) // which warns nobody
-		cycle.Notified = append(cycle.Notified, v.deliveries...)
-		records = append(records, deliveryRecords(v.deliveries)...)
-		for _, e := range c.guards.Learn(&c.Memory.Guards, v.guard) {
-			events, records = append(events, e), append(records, guardRecord(&e))
+		for i, e := range v.errands {
+			l := e.learn(c, cycle, v.errs[i])
+			all.records, all.events = append(all.records, l.records...), append(all.events, l.events...)
+			if l.answer != nil {
+				answers = append(answers, l.answer)
+			}
 		}
-		if v.order == nil {
-			continue
-		}
-		result := v.result()
-		outcomes := result.outcomes()
-		cycle.Actions = append(cycle.Actions, result)
-		c.outcomeCame(v.name)
-		c.Memory.Rules = c.Memory.Rules.End(result.Order.ID).Learn(*v.order, outcomes, c.Now())
-		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
-		events = append(events, result.event(outcomes))
 	}
 	record := c.recordWriter()
 	record.log = c.sentLog
-	cycle.Records = record.bounded(records)
+	cycle.Records = record.bounded(all.records)
 	if err := record.write(cycle, cycle.Records); err != nil {
 		cycle.Unrecorded = err
 	}
-	c.emit(cycle, events)
-	for _, v := range done {
-		v.answer() // now it is recorded
+	c.emit(cycle, all.events)
+	for _, answer := range answers {
+		answer() // now it is recorded
 	}
 }
 

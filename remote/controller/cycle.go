@@ -59,7 +59,6 @@ type Cycle struct {
 	Hold       *operator.OnHold
 	Exemptions policy.ExemptionList
 
-	guards []*guardAsk // what the guards of hosts are asked
 	// Records are of what came of the orders that ended last.
 	Records []audit.Record
 

@@ -29,6 +29,9 @@ func (d *dispatcher) send(ctx context.Context, a *Asker, visits []*visit, safe <
 	if d.results == nil {
 		d.results = make(chan *visit)
 	}
+	for i, h := range hosts {
+		byName[snapshot.Hostname(h.Name)].position = i
+	}
 	d.underWay += len(hosts)
 	link, results := a.Link, d.results
 	go func() {
@@ -100,7 +103,7 @@ type meanwhile struct {
 	early    func([]wake.Look)
 }
 
-// inOrder sorts visits by cycle and plan.
+// inOrder sorts visits by cycle and host.
 func inOrder(visits []*visit) []*visit {
 	slices.SortFunc(visits, func(a, b *visit) int {
 		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position), cmp.Compare(a.name, b.name))

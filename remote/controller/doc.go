@@ -9,7 +9,7 @@
 // through a Link, which remote/agent provides. The package prints nothing: a Cycle has
 // what was seen, concluded and done, and Sinks get the events.
 //
-// Read it from the values up: Cycle, visit and FleetMemory; then the steps, each in its
-// file (ask, merge duplicates, record, dispatch); Controller puts them together, and
-// Loop repeats it.
+// Read it from the values up: Cycle, FleetMemory, and visit with its errands (what guards are
+// asked, messages, orders); then the steps, each in its file (ask, merge duplicates, record,
+// dispatch); Controller puts them together, and Loop repeats it.
 package controller

@@ -93,7 +93,7 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	}
 	shown := *cycle
 	shown.Start = now
-	c.act(ctx, &shown, next, judged.Events)
+	c.act(ctx, &shown, next, judged.Events, nil)
 }
 
 // earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.
@@ -103,7 +103,7 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 	cycle := *c.last
 	cycle.Early++
-	cycle.Earlier, cycle.guards, cycle.Asked = 0, nil, nil
+	cycle.Earlier, cycle.Asked = 0, nil
 	cycle.Duplicates, cycle.Actions, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
 	cycle.Cluster.Hosts = slices.Clone(cycle.Cluster.Hosts)
 	cycle.operator(c.Memory.Operator)

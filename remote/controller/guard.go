@@ -3,7 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -18,68 +18,72 @@ type guardLink interface {
 	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
 }
 
-// guardFleet is the hosts of a cycle.
-type guardFleet struct {
-	Cluster  snapshot.Cluster
-	Answered map[snapshot.Hostname]remote.Host // under which name each host answered
-	About    func(remote.Host) agent.About
-}
-
-// guardedHost is a host of the fleet that answered.
-type guardedHost struct {
-	*snapshot.Host
-	remote remote.Host // under the name that answered
-	about  agent.About
-}
-
-func (f *guardFleet) host(h *snapshot.Host) *guardedHost {
-	answered := f.Answered[h.Name]
-	return &guardedHost{h, answered, f.About(answered)}
-}
-
-// guardOptions are what a cycle's orders have in common.
-type guardOptions struct {
-	ID       string // of the controller
-	By       string // where it runs and who started it, for people
-	Interval time.Duration
-	DryRun   bool
-	Now      time.Time
-}
-
-// guardAsk is a request to a host, and its answer.
+// guardAsk is a request to the guard of a host, and its answer.
 type guardAsk struct {
 	name    snapshot.Hostname
-	host    remote.Host
 	request agent.GuardRequest
 	begun   time.Time
 	answer  agent.GuardAnswer
-	err     error
 }
 
-// Host is the host's name in the cluster, and how it is reached.
-func (a *guardAsk) Host() (snapshot.Hostname, remote.Host) { return a.name, a.host }
-
-// Send asks the host, unless a is nil or ctx has ended.
-func (a *guardAsk) Send(ctx context.Context, link any) {
-	if a == nil {
-		return
+// planGuards decides what the guards of the hosts that answered are asked, and says what is new about them. A dry run asks
+// none.
+func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, next *FleetMemory, now time.Time) (asks []errand, events []enforce.Event) {
+	known := make(map[snapshot.Hostname]trackedGuard, len(c.Memory.guards))
+	maps.Copy(known, c.Memory.guards)
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		if h.Err != nil || h.Snapshot == nil {
+			continue
+		}
+		setting := WantedGuard(policy, h, now)
+		g, tracked := known[h.Name]
+		if !tracked && setting.Mode == guard.Off {
+			continue
+		}
+		about := c.Link.About(cycle.answered[h.Name])
+		events = append(events, g.say(h.Name, g.plan(setting.Mode, &about, c.DryRun))...)
+		if ask := !c.DryRun && !g.underWay && about.Can.Guard; ask && (setting.Mode != guard.Off || g.sent != guard.Off) {
+			g.sent, g.underWay = setting.Mode, true
+			seen := c.Memory.Guards[h.Name]
+			asks = append(asks, &guardAsk{name: h.Name, begun: now, request: agent.GuardRequest{
+				ID: agent.GuardPrefix + cmp.Or(c.ID, c.run), Order: c.guardOrder(policy, h, setting), Epoch: seen.Epoch, Seq: seen.Seq,
+			}})
+		}
+		known[h.Name] = g
 	}
-	if a.err = ctx.Err(); a.err != nil {
-		return
+	next.guards = known
+	return asks, events
+}
+
+func (a *guardAsk) to() snapshot.Hostname { return a.name }
+
+func (a *guardAsk) send(ctx context.Context, link Link, host remote.Host) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	carrier, ok := link.(guardLink)
 	if !ok {
-		a.err = agent.ErrCannotGuard
-		return
+		return agent.ErrCannotGuard
 	}
-	a.answer, a.err = carrier.Guard(ctx, a.host, a.request)
+	a.answer, err = carrier.Guard(ctx, host, a.request)
+	return err
 }
 
-// Unsent says why the guard is not asked. A nil guardAsk asks nothing.
-func (a *guardAsk) Unsent(why error) {
-	if a != nil {
-		a.err = why
+// learn takes note of an answer, and says what is new.
+func (a *guardAsk) learn(c *Controller, _ *Cycle, err error) (l learned) {
+	g, known := c.Memory.guards[a.name]
+	if !known { // another role has begun since
+		return l
 	}
+	if l.events = g.learn(a, err); err == nil {
+		l.events = append(l.events, c.Memory.Guards.learn(a)...)
+	}
+	c.Memory.guards[a.name] = g
+	for i := range l.events {
+		l.records = append(l.records, guardRecord(&l.events[i]))
+	}
+	return l
 }
 
 // WantedGuard is the guard that the policy wants; off for a host that is exempt.
@@ -95,12 +99,12 @@ func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.P
 }
 
 // guardOrder is the order for a host.
-func guardOrder(policy enforce.Policy, h *guardedHost, s guard.PolicySetting, o guardOptions) guard.Order {
-	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: o.By}
+func (c *Controller) guardOrder(policy enforce.Policy, h *snapshot.Host, s guard.PolicySetting) guard.Order {
+	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: cmp.Or(c.By, "genv remote enforce")}
 	if s.Mode == guard.Off {
 		return wanted
 	}
-	wanted.Lease = guardLease(o.Interval)
+	wanted.Lease = guardLease(c.interval)
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
 		if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name, Device: d}); !exempt {
@@ -118,21 +122,4 @@ func guardOrder(policy enforce.Policy, h *guardedHost, s guard.PolicySetting, o 
 // longer, within what an order may have.
 func guardLease(interval time.Duration) time.Duration {
 	return min(max(time.Minute, 3*interval), guard.MaxLease)
-}
-
-// planGuards decides what the kernel guards are asked. The latest event of each
-// host waits in pendingEvents.
-func (c *Controller) planGuards(cycle *Cycle) {
-	now := c.Now()
-	fleet := guardFleet{Cluster: cycle.Cluster, Answered: cycle.answered, About: c.Link.About}
-	options := guardOptions{
-		ID: cmp.Or(c.ID, c.run), By: cmp.Or(c.By, "genv remote enforce"), Interval: c.interval, DryRun: c.DryRun, Now: now,
-	}
-	asks, events := c.guards.Plan(c.Memory.Operator.Policy(c.Policy, now), fleet, c.Memory.Guards, options)
-	newer := make(map[snapshot.Hostname]bool, len(events))
-	for i := range events {
-		newer[events[i].Host] = true
-	}
-	c.pendingEvents = slices.DeleteFunc(c.pendingEvents, func(e enforce.Event) bool { return newer[e.Host] })
-	cycle.guards, c.pendingEvents = asks, append(c.pendingEvents, events...)
 }

@@ -16,13 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// guardTracker knows what the guards were ordered to do, and what they do. It decides which orders
-// the guards get in a cycle, and turns their answers into events; it sends nothing itself. It belongs to one goroutine.
-type guardTracker struct {
-	hosts map[snapshot.Hostname]*trackedGuard
-}
-
-// trackedGuard is the guard of a host as the controller knows it.
+// trackedGuard is the guard of a host as the controller knows it: what it was ordered to do, and what it does.
 type trackedGuard struct {
 	sent     guard.Mode // in the last order
 	underWay bool       // a request was sent and not answered yet
@@ -31,54 +25,16 @@ type trackedGuard struct {
 	deadline time.Time  // when the last order that arrived ends
 }
 
-// Plan is what to ask the guards of the hosts that answered, and what is new about them. A
-// dry run asks none.
-func (t *guardTracker) Plan(policy enforce.Policy, fleet guardFleet, memory GuardMemory, o guardOptions) (asks []*guardAsk, events []enforce.Event) {
-	for i := range fleet.Cluster.Hosts {
-		shown := &fleet.Cluster.Hosts[i]
-		if shown.Err != nil || shown.Snapshot == nil {
-			continue
-		}
-		setting := WantedGuard(policy, shown, o.Now)
-		g := t.hosts[shown.Name]
-		if g == nil && setting.Mode == guard.Off {
-			continue
-		}
-		if g == nil {
-			g = t.add(shown.Name)
-		}
-		h := fleet.host(shown)
-		events = append(events, g.say(h.Name, g.plan(setting.Mode, h, o.DryRun))...)
-		if o.DryRun || g.underWay || !h.about.Can.Guard || setting.Mode == guard.Off && g.sent == guard.Off {
-			continue
-		}
-		g.sent, g.underWay = setting.Mode, true
-		seen := memory[h.Name]
-		asks = append(asks, &guardAsk{name: h.Name, host: h.remote, begun: o.Now, request: agent.GuardRequest{
-			ID: agent.GuardPrefix + o.ID, Order: guardOrder(policy, h, setting, o), Epoch: seen.Epoch, Seq: seen.Seq,
-		}})
-	}
-	return asks, events
-}
-
-func (t *guardTracker) add(host snapshot.Hostname) *trackedGuard {
-	if t.hosts == nil {
-		t.hosts = make(map[snapshot.Hostname]*trackedGuard)
-	}
-	t.hosts[host] = &trackedGuard{}
-	return t.hosts[host]
-}
-
 // plan is what to say before a host is asked; empty for nothing new.
-func (g *trackedGuard) plan(m guard.Mode, h *guardedHost, dryRun bool) string {
+func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) string {
 	switch {
 	case m == guard.Off && g.sent == guard.Off:
 		return ""
 	case m == guard.Off:
 		return "turning the kernel guard off"
-	case !h.about.Can.Guard && h.about.Via == agent.ViaStream:
+	case !about.Can.Guard && about.Via == agent.ViaStream:
 		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
-	case !h.about.Can.Guard:
+	case !about.Can.Guard:
 		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
 	case dryRun:
 		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)
@@ -97,29 +53,21 @@ func (g *trackedGuard) say(host snapshot.Hostname, text string) []enforce.Event 
 	return []enforce.Event{{Kind: enforce.EventGuard, Host: host, Text: text}}
 }
 
-// Learn takes note of an answer, and returns what is new.
-func (t *guardTracker) Learn(memory *GuardMemory, a *guardAsk) []enforce.Event {
-	if a == nil || t.hosts[a.name] == nil {
-		return nil
-	}
-	g := t.hosts[a.name]
+// learn takes note of an answer, and returns what is new about the guard.
+func (g *trackedGuard) learn(a *guardAsk, err error) []enforce.Event {
 	g.underWay = false
-	if a.err != nil {
-		if a.request.Order.Mode == guard.Off {
-			g.sent = guard.Watch // so that it is asked again
-		}
-		return g.say(a.name, g.failure(a))
+	switch {
+	case err == nil:
+		g.deadline = a.begun.Add(a.request.Order.Lease)
+		return g.say(a.name, g.state(a))
+	case a.request.Order.Mode == guard.Off:
+		g.sent = guard.Watch // so that it is asked again
 	}
-	g.deadline = a.begun.Add(a.request.Order.Lease)
-	events := g.say(a.name, g.state(a))
-	return append(events, memory.learn(a)...)
-}
-
-func (g *trackedGuard) failure(a *guardAsk) string {
 	if g.deadline.IsZero() {
-		return fmt.Sprintf("the kernel guard can't be set: %v", a.err)
+		return g.say(a.name, fmt.Sprintf("the kernel guard can't be set: %v", err))
 	}
-	return fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", a.err, g.deadline.Local().Format(time.TimeOnly))
+	until := g.deadline.Local().Format(time.TimeOnly)
+	return g.say(a.name, fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", err, until))
 }
 
 // guardModes are the modes as people read them.

@@ -28,18 +28,9 @@ func read(t *testing.T, text string) *policy.File {
 	return f
 }
 
-// fleet are hosts that answered; "old" and "1.4.3" have no guard.
-func guardFleetOf(names ...snapshot.Hostname) guardFleet {
-	var cluster snapshot.Cluster
-	answered := map[snapshot.Hostname]remote.Host{}
-	for _, name := range names {
-		cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{
-			Devices: []snapshot.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2}},
-		}})
-		answered[name] = remote.Host{Name: string(name)}
-	}
-	cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
-	return guardFleet{Cluster: cluster, Answered: answered, About: func(h remote.Host) agent.About {
+// guarding is a controller of hosts that answered, and one that didn't; "old" and "1.4.3" have no guard.
+func guarding(dryRun bool) *Controller {
+	about := func(h remote.Host) agent.About {
 		switch h.Name {
 		case "old":
 			return agent.About{Via: agent.ViaStream}
@@ -47,13 +38,40 @@ func guardFleetOf(names ...snapshot.Hostname) guardFleet {
 			return agent.About{Via: agent.ViaCommands}
 		}
 		return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
+	}
+	return &Controller{interval: 2 * time.Second, Options: Options{
+		Asker: Asker{Link: withAbout{about: about}}, DryRun: dryRun, ID: "c1", By: "genv remote enforce (root on jump)",
 	}}
 }
 
-var options = guardOptions{ID: "c1", By: "genv remote enforce (root on jump)", Interval: 2 * time.Second, Now: guardNoon}
+// withAbout is a Link of which only About is known.
+type withAbout struct {
+	Link
+	about func(remote.Host) agent.About
+}
+
+func (l withAbout) About(h remote.Host) agent.About { return l.about(h) }
+
+// planned is what guards are asked in a cycle, and what is new about them.
+func planned(c *Controller, f *policy.File, names ...snapshot.Hostname) (asks []errand, events []enforce.Event) {
+	return c.planGuards(cycleWith(names...), f, &c.Memory, guardNoon)
+}
+
+func cycleWith(names ...snapshot.Hostname) *Cycle {
+	cycle := &Cycle{answered: map[snapshot.Hostname]remote.Host{}}
+	for _, name := range names {
+		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{
+			Devices: []snapshot.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2}},
+		}})
+		cycle.answered[name] = remote.Host{Name: string(name)}
+	}
+	cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
+	return cycle
+}
 
 // link answers what the test says, and keeps the last request.
 type link struct {
+	Link
 	request agent.GuardRequest
 	answer  agent.GuardAnswer
 	err     error
@@ -77,8 +95,8 @@ defaults: {guard: watch}
 overrides: [{hosts: [h2], set: {guard: enforce}}, {hosts: [h3], set: {guard: off}}]
 exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes: [Xorg]}
 `)
-	var tracker guardTracker
-	asks, events := tracker.Plan(f, guardFleetOf("h1", "h2", "h3", "h4", "old", "1.4.3"), nil, options)
+	c := guarding(false)
+	asks, events := planned(c, f, "h1", "h2", "h3", "h4", "old", "1.4.3")
 	require.Equal(t, []string{
 		"guard h1: setting the kernel guard to watch",
 		"guard h2: setting the kernel guard to enforce",
@@ -87,14 +105,14 @@ exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes:
 	}, guardTexts(events))
 	require.Len(t, asks, 2)
 	var l link
-	asks[1].Send(t.Context(), &l)
+	require.NoError(t, asks[1].send(t.Context(), &l, remote.Host{}))
 	require.Equal(t, agent.GuardRequest{ID: "controller c1", Order: guard.Order{
 		Mode: guard.Enforce, Lease: time.Minute, ExemptUsers: []snapshot.Username{"zoe"}, ExemptUIDs: []snapshot.UID{7},
 		ExemptDevices: []snapshot.DeviceIndex{1, 2}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-b"}, By: "genv remote enforce (root on jump)",
 	}}, l.request)
 	require.NoError(t, l.request.Order.Check())
 
-	_, events = tracker.Plan(f, guardFleetOf("h1", "h2", "old", "1.4.3"), nil, options)
+	_, events = planned(c, f, "h1", "h2", "old", "1.4.3")
 	require.Empty(t, events, "it is said once")
 }
 
@@ -108,26 +126,16 @@ func TestLeases(t *testing.T) {
 }
 
 func TestADryRunTellsHostsNothing(t *testing.T) {
-	dry := options
-	dry.DryRun = true
-	var tracker guardTracker
+	c := guarding(true)
 	for _, name := range []string{"watch", "enforce"} {
-		asks, events := tracker.Plan(read(t, "defaults: {guard: "+name+"}"), guardFleetOf("h1"), nil, dry)
+		asks, events := planned(c, read(t, "defaults: {guard: "+name+"}"), "h1")
 		require.Empty(t, asks)
 		require.Equal(t, []string{"guard h1: would set the kernel guard to " + name + " (dry run)"}, guardTexts(events))
 	}
-	asks, events := tracker.Plan(policy.Default(), guardFleetOf("h1"), nil, dry)
+	asks, events := planned(c, policy.Default(), "h1")
 	require.Empty(t, asks)
 	require.Empty(t, events)
 }
-
-// withAbout is a Link of which only About is known.
-type withAbout struct {
-	Link
-	about func(remote.Host) agent.About
-}
-
-func (l withAbout) About(h remote.Host) agent.About { return l.about(h) }
 
 // TestPendingEvents: while no cycle can be recorded, the latest event of each host waits, however many hosts there are.
 func TestPendingEvents(t *testing.T) {
@@ -135,78 +143,134 @@ func TestPendingEvents(t *testing.T) {
 	for i := range 300 {
 		names = append(names, snapshot.Hostname(fmt.Sprint("h", i)))
 	}
-	fleet := guardFleetOf(names...)
-	c := &Controller{Options: Options{Asker: Asker{Link: withAbout{about: fleet.About}}, Now: func() time.Time { return guardNoon }}}
+	c := guarding(false)
 	for _, mode := range []string{"watch", "enforce", "watch", "enforce"} {
-		c.Policy = read(t, "defaults: {guard: "+mode+"}")
-		c.planGuards(&Cycle{Cluster: fleet.Cluster, answered: fleet.Answered})
-		require.Len(t, c.pendingEvents, 300)
+		_, events := c.planGuards(cycleWith(names...), read(t, "defaults: {guard: "+mode+"}"), new(FleetMemory), guardNoon)
+		require.Len(t, events, 300)
 	}
 }
 
-// cycle plans for one host, and has it answer.
-func cycle(t *testing.T, tracker *guardTracker, memory *GuardMemory, f *policy.File, l any) []string {
+// guarded is a Link to hosts with guards, and a record that may be full.
+type guarded struct {
+	link
+	kept
+	full  error
+	asked int
+	said  []string
+}
+
+func (g *guarded) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
+	return &snapshot.Snapshot{}, nil
+}
+
+func (g *guarded) About(remote.Host) agent.About {
+	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
+}
+
+func (g *guarded) Guard(ctx context.Context, h remote.Host, r agent.GuardRequest) (agent.GuardAnswer, error) {
+	g.asked++
+	return g.link.Guard(ctx, h, r)
+}
+
+func (g *guarded) Append(records ...audit.Record) error {
+	if g.full != nil {
+		return g.full
+	}
+	return g.kept.Append(records...)
+}
+
+func (g *guarded) Consume(_ *Cycle, events []enforce.Event) {
+	g.said = append(g.said, guardTexts(events)...)
+}
+
+// What could not be recorded is neither asked nor said, and both later.
+func TestGuardsOfACycleThatDoesNotCount(t *testing.T) {
+	g := &guarded{full: errors.New("no space left")}
+	c := &Controller{Options: Options{
+		Asker: Asker{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: read(t, "defaults: {guard: enforce}"),
+		Now: func() time.Time { return guardNoon }, Audit: g, Sinks: []Sink{g},
+	}}
+	g.answer = agent.GuardAnswer{Epoch: "e", State: agent.GuardState{Mode: guard.Enforce}}
+	for number := range 2 {
+		c.Cycle(t.Context(), number+1)
+		require.Zero(t, g.asked)
+		require.Empty(t, g.said)
+	}
+	g.full = nil
+	for number := range 2 {
+		c.Cycle(t.Context(), number+3)
+		require.Equal(t, number+1, g.asked)
+		require.Equal(t, []string{"guard h1: setting the kernel guard to enforce", "guard h1: the kernel guard is enforcing"}, g.said)
+		require.Len(t, g.kept, 2, "once")
+	}
+	g.full = errors.New("no space left")
+	c.Cycle(t.Context(), 5)
+	require.Equal(t, 2, g.asked)
+	g.full = nil
+	c.Cycle(t.Context(), 6)
+	require.Equal(t, 3, g.asked, "or everything would open")
+}
+
+// guardCycle plans for one host, and has it answer.
+func guardCycle(t *testing.T, c *Controller, f *policy.File, l Link) []string {
 	t.Helper()
-	asks, events := tracker.Plan(f, guardFleetOf("h1"), *memory, options)
+	asks, events := planned(c, f, "h1")
 	for _, a := range asks {
-		a.Send(t.Context(), l)
-		events = append(events, tracker.Learn(memory, a)...)
+		events = append(events, a.learn(c, nil, a.send(t.Context(), l, remote.Host{})).events...)
 	}
 	return guardTexts(events)
 }
 
 func TestWhatTheGuardDoesIsSaidOnce(t *testing.T) {
-	var tracker guardTracker
-	var memory GuardMemory
+	c := guarding(false)
 	on, off := read(t, "defaults: {guard: enforce}"), policy.Default()
 	l := &link{answer: agent.GuardAnswer{Epoch: "e"}}
-	require.Empty(t, cycle(t, &tracker, &memory, off, l))
-	require.Equal(t, []string{"guard h1: setting the kernel guard to enforce"}, cycle(t, &tracker, &memory, on, l), "off may be a moment's")
+	require.Empty(t, guardCycle(t, c, off, l))
+	require.Equal(t, []string{"guard h1: setting the kernel guard to enforce"}, guardCycle(t, c, on, l), "off may be a moment's")
 	l.answer.State.Mode = guard.Enforce
-	require.Equal(t, []string{"guard h1: the kernel guard is enforcing"}, cycle(t, &tracker, &memory, on, l))
-	require.Empty(t, cycle(t, &tracker, &memory, on, l))
+	require.Equal(t, []string{"guard h1: the kernel guard is enforcing"}, guardCycle(t, c, on, l))
+	require.Empty(t, guardCycle(t, c, on, l))
 
 	l.answer.State = agent.GuardState{Reason: "/etc/genv/guard.off exists"}
-	require.Empty(t, cycle(t, &tracker, &memory, on, l))
-	require.Equal(t, []string{"guard h1: the kernel guard is off, although the policy says enforce: /etc/genv/guard.off exists"}, cycle(t, &tracker, &memory, on, l))
-	require.Empty(t, cycle(t, &tracker, &memory, on, l))
+	require.Empty(t, guardCycle(t, c, on, l))
+	require.Equal(t, []string{"guard h1: the kernel guard is off, although the policy says enforce: /etc/genv/guard.off exists"}, guardCycle(t, c, on, l))
+	require.Empty(t, guardCycle(t, c, on, l))
 
 	l.err = errors.New("no answer in time")
 	require.Equal(t, []string{"guard h1: the kernel guard can't be renewed: no answer in time. Everything opens at " +
-		guardNoon.Add(time.Minute).Local().Format(time.TimeOnly) + " at the latest"}, cycle(t, &tracker, &memory, on, l))
-	require.Empty(t, cycle(t, &tracker, &memory, on, l))
+		guardNoon.Add(time.Minute).Local().Format(time.TimeOnly) + " at the latest"}, guardCycle(t, c, on, l))
+	require.Empty(t, guardCycle(t, c, on, l))
 	l.err, l.answer.State = nil, agent.GuardState{Mode: guard.Enforce}
-	require.Equal(t, []string{"guard h1: the kernel guard is enforcing"}, cycle(t, &tracker, &memory, on, l))
+	require.Equal(t, []string{"guard h1: the kernel guard is enforcing"}, guardCycle(t, c, on, l))
 
 	// The policy turns it off: this is asked until it arrives, and then no more.
 	l.err = errors.New("lost")
-	require.Equal(t, "guard h1: turning the kernel guard off", cycle(t, &tracker, &memory, off, l)[0])
+	require.Equal(t, "guard h1: turning the kernel guard off", guardCycle(t, c, off, l)[0])
 	l.err, l.answer.State, l.request = nil, agent.GuardState{}, agent.GuardRequest{}
-	require.Contains(t, cycle(t, &tracker, &memory, off, l), "guard h1: the kernel guard is off")
+	require.Contains(t, guardCycle(t, c, off, l), "guard h1: the kernel guard is off")
 	require.Equal(t, guard.Off, l.request.Order.Mode)
 	require.Equal(t, "controller c1", l.request.ID)
 	l.request = agent.GuardRequest{}
-	require.Empty(t, cycle(t, &tracker, &memory, off, l))
+	require.Empty(t, guardCycle(t, c, off, l))
 	require.Zero(t, l.request)
 }
 
 func TestALinkWithoutGuards(t *testing.T) {
-	var tracker guardTracker
-	var memory GuardMemory
-	said := cycle(t, &tracker, &memory, read(t, "defaults: {guard: watch}"), struct{}{})
+	c := guarding(false)
+	said := guardCycle(t, c, read(t, "defaults: {guard: watch}"), withAbout{})
 	require.Equal(t, "guard h1: the kernel guard can't be set: "+agent.ErrCannotGuard.Error(), said[1])
 }
 
 // TestAHostThatHangsIsAskedOnce: requests to it don't pile up.
 func TestAHostThatHangsIsAskedOnce(t *testing.T) {
-	var tracker guardTracker
+	c := guarding(false)
 	f := read(t, "defaults: {guard: watch}")
-	asks, _ := tracker.Plan(f, guardFleetOf("h1"), nil, options)
+	asks, _ := planned(c, f, "h1")
 	require.Len(t, asks, 1)
-	again, _ := tracker.Plan(f, guardFleetOf("h1"), nil, options)
+	again, _ := planned(c, f, "h1")
 	require.Empty(t, again)
-	tracker.Learn(new(GuardMemory), asks[0])
-	again, _ = tracker.Plan(f, guardFleetOf("h1"), nil, options)
+	asks[0].learn(c, nil, nil)
+	again, _ = planned(c, f, "h1")
 	require.Len(t, again, 1)
 }
 
@@ -216,36 +280,35 @@ func denial(id, seq uint64, user snapshot.Username) agent.GuardDenial {
 }
 
 func TestEachDenialBecomesOneEvent(t *testing.T) {
-	var tracker guardTracker
-	var memory GuardMemory
+	c := guarding(false)
 	f := read(t, "defaults: {guard: enforce}")
 	l := &link{answer: agent.GuardAnswer{Epoch: "e", Seq: 2, State: agent.GuardState{Mode: guard.Enforce}, Denials: []agent.GuardDenial{denial(1, 1, "bob"), denial(2, 2, "")}}}
-	said := cycle(t, &tracker, &memory, f, l)
+	said := guardCycle(t, c, f, l)
 	require.Equal(t, []string{
 		"denied h1: User bob was denied device 3, which is not attached to them: process 4242 (python)",
 		"denied h1: User uid 1002 was denied device 3, which is not attached to them: process 4242 (python)",
 	}, said[2:])
 	l.answer.Seq, l.answer.Denials = 4, []agent.GuardDenial{denial(2, 3, "bob"), denial(4, 4, "bob")}
-	require.Len(t, cycle(t, &tracker, &memory, f, l), 1, "denial 2 goes on")
+	require.Len(t, guardCycle(t, c, f, l), 1, "denial 2 goes on")
 	require.Equal(t, agent.GuardRequest{ID: l.request.ID, Order: l.request.Order, Epoch: "e", Seq: 2}, l.request)
-	require.Equal(t, GuardMemory{"h1": {Epoch: "e", Seq: 4, ID: 4}}, memory)
+	require.Equal(t, GuardMemory{"h1": {Epoch: "e", Seq: 4, ID: 4}}, c.Memory.Guards)
 
 	// A host that was restarted counts from 1 again.
 	l.answer.Epoch, l.answer.Seq, l.answer.Denials = "f", 1, []agent.GuardDenial{denial(1, 1, "bob")}
-	require.Len(t, cycle(t, &tracker, &memory, f, l), 1)
-	require.Equal(t, GuardMemory{"h1": {Epoch: "f", Seq: 1, ID: 1}}, memory)
+	require.Len(t, guardCycle(t, c, f, l), 1)
+	require.Equal(t, GuardMemory{"h1": {Epoch: "f", Seq: 1, ID: 1}}, c.Memory.Guards)
 
 	// A host may say anything.
 	l.answer.Seq = 5
 	l.answer.Denials = []agent.GuardDenial{denial(5, 2, "bob"), denial(2, 9, "bob"), denial(3, 2, "a\x1b[2J"), denial(0, 5, "x")}
-	require.Empty(t, cycle(t, &tracker, &memory, f, l))
+	require.Empty(t, guardCycle(t, c, f, l))
 	l.answer.Epoch = "\x1b"
-	require.Empty(t, cycle(t, &tracker, &memory, f, l))
+	require.Empty(t, guardCycle(t, c, f, l))
 	l.answer.Epoch, l.answer.Seq, l.answer.Denials = "g", 2000, nil
 	for i := range uint64(2000) {
 		l.answer.Denials = append(l.answer.Denials, denial(i+1, i+1, "bob"))
 	}
-	said = cycle(t, &tracker, &memory, f, l)
+	said = guardCycle(t, c, f, l)
 	require.Len(t, said, safety.MaxEventsPerHost+1)
 	require.Equal(t, "guard h1: and 768 more opens of devices that are not attached", said[len(said)-1])
 }

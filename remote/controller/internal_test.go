@@ -55,7 +55,7 @@ func TestTheNewestLookCounts(t *testing.T) {
 }
 
 // What changes a host or is shown to its users has one way to it: dispatcher.send
-// delivers a visit, and only a visit uses the methods of a Link that do so.
+// delivers a visit, and only its errands use the methods of a Link that do so.
 func TestHostsAreChangedFromOnePlace(t *testing.T) {
 	callers := map[string][]string{}
 	files, err := filepath.Glob("*.go")
@@ -75,7 +75,7 @@ func TestHostsAreChangedFromOnePlace(t *testing.T) {
 			})
 		}
 	}
-	require.Equal(t, []string{"visit"}, callers["Execute"])
+	require.Equal(t, []string{"orders"}, callers["Execute"])
 	require.Equal(t, []string{"messages"}, callers["Notify"])
 	require.Equal(t, []string{"dispatch"}, callers["deliver"])
 }
@@ -112,12 +112,12 @@ func TestNameDecisions(t *testing.T) {
 	item := func(pid snapshot.PID, uid *snapshot.UID) audit.Record {
 		return audit.Record{Kind: audit.KindOrder, Order: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
 	}
-	visits := []*visit{{name: "a", items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
+	orders := []*sentOrder{{OfHost: &order.OfHost{Host: "a"}, items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
 	all := map[snapshot.Hostname][]notify.Notification{
 		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: notify.NoticeItem{Pending: true}}},
 		"b": {{ID: "cap", UID: alice}},
 	}
-	nameDecisions(all, visits, now)
+	nameDecisions(all, orders, now)
 	first := all["a"][0].Details
 	require.Equal(t, []string{audit.DecisionID("r/1/a", 2, "", nil), audit.DecisionID("r/1/a", 3, "", nil)}, first.Decisions)
 	want := item(2, &alice)
@@ -262,8 +262,8 @@ func TestTheRecordOfAnHour(t *testing.T) {
 			f := &enforce.Finding{ID: fmt.Sprint(host, user, i), Rule: enforce.RuleNonEnvProcesses, Host: host, User: user}
 			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
 		}
-		visits := []*visit{{items: []audit.Record{{Kind: audit.KindOrder, Host: host, User: user}}}}
-		require.NoError(t, c.recordFirst(&Cycle{}, events, itemsOf(visits)))
+		orders := []*sentOrder{{items: []audit.Record{{Kind: audit.KindOrder, Host: host, User: user}}}}
+		require.NoError(t, c.recordFirst(&Cycle{}, events, itemsOf(orders)))
 		require.Equal(t, audit.KindOrder, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}

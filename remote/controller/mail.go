@@ -99,10 +99,10 @@ const maxDecisions = 8
 
 // nameDecisions adds to notifications the ids of the decisions that they are about, and to
 // those of actions the record of the first one.
-func nameDecisions(all map[snapshot.Hostname][]notify.Notification, visits []*visit, now time.Time) {
-	items := make(map[snapshot.Hostname][]audit.Record, len(visits))
-	for _, v := range visits {
-		items[v.name] = v.items
+func nameDecisions(all map[snapshot.Hostname][]notify.Notification, orders []*sentOrder, now time.Time) {
+	items := make(map[snapshot.Hostname][]audit.Record, len(orders))
+	for _, o := range orders {
+		items[o.Host] = o.items
 	}
 	for host, notifications := range all {
 		for i := range notifications {

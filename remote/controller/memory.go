@@ -27,6 +27,15 @@ type FleetMemory struct {
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`
+
+	guards map[snapshot.Hostname]trackedGuard // in this role
+}
+
+// Resumed is the memory as another role of the same controller goes on with it.
+func (m FleetMemory) Resumed() FleetMemory {
+	m.Rules.Resumed, m.Rules.UnderWay = true, nil // the processes of these orders are left alone
+	m.guards = nil
+	return m
 }
 
 // learnOfDeliveries marks warnings that may not have arrived, so that they are sent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -24,14 +26,15 @@ type Delivery struct {
 	Err       error
 }
 
-// batch is what the users of a host are sent in a cycle.
+// batch is what the users of a host are sent in a cycle: one message for each, since each rings a bell.
 type batch struct {
-	notifications []notify.Notification
-	footers       map[snapshot.UID]string // the last line of each user's message
-	suppressed    []Delivery              // not sent
+	host       snapshot.Hostname
+	messages   []agent.Message
+	about      [][]notify.Notification // that each message is about
+	suppressed []notify.Notification   // not sent
+	request    *request                // of the operator who wants it; nil for none
+	shown      []agent.Shown           // what became of each message
 }
-
-func (b batch) empty() bool { return len(b.notifications)+len(b.suppressed) == 0 }
 
 // addNotifications adds what users are to be notified of, by host.
 func addNotifications(list map[snapshot.Hostname][]notify.Notification, events []enforce.Event, of func(*enforce.Finding) []notify.Notification) {
@@ -47,59 +50,98 @@ func addNotifications(list map[snapshot.Hostname][]notify.Notification, events [
 	}
 }
 
-// send sends the messages, one to each user. A failure is reported to the
-// administrator, and does not keep the order from being sent.
-func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery {
-	if len(b.notifications) == 0 {
-		return b.suppressed
+// batch separates what users of a host are sent from what is suppressed, and counts it.
+func (c *Controller) batch(host snapshot.Hostname, notifications []notify.Notification, now time.Time) *batch {
+	b := &batch{host: host}
+	of := make(map[snapshot.UID][]notify.Notification)
+	var users []snapshot.UID
+	for _, n := range notifications {
+		if of[n.UID] == nil {
+			users = append(users, n.UID)
+		}
+		of[n.UID] = append(of[n.UID], n)
 	}
-	messages, of := messagesOf(b.notifications)
-	for i := range messages {
-		if footer := b.footers[messages[i].UID]; footer != "" {
-			messages[i].Text += "\n" + footer
+	for _, uid := range users {
+		footer, ok := admit(&c.Memory.Messages, host, uid, now)
+		if !ok {
+			b.suppressed = append(b.suppressed, of[uid]...)
+			continue
+		}
+		m := agent.Message{UID: uid, Text: textOf(of[uid])}
+		if footer != "" {
+			m.Text += "\n" + footer
+		}
+		for _, n := range of[uid] {
+			if !n.Information {
+				m.IDs = append(m.IDs, n.ID)
+			}
+		}
+		b.messages, b.about = append(b.messages, m), append(b.about, of[uid])
+	}
+	return b
+}
+
+func (b *batch) to() snapshot.Hostname { return b.host }
+
+// messagesWithin is how long messages may take when the run ends meanwhile: whether they arrived
+// wouldn't be known otherwise, and the next controller would send them once more.
+const messagesWithin = 2 * time.Second
+
+func (b *batch) send(ctx context.Context, link Link, host remote.Host) (err error) {
+	if len(b.messages) == 0 {
+		return nil
+	}
+	longer, cancel := remote.Outlasting(ctx, messagesWithin)
+	defer cancel()
+	b.shown, err = link.Notify(longer, host, b.messages)
+	return err
+}
+
+// learn reports who could not be notified, and has lost warnings sent again.
+func (b *batch) learn(c *Controller, cycle *Cycle, err error) learned {
+	deliveries := b.deliveries(err)
+	c.Memory.learnOfDeliveries(deliveries)
+	deliveries = slices.DeleteFunc(deliveries, func(d Delivery) bool { return d.Information }) // which warns nobody
+	cycle.Notified = append(cycle.Notified, deliveries...)
+	return learned{records: deliveryRecords(deliveries), answer: func() { b.request.answerDelivery(deliveries) }}
+}
+
+// deliveries are what became of the notifications.
+func (b *batch) deliveries(err error) (list []Delivery) {
+	for i, about := range b.about {
+		var shown agent.Shown
+		if i < len(b.shown) {
+			shown = b.shown[i]
+		}
+		for _, n := range about {
+			list = append(list, Delivery{Notification: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
 		}
 	}
-	shown, err := link.Notify(ctx, host, messages)
-	list := b.unsent(err)
-	for i := range b.notifications {
-		if of[i] < len(shown) {
-			list[i].Terminals, list[i].Kept = shown[of[i]].Terminals, shown[of[i]].Kept
-		}
+	for _, n := range b.suppressed {
+		list = append(list, Delivery{Notification: n, Err: errSuppressed})
 	}
 	return list
 }
 
-// unsent are the notifications of a batch that is not sent; nil as the reason is for one that is.
-func (b batch) unsent(why error) []Delivery {
-	list := make([]Delivery, len(b.notifications), len(b.notifications)+len(b.suppressed))
-	for i, n := range b.notifications {
-		list[i] = Delivery{Notification: n, Err: why}
+// answerDelivery tells the operator who wanted a message what became of it.
+func (r *request) answerDelivery(deliveries []Delivery) {
+	if r == nil {
+		return
 	}
-	return append(list, b.suppressed...)
-}
-
-// messagesOf is one message for each user, since each rings a bell; and for each
-// notification the index of its message.
-func messagesOf(notifications []notify.Notification) (messages []agent.Message, of []int) {
-	of = make([]int, len(notifications))
-	users := make(map[snapshot.UID]int)
-	var texts [][]notify.Notification
-	for i, n := range notifications {
-		at, known := users[n.UID]
-		if !known {
-			at = len(texts)
-			users[n.UID], texts = at, append(texts, nil)
-			messages = append(messages, agent.Message{UID: n.UID})
-		}
-		of[i], texts[at] = at, append(texts[at], n)
-		if !n.Information {
-			messages[at].IDs = append(messages[at].IDs, n.ID)
+	for _, d := range deliveries { // it is one
+		switch {
+		case errors.Is(d.Err, errSuppressed):
+			r.refuse(operator.Refuse(operator.Unable, "Try again in an hour.", "the user was sent the messages of an hour already"))
+		case d.Err != nil:
+			r.finish(fmt.Sprintf("the message was not delivered: %v", d.Err))
+		case d.Kept:
+			r.finish("the user is not logged in, or takes no messages (mesg n): it is shown at the next login")
+		case d.Terminals == 0:
+			r.finish("the user is not logged in, or takes no messages (mesg n)")
+		default:
+			r.finish(fmt.Sprintf("shown on %d terminals", d.Terminals))
 		}
 	}
-	for i := range messages {
-		messages[i].Text = textOf(texts[i])
-	}
-	return messages, of
 }
 
 // maxShownInMessage is how many findings one message shows in full.
@@ -144,31 +186,6 @@ func deliveryRecords(deliveries []Delivery) []audit.Record {
 
 // errSuppressed is why a message about a finding was not sent.
 var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
-
-// admitAll separates what is sent to users from what is suppressed, by host. In a
-// cycle each user of a host gets at most one message.
-func admitAll(l *Budget[snapshot.UID], all map[snapshot.Hostname][]notify.Notification, now time.Time) map[snapshot.Hostname]batch {
-	l.Forget(now)
-	admitted := make(map[snapshot.Hostname]batch, len(all))
-	for host, notifications := range all {
-		b := batch{footers: make(map[snapshot.UID]string)}
-		allowed := make(map[snapshot.UID]bool)
-		for _, n := range notifications {
-			ok, known := allowed[n.UID]
-			if !known {
-				b.footers[n.UID], ok = admit(l, host, n.UID, now)
-				allowed[n.UID] = ok
-			}
-			if ok {
-				b.notifications = append(b.notifications, n)
-			} else {
-				b.suppressed = append(b.suppressed, Delivery{Notification: n, Err: errSuppressed})
-			}
-		}
-		admitted[host] = b
-	}
-	return admitted
-}
 
 // messagesAnHour is the most that a user is shown, so that the terminals of a user who breaks rules
 // all the time stay usable.

@@ -55,11 +55,11 @@ func (c *Controller) carryOut(ctx context.Context, r *request) error {
 }
 
 // aside is a cycle for what happens between cycles: it has the number of the last one, and
-// no hosts.
+// no snapshots.
 func (c *Controller) aside() *Cycle {
 	cycle := &Cycle{Run: c.run, Start: c.Now(), DryRun: c.DryRun}
 	if c.last != nil {
-		cycle.Number = c.last.Number
+		cycle.Number, cycle.answered = c.last.Number, c.last.answered
 	}
 	cycle.operator(c.Memory.Operator)
 	return cycle

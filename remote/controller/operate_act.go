@@ -1,12 +1,9 @@
 package controller
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -83,25 +80,24 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 		return err
 	}
 	cycle := c.aside()
-	o := c.orderOf(r, row, cycle.Number)
-	v := &visit{cycle: cycle.Number, name: row.host.Name, host: row.answered, order: &o, request: r}
-	audit.Explain(&o.Order, o.Host, row.host.Snapshot, c.Now())
-	v.items = audit.OrderRecords(o.Host, o.Order, row.host.Snapshot)
-	for i := range v.items {
-		v.items[i].Order, v.items[i].By = o.Order.ID, r.who.String()
+	o := newOrder(cycle, c.orderOf(r, row, cycle.Number), row.host.Snapshot, c.Now())
+	o.request = r
+	for i := range o.items {
+		o.items[i].By = r.who.String()
 	}
-	if err := c.recordAction(cycle, v.items); err != nil {
+	if err := c.recordAction(cycle, o.items); err != nil {
 		return err
 	}
-	c.send(ctx, []*visit{v}, nil)
-	text := fmt.Sprintf("%s. %s", v.items[0].Text, v.items[0].Why[0])
-	c.show([]enforce.Event{v.acting(), {Kind: EventOperator, Host: v.name, Text: text}})
-	r.begun(v.items[0].Text + ": under way. An event says what came of it.")
+	c.Memory.Rules = c.Memory.Rules.Begin(*o.OfHost, c.Now())
+	c.send(ctx, cycle, []errand{o}, nil)
+	text := fmt.Sprintf("%s. %s", o.items[0].Text, o.items[0].Why[0])
+	c.show([]enforce.Event{o.acting(), {Kind: EventOperator, Host: o.Host, Text: text}})
+	r.begun(o.items[0].Text + ": under way. An event says what came of it.")
 	return nil
 }
 
 // orderOf is the order of an action, with the policy's grace for the host.
-func (c *Controller) orderOf(r *request, row *row, number int) order.OfHost {
+func (c *Controller) orderOf(r *request, row *row, number int) *order.OfHost {
 	settings := c.Policy.Settings(enforce.Query{Host: row.host.Name, Labels: row.host.Labels, At: c.Now()})
 	o := order.Order{Options: settings.OrderOptions(c.Policy.Fleet()), ID: c.id(row.host.Name, number)}
 	because, why := []string{o.ID}, []string{fmt.Sprintf("Requested by %s: %s", r.who, r.action.Reason)}
@@ -112,7 +108,7 @@ func (c *Controller) orderOf(r *request, row *row, number int) order.OfHost {
 		o.Detach = []order.Detachment{{Device: row.device, Environment: *row.environment, Because: because, Why: why}}
 	}
 	o.Name(row.host.Snapshot.Devices)
-	return order.OfHost{Host: row.host.Name, Order: o}
+	return &order.OfHost{Host: row.host.Name, Order: o}
 }
 
 // warn sends a message to the user of a row, within the limits for all messages.
@@ -137,46 +133,10 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	now := c.Now()
 	all := map[snapshot.Hostname][]notify.Notification{n.Host: {n}}
 	letters := c.mail(cycle, all, now)
-	messages := admitAll(&c.Memory.Messages, all, now)[n.Host]
-	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: messages, request: r}
-	c.send(ctx, []*visit{v}, letters)
+	messages := c.batch(n.Host, all[n.Host], now)
+	messages.request = r
+	c.send(ctx, cycle, []errand{messages}, letters)
 	c.show([]enforce.Event{{Kind: EventOperator, Host: n.Host, ID: n.ID, Text: record.Text + ": " + r.action.Reason}})
 	r.begun("The message is on its way.")
 	return nil
-}
-
-// answer answers the operator for whom a visit was made, when it has ended.
-func (v *visit) answer() {
-	if v.request == nil {
-		return
-	}
-	var outcomes []order.Outcome
-	if v.order != nil {
-		result := v.result()
-		outcomes = result.outcomes()
-	}
-	var parts []string
-	for _, o := range outcomes {
-		text := string(o.Status)
-		if o.Reason != "" {
-			text += ": " + o.Reason
-		}
-		parts = append(parts, text)
-	}
-	for _, d := range v.deliveries {
-		switch {
-		case errors.Is(d.Err, errSuppressed):
-			v.request.refuse(operator.Refuse(operator.Unable, "Try again in an hour.", "the user was sent the messages of an hour already"))
-			return
-		case d.Err != nil:
-			parts = append(parts, fmt.Sprintf("the message was not delivered: %v", d.Err))
-		case d.Kept:
-			parts = append(parts, "the user is not logged in, or takes no messages (mesg n): it is shown at the next login")
-		case d.Terminals == 0:
-			parts = append(parts, "the user is not logged in, or takes no messages (mesg n)")
-		default:
-			parts = append(parts, fmt.Sprintf("shown on %d terminals", d.Terminals))
-		}
-	}
-	v.request.finish(cmp.Or(strings.Join(parts, "; "), "done"))
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -17,7 +16,6 @@ import (
 // attachment and its environment.
 type row struct {
 	host        *snapshot.Host
-	answered    remote.Host // the name under which the host answered
 	process     *snapshot.Process
 	device      snapshot.DeviceIndex
 	environment *snapshot.Environment // of the process, if it is registered there
@@ -56,7 +54,7 @@ func (c *Controller) row(a *operator.Action) (*row, error) {
 	if h.Err != nil || h.Snapshot == nil {
 		return nil, operator.Refuse(operator.Unable, "Wait until the host answers again.", "host %s did not answer: %v", h.Name, h.Err)
 	}
-	r := &row{host: h, answered: c.last.answered[h.Name]}
+	r := &row{host: h}
 	if a.PID != 0 {
 		return r, r.findProcess(a)
 	}

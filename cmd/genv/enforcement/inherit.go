@@ -111,8 +111,7 @@ func (p *participation) own(now time.Time, failed error) *controller.FleetMemory
 	if p.led == nil || now.Sub(p.led.until) > controller.MaxMemoryAge || last != p.led.epoch && (last != 0 || failed == nil) {
 		return nil
 	}
-	memory := p.led.memory
-	memory.Rules.Resumed, memory.Rules.UnderWay = true, nil // their processes are left alone
+	memory := p.led.memory.Resumed()
 	return &memory
 }
 
