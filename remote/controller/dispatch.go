@@ -33,12 +33,12 @@ func (d *dispatcher) send(ctx context.Context, a *Asker, visits []*visit, safe <
 		byName[snapshot.Hostname(h.Name)].position = i
 	}
 	d.underWay += len(hosts)
-	link, results := a.Link, d.results
+	link, fanout, results := a.Link, a.Fanout, d.results // the controller may get other options meanwhile
 	go func() {
 		if safe != nil {
 			<-safe
 		}
-		remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
+		remote.Each(context.WithoutCancel(ctx), hosts, fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
 			v := byName[snapshot.Hostname(h.Name)]
 			v.deliver(ctx, link)
 			results <- v
