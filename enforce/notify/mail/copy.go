@@ -37,16 +37,3 @@ func (p *Post) copy(sent *Result, message []byte) {
 
 // errEnded is why a copy was lost: only mails to users are kept over the end of a run.
 var errEnded = fmt.Errorf("the run ended before the mail server took it")
-
-// closeCopies sends the copies that were not tried yet, for as long as the time of Close lets it.
-func (p *Post) closeCopies() {
-	for _, c := range p.copies {
-		close(c.closing)
-	}
-	for _, c := range p.copies {
-		c.running.Wait()
-		for _, l := range c.unsent {
-			p.options.Warn(notCopied(l, c.copyTo, errEnded))
-		}
-	}
-}

@@ -44,7 +44,7 @@ import (
 type Options struct {
 	Settings *policy.Mail
 	Now      func() time.Time
-	// Done is called once for each letter that Close doesn't return, by one goroutine.
+	// Done is called once for each letter that Close doesn't return; by several goroutines.
 	Done func(Result)
 	// Warn is called for what is wrong but keeps no mail from being sent, and when a
 	// server begins to fail; by several goroutines.
@@ -66,28 +66,27 @@ const (
 	defaultPause  = 30 * time.Second
 	maxPause      = 15 * time.Minute
 	defaultGiveUp = 4 * time.Hour
-	// queueLength is how many letters wait at most, besides one that is being sent.
+	// queueLength is how many letters wait at most.
 	queueLength = 1000
 )
 
 // ErrFull is why a letter was dropped.
 var ErrFull = errors.New("too many mails wait to be sent: it was dropped")
 
-// Post sends letters, one after the other, without delaying its caller. Send and Close
-// are for one goroutine.
+// Post sends letters, one after the other, without delaying its caller. It is safe for concurrent use until Close.
 type Post struct {
 	options Options
 	send    func(ctx context.Context, to string, data []byte) error
-	incoming,
-	refused chan Letter
-	closing chan struct{}
+	wake    chan struct{} // there is something new for the worker
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	unsent  []Letter // valid when running is over
-	copyTo  string   // of a Post of copies: where all of them go
+	copyTo  string // of a Post of copies: where all of them go
 	copies  []*Post
 
+	mu      sync.Mutex
 	waiting []*job
+	closing bool
+
 	failing bool      // the server, and Warn was called for it
 	resume  time.Time // when the server is tried again
 	pauses  int
@@ -115,10 +114,7 @@ func NewPost(o Options) *Post {
 
 // newPost is a Post that doesn't work yet.
 func newPost(o Options) *Post {
-	p := &Post{
-		options: o, closing: make(chan struct{}),
-		incoming: make(chan Letter, queueLength), refused: make(chan Letter, queueLength),
-	}
+	p := &Post{options: o, wake: make(chan struct{}, 1)}
 	if o.Settings.Sendmail != "" {
 		p.send = sendmail{o.Settings}.send
 	} else {
@@ -139,71 +135,73 @@ func helloName() string {
 // Send queues a letter, and returns at once. One that doesn't fit is dropped, and Done
 // is called for it.
 func (p *Post) Send(l Letter) {
-	select {
-	case p.incoming <- l:
-		return
-	default:
+	j := newJob(l, p.options.Now())
+	full := false
+	p.change(func() {
+		if full = len(p.waiting) >= queueLength; !full {
+			p.waiting = append(p.waiting, j)
+		}
+	})
+	if full {
+		p.options.Done(Result{Letter: l, Err: ErrFull})
 	}
+}
+
+// change changes what the worker looks at next.
+func (p *Post) change(f func()) {
+	p.mu.Lock()
+	f()
+	p.mu.Unlock()
 	select {
-	case p.refused <- l:
-	default: // the worker hangs, with two full queues: only the log hears of it
-		p.options.Warn(fmt.Errorf("mail to %s: %w", l.User, ErrFull))
+	case p.wake <- struct{}{}:
+	default: // it has yet to notice the last change
 	}
 }
 
 // Close sends what was not tried yet, for as long as the timeout lets it, and returns
 // what was not sent.
 func (p *Post) Close(timeout time.Duration) []Letter {
-	close(p.closing)
 	timer := time.AfterFunc(timeout, p.cancel)
 	defer timer.Stop()
-	p.running.Wait()
-	p.closeCopies()
+	unsent := p.finish()
+	for _, c := range p.copies { // side by side
+		c.change(func() { c.closing = true })
+	}
+	for _, c := range p.copies {
+		for _, l := range c.finish() {
+			p.options.Warn(notCopied(l, c.copyTo, errEnded))
+		}
+	}
 	p.cancel()
-	return p.unsent
+	return unsent
+}
+
+// finish ends the worker, and returns what it did not send.
+func (p *Post) finish() (unsent []Letter) {
+	p.change(func() { p.closing = true })
+	p.running.Wait()
+	for _, j := range p.waiting {
+		unsent = append(unsent, j.letter)
+	}
+	return unsent
 }
 
 func (p *Post) work(ctx context.Context) {
 	for {
-		if j, wait := p.next(); j != nil {
+		j, wait, closing := p.next()
+		switch {
+		case closing:
+			p.tryNew(ctx)
+			return
+		case j != nil:
 			p.try(ctx, j)
-		} else {
-			p.listen(wait)
-		}
-		p.take()
-		select {
-		case <-p.closing:
-			p.finish(ctx)
-			return
 		default:
-		}
-	}
-}
-
-// listen waits for a letter, the next try or the end.
-func (p *Post) listen(wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case l := <-p.incoming:
-		p.accept(l)
-	case l := <-p.refused:
-		p.options.Done(Result{Letter: l, Err: ErrFull})
-	case <-p.closing:
-	case <-timer.C:
-	}
-}
-
-// take takes all letters that came.
-func (p *Post) take() {
-	for {
-		select {
-		case l := <-p.incoming:
-			p.accept(l)
-		case l := <-p.refused:
-			p.options.Done(Result{Letter: l, Err: ErrFull})
-		default:
-			return
+			timer := time.NewTimer(wait)
+			select {
+			case <-p.wake:
+			case <-timer.C:
+			}
+			timer.Stop()
 		}
 	}
 }
@@ -265,15 +263,12 @@ func Compose(l Letter, settings *policy.Mail) (subject, body string) {
 	return notify.Subject(n), notify.Body(n)
 }
 
-// finish tries what was not tried yet, and keeps the rest.
-func (p *Post) finish(ctx context.Context) {
-	for _, j := range append([]*job(nil), p.waiting...) {
+// tryNew tries what was not tried yet.
+func (p *Post) tryNew(ctx context.Context) {
+	for _, j := range slices.Clone(p.waiting) {
 		if j.tries == 0 && !p.failing && ctx.Err() == nil {
 			p.try(ctx, j)
 		}
-	}
-	for _, j := range p.waiting {
-		p.unsent = append(p.unsent, j.letter)
 	}
 }
 
@@ -315,16 +310,6 @@ type job struct {
 	id     string    // of the message: the same in every try
 }
 
-// accept queues a letter, unless the queue is full.
-func (p *Post) accept(l Letter) {
-	now := p.options.Now()
-	if len(p.waiting) >= queueLength {
-		p.options.Done(Result{Letter: l, Err: ErrFull})
-		return
-	}
-	p.waiting = append(p.waiting, newJob(l, now))
-}
-
 func newJob(l Letter, now time.Time) *job {
 	return &job{letter: l, since: now, next: now, id: "genv." + strings.ToLower(rand.Text())}
 }
@@ -333,8 +318,10 @@ func newJob(l Letter, now time.Time) *job {
 const longestWait = time.Minute
 
 // next is the job to try now, or how long to wait for one.
-func (p *Post) next() (*job, time.Duration) {
+func (p *Post) next() (next *job, wait time.Duration, closing bool) {
 	now, wait := p.options.Now(), longestWait
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, j := range p.waiting {
 		at := j.next
 		if at.Before(p.resume) {
@@ -342,11 +329,11 @@ func (p *Post) next() (*job, time.Duration) {
 		}
 		left := at.Sub(now)
 		if left <= 0 || left > 2*maxPause { // or the clock was set back
-			return j, 0
+			return j, 0, p.closing
 		}
 		wait = min(wait, left)
 	}
-	return nil, wait
+	return nil, wait, p.closing
 }
 
 // pause is how long to wait after so many tries.
@@ -377,5 +364,7 @@ func (p *Post) learn(err error, now time.Time) {
 
 // remove takes a job out of the queue.
 func (p *Post) remove(done *job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(j *job) bool { return j == done })
 }
