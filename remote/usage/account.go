@@ -21,8 +21,6 @@ type Account struct {
 	known known
 	last  time.Time // of the last look; zero before the first
 	hosts map[snapshot.Hostname]*hostCounts
-	rates map[SumKey]Amounts // what a second amounts to, by sum but those of hosts; of no Hour
-	since uncounted          // for the rates
 	sums  Sums
 }
 
@@ -30,23 +28,7 @@ type Account struct {
 type hostCounts struct {
 	snapshot *snapshot.Snapshot // the last one
 	sight
-	lost  bool      // it didn't answer since
-	since uncounted // for the sight
-}
-
-// uncounted is time of an hour that the sums don't have yet. While nothing changes, time is all
-// that has to be added in a cycle.
-type uncounted struct {
-	hour, seconds int64
-	lost          bool // without an answer
-}
-
-// add adds seconds. Those of another kind are to be counted first.
-func (u *uncounted) add(hour, seconds int64, lost bool, count func()) {
-	if u.seconds > 0 && (u.hour != hour || u.lost != lost) {
-		count()
-	}
-	u.hour, u.seconds, u.lost = hour, u.seconds+seconds, lost
+	lost bool // it didn't answer since
 }
 
 // NewAccount returns an Account that has counted nothing. Its hours are those of a location.
@@ -64,32 +46,18 @@ func (a *Account) Renewed() *Account {
 func (a *Account) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
 	hosts := make(map[snapshot.Hostname]*hostCounts, len(cluster.Hosts))
-	changed := false
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		before := a.hosts[h.Name]
 		switch {
 		case h.Err == nil && h.Snapshot != nil:
-			changed = changed || before == nil || before.lost
 			hosts[h.Name] = a.seen(before, h)
 		case before != nil:
-			changed = changed || !before.lost
 			before.lost = true
 			hosts[h.Name] = before
 		}
 	}
-	for name, before := range a.hosts {
-		if hosts[name] != before {
-			a.countHost(name, before)
-			changed = true
-		}
-	}
-	if changed {
-		a.countSums()
-	}
-	if a.hosts = hosts; changed {
-		a.rates = a.ratesOf(false)
-	}
+	a.hosts = hosts
 }
 
 // seen is a host that answered. One that hasn't changed answers with the same snapshot.
@@ -105,7 +73,18 @@ func (a *Account) seen(before *hostCounts, h *snapshot.Host) *hostCounts {
 func (a *Account) Settle(now time.Time) {
 	passed, gap := a.passed(now)
 	a.last = now
-	passed.hours(a.in, func(hour, seconds int64) { a.count(hour, seconds, gap) })
+	if passed.from >= passed.to {
+		return
+	}
+	rates := a.rates(gap)
+	passed.hours(a.in, func(hour, seconds int64) {
+		for key, rate := range rates {
+			key.Hour = hour
+			sum := Sum{Peak: rate.Attached}
+			sum.add(&rate, seconds)
+			a.sums.Add(key, &sum)
+		}
+	})
 }
 
 // passed is the time since the last look, and whether that is longer than MaxGap.
@@ -117,58 +96,8 @@ func (a *Account) passed(now time.Time) (s timeRange, gap bool) {
 	return between(a.last, now, elapsed), a.MaxGap > 0 && elapsed > a.MaxGap
 }
 
-// count adds seconds of an hour.
-func (a *Account) count(hour, seconds int64, gap bool) {
-	for name, h := range a.hosts {
-		h.since.add(hour, seconds, h.lost || gap, func() { a.countHost(name, h) })
-	}
-	a.since.add(hour, seconds, gap, a.countSums)
-}
-
-// countHost adds the time that is uncounted for a host to the sums.
-func (a *Account) countHost(name snapshot.Hostname, h *hostCounts) {
-	since := h.since
-	h.since.seconds = 0
-	if since.seconds == 0 {
-		return
-	}
-	var total Amounts
-	for i := range h.byDevice {
-		rate := h.byDevice[i].rate(since.lost)
-		total.Add(&rate)
-	}
-	a.countSum(SumKey{since.hour, OfHost, string(name)}, &total, since.seconds)
-}
-
-func (a *Account) countSum(key SumKey, rate *Amounts, seconds int64) {
-	if *rate == (Amounts{}) {
-		return
-	}
-	sum := Sum{Peak: rate.Attached}
-	sum.add(rate, seconds)
-	a.sums.Add(key, &sum)
-}
-
-// countSums adds the time that is uncounted for the rates to the sums.
-func (a *Account) countSums() {
-	since := a.since
-	a.since.seconds = 0
-	if since.seconds == 0 {
-		return
-	}
-	rates := a.rates
-	if since.lost {
-		rates = a.ratesOf(true)
-	}
-	for key := range rates {
-		rate := rates[key]
-		key.Hour = since.hour
-		a.countSum(key, &rate, since.seconds)
-	}
-}
-
-// ratesOf are what a second amounts to; in a gap, as if no host had answered.
-func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
+// rates are what a second amounts to, of no Hour; in a gap, as if no host had answered.
+func (a *Account) rates(gap bool) map[SumKey]Amounts {
 	rates := make(map[SumKey]Amounts)
 	add := func(kind Kind, name string, rate *Amounts) {
 		key := SumKey{Kind: kind, Name: name}
@@ -176,7 +105,7 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 		total.Add(rate)
 		rates[key] = total
 	}
-	for _, h := range a.hosts {
+	for name, h := range a.hosts {
 		for i := range h.byUser {
 			if rate := h.byUser[i].rate(h.lost || gap); rate != (Amounts{}) {
 				add(OfUser, string(h.byUser[i].user), &rate)
@@ -184,6 +113,7 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 		}
 		for i := range h.byDevice {
 			if rate := h.byDevice[i].rate(h.lost || gap); rate != (Amounts{}) {
+				add(OfHost, string(name), &rate)
 				add(OfModel, h.byDevice[i].model, &rate)
 				add(OfAll, "", &rate)
 			}
@@ -194,10 +124,6 @@ func (a *Account) ratesOf(gap bool) map[SumKey]Amounts {
 
 // Take returns what was counted since it was called last.
 func (a *Account) Take() Sums {
-	for name, h := range a.hosts {
-		a.countHost(name, h)
-	}
-	a.countSums()
 	taken := a.sums
 	a.sums = make(Sums)
 	return taken
