@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// write prints a document in the format that a request asks for: as a table with bars, as CSV or
+// write prints a document in the format that a request asks for: as a table, as CSV or
 // as JSON. What else is to be said of it goes to stderr.
 func write(p *command.Program, d *usage.Document, output render.Output) error {
 	switch output.Format {
@@ -58,11 +58,11 @@ func peak(r *usage.Row) string {
 	return fmt.Sprint(*r.Peak)
 }
 
-// writeText prints a table with bars, as far as there is room for them, and what the time is.
+// writeText prints a table, and what the time is.
 func writeText(p *command.Program, d *usage.Document, output render.Output) error {
 	if len(d.Rows) == 0 {
 		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime), d.Until.Format(shortTime))
-	} else if _, err := io.WriteString(p.Out, table(d, output, render.Width(p.Out), render.Colourful(p.Out, p.Getenv))); err != nil {
+	} else if _, err := io.WriteString(p.Out, table(d, output, render.Width(p.Out))); err != nil {
 		return err
 	}
 	writeSummary(p.Err, d)
@@ -128,17 +128,12 @@ func keyOf(by, key string) string {
 	return text.PrintableLines(key)
 }
 
-const (
-	leastBar    = 10
-	mostBar     = 40
-	leastForBar = 60 // characters of a terminal
-	longKey     = 32
-)
+// longKey is how much of a key is shown at least, in characters.
+const longKey = 32
 
-// table is the rows as text: as many columns as fit, and bars in what is left. width is that of
-// the terminal; 0 for none, which gets no bars.
-func table(d *usage.Document, output render.Output, width int, colourful bool) string {
-	t := draw.Table{Painter: draw.Painter{Colour: colourful}, Rows: make([]draw.Row, len(d.Rows))}
+// table is the rows as text, with as many columns as a terminal of a width has room for; all with 0, for none.
+func table(d *usage.Document, output render.Output, width int) string {
+	t := draw.Table{Rows: make([]draw.Row, len(d.Rows))}
 	for i, c := range columns(d) {
 		t.Columns = append(t.Columns, draw.Column{Name: c.title, Order: c.order, Right: i > 0})
 		if output.NoHeader {
@@ -149,32 +144,8 @@ func table(d *usage.Document, output render.Output, width int, colourful bool) s
 		}
 	}
 	t.Columns[0].Least = longKey
-	room := width
-	if width >= leastForBar {
-		room -= leastBar + draw.Gap
-	}
-	if bar := min(width-t.Fit(room)-draw.Gap, mostBar); bar >= leastBar {
-		t.Columns = append(t.Columns, draw.Column{Width: bar})
-		for i := range d.Rows {
-			t.Rows[i].Cells = append(t.Rows[i].Cells, barOf(&d.Rows[i], d, bar))
-		}
-		t.Fit(width)
-	}
+	t.Fit(width)
 	var b strings.Builder
 	t.Write(&b, !output.NoHeader)
 	return b.String()
-}
-
-// barOf is a bar of the attached time: used, then idle.
-func barOf(r *usage.Row, d *usage.Document, width int) draw.Cell {
-	most := int64(1)
-	for i := range d.Rows {
-		most = max(most, d.Rows[i].Attached)
-	}
-	length := func(seconds int64) int { return int((seconds*int64(width) + most/2) / most) }
-	all := length(r.Attached)
-	used := min(length(r.Attached-r.Idle), all)
-	return draw.Cell{
-		{Text: strings.Repeat("█", used), Style: draw.Green}, {Text: strings.Repeat("░", all-used), Style: draw.Yellow},
-	}
 }
