@@ -264,6 +264,7 @@ func example(t testing.TB) *policy.File {
 	require.NoError(t, err)
 	file, err := policy.Parse("policy.example.yaml", data)
 	require.NoError(t, err)
+	require.Empty(t, file.Ignored)
 	return file
 }
 
