@@ -81,7 +81,7 @@ func (a *Account) Settle(now time.Time) {
 		for key, rate := range rates {
 			key.Hour = hour
 			sum := Sum{Peak: rate.Attached}
-			sum.add(&rate, seconds)
+			sum.add(rate, seconds)
 			a.sums.Add(key, &sum)
 		}
 	})
@@ -97,28 +97,34 @@ func (a *Account) passed(now time.Time) (s timeRange, gap bool) {
 }
 
 // rates are what a second amounts to, of no Hour; in a gap, as if no host had answered.
-func (a *Account) rates(gap bool) map[SumKey]Amounts {
-	rates := make(map[SumKey]Amounts)
+func (a *Account) rates(gap bool) map[SumKey]*Amounts {
+	rates := make(map[SumKey]*Amounts)
 	add := func(kind Kind, name string, rate *Amounts) {
+		if *rate == (Amounts{}) {
+			return
+		}
 		key := SumKey{Kind: kind, Name: name}
-		total := rates[key]
-		total.Add(rate)
-		rates[key] = total
+		if rates[key] == nil {
+			rates[key] = new(Amounts)
+		}
+		rates[key].Add(rate)
 	}
+	var all Amounts
 	for name, h := range a.hosts {
+		var host Amounts
 		for i := range h.byUser {
-			if rate := h.byUser[i].rate(h.lost || gap); rate != (Amounts{}) {
-				add(OfUser, string(h.byUser[i].user), &rate)
-			}
+			rate := h.byUser[i].rate(h.lost || gap)
+			add(OfUser, string(h.byUser[i].user), &rate)
 		}
 		for i := range h.byDevice {
-			if rate := h.byDevice[i].rate(h.lost || gap); rate != (Amounts{}) {
-				add(OfHost, string(name), &rate)
-				add(OfModel, h.byDevice[i].model, &rate)
-				add(OfAll, "", &rate)
-			}
+			rate := h.byDevice[i].rate(h.lost || gap)
+			add(OfModel, h.byDevice[i].model, &rate)
+			host.Add(&rate)
 		}
+		add(OfHost, string(name), &host)
+		all.Add(&host)
 	}
+	add(OfAll, "", &all)
 	return rates
 }
 
