@@ -28,7 +28,7 @@ type claimed struct {
 // errRootless is why a container of a user's own engine gets nothing: this process is root only
 // in a namespace of that user, and can't judge what it sees of the state files from there.
 var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime runc, "+
-	"or remove it with `genv host setup-docker --remove --config ~/.config/docker/daemon.json`", grant.ErrRefused)
+	"or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, error) {

@@ -52,8 +52,8 @@ type runtime struct {
 }
 
 // ContainerRuntime becomes the real runtime. args are those behind the command's name: --real PATH
-// (or else runc in PATH), flags of setup-docker, `--`, and the line for the real runtime. It
-// returns the exit status if that fails.
+// (or else runc in PATH), `--`, and the line for the real runtime. It returns the exit status if
+// that fails.
 func ContainerRuntime(ctx context.Context, p command.Program, args []string) int {
 	own, line := ownFlags(args)
 	r := &runtime{Program: p, runcCall: parseCall(line), exec: syscall.Exec}
@@ -91,7 +91,7 @@ func realRuntime(given string) (string, error) {
 	}
 	path, err := exec.LookPath(cmp.Or(given, "runc"))
 	if err != nil {
-		return "", fmt.Errorf("find the real container runtime: %w: run `genv host setup-docker` again", err)
+		return "", fmt.Errorf("find the real container runtime: %w: correct --real in dockerd's daemon.json", err)
 	}
 	return filepath.Abs(path)
 }
@@ -113,7 +113,7 @@ func (r *runtime) start(ctx context.Context) error {
 	}
 	err := r.exec(r.real, append([]string{r.real}, r.args...), environ)
 	undo()
-	return fmt.Errorf("start the real container runtime %s: %w: run `genv host setup-docker` again", r.real, err)
+	return fmt.Errorf("start the real container runtime %s: %w: correct --real in dockerd's daemon.json", r.real, err)
 }
 
 // prepare gives a container its devices, and changes its config.json. It returns nil for

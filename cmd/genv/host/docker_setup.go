@@ -1,84 +1,100 @@
 package host
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 )
 
-// maxDaemonJSON bounds a daemon.json, in bytes.
-const maxDaemonJSON = 1 << 20
+// dockerConfig is where dockerd's configuration is.
+const dockerConfig = "/etc/docker/daemon.json"
 
-// setupDockerCommand is `genv host setup-docker`.
+// daemonConfig is the part of a daemon.json that is about runtimes (dockerd(8)).
+type daemonConfig struct {
+	Default  string                   `json:"default-runtime,omitempty"`
+	Runtimes map[string]daemonRuntime `json:"runtimes,omitempty"`
+}
+
+type daemonRuntime struct {
+	Path string   `json:"path"`
+	Args []string `json:"runtimeArgs,omitempty"`
+}
+
+// setupDockerCommand is `genv host setup-docker`, which changes nothing: daemon.json is the site's.
 func (p *program) setupDockerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "setup-docker",
-		Usage: "have dockerd start containers with genv's runtime, which gives them GPUs and an environment",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "remove", Usage: "undo it: the default runtime is the one before"},
-			&cli.BoolFlag{Name: "no-default", Usage: "leave the default runtime: only containers with --runtime genv have genv's"},
-			&cli.StringFlag{Name: "real", Usage: "the `PROGRAM` that genv's runtime becomes, instead of the present default runtime"},
-			&cli.StringFlag{Name: "config", Value: "/etc/docker/daemon.json", Usage: "the configuration `FILE` of dockerd"},
+		Usage: "print what " + dockerConfig + " has to say for genv's runtime, which gives containers GPUs and an environment",
+		Action: func(*cli.Context) error {
+			data, err := os.ReadFile(dockerConfig)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			return p.setupDocker(data, self)
 		},
-		Action: p.setupDocker,
 	}
 }
 
-func (p *program) setupDocker(c *cli.Context) error {
-	path := c.String("config")
-	old, err := readDaemonJSON(path)
+// setupDocker prints what belongs into a daemon.json so that a genv is dockerd's runtime, or that it is there.
+func (p *program) setupDocker(daemonJSON []byte, genv string) error {
+	var found daemonConfig
+	if err := json.Unmarshal(daemonJSON, &found); len(daemonJSON) > 0 && err != nil {
+		return fmt.Errorf("%s: %w", dockerConfig, err)
+	}
+	wanted, err := found.withGenv(genv)
 	if err != nil {
 		return err
 	}
-	var next []byte
-	if c.Bool("remove") {
-		next, err = unmerge(old)
-	} else {
-		next, err = mergedDaemon(c, old)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if same(old, next) {
-		fmt.Fprintf(p.Out, "%s is as it should be.\n", path)
+	if found.Default == docker.Runtime && found.Runtimes[docker.Runtime].Path == genv {
+		fmt.Fprintf(p.Out, "%s: OK\n", dockerConfig)
 		return nil
 	}
-	if err := writeDaemonJSON(path, next); err != nil {
+	text, err := json.MarshalIndent(wanted, "", "    ")
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "%s has been changed.\nNext: systemctl reload docker (or a SIGHUP for dockerd). "+
-		"Containers go on running; those that exist keep the runtime that they have.\n", path)
+	fmt.Fprintln(p.Out, string(text))
+	p.Warn("Add this to " + dockerConfig + ", then: systemctl reload docker (or a SIGHUP for dockerd). " +
+		"Containers go on running; those that exist keep the runtime that they have.")
 	return nil
 }
 
-func mergedDaemon(c *cli.Context, old []byte) ([]byte, error) {
-	self, err := os.Executable()
+// withGenv is what makes a genv the default runtime. It becomes the one that is the default now, or
+// the one that it has become so far.
+func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
+	name := cmp.Or(d.Default, "runc")
+	before := d.Runtimes[name]
+	real := cmp.Or(before.Path, strings.TrimSuffix(strings.TrimPrefix(name, "io.containerd."), ".v2"))
+	switch {
+	case name == docker.Runtime && len(before.Args) > 0:
+		flags, _ := ownFlags(before.Args[1:])
+		real = cmp.Or(flags["real"], "runc")
+	case len(before.Args) > 0:
+		return daemonConfig{}, fmt.Errorf("the runtime %s has arguments, which genv's can't give it", name)
+	}
+	real, err := exec.LookPath(real)
 	if err == nil {
-		err = checkProgram(self)
+		err = errors.Join(checkProgram(genv), checkProgram(real))
 	}
 	if err != nil {
-		return nil, err
+		return daemonConfig{}, err
 	}
-	d := daemonSetup{genv: self, isDefault: !c.Bool("no-default"), lookup: func(name string) (string, error) {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return "", err
-		}
-		return path, checkProgram(path)
-	}}
-	if given := c.String("real"); given != "" {
-		if d.real, err = d.lookup(given); err != nil {
-			return nil, err
-		}
-	}
-	return d.merge(old)
+	own := daemonRuntime{genv, []string{RuntimeCommand, "--real=" + real, "--"}}
+	return daemonConfig{docker.Runtime, map[string]daemonRuntime{docker.Runtime: own}}, nil
 }
 
 // checkProgram refuses a program that another user than root, or the caller, can replace:
@@ -103,51 +119,4 @@ func checkProgram(path string) error {
 		}
 	}
 	return nil
-}
-
-// readDaemonJSON returns nothing for a file that doesn't exist.
-func readDaemonJSON(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxDaemonJSON:
-		return nil, fmt.Errorf("%s: %w: it is not a file of dockerd", path, errDaemonJSON)
-	}
-	return os.ReadFile(path)
-}
-
-// writeDaemonJSON replaces the file, or the one to which a link leads, as a whole.
-func writeDaemonJSON(path string, data []byte) error {
-	mode := uint32(0o644)
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-		if info, err := os.Stat(target); err == nil {
-			mode = uint32(info.Mode().Perm())
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	dir, err := folder.OpenExisting(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Put(filepath.Base(path), data, mode, true)
-}
-
-// same compares files as JSON objects; an empty object is as good as none.
-func same(old, next []byte) bool {
-	text := func(data []byte) string {
-		file, _, err := readDaemon(data)
-		if err != nil {
-			return ""
-		}
-		out, _ := file.text() // what was read can be written
-		return string(out)
-	}
-	return text(old) == text(next)
 }

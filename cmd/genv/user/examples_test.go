@@ -74,7 +74,7 @@ var examples = map[string][]string{
 	"host handover": {""},
 	"host status":   {"--format json"},
 
-	"host setup-docker": {"--config $DIR/daemon.json --real /bin/true --no-default", "--config $DIR/daemon.json --remove"},
+	"host setup-docker": {otherwise(command.ExitFailed)},
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --by user --exit-code " + noRuleFlags},
 
