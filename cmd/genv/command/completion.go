@@ -3,27 +3,29 @@ package command
 import (
 	"context"
 	"embed"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-//go:embed genv.bash genv.zsh
+//go:embed genv.bash genv.fish genv.zsh
 var scripts embed.FS
 
 // completionCommand is `genv completion`, which prints the script for a shell.
 func completionCommand(p Program) *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print the script that completes command lines of genv in bash or zsh", ArgsUsage: "bash|zsh",
+		Name: "completion", Usage: "print the script that completes command lines of genv in a shell", ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
 			script, err := scripts.ReadFile("genv." + c.Args().First())
 			if err != nil || c.NArg() != 1 {
-				return UsageError("missing shell: write `genv completion bash` or `genv completion zsh`")
+				return UsageError("missing shell: write `genv completion bash`, zsh or fish")
 			}
 			_, err = p.Out.Write(script)
 			return err
@@ -34,21 +36,24 @@ func completionCommand(p Program) *cli.Command {
 // limit is how long a completion may take: the user is waiting for it.
 const limit = time.Second
 
-// completeCommand is the hidden command that the scripts run. root is the whole program. LINE begins
-// with genv and ends at the cursor.
+// completeCommand is the hidden command that the scripts run with the words of a line up to the
+// cursor, without genv itself: the last one is being written, and may be empty. root is the whole program.
 func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	return &cli.Command{
-		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "bash|zsh LINE WORDBREAKS",
+		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "WORD…",
 		Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			if c.NArg() != 3 {
+			if c.NArg() == 0 {
 				return UsageError("missing words: the scripts of `genv completion` write them")
 			}
 			ctx, cancel := context.WithTimeout(c.Context, limit)
 			defer cancel()
 			e := &engine{root: root, sources: newSources(ctx, p)}
 			answered := make(chan string, 1)
-			go func() { answered <- e.reply(c.Args().Get(0), c.Args().Get(1), c.Args().Get(2)) }()
+			go func() {
+				last := c.NArg() - 1
+				answered <- e.complete(c.Args().Slice()[:last], c.Args().Get(last)).String()
+			}()
 			select {
 			case text := <-answered:
 				_, err := io.WriteString(p.Out, text)
@@ -60,34 +65,39 @@ func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	}
 }
 
-// shellAction is what the shell is to do.
-type shellAction int
-
+// What a shell is to do.
 const (
-	offer   shellAction = iota // the candidates
-	files                      // complete the rest of the word as the path of a file
-	folders                    // or of a folder
-	program                    // complete as a command line, from a word on
+	offer   = "words"   // offer the candidates
+	noSpace = "nospace" // the same; the word is not complete with one
+	files   = "files"   // complete the word, or what follows "=" in it, as the path of a file
+	folders = "folders" // or of a folder
+	program = "program" // complete as a command line, from the word with an index on
 )
 
 // answer is how a line may continue.
 type answer struct {
-	do         shellAction
-	program    int // the index of the word
-	skip       int // how many bytes of the word stay before the candidate
+	do         string // empty for nothing
+	program    int
 	candidates []candidate
-	suffix     string // what follows a candidate that was accepted: space, nospace, or list
 }
 
-// candidate is a value in place of the rest of the word. text explains it.
-type candidate struct{ value, text string }
+// String is what the scripts read: what to do, and then a line for each candidate, with what
+// explains it behind a tab.
+func (a answer) String() string {
+	var b strings.Builder
+	b.WriteString(a.do)
+	if a.do == program {
+		fmt.Fprintf(&b, " %d", a.program+1) // with genv itself
+	}
+	b.WriteString("\n")
+	for _, c := range a.candidates {
+		b.WriteString(c.value + "\t" + text.OneLine(c.text) + "\n")
+	}
+	return b.String()
+}
 
-// What follows a candidate.
-const (
-	space   = "space"
-	noSpace = "nospace" // the word is not complete
-	list    = "list"    // a space, or a comma and another value
-)
+// candidate is a whole word. text explains it.
+type candidate struct{ value, text string }
 
 // engine answers for the commands of a program.
 type engine struct {
@@ -157,9 +167,9 @@ func (e *engine) ofKind(kind, current string, skip int) answer {
 	s := e.sources
 	switch kind {
 	case "FILE", "PATH":
-		return answer{do: files, skip: skip}
+		return answer{do: files}
 	case "DIR":
-		return answer{do: folders, skip: skip}
+		return answer{do: folders}
 	case "HOSTS":
 		return hostList(s, current, skip)
 	case "HOST":
@@ -168,7 +178,7 @@ func (e *engine) ofKind(kind, current string, skip int) answer {
 		return listed(current, skip, func(string) []candidate { return s.noted(kind) })
 	case "USER=N":
 		a := listed(current, skip, func(string) []candidate { return prefixed("", s.users(), "=") })
-		a.suffix = noSpace
+		a.do = noSpace
 		return a
 	case "USER":
 		return matching(s.users(), current, skip)
@@ -183,19 +193,13 @@ func (e *engine) ofKind(kind, current string, skip int) answer {
 	return answer{}
 }
 
-// hostList completes the value of -H.
+// hostList completes the value of -H: what no host begins with may be a file.
 func hostList(s *sources, current string, skip int) answer {
 	s.addFiles(current[skip:])
-	a := listed(current, skip, s.selectable)
-	if item := current[a.skip:]; strings.Contains(item, "/") { // only a file has one
-		return inFolder(current, a.skip, s.inventoryFiles(item))
+	if a := listed(current, skip, s.selectable); len(a.candidates) > 0 {
+		return a
 	}
-	return a
-}
-
-// inFolder completes a path, which begins after skip bytes of the word, with names in its folder.
-func inFolder(current string, skip int, names []candidate) answer {
-	return matching(names, current, skip+strings.LastIndexByte(current[skip:], '/')+1)
+	return answer{do: files}
 }
 
 // listed completes the last item of a list with commas; those within brackets belong to
@@ -204,32 +208,33 @@ func listed(current string, skip int, candidates func(item string) []candidate) 
 	items := text.SplitHosts(current[skip:])
 	last := items[len(items)-1]
 	if !strings.HasSuffix(current, last) { // a space follows it
-		return answer{skip: len(current)}
+		return answer{}
 	}
 	left := slices.DeleteFunc(candidates(last), func(c candidate) bool { return slices.Contains(items[:len(items)-1], c.value) })
-	a := matching(left, current, len(current)-len(last))
-	if a.suffix == space {
-		a.suffix = list
-	}
-	return a
+	return matching(left, current, len(current)-len(last))
 }
 
 // most is how many candidates are offered: people don't read more than that.
 const most = 2000
 
-// matching are the candidates that begin as the word does after skip bytes.
+// matching are the words with candidates in place of what follows skip bytes of a word, if that
+// begins them. Those that a shell would not read as they are aren't offered: users choose names.
 func matching(candidates []candidate, word string, skip int) answer {
-	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
-		return !strings.HasPrefix(c.value, word[skip:]) || text.Printable(c.value) != c.value
-	})
-	a := answer{skip: skip, candidates: candidates[:min(len(candidates), most)], suffix: space}
-	if slices.ContainsFunc(a.candidates, isFolder) {
-		a.suffix = noSpace
+	a := answer{do: offer}
+	for _, c := range candidates {
+		if strings.HasPrefix(c.value, word[skip:]) && isPlain(c.value) && len(a.candidates) < most {
+			a.candidates = append(a.candidates, candidate{word[:skip] + c.value, c.text})
+		}
 	}
 	return a
 }
 
-func isFolder(c candidate) bool { return strings.HasSuffix(c.value, "/") }
+// isPlain says whether a word has no character that means something to a shell or a terminal.
+func isPlain(value string) bool {
+	return text.Printable(value) == value && !strings.ContainsFunc(value, func(r rune) bool {
+		return r < utf8.RuneSelf && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("@%+=:,./_-", r)
+	})
+}
 
 // valuesOf are values without an explanation, apart from some.
 func valuesOf(values []string, without ...string) (candidates []candidate) {

@@ -1,11 +1,9 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +52,7 @@ func (s *sources) read(place *Place) {
 // addFiles takes the inventory files of a value of -H.
 func (s *sources) addFiles(hosts string) {
 	for item := range strings.SplitSeq(hosts, ",") {
-		if isYAML(item) {
+		if strings.HasSuffix(item, ".yaml") || strings.HasSuffix(item, ".yml") {
 			s.written.Hosts = append(s.written.Hosts, item)
 		}
 	}
@@ -92,22 +90,16 @@ func (s *sources) labels() (candidates []candidate) {
 	return unique(candidates)
 }
 
-// selectable are what an item of -H may be: hosts, groups, labels, and YAML files of this
-// folder. An exclamation mark and a user may come before it.
+// selectable are what an item of -H may be: hosts, groups and labels.
 func (s *sources) selectable(item string) []candidate {
+	if strings.HasPrefix(item, "label:") {
+		return prefixed("label:", s.labels(), "")
+	}
 	candidates := s.hosts()
 	for _, group := range s.inventory().groups {
 		candidates = append(candidates, candidate{group, "group"})
 	}
-	switch at := strings.LastIndexByte(item, '@'); {
-	case strings.HasPrefix(item, "!"):
-		return prefixed("!", candidates, "")
-	case at > 0: // a user
-		return prefixed(item[:at+1], s.hosts(), "")
-	case strings.HasPrefix(item, "label:"):
-		return prefixed("label:", s.labels(), "")
-	}
-	return append(candidates, s.inventoryFiles(item)...)
+	return candidates
 }
 
 // prefixed are candidates with something before and after them.
@@ -116,47 +108,6 @@ func prefixed(before string, candidates []candidate, after string) []candidate {
 		candidates[i].value = before + candidates[i].value + after
 	}
 	return candidates
-}
-
-// inventoryFiles are the YAML files of the folder of a path, and its folders if the path
-// has begun.
-func (s *sources) inventoryFiles(path string) []candidate {
-	return slices.DeleteFunc(s.entries(path), func(c candidate) bool {
-		return path == "" && isFolder(c) || !isFolder(c) && !isYAML(c.value)
-	})
-}
-
-func isYAML(name string) bool {
-	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
-}
-
-// paths completes a path that begins after skip bytes of a word.
-func (s *sources) paths(word string, skip int, files bool) answer {
-	return inFolder(word, skip, slices.DeleteFunc(s.entries(word[skip:]), func(c candidate) bool { return !files && !isFolder(c) }))
-}
-
-// entries are what the folder of a path contains; folders end in a slash.
-func (s *sources) entries(path string) (candidates []candidate) {
-	dir, _ := filepath.Split(path)
-	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
-		dir = filepath.Join(s.getenv("HOME"), rest)
-	}
-	opened, err := os.Open(cmp.Or(dir, "."))
-	if err != nil {
-		return nil
-	}
-	defer opened.Close()
-	entries, _ := opened.ReadDir(most)
-	for _, entry := range entries {
-		name := entry.Name()
-		if entry.IsDir() {
-			name += "/"
-		}
-		if !strings.HasPrefix(name, ".") {
-			candidates = append(candidates, candidate{value: name})
-		}
-	}
-	return unique(candidates)
 }
 
 // users are the accounts of people, of environments, and of the inventory.

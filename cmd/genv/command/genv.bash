@@ -1,35 +1,29 @@
 # Completion of genv for bash: source <(genv completion bash)
 
-# `genv __complete` prints what to do, and then a candidate per line, quoted for this line.
+# `genv __complete` prints what to do, and then a candidate per line with its description.
 _genv() {
-  local answer action at rest i
-  local -a lines
-  answer=$(command genv __complete bash "${COMP_LINE:0:COMP_POINT}" "${COMP_WORDBREAKS-}" 2>/dev/null </dev/null)
-  COMPREPLY=()
-  [[ -n $answer ]] || return 0
-  mapfile -t lines <<<"$answer"
-  action=${lines[0]}
+  local line=${COMP_LINE:0:COMP_POINT} word rest break
+  local -a words lines
+  read -ra words <<<"$line"
+  [[ $line != *[[:space:]] ]] || words+=("")
+  word=${words[-1]}
+  words=("${words[@]//[\'\"]/}")
+  rest=${words[-1]}
+  if [[ $word != [\'\"]* ]]; then # else readline replaces all that is quoted, and not what follows these
+    for break in = :; do
+      [[ $COMP_WORDBREAKS != *"$break"* ]] || rest=${rest##*"$break"}
+    done
+    [[ $COMP_WORDBREAKS != *@* || $rest != *@* ]] || rest=@${rest##*@}
+  fi
+  mapfile -t lines < <(command genv __complete "${words[@]:1}" 2>/dev/null </dev/null)
   COMPREPLY=("${lines[@]:1}")
-  case $action in
-    nospace) compopt -o nospace 2>/dev/null ;;
-    files) compopt -o default 2>/dev/null ;;
-    folders) compopt -o dirnames 2>/dev/null ;;
-    program\ *)
-      at=${action#* } rest=${COMP_LINE:0:at}
-      for ((i = 0; i < COMP_CWORD; i++)); do
-        [[ $rest == *"${COMP_WORDS[i]}"* ]] || break
-        rest=${rest#*"${COMP_WORDS[i]}"}
-      done
-      if declare -F _comp_command_offset >/dev/null; then
-        _comp_command_offset "$i"
-      elif declare -F _command_offset >/dev/null; then
-        _command_offset "$i"
-      elif ((i == COMP_CWORD)); then
-        mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[i]}")
-      else
-        compopt -o default 2>/dev/null
-      fi
-      ;;
+  COMPREPLY=("${COMPREPLY[@]%%$'\t'*}")
+  COMPREPLY=("${COMPREPLY[@]#"${words[-1]%"$rest"}"}")
+  case ${lines[0]-} in
+    nospace) compopt -o nospace ;;
+    "program $((${#words[@]} - 1))") mapfile -t COMPREPLY < <(compgen -c -- "${words[-1]}") ;;
+    files | program*) compopt -o default ;;
+    folders) compopt -o dirnames ;;
   esac
   return 0
 }

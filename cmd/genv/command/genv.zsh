@@ -2,28 +2,20 @@
 # Completion of genv for zsh: source <(genv completion zsh), after compinit; or this file as
 # _genv in a folder of fpath.
 
-# `genv __complete` prints what to do, how much of the word stays as it is, and then a
-# candidate with its description per line, escaped for _describe.
+# `genv __complete` prints what to do, and then a candidate per line with its description.
 _genv() {
-  local -a lines action
-  lines=("${(@f)$(command genv __complete zsh "${(j: :)words[1,CURRENT-1]} $QIPREFIX$PREFIX" '' 2>/dev/null </dev/null)}")
-  action=(${(s: :)lines[1]})
+  local -a lines values words_before
+  words_before=("${(@Q)words[2,CURRENT-1]}")
+  lines=("${(@f)$(command genv __complete "${words_before[@]}" "${(Q)PREFIX}" 2>/dev/null </dev/null)}")
+  local action=${lines[1]}
   shift lines
-  local -i stays=$(( ${action[2]-0} - ${#QIPREFIX} ))
-  (( stays > 0 )) || stays=0
-  case ${action[1]-} in
-    (files) compset -p $stays; _files ;;
-    (folders) compset -p $stays; _files -/ ;;
-    (program) shift ${action[2]} words; (( CURRENT -= ${action[2]} )); _normal ;;
-    (words)
-      (( ${#lines} )) || return 1
-      compset -p $stays
-      case ${action[3]}${compstate[quote]} in
-        (nospace) _describe genv lines -S '' ;;
-        (list) _describe genv lines -S ' ' -r ', ' ;;
-        (*) _describe genv lines ;;
-      esac
-      ;;
+  values=("${(@)lines%%$'\t'*}") lines=("${(@)lines/$'\t'/ -- }")
+  case $action in
+    (files) compset -P '-*='; _files ;;
+    (folders) compset -P '-*='; _files -/ ;;
+    (program*) shift ${action#* } words; (( CURRENT -= ${action#* } )); _normal ;;
+    (words) compadd -l -d lines -a values ;;
+    (nospace) compadd -S '' -l -d lines -a values ;;
     (*) return 1 ;;
   esac
 }

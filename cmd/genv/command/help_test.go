@@ -177,10 +177,10 @@ func TestListedCommands(t *testing.T) {
 	})
 	require.Equal(t, strings.Fields("activate devices doctor enforce exempt gpus history hold install release report top wait"), listed["genv remote"])
 	require.NotContains(t, listed["genv"], "usage")
-	r := genvtest.Run(t, "__complete", "bash", "genv remote ", "")
+	r := genvtest.Run(t, "__complete", "remote", "")
 	for _, name := range strings.Fields("envs hosts llm monitor query watch") {
 		require.Contains(t, r.Out, name)
 		require.Zero(t, genvtest.Run(t, "remote", name, "--help").Code, name)
 	}
-	require.Contains(t, genvtest.Run(t, "__complete", "bash", "genv help conn", "").Out, "connection")
+	require.Contains(t, genvtest.Run(t, "__complete", "help", "conn").Out, "connection")
 }
