@@ -19,11 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
-// daemon is an engine with Docker's API on a real socket, and with Docker's files.
+// daemon is an engine with Docker's API on a real socket.
 type daemon struct {
-	t    testing.TB
-	root string
-
 	mu    sync.Mutex
 	inits map[string]int // of the containers
 	names map[string]string
@@ -38,7 +35,7 @@ func (h *host) withDaemon() *daemon {
 	require.NoError(h.t, os.Mkdir(filepath.Join(root, "run"), 0o755))
 	listener, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
 	require.NoError(h.t, err)
-	d := &daemon{t: h.t, root: root, inits: map[string]int{}, names: map[string]string{}}
+	d := &daemon{inits: map[string]int{}, names: map[string]string{}}
 	server := &http.Server{Handler: d, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
@@ -48,23 +45,11 @@ func (h *host) withDaemon() *daemon {
 	return d
 }
 
-// rename gives a container another name, and writes no file.
-func (d *daemon) rename(id, name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.names[id] = name
-}
-
 // run adds a container, or gives one another name.
 func (d *daemon) run(id, name string, init int) {
-	d.rename(id, name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.inits[id] = init
-	file := filepath.Join(d.root, "var/lib/docker/containers", id, "config.v2.json")
-	require.NoError(d.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(d.t, os.WriteFile(file+".tmp", []byte(d.text(id)), 0o600))
-	require.NoError(d.t, os.Rename(file+".tmp", file)) // as dockerd writes it
+	d.names[id], d.inits[id] = name, init
 }
 
 func (d *daemon) text(id string) string {
@@ -92,28 +77,19 @@ func (d *daemon) requests() int {
 	return d.asked
 }
 
-// TestARenamedContainer has its new name in the next look at its processes.
+// TestARenamedContainer has its new name within a minute.
 func TestARenamedContainer(t *testing.T) {
 	h := newHost(t)
 	d := h.withDaemon()
 	d.run(id, "web", 10)
 	m := member(10, "/docker/"+id)
 	require.Equal(t, "web", h.look(m)[0].Name)
-	h.now = h.now.Add(time.Minute)
-	require.Equal(t, "web", h.look(m)[0].Name)
-	require.Equal(t, 1, d.requests(), "nothing has changed")
 	d.run(id, "shop", 10)
+	h.now = h.now.Add(59 * time.Second)
+	require.Equal(t, "web", h.look(m)[0].Name)
+	require.Equal(t, 1, d.requests())
+	h.now = h.now.Add(time.Second)
 	require.Equal(t, "shop", h.look(m)[0].Name)
-	require.Equal(t, 2, d.requests())
-
-	require.NoError(t, os.RemoveAll(filepath.Join(d.root, "var")))
-	require.Equal(t, "shop", h.look(m)[0].Name)
-	require.Equal(t, 3, d.requests(), "without its file, nothing shows a change")
-	require.Equal(t, "shop", h.look(m)[0].Name)
-	require.Equal(t, 3, d.requests())
-	d.rename(id, "store")
-	h.now = h.now.Add(11 * time.Second)
-	require.Equal(t, "store", h.look(m)[0].Name)
 }
 
 // TestAProcessNotBelowTheFirst is one of `docker exec`: the first process is looked for once.
@@ -155,8 +131,8 @@ func TestAProcessNotBelowTheFirst(t *testing.T) {
 func TestManyContainers(t *testing.T) {
 	h := newHost(t)
 	d := h.withDaemon()
-	d.pause = time.Millisecond
-	h.Wait = 20 * time.Millisecond
+	d.pause = 5 * time.Millisecond
+	h.Wait = 100 * time.Millisecond
 	var members []container.Process
 	for i := range 300 {
 		each, pid := fmt.Sprintf("%064x", i), 100+i
@@ -175,6 +151,9 @@ func TestManyContainers(t *testing.T) {
 			}
 		}
 		require.LessOrEqual(t, len(members)-known, unknown, "what is known stays known")
+		if len(members)-known == unknown { // on a busy machine the engine may be late, and is left alone
+			h.now = h.now.Add(31 * time.Second)
+		}
 		unknown = len(members) - known
 	}
 }
@@ -186,15 +165,14 @@ func TestASlowEngine(t *testing.T) {
 	d.pause = time.Hour
 	h.Wait = 200 * time.Millisecond
 	d.run(id, "web", 10)
-	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name, "from its record")
+	require.True(t, h.look(member(10, "/docker/"+id))[0].Unknown)
 	h.Wait = time.Hour
-	d.run(id, "shop", 10)
-	require.Equal(t, "shop", h.look(member(10, "/docker/"+id))[0].Name)
+	require.True(t, h.look(member(10, "/docker/"+id))[0].Unknown)
 	require.Equal(t, 1, d.requests())
 }
 
 // BenchmarkManyContainers is the first look at 10,000 containers, which their engine has to be
-// asked about, the same from its records, and a later look. heap-MB is what stays in memory.
+// asked about, and a later look. heap-MB is what stays in memory.
 func BenchmarkManyContainers(b *testing.B) {
 	h := newHost(b)
 	d := h.withDaemon()
@@ -234,8 +212,6 @@ func BenchmarkManyContainers(b *testing.B) {
 			source.Look(b.Context(), members)
 		}
 	})
-	require.NoError(b, os.Remove(filepath.Join(d.root, "run/docker.sock")))
-	b.Run("records", first)
 	h.Wait = 0
 	b.Run("bounded", func(b *testing.B) {
 		for b.Loop() {

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -11,74 +10,41 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Engines are the container engines of this machine that root runs.
+// Engines are the container engines of this machine that root runs, Docker and Podman.
 type Engines struct {
-	// Root is put before all paths; empty for none.
+	// Root is put before the paths of their sockets; empty for none.
 	Root string
 }
 
-func (e Engines) path(path string) string { return filepath.Join(e.Root, path) }
-
-// The sockets of the engines. The second one is Docker's where /var/run is no link to /run.
-var (
-	dockerSockets = []string{"/run/docker.sock", "/var/run/docker.sock"}
-	podmanSockets = []string{"/run/podman/podman.sock"}
-)
-
-// engineSource is one way to find out about a container.
-type engineSource struct {
-	api    *api // nil for a record
-	record func(id string) (Details, error)
-}
-
-func (s engineSource) inspect(ctx context.Context, id string) (Details, error) {
-	if s.api != nil {
-		return s.api.inspect(ctx, id)
-	}
-	return s.record(id)
-}
-
-// sources are the ways to find out about a container, the best first.
-func (e Engines) sources(runtime string) []engineSource {
-	docker := append(e.apis(dockerSockets), engineSource{record: e.dockerRecord}, engineSource{record: e.bundleRecord})
-	podman := append(e.apis(podmanSockets), engineSource{record: e.storageRecord})
+// apis are those that may know a container. Docker's second socket is where /var/run is no link to /run.
+func (e Engines) apis(runtime string) (list []api) {
+	docker, podman := []string{"/run/docker.sock", "/var/run/docker.sock"}, []string{"/run/podman/podman.sock"}
+	var sockets []string
 	switch runtime {
 	case proc.Docker:
-		return docker
+		sockets = docker
 	case proc.Podman:
-		return podman
-	case proc.Containerd:
-		return []engineSource{{record: e.bundleRecord}}
-	case proc.CRIO:
-		return []engineSource{{record: e.storageRecord}}
+		sockets = podman
+	case "":
+		sockets = append(docker, podman...)
 	}
-	return append(docker, podman...)
-}
-
-func (e Engines) apis(sockets []string) (list []engineSource) {
 	for _, socket := range sockets {
-		list = append(list, engineSource{api: &api{e.path(socket)}})
+		list = append(list, api{filepath.Join(e.Root, socket)})
 	}
 	return list
 }
 
-// Inspect finds out about a container. It asks the engine, and if that has not answered
-// when ctx ends, or without a socket, it reads the engine's records. The error is
-// ErrNotFound or wraps ErrUnknown, and folder.ErrUntrusted if others than root can write
-// a record.
+// Inspect asks the engine about a container. The error is ErrNotFound, or wraps ErrUnknown if no engine
+// that may have the container answers.
 func (e Engines) Inspect(ctx context.Context, place proc.Place) (Details, error) {
-	missing, failed, stamp := false, error(nil), e.stamp(place)
-	for _, s := range e.sources(place.Runtime) {
-		if s.api != nil && ctx.Err() != nil {
-			continue
-		}
-		details, err := s.inspect(ctx, place.ID)
+	missing, failed := false, error(nil)
+	for _, api := range e.apis(place.Runtime) {
+		details, err := api.inspect(ctx, place.ID)
 		switch {
 		case err == nil:
-			details.Stamp = cmp.Or(details.Stamp, stamp)
 			return details, nil
 		case errors.Is(err, ErrNotFound):
-			missing = true
+			missing = place.Runtime != "" // else an engine without an API may have it
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)
 		}
@@ -97,11 +63,8 @@ var ErrNoEngine = errors.New("no container engine that could stop it answers on 
 // and may wrap ErrNoEngine; after any other one it is unknown whether it stops.
 func (e Engines) Stop(ctx context.Context, place proc.Place, grace time.Duration) error {
 	result := ErrNoEngine
-	for _, s := range e.sources(place.Runtime) {
-		if s.api == nil {
-			continue
-		}
-		switch err := s.api.stop(ctx, place.ID, grace); {
+	for _, api := range e.apis(place.Runtime) {
+		switch err := api.stop(ctx, place.ID, grace); {
 		case errors.Is(err, ErrNotFound):
 			result = err
 		case !errors.Is(err, fs.ErrNotExist):
@@ -109,32 +72,4 @@ func (e Engines) Stop(ctx context.Context, place proc.Place, grace time.Duration
 		}
 	}
 	return result
-}
-
-// bundles are the folders of containerd's bundles, and of that in k3s, with a folder for each
-// namespace.
-var bundles = []string{"/run/containerd/io.containerd.runtime.v2.task", "/run/k3s/containerd/io.containerd.runtime.v2.task"}
-
-// bundleRecord reads the bundle that containerd keeps of a running container. Kubernetes notes the
-// image in it. For nerdctl and ctr the image, the labels and a changed name are only in containerd's
-// own database, so they stay unknown.
-func (e Engines) bundleRecord(id string) (Details, error) {
-	for _, folder := range bundles {
-		data, at, err := e.readOnly(folder, "", id, "config.json")
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Details{}, err
-		}
-		details, err := ParseBundle(data)
-		if err != nil {
-			return Details{}, err
-		}
-		details.Unknown = details.Image == ""
-		details.Init = e.readPID(filepath.Join(at, "init.pid"))
-		details.Stamp = stampOf(e.path(filepath.Join(at, "config.json")))
-		return details, nil
-	}
-	return Details{}, fs.ErrNotExist
 }

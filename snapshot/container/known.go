@@ -17,18 +17,15 @@ type entry struct {
 	found bool
 	init  snapshot.PID // its first process; 0 if that isn't known
 	start snapshot.StartTime
-	at    time.Time
-	stamp Stamp
+	at    time.Time // zero if there was no time to ask about it
+	late  bool      // that is so
 	// members are processes that were found in it in this run of the container.
 	members map[snapshot.PID]snapshot.StartTime
 }
 
 const (
-	// maxAge is when an answer is asked for again although its Stamp hasn't changed.
-	maxAge = 10 * time.Minute
-	// maxAgeWithoutStamp is the same where there is no Stamp: a container can be given another
-	// name.
-	maxAgeWithoutStamp = 10 * time.Second
+	// maxAge is when an answer is asked for again: a container can be given another name.
+	maxAge = time.Minute
 	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
 	// container: without it, a container that has taken the place of this one isn't noticed.
 	maxAgeWithoutInit = 30 * time.Second
@@ -76,16 +73,11 @@ func (s *Source) isFresh(e *entry, now time.Time) bool {
 	if e == nil {
 		return false
 	}
-	age := now.Sub(e.at)
-	switch {
-	case age < 0, age > maxAge:
-		return false
-	case e.init == 0:
-		return age < maxAgeWithoutInit
-	case e.stamp == Stamp{}:
-		return age < maxAgeWithoutStamp
+	age, limit := now.Sub(e.at), maxAge
+	if e.init == 0 {
+		limit = maxAgeWithoutInit
 	}
-	return !s.Engines.Changed(e.stamp)
+	return age >= 0 && age < limit
 }
 
 // shows says whether a process, as it was just read, shows that it belongs to the run of the
@@ -147,7 +139,9 @@ func (s *Source) settle(wanted map[proc.Place]bool, found, entries map[proc.Plac
 			e = &same
 			fallthrough
 		default:
-			e.at = now
+			if !e.late {
+				e.at = now
+			}
 		}
 		if before != nil && before.init == e.init && before.start == e.start {
 			e.members = before.members

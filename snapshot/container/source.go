@@ -9,10 +9,9 @@
 // so that a look which finds no new process costs nothing. An engine that doesn't answer
 // delays a look once, for a moment, and then is left alone for a while.
 //
-// Engines asks Docker and Podman by their API (spoken with net/http) on root's socket, and
-// otherwise, for containerd, Kubernetes and CRI-O too, reads the records that root's engine keeps
-// on disk. It asks no engine of a user: such an engine answers whatever its user wants. Except for
-// Stop it only reads.
+// Engines asks Docker and Podman by their API (spoken with net/http) on root's socket. It asks no engine
+// of a user: such an engine answers whatever its user wants. Of containers of other engines nothing is
+// known but that they are some. Except for Stop it only reads.
 //
 // A Record is what root's hook knows about a started container: in which environment it was
 // started, and for which user if that was proved. There is one file for each container,
@@ -41,11 +40,8 @@ import (
 
 // Inspector knows containers; Engines are those of this machine.
 type Inspector interface {
-	// Inspect asks until ctx ends, and then reads records. Its errors are those of
-	// Engines.
+	// Inspect asks until ctx ends. Its errors are those of Engines.
 	Inspect(ctx context.Context, place proc.Place) (Details, error)
-	// Changed says whether an engine may know something else now than when the Stamp was taken.
-	Changed(since Stamp) bool
 }
 
 // Source finds out about containers. Its exported fields are set before its first use; it
@@ -56,7 +52,7 @@ type Source struct {
 	Run     string  // root's run folder, in which the hook's records are
 	Proc    proc.FS // the zero FS is /proc
 	// Wait is for how long one look asks engines at most, and then again for how long it reads
-	// records; 0 for 250 ms.
+	// the hook's records; 0 for 250 ms.
 	Wait time.Duration
 	Now  func() time.Time
 
@@ -127,7 +123,7 @@ func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries ma
 }
 
 // askAll finds out about the containers that are, or are not, in cgroups of users. It asks
-// engines until asking ends, and reads records until reading ends.
+// engines until asking ends, and reads the hook's records until reading ends.
 func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]bool, ofUsers bool, found *results) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
@@ -157,7 +153,7 @@ func (s *Source) find(ctx context.Context, place proc.Place) *entry {
 	if errors.Is(err, ErrNotFound) {
 		return &entry{}
 	}
-	e.info.Unknown, e.stamp = err != nil || details.Unknown, details.Stamp
+	e.info.Unknown, e.late = err != nil, err != nil && ctx.Err() != nil
 	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
 	e.info.Labels, e.info.LabelsCut = snapshot.BoundedLabels(details.Labels)
 	if first, runs := s.first(details.Init); runs {

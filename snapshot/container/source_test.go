@@ -42,9 +42,6 @@ func (e *engines) Inspect(ctx context.Context, place proc.Place) (container.Deta
 	return container.Details{}, container.ErrNotFound
 }
 
-// Changed says that a container may be another one: its Stamp was not taken.
-func (e *engines) Changed(container.Stamp) bool { return true }
-
 // host is a machine with a container named web of which process 10 is the first.
 type host struct {
 	*container.Source
@@ -286,31 +283,6 @@ func TestSilentEngine(t *testing.T) {
 	h.known = nil
 	h.now = h.now.Add(11 * time.Minute)
 	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name, "what is known stays known")
-}
-
-// TestRecordsThatDescribeLittle: a bundle of nerdctl has no image. What the container is stays
-// unknown, and what was known before stays known.
-func TestRecordsThatDescribeLittle(t *testing.T) {
-	h := newHost(t)
-	bundle := container.Details{Name: "web", Unknown: true, Init: 10}
-	require.Equal(t, "pytorch:24.10", h.look(member(10, "/docker/"+id))[0].Image)
-	h.known[id] = bundle
-	h.now = h.now.Add(11 * time.Minute)
-	got := h.look(member(10, "/docker/"+id))[0]
-	require.Equal(t, "pytorch:24.10", got.Image)
-	require.False(t, got.Unknown)
-
-	h.process(10, 200, "/docker/"+id) // started again
-	want := snapshot.ContainerInfo{Runtime: "docker", Name: "web", Unknown: true, Init: true}
-	require.Equal(t, &want, h.look(member(10, "/docker/"+id))[0])
-	uid := snapshot.UID(1001)
-	require.NoError(t, container.WriteRecord(h.Run, container.Record{ID: id, UID: &uid, Proof: container.ProofToken, StartedAt: h.now, PID: 10, Start: 200}))
-	h.now = h.now.Add(11 * time.Minute)
-	want.UID, want.Proof = &uid, snapshot.ProofRecord
-	require.Equal(t, &want, h.look(member(10, "/docker/"+id))[0], "what is recorded later is seen")
-	h.known, h.err = nil, container.ErrUnknown
-	h.now = h.now.Add(11 * time.Minute)
-	require.Equal(t, &want, h.look(member(10, "/docker/"+id))[0])
 }
 
 func TestInit(t *testing.T) {

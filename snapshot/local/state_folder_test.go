@@ -3,9 +3,8 @@ package local_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 func TestStateFolder(t *testing.T) {
@@ -33,18 +33,12 @@ func TestStateFolder(t *testing.T) {
 	require.NotEqual(t, folder, s.StateFolder)
 }
 
-// dockersFiles are those of containers; the id of each one is its first process.
-func dockersFiles(b *testing.B, inits []int) (root string) {
-	root = b.TempDir()
-	require.NoError(b, os.Chmod(root, 0o755))
-	for _, init := range inits {
-		id := fmt.Sprintf("%064x", init)
-		dir := filepath.Join(root, "var/lib/docker/containers", id)
-		require.NoError(b, os.MkdirAll(dir, 0o755))
-		text := fmt.Sprintf(`{"ID":%q,"Name":"/job","State":{"Running":true,"Pid":%d}}`, id, init)
-		require.NoError(b, os.WriteFile(filepath.Join(dir, "config.v2.json"), []byte(text), 0o600))
-	}
-	return root
+// jobs is an engine; the id of each container is its first process.
+type jobs struct{}
+
+func (jobs) Inspect(_ context.Context, place proc.Place) (container.Details, error) {
+	init, err := strconv.ParseInt(place.ID, 16, 32)
+	return container.Details{Name: "job", Init: snapshot.PID(init)}, err
 }
 
 // BenchmarkContainers compares snapshots of 100 processes, each the second one in a container
@@ -63,7 +57,7 @@ func BenchmarkContainers(b *testing.B) {
 			inits = append(inits, 1000+i)
 		}
 		m.Containers = &container.Source{
-			Engines: container.Engines{Root: dockersFiles(b, inits)}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
+			Engines: jobs{}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
 		}
 		for i, init := range inits {
 			pid, group := 5000+i, "/user.slice"

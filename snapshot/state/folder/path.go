@@ -14,73 +14,38 @@ import (
 )
 
 // ErrUntrusted is wrapped if another user than root (or the caller) can have written a file,
-// or can have put it there: it was not read.
+// or can have put it there.
 var ErrUntrusted = errors.New("not trusted")
 
 // maxLinks is how many symbolic links a path may have, as in the kernel.
 const maxLinks = 40
 
-// ReadTrustedPath returns the content of a file of another program, if only root or the caller can
-// have written it, and no other user can put another one there: it looks at each folder and each
-// link of the path. Otherwise the error wraps ErrUntrusted. It is fs.ErrNotExist if there is
-// none. Paths, and absolute links in them, begin at root, which is empty or a folder. More than
-// limit bytes are an error.
-func ReadTrustedPath(root, path string, limit int64) ([]byte, error) {
-	found, err := TrustedPath(root, path)
-	if err != nil {
-		return nil, err
-	}
-	file, err := openRegular(found, unix.O_NOFOLLOW)
-	if errors.Is(err, errNotRegular) {
-		err = fmt.Errorf("%w: %w", ErrUntrusted, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return readAll(file, limit)
-}
-
-var errNotRegular = errors.New("not a regular file")
-
-// openRegular opens a regular file for reading. O_NONBLOCK is for a FIFO, which would block.
-func openRegular(path string, flags int) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: %w", path, errNotRegular)
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
-}
-
 // ReadRegular returns the content of a regular file. It doesn't wait at a FIFO. More than limit
 // bytes are an error.
 func ReadRegular(path string, limit int64) ([]byte, error) {
-	file, err := openRegular(path, 0)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	return readAll(file, limit)
-}
-
-// readAll reads a file, and closes it.
-func readAll(file *os.File, limit int64) ([]byte, error) {
 	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", file.Name(), limit)
+		err = fmt.Errorf("%s is longer than %d bytes", path, limit)
 	}
 	return data, err
 }
 
 // TrustedPath is where the file or folder at a path is, without links, if only root or the
-// caller can write it or replace it. Its errors are those of ReadTrustedPath.
+// caller can write it or replace it: it looks at each folder and each link of the path. Otherwise the error wraps
+// ErrUntrusted. It is fs.ErrNotExist if there is none. Paths, and absolute links in them, begin at root, which is
+// empty or a folder.
 //
 // Each name is looked at in a folder in which others can replace nothing, so that it is
 // still the same when the next one is looked at.
