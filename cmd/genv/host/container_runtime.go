@@ -157,7 +157,7 @@ func (r *runtime) give(ctx context.Context, config *oci.Config, request grant.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := prepared.writeConfig(config, request); err != nil {
+	if err := prepared.writeConfig(config); err != nil {
 		prepared.undo(ctx)
 		return nil, err
 	}

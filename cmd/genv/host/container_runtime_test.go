@@ -125,7 +125,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.NotContains(t, plain, "GENV_", "it asks for no GPU")
 
 	// An environment of its own, for the user whom the token proves.
-	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", "--mount-shims", "--mount-locks", dockerImage, "sh", "-c", "env; cat /proc/mounts; echo printed; sleep 1000000")
+	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", dockerImage, "sh", "-c", "env; echo printed; sleep 1000000")
 	require.True(t, ok, out)
 	id := strings.TrimSpace(out)
 	own := h.files().Environments
@@ -138,12 +138,10 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.Eventually(t, func() bool { text = h.Docker("logs", "own"); return strings.Contains(text, "\nprinted") }, time.Minute, 20*time.Millisecond)
 	for _, line := range []string{
 		"GENV_ENVIRONMENT_ID=" + id[:12], "GENV_GPU_MEMORY=4g", "NVIDIA_VISIBLE_DEVICES=GPU-00,GPU-10", "CUDA_VISIBLE_DEVICES=GPU-00,GPU-10",
-		"PATH=/opt/genv/shims:/opt/genv/bin:", " /opt/genv/shims/nvidia-smi ", " " + filepath.Join(h.dir, "tmp/genv/devices") + " ",
 	} {
 		require.Contains(t, text, line)
 	}
 	require.NotContains(t, text, "GENV_CONTAINER_TOKEN")
-	require.NotContains(t, text, "host.sock", "root of a container would be root for the service")
 	r, err := container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
 	require.NoError(t, err)
 	require.EqualValues(t, containerUser, *r.UID)

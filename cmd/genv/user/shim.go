@@ -159,7 +159,7 @@ func (p *program) dockerCommand() *cli.Command {
 	return &cli.Command{
 		Name:            "docker",
 		Usage:           "run docker; a container that it starts gets GPUs and an environment of its own",
-		ArgsUsage:       "run|create [--gpus N] [--gpu-memory SIZE] [--over-subscribe] [--mount-shims] [--mount-locks] [OPTION…] IMAGE [COMMAND…]",
+		ArgsUsage:       "run|create [--gpus N] [--gpu-memory SIZE] [--over-subscribe] [OPTION…] IMAGE [COMMAND…]",
 		SkipFlagParsing: true, // all that follows is docker's
 		Action:          p.outsideContainers(p.docker),
 	}

@@ -70,7 +70,6 @@ func TestAsked(t *testing.T) {
 		"which replaces that of docker": {"GENV_GPUS=1 NVIDIA_VISIBLE_DEVICES=0", hook, false, grant.Request{Count: 1}},
 		"all of its own":                {"GENV_GPUS=all", "", false, grant.Request{All: true}},
 		"no device":                     {"GENV_GPUS=0 GENV_GPU_MEMORY=nonsense", "", false, grant.Request{}},
-		"mounts":                        {"GENV_MOUNT_SHIMS=1 GENV_MOUNT_LOCKS=0", "", false, grant.Request{Shims: true}},
 		"a token and a claim":           {"GENV_CONTAINER_TOKEN=t GENV_ENVIRONMENT_ID=42", "", false, grant.Request{Token: "t", EID: "42"}},
 		"CDI for the runtime":           {"", `"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=1,nvidia.com/gpu=0,vendor.com/net=eth0","y":"nvidia.com/gpu=3"}`, false, grant.Request{Names: []string{"0", "1"}}},
 		"all by CDI":                    {"", `"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=all"}`, false, grant.Request{All: true}},

@@ -20,8 +20,6 @@ const (
 	GPUs          = "GENV_GPUS"            // how many devices, or "all", in an environment of its own
 	GPUMemory     = "GENV_GPU_MEMORY"
 	OverSubscribe = "GENV_ALLOW_OVER_SUBSCRIPTION"
-	MountShims    = "GENV_MOUNT_SHIMS"
-	MountLocks    = "GENV_MOUNT_LOCKS"
 	Name          = "GENV_ENVIRONMENT_NAME"
 	// Contained is set in containers with an environment.
 	Contained = "GENV_CONTAINER"
@@ -45,7 +43,7 @@ type Request struct {
 	Memory snapshot.Memory // the capacity that it wants on each
 	Called string          // the name of an environment of its own
 
-	OverSubscribe, Shims, Locks bool
+	OverSubscribe bool
 }
 
 // AsksForGPUs says whether it asks for any.
@@ -60,7 +58,6 @@ func (r *Request) AsksForGPUs() bool {
 func Asked(c *oci.Config, nvidia bool) (Request, error) {
 	r := Request{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)), OverSubscribe: isSet(c, OverSubscribe),
-		Shims: isSet(c, MountShims), Locks: isSet(c, MountLocks),
 	}
 	r.askByVariable(c, nvidia || hasNVIDIAHook(c))
 	if err := r.askByCount(c.Getenv(GPUs)); err != nil {

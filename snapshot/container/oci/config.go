@@ -34,10 +34,9 @@ type Config struct {
 	// InUserNamespace says that the container has uids of its own.
 	InUserNamespace bool
 
-	dir    string // of the bundle; empty for none
-	whole  object
-	mounts []Mount // to be added
-	added  map[string][]Hook
+	dir   string // of the bundle; empty for none
+	whole object
+	added map[string][]Hook
 }
 
 // Device is a device node in the container.
@@ -54,14 +53,6 @@ type Hook struct {
 	Args    []string `json:"args,omitempty"`
 	Env     []string `json:"env,omitempty"`
 	Timeout *int     `json:"timeout,omitempty"` // seconds
-}
-
-// Mount is a bind mount.
-type Mount struct {
-	Destination string   `json:"destination"`
-	Type        string   `json:"type"`
-	Source      string   `json:"source"`
-	Options     []string `json:"options"`
 }
 
 // configJSON is the part of a config.json that a Config has.
@@ -135,7 +126,7 @@ type object map[string]json.RawMessage
 // things to different programs.
 func checkSpelling(whole object) error {
 	known := map[string][]string{
-		"": {"process", "mounts", "hooks", "annotations", "linux"}, "process": {"env"},
+		"": {"process", "hooks", "annotations", "linux"}, "process": {"env"},
 		"linux": {"devices", "resources", "namespaces"},
 	}
 	for name, names := range known {
@@ -193,9 +184,6 @@ func (c *Config) AddHook(moment string, h Hook) {
 	c.added[moment] = append(c.added[moment], h)
 }
 
-// AddMount adds a mount behind the others.
-func (c *Config) AddMount(m Mount) { c.mounts = append(c.mounts, m) }
-
 // Encode is the config.json with the changes.
 func (c *Config) Encode() ([]byte, error) {
 	next := object{}
@@ -211,9 +199,6 @@ func (c *Config) Encode() ([]byte, error) {
 			}
 			return failed
 		}))
-	}
-	if len(c.mounts) > 0 {
-		err = errors.Join(err, appendTo(next, "mounts", c.mounts))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("change config.json: %w", err)

@@ -143,25 +143,6 @@ func (s *Store) openLocks() (*folder.Folder, error) {
 	return parent.SharedSub(locksName)
 }
 
-// LocksDir is the path of the folder of the locks that LockDevices takes, for a mount as that of
-// MountPath; empty if it is in that folder. It creates the folder, and the files of some devices.
-func (s *Store) LocksDir(indices []snapshot.DeviceIndex) (string, error) {
-	dir, err := s.openLocks()
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	for _, index := range indices {
-		if err := dir.Ensure(LockOf(index), folder.SharedMode); err != nil {
-			return "", err
-		}
-	}
-	if owned, err := s.OwnedDir(); owned == "" || err != nil {
-		return "", err
-	}
-	return folder.TrustedPath("", dir.Path)
-}
-
 // LockDevices takes the exclusive locks of devices, in index order, and waits for them
 // until ctx ends. They are flock(2) locks on devices/INDEX.lock, which flock(1) and
 // the Python SDK of 1.4.3 use too. They are held until release is called or the

@@ -6,14 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -228,52 +226,6 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-		})
-	}
-}
-
-// What root mounts is looked up again by its path: no user can replace it meanwhile.
-func TestAPathForAMountCantBeSwapped(t *testing.T) {
-	proctest.NeedRoot(t)
-	for name, tt := range map[string]struct {
-		mode os.FileMode // of the parent
-		swap bool        // while it is looked at
-		ok   bool
-	}{
-		"a user made it":                       {os.ModeSticky | 0o777, false, true},
-		"a user swaps it":                      {os.ModeSticky | 0o777, true, false},
-		"a parent in which users rename files": {0o777, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			parent := openToAll(t, tt.mode)
-			dir, another := filepath.Join(parent, "genv"), filepath.Join(parent, "another")
-			for _, path := range []string{dir, another} {
-				require.NoError(t, os.Mkdir(path, 0o777))
-				require.NoError(t, os.Chmod(path, 0o777))
-				require.NoError(t, os.Chown(path, 4001, 4001))
-			}
-			bob := func(script string) error {
-				cmd := exec.Command("sh", "-ec", script, "sh", dir, another)
-				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}}
-				return cmd.Run()
-			}
-			store := disk.New(dir, disk.Config{})
-			if tt.swap {
-				require.NoError(t, bob(`mv "$1" "$1.old"; ln -s "$2" "$1"`))
-			}
-			path, err := store.MountPath()
-			if !tt.ok {
-				require.Error(t, err)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, dir, path)
-			require.Error(t, bob(`mv "$1" "$1.old"`), "it is root's")
-			require.Equal(t, os.FileMode(0o777), mode(t, dir), "for all users as before")
-			locks, err := store.LocksDir([]snapshot.DeviceIndex{0})
-			require.NoError(t, err)
-			require.Empty(t, locks, "they are in it")
-			require.FileExists(t, filepath.Join(dir, "devices/0.lock"))
 		})
 	}
 }

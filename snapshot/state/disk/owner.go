@@ -161,44 +161,6 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-// MountPath is the path of the folder of the state files for a mount by root, which looks it up
-// again: no user can have put another one there. A folder that every user writes becomes root's,
-// with its mode: who made it could rename it.
-func (s *Store) MountPath() (string, error) {
-	dir, err := s.open()
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	if dir.owned {
-		return folder.TrustedPath("", dir.Path)
-	}
-	st, err := dir.Status()
-	if err == nil && int(st.Uid) != os.Geteuid() {
-		err = dir.Own(st.Mode & 0o7777)
-	}
-	path := s.path()
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
-	}
-	if err != nil {
-		return "", err
-	}
-	at, err := folder.TrustedPath("", filepath.Dir(path))
-	if err != nil {
-		return "", err
-	}
-	parent, err := folder.OpenExisting(at)
-	if err != nil {
-		return "", err
-	}
-	defer parent.Close()
-	if !parent.StillNamed(filepath.Base(path), &st) {
-		return "", fmt.Errorf("%w: a user replaces %s", folder.ErrUntrusted, path)
-	}
-	return parent.Join(filepath.Base(path)), nil
-}
-
 // accessToOwned is accessTo for root's folder, in which root's note is too. There is no
 // copy: no user can make the files disappear.
 func (s *Store) accessToOwned(dir place, force bool) folderAccess {

@@ -17,7 +17,6 @@ func TestOwn(t *testing.T) {
 		"run|--gpus|0|c":                     "run|--gpus|0|--runtime|genv|-e|GENV_CONTAINER_TOKEN|c",
 		"run|-it|--gpus|2|--gpu-memory|4g|c": "run|-it|--gpus|2|--runtime|genv|-e|GENV_GPUS=2|-e|GENV_GPU_MEMORY=4g|-e|GENV_CONTAINER_TOKEN|c",
 		"run|--over-subscribe|c":             "run|--runtime|genv|-e|GENV_ALLOW_OVER_SUBSCRIPTION=1|-e|GENV_CONTAINER_TOKEN|c",
-		"run|--mount-shims|--mount-locks|c":  "run|--runtime|genv|-e|GENV_MOUNT_SHIMS=1|-e|GENV_MOUNT_LOCKS=1|-e|GENV_CONTAINER_TOKEN|c",
 		"run|--runtime|other|c":              "run|--runtime|other|-e|GENV_CONTAINER_TOKEN|c",
 		"container|create|c|--gpu-memory":    "container|create|--runtime|genv|-e|GENV_CONTAINER_TOKEN|c|--gpu-memory",
 		"-H|unix:///x|run|c":                 "-H|unix:///x|run|--runtime|genv|-e|GENV_CONTAINER_TOKEN|c",

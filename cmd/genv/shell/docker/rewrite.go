@@ -120,7 +120,7 @@ func (env ContainerEnvironment) visibleList(f flag, list string) (string, error)
 
 // The flags of `genv docker run` that docker doesn't have.
 const (
-	ownSwitches = " --over-subscribe --mount-shims --mount-locks "
+	ownSwitches = " --over-subscribe "
 	ownValued   = " --gpu-memory "
 )
 
@@ -135,12 +135,6 @@ func (c StartCommand) own(over, token bool) ([]string, error) {
 		switch f.name {
 		case "--over-subscribe":
 			over = true
-			continue
-		case "--mount-shims":
-			set(grant.MountShims, "1")
-			continue
-		case "--mount-locks":
-			set(grant.MountLocks, "1")
 			continue
 		case "--gpu-memory":
 			if m, err := snapshot.ParseMemory(f.value); err != nil || m.Bytes() == 0 {
