@@ -60,7 +60,6 @@ type Host struct {
 	Address string          `json:"address,omitempty"` // of the connection
 	Genv    doctor.Program  `json:"genv"`
 	System  doctor.System   `json:"system"`
-	Clock   *Difference     `json:"clock,omitempty"` // the host's; missing if it could not be measured
 	Checks  []doctor.Check  `json:"checks"`
 	Failure *remote.Failure `json:"-"` // why no command ran there; nil if one did
 
@@ -155,7 +154,6 @@ func (e *examination) look(ctx context.Context) {
 	defer cancel()
 	e.System = s.system
 	e.add(e.checkSudo(&s))
-	e.measureClock(ctx)
 	e.checkGenv(ctx, s)
 	e.askActing(ctx)
 }

@@ -33,7 +33,7 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch, seen.Arch), Driver: own.Driver,
 		}
 		for _, c := range document.Checks {
-			if c.Name != doctor.Clock { // which was measured
+			if c.Name != doctor.Clock { // which was compared
 				e.add(c)
 			}
 		}

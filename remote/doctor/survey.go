@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1";
 	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
 	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
 	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then $(command -v timeout >/dev/null 2>&1 && echo timeout 5) "$g" version 2>&1 | head -c 400; fi; ` +
-	`say end`
+	`say clock; date +%s; say end`
 
 // survey is what the survey printed.
 type survey struct {
@@ -61,6 +60,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		mode = "login"
 	}
 	out, err := e.run(ctx, remote.Command{Args: []string{"sh", "-c", surveyScript, "sh", e.token, cmp.Or(e.host.GenvPath, "genv"), mode}})
+	answered := e.Now()
 	peer, connected := e.Client.Peer(e.host)
 	if err != nil && !connected {
 		e.unreached(err)
@@ -83,6 +83,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		return s, false
 	}
 	s = parseSurvey(parts)
+	e.add(checkClock(parts["clock"], answered))
 	if !e.host.NoSudo {
 		script := "m=" + e.token + "; " + remote.TrySudo
 		out, _ := e.run(ctx, remote.Command{Args: []string{"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"), "doctor"}}) // what is incomplete isn't parsed
@@ -135,84 +136,26 @@ func lastLine(output string) string {
 	return lines[len(lines)-1]
 }
 
-// Difference is how far a host's clock is ahead of the controller's.
-type Difference struct {
-	OffsetMS      int64 `json:"offset_ms"`      // how far it is ahead of the controller's
-	UncertaintyMS int64 `json:"uncertainty_ms"` // of the offset
-}
-
-// The difference from which a clock is off or wrong, beyond the uncertainty.
+// The difference from which a clock is off or wrong. The answer has been on its way for a moment.
 const (
-	clockOff   = 2 * time.Second
+	clockOff   = 3 * time.Second
 	clockWrong = time.Minute
 )
 
-// measurements is how often the clock is read: the quickest answer says most.
-const measurements = 3
-
-// measureClock reads the host's clock between two readings of ours.
-func (e *examination) measureClock(ctx context.Context) {
-	command := remote.Command{Args: []string{"sh", "-c", `echo; echo "$0 date"; date +%s.%N`, e.token}}
-	var best *measurement
-	failure := errors.New("the host's `date` printed no time")
-	for range measurements {
-		before, start := e.Now(), time.Now()
-		out, err := e.run(ctx, command)
-		took := time.Since(start)
-		if err != nil {
-			failure = err
-			break
-		}
-		at := strings.TrimSpace(sections(out.Stdout, e.token)["date"])
-		if m, ok := measure(before, took, at); ok && (best == nil || m.uncertainty < best.uncertainty) {
-			best = &m
-		}
+// checkClock compares the seconds that the host printed in the end with the time of our clock when its answer
+// was there.
+func checkClock(printed string, now time.Time) doctor.Check {
+	seconds, err := strconv.ParseInt(strings.TrimSpace(printed), 10, 64)
+	if err != nil {
+		return doctor.Unknown(doctor.Clock, "the host's `date` printed no time")
 	}
-	if best == nil {
-		e.add(doctor.Unknown(doctor.Clock, "%v", failure))
-		return
-	}
-	e.Clock = &Difference{best.offset.Milliseconds(), best.uncertainty.Milliseconds() + 1}
-	e.add(best.check())
-}
-
-// measurement is an offset, and how far from it the true one can be.
-type measurement struct{ offset, uncertainty time.Duration }
-
-// measure compares the time that the host printed, as seconds with or without a fraction,
-// with the time of our clock before the command, which took a while: the host read its
-// clock at some moment of it.
-func measure(before time.Time, took time.Duration, printed string) (measurement, bool) {
-	seconds, fraction, _ := strings.Cut(printed, ".")
-	whole, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil || whole < 0 || whole > math.MaxInt32*1000 {
-		return measurement{}, false
-	}
-	there, resolution := time.Unix(whole, 0), time.Second
-	if nanos, err := strconv.ParseUint(fraction, 10, 32); err == nil && len(fraction) == 9 {
-		there, resolution = time.Unix(whole, int64(nanos)), 0
-	}
-	middle := before.Add(took / 2)
-	return measurement{there.Add(resolution / 2).Sub(middle), (took + resolution) / 2}, true
-}
-
-func (m measurement) check() doctor.Check {
-	direction := "ahead of"
-	if m.offset < 0 {
+	direction, difference := "ahead of", time.Unix(seconds, 0).Sub(now)
+	if difference < 0 {
 		direction = "behind"
 	}
-	seen := fmt.Sprintf("%s ± %s %s the controller", seconds(m.offset.Abs()), seconds(m.uncertainty), direction)
-	atLeast := m.offset.Abs() - m.uncertainty
+	seen := fmt.Sprintf("about %s %s the controller's", difference.Abs().Round(time.Second), direction)
 	return doctor.First(doctor.Clock,
-		doctor.If(atLeast > clockWrong, "clock-wrong", "%s", seen),
-		doctor.If(atLeast > clockOff, "clock-off", "%s", seen),
-		doctor.If(m.uncertainty > clockOff, "clock-uncertain", "%s", seen),
-		doctor.If(true, "", "%s", seen))
-}
-
-func seconds(d time.Duration) string {
-	if d > time.Minute {
-		return d.Round(time.Second).String()
-	}
-	return fmt.Sprintf("%.3fs", d.Seconds())
+		doctor.If(difference.Abs() > clockWrong, "clock-wrong", "%s", seen),
+		doctor.If(difference.Abs() > clockOff, "clock-off", "%s", seen),
+		doctor.If(true, "", "as the controller's, as far as can be seen"))
 }

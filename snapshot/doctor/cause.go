@@ -62,7 +62,6 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 
 		"clock-off":            {Warning, "have the host's clock synchronized (chrony or systemd-timesyncd): ages and caps compare times of several hosts"},
 		"clock-wrong":          {Failed, "set the host's clock and have it synchronized (chrony or systemd-timesyncd): ages, caps and time limits are wrong"},
-		"clock-uncertain":      {Warning, "run it again when the network and the host are less busy"},
 		"clock-unsynchronized": {Warning, "have the clock synchronized (chrony or systemd-timesyncd); ignore this in a virtual machine that has its host's clock"},
 
 		"other-pid-namespace": {Failed, "run genv where the processes of the state files run (outside of the container), or use another state folder here (GENV_TMPDIR)"},
