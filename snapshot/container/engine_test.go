@@ -92,40 +92,6 @@ func TestARenamedContainer(t *testing.T) {
 	require.Equal(t, "shop", h.look(m)[0].Name)
 }
 
-// TestAProcessNotBelowTheFirst is one of `docker exec`: the first process is looked for once.
-// It proves nothing for others, and not for a process that has its PID later.
-func TestAProcessNotBelowTheFirst(t *testing.T) {
-	h := newHost(t)
-	d := h.withDaemon()
-	d.run(id, "web", 10)
-	executed, outside := member(50, "/docker/"+id), member(60, "/docker/"+id)
-	executed.Start, outside.Start, outside.InnerNamespace = 500, 600, false
-	look := func(m container.Process) int {
-		h.now = h.now.Add(time.Second)
-		before := d.requests()
-		h.look(m)
-		return d.requests() - before
-	}
-	require.Equal(t, 1, look(executed))
-	require.Zero(t, look(outside))
-	require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
-	require.Zero(t, look(executed), "it would have ended with the first process")
-	for name, m := range map[string]container.Process{
-		"in the machine's PID namespace": outside,
-		"that is new":                    {PID: 51, Start: 500, Place: executed.Place, InnerNamespace: true},
-		"with its PID":                   {PID: 50, Start: 501, Place: executed.Place, InnerNamespace: true},
-		"of an unknown start":            {PID: 50, Place: executed.Place, InnerNamespace: true},
-	} {
-		h := newHost(t)
-		d := h.withDaemon()
-		d.run(id, "web", 10)
-		h.look(executed, outside)
-		require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
-		h.look(executed, m)
-		require.Equal(t, 2, d.requests(), "a process "+name)
-	}
-}
-
 // TestManyContainers: a look ends in time, and the next one continues where it ended. An engine
 // that answers is not left alone because it has much to answer.
 func TestManyContainers(t *testing.T) {

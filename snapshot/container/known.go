@@ -19,8 +19,6 @@ type entry struct {
 	start snapshot.StartTime
 	at    time.Time // zero if there was no time to ask about it
 	late  bool      // that is so
-	// members are processes that were found in it in this run of the container.
-	members map[snapshot.PID]snapshot.StartTime
 }
 
 const (
@@ -29,8 +27,6 @@ const (
 	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
 	// container: without it, a container that has taken the place of this one isn't noticed.
 	maxAgeWithoutInit = 30 * time.Second
-	// maxMembers bounds the members of an entry.
-	maxMembers = 1024
 )
 
 // recall returns what is known about the containers of processes, and for those that have to
@@ -51,7 +47,7 @@ func (s *Source) recall(members []Process, now time.Time) (wanted map[proc.Place
 				wanted[m.Place] = m.ofUser()
 			}
 		}
-		if _, asked := wanted[m.Place]; asked || s.shows(e, m) || runs[m.Place] {
+		if _, asked := wanted[m.Place]; asked || e.shows(m) || runs[m.Place] {
 			continue
 		}
 		if runs[m.Place] = s.runs(e); !runs[m.Place] {
@@ -81,20 +77,12 @@ func (s *Source) isFresh(e *entry, now time.Time) bool {
 }
 
 // shows says whether a process, as it was just read, shows that it belongs to the run of the
-// container that an entry is about: by its ancestors, or because it was found in it before.
-// The process needn't be below the first one, as with `docker exec`; but it ends with it,
-// since it is in a PID namespace of a container.
-func (s *Source) shows(e *entry, m *Process) bool {
+// container that an entry is about. It needn't be below the first one, as with `docker exec`.
+func (e *entry) shows(m *Process) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
 	}
-	if slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start}) {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	start, before := e.members[m.PID]
-	return before && m.InnerNamespace && start == m.Start
+	return slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start})
 }
 
 // runs says whether the first process of a container still runs.
@@ -143,9 +131,6 @@ func (s *Source) settle(wanted map[proc.Place]bool, found, entries map[proc.Plac
 				e.at = now
 			}
 		}
-		if before != nil && before.init == e.init && before.start == e.start {
-			e.members = before.members
-		}
 		entries[place] = e
 	}
 }
@@ -164,23 +149,6 @@ func (s *Source) keep(wanted map[proc.Place]bool, entries map[proc.Place]*entry,
 		if e := entries[place]; !e.at.IsZero() {
 			s.known[place] = e
 		}
-	}
-}
-
-// rememberMembers notes which processes were found in which containers.
-func (s *Source) rememberMembers(members []Process, entries map[proc.Place]*entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range members {
-		m := &members[i]
-		e := entries[m.Place]
-		if e == nil || e.init == 0 || m.Start == 0 || !m.InnerNamespace || !m.isIn(e) {
-			continue
-		}
-		if e.members == nil || len(e.members) >= maxMembers {
-			e.members = make(map[snapshot.PID]snapshot.StartTime)
-		}
-		e.members[m.PID] = m.Start
 	}
 }
 

@@ -81,7 +81,6 @@ func (s *Source) Look(ctx context.Context, members []Process) []*snapshot.Contai
 	for i := range members {
 		infos[i] = members[i].info(entries[members[i].Place])
 	}
-	s.rememberMembers(members, entries)
 	return infos
 }
 
