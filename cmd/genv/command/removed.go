@@ -31,6 +31,7 @@ var removed = map[string]string{
 	"genv extend":                     "ask an administrator, who can use genv remote exempt --for",
 	"genv history -f":                 watchHistory,
 	"genv policy try":                 tryPolicy,
+	"genv remote hosts --guard":       "use genv remote top",
 	"genv remote controllers":         "use genv remote doctor",
 	"genv remote history -f":          watchHistory,
 	"genv remote history forget":      "usage-keep, audit-size and audit-keep say for how long what is kept (docs/privacy.md)",

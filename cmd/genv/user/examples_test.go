@@ -102,7 +102,7 @@ var examples = map[string][]string{
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":    {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
-	"remote hosts":   {"$FLEET --format csv --no-header --no-summary --guard --socket off", "$MORE"},
+	"remote hosts":   {"$FLEET --format csv --no-header --no-summary", "$MORE"},
 	"remote exempt": {
 		"--socket off --state-dir $DIR --audit-log $DIR/exemptions --user root --host a --rule idle --for 1h --reason x --format csv --no-header",
 		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
