@@ -4,12 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,8 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
@@ -60,7 +52,6 @@ type StatusDocument struct {
 	Socket   string          `json:"socket"`
 	Service  *service.Status `json:"service"`         // null if it can't be reached
 	Error    string          `json:"error,omitempty"` // why not
-	OldGenvs []int           `json:"genv_1_4_3_pids"` // processes of genv 1.4.3
 }
 
 // hostStatus says who owns the state. It needs no root.
@@ -74,7 +65,7 @@ func (p *program) hostStatus(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d := StatusDocument{Schema: "genv.host/1", Owner: "users", StateDir: disk.Dir(p.Getenv), Socket: here.Service.Path, OldGenvs: oldGenvs(here.Machine.Proc)}
+	d := StatusDocument{Schema: "genv.host/1", Owner: "users", StateDir: disk.Dir(p.Getenv), Socket: here.Service.Path}
 	if owner != nil {
 		d.Owner, d.Since, d.CopyDir, d.StateDir = "root", &owner.Since, owner.StateDir, here.Store.OwnedPath()
 	}
@@ -109,68 +100,6 @@ func (p *program) printStatus(d *StatusDocument) {
 	default:
 		line("Service", "not running; `systemctl enable --now genv-host.socket` lets root own the state")
 	}
-	if len(d.OldGenvs) > 0 {
-		pids := make([]string, len(d.OldGenvs))
-		for i, pid := range d.OldGenvs {
-			pids[i] = strconv.Itoa(pid)
-		}
-		line("genv 1.4.3", "runs as process "+strings.Join(pids, ", ")+", and can't change the state where it is root's")
-	}
-}
-
-// python is the name of a program that runs genv 1.4.3.
-var python = regexp.MustCompile(`^python[0-9.]*$`)
-
-// oldGenvs are the processes of genv 1.4.3, which is a Python program, as far as /proc shows
-// them. It serves a warning: a process may call itself anything.
-func oldGenvs(fs proc.FS) []int {
-	root := fs.Root
-	if root == "" {
-		root = "/proc"
-	}
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		return nil
-	}
-	pids, budgets := []int{}, map[snapshot.UID]*proc.Budget{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if h, err := fs.Open(snapshot.PID(pid)); err == nil {
-			uid, _ := fs.FolderOwner(h.PID)
-			if budgets[uid] == nil {
-				budgets[uid] = &proc.Budget{}
-			}
-			h.Budget = budgets[uid]
-			if runsOldGenv(h.CommandLine()) {
-				pids = append(pids, pid)
-			}
-			_ = h.Close() // it was only read
-		}
-	}
-	slices.Sort(pids)
-	return pids
-}
-
-// runsOldGenv says whether a command line is that of genv 1.4.3: a Python that runs the
-// script genv, or the module.
-func runsOldGenv(line string) bool {
-	words := strings.Fields(line)
-	if len(words) < 2 || !python.MatchString(filepath.Base(words[0])) {
-		return false
-	}
-	for i, word := range words[1:] {
-		switch {
-		case word == "-m":
-			return i+2 < len(words) && (words[i+2] == "genv" || strings.HasPrefix(words[i+2], "genv."))
-		case strings.HasPrefix(word, "-"):
-		default:
-			return filepath.Base(word) == "genv"
-		}
-	}
-	return false
 }
 
 // sayEvery is how often it is said that another process holds the lock.

@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -92,18 +91,10 @@ func (p *program) hostServe(c *cli.Context) error {
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
-	go warnOfOldGenvs(h.Machine.Proc, log) // users can make it slow: neither the start nor the end waits for it
 	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
 	enforcement.NotifySystemd(log, daemon.SdNotifyStopping)
 	return err
-}
-
-// warnOfOldGenvs logs which processes of genv 1.4.3 there are.
-func warnOfOldGenvs(fs proc.FS, log zerolog.Logger) {
-	if old := oldGenvs(fs); len(old) > 0 {
-		log.Warn().Ints("pids", old).Msg("genv 1.4.3 runs on this host: its commands still show the state but can't change it any more")
-	}
 }
 
 // lockService makes sure that one service runs. Its error is command.UsageError if another
