@@ -23,7 +23,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"path"
 	"strconv"
 	"time"
@@ -65,9 +64,6 @@ type Installer struct {
 	Programs Programs
 	Options  Options
 	Password *Password // nil to use none
-	// Uploaded, if set, is called with the number of bytes of a program that were sent
-	// since the last call.
-	Uploaded func(bytes int)
 }
 
 // Version is a genv on a host.
@@ -303,7 +299,7 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 	sum := ""
 	if plan.Program {
 		sum = v.wanted.Program.Sum
-		s.upload = &counted{Reader: bytes.NewReader(v.wanted.Program.Data), report: v.Uploaded}
+		s.upload = bytes.NewReader(v.wanted.Program.Data)
 	}
 	s.vars = append(s.vars, [2]string{"program", sum})
 	answer, err := v.change(ctx, s)
@@ -340,18 +336,4 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return ""
-}
-
-// counted reports how much was read.
-type counted struct {
-	io.Reader
-	report func(int)
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if c.report != nil {
-		c.report(n)
-	}
-	return n, err
 }

@@ -35,6 +35,7 @@ var removed = map[string]string{
 	"genv remote controllers":         "use genv remote doctor",
 	"genv remote history -f":          watchHistory,
 	"genv remote history forget":      "usage-keep, audit-size and audit-keep say for how long what is kept (docs/privacy.md)",
+	"genv remote top --read-only":     "leave it out: it is the default",
 	"genv report":                     "use genv remote report on the controller",
 }
 

@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/crypto/ssh"
@@ -193,10 +191,7 @@ func (p *program) remoteInstall(c *cli.Context) error {
 	}
 	defer f.close()
 	installer := &install.Installer{Runner: f.client, Programs: flags.programs, Options: flags.options, Password: flags.password}
-	asker := f.asker()
-	upload := uploadProgress{progress: f.progress}
-	asker.Progress, installer.Uploaded = upload.update, upload.add
-	results := controller.Ask(c.Context, asker, flags.work(installer))
+	results := controller.Ask(c.Context, f.asker(), flags.work(installer))
 	f.progress.End()
 	failures := render.FailuresOf(results)
 	f.report(failures, nil)
@@ -223,30 +218,6 @@ func (f *installation) work(i *install.Installer) func(context.Context, remote.H
 		return i.Check
 	}
 	return i.Install
-}
-
-// uploadProgress adds to the number of hosts how much was sent.
-type uploadProgress struct {
-	progress    *render.Progress
-	done, total atomic.Int64
-	sent        atomic.Int64
-	shown       atomic.Int64 // in milliseconds
-}
-
-func (u *uploadProgress) update(done, total int) {
-	u.done.Store(int64(done))
-	u.total.Store(int64(total))
-	u.progress.Update(done, total)
-}
-
-// add shows the new number, at most five times a second.
-func (u *uploadProgress) add(bytes int) {
-	sent := u.sent.Add(int64(bytes))
-	now, last := time.Now().UnixMilli(), u.shown.Load()
-	if now-last < 200 || !u.shown.CompareAndSwap(last, now) {
-		return
-	}
-	u.progress.Note(fmt.Sprintf("%d of %s, %.1f MB sent …", u.done.Load(), render.Plural(int(u.total.Load()), "host"), float64(sent)/1e6))
 }
 
 // InstallDocument is the JSON of `genv remote install`; docs/json.md describes it.

@@ -51,7 +51,6 @@ func topFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "plain", Usage: "print lines, for screen readers and logs: a host again when it has changed"},
 		&cli.BoolFlag{Name: "once", Usage: "with --plain: print each host once, and end"},
 		&cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"},
-		&cli.BoolFlag{Name: "read-only", Usage: "allow no actions; this is the default"},
 		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; with sudo"},
 	}
 }
@@ -70,8 +69,6 @@ func (p *program) readTopConfig(c *cli.Context) (config topConfig, err error) {
 		return config, command.UsageError("--filter: %w", err)
 	}
 	switch {
-	case config.allow && c.Bool("read-only"):
-		return config, command.UsageError("--allow-actions and --read-only exclude each other")
 	case config.cycles < 0:
 		return config, command.UsageError("--cycles %d: write 0 or more", config.cycles)
 	case !config.plain && (config.cycles > 0 || c.Bool("once")):

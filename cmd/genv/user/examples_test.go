@@ -117,7 +117,7 @@ var examples = map[string][]string{
 	"remote monitor":    {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
 	"remote watch":      {"$FLEET " + watchFlags, "$MORE " + watchFlags},
 	"remote wait":       {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
-	"remote top":        {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
+	"remote top":        {"$FLEET --socket off --interval 1 --filter host=a --plain --once", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
 	"remote llm":        {"$FLEET --format json --no-header --timestamp --no-summary", "$MORE"},
 	"remote llm ps":     {"$FLEET --format json --no-header --timestamp --no-summary", "$MORE"},
 	"remote llm serve":  {"$FLEET --gpus 1 --gpu-memory 4g --over-subscribe llama3", "$MORE llama3"},
