@@ -6,11 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -121,28 +119,12 @@ func (k configKeys) refusal(name string) string {
 	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
 }
 
-// words reads the value of a flag: of the kind that its type and its placeholder say.
+// wordsOf reads the value of a flag. Whether it makes sense is checked where it is used, as if it were in the
+// command line; but it must not depend on the folder in which genv is started.
 func wordsOf(flag cli.Flag, n *strictyaml.Node) []string {
-	placeholder := Placeholder(flag.(cli.DocGenerationFlag)) //nolint:forcetypeassert // as all flags
-	switch flag.(type) {
-	case *cli.BoolFlag:
-		n.Bool()
-		return []string{n.Scalar()}
-	case *cli.IntFlag:
-		high := 1_000_000
-		if placeholder == "PORT" {
-			high = 65535
-		}
-		n.Int(1, high)
-		return []string{n.Scalar()}
-	}
-	switch placeholder {
+	switch Placeholder(flag.(cli.DocGenerationFlag)) { //nolint:forcetypeassert // as all flags
 	case "HOSTS":
 		return hostWords(n)
-	case "TIME":
-		return durationWord(flag, n)
-	case "SIZE":
-		return sizeWord(n)
 	case "FILE", "PATH", "DIR", "FOLDER":
 		return pathWord(flag, n)
 	}
@@ -170,8 +152,7 @@ func wordList(n *strictyaml.Node) []string {
 	return words
 }
 
-// hostWords is hosts as with -H. Files in it must not depend on the folder in which genv is
-// started.
+// hostWords is hosts as with -H.
 func hostWords(n *strictyaml.Node) []string {
 	words := wordList(n)
 	for _, word := range words {
@@ -185,7 +166,7 @@ func hostWords(n *strictyaml.Node) []string {
 	return words
 }
 
-// pathWord is a path that doesn't depend on the folder in which genv is started.
+// pathWord is an absolute path.
 func pathWord(flag cli.Flag, n *strictyaml.Node) []string {
 	if n.IsText() && (n.Text() == ConfigOff && Has(flag, OrOff) || n.Text() == NoPolicy && Has(flag, OrNone)) {
 		return []string{n.Text()}
@@ -193,24 +174,6 @@ func pathWord(flag cli.Flag, n *strictyaml.Node) []string {
 	words := oneWord(n)
 	if words[0] != "" && !filepath.IsAbs(words[0]) {
 		n.Failf("%q is not an absolute path; write one that begins with /", words[0])
-	}
-	return words
-}
-
-// durationWord allows 0 for an interval: its command says whether that means anything.
-func durationWord(flag cli.Flag, n *strictyaml.Node) []string {
-	low := time.Millisecond
-	if flag.Names()[0] == "interval" {
-		low = 0
-	}
-	n.Duration(low, 365*24*time.Hour)
-	return []string{n.Scalar()}
-}
-
-func sizeWord(n *strictyaml.Node) []string {
-	words := oneWord(n)
-	if m, err := snapshot.ParseMemory(words[0]); words[0] != "" && (err != nil || m.Bytes() < 1e6) {
-		n.Failf("%q is not a size of 1m or more; write it as 64m", words[0])
 	}
 	return words
 }

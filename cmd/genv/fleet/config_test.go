@@ -125,7 +125,6 @@ func TestWrongConfiguration(t *testing.T) {
 		name, file, text, line, want string
 	}{
 		{"an unknown key", command.ConfigFile, "fanot: 3", "remote gpus -H a", `config.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
-		{"in another command's section", command.ConfigFile, "top: {interval: x}", "remote gpus -H a", `config.yaml:1:17: interval: "x"`},
 		{"what is asked for in one run", command.ConfigFile, "insecure-ignore-host-keys: true", "remote gpus -H a", "it is asked for in a single run"},
 		{"also for enforce here", command.ConfigFile, "fanot: 3", "enforce --interval 0", "unknown key"},
 		{"also for policies", command.ConfigFile, "fanot: 3", "policy explain", "unknown key"},
