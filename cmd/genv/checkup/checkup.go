@@ -1,7 +1,7 @@
 // Package checkup prints what `genv doctor` found about a machine and `genv remote doctor` about hosts,
 // and has the exit code of both.
 //
-//	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
+//	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))
 //	return checkup.Exit(document.Status)
 package checkup
 
@@ -22,7 +22,6 @@ import (
 
 // Style is how the checks are printed.
 type Style struct {
-	render.Output
 	Width     int // of the terminal; 0 if it is not known
 	Colourful bool
 	// All also prints the details of checks that are in order.
@@ -32,8 +31,8 @@ type Style struct {
 }
 
 // StyleOf is the style for a program's stdout.
-func StyleOf(p command.Program, output render.Output) Style {
-	return Style{Output: output, Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv)}
+func StyleOf(p command.Program) Style {
+	return Style{Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv)}
 }
 
 // Exit is the end of a command: with exit code 3 if a check failed, or could not be made
@@ -76,9 +75,6 @@ func (s *Style) wrap(b *strings.Builder, indent int, text string) {
 
 // WriteHost prints a row for each check of a machine, with the next step below it.
 func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
-	if s.Format == "csv" {
-		return s.writeCSV(w, rowsOf(nil, d.Checks))
-	}
 	var b strings.Builder
 	s.writeChecks(&b, d.Checks)
 	if !d.Root {
@@ -91,9 +87,7 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 // writeChecks writes a row for each check, with the next step below it.
 func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	const name, status = 10, 9
-	if !s.NoHeader {
-		fmt.Fprintf(b, "%-*s%-*s%s\n", name, "CHECK", status, "STATUS", "FOUND")
-	}
+	fmt.Fprintf(b, "%-*s%-*s%s\n", name, "CHECK", status, "STATUS", "FOUND")
 	for _, c := range checks {
 		fmt.Fprintf(b, "%-*s%s", name, c.Name, s.coloured(fmt.Sprintf("%-*s", status, c.Status), c.Status))
 		s.wrap(b, name+status, text.OneLine(c.Detail))
@@ -102,21 +96,6 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 			s.wrap(b, name+status+len("next: "), text.OneLine(c.NextStep))
 		}
 	}
-}
-
-// rowsOf adds a row of CSV for each check, which begins with what comes before.
-func rowsOf(rows [][]string, checks []doctor.Check, before ...string) [][]string {
-	for _, c := range checks {
-		rows = append(rows, slices.Concat(before, []string{string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep}))
-	}
-	return rows
-}
-
-func (s *Style) writeCSV(w io.Writer, rows [][]string, before ...string) error {
-	if !s.NoHeader {
-		rows = slices.Insert(rows, 0, slices.Concat(before, []string{"check", "status", "cause", "detail", "next_step"}))
-	}
-	return render.WriteCSV(w, rows)
 }
 
 // writeDetails writes what failed and the warnings, each cause once with its hosts and the
@@ -183,13 +162,6 @@ func (s *Style) writeItem(b *strings.Builder, before, item string) {
 // WriteFleet prints what is not in order, and then a row for each host with a column for
 // each check: the table is what remains on the screen. Its error is that of w.
 func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
-	if s.Format == "csv" {
-		rows := rowsOf(nil, d.Controllers, "")
-		for i := range d.Hosts {
-			rows = rowsOf(rows, d.Hosts[i].Checks, d.Hosts[i].Host)
-		}
-		return s.writeCSV(w, rows, "host")
-	}
 	var b strings.Builder
 	if !s.TableOnly {
 		if len(d.Controllers) > 0 {
@@ -235,7 +207,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 		table.Columns = append(table.Columns, column)
 	}
 	table.Fit(s.Width)
-	table.Write(b, !s.NoHeader)
+	table.Write(b, true)
 	if left := table.LeftOut(); len(left) > 0 {
 		s.wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(left, ", "))
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
@@ -117,7 +116,4 @@ func TestStyles(t *testing.T) {
 	require.Contains(t, printed(t, d, checkup.Style{Colourful: true}), "\x1b[31;1mFAIL\x1b[0m")
 	require.Contains(t, printed(t, d, checkup.Style{All: true}), "gpu-01: all right")
 	require.NotContains(t, printed(t, d, checkup.Style{TableOnly: true}), "next:")
-	csv := printed(t, d, checkup.Style{Output: render.Output{Format: "csv"}})
-	require.Equal(t, 1+2*len(doctor.Names()), strings.Count(csv, "\n"))
-	require.True(t, strings.HasPrefix(csv, "host,check,status,cause,detail,next_step\n"))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -27,7 +26,7 @@ func (p *program) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
-		Flags: remoteFlags(allHosts, append(slices.Concat(leaderFlags(), command.OutputFlags()),
+		Flags: remoteFlags(allHosts, append(leaderFlags(), command.FormatFlag("tui", "json"),
 			&cli.StringFlag{
 				Name: "policy", Category: command.Site + command.Top + command.OrNone, Hidden: true,
 				Usage: "policy `FILE` that says which guard hosts are to have, or none; by default policy.yaml in ~/.config/genv or /etc/genv",
@@ -61,7 +60,7 @@ func (p *program) readLeader(c *cli.Context) (enforcement.LeaderConfig, error) {
 const maxDoctorOutput = 4 << 20
 
 func (p *program) remoteDoctor(c *cli.Context) error {
-	output, err := command.ReadOutput(c)
+	format, err := command.FormatOf(c, "tui", "json")
 	if err != nil {
 		return err
 	}
@@ -82,10 +81,10 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	document := f.examine(c.Context, &leader, p.wantedGuards(c.String("policy")))
 	f.progress.End()
 	render.WriteDuplicates(p.Err, document.Duplicates)
-	if output.Format == "json" {
+	if format == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
-		style := checkup.StyleOf(p.Program, output)
+		style := checkup.StyleOf(p.Program)
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
 		err = checkup.WriteFleet(p.Out, document, style)
 	}

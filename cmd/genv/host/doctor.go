@@ -27,15 +27,17 @@ func (p *program) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
-		Flags: append(command.OutputFlags(),
-			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"}),
+		Flags: []cli.Flag{
+			command.FormatFlag("tui", "json"),
+			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"},
+		},
 		Action: p.doctorHere,
 	}
 }
 
 // doctorHere examines this machine. Without root it sees what every user may.
 func (p *program) doctorHere(c *cli.Context) error {
-	output, err := command.ReadOutput(c)
+	format, err := command.FormatOf(c, "tui", "json")
 	if err != nil {
 		return err
 	}
@@ -44,10 +46,10 @@ func (p *program) doctorHere(c *cli.Context) error {
 		return err
 	}
 	document := p.examine(c.Context, timeout)
-	if output.Format == "json" {
+	if format == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
-		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
+		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))
 	}
 	if err != nil {
 		return err

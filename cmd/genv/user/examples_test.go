@@ -78,7 +78,7 @@ var examples = map[string][]string{
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --by user --exit-code " + noRuleFlags},
 
-	"doctor":  {"--timeout 5 --format csv --no-header || test $? = 3"},
+	"doctor":  {"--timeout 5 --format json || test $? = 3"},
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
 	"monitor": {monitorFlags},
 
@@ -124,7 +124,7 @@ var examples = map[string][]string{
 	"remote llm attach": {"$FLEET llama3 " + otherwise(1), "$MORE llama3 " + otherwise(1)},
 	"remote query":      {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 	"remote doctor": {
-		"$FLEET --all --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3",
+		"$FLEET --all --policy $DIR/policy --format json || test $? = 3", "$MORE || test $? = 3",
 		"$FLEET --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login || test $? = 3",
 	},
 }
