@@ -89,7 +89,7 @@ func program(t *testing.T, name string) string {
 
 func TestTheDemoEndsWellAndLeavesNothing(t *testing.T) {
 	var out bytes.Buffer
-	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "")
+	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t))
 	require.Zero(t, code, out.String()+stderr)
 	for line := range strings.Lines(stderr) {
 		require.Regexp(t, "Resolved after|^.* 4 hosts answered, 4 findings: 4 processes would end", line) // in a loop, and after a dry run
@@ -116,21 +116,21 @@ func TestAnotherPortWhenItIsTaken(t *testing.T) {
 		defer listener.Close()
 	}
 	var out bytes.Buffer
-	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "../../hosts.example.yaml")
+	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t))
 	require.Zero(t, code, out.String()+stderr)
 	require.Contains(t, out.String(), "Another program listens on port 7722")
 }
 
 func TestAGenvThatDoesNothingIsFoundOut(t *testing.T) {
 	var out bytes.Buffer
-	code, _ := runDemo(t, t.Context(), &out, "-genv", "/bin/true", "-hosts", "")
+	code, _ := runDemo(t, t.Context(), &out, "-genv", "/bin/true")
 	require.Equal(t, exitWrong, code)
 	require.Equal(t, 4, strings.Count(out.String(), "still runs"), out.String())
 	require.Contains(t, out.String(), "erin on gpu-04 is attached to devices [0 1 2], not [0]")
 }
 
 func TestAGenvThatFailsEndsTheDemo(t *testing.T) {
-	code, stderr := runDemo(t, t.Context(), io.Discard, "-genv", "/bin/false", "-hosts", "")
+	code, stderr := runDemo(t, t.Context(), io.Discard, "-genv", "/bin/false")
 	require.Equal(t, exitWrong, code)
 	require.Contains(t, stderr, "genv remote devices ended with exit status 1")
 }
@@ -153,7 +153,7 @@ func (i *interrupter) Write(p []byte) (int, error) {
 func TestInterruptLeavesNothing(t *testing.T) {
 	for _, text := range []string{"4 GPU hosts", "Now for real", "Terminating"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		code, stderr := runDemo(t, ctx, &interrupter{text: text, stop: cancel}, "-genv", genv(t), "-hosts", "")
+		code, stderr := runDemo(t, ctx, &interrupter{text: text, stop: cancel}, "-genv", genv(t))
 		require.Equal(t, exitInterrupted, code, text)
 		require.Contains(t, stderr, "interrupted")
 	}
@@ -172,7 +172,7 @@ func TestKeep(t *testing.T) {
 			return page != nil && strings.Contains(get(page[1]+"findings"), "miner") && strings.Contains(get(page[1]+"u/bob"), "is using non-attached GPU(s) 3")
 		}, time.Minute, 200*time.Millisecond, "the pages never showed the miner and bob's notebook")
 	}()
-	code, stderr := runDemo(t, ctx, &out, "-genv", genv(t), "-hosts", "", "-keep")
+	code, stderr := runDemo(t, ctx, &out, "-genv", genv(t), "-keep")
 	require.Zero(t, code, out.String()+stderr)
 	for _, command := range []string{"genv remote top", "gpus --free", "wait --gpus 2", "genv remote history"} {
 		require.Contains(t, out.String(), command)
@@ -233,7 +233,7 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	for _, program := range []string{"genv", "genv-demo"} {
 		require.NoError(t, testfleet.InstallProgram("cmd/"+program, filepath.Join(dir, program)))
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"), "-hosts", "")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"))
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	out, err := cmd.CombinedOutput()

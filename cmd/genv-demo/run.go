@@ -45,7 +45,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	flags := flag.NewFlagSet("genv-demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	genv := flags.String("genv", "bin/genv", "the genv program to show")
-	hosts := flags.String("hosts", "hosts.example.yaml", "the hosts file that describes the demo's fleet; empty to write one")
 	keep := flags.Bool("keep", false, "keep the fleet, with a controller and its page, until Ctrl-C")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
@@ -58,9 +57,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		fmt.Fprintf(stderr, "genv-demo: %v: build it with `make build`, or name it with -genv\n", err)
 		return exitUsage
 	}
-	if _, err := os.Stat(*hosts); err != nil {
-		*hosts = ""
-	}
 	self := getenv(playerVariable)
 	if self == "" {
 		if self, err = os.Executable(); err != nil {
@@ -68,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 			return exitWrong
 		}
 	}
-	s, err := build(self, *hosts, time.Now())
+	s, err := build(self, time.Now())
 	d := &demo{stage: s, screen: newScreen(stdout, getenv), ctx: ctx, stderr: stderr, genv: program, socket: "off"}
 	code := exitWrong
 	if err == nil {

@@ -22,7 +22,6 @@ type stage struct {
 	envs     map[envKey]*testfleet.Env
 	jobs     []*testfleet.Process // in the order of jobSpecs
 	fleet    *inprocess.Fleet
-	example  string // a hosts file that describes the fleet on its usual port; empty for none
 }
 
 type envKey struct {
@@ -32,8 +31,8 @@ type envKey struct {
 
 // build makes the hosts, their environments and their processes, which the program plays. Close ends
 // all of it, also after an error.
-func build(program, example string, now time.Time) (*stage, error) {
-	s := &stage{program: program, machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, example: example}
+func build(program string, now time.Time) (*stage, error) {
+	s := &stage{program: program, machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "genv-demo-"); err != nil {
 		return s, err
@@ -93,8 +92,7 @@ func (s *stage) startJob(spec jobSpec) error {
 	return err
 }
 
-// listen opens the hosts to SSH: on the port of hosts.example.yaml, which is the
-// inventory then, or, when it is in use, on another one with an inventory of its own.
+// listen opens the hosts to SSH: on the port of hosts.example.yaml or, when it is in use, on another one.
 func (s *stage) listen() error {
 	genv := filepath.Join(s.dir, hostGenv)
 	program, err := os.ReadFile(s.program)
@@ -114,13 +112,6 @@ func (s *stage) listen() error {
 		servers = append(servers, &inprocess.Server{Name: spec.name, Address: spec.address, Handler: &inprocess.Exec{Machine: m}})
 	}
 	s.fleet, err = inprocess.Start(s.dir, port, servers...)
-	if err == nil && s.example != "" {
-		inventory, err := os.ReadFile(s.example)
-		if err != nil {
-			return err
-		}
-		return s.configure("hosts.yaml", string(inventory))
-	}
 	if errors.Is(err, inprocess.ErrPortInUse) {
 		s.fleet, err = inprocess.Start(s.dir, 0, servers...)
 	}
