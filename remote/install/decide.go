@@ -173,23 +173,10 @@ func decidePlace(w *Wanted, login Login, s *State) error {
 		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
 	case s.Link != "":
 		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path, s.Link)
-	case s.Sum == w.Program.Sum:
-		return decideFolders(w.Path, s)
-	case s.Sum != "" && !w.Upgrade:
+	case s.Sum != "" && s.Sum != w.Program.Sum && !w.Upgrade:
 		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(login.Version, s.Sum))
 	}
-	if err := decideFolders(w.Path, s); err != nil {
-		return err
-	}
-	switch need := int64(len(w.Program.Data))>>10 + 64; {
-	case s.ReadOnly != "":
-		return refuse("make it writable, or use another --path", "%s is read-only on the host", s.ReadOnly)
-	case s.NoExec != "":
-		return refuse("use a --path on a file system without noexec", "%s is mounted with noexec: no program runs there", s.NoExec)
-	case s.FreeKiB >= 0 && s.FreeKiB < need:
-		return refuse("free some space, or use another --path", "the file system of %s has %d KiB left, and genv needs %d", w.Path, s.FreeKiB, need)
-	}
-	return nil
+	return decideFolders(w.Path, s)
 }
 
 func describe(version, sum string) string {

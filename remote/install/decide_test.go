@@ -29,7 +29,7 @@ func wanted() *install.Wanted {
 // complete is a host that has all that wanted says.
 func complete() *install.State {
 	return &install.State{
-		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}}, FreeKiB: -1,
+		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}},
 		AccountUID: "1000", Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
 		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "", "admin"), "\n"), "\n"),
 	}
@@ -55,7 +55,6 @@ func TestDecide(t *testing.T) {
 		"is logged in as root": {func(w *install.Wanted, s *install.State) {
 			w.Account, s.Rules, s.RulesSum, s.Missing, s.RulesFolder = "", nil, "", []string{"visudo"}, nil
 		}, install.Unchanged, false, false, false, 0},
-		"has a read-only disk and everything": {func(_ *install.Wanted, s *install.State) { s.ReadOnly = "/usr/local/bin" }, install.Unchanged, false, false, false, 0},
 		"has the plain line of the documentation": {func(_ *install.Wanted, s *install.State) {
 			s.Rules = []string{"# genv", remote.SudoersLine("admin", place)}
 		}, install.Repaired, false, true, false, 0},
@@ -118,9 +117,6 @@ func TestDecideRefuses(t *testing.T) {
 		"may change what is in /usr/local/bin":     func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
 		"doesn't say which folders":                func(_ *install.Wanted, s *install.State) { s.Folders = nil },
 		"no sha256sum on the host":                 func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
-		"is read-only":                             func(_ *install.Wanted, s *install.State) { s.Sum, s.ReadOnly = "", "/usr" },
-		"is mounted with noexec":                   func(_ *install.Wanted, s *install.State) { s.Sum, s.NoExec = "", "/usr" },
-		"has 1000 KiB left, and genv needs":        func(_ *install.Wanted, s *install.State) { s.Sum, s.FreeKiB = "", 1000 },
 		"has no account \"admin\"":                 func(_ *install.Wanted, s *install.State) { s.Rules, s.AccountUID = nil, "" },
 		"has no account \"Ann Lee\"": func(w *install.Wanted, s *install.State) {
 			w.Key, w.Account, s.Rules, s.AccountUID = "ssh-ed25519 AAAA", "Ann Lee", nil, ""

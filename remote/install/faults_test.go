@@ -29,7 +29,7 @@ func faults() map[string]fault {
 	return map[string]fault{
 		"full disk": {
 			before: "mount -t tmpfs -o size=200k,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
-			want: "KiB left, and genv needs", next: "free some space", class: remote.InstallRefused,
+			want: "No space left on device", next: "free space", class: remote.CommandFailed,
 		},
 		"a disk that gets full": {
 			before: "mount -t tmpfs -o size=3m,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
@@ -37,16 +37,12 @@ func faults() map[string]fault {
 			want: "No space left on device", next: "free space", class: remote.CommandFailed,
 		},
 		"noexec": {
-			before: "mount -t tmpfs -o noexec,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
-			want: "/usr/local/bin is mounted with noexec", next: "--path", class: remote.InstallRefused,
-		},
-		"noexec that isn't seen": {
 			step: "begin", do: "mount -t tmpfs -o noexec,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
 			want: "doesn't run from /usr/local/bin/genv", next: "noexec", class: remote.CommandFailed,
 		},
 		"read-only": {
 			before: "mount --bind -o ro /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin", after: "umount /usr/local/bin",
-			want: "/usr/local/bin is read-only", next: "--path", class: remote.InstallRefused,
+			want: "Read-only file system", next: "mounts that are read-only", class: remote.CommandFailed,
 		},
 		"no visudo": {
 			before: "rm -f /etc/sudoers.d/zz-genv; mount --bind /dev/null /usr/sbin/visudo", after: "umount /usr/sbin/visudo",

@@ -27,9 +27,6 @@ type State struct {
 	Link        string // where the path leads to, if it is a symbolic link
 	Other       bool   // the path is neither a file nor a link
 	Folders     []Folder
-	ReadOnly    string // the folder that can't be written to
-	NoExec      string // the mount point that runs no programs
-	FreeKiB     int64  // -1 if unknown
 	Packages    []Package
 	Missing     []string // programs that the installation needs
 	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
@@ -117,14 +114,11 @@ const maxVersion = 80
 func (v values) state() *State {
 	state := &State{
 		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
-		ReadOnly: v.one("read-only"), NoExec: v.one("noexec"), FreeKiB: -1, Missing: v["missing"],
+		Missing:    v["missing"],
 		AccountUID: v.one("account"), HasKey: v.has("key"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
 		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"], Lacks: v["lacks"],
 		NotNew: v.one("not-new"), Owned: v.has("owned"), Systemd: v.has("systemd"), Units: v["unit"],
-	}
-	if free, err := strconv.ParseInt(v.one("free"), 10, 64); err == nil {
-		state.FreeKiB = free
 	}
 	for _, line := range v["folder"] {
 		state.Folders = append(state.Folders, parseFolder(line))

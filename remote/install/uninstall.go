@@ -39,11 +39,8 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 	if err := decidePackage(v.wanted.Path, s); err != nil {
 		return v, nil, err
 	}
-	switch {
-	case s.Other || s.Link != "":
+	if s.Other || s.Link != "" {
 		return v, nil, refuse("remove it by hand", "%s is not a file", v.wanted.Path)
-	case s.Sum != "" && s.ReadOnly != "":
-		return v, nil, refuse("make it writable", "%s is read-only on the host", s.ReadOnly)
 	}
 	if err := decideFolders(v.wanted.Path, s); err != nil {
 		return v, nil, err

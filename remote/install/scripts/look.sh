@@ -10,29 +10,16 @@ elif [ -f "$path" ]; then
 elif [ -e "$path" ]; then
   say other
 fi
-at=
 way() {
   d=$2
   while :; do
-    if [ -e "${d:-/}" ]; then
-      say "$1" "$(stat -L -c '%u %a' "${d:-/}") ${d:-/}"
-      at=${at:-${d:-/}}
-    fi
+    [ ! -e "${d:-/}" ] || say "$1" "$(stat -L -c '%u %a' "${d:-/}") ${d:-/}"
     [ -n "$d" ] || break
     d=${d%/*}
   done
 }
 way folder "$dir"
 way shims-folder "$shims"
-[ -w "$at" ] || say read-only "$at"
-df -Pk "$at" | {
-  while read -r _ _ _ kib _ target; do free=$kib mount=$target; done
-  say free "$free"
-  while read -r _ point _ options _; do
-    [ "$point" = "$mount" ] && last=$options
-  done </proc/self/mounts
-  case ,${last-}, in *,noexec,*) say noexec "$mount" ;; esac
-}
 package() {
   [ -e "$1" ] || return
   for file in "$1" "$(readlink -f "$1")"; do
