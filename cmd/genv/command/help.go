@@ -39,6 +39,13 @@ func printHelp(w io.Writer, _ string, of any) {
 func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 	h := helpText{width: min(width, mostWidth)}
 	h.section("NAME", p.Name+" - "+p.Usage)
+	p.write(&h)
+	_, err := io.WriteString(w, strings.TrimPrefix(h.String(), "\n"))
+	return err
+}
+
+// write writes the page, without its name.
+func (p *HelpPage) write(h *helpText) {
 	h.section("USAGE", strings.TrimSpace(p.Name+" "+p.Synopsis))
 	if len(p.Description) > 0 {
 		h.section("DESCRIPTION", strings.Split(strings.Join(p.Description, "\n\n"), "\n")...)
@@ -54,8 +61,6 @@ func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 		h.columns(group.Title, options)
 	}
 	h.columns("EXAMPLES", p.Examples)
-	_, err := io.WriteString(w, strings.TrimPrefix(h.String(), "\n"))
-	return err
 }
 
 // helpText is the text that is being written.

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 )
@@ -43,44 +41,35 @@ func writeAll(dir string, cmd *cli.Command, name, version string) error {
 // FileName is the name of the page, which is that of its file without the section.
 func (p *HelpPage) FileName() string { return strings.ReplaceAll(p.Name, " ", "-") }
 
-// Man is the page in the language of man(7).
+// manWidth is how wide the text of a man page is: so much of 80 columns that man(7) leaves.
+const manWidth = 70 + margin
+
+// Man is the page in the language of man(7): the text of --help, with exit codes, variables, files and other pages.
 func (p *HelpPage) Man(version string) string {
-	m := &roff{}
-	m.macro("TH", strings.ToUpper(p.FileName()), "1", "", "genv "+version, "genv manual")
-	m.raw(".nh\n.ad l") // words, names and paths stay whole
-	m.macro("SH", "NAME")
-	m.raw(escape(p.FileName()) + ` \- ` + escape(strings.ReplaceAll(p.Usage, "`", ""))) // as whatis(1) reads it
-	m.macro("SH", "SYNOPSIS")
-	m.raw(strings.TrimSpace(bold(p.Name) + " " + escape(p.Synopsis)))
-	m.macro("SH", "DESCRIPTION")
-	if len(p.Description) == 0 {
-		m.text(sentence(p.Usage))
+	h := helpText{width: manWidth}
+	p.write(&h)
+	h.columns("EXIT STATUS", p.exitStatus())
+	h.columns("ENVIRONMENT", p.factsOf("ENVIRONMENT"))
+	h.columns("FILES", p.factsOf("FILES"))
+	if pages := p.seeAlso(); len(pages) > 0 {
+		h.section("SEE ALSO", strings.Join(pages, ", "))
 	}
-	for i, paragraph := range p.Description {
-		if i > 0 {
-			m.raw(".PP")
+	var m strings.Builder
+	fmt.Fprintf(&m, ".TH \"%s\" 1 \"\" \"%s\" \"genv manual\"\n.nh\n.ad l\n", escape(strings.ToUpper(p.FileName())), escape("genv "+version))
+	fmt.Fprintf(&m, ".SH NAME\n%s \\- %s\n", escape(p.FileName()), escape(strings.ReplaceAll(p.Usage, "`", ""))) // as whatis(1) reads it
+	blank := ""
+	for line := range strings.Lines(h.String()) {
+		switch title, isTitle := strings.CutSuffix(line, ":\n"); {
+		case line == "\n": // which man(7) puts between sections itself
+			blank = line
+			continue
+		case isTitle && line[0] != ' ':
+			fmt.Fprintf(&m, ".fi\n.SH \"%s\"\n.nf\n", escape(strings.Replace(title, "USAGE", "SYNOPSIS", 1)))
+		default: // laid out already
+			m.WriteString(blank + escape(strings.TrimSuffix(strings.TrimPrefix(line, strings.Repeat(" ", margin)), "\n")) + "\n")
 		}
-		m.text(paragraph)
+		blank = ""
 	}
-	for _, group := range p.Commands {
-		m.entries(group.Title, group.Of)
-	}
-	for _, group := range p.Options {
-		m.macro("SH", group.Title)
-		for i := range group.Of {
-			m.option(&group.Of[i])
-		}
-	}
-	m.entries("EXIT STATUS", p.exitStatus())
-	m.entries("ENVIRONMENT", p.factsOf("ENVIRONMENT"))
-	m.entries("FILES", p.factsOf("FILES"))
-	var examples []Entry
-	for _, e := range p.Examples {
-		examples = append(examples, Entry{e.Name, sentence(e.Text)})
-	}
-	m.entries("EXAMPLES", examples)
-	m.macro("SH", "SEE ALSO")
-	m.raw(strings.Join(p.seeAlso(), ",\n"))
 	return m.String()
 }
 
@@ -95,67 +84,12 @@ func (p *HelpPage) seeAlso() (pages []string) {
 		}
 	}
 	for i, page := range pages {
-		pages[i] = bold(strings.ReplaceAll(page, " ", "-")) + "(1)"
+		pages[i] = strings.ReplaceAll(page, " ", "-") + "(1)"
 	}
 	return pages
 }
 
-func sentence(words string) string { return strings.ToUpper(words[:1]) + words[1:] + "." }
-
-// roff is a text for groff(1).
-type roff struct{ strings.Builder }
-
-func (m *roff) raw(line string) { m.WriteString(line + "\n") }
-
-// macro writes a request with its arguments.
-func (m *roff) macro(name string, arguments ...string) {
-	line := "." + name
-	for _, a := range arguments {
-		line += ` "` + escape(a) + `"`
-	}
-	m.raw(line)
-}
-
-// inQuotes is an escaped text in backquotes.
-var inQuotes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\\(ga(.*?)\\\(ga`) })
-
-// text writes words that are filled into lines. What is in backquotes is bold.
-func (m *roff) text(words string) {
-	words = escape(strings.Join(strings.Fields(words), " "))
-	m.raw(`\&` + inQuotes().ReplaceAllString(words, `\fB$1\fP`))
-}
-
-func (m *roff) entries(title string, entries []Entry) {
-	if len(entries) == 0 {
-		return
-	}
-	m.macro("SH", title)
-	for _, e := range entries {
-		m.raw(".TP\n" + bold(e.Name))
-		m.text(e.Text)
-	}
-}
-
-func (m *roff) option(o *Option) {
-	var names []string
-	for _, name := range o.Names {
-		names = append(names, bold(name))
-	}
-	tag, text := strings.Join(names, ", "), sentence(o.Text)
-	if o.Value != "" {
-		tag += ` \fI` + escape(o.Value) + `\fP`
-	}
-	if o.Default != "" {
-		text += " Default: " + o.Default + "."
-	}
-	m.raw(".TP\n" + tag)
-	m.text(text)
-}
-
-func bold(text string) string { return `\fB` + escape(text) + `\fP` }
-
-// escape writes text so that groff prints it as it is, also at the beginning of a line and in the quoted
-// argument of a macro. It would print some characters as others, such as a hyphen for -. What isn't ASCII
+// escape writes a line so that groff prints it as it is, also as the quoted argument of a macro. It would print some characters as others, such as a hyphen for -. What isn't ASCII
 // is written by its number.
 func escape(text string) string {
 	var b strings.Builder
