@@ -17,7 +17,6 @@ type Login struct {
 	System  string // such as Linux
 	Machine string // such as x86_64
 	Version string // of the genv at the path; empty if it is missing or doesn't run
-	GPUs    bool   // there is an nvidia-smi
 }
 
 // State is what decides whether genv can be installed on a host, as root sees it.
@@ -104,7 +103,7 @@ func (v values) complete() bool { return v.has("end") }
 func (v values) login() Login {
 	return Login{
 		UID: v.one("uid"), User: v.one("user"), System: v.one("system"), Machine: v.one("machine"),
-		Version: text.Cut(v.one("version"), maxVersion), GPUs: v.has("gpus"),
+		Version: text.Cut(v.one("version"), maxVersion),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -31,7 +30,6 @@ func (v *visit) verify(ctx context.Context) error {
 			"sudo runs genv %s there, with the rights to %v, and not %s as root", greeting.Genv, greeting.Capabilities, v.outcome.Now.Version)
 	}
 	v.warnIfNotFound(ctx)
-	v.warnIfNoDevices(ctx)
 	return nil
 }
 
@@ -101,22 +99,6 @@ func (v *visit) warnIfNotFound(ctx context.Context) {
 		return
 	}
 	v.outcome.Notes = append(v.outcome.Notes, fmt.Sprintf("sudo doesn't find it as genv: set `genv: %s` for the host in hosts.yaml", v.wanted.Path))
-}
-
-// warnIfNoDevices asks for the devices where there is an nvidia-smi. That it fails is no
-// failure of the installation.
-func (v *visit) warnIfNoDevices(ctx context.Context) {
-	if !v.login.GPUs {
-		return
-	}
-	host := v.host
-	host.GenvPath, host.NoSudo = v.wanted.Path, true
-	if v.wanted.Account != "" && v.wanted.Account == v.login.User {
-		host.NoSudo = false
-	}
-	if _, err := v.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices")); err != nil {
-		v.outcome.Notes = append(v.outcome.Notes, "the devices can't be listed: "+strings.TrimPrefix(err.Error(), v.host.Name+": "))
-	}
 }
 
 // failure is the error of a script that gave up: the host has what it had before. why is

@@ -6,5 +6,4 @@ say machine "$(uname -m)"
 if [ -f "$path" ] && [ -x "$path" ]; then
   say version "$(limited 10 "$path" version 2>/dev/null </dev/null | head -n 1)"
 fi
-if command -v nvidia-smi >/dev/null; then say gpus yes; fi
 say end
