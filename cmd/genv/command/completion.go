@@ -182,8 +182,6 @@ func (e *engine) ofKind(kind, current string, skip int) answer {
 		return a
 	case "USER":
 		return matching(s.users(), current, skip)
-	case "KEY=VALUE":
-		return matching(s.labels(), current, skip)
 	case "id", "eid", "kernel-id":
 		return matching(s.noted(kind), current, skip)
 	}

@@ -192,7 +192,6 @@ var inBoth = []typed{
 	{"genv remote -H $(touch PWNED) lo" + tab, "genv remote -H $(touch PWNED) lo"},
 	{"genv remote -H 'gpu-01' enf" + tab, "genv remote -H 'gpu-01' enforce "},
 	{"genv remote history -H lo" + tab, "genv remote history -H login.lab "},
-	{"genv policy explain --label gpu" + tab, "genv policy explain --label gpu=h100 "},
 	{"genv policy explain --host lo" + tab, "genv policy explain --host login.lab "},
 	{"genv policy explain --policy=pol" + tab, "genv policy explain --policy=policy.yaml "},
 	{"genv policy check pol" + tab, "genv policy check policy.yaml "},

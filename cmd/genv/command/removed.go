@@ -30,6 +30,7 @@ var removed = map[string]string{
 	"genv host setup-docker --remove": "take default-runtime and the runtime genv out of /etc/docker/daemon.json, and reload docker",
 	"genv extend":                     "ask an administrator, who can use genv remote exempt --for",
 	"genv history -f":                 watchHistory,
+	"genv policy explain --label":     "name a host of the inventory with --host",
 	"genv policy try":                 tryPolicy,
 	"genv remote hosts --guard":       "use genv remote top",
 	"genv remote controllers":         "use genv remote doctor",

@@ -279,7 +279,6 @@ func TestPolicyCommands(t *testing.T) {
 		{[]string{"explain"}, 0, "env-devices             on              built in\n"},
 		{[]string{"explain", "--policy", good, "--format", "csv"}, 0, "warn,{cycles: 1},"},
 		{[]string{"explain", "--at", "noon"}, 1, "write it as 2026-11-20T22:00"},
-		{[]string{"explain", "--label", "h100"}, 1, "write it as KEY=VALUE"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			r := genvtest.Run(t, append([]string{"policy"}, tt.args...)...)
@@ -290,7 +289,7 @@ func TestPolicyCommands(t *testing.T) {
 }
 
 func TestExplainAsJSON(t *testing.T) {
-	r := genvtest.Run(t, "policy", "explain", "--policy", "../../../policy.example.yaml", "--user", "bob", "--host", "gpu-04", "--label", "gpu=h100", "--at", "2026-11-20T10:00", "--format", "json")
+	r := genvtest.Run(t, "policy", "explain", "--policy", "../../../policy.example.yaml", "--user", "bob", "--host", "gpu-04", "--inventory", "../../../hosts.example.yaml", "--at", "2026-11-20T10:00", "--format", "json")
 	var document fleet.ExplainDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
 	require.Equal(t, "genv.policy.explain/1", document.Schema)

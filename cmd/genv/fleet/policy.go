@@ -3,8 +3,8 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -34,7 +34,6 @@ func (p *program) policyCommand() *cli.Command {
 				Flags: append(append(inventoryFlags(), policycheck.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
 					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
 					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
-					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`, over those of the inventory; may be repeated"},
 					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
 				),
 				Action: p.policyExplain,
@@ -48,10 +47,7 @@ func (p *program) policyExplain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	q := enforce.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host"))}
-	if q.Labels, err = labelsOf(c.StringSlice("label")); err != nil {
-		return err
-	}
+	q := enforce.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host")), Labels: map[string]string{}}
 	if q.At, err = p.Time(c.String("at")); err != nil {
 		return err
 	}
@@ -65,7 +61,7 @@ func (p *program) policyExplain(c *cli.Context) error {
 	return p.writeExplanation(output, q, file.Explain(q))
 }
 
-// addLabels adds the labels that the inventory has for a host to those of flags.
+// addLabels adds the labels that the inventory has for a host.
 func (p *program) addLabels(c *cli.Context, q *enforce.Query) error {
 	if q.Host == "" {
 		return nil
@@ -80,15 +76,11 @@ func (p *program) addLabels(c *cli.Context, q *enforce.Query) error {
 		if text.FoldHost(hosts[i].Name) != text.FoldHost(string(q.Host)) {
 			continue
 		}
-		for key, value := range hosts[i].Labels {
-			if _, set := q.Labels[key]; !set {
-				q.Labels[key] = value
-			}
-		}
+		maps.Copy(q.Labels, hosts[i].Labels)
 		return nil
 	}
 	if len(hosts) > 0 {
-		p.Warn(fmt.Sprintf("warning: host %q is not in the inventory, so it has only the labels of --label; %s",
+		p.Warn(fmt.Sprintf("warning: host %q is not in the inventory, so it has no labels; %s",
 			q.Host, text.Hint(string(q.Host), names, "correct the name, or add it there")))
 	}
 	return nil
@@ -115,19 +107,6 @@ type ExplainDocument struct {
 	Labels   map[string]string    `json:"labels"` // of the host
 	At       string               `json:"at"`
 	Settings []policy.Explanation `json:"settings"`
-}
-
-// labelsOf reads words of the form KEY=VALUE.
-func labelsOf(words []string) (map[string]string, error) {
-	labels := make(map[string]string, len(words))
-	for _, word := range words {
-		key, value, ok := strings.Cut(word, "=")
-		if !ok || key == "" {
-			return nil, command.UsageError("--label %q: write it as KEY=VALUE, such as gpu=h100", word)
-		}
-		labels[key] = value
-	}
-	return labels, nil
 }
 
 // CheckDocument is the JSON of `genv policy check`; docs/json.md describes it.

@@ -88,7 +88,7 @@ var examples = map[string][]string{
 	"guard resume": {otherwise(command.ExitFailed)},
 
 	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
-	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
+	"policy explain": {"--inventory a --user x --host a --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
 	"policy test-notify": {"--policy $DIR/policy --to x " + otherwise(command.ExitFailed)},
 
