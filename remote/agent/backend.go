@@ -186,7 +186,7 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Requ
 	if err := a.contend(request.Claim); err != nil {
 		return answer, err
 	}
-	if request.Allowance != nil && a.Allow != nil && a.admit(a.claim) == nil {
+	if request.Allowance != nil && a.Allow != nil && (a.claim != nil || a.admit(nil) == nil) {
 		a.Allow(request.Allowance)
 	}
 	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}

@@ -57,9 +57,9 @@ type Server struct {
 	Replaced func() bool
 }
 
-// replacedCheck is how often Replaced is asked while no request comes. Serve ends when it
-// was true twice: a program that is being copied to its place is complete by then.
-const replacedCheck = 400 * time.Millisecond
+// replacedCheck is how often Replaced is asked. Serve ends when it was true twice: a program that is being copied to
+// its place is complete by then.
+const replacedCheck = time.Second
 
 // Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
 // end of in is the ordinary end, and no error. Orders (RequestExecute) are carried
@@ -84,6 +84,11 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	if s.ReadToken {
 		c.secret = token
+	}
+	if s.Replaced != nil {
+		ticker := time.NewTicker(replacedCheck)
+		defer ticker.Stop()
+		c.check = ticker.C
 	}
 	requests := readRequests(reading, in, hungUp)
 	greeting, err := s.Greeting.Encode(token)
@@ -151,26 +156,21 @@ type conversation struct {
 	secret  string // see Request.Token
 
 	orders   *errgroup.Group
-	underWay atomic.Int32 // orders
-	replaced bool         // Replaced was true when it was last asked
-	endWait  func()       // ends the wait under way; nil for none
+	underWay atomic.Int32     // orders
+	check    <-chan time.Time // when Replaced is asked; nil for never
+	replaced bool             // it was true when it was last asked
+	endWait  func()           // ends the wait under way; nil for none
 }
 
 // next waits for a request; io.EOF is the end of them.
 func (c *conversation) next(ctx context.Context, requests <-chan received) (*frame.Frame, error) {
 	clock := time.NewTimer(c.Idle)
 	defer clock.Stop()
-	var check <-chan time.Time
-	if c.Replaced != nil {
-		ticker := time.NewTicker(replacedCheck)
-		defer ticker.Stop()
-		check = ticker.C
-	}
 	for {
 		select {
 		case r := <-requests:
 			return r.frame, r.err
-		case <-check:
+		case <-c.check:
 			before := c.replaced
 			c.replaced = c.Replaced()
 			if before && c.replaced && c.underWay.Load() == 0 {

@@ -45,7 +45,10 @@ type host struct {
 	names    userNames // of those who own processes
 
 	recordsPruned time.Time
-	stateFolder   string // of the last snapshot; empty if that is unknown
+
+	// Of the last snapshot:
+	stateFolder    string // empty if it is unknown
+	withoutService bool   // the state files are not root's
 }
 
 // executeGrace is how long processes have to end if the order doesn't say it. It is
@@ -83,7 +86,7 @@ func (h *host) snapshot(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snaps
 	if err != nil {
 		return nil, err
 	}
-	h.stateFolder = s.StateFolder
+	h.stateFolder, h.withoutService = s.StateFolder, s.Service != nil && !*s.Service
 	h.names.ask(ctx, s)
 	for i := range s.Processes {
 		p := &s.Processes[i]

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // gcPercentServed makes the garbage collector run rarely: there is little garbage, and
@@ -57,7 +58,11 @@ func (p *program) usageServe(c *cli.Context) error {
 	}
 	allowance := &allowances{pass: host.Service.Allow}
 	defer allowance.close()
-	answers.Allow = allowance.renew
+	answers.Allow = func(a *service.Allowance) {
+		if !host.withoutService {
+			allowance.renew(a)
+		}
+	}
 	if f := p.openFence(host); f != nil {
 		answers.Fence, answers.Tokens = f, func(own string) ([]string, error) {
 			if host.stateFolder == "" {
