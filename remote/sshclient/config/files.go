@@ -19,10 +19,10 @@ type files struct {
 	who   identity
 
 	mu      sync.Mutex
-	watched []string  // files and folders that are checked for changes
-	seen    string    // the stamp of the watched files when they were read
-	tree    [][]block // by file
-	refused error     // the first line that cannot be honoured
+	watched []string // files and folders that are checked for changes
+	seen    string   // the stamp of the watched files when they were read
+	all     []line   // of all files, in the order in which ssh reads them
+	refused error    // the first line that cannot be honoured
 }
 
 // root is a top-level file, and how ssh treats it.
@@ -61,9 +61,9 @@ func (f *files) stamp() string {
 }
 
 func (f *files) load() {
-	f.watched, f.tree, f.refused = nil, nil, nil
+	f.watched, f.all, f.refused = nil, nil, nil
 	for _, r := range f.roots {
-		f.tree = append(f.tree, f.read(r.path, r, 0))
+		f.all = append(f.all, f.read(r.path, r, 0, nil)...)
 	}
 }
 
@@ -87,7 +87,7 @@ const (
 )
 
 // read returns no line of a file that ssh would ignore.
-func (f *files) read(path string, r root, depth int) []block {
+func (f *files) read(path string, r root, depth int, within [][]string) []line {
 	f.watched = append(f.watched, path)
 	info, err := os.Stat(path)
 	switch {
@@ -106,7 +106,7 @@ func (f *files) read(path string, r root, depth int) []block {
 	if err != nil {
 		f.refuse(Error{File: path}, err.Error())
 	}
-	return f.parse(path, string(content), r, depth)
+	return f.parse(path, string(content), r, depth, within)
 }
 
 // trusted is the check that ssh does for the user's own files.
@@ -122,7 +122,7 @@ func (f *files) refuse(at Error, problem string) {
 	}
 }
 
-func (f *files) include(patterns []string, r root, depth int) (included [][]block, problem string) {
+func (f *files) include(patterns []string, r root, depth int, within [][]string) (included []line, problem string) {
 	for _, pattern := range patterns {
 		switch {
 		case strings.ContainsAny(pattern, `%${}\`):
@@ -143,7 +143,7 @@ func (f *files) include(patterns []string, r root, depth int) (included [][]bloc
 			if strings.HasPrefix(filepath.Base(name), ".") && !strings.HasPrefix(filepath.Base(pattern), ".") {
 				continue // the C library's glob leaves these out
 			}
-			included = append(included, f.read(name, r, depth+1))
+			included = append(included, f.read(name, r, depth+1, within)...)
 		}
 	}
 	return included, ""

@@ -10,19 +10,14 @@ import (
 	"github.com/kevinburke/ssh_config"
 )
 
-// block is a Host line with the lines that belong to it. A file begins with a block for
-// all hosts.
-type block struct {
-	patterns []string
-	lines    []line
-}
-
-// line sets the values of a keyword, or includes files.
+// line sets the values of a keyword for some hosts.
 type line struct {
-	place    Error // its file and number
-	keyword  string
-	words    []string
-	included [][]block // by file
+	place   Error // its file and number
+	keyword string
+	words   []string
+	// hosts are lists of patterns, each of which a host has to match: those of its own Host line, and
+	// of those above the Includes that lead to its file.
+	hosts [][]string
 }
 
 // included is Include under another name: the library would look for the files itself, and
@@ -31,7 +26,7 @@ const included = "included"
 
 // parse has the library read a file, except for lines that it would read in another way
 // than ssh: these are refused.
-func (f *files) parse(path, content string, r root, depth int) (parsed []block) {
+func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
 	var text strings.Builder
 	number := 0
 	for written := range strings.Lines(content) {
@@ -57,28 +52,29 @@ func (f *files) parse(path, content string, r root, depth int) (parsed []block) 
 		return nil
 	}
 	for _, host := range read.Hosts {
-		b := block{}
+		var patterns []string
 		for _, pattern := range host.Patterns {
-			b.patterns = append(b.patterns, pattern.String())
+			patterns = append(patterns, pattern.String())
 		}
+		hosts := slices.Concat(within, [][]string{patterns})
 		for _, node := range host.Nodes {
 			if kv, ok := node.(*ssh_config.KV); ok {
-				b.lines = append(b.lines, f.line(kv, path, r, depth))
+				parsed = append(parsed, f.lines(kv, path, r, depth, hosts)...)
 			}
 		}
-		parsed = append(parsed, b)
 	}
 	return parsed
 }
 
-func (f *files) line(kv *ssh_config.KV, path string, r root, depth int) line {
-	l := line{place: Error{File: path, Line: kv.Pos().Line}, keyword: kv.Key, words: []string{kv.Value}}
+// lines are a line of a file, or those of the files that it includes.
+func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [][]string) []line {
+	l := line{place: Error{File: path, Line: kv.Pos().Line}, keyword: kv.Key, words: []string{kv.Value}, hosts: hosts}
 	if kv.Key == included {
-		problem := ""
-		if l.included, problem = f.include(strings.Fields(kv.Value), r, depth); problem != "" {
+		more, problem := f.include(strings.Fields(kv.Value), r, depth, hosts)
+		if problem != "" {
 			f.refuse(l.place, problem+withoutSSH)
 		}
-		return l
+		return more
 	}
 	h := honoured()[kv.Key]
 	if h.arity == many {
@@ -89,7 +85,7 @@ func (f *files) line(kv *ssh_config.KV, path string, r root, depth int) line {
 			f.refuse(l.place, fmt.Sprintf("%q for %s", word, kv.Key)+withoutSSH)
 		}
 	}
-	return l
+	return []line{l}
 }
 
 // cut splits a line into its keyword, in lower case, and its value. Without content, both

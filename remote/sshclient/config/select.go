@@ -11,13 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// hostLines are the lines that apply to one host, in the order in which ssh reads them.
-// The first line of a keyword wins, except for keywords that may be repeated.
-type hostLines struct {
-	host  string // what Host patterns are matched against
-	lines []line
-}
-
 // evaluate reads the configuration for a host, and returns the lines it came from;
 // its error is the *Error of the first line anywhere that cannot be honoured.
 func (f *files) evaluate(q Lookup) (raw, []line, error) {
@@ -26,52 +19,41 @@ func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	if f.refused != nil {
 		return nil, nil, f.refused
 	}
-	s := &hostLines{host: q.Host}
-	s.set("hostname", strings.ReplaceAll(q.HostName, "%", "%%"))
-	s.set("user", q.User)
-	if q.Port != 0 {
-		s.set("port", fmt.Sprint(q.Port))
+	var lines []line // the first one of a keyword wins, except for keywords that may be repeated
+	set := func(keyword, value string) {
+		if value != "" {
+			lines = append(lines, line{keyword: keyword, words: []string{value}})
+		}
 	}
-	for _, blocks := range f.tree {
-		s.file(blocks)
+	set("hostname", strings.ReplaceAll(q.HostName, "%", "%%"))
+	set("user", q.User)
+	if q.Port != 0 {
+		set("port", fmt.Sprint(q.Port))
+	}
+	for _, l := range f.all {
+		if l.isFor(q.Host) && l.counts(lines) {
+			lines = append(lines, l)
+		}
 	}
 	values := raw{}
-	for _, l := range s.lines {
+	for _, l := range lines {
 		values[l.keyword] = append(values[l.keyword], l.words...)
 	}
 	if name := q.target(values.first("hostname")); isUnusual(name) {
-		return nil, nil, located(&Error{keyword: "hostname", Problem: "the address " + name + withoutSSH}, s.lines)
+		return nil, nil, located(&Error{keyword: "hostname", Problem: "the address " + name + withoutSSH}, lines)
 	}
-	return values, s.lines, nil
+	return values, lines, nil
 }
 
-// set selects what the query sets, before any file.
-func (s *hostLines) set(keyword, value string) {
-	if value != "" {
-		s.lines = append(s.lines, line{keyword: keyword, words: []string{value}})
-	}
+// isFor says whether a line applies to a host.
+func (l *line) isFor(host string) bool {
+	return !slices.ContainsFunc(l.hosts, func(patterns []string) bool { return !MatchesAny(patterns, host) })
 }
 
-func (s *hostLines) file(blocks []block) {
-	for _, b := range blocks {
-		if !MatchesAny(b.patterns, s.host) {
-			continue
-		}
-		for _, l := range b.lines {
-			for _, included := range l.included {
-				s.file(included)
-			}
-			if l.keyword != included && s.counts(l) {
-				s.lines = append(s.lines, l)
-			}
-		}
-	}
-}
-
-// counts says whether a line still adds a value.
-func (s *hostLines) counts(l line) bool {
+// counts says whether a line still adds a value to those before it.
+func (l *line) counts(before []line) bool {
 	h := honoured()[l.keyword]
-	for _, known := range s.lines {
+	for _, known := range before {
 		switch {
 		case known.keyword == l.keyword && (h.arity != each || slices.Equal(known.words, l.words)):
 			return false
