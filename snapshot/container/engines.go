@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -26,7 +27,7 @@ func (e Engines) apis(runtime string) (list []api) {
 	case proc.Podman:
 		sockets = podman
 	case "":
-		sockets = append(docker, podman...)
+		sockets = slices.Concat(docker, podman)
 	}
 	for _, socket := range sockets {
 		list = append(list, api{filepath.Join(e.Root, socket)})

@@ -78,22 +78,22 @@ func (p *program) setupDocker(daemonJSON []byte, genv string) error {
 func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	name := cmp.Or(d.Default, "runc")
 	before := d.Runtimes[name]
-	real := cmp.Or(before.Path, strings.TrimSuffix(strings.TrimPrefix(name, "io.containerd."), ".v2"))
+	becomes := cmp.Or(before.Path, strings.TrimSuffix(strings.TrimPrefix(name, "io.containerd."), ".v2"))
 	switch {
 	case name == docker.Runtime && len(before.Args) > 0:
 		flags, _ := ownFlags(before.Args[1:])
-		real = cmp.Or(flags["real"], "runc")
+		becomes = cmp.Or(flags["real"], "runc")
 	case len(before.Args) > 0:
 		return daemonConfig{}, fmt.Errorf("the runtime %s has arguments, which genv's can't give it", name)
 	}
-	real, err := exec.LookPath(real)
+	becomes, err := exec.LookPath(becomes)
 	if err == nil {
-		err = errors.Join(checkProgram(genv), checkProgram(real))
+		err = errors.Join(checkProgram(genv), checkProgram(becomes))
 	}
 	if err != nil {
 		return daemonConfig{}, err
 	}
-	own := daemonRuntime{genv, []string{RuntimeCommand, "--real=" + real, "--"}}
+	own := daemonRuntime{genv, []string{RuntimeCommand, "--real=" + becomes, "--"}}
 	return daemonConfig{docker.Runtime, map[string]daemonRuntime{docker.Runtime: own}}, nil
 }
 
