@@ -88,7 +88,7 @@ func (j *judgement) boundIdle(h *hostView) {
 	for _, key := range dropped {
 		delete(j.next.Idle, key)
 	}
-	j.noteDropped(h, "idle devices", len(dropped))
+	j.noteDropped(h, "idle GPUs", len(dropped))
 }
 
 // noteDropped adds a note for the administrator, even if the host has maxNotes already.

@@ -19,7 +19,7 @@ var idleRule = rule{
 		func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String), ByHost | ByUser},
 	advice: "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
 	line: func(f Finding) string {
-		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed",
+		return fmt.Sprintf("Environment %s has not used GPU %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	},
 	host: (*judgement).idle,
@@ -134,7 +134,7 @@ const RuleMaxDuration Rule = "max-duration"
 var maxDurationRule = rule{
 	Setting: Setting{strictyaml.NewDuration(string(RuleMaxDuration),
 		func(s *Settings) *time.Duration { return &s.MaxDuration }, "7d", time.Minute, year), ByHost | ByUser},
-	advice: "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach.",
+	advice: "Save your work: what goes on using the GPU may be ended. Attach it again afterwards, if it is free: genv attach.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))

@@ -60,7 +60,7 @@ func TestMaxProcessAge(t *testing.T) {
 		{"an unreadable process", twelve, []cycle{{0, `a | dev 0 | proc 5 - stalled:user u1002 by:bob 0:1`, ""}}},
 		{"a desktop's", twelve, []cycle{{0, `a | dev 0 screen | proc 5 - 0:1:G`, ""}}},
 		{"exempt", stated{all: all, exempt: exempt}, []cycle{{0, bobs, ""}}},
-		{"on an exempt device", stated{all: all, exempt: func(s enforce.Subject) bool { return s.Device != nil }}, []cycle{{0, bobs, ""}}},
+		{"on an exempt GPU", stated{all: all, exempt: func(s enforce.Subject) bool { return s.Device != nil }}, []cycle{{0, bobs, ""}}},
 		{"in a container that is left alone", with(func(s *enforce.Settings) { s.LeaveContainers = true }), []cycle{{0, `a | dev 0 | proc 5 - u1002 started:1002 0:1`, ""}}},
 		{"another user's limit is not that of an unproved container", ofBob, []cycle{{0, `a | dev 0 | proc 5 - u1002 by:bob started:? 0:1`, ""}}},
 		{"a host that is down", twelve, []cycle{{0, `a | down`, ""}}},

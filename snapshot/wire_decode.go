@@ -135,7 +135,7 @@ func checkIndex(index *DeviceIndex) error {
 		return errors.New("its index is missing")
 	}
 	if i := *index; i < 0 || i >= maxDevices {
-		return fmt.Errorf("the device index %d is not from 0 to %d", i, maxDevices-1)
+		return fmt.Errorf("the GPU index %d is not from 0 to %d", i, maxDevices-1)
 	}
 	return nil
 }

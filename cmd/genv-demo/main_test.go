@@ -126,7 +126,7 @@ func TestAGenvThatDoesNothingIsFoundOut(t *testing.T) {
 	code, _ := runDemo(t, t.Context(), &out, "-genv", "/bin/true")
 	require.Equal(t, exitWrong, code)
 	require.Equal(t, 4, strings.Count(out.String(), "still runs"), out.String())
-	require.Contains(t, out.String(), "erin on gpu-04 is attached to devices [0 1 2], not [0]")
+	require.Contains(t, out.String(), "erin on gpu-04 is attached to GPUs [0 1 2], not [0]")
 }
 
 func TestAGenvThatFailsEndsTheDemo(t *testing.T) {

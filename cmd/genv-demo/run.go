@@ -120,7 +120,7 @@ func (d *demo) play() (int, error) {
 	if err := d.run(append(enforce, "--interval", "1", "--cycles", "2")...); err != nil {
 		return 0, err
 	}
-	d.title("Two devices of erin's are available again.")
+	d.title("Two GPUs of erin's are available again.")
 	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
 		return 0, err
 	}
@@ -205,7 +205,7 @@ func (s *stage) environmentDiffers(spec envSpec, enforced bool) string {
 		}
 	}
 	if got := snapshot.AttachedTo(devices, env.EID); !slices.Equal(got, want) {
-		return fmt.Sprintf("%s on %s is attached to devices %v, not %v", spec.user, spec.host, got, want)
+		return fmt.Sprintf("%s on %s is attached to GPUs %v, not %v", spec.user, spec.host, got, want)
 	}
 	return ""
 }

@@ -107,7 +107,7 @@ func (s screen) conclude(differences []string) {
 		}
 	}
 	s.title("Checked from outside of genv:")
-	s.item(fmt.Sprintf("the %d processes that broke a rule have ended, and %d devices were detached", ended, detached), "")
+	s.item(fmt.Sprintf("the %d processes that broke a rule have ended, and %d GPUs were detached", ended, detached), "")
 	s.item(fmt.Sprintf("the other %d processes and %d shells still run", len(jobSpecs)-ended, len(envSpecs)), "")
 	s.item("the dry run had changed nothing", "")
 }

@@ -207,7 +207,7 @@ var envSpecs = []envSpec{
 	{host: "gpu-04", user: "dave", capacity: "40g", attached: []attachedSpec{{device: 3, minutes: 30}}},
 	{host: "gpu-04", user: "erin", name: "sweep", attached: []attachedSpec{
 		{device: 0, minutes: 60},
-		{device: 1, minutes: 55, violation: "idle, and erin has 4 devices where 2 are allowed"},
+		{device: 1, minutes: 55, violation: "idle, and erin has 4 GPUs where 2 are allowed"},
 		{device: 2, minutes: 5, violation: "erin's newest, and she still has 3"},
 	}},
 }
@@ -224,5 +224,5 @@ var jobSpecs = []jobSpec{
 	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000, load: 0},
 	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000, load: 95},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000, load: 81},
-	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, load: 86, violation: "on a device beyond erin's 2", ending: time.Second},
+	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, load: 86, violation: "on a GPU beyond erin's 2", ending: time.Second},
 }

@@ -72,9 +72,9 @@ func TestExplain(t *testing.T) {
 	})
 	const (
 		title  = "snapshot of gpu-01, 2026-11-20 12:00:00 UTC"
-		device = "device 0 H100: 2.0 GiB of 78.1 GiB used, computing 7%"
-		env    = "environment 5 of user alice (uid 1001), created 2026-11-20T08:00:00, attached to device 0 since 2026-11-20T08:00:00"
-		first  = `process 10, started 100 ticks after boot, user alice (uid 1001), command "python alice.py", claims environment 5, device 0: 1.0 GiB, device 1: unknown memory`
+		device = "GPU 0 H100: 2.0 GiB of 78.1 GiB used, computing 7%"
+		env    = "environment 5 of user alice (uid 1001), created 2026-11-20T08:00:00, attached to GPU 0 since 2026-11-20T08:00:00"
+		first  = `process 10, started 100 ticks after boot, user alice (uid 1001), command "python alice.py", claims environment 5, GPU 0: 1.0 GiB, GPU 1: unknown memory`
 	)
 	require.Equal(t, []string{title, first, device, env}, o.Terminate[0].Judged)
 	require.Equal(t, []string{title, strings.Replace(strings.Replace(first, "10", "12", 1), "environment 5", "environment 6", 1), device},
@@ -90,9 +90,9 @@ func TestExplainTheUnknown(t *testing.T) {
 		Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 3}}}}},
 		Detach:    []order.Detachment{{Device: 3, Environment: snapshot.Environment{EID: "9", UID: 1, OwnerMismatch: true}}},
 	})
-	require.Equal(t, "process 7, user unknown, its environment can't be read, device 3: unknown memory", o.Terminate[0].Judged[1])
+	require.Equal(t, "process 7, user unknown, its environment can't be read, GPU 3: unknown memory", o.Terminate[0].Judged[1])
 	require.Len(t, o.Terminate[0].Judged, 2)
-	require.Equal(t, "environment 9 of uid 1, attached to no device", o.Detach[0].Judged[1])
+	require.Equal(t, "environment 9 of uid 1, attached to no GPU", o.Detach[0].Judged[1])
 }
 
 // Whatever a host or its users make up, an item has few short lines that are safe to show.
@@ -122,7 +122,7 @@ func TestExplainHostileNames(t *testing.T) {
 		total += len(fmt.Sprint(item.Judged))
 	}
 	require.Less(t, total, 4<<20, "an order stays far below the size that a host reads")
-	require.Contains(t, o.Detach[0].Judged, "1996 more processes of this user on the device")
+	require.Contains(t, o.Detach[0].Judged, "1996 more processes of this user on the GPU")
 	for _, lines := range [][]string{o.Terminate[0].Judged, o.Detach[0].Judged, audit.Decision{What: long, User: evil, Judged: []string{long}}.Lines()} {
 		require.LessOrEqual(t, len(lines), audit.MaxJudgedLines)
 		for _, line := range lines {

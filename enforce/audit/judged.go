@@ -80,7 +80,7 @@ func (e *explainer) detachment(d *order.Detachment) []string {
 		}
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more processes of this user on the device", more))
+		lines = append(lines, fmt.Sprintf("%d more processes of this user on the GPU", more))
 	}
 	return bounded(lines)
 }
@@ -107,7 +107,7 @@ func processLine(p *snapshot.Process) string {
 		parts = append(parts, "claims environment "+shown(string(p.EID)))
 	}
 	for _, u := range p.Usage[:min(len(p.Usage), maxDevices)] {
-		parts = append(parts, fmt.Sprintf("device %s: %s", u.Index, known(u.Memory)))
+		parts = append(parts, fmt.Sprintf("GPU %s: %s", u.Index, known(u.Memory)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -128,7 +128,7 @@ func (e *explainer) device(index snapshot.DeviceIndex) []string {
 	if d == nil {
 		return nil
 	}
-	line := fmt.Sprintf("device %s", d.Index)
+	line := fmt.Sprintf("GPU %s", d.Index)
 	if d.Name != "" {
 		line += " " + shown(d.Name)
 	}
@@ -163,10 +163,10 @@ func (e *explainer) environment(env *snapshot.Environment) string {
 	}
 	attached := e.AttachedTo(env.EID)
 	for _, index := range attached[:min(len(attached), maxDevices)] {
-		parts = append(parts, fmt.Sprintf("attached to device %s since %s", index, e.Device(index).Attachment(env.EID).Time.ISO()))
+		parts = append(parts, fmt.Sprintf("attached to GPU %s since %s", index, e.Device(index).Attachment(env.EID).Time.ISO()))
 	}
 	if len(attached) == 0 {
-		parts = append(parts, "attached to no device")
+		parts = append(parts, "attached to no GPU")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -39,7 +39,7 @@ func startDenier(ctx context.Context, k *Keeper) *denier {
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {
 		d.opens.Run(ctx, func(err error) {
-			k.Log.Error().Err(err).Msg("opens of devices can't be reported to those who wait for them")
+			k.Log.Error().Err(err).Msg("opens of GPUs can't be reported to those who wait for them")
 		})
 	})
 	if k.Denied != nil {

@@ -87,11 +87,11 @@ func (o *Order) Check() error {
 	case o.Mode != Off && (o.Lease < MinLease || o.Lease > MaxLease):
 		return invalidOrder("a lease of %s: expected %s to %s", o.Lease, MinLease, MaxLease)
 	case max(len(o.ExemptUsers), len(o.ExemptUIDs), len(o.ExemptDevices), len(o.ExemptUUIDs)) > maxExempt:
-		return invalidOrder("more than %d exempt users or devices", maxExempt)
+		return invalidOrder("more than %d exempt users or GPUs", maxExempt)
 	case len(o.By) > maxBy:
 		return invalidOrder("the name of who gave it is longer than %d bytes", maxBy)
 	case slices.ContainsFunc(o.ExemptDevices, func(i snapshot.DeviceIndex) bool { return i < 0 || i > maxIndex }):
-		return invalidOrder("an exempt device with an index that no device can have")
+		return invalidOrder("an exempt GPU with an index that no GPU can have")
 	}
 	if err := snapshot.CheckText("the name of who gave the order", o.By); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (o *Order) Check() error {
 		}
 	}
 	for _, uuid := range o.ExemptUUIDs {
-		if err := snapshot.CheckName("the UUID of an exempt device", string(uuid)); err != nil {
+		if err := snapshot.CheckName("the UUID of an exempt GPU", string(uuid)); err != nil {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ func (s *lockedKeeper) keep(ctx context.Context, now At) {
 		}
 		s.problems.dirty = s.problems.dirty || changed
 	} else if s.loaded.left == nil { // nothing is known, so nothing is denied
-		s.present = present{Off, "it waits for the state files and the list of devices"}
+		s.present = present{Off, "it waits for the state files and the list of GPUs"}
 		return
 	}
 	s.renew(now)
@@ -132,7 +132,7 @@ func (s *lockedKeeper) renew(now At) {
 	switch {
 	case m != Enforce:
 	case s.loaded.full:
-		m, reason = Watch, "more users may open devices than the kernel has room for"
+		m, reason = Watch, "more users may open GPUs than the kernel has room for"
 	case unknown != nil:
 		m, reason = Watch, unknown.Error()
 	case s.view.incomplete() != "":

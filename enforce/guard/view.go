@@ -143,7 +143,7 @@ func (k *Keeper) list(context.Context) listed {
 func (s *lockedKeeper) listed(l listed) {
 	s.listedAt = time.Now()
 	if l.err != nil { // those that were known are still there
-		s.problems.set("devices", "the devices can't be listed: "+l.err.Error())
+		s.problems.set("devices", "the GPUs can't be listed: "+l.err.Error())
 		return
 	}
 	s.problems.set("devices", "")

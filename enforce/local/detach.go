@@ -99,7 +99,7 @@ func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
 	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {
 		if o.Status != order.StatusDetached && o.Status != order.StatusNotAttached {
-			reason := fmt.Sprintf("not begun, since its environment kept device %d: %s", o.Device, o.Reason)
+			reason := fmt.Sprintf("not begun, since its environment kept GPU %d: %s", o.Device, o.Reason)
 			out[o.EID] = objection{status: o.Status, reason: reason}
 		}
 	}

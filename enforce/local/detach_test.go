@@ -128,7 +128,7 @@ func TestFailedDetachmentSparesEnvironment(t *testing.T) {
 	require.Equal(t, order.Outcome{EID: "7", Status: order.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
 	require.Equal(t, order.Outcome{
 		PID: mine.pid(), EID: "7", Status: order.StatusFailed,
-		Reason: "not begun, since its environment kept device 0: the attachment was not removed: state is corrupt",
+		Reason: "not begun, since its environment kept GPU 0: the attachment was not removed: state is corrupt",
 	}, got[1])
 	require.Equal(t, order.StatusTerminated, got[2].Status)
 	require.Len(t, s.lines, 1)

@@ -68,13 +68,13 @@ func otherGPU(index snapshot.DeviceIndex, named, now uuids, files *state.Files) 
 		return objection{}
 	}
 	if now[index] != uuid {
-		return changed("device %s is another GPU now than was judged: the GPUs were renumbered", index)
+		return changed("GPU %s is another GPU now than was judged: the GPUs were renumbered", index)
 	}
 	if files == nil {
 		return objection{}
 	}
 	if d := files.Device(index); d != nil && d.UUID != "" && d.UUID != uuid {
-		return changed("device %s was another GPU when it was attached: root's genv has to look first", index)
+		return changed("GPU %s was another GPU when it was attached: root's genv has to look first", index)
 	}
 	return objection{}
 }

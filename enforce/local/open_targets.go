@@ -50,7 +50,7 @@ func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objectio
 	case p.EnvUnknown && (!p.EnvOverwritten && !p.Unreadable.IsByUser() || p.EID != ""):
 		return refused("it was judged although its environment was not known")
 	case len(p.Usage) == 0:
-		return refused("it was judged although it used no device")
+		return refused("it was judged although it used no GPU")
 	case p.EID != "":
 		if o := x.attached[p.EID]; o.status != order.StatusChanged || p.Start == 0 {
 			return o

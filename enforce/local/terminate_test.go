@@ -128,7 +128,7 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 		},
 		"judged without a device": {
 			change: func(p *snapshot.Process, _ *machine) { p.Usage = nil },
-			status: order.StatusRefused, reason: "it used no device",
+			status: order.StatusRefused, reason: "it used no GPU",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

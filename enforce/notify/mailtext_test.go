@@ -13,7 +13,7 @@ import (
 // A mail names everything, for each kind of notice.
 func TestMailText(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	f := notify.NoticeItem{Host: "gpu-01", Rule: "idle", Text: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "device 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
+	f := notify.NoticeItem{Host: "gpu-01", Rule: "idle", Text: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "GPU 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
 	n := notify.Notice{User: "alice", Findings: []notify.NoticeItem{f}, Contact: "help@example.org"}
 	require.Equal(t, "[genv] Action needed: your GPU use on gpu-01", notify.Subject(n))
 	require.Equal(t, `Hello alice,
@@ -23,7 +23,7 @@ genv noticed this about your GPU use:
 * gpu-01: It is idle.
   Seen since  `+notify.Clock(at)+`
   Command     "python x 'y'"
-  Outcome     Unless this changes, once all hosts answer: device 0 will be detached.
+  Outcome     Unless this changes, once all hosts answer: GPU 0 will be detached.
   What to do  Use it.
 
 `+"`genv history`"+` on the host shows what was done to your processes and devices.

@@ -195,10 +195,10 @@ func (s *stake) follows(pending bool) string {
 	}
 	if pending {
 		add(len(s.pids), strings.Join(s.pids, ", "), "process %s will be ended", "processes %s will be ended")
-		add(len(s.devices), text.JoinIndices(s.devices), "device %s will be detached", "devices %s will be detached")
+		add(len(s.devices), text.JoinIndices(s.devices), "GPU %s will be detached", "GPUs %s will be detached")
 	} else {
 		add(len(s.pids), strings.Join(s.pids, ", "), "process %s gets SIGTERM now", "processes %s get SIGTERM now")
-		add(len(s.devices), text.JoinIndices(s.devices), "device %s is being detached", "devices %s are being detached")
+		add(len(s.devices), text.JoinIndices(s.devices), "GPU %s is being detached", "GPUs %s are being detached")
 	}
 	return strings.Join(parts, " and ")
 }

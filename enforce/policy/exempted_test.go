@@ -110,7 +110,7 @@ func TestJudgeHonoursExemptions(t *testing.T) {
 	}
 }
 
-// An exempt device is the GPU that had its index when its host first showed it.
+// An exempt GPU is the GPU that had its index when its host first showed it.
 func TestAnExemptDeviceFollowsItsGPU(t *testing.T) {
 	numbered := func(uuids ...snapshot.GPUUUID) snapshot.Cluster {
 		c := cluster()

@@ -63,7 +63,7 @@ func (w *Who) String() string {
 		parts = append(parts, "user "+text.Shown(string(w.User)))
 	}
 	if w.Device != nil {
-		parts = append(parts, "device "+w.Device.String())
+		parts = append(parts, "GPU "+w.Device.String())
 	}
 	if w.Host != "" && len(parts) > 0 {
 		parts = append(parts, "on")
@@ -90,11 +90,11 @@ func (w *Who) Check() error {
 	case max(len(w.User), len(w.Host), len(w.UUID)) > maxName:
 		return fmt.Errorf("the name of a user, host or GPU has at most %d bytes", maxName)
 	case w.Device != nil && (w.Host == "" || w.User != "" || w.Rule != ""):
-		return errors.New("a device is exempted with its host, for all users and from all rules")
+		return errors.New("a GPU is exempted with its host, for all users and from all rules")
 	case w.Device == nil && w.UUID != "":
 		return errors.New("uuid needs device, the GPU's index")
 	case w.Device != nil && *w.Device < 0:
-		return fmt.Errorf("%d is not a device", *w.Device)
+		return fmt.Errorf("%d is not a GPU", *w.Device)
 	case w.Rule == "":
 		return nil
 	}

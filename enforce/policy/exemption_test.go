@@ -39,7 +39,7 @@ func TestWhoMayBeExempted(t *testing.T) {
 		"a user or a host":      {{}, {Rule: enforce.RuleIdle}, {Device: device(1)}},
 		"with its host":         {{User: "bob", Device: device(0)}, {User: "bob", Host: "a", Device: device(0)}, {Host: "a", Device: device(0), Rule: enforce.RuleIdle}},
 		"uuid needs device":     {{Host: "a", UUID: "GPU-0"}},
-		"not a device":          {{Host: "a", Device: device(-1)}},
+		"not a GPU":             {{Host: "a", Device: device(-1)}},
 		"unknown rule":          {{User: "bob", Rule: "everything"}},
 		"for one user":          {{User: "bob", Rule: enforce.RuleNonEnvProcesses}, {User: "bob", Host: "a", Rule: enforce.RuleEnvMemory}},
 		"leave out the host":    {{User: "bob", Host: "a", Rule: enforce.RuleMaxMemoryPerUser}},

@@ -146,9 +146,9 @@ func TestRefusedExemptions(t *testing.T) {
 		{"environment by id alone", "exempt: {environments: [{eid: 4711}]}", "an environment is identified by {user: bob, name: train}"},
 		{"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}", "an environment is identified by {user: bob, name: train}"},
 		{"process without name", "exempt: {processes: [{user: root}]}", "p.yaml:1:23: the name of the process is missing; add `name:`"},
-		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
-		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is not a device index; write a number, as in gpu-01:0`},
-		{"device without index", "exempt: {devices: [\"gpu-01:\"]}", "p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a device"},
+		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is not a GPU; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
+		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is not a GPU index; write a number, as in gpu-01:0`},
+		{"device without index", "exempt: {devices: [\"gpu-01:\"]}", "p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a GPU"},
 		{"exempt host", "exempt: {hosts: [\"a b\"]}", `p.yaml:1:18: "a b": ' ' is not allowed in a host name`},
 	})
 }

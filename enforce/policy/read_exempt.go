@@ -104,14 +104,14 @@ func (e *Exemptions) readDevice(n *strictyaml.Node) {
 	colon := strings.LastIndexByte(written, ':')
 	if colon < 0 {
 		if written != "" {
-			n.Failf("%q is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", written)
+			n.Failf("%q is not a GPU; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", written)
 		}
 		return
 	}
 	index := readPattern(n, written[colon+1:])
 	for _, i := range index.Expand() {
 		if _, err := strconv.ParseUint(i, 10, 16); err != nil {
-			n.Failf("%q is not a device index; write a number, as in gpu-01:0", i)
+			n.Failf("%q is not a GPU index; write a number, as in gpu-01:0", i)
 			return
 		}
 	}
@@ -126,7 +126,7 @@ func isUUID(device string) bool {
 // readPattern parses a host pattern that is the whole written of n or a part of it.
 func readPattern(n *strictyaml.Node, pattern string) text.HostPattern {
 	if pattern == "" && n.IsText() {
-		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a device")
+		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a GPU")
 	}
 	if pattern == "" {
 		return text.HostPattern{}

@@ -116,7 +116,7 @@ func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
 		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix, l.Terminations),
 			func(t tally) int { return t.terminations }
 	case l.Detachments > 0 && t.detachments > l.Detachments:
-		return fmt.Sprintf("%d devices would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments),
+		return fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments),
 			func(t tally) int { return t.detachments }
 	}
 	return "", nil

@@ -76,7 +76,7 @@ func (v View) Handle(_ context.Context, r Request) ([]byte, error) {
 	case RequestPing:
 		return r.Body, nil
 	}
-	return nil, fmt.Errorf("genv runs without root here: it shows devices and environments, and has no request %q", r.Name)
+	return nil, fmt.Errorf("genv runs without root here: it shows GPUs and environments, and has no request %q", r.Name)
 }
 
 // Answers is the Handler that answers one controller out of a Backend.

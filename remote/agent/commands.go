@@ -77,7 +77,7 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 	}
 	found, err := readonly.Host{Runner: c.Network}.Devices(ctx, host)
 	if err != nil {
-		s.Warnings = append(s.Warnings, "the utilization, temperature and power of the devices are unknown: "+err.Error())
+		s.Warnings = append(s.Warnings, "the utilization, temperature and power of the GPUs are unknown: "+err.Error())
 		return
 	}
 	s.Devices = snapshot.Described(s.Devices, found)
@@ -203,7 +203,7 @@ func withoutRoot(host remote.Host) error {
 	}
 	return &remote.Error{
 		Class: remote.Sudo, Next: next,
-		Err: fmt.Errorf("genv runs without root on %s: it shows devices and environments, and nothing can be enforced", host.Name),
+		Err: fmt.Errorf("genv runs without root on %s: it shows GPUs and environments, and nothing can be enforced", host.Name),
 	}
 }
 

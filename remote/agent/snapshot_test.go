@@ -169,6 +169,6 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 		require.Len(t, s.Processes, 1, name)
 		require.Nil(t, s.Devices[0].Temperature, name)
 		require.Nil(t, s.Devices[0].Utilization, name)
-		require.Contains(t, s.Warnings[len(s.Warnings)-1], "temperature and power of the devices are unknown", name)
+		require.Contains(t, s.Warnings[len(s.Warnings)-1], "temperature and power of the GPUs are unknown", name)
 	}
 }

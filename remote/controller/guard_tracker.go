@@ -145,7 +145,7 @@ func (s *GuardSeen) events(a *guardAsk) (events []enforce.Event) {
 	}
 	s.ID = latest
 	if more > 0 {
-		events = append(events, enforce.Event{Kind: enforce.EventGuard, Host: a.name, Text: fmt.Sprintf("and %d more opens of devices that are not attached", more)})
+		events = append(events, enforce.Event{Kind: enforce.EventGuard, Host: a.name, Text: fmt.Sprintf("and %d more opens of GPUs that are not attached", more)})
 	}
 	return events
 }
@@ -154,7 +154,7 @@ func (s *GuardSeen) events(a *guardAsk) (events []enforce.Event) {
 func denialText(d *agent.GuardDenial) string {
 	device := fmt.Sprintf("the device with minor number %d", d.Minor)
 	if d.Index != nil {
-		device = "device " + d.Index.String()
+		device = "GPU " + d.Index.String()
 	}
 	what := "opened " + device
 	if d.Denied {

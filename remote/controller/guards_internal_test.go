@@ -285,8 +285,8 @@ func TestEachDenialBecomesOneEvent(t *testing.T) {
 	l := &link{answer: agent.GuardAnswer{Epoch: "e", Seq: 2, State: agent.GuardState{Mode: guard.Enforce}, Denials: []agent.GuardDenial{denial(1, 1, "bob"), denial(2, 2, "")}}}
 	said := guardCycle(t, c, f, l)
 	require.Equal(t, []string{
-		"denied h1: User bob was denied device 3, which is not attached to them: process 4242 (python)",
-		"denied h1: User uid 1002 was denied device 3, which is not attached to them: process 4242 (python)",
+		"denied h1: User bob was denied GPU 3, which is not attached to them: process 4242 (python)",
+		"denied h1: User uid 1002 was denied GPU 3, which is not attached to them: process 4242 (python)",
 	}, said[2:])
 	l.answer.Seq, l.answer.Denials = 4, []agent.GuardDenial{denial(2, 3, "bob"), denial(4, 4, "bob")}
 	require.Len(t, guardCycle(t, c, f, l), 1, "denial 2 goes on")
@@ -310,7 +310,7 @@ func TestEachDenialBecomesOneEvent(t *testing.T) {
 	}
 	said = guardCycle(t, c, f, l)
 	require.Len(t, said, safety.MaxEventsPerHost+1)
-	require.Equal(t, "guard h1: and 768 more opens of devices that are not attached", said[len(said)-1])
+	require.Equal(t, "guard h1: and 768 more opens of GPUs that are not attached", said[len(said)-1])
 }
 
 func TestRecords(t *testing.T) {

@@ -225,7 +225,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	able.denials = []agent.GuardDenial{{User: "bob", Denial: guard.Denial{ID: 1, Seq: 1, UID: 1002, PID: 7, Index: &index, Denied: true}}}
 	able.mu.Unlock()
 	cycleOf(t.Context(), c, 3, p)
-	require.Equal(t, []string{"h0: User bob was denied device 0, which is not attached to them: process 7"}, said())
+	require.Equal(t, []string{"h0: User bob was denied GPU 0, which is not attached to them: process 7"}, said())
 	cycleOf(t.Context(), c, 4, p)
 	require.Empty(t, said())
 	requests, _ = able.taken()

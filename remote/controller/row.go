@@ -74,7 +74,7 @@ func (r *row) findProcess(a *operator.Action) error {
 	case len(p.Usage) == 0 || a.Device != nil && p.Uses(*a.Device) == nil:
 		return changed("process %d no longer uses that GPU of host %s", a.PID, r.host.Name)
 	case a.Device != nil && otherGPU(s.Device(*a.Device), a.UUID):
-		return changed("device %s of host %s is another GPU now", a.Device, r.host.Name)
+		return changed("GPU %s of host %s is another GPU now", a.Device, r.host.Name)
 	case a.EID != "" && p.EID != a.EID:
 		return changed("process %d of host %s is in environment %s now", a.PID, r.host.Name, p.EID.Shown())
 	}
@@ -94,10 +94,10 @@ func (r *row) findAttachment(a *operator.Action) error {
 	s := r.host.Snapshot
 	d, env := s.Device(*a.Device), s.Environment(a.EID)
 	if d == nil || env == nil || d.Attachment(a.EID) == nil {
-		return changed("device %s of host %s is no longer attached to environment %s", a.Device, r.host.Name, a.EID.Shown())
+		return changed("GPU %s of host %s is no longer attached to environment %s", a.Device, r.host.Name, a.EID.Shown())
 	}
 	if otherGPU(d, a.UUID) {
-		return changed("device %s of host %s is another GPU now", a.Device, r.host.Name)
+		return changed("GPU %s of host %s is another GPU now", a.Device, r.host.Name)
 	}
 	r.device, r.environment = d.Index, env
 	return r.checkUser(a, gpus.UserName(env.Username, &env.UID))

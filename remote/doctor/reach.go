@@ -111,7 +111,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	covered := "covers usage " + allowed + " of " + path
 	check := doctor.First(doctor.Sudo,
 		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
-		doctor.If(e.host.NoSudo, "no-root", "genv runs without root here (`sudo: false`): it shows devices and environments, and nothing can be enforced").
+		doctor.If(e.host.NoSudo, "no-root", "genv runs without root here (`sudo: false`): it shows GPUs and environments, and nothing can be enforced").
 			Next("remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(account, path)),
 		doctor.If(t.UID == "", doctor.Unsure, "sudo was not tried"),
 		doctor.If(t.NeedsTTY && t.Runs == "", "sudo-requires-tty", "%v", refusal.Err).Next(refusal.Next),

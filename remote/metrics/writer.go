@@ -132,7 +132,7 @@ func (h *Host) Missing() (reasons []string) {
 		reasons = append(reasons, fmt.Sprintf("more than %d environments: the series of each environment and user are left out", maxEnvironments))
 	}
 	if len(h.Snapshot.Processes) > maxProcesses || h.uses() > maxUses {
-		reasons = append(reasons, fmt.Sprintf("more than %d processes, or %d uses of devices by processes: the series of each process are left out", maxProcesses, maxUses))
+		reasons = append(reasons, fmt.Sprintf("more than %d processes, or %d uses of GPUs by processes: the series of each process are left out", maxProcesses, maxUses))
 	}
 	for i := range h.Snapshot.Processes {
 		if h.Snapshot.Processes[i].EnvUnknown {

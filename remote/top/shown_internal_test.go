@@ -166,16 +166,16 @@ func TestDenials(t *testing.T) {
 	m := viewed(t, sample(), 120, 16)
 	m.update(sample(), live.Event{
 		Number: 4, Time: noon, Kind: enforce.EventDenied, Host: "gpu-1", User: "eve", PID: 77,
-		Text: "User eve was denied device 1, which is not attached to them: process 77 (python)",
+		Text: "User eve was denied GPU 1, which is not attached to them: process 77 (python)",
 	}, live.Event{Number: 5, Time: noon, Kind: enforce.EventHostBack, Host: "gpu-4", Text: "answers again"})
 	m.press("6", "/", "event=denied", "enter")
 	screen := strings.Join(m.screen(), "\n")
 	require.Len(t, m.rows, 1)
 	require.Contains(t, screen, "denied")
 	require.Contains(t, screen, "eve")
-	require.Contains(t, screen, "User eve was denied device 1")
+	require.Contains(t, screen, "User eve was denied GPU 1")
 	m.press("enter")
-	require.Contains(t, strings.Join(m.screen(), "\n"), "WHAT: User eve was denied device 1, which is not attached to them: process 77 (python)")
+	require.Contains(t, strings.Join(m.screen(), "\n"), "WHAT: User eve was denied GPU 1, which is not attached to them: process 77 (python)")
 }
 
 // TestADeviceWithMIG: its utilization is unknown, which is neither 0 nor idle.

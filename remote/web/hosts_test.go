@@ -27,7 +27,7 @@ func TestGuards(t *testing.T) {
 	no := false
 	f.cycle.Cluster.Hosts[2].Snapshot.Service = &no
 	f.cycle.Cluster.Hosts[2].Snapshot.Guard = &snapshot.Guard{Mode: snapshot.GuardOff}
-	text := "User eve was denied device 1, which is not attached to them: process 77 (python)"
+	text := "User eve was denied GPU 1, which is not attached to them: process 77 (python)"
 	f.feed.Consume(&f.cycle, []enforce.Event{{
 		Kind: enforce.EventDenied, Host: "gpu-01", Text: text,
 		Finding: &enforce.Finding{Host: "gpu-01", User: "eve", PID: 77, Devices: []snapshot.DeviceIndex{1}},

@@ -48,7 +48,7 @@ func TestPages(t *testing.T) {
 	}
 	why := strings.SplitN(alice, "What was ended", 2)[1]
 	present(t, why, "Process 4000 is not running in a GPU environment", "a job's end says why, not the rule alone")
-	for _, text := range []string{"Decision " + audit.DecisionID("report-1", 4000, "", nil), "Outcome    terminated", "Judged     process 4000, device 0: 2 GiB"} {
+	for _, text := range []string{"Decision " + audit.DecisionID("report-1", 4000, "", nil), "Outcome    terminated", "Judged     process 4000, GPU 0: 2 GiB"} {
 		present(t, why, text, "the record of the decision, as genv why has it")
 	}
 	host := pageOf(t, handler, "/h/gpu-01")

@@ -53,7 +53,7 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		"state-corrupt":      {Failed, "run `sudo genv envs` on the host, which restores root's last good copy; without one, start over with `sudo genv envs --reset` or `sudo genv devices --reset`"},
 		"state-odd":          {Warning, "find out who wrote it: genv leaves it out and uses the rest, and keeps a copy of the file beside it (FILE.corrupt-…)"},
 		"state-mode":         {Failed, "run `sudo genv envs` on the host, which repairs it, or chmod the folder to 0777 and the files in it to 0666"},
-		"state-read-only":    {Warning, "chmod the folder to 0777 and the files in it to 0666, unless users are not to attach devices by themselves"},
+		"state-read-only":    {Warning, "chmod the folder to 0777 and the files in it to 0666, unless users are not to attach GPUs by themselves"},
 		"state-sticky":       {Warning, "chmod 0777 the folder: with the sticky bit, users can't replace each other's state files"},
 		"state-unreadable":   {Failed, "chmod it for all users, or run genv as root to see more"},
 		"state-lost":         {Failed, "run `sudo genv envs` on the host, which restores it from root's copy"},

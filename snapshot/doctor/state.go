@@ -149,7 +149,7 @@ func kindOf(m fs.FileMode) string {
 	case m&fs.ModeSocket != 0:
 		return "a socket"
 	}
-	return "a device"
+	return "a GPU"
 }
 
 // MaxStateFile bounds a state file, in bytes.

@@ -44,7 +44,7 @@ import (
 
 // ErrNotPublished means that root's genv has not published the devices since the machine
 // was started: any `sudo genv usage snapshot` does.
-var ErrNotPublished = errors.New("root's list of this machine's devices does not exist yet: `sudo genv usage snapshot` writes it")
+var ErrNotPublished = errors.New("root's list of this machine's GPUs does not exist yet: `sudo genv usage snapshot` writes it")
 
 const (
 	devicesFile   = "devices.json"
@@ -158,7 +158,7 @@ func (p *published) list() ([]Device, error) {
 	for i, d := range p.Devices {
 		var err error
 		if list[i], err = d.device(); err != nil {
-			return nil, fmt.Errorf("%w: device %d of %s", err, i, devicesFile)
+			return nil, fmt.Errorf("%w: GPU %d of %s", err, i, devicesFile)
 		}
 	}
 	return list, checkDistinct(list)
@@ -271,7 +271,7 @@ func (s Source) Publish(found []snapshot.Device) (changed bool, err error) {
 	}
 	list := Identified(found, driver)
 	if !slices.ContainsFunc(list, func(d Device) bool { return d.Minor != nil }) {
-		return false, errors.New("the driver's /proc folder knows none of the devices that nvidia-smi lists")
+		return false, errors.New("the driver's /proc folder knows none of the GPUs that nvidia-smi lists")
 	}
 	return Publish(s.Run, list)
 }

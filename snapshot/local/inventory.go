@@ -186,7 +186,7 @@ func (l *deviceList) hiddenWarning() string {
 	case len(l.hidden) == 0:
 		return ""
 	case l.contained:
-		return fmt.Sprintf("this container doesn't have devices %s: whether they are in use is unknown", text.JoinIndices(l.hidden))
+		return fmt.Sprintf("this container doesn't have GPUs %s: whether they are in use is unknown", text.JoinIndices(l.hidden))
 	}
-	return fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(l.hidden))
+	return fmt.Sprintf("a guard hides GPUs %s from this user: whether they are in use is unknown", text.JoinIndices(l.hidden))
 }

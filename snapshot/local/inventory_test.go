@@ -154,7 +154,7 @@ func TestWhatAGuardHidesIsUnknown(t *testing.T) {
 	m.smi.apps = "GPU-3, 51, 5\nGPU-3, 52, 6\n"
 	s := m.snapshot()
 	require.Equal(t, []snapshot.DeviceIndex{0, 1, 2}, m.Hidden())
-	require.Contains(t, s.Warnings, "a guard hides devices 0,1,2 from this user: whether they are in use is unknown")
+	require.Contains(t, s.Warnings, "a guard hides GPUs 0,1,2 from this user: whether they are in use is unknown")
 	require.Equal(t, []snapshot.DeviceUsage{{Index: 3, Memory: snapshot.MiB(5)}}, s.Processes[0].Usage, "by UUID, not as index 0")
 	states := []gpus.State{}
 	for _, g := range gpus.Of(s) {
@@ -169,7 +169,7 @@ func TestWhatAGuardHidesIsUnknown(t *testing.T) {
 	processes, warnings, err := m.Processes(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, processes)
-	require.Equal(t, []string{"a guard hides devices 0,1,2,3 from this user: whether they are in use is unknown"}, warnings)
+	require.Equal(t, []string{"a guard hides GPUs 0,1,2,3 from this user: whether they are in use is unknown"}, warnings)
 	m.smi.err = nvidiasmi.ErrHung
 	_, err = m.Snapshot(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrHung, "that is not the guard's doing")

@@ -129,14 +129,14 @@ func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []str
 		warnings = append(warnings, warning)
 	}
 	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a GPU")))
 	}
 	byPID := map[snapshot.PID]*snapshot.Process{}
 	for _, app := range merge(usage.Apps) {
 		index, ok := l.index[app.GPU]
 		if !ok {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no device",
-				app.PID, cmp.Or(app.GPU, "a device without an id")))
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no GPU",
+				app.PID, cmp.Or(app.GPU, "a GPU without an id")))
 			continue
 		}
 		if byPID[app.PID] == nil {

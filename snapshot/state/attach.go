@@ -91,11 +91,11 @@ func (r *AttachRequest) check() error {
 		return fmt.Errorf("%w: a capacity of %s must be greater than zero", ErrRequest, r.Memory)
 	}
 	if r.Count != 0 && len(r.Indices) > 0 {
-		return fmt.Errorf("%w: give a number of devices or their indices, not both", ErrRequest)
+		return fmt.Errorf("%w: give a number of GPUs or their indices, not both", ErrRequest)
 	}
 	if len(r.Instances) > 0 {
 		if r.Count != 0 || len(r.Indices) > 0 {
-			return fmt.Errorf("%w: give MIG instances or devices, not both", ErrRequest)
+			return fmt.Errorf("%w: give MIG instances or GPUs, not both", ErrRequest)
 		}
 		return nil
 	}
@@ -246,7 +246,7 @@ type Conflict struct {
 
 // String is one line for people. Texts that users chose are quoted and truncated.
 func (a Conflict) String() string {
-	s := fmt.Sprintf("device %d: environment %s", a.Index, text.Shown(string(a.EID)))
+	s := fmt.Sprintf("GPU %d: environment %s", a.Index, text.Shown(string(a.EID)))
 	switch {
 	case a.UID != nil && a.Username != "":
 		s += fmt.Sprintf(" of %s(%d)", text.Shown(string(a.Username)), *a.UID)

@@ -24,9 +24,9 @@ func (f *Files) attachInstances(r AttachRequest) error {
 		case own != nil && slices.Contains(own.Instances, wanted.UUID):
 			continue
 		case own != nil && len(own.Instances) == 0:
-			return fmt.Errorf("%w: the environment has all of device %s: detach that first", ErrRequest, wanted.Index)
+			return fmt.Errorf("%w: the environment has all of GPU %s: detach that first", ErrRequest, wanted.Index)
 		case !r.OverSubscribe && !instanceFree(d, r.EID, wanted.UUID):
-			return &UnavailableError{Reason: fmt.Sprintf("MIG instance %s of device %d is not available", wanted.UUID, wanted.Index), Conflicts: f.conflicts(r.EID, &wanted.Index)}
+			return &UnavailableError{Reason: fmt.Sprintf("MIG instance %s of GPU %d is not available", wanted.UUID, wanted.Index), Conflicts: f.conflicts(r.EID, &wanted.Index)}
 		}
 		next := snapshot.Attachment{EID: r.EID, GPUMemory: r.Memory, Time: r.At, Instances: []snapshot.GPUUUID{wanted.UUID}}
 		if !r.Memory.Known() {

@@ -96,7 +96,7 @@ func TestAttachRefusesAndChangesNothing(t *testing.T) {
 		{"a negative index", state.AttachRequest{EID: "9", Indices: indices{-1}}, state.ErrUnavailable, "There is no device -1: this host has 8, see `genv devices`"},
 		{"none", state.AttachRequest{EID: "9"}, state.ErrRequest, "not a valid request: 0 devices: ask for at least 1"},
 		{"fewer than none", state.AttachRequest{EID: "9", Count: -1}, state.ErrRequest, "not a valid request: -1 devices: ask for at least 1"},
-		{"both ways", state.AttachRequest{EID: "9", Count: 1, Indices: indices{2}}, state.ErrRequest, "not a valid request: give a number of devices or their indices, not both"},
+		{"both ways", state.AttachRequest{EID: "9", Count: 1, Indices: indices{2}}, state.ErrRequest, "not a valid request: give a number of GPUs or their indices, not both"},
 		{"zero memory", state.AttachRequest{EID: "9", Count: 1, Memory: memory("0g")}, state.ErrRequest, "not a valid request: a capacity of 0g must be greater than zero"},
 		{"no id", state.AttachRequest{Count: 1}, state.ErrRequest, "not a valid request: an environment needs an id"},
 	}
@@ -207,11 +207,11 @@ func TestARefusalNamesTheConflicts(t *testing.T) {
 	require.ErrorAs(t, err, &taken)
 	require.False(t, taken.TooFew)
 	require.Len(t, taken.Conflicts, 1)
-	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 2026-11-20T10:00:00`, taken.Conflicts[0].String())
+	require.Equal(t, `GPU 0: environment 1667 of alice(1001) has it since 2026-11-20T10:00:00`, taken.Conflicts[0].String())
 	_, err = b.Attach(state.AttachRequest{EID: "7", Count: 2, At: at("12:00:00")})
 	var many *state.UnavailableError
 	require.ErrorAs(t, err, &many)
 	require.True(t, many.TooFew)
 	require.Len(t, many.Conflicts, 2)
-	require.Equal(t, `device 1: environment lost has 4g since 2026-11-20T11:00:00`, many.Conflicts[1].String())
+	require.Equal(t, `GPU 1: environment lost has 4g since 2026-11-20T11:00:00`, many.Conflicts[1].String())
 }

@@ -11,7 +11,7 @@ import (
 var (
 	// ErrNoDevices says that there is no devices.json yet: call nvidia-smi, without any
 	// lock, and pass its devices to disk.Store.RegisterDevices.
-	ErrNoDevices = errors.New("the devices of this host are not registered yet")
+	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
 	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see
 	// UnavailableError.
 	ErrUnavailable = errors.New("not available")

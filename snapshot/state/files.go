@@ -186,7 +186,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		case now == nil && len(d.Attachments) == 0:
 			continue
 		case now == nil:
-			f.Warn("device %d is attached to %d environments but nvidia-smi no longer shows it", d.Index, len(d.Attachments))
+			f.Warn("GPU %d is attached to %d environments but nvidia-smi no longer shows it", d.Index, len(d.Attachments))
 		}
 		kept = append(kept, d)
 	}
@@ -196,7 +196,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		case d.TotalMemory.Known():
 			kept = append(kept, snapshot.Device{Index: d.Index, UUID: d.UUID, TotalMemory: d.TotalMemory, Unified: d.Unified})
 		case !d.Failed:
-			f.Warn("device %d is not registered: nvidia-smi does not report its memory", d.Index)
+			f.Warn("GPU %d is not registered: nvidia-smi does not report its memory", d.Index)
 		}
 	}
 	slices.SortFunc(kept, func(x, y snapshot.Device) int { return cmp.Compare(x.Index, y.Index) })

@@ -91,7 +91,7 @@ func (o *olderDevices) convert() ([]any, error) {
 	for key, device := range o.Devices {
 		index, err := strconv.Atoi(key)
 		if err != nil || strconv.Itoa(index) != key {
-			return nil, fmt.Errorf("%w: the device index %q is not a number", snapshot.ErrInvalid, key)
+			return nil, fmt.Errorf("%w: the GPU index %q is not a number", snapshot.ErrInvalid, key)
 		}
 		indices[index] = device
 	}

@@ -119,11 +119,11 @@ func (r *renumbering) place(was *snapshot.Device, a snapshot.Attachment) {
 	case here != nil && a.Since == 0: // it may be to either
 		r.follow(here, a)
 		if there != nil {
-			r.move(a.EID, there.Index, fmt.Sprintf("attached to device %s meanwhile, by the old or the new index", was.Index))
+			r.move(a.EID, there.Index, fmt.Sprintf("attached to GPU %s meanwhile, by the old or the new index", was.Index))
 		}
 	case there != nil:
 		r.follow(there, a)
-		r.move(a.EID, was.Index, fmt.Sprintf("its GPU is device %s now", there.Index))
+		r.move(a.EID, was.Index, fmt.Sprintf("its GPU is GPU %s now", there.Index))
 	}
 }
 
@@ -177,7 +177,7 @@ func (r *renumbering) bringBack() {
 			gone = append(gone, g)
 		case r.Environment(g.EID) != nil && d.Attachment(g.EID) == nil:
 			attach(d, snapshot.Attachment{EID: g.EID, GPUMemory: g.Memory, Time: g.Written, Since: g.Since})
-			r.move(g.EID, g.Index, fmt.Sprintf("its GPU is there again, as device %s", d.Index))
+			r.move(g.EID, g.Index, fmt.Sprintf("its GPU is there again, as GPU %s", d.Index))
 			if d.Index == g.Index {
 				r.forgetFormerIndex(g.EID, g.Index)
 			}

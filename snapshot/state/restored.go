@@ -61,6 +61,6 @@ func (f *Files) AttachAgain(env *snapshot.Environment, index snapshot.DeviceInde
 		return
 	}
 	attach(d, snapshot.Attachment{EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: at})
-	f.Warn("device %s is attached to environment %s again, whose processes use it: the attachment was missing in the copy",
+	f.Warn("GPU %s is attached to environment %s again, whose processes use it: the attachment was missing in the copy",
 		index, text.Shown(string(env.EID)))
 }

@@ -148,7 +148,7 @@ func ParseIndices[Index ~int](list string) ([]Index, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.ParseUint(word, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not the index of a device", word)
+			return nil, fmt.Errorf("%q is not the index of a GPU", word)
 		}
 		indices = append(indices, Index(n))
 	}

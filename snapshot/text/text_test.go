@@ -116,7 +116,7 @@ func TestIndices(t *testing.T) {
 	}
 	for _, list := range []string{"", ",", "0,", "0, 1", "-1", "+1", "a", "0-3", "65536"} {
 		_, err := text.ParseIndices[index](list)
-		require.ErrorContains(t, err, "is not the index of a device", list)
+		require.ErrorContains(t, err, "is not the index of a GPU", list)
 	}
 	require.Empty(t, text.JoinIndices([]index{}))
 	require.Equal(t, "3", text.JoinIndices([]index{3}))

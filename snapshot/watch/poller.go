@@ -85,10 +85,10 @@ func (p *poller) watchOpens() {
 	}
 	if err == nil {
 		p.opens = opens
-		p.w.config.Debug("opens of devices are watched by fanotify", nil)
+		p.w.config.Debug("opens of GPUs are watched by fanotify", nil)
 	} else {
 		p.files.watchOpens = true
-		p.w.config.Debug("opens of devices are watched by inotify, without the PIDs", err)
+		p.w.config.Debug("opens of GPUs are watched by inotify, without the PIDs", err)
 	}
 	p.markNodes()
 }

@@ -295,8 +295,8 @@ func (m *machine) debug() string {
 }
 
 func TestWhatCannotBeWatchedIsSaid(t *testing.T) {
-	require.Equal(t, "opens of devices are watched by inotify, without the PIDs fanotify_init: function not implemented", watched(t, "inotify", nil).debug())
-	require.Equal(t, "opens of devices are watched by fanotify <nil>", watched(t, "fanotify", nil).debug())
+	require.Equal(t, "opens of GPUs are watched by inotify, without the PIDs fanotify_init: function not implemented", watched(t, "inotify", nil).debug())
+	require.Equal(t, "opens of GPUs are watched by fanotify <nil>", watched(t, "fanotify", nil).debug())
 }
 
 func TestCloseEndsWaits(t *testing.T) {

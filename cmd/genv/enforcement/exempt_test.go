@@ -113,7 +113,7 @@ func TestExemptRefuses(t *testing.T) {
 		"at most 30d":                          {"--user", "bob", "--for", "31d", "--reason", "r"},
 		"a duration of more than 0":            {"--user", "bob", "--for", "0", "--reason", "r"},
 		"write the index of a GPU":             {"--host", "a", "--device", "-1", "--for", "1h", "--reason", "r"},
-		"a device is exempted with its host":   {"--user", "bob", "--device", "1", "--for", "1h", "--reason", "r"},
+		"a GPU is exempted with its host":      {"--user", "bob", "--device", "1", "--for", "1h", "--reason", "r"},
 		"write one of env-devices, env-memory": {"--user", "bob", "--rule", "x", "--for", "1h", "--reason", "r"},
 		"can't be printed":                     {"--user", "bob", "--for", "1h", "--reason", "\x1b[2J"},
 		"name one host":                        {"--host", "a", "--host", "b", "--for", "1h", "--reason", "r"},

@@ -106,7 +106,7 @@ func TestAPolicyGuardsAHost(t *testing.T) {
 	close(stop)
 	require.True(t, <-denied, r.Out+r.Err)
 	require.Contains(t, r.Out+r.Err, "the kernel guard is enforcing")
-	require.Contains(t, r.Out+r.Err, "User uid 4321 was denied device")
+	require.Contains(t, r.Out+r.Err, "User uid 4321 was denied GPU")
 	record, err := os.ReadFile(log)
 	require.NoError(t, err)
 	require.Contains(t, string(record), `"kind":"denied"`)

@@ -104,7 +104,7 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	require.Zero(t, history.Code, history.Err)
 	for _, line := range []string{
 		`gpu-01 .*bob .*process \d+ .*terminated .*Requested by root \(uid 0\): test`,
-		`gpu-01 .*bob .*device 0 of \d+ .*detached .*Requested by root \(uid 0\): test`,
+		`gpu-01 .*bob .*GPU 0 of \d+ .*detached .*Requested by root \(uid 0\): test`,
 		`process \d+ .*gone .*Requested by`,
 		`hold .*root \(uid 0\) put enforcement on hold: until Monday`,
 		`bob .*exempt .*root \(uid 0\) exempted user bob until .*: deadline`,

@@ -23,7 +23,7 @@ func Remark(o order.Outcome) string {
 	}
 	what := fmt.Sprintf("process %d", o.PID)
 	if o.PID == 0 {
-		what = fmt.Sprintf("environment %s on device %s", text.Shown(string(o.EID)), o.Device)
+		what = fmt.Sprintf("environment %s on GPU %s", text.Shown(string(o.EID)), o.Device)
 	}
 	if o.Reason == "" {
 		return fmt.Sprintf("%s: %s", what, o.Status)

@@ -54,7 +54,7 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 	}
 	memory, err := snapshot.ParseMemory(text)
 	if err == nil && memory.Bytes() == 0 {
-		return command.UsageError("gpu-memory %q: write what you need on each device, such as 4g", text)
+		return command.UsageError("gpu-memory %q: write what you need on each GPU, such as 4g", text)
 	}
 	if err != nil {
 		return command.UsageError("gpu-memory: %w", err)
@@ -80,7 +80,7 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return command.UsageError("gpus %q: write how many devices you need, 1 or more", text)
+		return command.UsageError("gpus %q: write how many GPUs you need, 1 or more", text)
 	}
 	c.GPUs = &n
 	return nil

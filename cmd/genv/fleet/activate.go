@@ -75,7 +75,7 @@ func (p *program) findRoom(c *cli.Context, request state.AttachRequest) (ssh *ss
 	}
 	host, ok := roomiest(results, request)
 	if !ok {
-		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "device"))
+		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "GPU"))
 	}
 	return &f.SSH, host, nil
 }

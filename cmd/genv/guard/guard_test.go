@@ -189,7 +189,7 @@ func TestUsersLearnWhatWasDenied(t *testing.T) {
 		require.False(t, b.opens(3))
 	}
 	read := ""
-	for !strings.Contains(read, "device 3 is not attached to you: genv attach --index 3") {
+	for !strings.Contains(read, "GPU 3 is not attached to you: genv attach --index 3") {
 		buffer := make([]byte, 4096) // also of other guards: tests with the same user run at the same time
 		n, err := terminal.Read(buffer)
 		require.NoError(t, err, read)
@@ -197,7 +197,7 @@ func TestUsersLearnWhatWasDenied(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		out, err := s.genvAs(bob, "history")
-		return err == nil && strings.Contains(out, "device 3 is not attached: opening it was denied")
+		return err == nil && strings.Contains(out, "GPU 3 is not attached: opening it was denied")
 	}, 20*time.Second, 50*time.Millisecond)
 	out, err := s.genvAs(bob, "guard", "status")
 	require.NoError(t, err, out)

@@ -166,7 +166,7 @@ func TestRunRefuses(t *testing.T) {
 		"--mode enforce --lease 30h":          "lease of 30h",
 		"--mode enforce --first-uid 0":        "--first-uid 0",
 		"--mode enforce --exempt-device x":    "--exempt-device",
-		"--mode enforce --exempt-device 9999": "index that no device can have",
+		"--mode enforce --exempt-device 9999": "index that no GPU can have",
 		"--mode enforce --exempt-user a:b":    "can't be the name of a user",
 	} {
 		out, err := s.genv(append([]string{"guard", "run"}, strings.Fields(line)...)...)

@@ -147,7 +147,7 @@ func deviceName(d *guard.Denial) string {
 	if d.Index == nil {
 		return fmt.Sprintf("/dev/nvidia%d", d.Minor)
 	}
-	return "device " + d.Index.String()
+	return "GPU " + d.Index.String()
 }
 
 // notice shows the denial to the user in a moment, with what else comes until then.
@@ -195,7 +195,7 @@ func noticeOf(list []guard.Denial) string {
 	case 0:
 		return fmt.Sprintf("/dev/nvidia%d is not attached to you: genv devices", list[0].Minor)
 	case 1:
-		return fmt.Sprintf("device %s is not attached to you: genv attach --index %s", indices[0], indices[0])
+		return fmt.Sprintf("GPU %s is not attached to you: genv attach --index %s", indices[0], indices[0])
 	}
-	return fmt.Sprintf("devices %s are not attached to you: genv attach --index %s, for example", text.JoinIndices(indices), indices[0])
+	return fmt.Sprintf("GPUs %s are not attached to you: genv attach --index %s, for example", text.JoinIndices(indices), indices[0])
 }

@@ -117,13 +117,13 @@ func TestANoticeComesOncePerMinute(t *testing.T) {
 	r := newReports()
 	r.denied(denial(1, 3))
 	require.Eventually(t, func() bool { return len(r.of(1)) == 1 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, []string{"device 3 is not attached to you: genv attach --index 3"}, r.of(1))
+	require.Equal(t, []string{"GPU 3 is not attached to you: genv attach --index 3"}, r.of(1))
 	r.at = r.at.Add(59 * time.Second)
 	r.denied(denial(1, 2))
 	r.denied(denial(2, 4)) // another user
 	r.denied(denial(2, 1)) // at the same time
 	require.Eventually(t, func() bool { return len(r.of(2)) == 1 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, []string{"devices 1,4 are not attached to you: genv attach --index 1, for example"}, r.of(2))
+	require.Equal(t, []string{"GPUs 1,4 are not attached to you: genv attach --index 1, for example"}, r.of(2))
 	require.Len(t, r.of(1), 1, "within a minute")
 	r.at = r.at.Add(time.Second)
 	unknown := denial(1, 2)
@@ -147,7 +147,7 @@ func TestNoNoticeForLookingOrWatching(t *testing.T) {
 	require.Empty(t, r.of(2))
 	require.Len(t, r.records, 3, "they are recorded")
 	require.Equal(t, audit.ActionWouldDeny, r.records[1].Action)
-	require.Equal(t, "device 3 is not attached: opening it was denied (program python)", r.records[2].Text)
+	require.Equal(t, "GPU 3 is not attached: opening it was denied (program python)", r.records[2].Text)
 }
 
 func TestOneUserCannotFillTheRecord(t *testing.T) {

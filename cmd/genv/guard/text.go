@@ -65,7 +65,7 @@ func exemptions(d *StatusDocument) string {
 		parts = append(parts, render.Plural(n, "exempt user"))
 	}
 	if n := len(d.Order.ExemptDevices) + len(d.Order.ExemptUUIDs); n > 0 {
-		parts = append(parts, render.Plural(n, "exempt device"))
+		parts = append(parts, render.Plural(n, "exempt GPU"))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -78,7 +78,7 @@ func writeEvents(line func(name, format string, args ...any), e *Events) {
 	if e == nil {
 		return
 	}
-	which, name := "opens of devices", "events"
+	which, name := "opens of GPUs", "events"
 	if e.Guard {
 		line(name, "the guard reports opens of guarded devices, through any node")
 		which, name = "opens of the nodes in /dev", ""

@@ -156,7 +156,7 @@ func whatOf(e *audit.Entry) string {
 		return e.Action
 	}
 	if e.Device != nil {
-		return fmt.Sprintf("device %s of %s", e.Device, text.Shown(string(e.EID)))
+		return fmt.Sprintf("GPU %s of %s", e.Device, text.Shown(string(e.EID)))
 	}
 	return fmt.Sprintf("process %d", e.PID)
 }

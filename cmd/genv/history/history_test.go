@@ -153,7 +153,7 @@ bob       idle                  0       0           0         0         0       
 	require.Contains(t, show("--stats", "--format", "json"), `"would_terminate":1,"would_detach":1`)
 	lines := strings.Split(show("--no-header", "--notices"), "\n")
 	require.Regexp(t, `bob +process 5 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[0])
-	require.Regexp(t, `bob +device 0 of 7 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[1])
+	require.Regexp(t, `bob +GPU 0 of 7 +dry-run +[0-9a-f]{8} +Environment 7 is idle$`, lines[1])
 	require.NotContains(t, show("--no-header"), "bob", "nothing was done")
 }
 

@@ -100,7 +100,7 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 	}
 	document, err := h.Service.Look(ctx, name)
 	if err != nil {
-		return nil, false, fmt.Sprintf("this is what uid %d sees of the devices, which may be a part: %v", os.Geteuid(), err)
+		return nil, false, fmt.Sprintf("this is what uid %d sees of the GPUs, which may be a part: %v", os.Geteuid(), err)
 	}
 	return document, true, ""
 }

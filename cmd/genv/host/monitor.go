@@ -34,7 +34,7 @@ func (p *program) monitorHere(c *cli.Context) error {
 			failed = ""
 		case err.Error() != failed: // once, not in each collection
 			failed = err.Error()
-			p.Warn("no metrics of the devices, environments and processes: " + failed)
+			p.Warn("no metrics of the GPUs, environments and processes: " + failed)
 		}
 		return []metrics.Host{{Installed: true, Snapshot: s}}, nil
 	}, Patience: 2 * nvidiasmi.DefaultTimeout})

@@ -57,7 +57,7 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 		return files, err
 	}
 	if err != nil {
-		files.Warnings = append(files.Warnings, "this host has devices that are not listed: "+err.Error())
+		files.Warnings = append(files.Warnings, "this host has GPUs that are not listed: "+err.Error())
 		return files, nil
 	}
 	if files, err = h.Store.RegisterDevices(ctx, found); err != nil || !raw {

@@ -162,5 +162,5 @@ func TestStateThatMayNotBeMade(t *testing.T) {
 	r := u.run("genv", "devices")
 	require.Equal(t, 1, r.Code)
 	require.Equal(t, "create the folder "+s.path("closed/state")+": permission denied; ask its owner or root for permission, or set GENV_TMPDIR on the whole host\n", r.Err)
-	require.Equal(t, genvtest.Result{Code: 7, Err: "genv: no device is locked: this shell is in no environment; run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
+	require.Equal(t, genvtest.Result{Code: 7, Err: "genv: no GPU is locked: this shell is in no environment; run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
 }

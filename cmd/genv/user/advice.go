@@ -37,7 +37,7 @@ func advised(err error) string {
 	}{
 		{[]error{unix.ENOSPC, unix.EDQUOT}, "nothing was changed: make room there, then run it again"},
 		{[]error{unix.EROFS}, "nothing was changed: remount it read-write, or set GENV_TMPDIR on the whole host"},
-		{[]error{nvidiasmi.ErrNoDevices}, "genv can't attach devices until then"},
+		{[]error{nvidiasmi.ErrNoDevices}, "genv can't attach GPUs until then"},
 	} {
 		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
 			return text.OneLine(err.Error()) + "; " + advice.step

@@ -44,7 +44,7 @@ func (p *program) attachRequest(c *cli.Context) (change.Attach, error) {
 	if c.IsSet("count") {
 		n, err := strconv.Atoi(c.String("count"))
 		if err != nil || n < 1 {
-			return r, command.UsageError("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
+			return r, command.UsageError("--count %q: write how many GPUs you need in all, 1 or more", c.String("count"))
 		}
 		r.Count = n
 	}

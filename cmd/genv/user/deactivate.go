@@ -49,7 +49,7 @@ func (p *program) deactivate(c *cli.Context) error {
 func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	if len(left.Remaining) > 0 {
-		p.Warn(fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(left.EID)), who.processes(left.Remaining)))
+		p.Warn(fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s", text.Shown(string(left.EID)), who.processes(left.Remaining)))
 	}
 	return err
 }

@@ -145,7 +145,7 @@ func (p *program) devicesCommand() *cli.Command {
 			},
 			{
 				Name: "detach", Usage: "detach GPUs from an environment, and print those that it still has",
-				Flags:  []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas"), quietFlag("don't print the devices")},
+				Flags:  []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas"), quietFlag("don't print the GPUs")},
 				Action: p.devicesDetach,
 			},
 			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(fileFlags(), eid), Action: p.devicesFind},

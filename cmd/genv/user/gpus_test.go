@@ -83,7 +83,7 @@ func TestShellsLearnOtherIndices(t *testing.T) {
 	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPU 1 (H100 80GB HBM3)")
 	require.NotContains(t, root.run("genv", "gpus").Err, "renumbered")
 	s.sicken(func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Drained })
-	require.Contains(t, root.run("genv", "gpus").Err, "its GPU is device 0 now")
+	require.Contains(t, root.run("genv", "gpus").Err, "its GPU is GPU 0 now")
 	require.Contains(t, shell.sayAll("genv status").text, `CUDA_VISIBLE_DEVICES of this shell is still "1": run genv attach --refresh`)
 	require.NotContains(t, shell.sayAll("genv attach --refresh").text, "still")
 	require.Equal(t, said{text: "0\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))

@@ -92,7 +92,7 @@ func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
 		list := alice.run("genv", "gpus")
 		require.Zero(t, list.Code, list.Err)
 		require.Contains(t, list.Out, "; the state of 6 is unknown")
-		require.Contains(t, list.Err, "a guard hides devices 0,1,3,4,6,7 from this user")
+		require.Contains(t, list.Err, "a guard hides GPUs 0,1,3,4,6,7 from this user")
 		require.Zero(t, alice.run("genv", "usage", "snapshot", "--type", "devices").Code)
 		after, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
 		require.NoError(t, err)

@@ -43,9 +43,9 @@ func (p *program) lock(c *cli.Context) error {
 	case ownedErr != nil:
 		return ownedErr
 	case owned != "" && (notActive || err == nil && len(devices) == 0):
-		return errors.New("no device is locked, and the command was not run: this shell has no device; run `genv attach` first")
+		return errors.New("no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach` first")
 	case notActive:
-		fmt.Fprintln(p.Err, "genv: no device is locked: this shell is in no environment; run `genv activate` first")
+		fmt.Fprintln(p.Err, "genv: no GPU is locked: this shell is in no environment; run `genv activate` first")
 	case err != nil:
 		return err
 	}
@@ -82,7 +82,7 @@ func (p *program) lockDevices(
 	if busy.Holder != nil {
 		holder = busy.Holder.String()
 		if isStranger(files, filepath.Base(busy.Path), busy.Holder.UID) {
-			holder += ", to whom the device is not attached"
+			holder += ", to whom the GPU is not attached"
 		}
 	}
 	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))

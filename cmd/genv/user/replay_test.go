@@ -123,13 +123,13 @@ func TestReplayLocal(t *testing.T) {
 		command: "genv devices attach --eid 9 --index 0", why: "a refusal says who has the device, and since when",
 		lines: []string{
 			"stderr: Device 0 is not available",
-			`stderr:     device 0: environment 1667 of alice(1001) has it since 2026-11-20T21:10:33`,
-			`stderr:     device 0: environment 2020 of bob(1002) has 4g since 2026-11-20T21:10:34`,
+			`stderr:     GPU 0: environment 1667 of alice(1001) has it since 2026-11-20T21:10:33`,
+			`stderr:     GPU 0: environment 2020 of bob(1002) has 4g since 2026-11-20T21:10:34`,
 		}, exit: "[exit 1]",
 	}, {
 		command: "genv lock sh -c exit 7",
 		why:     "outside of an environment nothing is locked, and it says so",
-		lines:   []string{"stderr: genv: no device is locked: this shell is in no environment; run `genv activate` first"}, exit: "[exit 7]",
+		lines:   []string{"stderr: genv: no GPU is locked: this shell is in no environment; run `genv activate` first"}, exit: "[exit 7]",
 	}})
 	begin := slices.IndexFunc(steps, func(s recorded) bool { return strings.HasPrefix(s.command, "genv envs find") })
 	gpus := 2

@@ -50,7 +50,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	s.serve()
 	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
 	shell := alice.open("bash")
-	refused := genvtest.Result{Code: 1, Err: "no device is locked, and the command was not run: this shell has no device; run `genv attach` first\n"}
+	refused := genvtest.Result{Code: 1, Err: "no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach` first\n"}
 	require.Equal(t, refused, bob.run("genv", "lock", "echo", "ran"))
 	require.Equal(t, said{text: refused.Err, status: "1"}, shell.say("genv activate; genv lock echo ran"))
 	require.Equal(t, said{}, shell.say("genv attach --index 1,3"))
@@ -83,7 +83,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	require.NoError(t, err)
 	waits := shell.sayAll("timeout 3 genv lock touch " + marker)
 	require.Contains(t, waits.text, `/devices/1.lock, which is held by process`, "alice waits for bob")
-	require.Contains(t, waits.text, "of uid 4243, to whom the device is not attached\n")
+	require.Contains(t, waits.text, "of uid 4243, to whom the GPU is not attached\n")
 	require.NoFileExists(t, marker)
 	require.NoError(t, in.Close())
 	_ = holder.Wait() // the status of read

@@ -197,7 +197,7 @@ func TestRunSaysWhatGoesOn(t *testing.T) {
 	pid, err := strconv.Atoi(strings.TrimSpace(r.Out))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its devices remain until its processes end: %d \\(sleep\\)\n$", pid), r.Err)
+	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its GPUs remain until its processes end: %d \\(sleep\\)\n$", pid), r.Err)
 	require.Contains(t, u.environments(), fmt.Sprintf(",%d\n", pid))
 }
 
@@ -210,7 +210,7 @@ func TestDeactivateLeavesJobsTheirDevices(t *testing.T) {
 		require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 2"))
 		require.Empty(t, shell.say("nohup setsid sleep 1000000 >/dev/null 2>&1 & job=$!; sleep 0.2").status)
 		job := strings.TrimSpace(shell.say("echo $job").text)
-		require.Equal(t, said{text: fmt.Sprintf("Environment %s and its devices remain until its processes end: %s (sleep)\n", shell.pid(), job)}, shell.say("genv deactivate"))
+		require.Equal(t, said{text: fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s (sleep)\n", shell.pid(), job)}, shell.say("genv deactivate"))
 		require.Equal(t, said{text: "Environment is not active\n"}, shell.say("genv status"))
 		other := s.me().open(kind)
 		require.Equal(t, said{text: "2\n"}, other.say("genv activate --gpus 1; echo $CUDA_VISIBLE_DEVICES"))
@@ -233,7 +233,7 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 
 	refused := u.open("bash").say("genv activate; genv attach --index 1")
 	require.Equal(t, "1", refused.status)
-	require.Regexp(t, "^Device 1 is not available\n    device 1: environment "+shell.pid()+" of .* has it since [0-9T:-]+\n$", refused.text)
+	require.Regexp(t, "^Device 1 is not available\n    GPU 1: environment "+shell.pid()+" of .* has it since [0-9T:-]+\n$", refused.text)
 }
 
 // nvidia-smi that fails or takes long delays no command for long, and unknown is not unused.

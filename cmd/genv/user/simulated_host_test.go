@@ -208,7 +208,7 @@ func (s *terminal) say(line string) said {
 func (s said) withoutHolders() said {
 	var text strings.Builder
 	for line := range strings.Lines(s.text) {
-		if !strings.HasPrefix(line, "    device ") {
+		if !strings.HasPrefix(line, "    GPU ") {
 			text.WriteString(line)
 		}
 	}

@@ -112,7 +112,7 @@ func (m *maps) readMinors() (guarded, watched guard.Minors, err error) {
 	for minor := range uint32(guard.LastGPU + 1) {
 		var flags uint32
 		if err := m.minors.Lookup(minor, &flags); err != nil {
-			return guard.Minors{}, guard.Minors{}, fmt.Errorf("read which devices are guarded: %w", err)
+			return guard.Minors{}, guard.Minors{}, fmt.Errorf("read which GPUs are guarded: %w", err)
 		}
 		if flags&flagGuarded != 0 {
 			guarded.Add(int(minor))

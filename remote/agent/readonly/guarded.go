@@ -69,7 +69,7 @@ func Renumbered(s *snapshot.Snapshot, known []hardware.Device) *snapshot.Snapsho
 		}
 	}
 	if hidden := len(known) - len(index); hidden > 0 {
-		renumbered.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("nvidia-smi hides %d of %d devices from this login: whether they are in use is unknown", hidden, len(known)))
+		renumbered.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("nvidia-smi hides %d of %d GPUs from this login: whether they are in use is unknown", hidden, len(known)))
 	}
 	return &renumbered
 }

@@ -168,13 +168,13 @@ func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID, in
 // warning.
 func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) (list []snapshot.Process, warnings []string) {
 	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a GPU")))
 	}
 	at := make(map[snapshot.PID]int)
 	for _, a := range usage.Apps {
 		index, known := indices[a.GPU]
 		if !known {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no device", a.PID, cmp.Or(a.GPU, "a device without an id")))
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no GPU", a.PID, cmp.Or(a.GPU, "a GPU without an id")))
 			continue
 		}
 		i, seen := at[a.PID]

@@ -63,7 +63,7 @@ func TestProcessesOfInstances(t *testing.T) {
 	}, list)
 	require.Equal(t, []string{
 		"the driver does not report which processes use GPU-2: there may be any",
-		"process 11 uses GPU-gone, which the driver does not list: it is attributed to no device",
+		"process 11 uses GPU-gone, which the driver does not list: it is attributed to no GPU",
 	}, warnings)
 }
 
@@ -168,7 +168,7 @@ func TestRenumbered(t *testing.T) {
 		states = append(states, g.State)
 	}
 	require.Equal(t, []gpus.State{gpus.Unknown, gpus.Busy, gpus.Busy, gpus.Unknown}, states)
-	require.Equal(t, []string{"nvidia-smi hides 2 of 4 devices from this login: whether they are in use is unknown"}, got.Warnings)
+	require.Equal(t, []string{"nvidia-smi hides 2 of 4 GPUs from this login: whether they are in use is unknown"}, got.Warnings)
 	require.Equal(t, []snapshot.DeviceIndex{0, 1}, look.Processes[0].Indices(), "the look is as it was")
 	require.Empty(t, Renumbered(&snapshot.Snapshot{Devices: []snapshot.Device{{UUID: "GPU-a"}}}, known[:1]).Warnings)
 }

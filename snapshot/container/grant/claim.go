@@ -129,13 +129,13 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 	}
 	for _, index := range wanted {
 		if !slices.Contains(attached, index) {
-			return g, fmt.Errorf("%w: device %d is not attached to environment %s, which has %s: run `genv attach` in it first",
+			return g, fmt.Errorf("%w: GPU %d is not attached to environment %s, which has %s: run `genv attach` in it first",
 				ErrRefused, index, text.Shown(string(env.EID)), listed(attached))
 		}
 	}
 	if c.Count > 0 {
 		if c.Count > len(attached) {
-			return g, fmt.Errorf("%w: %d devices are more than environment %s has (%d): run `genv attach --count %d` in it first",
+			return g, fmt.Errorf("%w: %d GPUs are more than environment %s has (%d): run `genv attach --count %d` in it first",
 				ErrRefused, c.Count, text.Shown(string(env.EID)), len(attached), c.Count)
 		}
 		wanted = attached[:c.Count]

@@ -88,7 +88,7 @@ func (r *Request) Check() error {
 	}
 	switch {
 	case len(r.Names)+len(r.Minors) > maxDevices, r.Count < 0, r.Count > maxCount:
-		return fmt.Errorf("%w: more than %d devices", ErrRequest, maxDevices)
+		return fmt.Errorf("%w: more than %d GPUs", ErrRequest, maxDevices)
 	case r.EID != "" && snapshot.Claim(string(r.EID)) != r.EID:
 		return fmt.Errorf("%w: no environment has such an id", ErrRequest)
 	case len(r.Memory.String()) > maxMemory, r.Memory.Known() && r.Memory.Bytes() == 0:

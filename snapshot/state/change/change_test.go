@@ -364,7 +364,7 @@ func TestConfigureResizes(t *testing.T) {
 			if row.set == "12g" && row.setup != nil && row.err != "" && row.want != "" {
 				var full *state.UnavailableError
 				require.ErrorAs(t, err, &full)
-				require.Equal(t, "device 0: environment 20 of bob(1002) has 70g since 2026-11-20T10:00:00", full.Conflicts[0].String())
+				require.Equal(t, "GPU 0: environment 20 of bob(1002) has 70g since 2026-11-20T10:00:00", full.Conflicts[0].String())
 			}
 			require.Equal(t, row.want, f.Devices[0].Attachment("10").GPUMemory.String())
 		})

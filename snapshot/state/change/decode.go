@@ -71,7 +71,7 @@ func (e *Enter) check() error {
 func (a *Attach) check() error {
 	var count error
 	if a.Count < 0 || a.Count > math.MaxInt32 {
-		count = refuse("%d devices", a.Count)
+		count = refuse("%d GPUs", a.Count)
 	}
 	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkStates(a.States), checkMemory(a.Memory), a.checkInstances())
 }
@@ -159,11 +159,11 @@ func checkStates(states map[snapshot.DeviceIndex]gpus.State) error {
 
 func checkIndices(list []snapshot.DeviceIndex) error {
 	if len(list) > maxIndices {
-		return refuse("%d devices are more than the maximum of %d", len(list), maxIndices)
+		return refuse("%d GPUs are more than the maximum of %d", len(list), maxIndices)
 	}
 	for _, index := range list {
 		if index < 0 || index > math.MaxInt32 {
-			return refuse("%d is not the index of a device", index)
+			return refuse("%d is not the index of a GPU", index)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	})
 	all = append(all, list...)
 	if len(all) > maxNotes {
-		return fmt.Errorf("%s: %d are more than the maximum of %d: name the devices with --index", what, len(all), maxNotes)
+		return fmt.Errorf("%s: %d are more than the maximum of %d: name the GPUs with --index", what, len(all), maxNotes)
 	}
 	data, err := snapshot.Marshal(all)
 	if err != nil {

@@ -36,9 +36,9 @@ func (d Device) isInstance() bool { return snapshot.CheckInstance(d.UUID) == nil
 
 // Why a container can't have the devices that it asks for.
 var (
-	ErrNoDevices   = errors.New("no device is attached")
-	ErrTooMany     = errors.New("more devices than are attached")
-	ErrNotAttached = errors.New("not an attached device")
+	ErrNoDevices   = errors.New("no GPU is attached")
+	ErrTooMany     = errors.New("more GPUs than are attached")
+	ErrNotAttached = errors.New("not an attached GPU")
 	ErrRequest     = errors.New("not understood")
 )
 
@@ -92,7 +92,7 @@ func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	n, err := strconv.ParseUint(count, 10, 16)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %q is not a number of devices", what, ErrRequest, count)
+		return nil, fmt.Errorf("%s: %w: %q is not a number of GPUs", what, ErrRequest, count)
 	case n > 0 && len(env.Devices) == 0:
 		return nil, env.noDevices(what)
 	case n > uint64(len(env.Devices)):

@@ -270,7 +270,7 @@ func TestShim(t *testing.T) {
 	s, said := shim(&handed, idle, words("run|--gpus|all|c")...)
 	require.NoError(t, s.Run())
 	require.Equal(t, words("/usr/bin/docker|run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|c"), handed)
-	require.Equal(t, "genv: no device is attached to environment 1667, so docker runs with --gpus 0: run genv attach first\n", said.String())
+	require.Equal(t, "genv: no GPU is attached to environment 1667, so docker runs with --gpus 0: run genv attach first\n", said.String())
 
 	s, _ = shim(&handed, broken, words("ps")...)
 	require.NoError(t, s.Run(), "the state files are not needed")
