@@ -153,6 +153,11 @@ func (Commands) Notify(context.Context, remote.Host, []Message) ([]Shown, error)
 	return nil, ErrCannotNotify
 }
 
+// Guard returns ErrCannotGuard: genv 1.4.3 knows no guard.
+func (Commands) Guard(context.Context, remote.Host, GuardRequest) (GuardAnswer, error) {
+	return GuardAnswer{}, ErrCannotGuard
+}
+
 // usageSnapshot runs `genv usage snapshot` and parses its JSON document.
 func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error), flags ...string) (value T, warnings []string, err error) {
 	out, err := c.run(ctx, host, host.Genv(append([]string{"usage", "snapshot"}, flags...)...))

@@ -22,6 +22,9 @@ type Link interface {
 	// Notify shows messages to users of a host, and returns what became of each.
 	// agent.ErrCannotNotify: the host can't do it.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Shown, error)
+	// Guard gives or renews the order for a host's kernel guard. agent.ErrCannotGuard: the
+	// host has none.
+	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
 	// About returns what is known about a host without asking it.
 	About(host remote.Host) agent.About
 }

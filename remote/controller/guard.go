@@ -13,11 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// guardLink carries orders to hosts; *agent.Pool is one. Other links reach no guard.
-type guardLink interface {
-	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
-}
-
 // guardAsk is a request to the guard of a host, and its answer.
 type guardAsk struct {
 	name    snapshot.Hostname
@@ -62,11 +57,7 @@ func (a *guardAsk) send(ctx context.Context, link Link, host remote.Host) (err e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	carrier, ok := link.(guardLink)
-	if !ok {
-		return agent.ErrCannotGuard
-	}
-	a.answer, err = carrier.Guard(ctx, host, a.request)
+	a.answer, err = link.Guard(ctx, host, a.request)
 	return err
 }
 

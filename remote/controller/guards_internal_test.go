@@ -255,9 +255,9 @@ func TestWhatTheGuardDoesIsSaidOnce(t *testing.T) {
 	require.Zero(t, l.request)
 }
 
-func TestALinkWithoutGuards(t *testing.T) {
+func TestAHostWithoutGuard(t *testing.T) {
 	c := guarding(false)
-	said := guardCycle(t, c, read(t, "defaults: {guard: watch}"), withAbout{})
+	said := guardCycle(t, c, read(t, "defaults: {guard: watch}"), &link{err: agent.ErrCannotGuard})
 	require.Equal(t, "guard h1: the kernel guard can't be set: "+agent.ErrCannotGuard.Error(), said[1])
 }
 

@@ -169,6 +169,9 @@ type plain struct{}
 func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {
 	return nil, agent.ErrCannotNotify
 }
+func (plain) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {
+	return agent.GuardAnswer{}, agent.ErrCannotGuard
+}
 func (plain) About(remote.Host) agent.About { return agent.About{} }
 
 // busy is a host with a process in no environment on each of n devices.

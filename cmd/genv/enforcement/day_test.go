@@ -204,6 +204,11 @@ func (d *day) Notify(_ context.Context, _ remote.Host, messages []agent.Message)
 	return make([]agent.Shown, len(messages)), nil
 }
 
+// Guard implements controller.Link.
+func (d *day) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {
+	return agent.GuardAnswer{}, agent.ErrCannotGuard
+}
+
 // About implements controller.Link.
 func (d *day) About(remote.Host) agent.About { return agent.About{} }
 

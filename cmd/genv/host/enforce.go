@@ -93,4 +93,8 @@ func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.
 	return l.host.notify(ctx, messages), nil
 }
 
+func (l *localLink) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {
+	return agent.GuardAnswer{}, agent.ErrCannotGuard
+}
+
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
