@@ -68,6 +68,14 @@ var earlyCases = map[string]struct {
 		w.starts("a", 6)
 		w.starts("b", 7)
 	}, want: "0 b 5, 3 b 7"},
+	"while another host hangs at the question whether its process draws": {do: func(w *wakeful) {
+		w.change("a", "", func(h *wakefulHost) { h.hangs, h.kind, h.processes = true, "M", []snapshot.PID{4} })
+		w.change("b", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5} })
+		at(12)
+		w.starts("b", 6)
+		at(6)
+		w.change("a", "", func(h *wakefulHost) { h.hangs = false })
+	}, want: "5 b 5, 15 b 6, 20 a 4"},
 	"while another order is carried out": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.ignores = 5 * time.Second })
 		at(3)

@@ -11,9 +11,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// longestTypes is for how long a loop waits for the types of processes: three calls of nvidia-smi, each of which
+// takes up to 1 or 2 s. Any user may be able to make it hang at this question, and meanwhile nothing is enforced on
+// any host. Operators and early cycles aren't served instead: they change what is just being judged.
+const longestTypes = 5 * time.Second
+
 // judgeTyped judges the cluster of a cycle, and again as long as that shows hosts that have to be asked
-// for the types of processes first.
+// for the types of processes first. In a loop, the next cycle asks again where that takes too long.
 func (c *Controller) judgeTyped(ctx context.Context, cycle *Cycle, policy enforce.Policy, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
+	if c.interval > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longestTypes)
+		defer cancel()
+	}
 	for {
 		plan, next, events := enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
 		if len(plan.Untyped) == 0 {

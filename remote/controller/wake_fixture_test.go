@@ -32,6 +32,7 @@ type wakefulHost struct {
 	always    bool          // it wakes at once, for ever
 	changes   bool          // and shows another snapshot each time
 	takes     time.Duration // a snapshot
+	hangs     bool          // when it is asked for the types of processes
 	ignores   time.Duration // SIGTERM
 	quiet     bool          // it doesn't wake when a process ends
 	lost      error
@@ -102,6 +103,12 @@ func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapsh
 	w.mu.Unlock()
 	time.Sleep(takes)
 	w.mu.Lock()
+	hangs := host.hangs && snapshot.WantsTypes(ctx)
+	w.mu.Unlock()
+	if hangs {
+		return nil, w.hang(ctx)
+	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	host.asked++
 	if host.lost != nil {
@@ -125,6 +132,14 @@ func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapsh
 	}
 	host.last = s
 	return s, nil
+}
+
+// hang is for as long as a Pool waits for a host.
+func (*wakeful) hang(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 func (w *wakeful) Execute(_ context.Context, h remote.Host, o order.Order) (done agent.Execution, err error) {
