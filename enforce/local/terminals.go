@@ -47,22 +47,32 @@ var held sync.Map
 // showWithin is how long the terminals of one user may take.
 const showWithin = 500 * time.Millisecond
 
-// Notify shows a text to a user, and returns on how many terminals. Control
-// characters of the text are escaped. It waits for no terminal: one that accepts
-// no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
-// kernel hold whoever opens it: then the result is 0, also for later texts until that ends.
-func (t Terminals) Notify(uid snapshot.UID, text string) (shown int) {
+// inUse is for how long after the last input a terminal counts as in use. The pane of a detached
+// tmux session is a terminal that nobody reads.
+const inUse = 10 * time.Minute
+
+// Notified is where a text was shown.
+type Notified struct {
+	Terminals int  // on how many
+	InUse     bool // somebody typed on one of them in the last 10 minutes
+}
+
+// Notify shows a text to a user. Control characters of the text are escaped. It waits for no
+// terminal: one that accepts no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
+// kernel hold whoever opens it: then the result is zero, also for later texts until that ends.
+func (t Terminals) Notify(uid snapshot.UID, text string) Notified {
 	if _, stuck := held.Load(uid); stuck {
-		return 0
+		return Notified{}
 	}
 	list := t.of(uid)
-	message := t.message(text)
-	done := make(chan int, 1)
+	message, now := t.message(text), t.now()
+	done := make(chan Notified, 1)
 	go func() {
-		shown := 0
+		var shown Notified
 		for _, each := range list[:min(len(list), maxTerminals)] {
 			if show(each.path, uid, message) {
-				shown++
+				shown.Terminals++
+				shown.InUse = shown.InUse || now.Sub(each.used).Abs() <= inUse
 			}
 		}
 		done <- shown
@@ -79,7 +89,7 @@ func (t Terminals) Notify(uid snapshot.UID, text string) (shown int) {
 		<-done
 		held.Delete(uid)
 	}()
-	return 0
+	return Notified{}
 }
 
 // of lists the terminals of a user that accept messages, the one used last first.
@@ -145,15 +155,18 @@ const (
 // message is what appears: a bell, the sender and the text. It begins on a new
 // line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
-	now := time.Now
-	if t.Now != nil {
-		now = t.Now
-	}
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"
 	}
 	return fmt.Appendf(nil, "\r\n\aMessage from genv on %s at %s:\r\n  %s\r\n", text.Printable(cmp.Or(t.Host, "this host")),
-		now().Format("15:04"), strings.ReplaceAll(text.PrintableLines(message), "\n", "\r\n  "))
+		t.now().Format("15:04"), strings.ReplaceAll(text.PrintableLines(message), "\n", "\r\n  "))
+}
+
+func (t Terminals) now() time.Time {
+	if t.Now != nil {
+		return t.Now()
+	}
+	return time.Now()
 }
 
 // Hostname is the name of this host for Terminals, empty if it is not known.

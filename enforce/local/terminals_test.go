@@ -66,11 +66,46 @@ const (
 func TestOnlyTheUserIsNotified(t *testing.T) {
 	hers, herOther, his := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages), logIn(t, anotherUser, takesMessages)
 	shown := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
-	require.Equal(t, 2, shown)
+	require.Equal(t, 2, shown.Terminals)
 	want := "\r\r\n\aMessage from genv on gpu-01 at 22:05:\r\r\n  Process 5 is not running in a GPU environment.\r\r\n  Start it in one.\r\r\n"
 	require.Equal(t, want, hers.shows(t, time.Minute), "the terminal adds a return to each line")
 	require.Equal(t, want, herOther.shows(t, time.Minute))
 	require.Empty(t, his.shows(t, 50*time.Millisecond))
+}
+
+// typed is when something was typed on a terminal last.
+func (l *login) typed(t *testing.T, at time.Time) {
+	require.NoError(t, os.Chtimes(l.tty.Name(), at, time.Now()))
+}
+
+// A terminal on which nothing was typed lately shows the text as well, but may have no reader.
+func TestTerminalsInUse(t *testing.T) {
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		typed []time.Duration // before the text, on each terminal that takes messages
+		quiet bool            // there is another one, just used, that takes none
+		want  local.Notified
+	}{
+		"typed just now":                  {typed: []time.Duration{0}, want: local.Notified{Terminals: 1, InUse: true}},
+		"typed lately":                    {typed: []time.Duration{9 * time.Minute}, want: local.Notified{Terminals: 1, InUse: true}},
+		"typed long ago":                  {typed: []time.Duration{11 * time.Minute}, want: local.Notified{Terminals: 1}},
+		"one of two":                      {typed: []time.Duration{24 * time.Hour, time.Minute}, want: local.Notified{Terminals: 2, InUse: true}},
+		"none of two":                     {typed: []time.Duration{24 * time.Hour, time.Hour}, want: local.Notified{Terminals: 2}},
+		"only on one without messages":    {typed: []time.Duration{time.Hour}, quiet: true, want: local.Notified{Terminals: 1}},
+		"the clock has been set back":     {typed: []time.Duration{-24 * time.Hour}, want: local.Notified{Terminals: 1}},
+		"no terminal":                     {},
+		"no terminal that takes messages": {quiet: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, before := range tt.typed {
+				logIn(t, oneUser, takesMessages).typed(t, now.Add(-before))
+			}
+			if tt.quiet {
+				logIn(t, oneUser, takesNone).typed(t, now)
+			}
+			require.Equal(t, tt.want, local.Terminals{Now: func() time.Time { return now }}.Notify(oneUser, "x"))
+		})
+	}
 }
 
 func TestTerminalWithoutMessagesIsSkipped(t *testing.T) {
@@ -100,7 +135,7 @@ func TestStoppedTerminalIsSkipped(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
 	shown := local.Terminals{}.Notify(oneUser, "x")
-	require.Equal(t, 1, shown)
+	require.Equal(t, 1, shown.Terminals)
 	require.NotEmpty(t, other.shows(t, time.Minute))
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
 }
@@ -162,10 +197,10 @@ func TestTerminalThatHoldsWriters(t *testing.T) {
 	}
 	waits := 0
 	for began := time.Now(); waits < 3; began = time.Now() {
-		if (local.Terminals{}).Notify(oneUser, "x") == 0 {
+		if (local.Terminals{}).Notify(oneUser, "x").Terminals == 0 {
 			waits++
 		}
-		require.Equal(t, 1, local.Terminals{}.Notify(anotherUser, "x"))
+		require.Equal(t, 1, local.Terminals{}.Notify(anotherUser, "x").Terminals)
 		require.Less(t, time.Since(began), 2*time.Second)
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -134,6 +134,8 @@ func (r *request) answerDelivery(deliveries []Delivery) {
 			r.refuse(operator.Refuse(operator.Unable, "Try again in an hour.", "the user was sent the messages of an hour already"))
 		case d.Err != nil:
 			r.finish(fmt.Sprintf("the message was not delivered: %v", d.Err))
+		case d.Kept && d.Terminals > 0:
+			r.finish(fmt.Sprintf("shown on %d terminals, where nothing was typed lately: it is shown at the next login, too", d.Terminals))
 		case d.Kept:
 			r.finish("the user is not logged in, or takes no messages (mesg n): it is shown at the next login")
 		case d.Terminals == 0:

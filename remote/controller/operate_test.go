@@ -30,6 +30,7 @@ type twoHosts struct {
 	snapshot snapshot.Snapshot
 	orders   []order.Order
 	messages []agent.Message
+	kept     bool          // messages also wait for the next login
 	takes    time.Duration // an order
 	asking   time.Duration // a snapshot
 	plain
@@ -66,7 +67,7 @@ func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Mes
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages = append(h.messages, messages...)
-	return []agent.Shown{{Terminals: 2}}, nil
+	return []agent.Shown{{Terminals: 2, Kept: h.kept}}, nil
 }
 
 func (h *twoHosts) sent() int { return len(h.received()) }

@@ -49,6 +49,18 @@ func TestWarn(t *testing.T) {
 	})
 }
 
+// The operator hears that nobody may have read the message on the terminals.
+func TestWarnWhereNothingWasTyped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := visited()
+		h.kept = true
+		r := run(t, h, nil)
+		defer func() { r.stop() }()
+		got := r.do(operator.Action{Kind: operator.Warn, Host: "a", Device: index(0), EID: "9", User: "bob"})
+		require.Equal(t, "shown on 2 terminals, where nothing was typed lately: it is shown at the next login, too", got)
+	})
+}
+
 // Many actions don't delay the cycles, and are refused when too many wait.
 func TestAFloodOfActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

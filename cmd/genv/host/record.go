@@ -71,7 +71,7 @@ func (r *orderRecord) append(records []audit.Record) {
 }
 
 // notify writes messages to users' terminals, and keeps them to be read again. What reaches no
-// terminal waits for the next login of its user. Both are in this host's audit log.
+// terminal that is in use waits for the next login of its user. Both are in this host's audit log.
 func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Shown {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	shown := make([]agent.Shown, len(messages))
@@ -82,13 +82,13 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 	defer cancel()
 	var records []audit.Record
 	for i, m := range messages {
-		shown[i].Terminals = here.Notify(m.UID, m.Text)
+		notified := here.Notify(m.UID, m.Text)
+		shown[i].Terminals = notified.Terminals
 		r := audit.Record{Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs, Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by}
 		box := notify.Box{Root: disk.RootDir(h.getenv)}
-		if shown[i].Terminals > 0 {
+		if notified.InUse {
 			h.keep(ctx, m, box.KeepShown)
-		} else {
-			shown[i].Kept = h.keep(ctx, m, box.Keep)
+		} else if shown[i].Kept = h.keep(ctx, m, box.Keep); shown[i].Kept {
 			r.Channel = audit.ChannelLogin
 		}
 		if shown[i].Terminals > 0 || shown[i].Kept {
