@@ -93,7 +93,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 	return map[Class]string{
 		Unreachable:    "check that the host is up and that `ssh HOST true` connects",
 		HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
-		HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
+		HostKeyChanged: ChangedKeyStep("remove the old one: ssh-keygen -R HOST -f FILE"),
 		Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
 		OpenSSH:        "check that `ssh -o BatchMode=yes HOST true` connects without a question: its last words are in the error",
 		Sudo:           SudoStep(Sudo, "USER", DefaultGenv),
@@ -110,6 +110,11 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		Cancelled:      "run it again",
 	}
 })
+
+// ChangedKeyStep is the next step for a host whose key has changed, with what to do once it is checked.
+func ChangedKeyStep(then string) string {
+	return "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then " + then
+}
 
 // NextStepOf is the next step for an error: its own, or that of its class.
 func NextStepOf(err error) string {

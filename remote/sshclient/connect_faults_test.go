@@ -70,7 +70,7 @@ var connectFaults = map[string]struct {
 		prepare: func(f *fake) {
 			require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), nil, 0o600))
 		},
-		class: remote.HostKey, says: "ssh-keyscan -p ",
+		class: remote.HostKey, says: "no key of ",
 	},
 	"an unknown key and checking off": {
 		prepare: func(f *fake) {

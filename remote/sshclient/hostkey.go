@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,7 +133,7 @@ func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) erro
 	}
 	var changed *hostkeys.Changed
 	if err := host.Check(key, k.rules, time.Now()); errors.As(err, &changed) && !k.client.options.InsecureHostKeys {
-		return changedError(err)
+		return changedError(err, changed)
 	}
 	return nil
 }
@@ -143,8 +146,33 @@ func addressOf(peer net.Addr) net.IP {
 	return nil
 }
 
-func changedError(err error) error {
-	return remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err)
+// changedError names the files to correct: they needn't be those of the user.
+func changedError(err error, changed *hostkeys.Changed) error {
+	refused := remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err)
+	refused.Next = remote.ChangedKeyStep("remove the old one: " + removeCommand(changed))
+	if changed.Revoked {
+		refused.Next = remote.ChangedKeyStep("give the host a new key: this one is not to be used again")
+	}
+	return refused
+}
+
+// removeCommand is the command that removes the old keys of a host, wherever they are.
+func removeCommand(changed *hostkeys.Changed) string {
+	var commands []string
+	for _, place := range changed.Known {
+		file := remote.Quote(place.File)
+		command := "ssh-keygen -R " + remote.Quote(changed.Name) + " -f " + file
+		switch {
+		case !filepath.IsAbs(place.File): // as of KnownHostsCommand
+			command = "correct " + place.String()
+		case strings.HasPrefix(place.File, "/etc/"):
+			command = "sudo " + command + " && sudo chmod a+r " + file // OpenSSH before 8.4 has only root read it
+		}
+		if !slices.Contains(commands, command) {
+			commands = append(commands, command)
+		}
+	}
+	return strings.Join(commands, " && ")
 }
 
 // checkResult decides on a key by the result of the look-up in known_hosts.
@@ -160,7 +188,7 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	}
 	var changed *hostkeys.Changed
 	if errors.As(err, &changed) {
-		return changedError(err)
+		return changedError(err, changed)
 	}
 	var unknown *hostkeys.Unknown
 	refused := len(t.KnownHostsCommand) > 0 && errors.As(err, &unknown) && unknown.Refused // ssh adds no key then
@@ -168,25 +196,39 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
 		switch {
 		case errors.As(added, &changed): // another key was added in the meantime
-			return changedError(added)
+			return changedError(added, changed)
 		case added != nil:
 			return remote.Errorf(remote.HostKey, "%w; accept-new: %w", err, added)
 		}
 		return nil
 	}
-	return remote.Errorf(remote.HostKey, "%w. If the fingerprint is right, add the key: %s", err, addCommand(t))
+	_, missing := os.Stat(knownToAll)
+	add := k.addCommand(key, missing == nil && slices.Contains(k.files(), knownToAll))
+	return &remote.Error{
+		Class: remote.HostKey, Err: err,
+		Next: "check the fingerprint with the host's owner, then add the key to known_hosts: " + add,
+	}
 }
 
-// addCommand is the command that adds the host's key to known_hosts.
-func addCommand(t resolvedEndpoint) string {
-	file := "~/.ssh/known_hosts"
-	if len(t.UserKnownHosts) > 0 {
-		file = remote.Quote(t.UserKnownHosts[0])
+// addCommand is the command that adds the host's key to known_hosts: to the file for all accounts, if
+// it is used.
+func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
+	t, add := k.target, " | sudo tee -a "+knownToAll
+	if !toAll {
+		add = " >> ~/.ssh/known_hosts"
+		if len(t.UserKnownHosts) > 0 {
+			add = " >> " + remote.Quote(t.UserKnownHosts[0])
+		}
 	}
-	if len(t.ProxyJump) > 0 || t.ProxyCommand != "" || t.HostKeyAlias != "" {
+	switch {
+	case len(t.ProxyJump) == 0 && t.ProxyCommand == "" && t.HostKeyAlias == "":
+		return "ssh-keyscan -p " + strconv.Itoa(t.Port) + " " + remote.Quote(t.HostName) + add
+	case toAll: // ssh only adds it to the user's own file
+		line := k.name.String() + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostkeys.Plain(key))))
+		return "echo " + remote.Quote(line) + add
+	default:
 		return "ssh -o StrictHostKeyChecking=ask " + remote.Quote(t.Host) + " true"
 	}
-	return "ssh-keyscan -p " + strconv.Itoa(t.Port) + " " + remote.Quote(t.HostName) + " >> " + file
 }
 
 // keyRefusal is the error for a refused host key.

@@ -2,18 +2,22 @@ package sshclient
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
 func testKey(t *testing.T, seed string) ssh.PublicKey {
@@ -92,6 +96,98 @@ func TestCheckHostIP(t *testing.T) {
 			if tt.refused && name != "only the address is known" {
 				require.Equal(t, remote.HostKeyChanged, remote.ClassOf(err))
 			}
+		})
+	}
+}
+
+// TestTheNextStepOfAChangedKey: the command removes the old key from the file that has it, under the name that it
+// has there. The host is unknown then.
+func TestTheNextStepOfAChangedKey(t *testing.T) {
+	right, wrong := testKey(t, "right"), testKey(t, "wrong")
+	port := func(t *resolvedEndpoint) { t.Port = 2222 }
+	for name, tt := range map[string]struct {
+		user, global string
+		change       func(*resolvedEndpoint)
+		left         string // in the files
+	}{
+		"the user's file":  {user: line("gpu", wrong) + line("other", right), left: line("other", right)},
+		"the file for all": {user: line("other", right), global: line("gpu", wrong), left: line("other", right)},
+		"both":             {user: line("gpu", wrong), global: line("gpu", wrong)},
+		"a port":           {global: line("[gpu]:2222", wrong) + line("gpu", right), change: port, left: line("gpu", right)},
+		"a hashed name":    {global: line(knownhosts.HashHostname("[gpu]:2222"), wrong), change: port},
+		"an alias":         {global: line("alias", wrong), change: func(t *resolvedEndpoint) { t.HostKeyAlias, t.Port = "alias", 2222 }},
+		"of the address":   {global: line("gpu", right) + line("[192.0.2.1]:2222", wrong), change: func(t *resolvedEndpoint) { t.CheckHostIP, t.Port = true, 2222 }, left: line("gpu", right)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "a folder")
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			files := []string{dir + "/user", dir + "/global"}
+			for i, content := range []string{tt.user, tt.global} {
+				require.NoError(t, os.WriteFile(files[i], []byte(content), 0o644))
+			}
+			target := resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: files[:1], GlobalKnownHosts: files[1:]}}
+			if tt.change != nil {
+				tt.change(&target)
+			}
+			peer := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: target.Port}
+			err := shown(t, Options{}, target, peer, right)
+			var changed *hostkeys.Changed
+			require.ErrorAs(t, err, &changed)
+			command := removeCommand(changed)
+			require.Contains(t, remote.NextStepOf(err), command)
+			out, err := exec.Command("sh", "-c", command).CombinedOutput()
+			require.NoError(t, err, string(out))
+			var left string
+			for _, file := range files {
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				left += string(data)
+			}
+			require.Equal(t, tt.left, left)
+			if err := shown(t, Options{}, target, peer, right); err != nil {
+				require.ErrorAs(t, err, new(*hostkeys.Unknown))
+			}
+		})
+	}
+}
+
+func TestRemoveCommand(t *testing.T) {
+	etc := hostkeys.Place{File: "/etc/genv/ssh_known_hosts", Line: 4}
+	for want, changed := range map[string]hostkeys.Changed{
+		"sudo ssh-keygen -R gpu-17.lab -f /etc/genv/ssh_known_hosts && sudo chmod a+r /etc/genv/ssh_known_hosts": {Name: "gpu-17.lab", Known: []hostkeys.Place{etc, {File: etc.File, Line: 5}}},
+		"ssh-keygen -R '[gpu]:2222' -f '/home/a b/.ssh/known_hosts'":                                             {Name: "[gpu]:2222", Known: []hostkeys.Place{{File: "/home/a b/.ssh/known_hosts", Line: 1}}},
+		"correct KnownHostsCommand /bin/keys:1":                                                                  {Name: "gpu", Known: []hostkeys.Place{{File: "KnownHostsCommand /bin/keys", Line: 1}}},
+	} {
+		require.Equal(t, want, removeCommand(&changed))
+	}
+	revoked := changedError(errors.New("x"), &hostkeys.Changed{Name: "gpu", Known: []hostkeys.Place{etc}, Revoked: true})
+	require.NotContains(t, remote.NextStepOf(revoked), "ssh-keygen", "the mark stays")
+}
+
+// TestAddCommand: an unknown key goes to the file for all accounts where that is used.
+func TestAddCommand(t *testing.T) {
+	key := testKey(t, "right")
+	written := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+	direct := config.HostConfig{HostName: "gpu", Port: 2222, UserKnownHosts: []string{"/home/a b/known"}}
+	jump, alias, none := direct, direct, direct
+	jump.ProxyJump, alias.HostKeyAlias, none.UserKnownHosts = []string{"j"}, "alias", nil
+	for name, tt := range map[string]struct {
+		host       config.HostConfig
+		own, toAll string
+	}{
+		"direct":       {direct, "ssh-keyscan -p 2222 gpu >> '/home/a b/known'", "ssh-keyscan -p 2222 gpu | sudo tee -a /etc/genv/ssh_known_hosts"},
+		"no own file":  {none, "ssh-keyscan -p 2222 gpu >> ~/.ssh/known_hosts", "ssh-keyscan -p 2222 gpu | sudo tee -a /etc/genv/ssh_known_hosts"},
+		"a jump host":  {jump, "ssh -o StrictHostKeyChecking=ask g true", "echo '[gpu]:2222 " + written + "' | sudo tee -a /etc/genv/ssh_known_hosts"},
+		"HostKeyAlias": {alias, "ssh -o StrictHostKeyChecking=ask g true", "echo 'alias " + written + "' | sudo tee -a /etc/genv/ssh_known_hosts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
+			require.NoError(t, err)
+			defer c.Close()
+			check, err := c.hostKeyCheck(t.Context(), resolvedEndpoint{endpoint: endpoint{Lookup: config.Lookup{Host: "g"}}, HostConfig: tt.host})
+			require.NoError(t, err)
+			require.Equal(t, tt.own, check.addCommand(key, false))
+			require.Equal(t, tt.toAll, check.addCommand(key, true))
 		})
 	}
 }
