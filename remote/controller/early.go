@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -105,7 +106,7 @@ func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 	cycle.Early++
 	cycle.Earlier, cycle.Asked = 0, nil
 	cycle.Duplicates, cycle.Actions, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
-	cycle.Cluster.Hosts = slices.Clone(cycle.Cluster.Hosts)
+	cycle.Cluster.Hosts, cycle.askedAt = slices.Clone(cycle.Cluster.Hosts), maps.Clone(cycle.askedAt)
 	cycle.operator(c.Memory.Operator)
 	byName := make(map[string]wake.Look, len(looks))
 	for _, l := range looks {
@@ -122,7 +123,7 @@ func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 			c.between.wake.Again(look.Host, false)
 			continue
 		}
-		h.Snapshot = look.Snapshot
+		h.Snapshot, cycle.askedAt[look.Host.Name] = look.Snapshot, look.Asked
 		asked = append(asked, *h)
 	}
 	return &cycle, asked

@@ -311,6 +311,41 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 	})
 }
 
+// recorded is the record of what is done.
+type recorded struct{ items []audit.Record }
+
+func (r *recorded) Append(records ...audit.Record) error {
+	r.items = append(r.items, slices.DeleteFunc(records, func(r audit.Record) bool { return len(r.Judged) == 0 })...)
+	return nil
+}
+func (*recorded) Reserve(int64) error { return nil }
+
+// The record says from when the snapshot is that was judged.
+func TestTheTimeOfASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, record := newWakeful("a", "b"), new(recorded)
+		w.hosts["b"].processes = []snapshot.PID{4}
+		c := &controller.Controller{Options: controller.Options{
+			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w, Audit: record,
+		}}
+		go func() {
+			for i := range 2 {
+				at(3)
+				w.starts("a", snapshot.PID(5+i))
+			}
+		}()
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
+		require.NoError(t, err)
+		var titles []string
+		for i := range record.items {
+			titles = append(titles, record.items[i].Judged[0])
+		}
+		begun := func(s time.Duration) string { return w.begun.Add(s*time.Second).UTC().Format(time.DateTime) + " UTC" }
+		require.Equal(t, []string{"snapshot of b, " + begun(0), "snapshot of a, " + begun(3), "snapshot of a, " + begun(6)}, titles)
+	})
+}
+
 // A disk that hangs keeps the orders back, and nothing else.
 func TestASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

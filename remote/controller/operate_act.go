@@ -80,7 +80,7 @@ func (c *Controller) change(ctx context.Context, r *request, row *row) error {
 		return err
 	}
 	cycle := c.aside()
-	o := newOrder(cycle, c.orderOf(r, row, cycle.Number), row.host.Snapshot, c.Now())
+	o := newOrder(cycle, c.orderOf(r, row, cycle.Number), row.host.Snapshot, c.last.taken(row.host.Name))
 	o.request = r
 	for i := range o.items {
 		o.items[i].By = r.who.String()

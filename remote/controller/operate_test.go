@@ -207,6 +207,7 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 		require.Equal(t, r.snapshot.Processes[0], o.Terminate[0].Process)
 		require.False(t, o.Terminate[0].Outside())
 		require.Equal(t, []string{"Requested by alice (uid 1000), as root: it was asked for"}, o.Terminate[0].Why)
+		require.Equal(t, "snapshot of a, "+asked.Add(-4*time.Second).UTC().Format(time.DateTime)+" UTC", o.Terminate[0].Judged[0])
 		require.NotEqual(t, o.ID, r.received()[1].ID)
 
 		history := r.history()

@@ -53,8 +53,7 @@ func ordersOf(cycle *Cycle) []*sentOrder {
 	for i := range cycle.Plan.Orders {
 		planned := &cycle.Plan.Orders[i]
 		planned.Order.ID = fmt.Sprintf("%s/%s/%s", cycle.Run, cycle.label(), planned.Host)
-		asked := cmp.Or(cycle.askedAt[cycle.answered[planned.Host].Name], cycle.Start)
-		orders[i] = newOrder(cycle, planned, snapshots[planned.Host], asked)
+		orders[i] = newOrder(cycle, planned, snapshots[planned.Host], cycle.taken(planned.Host))
 		for _, id := range findingIDs(planned.Order) {
 			if f := findings[id]; f != nil {
 				orders[i].findings = append(orders[i].findings, *f)
@@ -62,6 +61,11 @@ func ordersOf(cycle *Cycle) []*sentOrder {
 		}
 	}
 	return orders
+}
+
+// taken is when a host was asked for its snapshot.
+func (cycle *Cycle) taken(host snapshot.Hostname) time.Time {
+	return cmp.Or(cycle.askedAt[cycle.answered[host].Name], cycle.Start)
 }
 
 // findingIDs are the findings because of which an order is sent, each once.
