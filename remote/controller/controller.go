@@ -112,7 +112,7 @@ func (c *Controller) newCycle() Cycle {
 		c.run = rand.Text()[:8]
 	}
 	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), DryRun: c.DryRun, Standby: c.Standby}
-	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
+	c.takeCarried(&cycle)
 	c.learn(&cycle, c.visits.ended())
 	cycle.Earlier, c.between.count = c.between.count, 0
 	return cycle

@@ -304,3 +304,39 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Greater(t, found("a", "alice", 10), 10)
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "the rest of the hour before")
 }
+
+// What ended between two cycles is shown once: at the end of the loop, or in the first cycle of the next one.
+func TestCarriedIsShownOnce(t *testing.T) {
+	for name, row := range map[string]struct {
+		carried Cycle
+		want    int // cycles
+	}{
+		"nothing":   {Cycle{}, 0},
+		"an order":  {Cycle{Actions: []OrderResult{{Host: "a"}}}, 1},
+		"a message": {Cycle{Notified: []Delivery{{Terminals: 1}}}, 1},
+		"both":      {Cycle{Actions: []OrderResult{{Host: "a"}}, Notified: []Delivery{{Terminals: 1}}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var shown []Cycle
+			each := func(cycle Cycle) error { shown = append(shown, cycle); return nil }
+			c := &Controller{Options: Options{Now: time.Now}, carried: row.carried}
+			require.NoError(t, c.Finish(t.Context(), each))
+			require.NoError(t, c.Finish(t.Context(), each))
+			require.Len(t, shown, row.want)
+			for _, cycle := range shown {
+				require.Equal(t, row.carried.Actions, cycle.Actions)
+				require.Equal(t, row.carried.Notified, cycle.Notified)
+			}
+			next := c.newCycle()
+			require.Empty(t, next.Actions)
+			require.Empty(t, next.Notified)
+
+			c.carried = row.carried
+			next = c.newCycle()
+			require.Equal(t, row.carried.Actions, next.Actions)
+			require.Equal(t, row.carried.Notified, next.Notified)
+			require.NoError(t, c.Finish(t.Context(), each))
+			require.Len(t, shown, row.want)
+		})
+	}
+}

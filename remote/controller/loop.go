@@ -86,12 +86,12 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 // finish waits for the orders under way when the loop ends after a cycle.
 func (c *Controller) finish(ctx context.Context, last *Cycle, settle time.Duration, each func(Cycle) error) error {
 	c.stopEvents()
-	if c.visits.underWay == 0 && len(c.carried.Actions) == 0 {
+	if c.visits.underWay == 0 && len(c.carried.Actions)+len(c.carried.Notified) == 0 {
 		return nil
 	}
 	c.number++
 	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
-	cycle.Actions, cycle.Notified = c.carried.Actions, c.carried.Notified
+	c.takeCarried(&cycle)
 	c.await(ctx, &cycle, time.Time{}, settle)
 	c.emit(cycle.AtEnd(), nil)
 	return each(cycle)
@@ -159,4 +159,9 @@ func (c *Controller) learnAside(ctx context.Context, v *visit) {
 	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
 	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
 	c.save(ctx, false)
+}
+
+// takeCarried gives a cycle what ended between two cycles, which no other one has then.
+func (c *Controller) takeCarried(cycle *Cycle) {
+	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
 }
