@@ -32,7 +32,7 @@ type Entry struct {
 	Why      []string       `json:"why"`              // the findings that led to it
 	Rules    []enforce.Rule `json:"rules,omitempty"`  // theirs
 	IDs      []string       `json:"ids"`              // theirs
-	Notified time.Time      `json:"told,omitzero"`    // when the user was first notified of one of them
+	Notified time.Time      `json:"told,omitzero"`    // when the user was last notified of one of them before that
 	Order    string         `json:"report,omitempty"` // that it was part of
 	By       string         `json:"by,omitempty"`     // the operator who requested it; on a host: the account
 	// Action is what an operator had done that is not an order, or "notice", as in the audit log.
@@ -72,15 +72,37 @@ type itemKey struct {
 }
 
 type joiner struct {
-	notified map[string]time.Time // by finding: when its user was first notified
-	warned   map[string]bool      // findings of which there was a notice, or about which something was done
-	open     map[itemKey]*Entry   // order items without an outcome yet
-	undone   map[undoneKey]*Entry // what a dry run would have done, until its findings are over
+	notified map[string]lastNotices // by finding
+	warned   map[string]bool        // findings of which there was a notice, or about which something was done
+	open     map[itemKey]*Entry     // order items without an outcome yet
+	undone   map[undoneKey]*Entry   // what a dry run would have done, until its findings are over
 	list     []*Entry
 }
 
+// lastNotices are when a user was last notified of a finding, and when before that.
+type lastNotices struct{ last, before time.Time }
+
+// withAction is how soon an action follows the notice of it: a host shows that first.
+const withAction = 2 * time.Second
+
+func (n lastNotices) add(at time.Time) lastNotices {
+	if at.Sub(n.last) >= withAction { // else it is the same notice, to another user
+		n.before = n.last
+	}
+	n.last = at
+	return n
+}
+
+// warned is when the user was notified before an action. The notice of the action itself counts only without another.
+func (n lastNotices) warned(action time.Time) time.Time {
+	if action.Sub(n.last) < withAction && !n.before.IsZero() {
+		return n.before
+	}
+	return n.last
+}
+
 func newJoiner() joiner {
-	return joiner{notified: map[string]time.Time{}, warned: map[string]bool{}, open: map[itemKey]*Entry{}, undone: map[undoneKey]*Entry{}}
+	return joiner{notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{}, undone: map[undoneKey]*Entry{}}
 }
 
 func (j *joiner) add(r *Record, filter *Filter) {
@@ -106,8 +128,8 @@ func (j *joiner) add(r *Record, filter *Filter) {
 			return // it may not have been read
 		}
 		for _, id := range r.IDs {
-			if _, before := j.notified[id]; !before && r.Reason == "" {
-				j.notified[id] = r.Time
+			if r.Reason == "" {
+				j.notified[id] = j.notified[id].add(r.Time)
 			}
 		}
 	case KindDenied:
@@ -200,7 +222,7 @@ func (j *joiner) action(r *Record) {
 			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: order.StatusUnknown, Reason: "genv ended before it received the outcome",
 		}
 		for _, id := range r.IDs {
-			if at := j.notified[id]; e.Notified.IsZero() || !at.IsZero() && at.Before(e.Notified) {
+			if at := j.notified[id].warned(r.Time); at.After(e.Notified) {
 				e.Notified = at
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -51,6 +52,45 @@ func TestHistoryJoins(t *testing.T) {
 	require.Equal(t, order.StatusTerminated, entries[1].Status)
 	require.Equal(t, order.StatusUnknown, entries[2].Status, "the controller ended before it heard")
 	require.Zero(t, entries[2].Notified, "the user could not be notified")
+}
+
+// TestLastNoticeBeforeTheAction: a host doesn't record that a finding is over, and says what it does right before it
+// does it.
+func TestLastNoticeBeforeTheAction(t *testing.T) {
+	notice := func(minute int) audit.Record {
+		return audit.Record{Time: at(minute), Kind: audit.KindNotified, IDs: []string{idle}, User: "bob"}
+	}
+	failed, atLogin := notice(50), notice(50)
+	failed.Reason, atLogin.Channel = "not logged in", audit.ChannelLogin
+	action := audit.Record{Time: at(100), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{idle}, User: "bob", PID: 5}
+	outcome := action
+	outcome.Time, outcome.Kind, outcome.Status = at(130), audit.KindOutcome, order.StatusTerminated
+	cleared := audit.Record{Time: at(30), Kind: audit.KindCleared, IDs: []string{idle}}
+	for name, tt := range map[string]struct {
+		records []audit.Record
+		want    time.Time
+	}{
+		"one":                           {[]audit.Record{notice(10), action, outcome}, at(10)},
+		"one that is over, and another": {[]audit.Record{notice(10), notice(60), action, outcome}, at(60)},
+		"one with the action":           {[]audit.Record{notice(10), notice(60), notice(100), action, outcome}, at(60)},
+		"to two users":                  {[]audit.Record{notice(10), notice(60), notice(60), notice(100), notice(100), action, outcome}, at(60)},
+		"no warning":                    {[]audit.Record{notice(100), action, outcome}, at(100)},
+		"one that is recorded as over":  {[]audit.Record{notice(10), cleared, notice(100), action, outcome}, at(100)},
+		"after the action":              {[]audit.Record{notice(10), action, notice(101), outcome, notice(140)}, at(10)},
+		"after the action only":         {[]audit.Record{action, notice(101), outcome}, time.Time{}},
+		"one that failed":               {[]audit.Record{notice(10), failed, action, outcome}, at(10)},
+		"one for the next login":        {[]audit.Record{notice(10), atLogin, action, outcome}, at(10)},
+		"over before the action":        {[]audit.Record{notice(10), cleared, action, outcome}, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			require.NoError(t, (&audit.Log{Path: path}).Append(tt.records...))
+			entries, _, err := audit.History(path, audit.Filter{})
+			require.NoError(t, err)
+			require.Len(t, entries, 1)
+			require.Equal(t, tt.want, entries[0].Notified)
+		})
+	}
 }
 
 // TestHistoryHasDenials: those of a host say what was done, those of a controller don't.
