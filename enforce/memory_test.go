@@ -243,7 +243,7 @@ func TestNotifications(t *testing.T) {
 	}
 	require.Equal(t, notify.NoticeItem{
 		ID: plan.Findings[2].ID, Host: "a", Rule: "max-devices-per-user", Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).",
-		Follows: "GPU 0 will be detached", Pending: true, Due: noon(10), Since: noon(0), At: noon(4), Advice: list[1].Advice,
+		Follows: "what is beyond the cap will be taken back, idle GPUs first (as things are now, GPU 0 will be detached)", Pending: true, Due: noon(10), Since: noon(0), At: noon(4), Advice: list[1].Advice,
 	}, list[1].Details)
 	for i := range list {
 		list[i].Details = notify.NoticeItem{}
@@ -256,7 +256,7 @@ func TestNotifications(t *testing.T) {
 		},
 		{
 			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).\n" +
-				"Unless this changes, in 6m GPU 0 will be detached.",
+				"Unless this changes, in 6m what is beyond the cap will be taken back, idle GPUs first (as things are now, GPU 0 will be detached).",
 			Advice: "Give back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 2 on b; " +
 				"genv detach --index 0 in the shell of environment 1 on a. End their jobs first; with genv run that is enough.",
 		},

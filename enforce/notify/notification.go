@@ -96,6 +96,9 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 // notification is what a user on a host is told of a finding, and of what follows.
 func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, now time.Time) Notification {
 	what := fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o))
+	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
+		follows = fmt.Sprintf("what is beyond the cap will be taken back, idle GPUs first (as things are now, %s)", follows)
+	}
 	outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
 	if !f.Pending {
 		outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
@@ -175,7 +178,7 @@ func when(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
 	case f.Waits != "":
-		return "Unless this changes, once all hosts answer"
+		return "Unless this changes, once all hosts answer,"
 	case left <= 0:
 		return "Unless this changes soon,"
 	}

@@ -38,17 +38,22 @@ func TestElsewhere(t *testing.T) {
 		}
 		return list
 	}
+	const choice = "what is beyond the cap will be taken back, idle GPUs first"
 	for name, tt := range map[string]struct {
 		f    enforce.Finding
 		on   string // where something counts
 		want []string
 	}{
-		"a device":                   {enforce.Finding{Detach: device("a"), Pending: true}, "ab", []string{"b 1001: Unless this changes soon, device 3 will be detached on a."}},
-		"in some time":               {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h device 3 will be detached on a."}},
-		"a process and its device":   {enforce.Finding{Terminate: process("a"), Detach: device("a")}, "ab", []string{"b 1001: Process 5 gets SIGTERM now and device 3 is being detached on a."}},
-		"on two hosts":               {enforce.Finding{Terminate: process("a"), Detach: device("c")}, "abc", []string{"b 1001: Process 5 gets SIGTERM now on a; device 3 is being detached on c."}},
-		"on many hosts":              {enforce.Finding{Detach: device("a", "c", "x", "y", "z")}, "abc", []string{"b 1001: Device 3 is being detached on a; device 3 is being detached on c; device 3 is being detached on x; and more on other hosts."}},
-		"two accounts of the user":   {enforce.Finding{Detach: device("a")}, "af", []string{"f 1001: Device 3 is being detached on a.", "f 1009: Device 3 is being detached on a."}},
+		"a device":     {enforce.Finding{Detach: device("a"), Pending: true}, "ab", []string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a)."}},
+		"in some time": {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h " + choice + " (as things are now, GPU 3 will be detached on a)."}},
+		"once all hosts answer": {
+			enforce.Finding{Terminate: process("a"), Detach: device("c"), Pending: true, Waits: "1 of the hosts did not answer"}, "abc",
+			[]string{"b 1001: Unless this changes, once all hosts answer, " + choice + " (as things are now, process 5 will be ended on a; GPU 3 will be detached on c)."},
+		},
+		"a process and its device":   {enforce.Finding{Terminate: process("a"), Detach: device("a")}, "ab", []string{"b 1001: Process 5 gets SIGTERM now and GPU 3 is being detached on a."}},
+		"on two hosts":               {enforce.Finding{Terminate: process("a"), Detach: device("c")}, "abc", []string{"b 1001: Process 5 gets SIGTERM now on a; GPU 3 is being detached on c."}},
+		"on many hosts":              {enforce.Finding{Detach: device("a", "c", "x", "y", "z")}, "abc", []string{"b 1001: GPU 3 is being detached on a; GPU 3 is being detached on c; GPU 3 is being detached on x; and more on other hosts."}},
+		"two accounts of the user":   {enforce.Finding{Detach: device("a")}, "af", []string{"f 1001: GPU 3 is being detached on a.", "f 1009: GPU 3 is being detached on a."}},
 		"only where it ends":         {enforce.Finding{Detach: device("a")}, "a", nil},
 		"where it ends on each":      {enforce.Finding{Detach: device("a", "b")}, "ab", nil},
 		"a user who isn't sure":      {enforce.Finding{Detach: device("a")}, "ac", nil},

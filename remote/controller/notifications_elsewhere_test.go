@@ -101,6 +101,7 @@ func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{TellUsers: true} }
 func TestNotificationsOfACapOnEachHost(t *testing.T) {
 	const over = "User alice is using 2 devices on 2 hosts which is 1 more than the maximum allowed (1).\n"
 	const advice = "\nGive back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 7 on a."
+	const choice = "Unless this changes soon, what is beyond the cap will be taken back, idle GPUs first (as things are now, "
 	for name, user := range map[string]snapshot.Username{"the same name": "alice", "another name of the account": "LAB\\alice"} {
 		t.Run(name, func(t *testing.T) {
 			p := attached(map[string]snapshot.Username{"a": "alice", "b": user, "c": "bob"})
@@ -110,8 +111,8 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			policy := deviceCap{most: 1, warn: enforce.Warn{Cycles: 1}}
 			cycle := cycleOf(t.Context(), c, 1, policy)
 			require.Equal(t, map[string][]agent.Message{
-				"a": {{UID: 1001, Text: over + "Unless this changes soon, GPU 0 will be detached." + advice, IDs: []string{"max-devices-per-user/alice"}}},
-				"b": {{UID: 1001, Text: over + "Unless this changes soon, GPU 0 will be detached on a." + advice}},
+				"a": {{UID: 1001, Text: over + choice + "GPU 0 will be detached)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
+				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a)." + advice}},
 			}, p.messages, "bob is told nothing")
 			require.Len(t, cycle.Notified, 1, "one warning")
 			require.Equal(t, "a", string(cycle.Notified[0].Host))
