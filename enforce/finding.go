@@ -132,7 +132,7 @@ func (f *Finding) Advice() string {
 	if f.Renumbered {
 		return "Run genv attach --refresh in that shell, and start the process again: else it is on a GPU that another user may get."
 	}
-	if general := f.Rule.Advice(); general != adviceDetach {
+	if general := f.Rule.Advice(); general != adviceDetach || !f.Pending {
 		return general
 	}
 	loses := make([]caps.Loss, len(f.Detach))

@@ -19,8 +19,8 @@ const (
 	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
 )
 
-// adviceDetach is for where it is not known what a user would lose: see Finding.Advice.
-const adviceDetach = "Give back GPUs that you need less: end their jobs, then genv detach --index N in their shell."
+// adviceDetach is for when nothing is left to give back, or it is not known what: see Finding.Advice.
+const adviceDetach = "Before you take more GPUs, give back those that you need less: end their jobs, then genv detach --index N in their shell."
 
 var maxEnvsRule = rule{
 	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),

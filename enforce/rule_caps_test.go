@@ -24,11 +24,17 @@ func TestAdviceOfACap(t *testing.T) {
 		"a | env 7 alice u1001 | dev 0 7@01 | dev 2 7@03 | proc 5 7 u1001 0:1 | proc 6 7 u1001 2:1":   "genv detach --index 2 in the shell of environment 7." + first,
 		"a | env 7 alice u1001 | dev 0 7@01\nb | env 8 alice u1001 | dev 3 8@03 | proc 5 8 u1001 3:1": "genv detach --index 0 in the shell of environment 7 on a.",
 	} {
-		plan := evaluate(stated{all: enforce.Settings{MaxDevices: &one}}, parseCluster(t, cluster), noon(0))
-		require.Len(t, plan.Findings, 1)
-		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, plan.Findings[0].Advice(), cluster)
+		policy := stated{all: enforce.Settings{MaxDevices: &one, Warn: enforce.Warn{For: time.Minute}}}
+		warned, memory, _ := enforce.Judge(policy, parseCluster(t, cluster), enforce.Memory{}, noon(0))
+		require.Len(t, warned.Findings, 1)
+		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(), cluster)
+		acted, _, _ := enforce.Judge(policy, parseCluster(t, cluster), memory, noon(1))
+		require.Len(t, acted.Findings, 1)
+		require.Equal(t, enforce.DecisionAct, acted.Findings[0].Decision())
+		require.Equal(t, "Before you take more GPUs, give back those that you need less: end their jobs, then genv detach --index N in their shell.",
+			acted.Findings[0].Advice(), "nothing is left to give back")
 	}
-	outside := enforce.Finding{Rule: enforce.RuleMaxMemoryPerUser, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}}}
+	outside := enforce.Finding{Pending: true, Rule: enforce.RuleMaxMemoryPerUser, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}}}
 	require.Equal(t, "End jobs that you need less.", outside.Advice(), "there is nothing to detach")
 	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
 }

@@ -101,6 +101,7 @@ func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{TellUsers: true} }
 func TestNotificationsOfACapOnEachHost(t *testing.T) {
 	const over = "User alice is using 2 devices on 2 hosts which is 1 more than the maximum allowed (1).\n"
 	const advice = "\nGive back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 7 on a."
+	const after = "\nBefore you take more GPUs, give back those that you need less: end their jobs, then genv detach --index N in their shell."
 	const choice = "Unless this changes soon, what is beyond the cap will be taken back, idle GPUs first (as things are now, "
 	for name, user := range map[string]snapshot.Username{"the same name": "alice", "another name of the account": "LAB\\alice"} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +119,8 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			require.Equal(t, "a", string(cycle.Notified[0].Host))
 			cycle = cycleOf(t.Context(), c, 2, policy)
 			require.Len(t, cycle.Notified, 1)
-			require.Equal(t, over+"GPU 0 is being detached."+advice, p.messages["a"][1].Text)
-			require.Equal(t, over+"GPU 0 is being detached on a."+advice, p.messages["b"][1].Text)
+			require.Equal(t, over+"GPU 0 is being detached."+after, p.messages["a"][1].Text)
+			require.Equal(t, over+"GPU 0 is being detached on a."+after, p.messages["b"][1].Text)
 			cycleOf(t.Context(), c, 3, policy)
 			require.Len(t, p.messages["b"], 2)
 			require.Len(t, mails, 1)

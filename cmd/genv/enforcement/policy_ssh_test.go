@@ -224,7 +224,7 @@ func requireSameDecision(t *testing.T, log string, run func(user string, args ..
 	}
 	last, err := run("alice", "why")
 	require.NoError(t, err)
-	require.Regexp(t, `(?s)^What +[A-Z].*\nBecause .*\nWhat to do Give back GPUs.*genv detach --index .*\nDecision +[0-9a-f]{8}\n$`, last)
+	require.Regexp(t, `(?s)^What +[A-Z].*\nBecause .*\nWhat to do Before you take more GPUs.*genv detach --index .*\nDecision +[0-9a-f]{8}\n$`, last)
 }
 
 // whatWasDecided is a decision without what each machine notes by itself: its clock, its
