@@ -42,15 +42,26 @@ func attachedTo(files *state.Files, uid snapshot.UID) int {
 	return len(gpus)
 }
 
-// allowanceText is a line for `genv status` about what is allowed, and attached on this host.
-func allowanceText(a *service.Allowance, here int) string {
+// allowanceText is for `genv status`: what is allowed, and attached on this host. What the user has on other hosts
+// isn't known here, but the user may have been told of it.
+func (p *program) allowanceText(a *service.Allowance, here int) string {
 	switch {
 	case a == nil:
 		return ""
 	case a.OneHost:
 		return fmt.Sprintf("%d of %s allowed\n", here, render.Plural(*a.GPUs, "GPU"))
 	}
-	return fmt.Sprintf("%s allowed on all hosts together, %d attached on this one\n", render.Plural(*a.GPUs, "GPU"), here)
+	return fmt.Sprintf("%s allowed on all hosts together, %d attached on this one; those on other hosts count, too\n%s",
+		render.Plural(*a.GPUs, "GPU"), here, p.lastNotice())
+}
+
+// lastNotice is a line about the last notice of a day; empty if there is none, or if that is unknown.
+func (p *program) lastNotice() string {
+	list, err := p.box().Notices(ownUID(), p.Now())
+	if err != nil || len(list) == 0 || p.Now().Sub(list[len(list)-1].Time) > 24*time.Hour {
+		return ""
+	}
+	return fmt.Sprintf("genv notices shows what you were told last at %s\n", list[len(list)-1].Time.Local().Format("15:04"))
 }
 
 // warnOfExcess warns a user who has more GPUs on this host than are allowed. What the user has on other hosts

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -43,14 +44,22 @@ func TestWhatIsAllowed(t *testing.T) {
 	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n", statusOf(hers), "no controller has said it")
 
 	allow(service.Allowance{GPUs: &two, Users: map[snapshot.Username]*int{"postgres": &four}})
-	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 GPUs allowed on all hosts together, 2 attached on this one\n", statusOf(hers))
+	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 GPUs allowed on all hosts together, 2 attached on this one; those on other hosts count, too\n", statusOf(hers))
 	require.Equal(t, "Attached GPUs 0, 1, 2 (H100 80GB HBM3)\n"+
 		"Warning: you have 3 GPUs on this host, and the policy allows 2 on all hosts together, not counting exempt ones: give back 1 with genv detach --index N\n",
 		hers.sayAll("genv attach --count 3").text)
 	require.NotContains(t, hers.sayAll("genv attach --count 3").text, "policy", "nothing is new")
 	require.Equal(t, "Attached GPUs 3, 4, 5, 6 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").text, "he may have 4")
-	require.Equal(t, "Environment is active (his)\nAttached to GPUs at indices 3,4,5,6\n4 GPUs allowed on all hosts together, 4 attached on this one\n", statusOf(his))
+	require.Equal(t, "Environment is active (his)\nAttached to GPUs at indices 3,4,5,6\n4 GPUs allowed on all hosts together, 4 attached on this one; those on other hosts count, too\n", statusOf(his))
 	require.Equal(t, said{}, hers.say("genv detach --index 2"))
+
+	box := notify.Box{Root: s.path("root")}
+	require.NoError(t, box.Keep(60799, "It is another user's.", time.Now()))
+	require.NoError(t, box.Keep(60800, "It is old.", time.Now().Add(-25*time.Hour)))
+	require.NotContains(t, statusOf(hers), "notices")
+	told := time.Now().UTC().Add(-23 * time.Hour)
+	require.NoError(t, box.KeepShown(60800, "It is over the cap.", told))
+	require.Contains(t, statusOf(hers), "those on other hosts count, too\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
 
 	allow(service.Allowance{GPUs: &two, OneHost: true})
 	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 of 2 GPUs allowed\n", statusOf(hers))

@@ -103,12 +103,12 @@ func (p *program) status(c *cli.Context) error {
 	}
 	p.adviseOfIndices(who)
 	p.adviseOfFormer(who, env, activeOf(&files, eid))
-	allowed := allowanceText(who.allowance(c.Context), attachedTo(&files, who.uid))
+	allowed := p.allowanceText(who.allowance(c.Context), attachedTo(&files, who.uid))
 	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), allowed)))
 	return err
 }
 
-// statusText is 1.4.3's, with a line about what is allowed; empty for none.
+// statusText is 1.4.3's, with lines about what is allowed; empty for none.
 func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, allowed string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Environment is active (%s)\n", render.Name(string(env.EID)))
