@@ -37,7 +37,7 @@ func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, next *Fleet
 			continue
 		}
 		about := c.Link.About(cycle.answered[h.Name])
-		events = append(events, g.say(h.Name, g.plan(setting.Mode, &about, c.DryRun))...)
+		events = append(events, g.say(h.Name, g.plan(setting.Mode, &about, &c.Options))...)
 		if ask := !c.DryRun && !g.underWay && about.Can.Guard; ask && (setting.Mode != guard.Off || g.sent != guard.Off) {
 			g.sent, g.underWay = setting.Mode, true
 			seen := c.Memory.Guards[h.Name]

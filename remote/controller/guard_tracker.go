@@ -26,7 +26,7 @@ type trackedGuard struct {
 }
 
 // plan is what to say before a host is asked; empty for nothing new.
-func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) string {
+func (g *trackedGuard) plan(m guard.Mode, about *agent.About, o *Options) string {
 	switch {
 	case m == guard.Off && g.sent == guard.Off:
 		return ""
@@ -36,7 +36,9 @@ func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) strin
 		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
 	case !about.Can.Guard:
 		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
-	case dryRun:
+	case o.Standby: // what is done is what the leader does
+		return ""
+	case o.DryRun:
 		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)
 	case g.sent != m:
 		return fmt.Sprintf("setting the kernel guard to %s", m)

@@ -137,6 +137,17 @@ func TestADryRunTellsHostsNothing(t *testing.T) {
 	require.Empty(t, events)
 }
 
+// What a standby would do is what the leader does.
+func TestAStandbySaysNothingOfOrders(t *testing.T) {
+	c := guarding(true)
+	c.Standby = true
+	asks, events := planned(c, read(t, "defaults: {guard: enforce}"), "h1", "1.4.3")
+	require.Empty(t, asks)
+	require.Equal(t, []string{
+		"guard 1.4.3: the policy asks for guard: enforce, but there is no kernel guard without our genv on the host. It is polled as before",
+	}, guardTexts(events))
+}
+
 // TestPendingEvents: while no cycle can be recorded, the latest event of each host waits, however many hosts there are.
 func TestPendingEvents(t *testing.T) {
 	var names []snapshot.Hostname
