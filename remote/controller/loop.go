@@ -49,7 +49,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		s.Step(0)
 		begun := time.Now()
 		cycle := c.begin(ctx)
-		last := s.Interval == 0 || c.number == s.Cycles
+		last := s.Interval == 0 || s.Cycles > 0 && c.number >= s.Cycles // the loop before may have passed it
 		var until time.Time
 		if last {
 			c.stopEvents() // or what they lead to would have to be waited for, too

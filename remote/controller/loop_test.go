@@ -204,3 +204,27 @@ func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 		require.Equal(t, []time.Duration{time.Hour}, came)
 	})
 }
+
+// untilWaiting runs a loop with a cycle every 5 seconds until it waits for its second cycle, while an order is under way.
+func untilWaiting(t *testing.T, c *controller.Controller) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4900*time.Millisecond)
+	defer cancel()
+	require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: 5 * time.Second, Settle: time.Second}, func(controller.Cycle) error { return nil }))
+}
+
+// A loop ends after its number of cycles, also if the one before it passed that number when it ended.
+func TestCyclesThatWerePassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := looping(patient{})
+		untilWaiting(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		var numbers []int
+		require.NoError(t, loopOf(ctx, c, usual, controller.Schedule{Interval: time.Minute, Cycles: 2}, func(cycle controller.Cycle) error {
+			numbers = append(numbers, cycle.Number)
+			return nil
+		}))
+		require.Equal(t, []int{3}, numbers)
+	})
+}
