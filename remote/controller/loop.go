@@ -78,8 +78,10 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// Finish waits for the orders that are still under way after a Loop that had to Settle.
+// Finish waits for the orders that are still under way after a Loop that had to Settle, and until the memory is
+// written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
+	defer func() { c.writer.Wait() }()
 	return c.finish(ctx, &Cycle{}, 0, each)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -226,5 +227,27 @@ func TestCyclesThatWerePassed(t *testing.T) {
 			return nil
 		}))
 		require.Equal(t, []int{3}, numbers)
+	})
+}
+
+// What writes the memory has ended when Finish returns: the program may write it itself then.
+func TestFinishWaitsForTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := looping(patient{})
+		var writing atomic.Int32
+		c.Save = func(*controller.FleetMemory) func() {
+			return func() {
+				writing.Add(1)
+				time.Sleep(time.Second)
+				writing.Add(-1)
+			}
+		}
+		untilWaiting(t, c)
+		require.NoError(t, c.Finish(t.Context(), func(controller.Cycle) error {
+			synctest.Wait()
+			require.EqualValues(t, 1, writing.Load(), "the outcome came")
+			return nil
+		}))
+		require.Zero(t, writing.Load())
 	})
 }
