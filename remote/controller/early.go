@@ -83,7 +83,7 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
 		return
 	}
-	cycle.Plan = c.last.Plan.With(judged.Plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
+	cycle.Start, cycle.Plan = now, c.last.Plan.With(judged.Plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
 	c.last = cycle
 	c.between.count++
 	next := c.Memory
@@ -92,9 +92,7 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 		c.Memory = next
 		return
 	}
-	shown := *cycle
-	shown.Start = now
-	c.act(ctx, &shown, next, judged.Events, nil)
+	c.act(ctx, cycle, next, judged.Events, nil)
 }
 
 // earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.

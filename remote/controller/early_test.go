@@ -20,11 +20,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// brokenFrom is a record that can't be written from some time on.
-type brokenFrom struct{ from time.Time }
+// brokenFrom is a record that can't be written from some time on, or until another one.
+type brokenFrom struct{ from, until time.Time }
 
 func (f brokenFrom) Append(records ...audit.Record) error {
-	if !f.from.IsZero() && time.Now().After(f.from) && len(records) > 0 {
+	if !f.from.IsZero() && time.Now().After(f.from) && (f.until.IsZero() || time.Now().Before(f.until)) && len(records) > 0 {
 		return errors.New("no space left")
 	}
 	return nil
@@ -124,10 +124,18 @@ var earlyCases = map[string]struct {
 		},
 		do: func(w *wakeful) { at(3); w.starts("a", 5) },
 	},
-	"a record that can't be kept": {prepare: func(_ *wakeful, c *controller.Controller) { c.Audit = brokenFrom{time.Now().Add(time.Second)} }, do: func(w *wakeful) {
+	"a record that can't be kept": {prepare: func(_ *wakeful, c *controller.Controller) { c.Audit = brokenFrom{from: time.Now().Add(time.Second)} }, do: func(w *wakeful) {
 		at(3)
 		w.starts("a", 5)
 	}},
+	"a record that could not be kept is tried again by a full cycle": {prepare: func(_ *wakeful, c *controller.Controller) {
+		c.Audit = brokenFrom{from: time.Now().Add(time.Second), until: time.Now().Add(5 * time.Second)}
+	}, do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+		at(3)
+		w.starts("b", 6)
+	}, want: "10 a 5, 10 b 6"},
 	"a host that failed the last cycle": {prepare: func(w *wakeful, _ *controller.Controller) { w.hosts["a"].lost = errors.New("no route") }, do: func(w *wakeful) {
 		at(3)
 		w.change("a", "", func(h *wakefulHost) { h.lost = nil })

@@ -311,9 +311,37 @@ func TestAnOldSnapshotIsNotActedOn(t *testing.T) {
 		require.Len(t, h.messages, 1)
 		h.mu.Unlock()
 		time.Sleep(25 * time.Second)
-		require.Equal(t, "unable: what is known of the hosts is from 45s ago", r.do(endBobs))
+		require.Equal(t, "unable: what is known of the host is from 45s ago", r.do(endBobs))
 		require.Contains(t, r.do(hold), "put enforcement on hold")
 		require.Zero(t, r.sent())
+	})
+}
+
+// An early cycle of one host makes what is known of another one no newer.
+func TestAnOldSnapshotBesideANewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, queue := newWakeful("a", "b"), controller.NewQueue()
+		w.hosts["b"].processes = []snapshot.PID{3}
+		c := &controller.Controller{Options: controller.Options{
+			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Policy: warned(enforce.Warn{For: time.Hour}), Now: time.Now, Events: w, ActUnrecorded: true,
+		}}
+		r := &running{t: t, queue: queue}
+		said := make(chan string, 2)
+		go func() {
+			at(9)
+			w.change("b", "", func(h *wakefulHost) { h.takes = time.Minute })
+			at(31)
+			w.starts("a", 5)
+			at(1)
+			said <- r.do(operator.Action{Kind: operator.Terminate, Host: "b", PID: 3, Start: 1, User: "alice"})
+			said <- r.do(operator.Action{Kind: operator.Terminate, Host: "a", PID: 5, Start: 1, User: "alice"})
+		}()
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2, Actions: queue}, func(controller.Cycle) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, "unable: what is known of the host is from 41s ago", <-said)
+		require.Contains(t, <-said, "Terminating process 5")
+		time.Sleep(time.Minute)
 	})
 }
 

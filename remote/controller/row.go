@@ -31,7 +31,7 @@ func changed(format string, args ...any) error {
 }
 
 // oldestLook is how old a snapshot may be to act on, at least: of the last cycle if cycles
-// are rare.
+// are rare. Each host has its own: an early cycle makes that of no other one newer.
 const oldestLook = 30 * time.Second
 
 // row finds what an action is about. It refuses what is not, or no longer, what the person
@@ -43,8 +43,8 @@ func (c *Controller) row(a *operator.Action) (*row, error) {
 	case c.reloaded:
 		return nil, operator.Refuse(operator.Unable, tryLater, "the hosts were read again, and have not been asked since")
 	}
-	if age := c.Now().Sub(c.last.Start); age > max(oldestLook, 2*c.interval) || age < 0 {
-		return nil, operator.Refuse(operator.Unable, tryLater, "what is known of the hosts is from %s ago", age.Round(time.Second))
+	if age := c.Now().Sub(c.last.taken(a.Host)); age > max(oldestLook, 2*c.interval) || age < 0 {
+		return nil, operator.Refuse(operator.Unable, tryLater, "what is known of the host is from %s ago", age.Round(time.Second))
 	}
 	at := slices.IndexFunc(c.last.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == a.Host })
 	if at < 0 {
