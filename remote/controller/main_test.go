@@ -169,6 +169,7 @@ type plain struct{}
 func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {
 	return nil, agent.ErrCannotNotify
 }
+
 func (plain) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {
 	return agent.GuardAnswer{}, agent.ErrCannotGuard
 }
