@@ -53,9 +53,6 @@ const (
 	maxIndex      = 1023    // as in the state files
 )
 
-// Path is the path of the list that Publish writes, in root's run folder.
-func Path(dir string) string { return filepath.Join(dir, devicesFile) }
-
 var devicesNote = folder.Note[published]{
 	Name: devicesFile, Max: maxDevices, Mode: 0o644, Invalid: ErrGarbled,
 	Check: func(p *published) error { return folder.CheckSchema(p.Schema, devicesSchema) },
