@@ -39,17 +39,17 @@ type Cycle struct {
 	// Standby says that this controller may not act, since another one does or may: what it
 	// judged is for viewers.
 	Standby bool
-	// Actions are the orders that ended in this cycle, in the order of the plan;
+	// Results are of the orders that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are
 	// still carrying out.
-	Actions  []OrderResult
+	Results  []OrderResult
 	UnderWay []order.OfHost
 	// Stopped says that nothing was judged: because of StopAtFailure, or because the
 	// run is ending.
 	Stopped bool
 	// Notified are the users who were notified of a finding, or could not be.
 	Notified []Delivery
-	// Unrecorded is why the record could not be kept. Without Actions, nothing
+	// Unrecorded is why the record could not be kept. Without Results, nothing
 	// was done for that.
 	Unrecorded error
 	// RecordChanged says that Unrecorded is not that of the last cycle.

@@ -96,7 +96,7 @@ func TestOrdersAreNotWaitedFor(t *testing.T) {
 				f := &cycle.Plan.Findings[i]
 				decisions[fmt.Sprintf("%d %s", f.PID, f.Decision())] = true
 			}
-			for _, a := range cycle.Actions {
+			for _, a := range cycle.Results {
 				ended = append(ended, fmt.Sprintf("%s of cycle %d in cycle %d", a.Host, a.Cycle, cycle.Number))
 			}
 			return nil
@@ -127,8 +127,8 @@ func TestOrdersUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 					return nil
 				}))
 				require.Equal(t, 10*time.Second, time.Since(g.begun).Round(time.Second))
-				require.Len(t, last.Actions, 1)
-				require.Equal(t, order.StatusTerminated, last.Actions[0].Execution.Outcomes[0].Status)
+				require.Len(t, last.Results, 1)
+				require.Equal(t, order.StatusTerminated, last.Results[0].Execution.Outcomes[0].Status)
 				require.Empty(t, last.UnderWay)
 			})
 		})

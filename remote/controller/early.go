@@ -103,7 +103,7 @@ func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 	cycle := *c.last
 	cycle.Early++
 	cycle.Earlier, cycle.Asked = 0, nil
-	cycle.Duplicates, cycle.Actions, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
+	cycle.Duplicates, cycle.Results, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
 	cycle.Cluster.Hosts, cycle.askedAt = slices.Clone(cycle.Cluster.Hosts), maps.Clone(cycle.askedAt)
 	cycle.operator(c.Memory.Operator)
 	byName := make(map[string]wake.Look, len(looks))

@@ -138,7 +138,7 @@ func TestAnOrderCutOffAtEveryStep(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "audit.jsonl")
 				c := p.controller(&audit.Log{Path: path})
 				first := cycleOf(t.Context(), c, 1, strict{})
-				require.Len(t, first.Actions, 2)
+				require.Len(t, first.Results, 2)
 				require.NoError(t, first.Unrecorded)
 
 				entries, _, err := audit.History(path, audit.Filter{Host: "a"})
@@ -269,7 +269,7 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 			c.DryRun = tt.dry
 			for number := range 3 {
 				cycle := cycleOf(t.Context(), c, number+1, tt.policy)
-				require.Empty(t, cycle.Actions)
+				require.Empty(t, cycle.Results)
 				require.Equal(t, name == "held", cycle.Plan.Held())
 			}
 			require.Empty(t, p.signals)
@@ -372,7 +372,7 @@ func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}}
 	cycle := cycleOf(t.Context(), c, 1, strict{})
-	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Actions[0].Execution.Lines,
+	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Results[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")
 	entries, _, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)

@@ -312,9 +312,9 @@ func TestCarriedIsShownOnce(t *testing.T) {
 		want    int // cycles
 	}{
 		"nothing":   {Cycle{}, 0},
-		"an order":  {Cycle{Actions: []OrderResult{{Host: "a"}}}, 1},
+		"an order":  {Cycle{Results: []OrderResult{{Host: "a"}}}, 1},
 		"a message": {Cycle{Notified: []Delivery{{Terminals: 1}}}, 1},
-		"both":      {Cycle{Actions: []OrderResult{{Host: "a"}}, Notified: []Delivery{{Terminals: 1}}}, 1},
+		"both":      {Cycle{Results: []OrderResult{{Host: "a"}}, Notified: []Delivery{{Terminals: 1}}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown []Cycle
@@ -324,16 +324,16 @@ func TestCarriedIsShownOnce(t *testing.T) {
 			require.NoError(t, c.Finish(t.Context(), each))
 			require.Len(t, shown, row.want)
 			for _, cycle := range shown {
-				require.Equal(t, row.carried.Actions, cycle.Actions)
+				require.Equal(t, row.carried.Results, cycle.Results)
 				require.Equal(t, row.carried.Notified, cycle.Notified)
 			}
 			next := c.newCycle()
-			require.Empty(t, next.Actions)
+			require.Empty(t, next.Results)
 			require.Empty(t, next.Notified)
 
 			c.carried = row.carried
 			next = c.newCycle()
-			require.Equal(t, row.carried.Actions, next.Actions)
+			require.Equal(t, row.carried.Results, next.Results)
 			require.Equal(t, row.carried.Notified, next.Notified)
 			require.NoError(t, c.Finish(t.Context(), each))
 			require.Len(t, shown, row.want)

@@ -88,7 +88,7 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 // finish waits for the orders under way when the loop ends after a cycle.
 func (c *Controller) finish(ctx context.Context, last *Cycle, settle time.Duration, each func(Cycle) error) error {
 	c.stopEvents()
-	if c.visits.underWay == 0 && len(c.carried.Actions)+len(c.carried.Notified) == 0 {
+	if c.visits.underWay == 0 && len(c.carried.Results)+len(c.carried.Notified) == 0 {
 		return nil
 	}
 	c.number++
@@ -158,12 +158,12 @@ func (c *Controller) learnAside(ctx context.Context, v *visit) {
 	c.visits.underWay--
 	aside := c.aside()
 	c.learn(aside, []*visit{v})
-	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
+	c.carried.Results = append(c.carried.Results, aside.Results...)
 	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
 	c.save(ctx, false)
 }
 
 // takeCarried gives a cycle what ended between two cycles, which no other one has then.
 func (c *Controller) takeCarried(cycle *Cycle) {
-	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
+	cycle.Results, cycle.Notified, c.carried = c.carried.Results, c.carried.Notified, Cycle{}
 }

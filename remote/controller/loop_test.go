@@ -197,7 +197,7 @@ func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 		leader.Configure(standby.Options)
 		var came []time.Duration
 		require.NoError(t, loopOf(t.Context(), leader, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Cycle) error {
-			if len(c.Actions) > 0 {
+			if len(c.Results) > 0 {
 				came = append(came, time.Since(begun).Truncate(time.Minute))
 			}
 			return nil

@@ -115,7 +115,7 @@ func TestMailWithoutTerminals(t *testing.T) {
 	require.Len(t, sent, 1)
 	require.Empty(t, p.messages)
 	require.Empty(t, cycle.Notified)
-	require.Len(t, cycle.Actions, 1)
+	require.Len(t, cycle.Results, 1)
 }
 
 // A host that makes up users costs each user no more than a line of the record.

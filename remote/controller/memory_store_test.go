@@ -74,12 +74,12 @@ func TestARestartContinues(t *testing.T) {
 		require.Equal(t, noonUTC, cycle.Plan.Findings[0].Since)
 		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles)
 		require.Len(t, p.messages, 4, "once each")
-		require.Empty(t, cycle.Actions)
+		require.Empty(t, cycle.Results)
 		require.NoError(t, store.Close())
 		now = now.Add(40 * time.Second)
 	}
 	cycle := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), 1, policy)
-	require.Len(t, cycle.Actions, 2, "they had their time, most of it before the restart")
+	require.Len(t, cycle.Results, 2, "they had their time, most of it before the restart")
 	require.Len(t, p.messages, 8, "that it is done")
 }
 
@@ -146,11 +146,11 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	once := restarted(t, p, second, &now)
 	cycle := cycleOf(t.Context(), once, 1, policy)
 	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
-	require.Empty(t, cycle.Actions, "which the loop would not do yet either")
+	require.Empty(t, cycle.Results, "which the loop would not do yet either")
 	after, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
-	require.NotEmpty(t, cycleOf(t.Context(), loop, 3, policy).Actions)
+	require.NotEmpty(t, cycleOf(t.Context(), loop, 3, policy).Results)
 }
 
 // Each start has its own epoch, which no earlier one had, also when it was killed at once.
@@ -273,16 +273,16 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 		c.Save = func(*controller.FleetMemory) func() { return func() {} } // then it dies
 		return first(m)
 	}
-	require.Len(t, cycleOf(t.Context(), c, 1, strict{}).Actions, 1)
+	require.Len(t, cycleOf(t.Context(), c, 1, strict{}).Results, 1)
 	require.NoError(t, store.Close())
 
 	p.cut = -1
 	again := restarted(t, p, open(t, dir), &now)
 	cycle := cycleOf(t.Context(), again, 1, strict{})
-	require.Empty(t, cycle.Actions)
+	require.Empty(t, cycle.Results)
 	require.Contains(t, cycle.Plan.Findings[0].Stuck[0].Reason, "got SIGTERM already")
 	now = now.Add(time.Second) // the grace of the policy
-	require.Len(t, cycleOf(t.Context(), again, 2, strict{}).Actions, 1)
+	require.Len(t, cycleOf(t.Context(), again, 2, strict{}).Results, 1)
 }
 
 // Temporary files of a save that was killed go away at the next start; nothing else does,

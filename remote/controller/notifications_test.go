@@ -90,10 +90,10 @@ func TestUsersAreNotifiedWhileOthersAreHeld(t *testing.T) {
 	c := p.controller(nil)
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}, limits: safety.Limits{PerHost: safety.Limit{Terminations: 1}}}
 	for number := range 3 {
-		require.Empty(t, cycleOf(t.Context(), c, number+1, policy).Actions)
+		require.Empty(t, cycleOf(t.Context(), c, number+1, policy).Results)
 	}
 	p.hosts["b"] = []snapshot.PID{200}
-	require.Empty(t, cycleOf(t.Context(), c, 4, policy).Actions)
+	require.Empty(t, cycleOf(t.Context(), c, 4, policy).Results)
 	require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
 	cycleOf(t.Context(), c, 5, policy)
 	require.Zero(t, p.signals[200])
@@ -125,12 +125,12 @@ func TestNoActionWithoutAWarning(t *testing.T) {
 			policy := stop(c, log)
 			p.hosts["b"] = []snapshot.PID{200} // comes when nothing can be done
 			for number := range 4 {
-				require.Empty(t, cycleOf(t.Context(), c, number+3, policy).Actions)
+				require.Empty(t, cycleOf(t.Context(), c, number+3, policy).Results)
 			}
 			require.Len(t, p.messages, 1)
 			log.from = 1000
 			cycle := cycleOf(t.Context(), c, 7, warn)
-			require.Len(t, cycle.Actions, 1, "users who were warned have had their time")
+			require.Len(t, cycle.Results, 1, "users who were warned have had their time")
 			require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
 			require.Zero(t, p.signals[200])
 			cycleOf(t.Context(), c, 8, warn)

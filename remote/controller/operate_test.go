@@ -221,11 +221,11 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 		require.Equal(t, order.StatusDetached, history[1].Status)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.Len(t, r.last().Actions, 2, "the next cycle shows them")
+		require.Len(t, r.last().Results, 2, "the next cycle shows them")
 		require.Empty(t, r.last().UnderWay)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.Empty(t, r.last().Actions)
+		require.Empty(t, r.last().Results)
 		require.Equal(t, 2, r.sent())
 	})
 }

@@ -110,7 +110,7 @@ func (o *sentOrder) learn(c *Controller, cycle *Cycle, err error) learned {
 	result := OrderResult{Cycle: o.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: err, Findings: o.findings}
 	result.Execution.Lines = shownLines(o.Order, o.execution.Lines)
 	outcomes := result.outcomes()
-	cycle.Actions = append(cycle.Actions, result)
+	cycle.Results = append(cycle.Results, result)
 	c.outcomeCame(o.Host)
 	c.Memory.Rules = c.Memory.Rules.End(o.Order.ID).Learn(*o.OfHost, outcomes, c.Now())
 	return learned{

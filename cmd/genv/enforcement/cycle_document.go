@@ -107,7 +107,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		}
 		document.Notified = append(document.Notified, notified)
 	}
-	for _, a := range cycle.Actions {
+	for _, a := range cycle.Results {
 		if !slices.ContainsFunc(cycle.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) { // it was sent in an earlier cycle, or an early one
 			r := orderDocumentOf(cycle, order.OfHost{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle
@@ -128,7 +128,7 @@ func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
 	for _, d := range o.Order.Detach {
 		document.Detach = append(document.Detach, enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID})
 	}
-	for _, a := range cycle.Actions {
+	for _, a := range cycle.Results {
 		if o.Order.ID != "" && a.Order.ID == o.Order.ID {
 			document.Sent = true
 			document.Lines = append(document.Lines, a.Execution.Lines...)

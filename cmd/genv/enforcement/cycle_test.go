@@ -109,7 +109,7 @@ func TestOrdersOfADocument(t *testing.T) {
 	cycle := &controller.Cycle{
 		Number: 12, Earlier: 3,
 		Plan:    enforce.Plan{Orders: []order.OfHost{{Host: "a", Order: ending("run/12/a", 1)}, {Host: "a", Order: ending("run/12/b", 2)}}},
-		Actions: []controller.OrderResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
+		Results: []controller.OrderResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
 	}
 	document := documentOf(cycle, nil)
 
@@ -187,7 +187,7 @@ func TestExitOfACycle(t *testing.T) {
 			cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, host)
 		}
 		if test.action != nil {
-			cycle.Actions = []controller.OrderResult{{Host: "a", Err: test.action}}
+			cycle.Results = []controller.OrderResult{{Host: "a", Err: test.action}}
 		}
 		code := command.ExitOK
 		var exit *command.ExitError
@@ -343,12 +343,12 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"all is well":                           {[]controller.Cycle{{Cluster: fleet(answered)}}, false, 0, ""},
 		"one is down":                           {[]controller.Cycle{{Cluster: fleet(answered, down)}}, false, command.ExitSomeFailed, ""},
-		"one is down, and its order was cut":    {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.OrderResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
-		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, ""},
+		"one is down, and its order was cut":    {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Results: []controller.OrderResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
+		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Results: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, ""},
 		"none answered":                         {[]controller.Cycle{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
 		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, command.ExitSomeFailed, ""},
-		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.OrderResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
-		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
+		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Results: []controller.OrderResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
+		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Results: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
 		"a failure, and then all is well":       {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 	switch {
 	case !cycle.RecordChanged || cycle.Unrecorded == nil:
 		return ""
-	case len(cycle.Actions) == 0 && len(cycle.Plan.Orders) > 0:
+	case len(cycle.Results) == 0 && len(cycle.Plan.Orders) > 0:
 		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
 	}
 	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
@@ -47,7 +47,7 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 // failed or has an unknown outcome, each once.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	failures := render.FailuresIn(cycle.Cluster)
-	for _, a := range cycle.Actions {
+	for _, a := range cycle.Results {
 		known := slices.ContainsFunc(failures, func(f remote.Failure) bool { return f.Host == string(a.Host) })
 		if a.Err != nil && !known {
 			failures = append(failures, remote.FailureOf(string(a.Host), a.Err))

@@ -308,7 +308,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if l.part != nil {
 		l.part.register(cycle, l.program.Now())
 	}
-	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Actions) == 0 {
+	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Results) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
 	if exit := l.exit(cycle, ctx.Err() != nil && l.options.loops()); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one

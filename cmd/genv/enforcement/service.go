@@ -89,7 +89,7 @@ func (s *service) status(cycle *controller.Cycle) {
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
 	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s%s",
 		cycle.Number, answered, render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"),
-		render.Plural(len(cycle.Actions), "order"), hold)
+		render.Plural(len(cycle.Results), "order"), hold)
 	s.notify("STATUS=" + s.refused + s.cycle)
 }
 
