@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -19,13 +20,26 @@ const (
 // Types finds out the types of processes, which only Details tells. One answer is for all processes,
 // and what it says of one is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
-	mu       sync.Mutex
-	asked    time.Time
-	since    time.Time // of the first question without an answer
-	waiting  []typed   // what that was for, until there is an answer
-	answer   *Details  // the last one; nil if there was none
+	said atomic.Pointer[said] // by all answers; nil for nothing
+
+	asking  sync.Mutex // over the rest; whoever wants types has it, also while nvidia-smi hangs
+	asked   time.Time
+	since   time.Time // of the first question without an answer
+	waiting []typed   // what that was for, until there is an answer
+	answer  *Details  // the last one; nil if there was none
+}
+
+// said is what is known, and doesn't change.
+type said struct {
+	types    map[typed]snapshot.ProcessType
 	displays map[snapshot.GPUUUID]bool
-	known    map[typed]snapshot.ProcessType
+}
+
+func (t *Types) known() said {
+	if known := t.said.Load(); known != nil {
+		return *known
+	}
+	return said{}
 }
 
 // typed is the use of a GPU by a process.
@@ -38,14 +52,17 @@ type typed struct {
 // Set sets what is known about the types of the processes of a snapshot, and about displays. If the
 // context is of snapshot.WithTypes and there are unknown ones, it asks, but not too often: until
 // then they are pending, unless no screen is active on their GPUs. Where there was no answer in time,
-// ask is called with the time of the question, for what came since then.
+// ask is called with the time of the question, for what came since then. Who doesn't want types waits for no answer.
 //
 // Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU. So where a screen is
 // active, or may be, what has no type yet stays pending: no desktop is judged for it.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask AskDetails) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known, unknown := make(map[typed]snapshot.ProcessType), []typed(nil)
+	wanted := snapshot.WantsTypes(ctx)
+	if wanted {
+		t.asking.Lock()
+		defer t.asking.Unlock()
+	}
+	before, known, unknown := t.known().types, make(map[typed]snapshot.ProcessType), []typed(nil)
 	each := func(f func(*snapshot.DeviceUsage, typed)) {
 		for i := range s.Processes {
 			p := &s.Processes[i]
@@ -56,13 +73,13 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 		}
 	}
 	each(func(u *snapshot.DeviceUsage, key typed) {
-		if u.Type = t.known[key]; u.Type != "" {
+		if u.Type = before[key]; u.Type != "" {
 			known[key] = u.Type
 		} else {
 			unknown = append(unknown, key)
 		}
 	})
-	if len(unknown) > 0 && snapshot.WantsTypes(ctx) {
+	if len(unknown) > 0 && wanted {
 		switch {
 		case t.asked.IsZero() || now.Sub(t.asked) >= typesEvery:
 			if t.waiting == nil {
@@ -88,9 +105,11 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 			t.waiting = nil
 		}
 	}
-	t.known = known
+	if wanted {
+		t.said.Store(&said{known, t.known().displays})
+	}
 	for i := range s.Devices {
-		s.Devices[i].Display = t.displays != nil && !t.dark(gpus[s.Devices[i].Index])
+		s.Devices[i].Display = t.known().displays != nil && !t.dark(gpus[s.Devices[i].Index])
 	}
 }
 
@@ -107,7 +126,7 @@ func (t *Types) ask(ctx context.Context, since time.Time, ask AskDetails) {
 	defer cancel()
 	details, err := ask(ctx, since)
 	if details.Displays != nil {
-		t.displays = details.Displays
+		t.said.Store(&said{t.known().types, details.Displays})
 	}
 	if err == nil {
 		t.answer = &details
@@ -118,7 +137,7 @@ func (t *Types) ask(ctx context.Context, since time.Time, ask AskDetails) {
 
 // dark says that no screen is active on a GPU.
 func (t *Types) dark(gpu snapshot.GPUUUID) bool {
-	active, known := t.displays[gpu]
+	active, known := t.known().displays[gpu]
 	return known && !active
 }
 

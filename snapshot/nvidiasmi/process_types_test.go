@@ -166,3 +166,40 @@ func TestTypesOfProcessesWithoutAStartTime(t *testing.T) {
 	}
 	require.Equal(t, 2, calls)
 }
+
+// TestTypesDoNotDelayOthers: whoever doesn't want types doesn't wait for an answer about them.
+func TestTypesDoNotDelayOthers(t *testing.T) {
+	var types nvidiasmi.Types
+	now, gpus := time.Now(), map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0"}
+	look := func() *snapshot.Snapshot {
+		return &snapshot.Snapshot{Processes: []snapshot.Process{{PID: 5, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0}}}}}
+	}
+	hung, asked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	wanting := look()
+	go func() {
+		defer close(done)
+		types.Set(snapshot.WithTypes(t.Context()), wanting, gpus, now, func(context.Context, time.Time) (nvidiasmi.Details, error) {
+			close(asked)
+			<-hung
+			return drawn(5), nil
+		})
+	}()
+	<-asked
+	plain := make(chan struct{})
+	go func() {
+		defer close(plain)
+		types.Set(t.Context(), look(), gpus, now, nil)
+	}()
+	select {
+	case <-plain:
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for nvidia-smi")
+	}
+	close(hung)
+	<-done
+	<-plain
+	require.Equal(t, snapshot.ProcessType("C+G"), wanting.Processes[0].Usage[0].Type)
+	later := look()
+	types.Set(t.Context(), later, gpus, now, nil)
+	require.Equal(t, snapshot.ProcessType("C+G"), later.Processes[0].Usage[0].Type, "the answer is kept")
+}
