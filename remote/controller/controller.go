@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"crypto/rand"
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -114,6 +113,7 @@ func (c *Controller) newCycle() Cycle {
 	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), DryRun: c.DryRun, Standby: c.Standby}
 	c.takeCarried(&cycle)
 	c.learn(&cycle, c.visits.ended())
+	c.expire(&cycle)
 	cycle.Earlier, c.between.count = c.between.count, 0
 	return cycle
 }
@@ -131,14 +131,13 @@ func (c *Controller) snapshot(ctx context.Context, cycle *Cycle) Machines {
 // plan is acted on.
 func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory, events []enforce.Event, errands []errand) {
 	now := c.Now()
-	ended := c.expire(cycle, now)
 	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
 	cycle.operator(c.Memory.Operator)
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	next = c.Memory
 	cycle.Plan, next.Rules, events = c.judgeTyped(ctx, cycle, policy, now)
 	errands, ofGuards := c.planGuards(cycle, policy, &next, now)
-	return next, slices.Concat(ofGuards, ended, events), errands
+	return next, append(ofGuards, events...), errands
 }
 
 // over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.

@@ -120,11 +120,11 @@ func (c *Controller) show(events []enforce.Event) {
 	c.emit(cycle, events)
 }
 
-// expire ends the exemptions that are over, and returns the events of that.
-func (c *Controller) expire(cycle *Cycle, now time.Time) []enforce.Event {
-	left, expired := c.Memory.Operator.Exemptions.Expire(now)
+// expire ends the exemptions that are over, and says so.
+func (c *Controller) expire(cycle *Cycle) {
+	left, expired := c.Memory.Operator.Exemptions.Expire(c.Now())
 	if len(expired) == 0 {
-		return nil
+		return
 	}
 	c.Memory.Operator.Exemptions = left
 	var events []enforce.Event
@@ -139,7 +139,7 @@ func (c *Controller) expire(cycle *Cycle, now time.Time) []enforce.Event {
 	if c.Keep != nil && !c.DryRun {
 		_ = c.Keep(c.Memory.Operator) // an exemption that is over stays over
 	}
-	return events
+	c.emit(cycle, events)
 }
 
 func expiryRecord(e *policy.Exemption, text string) audit.Record {

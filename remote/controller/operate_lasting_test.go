@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -90,6 +91,23 @@ func TestAnExemptionEndsByItself(t *testing.T) {
 		require.Equal(t, "bob", string(history[at].User))
 		require.Contains(t, history[at].Why[0], "The exemption of user bob has ended")
 	})
+}
+
+// Its end is an event, once, also in a cycle that can't be recorded.
+func TestTheEndOfAnExemptionThatCannotBeRecorded(t *testing.T) {
+	var said []string
+	log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
+	c := newFakeFleet(t).controller(log)
+	c.Sinks = []controller.Sink{sinkFunc(func(events []enforce.Event) {
+		for _, e := range events {
+			said = append(said, e.Text)
+		}
+	})}
+	c.Memory.Operator.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "bob"}, Reason: "a deadline", By: "alice", Until: c.Now()}}
+	require.ErrorIs(t, cycleOf(t.Context(), c, 1, usual).Unrecorded, errFull)
+	log.from = 1000
+	require.NoError(t, cycleOf(t.Context(), c, 2, usual).Unrecorded)
+	require.Equal(t, []string{"The exemption of user bob has ended (a deadline by alice)"}, said)
 }
 
 // A controller that is killed between the record and the outcome doesn't repeat an action,
