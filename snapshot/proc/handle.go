@@ -288,17 +288,12 @@ func (fs FS) Hiding() Hiding {
 
 // ParseHiding reads the options of /proc in the lines of /proc/PID/mountinfo.
 func ParseHiding(mountinfo string) (h Hiding) {
-	for line := range strings.Lines(mountinfo) {
-		if !strings.Contains(line, " /proc ") { // most lines are of others, and this is fast
-			continue
-		}
-		mount, source, _ := strings.Cut(line, " - ")
-		point, fields := strings.Fields(mount), strings.Fields(source)
-		if len(point) < 5 || point[4] != "/proc" || len(fields) < 3 || fields[0] != "proc" {
+	for m := range ParseMounts(mountinfo, " /proc ") {
+		if m.Point != "/proc" || m.Kind != "proc" {
 			continue
 		}
 		h = Hiding{} // the last mount covers the others
-		for option := range strings.SplitSeq(fields[2], ",") {
+		for option := range strings.SplitSeq(m.Options, ",") {
 			switch name, value, _ := strings.Cut(option, "="); name {
 			case "hidepid": // a number before Linux 5.8
 				h.On = value != "0" && value != "off"

@@ -2,9 +2,11 @@ package proc
 
 import (
 	"io"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +24,31 @@ type mounts struct {
 }
 
 var mountsHere mounts
+
+// Mount is one line of a list of mounts.
+type Mount struct {
+	Device      string // major:minor
+	Root, Point string // the folder of the file system, and where that is mounted, as the kernel writes them
+	Kind        string
+	Options     string // of the file system
+}
+
+// ParseMounts reads the lines of a list of mounts that have a text in them: most lines are of others, and this is fast.
+func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
+	return func(yield func(Mount) bool) {
+		for line := range strings.Lines(mountinfo) {
+			if !strings.Contains(line, text) {
+				continue
+			}
+			// 36 35 98:0 /root /point options… - type source options
+			mount, system, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+			at, of := strings.Fields(mount), strings.Split(system, " ") // a source may be empty: a user can choose it
+			if len(at) > 4 && len(of) > 2 && !yield(Mount{at[2], at[3], at[4], of[0], of[2]}) {
+				return
+			}
+		}
+	}
+}
 
 // Mounts is the list of mounts, as in proc_pid_mountinfo(5).
 func (fs FS) Mounts() (string, error) {

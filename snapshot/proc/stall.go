@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -109,20 +108,15 @@ func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 // fuseMounts are the FUSE file systems in /proc/PID/mountinfo by device, with the users who mounted them.
 func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 	mounts := map[string]snapshot.UID{}
-	for line := range bytes.Lines(mountinfo) {
-		mount, of, _ := strings.Cut(string(line), " - ")
-		fields, system := strings.Fields(mount), strings.Fields(of)
-		if len(fields) < 3 || len(system) < 3 {
+	for m := range ParseMounts(string(mountinfo), " - fuse") {
+		if kind, _, _ := strings.Cut(m.Kind, "."); kind != "fuse" && kind != "fuseblk" {
 			continue
 		}
-		if kind, _, _ := strings.Cut(system[0], "."); kind != "fuse" && kind != "fuseblk" {
-			continue
-		}
-		mounts[fields[2]] = 0
-		for option := range strings.SplitSeq(system[2], ",") {
+		mounts[m.Device] = 0
+		for option := range strings.SplitSeq(m.Options, ",") {
 			if text, ok := strings.CutPrefix(option, "user_id="); ok {
 				uid, _ := strconv.ParseUint(text, 10, 32) // the kernel writes it
-				mounts[fields[2]] = snapshot.UID(uid)
+				mounts[m.Device] = snapshot.UID(uid)
 			}
 		}
 	}

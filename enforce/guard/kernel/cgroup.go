@@ -1,15 +1,13 @@
 package kernel
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,11 +23,10 @@ const rootID = 1
 // findCgroup looks at the folder, or finds the root of the cgroup2 hierarchy.
 func findCgroup(path string) (cgroup, error) {
 	if path == "" {
-		mounts, err := os.Open("/proc/self/mountinfo")
+		mounts, err := proc.FS{}.Mounts()
 		if err != nil {
 			return cgroup{}, fmt.Errorf("find cgroup2: %w", err)
 		}
-		defer mounts.Close()
 		if path, err = cgroup2Mount(mounts); err != nil {
 			return cgroup{}, err
 		}
@@ -50,39 +47,18 @@ func findCgroup(path string) (cgroup, error) {
 
 // cgroup2Mount finds in the text of /proc/PID/mountinfo where the root of the cgroup2
 // hierarchy is mounted: at /sys/fs/cgroup, or next to cgroup v1 in a folder of its own.
-func cgroup2Mount(mountinfo io.Reader) (string, error) {
-	lines := bufio.NewScanner(mountinfo)
-	for lines.Scan() {
-		// ID, parent, device, root, mount point, options …, "-", type, source, options
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		fields := strings.Fields(before)
-		if len(fields) < 5 || fields[3] != "/" || !strings.HasPrefix(after, "cgroup2 ") {
-			continue
+func cgroup2Mount(mountinfo string) (string, error) {
+	for m := range proc.ParseMounts(mountinfo, " - cgroup2 ") {
+		if m.Root == "/" {
+			return unescaped.Replace(m.Point), nil
 		}
-		return unescapeMount(fields[4]), nil
-	}
-	if err := lines.Err(); err != nil {
-		return "", fmt.Errorf("read mountinfo: %w", err)
 	}
 	return "", fmt.Errorf("%w: no cgroup2 hierarchy is mounted here, only cgroup v1 or none: "+
 		"mount one with `mount -t cgroup2 none FOLDER`", ErrUnsupported)
 }
 
-// unescapeMount replaces the octal escapes of blanks and the like.
-func unescapeMount(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
+// unescaped undoes how mountinfo writes paths.
+var unescaped = strings.NewReplacer(`\134`, `\`, `\040`, " ", `\011`, "\t", `\012`, "\n")
 
 // attach attaches the program next to others; their verdicts count as well. The program is
 // in the kernel already, so EPERM can't be a missing permission.

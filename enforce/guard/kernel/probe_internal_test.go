@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,7 +36,7 @@ func TestReportOfEachKernelAbility(t *testing.T) {
 		}, ErrPermission, "programs and maps", "locked down: confidentiality"},
 		"locked down but able":     {func(f *probedFacts) { f.lockdown = "integrity" }, nil, "programs and maps", "Linux"},
 		"memory is short":          {func(f *probedFacts) { f.loadErr = classify("create the map control", unix.ENOMEM) }, unix.ENOMEM, "programs and maps", "cannot allocate"},
-		"cgroup v1 only":           {func(f *probedFacts) { _, f.cgroupErr = cgroup2Mount(strings.NewReader(v1Only)) }, ErrUnsupported, "cgroup2", "only cgroup v1"},
+		"cgroup v1 only":           {func(f *probedFacts) { _, f.cgroupErr = cgroup2Mount(v1Only) }, ErrUnsupported, "cgroup2", "only cgroup v1"},
 		"in a container's cgroup":  {func(f *probedFacts) { f.cgroup.id = 77 }, nil, "cgroup2", "not the machine's root cgroup"},
 		"a folder that was chosen": {func(f *probedFacts) { f.cgroup.id, f.options.Cgroup = 77, f.cgroup.path }, nil, "cgroup2", "/sys/fs/cgroup"},
 		"no bpffs":                 {func(f *probedFacts) { f.bpffsErr = fmt.Errorf("%w at /sys/fs/bpf", ErrNoBPFFS) }, nil, "pins", "ends with its process"},
@@ -89,12 +88,12 @@ func TestCgroup2IsFoundInMountinfo(t *testing.T) {
 		escaped:                         "/a b\\\t\\9",
 		"\n x\n - cgroup2 \n" + unified: "/sys/fs/cgroup",
 	} {
-		path, err := cgroup2Mount(strings.NewReader(text))
+		path, err := cgroup2Mount(text)
 		require.NoError(t, err)
 		require.Equal(t, want, path)
 	}
 	for _, text := range []string{"", v1Only, bound, "30 24 0:26 / /c rw - cgroup2fs x rw\n", "30 24 0:26 / - cgroup2 x rw\n"} {
-		_, err := cgroup2Mount(strings.NewReader(text))
+		_, err := cgroup2Mount(text)
 		require.ErrorIs(t, err, ErrUnsupported, text)
 	}
 }
@@ -104,7 +103,7 @@ func FuzzCgroup2Mount(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		path, err := cgroup2Mount(strings.NewReader(text))
+		path, err := cgroup2Mount(text)
 		require.Equal(t, err != nil, path == "")
 	})
 }

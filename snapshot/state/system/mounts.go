@@ -18,10 +18,9 @@ func IsPrivate(procRoot, path string) bool {
 }
 
 func isPrivate(mountinfo, path string) (private bool) {
-	for line := range strings.Lines(mountinfo) {
-		// 36 35 98:0 /part /point options… - type source options: see proc_pid_mountinfo(5)
-		if fields := strings.Fields(line); len(fields) > 6 && fields[4] == path { // the last one covers the others
-			private = fields[3] != "/" && !strings.HasSuffix(fields[3], strings.TrimPrefix(path, "/"))
+	for m := range proc.ParseMounts(mountinfo, " "+path+" ") {
+		if m.Point == path { // the last one covers the others
+			private = m.Root != "/" && !strings.HasSuffix(m.Root, strings.TrimPrefix(path, "/"))
 		}
 	}
 	return private
@@ -40,20 +39,15 @@ var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", 
 
 func usersMount(mountinfo, path string) string {
 	path = escaped.Replace(path)
-	for line := range strings.Lines(mountinfo) {
-		if !strings.Contains(line, path) { // most lines are of others, and this is fast
+	for m := range proc.ParseMounts(mountinfo, path) {
+		if m.Point != path && !strings.HasPrefix(m.Point, path+"/") {
 			continue
 		}
-		mount, kind, _ := strings.Cut(line, " - ")
-		at, source := strings.Fields(mount), strings.Fields(kind)
-		if len(at) < 5 || len(source) < 3 || at[4] != path && !strings.HasPrefix(at[4], path+"/") {
-			continue
-		}
-		for option := range strings.SplitSeq(source[2], ",") {
+		for option := range strings.SplitSeq(m.Options, ",") {
 			name, value, _ := strings.Cut(option, "=")
 			uid, err := strconv.ParseUint(value, 10, 32)
 			if err == nil && (name == "user_id" || name == "uid") && uid != 0 && uid != uint64(os.Geteuid()) { // FUSE; tmpfs and others
-				return fmt.Sprintf("a %s file system of uid %d is mounted at %s", source[0], uid, at[4])
+				return fmt.Sprintf("a %s file system of uid %d is mounted at %s", m.Kind, uid, m.Point)
 			}
 		}
 	}

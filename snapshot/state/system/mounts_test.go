@@ -33,8 +33,11 @@ func TestUsersMountIsNew(t *testing.T) {
 func TestMountsOfAnotherProc(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "self"), 0o755))
-	for _, uid := range []string{"4002", "4003"} {
-		line := "90 22 0:99 / /data rw - tmpfs none rw,uid=" + uid + "\n"
+	for line, uid := range map[string]string{
+		"90 22 0:99 / /data rw - tmpfs none rw,uid=4002\n":                "4002",
+		"90 22 0:99 / /data/envs rw - fuse.sshfs host: rw,user_id=4003\n": "4003",
+		"90 22 0:99 / /data rw - fuse  rw,user_id=4004\n":                 "4004", // fusermount -o fsname=
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(root, "self/mountinfo"), []byte(line), 0o644))
 		require.Contains(t, UsersMount(root, "/data"), "uid "+uid)
 	}
