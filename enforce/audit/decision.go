@@ -5,58 +5,40 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Decision says of a single action why it was decided: with a short id, which is
-// the same in the record of a controller and of a host, in mail and on the web page, and
-// with the lines of the snapshot that were judged. Fields that are not known are empty.
-type Decision struct {
-	ID       string
-	Time     time.Time
-	Host     snapshot.Hostname
-	User     string
-	What     string // such as "Terminating process 5 …", in a line
-	Status   order.Status
-	Reason   string   // of the status
-	Why      []string // the findings as people read them
-	Notified time.Time
-	By       string   // the operator who requested it
-	Advice   []string // what the user should do
-	Judged   []string // the lines of the snapshot
-}
-
-// Lines are the record as people read it: on a controller and on the host, in mail and on
-// the web page. Nothing in them needs to be escaped for a terminal.
-func (r Decision) Lines() []string {
-	l := lines{"Decision   " + r.ID}
-	l.add("Time", clock(r.Time))
-	l.add("Host", string(r.Host))
-	l.add("User", r.User)
-	l.add("What", r.What)
-	l.add("Outcome", r.outcome())
-	l.add("Because", r.Why...)
-	l.add("Notified", clock(r.Notified))
-	l.add("By", r.By)
-	l.add("Judged", r.Judged...)
+// Lines are the entry as people read it, with a short id, which is the same everywhere: on a controller and on the host,
+// in mail and on the web page. Nothing in them needs to be escaped for a terminal.
+func (e *Entry) Lines() []string {
+	l := lines{"Decision   " + e.ID}
+	l.add("Time", clock(e.Time))
+	l.add("Host", string(e.Host))
+	l.add("User", string(userOfEntry(e)))
+	l.add("What", e.Text)
+	l.add("Outcome", e.outcome())
+	l.add("Because", e.because()...)
+	l.add("Notified", clock(e.Notified))
+	l.add("By", e.By)
+	l.add("Judged", e.Judged...)
 	return l
 }
 
 // Answer is what its user asks first: what happened, why, and what to do.
-func (r Decision) Answer() []string {
+func (e *Entry) Answer() []string {
 	var l lines
-	l.add("What", r.What)
-	l.add("Outcome", r.outcome())
-	l.add("Because", r.Why...)
-	l.add("What to do", r.Advice...)
-	l.add("Time", clock(r.Time))
-	l.add("Notified", clock(r.Notified))
-	l.add("Decision", r.ID)
+	l.add("What", e.Text)
+	l.add("Outcome", e.outcome())
+	l.add("Because", e.because()...)
+	l.add("What to do", e.advice()...)
+	l.add("Time", clock(e.Time))
+	l.add("Notified", clock(e.Notified))
+	l.add("Decision", e.ID)
 	return l
 }
 
@@ -74,8 +56,29 @@ func (l *lines) add(name string, values ...string) {
 	}
 }
 
-func (r Decision) outcome() string {
-	return strings.TrimSuffix(cmp.Or(string(r.Status), "under way")+": "+r.Reason, ": ")
+func (e *Entry) outcome() string {
+	status := e.Status
+	if status == "" && e.Action == ActionNotice {
+		status = "notified"
+	}
+	return strings.TrimSuffix(cmp.Or(string(status), "under way")+": "+e.Reason, ": ")
+}
+
+// because are the findings that led to it. The text of a notice has them, and the advice.
+func (e *Entry) because() []string {
+	if e.Action == ActionNotice {
+		return nil
+	}
+	return e.Why
+}
+
+func (e *Entry) advice() (list []string) {
+	for _, rule := range e.Rules {
+		if advice := rule.Advice(); e.Action != ActionNotice && !slices.Contains(list, advice) {
+			list = append(list, advice)
+		}
+	}
+	return list
 }
 
 // clock is a time as people read it; empty for none.

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -154,31 +153,12 @@ func LastAction(entries []Entry) []Entry {
 	return nil
 }
 
-// Decided is an item of an order, before its outcome is known, as every output shows it.
-func (r *Record) Decided() Decision {
-	e := Entry{
+// Decided is an item of an order, before its outcome is known.
+func (r *Record) Decided() *Entry {
+	return &Entry{
 		ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
 		Text: r.Text, Why: r.Why, By: r.By, Judged: r.Judged,
 	}
-	return e.Decision()
-}
-
-// Decision is the entry as every output shows it.
-func (e *Entry) Decision() Decision {
-	r := Decision{
-		ID: e.ID, Time: e.Time, Host: e.Host, User: string(userOfEntry(e)), What: e.Text, Status: e.Status, Reason: e.Reason,
-		Why: e.Why, Notified: e.Notified, By: e.By, Judged: e.Judged,
-	}
-	for _, rule := range e.Rules {
-		if advice := rule.Advice(); !slices.Contains(r.Advice, advice) {
-			r.Advice = append(r.Advice, advice)
-		}
-	}
-	if e.Action == ActionNotice {
-		r.Advice = nil // it is in the notice
-		r.Why, r.Status = nil, cmp.Or(e.Status, "notified")
-	}
-	return r
 }
 
 // OrderRecords are the records of an order's items, in the order of its

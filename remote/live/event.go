@@ -29,7 +29,7 @@ type Event struct {
 	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
 	// Record is the decision about that item; nil if the order has no id.
-	Record *audit.Decision `json:"-"`
+	Record *audit.Entry `json:"-"`
 }
 
 // findings are findings by their ID.
@@ -127,11 +127,11 @@ func isAbout(item *audit.Record, o order.Outcome) bool {
 }
 
 // recordOf is the decision about an item of an order.
-func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Decision {
+func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Entry {
 	item.Order = orderID
 	r := item.Decided()
 	r.Status, r.Reason = o.Status, o.Reason
-	return &r
+	return r
 }
 
 // item is an item of an order: whose it is, what, because of which findings, and why.

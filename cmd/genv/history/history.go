@@ -60,7 +60,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 		return err
 	}
 	if id != "" {
-		return writeDecisions(p, output, path, id, audit.Decided(entries, id), audit.Decision.Lines)
+		return writeDecisions(p, output, path, id, audit.Decided(entries, id), (*audit.Entry).Lines)
 	}
 	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
 		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
@@ -269,9 +269,9 @@ func Why(p *command.Program, c *cli.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	lines := audit.Decision.Answer
+	lines := (*audit.Entry).Answer
 	if c.Bool("verbose") {
-		lines = audit.Decision.Lines
+		lines = (*audit.Entry).Lines
 	}
 	if id != "" {
 		return writeDecisions(p, output, path, id, audit.Decided(entries, id), lines)
@@ -296,7 +296,7 @@ func readID(c *cli.Context) (string, error) {
 	return id, nil
 }
 
-func writeDecisions(p *command.Program, output render.Output, path, id string, entries []audit.Entry, lines func(audit.Decision) []string) error {
+func writeDecisions(p *command.Program, output render.Output, path, id string, entries []audit.Entry, lines func(*audit.Entry) []string) error {
 	switch {
 	case len(entries) == 0 && id != "":
 		return command.UsageError("no decision %s is recorded in %s: the history lists those that are", id, path)
@@ -311,7 +311,7 @@ func writeDecisions(p *command.Program, output render.Output, path, id string, e
 		if i > 0 {
 			fmt.Fprintln(p.Out)
 		}
-		for _, line := range lines(entries[i].Decision()) {
+		for _, line := range lines(&entries[i]) {
 			if _, err := fmt.Fprintln(p.Out, line); err != nil {
 				return err
 			}
