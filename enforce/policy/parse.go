@@ -18,23 +18,20 @@ func Parse(name string, data []byte) (*File, error) { return ParseFor(name, data
 
 // ParseFor is Parse for these accounts.
 func ParseFor(name string, data []byte, accounts Aliases) (*File, error) {
-	file, doc := parse(name, data, accounts)
-	if err := doc.Err(); err != nil {
+	r := read(name, data, accounts)
+	if err := r.doc.Err(); err != nil {
 		return nil, err
 	}
-	return file, nil
+	return r.file, nil
 }
 
 // Check returns all problems of a policy file, one line for each, or nil.
-func Check(name string, data []byte) error {
-	_, doc := parse(name, data, nil)
-	return doc.All()
-}
+func Check(name string, data []byte) error { return read(name, data, nil).doc.All() }
 
-// parse reads the parts in the order in which they refer to each other,
+// read reads the parts in the order in which they refer to each other,
 // whatever their order in the file.
-func parse(name string, data []byte, accounts Aliases) (*File, *strictyaml.Document) {
-	r := reader{file: Default(), doc: strictyaml.Parse(name, data)}
+func read(name string, data []byte, accounts Aliases) *reader {
+	r := &reader{file: Default(), doc: strictyaml.Parse(name, data)}
 	r.file.Accounts = accounts
 	parts := []struct {
 		key  string
@@ -70,7 +67,7 @@ func parse(name string, data []byte, accounts Aliases) (*File, *strictyaml.Docum
 	if n := nodes["overrides"]; n != nil && !r.failed() {
 		r.checkOverlaps(n)
 	}
-	return r.file, r.doc
+	return r
 }
 
 func (r *reader) readLimits(n *strictyaml.Node) {
@@ -126,6 +123,8 @@ type reader struct {
 	file *File
 	doc  *strictyaml.Document
 	zone *time.Location // nil if the file names none
+	// references are the users, hosts and labels that were read.
+	references []Reference
 }
 
 func (r *reader) failed() bool { return r.doc.Err() != nil }
@@ -158,6 +157,7 @@ func (r *reader) readUser(n *strictyaml.Node) []string {
 		n.Failf("%q is not a user name; write one name, or \"@group\"", user)
 		return nil
 	}
+	r.refers(n, Reference{Kind: ToUser, Name: user})
 	return []string{string(r.file.Accounts.Name(snapshot.Username(user)))}
 }
 

@@ -20,8 +20,8 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 		"processes":    func(n *strictyaml.Node) { n.List(r.exemptProcess) },
 		"containers":   func(n *strictyaml.Node) { n.List(e.readContainer) },
 		"environments": func(n *strictyaml.Node) { n.List(r.exemptEnvironment) },
-		"hosts":        func(n *strictyaml.Node) { n.List(e.readHost) },
-		"devices":      func(n *strictyaml.Node) { n.List(e.readDevice) },
+		"hosts":        func(n *strictyaml.Node) { n.List(r.exemptHost) },
+		"devices":      func(n *strictyaml.Node) { n.List(r.exemptDevice) },
 	})
 }
 
@@ -69,7 +69,7 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	x := exemptEntry{from: exemptAt(n)}
 	keys := r.owned(&x)
 	keys["eid"] = func(n *strictyaml.Node) { x.eid = snapshot.EnvID(n.Scalar()) }
-	keys["host"] = func(n *strictyaml.Node) { x.host = readPattern(n, n.Text()) }
+	keys["host"] = func(n *strictyaml.Node) { x.host = r.readHosts(n, n.Text()) }
 	n.Map(keys)
 	byName := x.name != "" && x.user != "" && x.eid == "" && x.host.Count() == 0
 	byID := x.eid != "" && x.host.Count() > 0 && x.name == "" && x.user == ""
@@ -82,8 +82,9 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	}
 }
 
-func (e *Exemptions) readHost(n *strictyaml.Node) {
-	e.hosts = append(e.hosts, exemptEntry{host: readPattern(n, n.Text()), from: exemptAt(n)})
+func (r *reader) exemptHost(n *strictyaml.Node) {
+	e := &r.file.Exemptions
+	e.hosts = append(e.hosts, exemptEntry{host: r.readHosts(n, n.Text()), from: exemptAt(n)})
 }
 
 // readUnprotected reads names of daemons that are protected by default. Any other
@@ -94,9 +95,9 @@ func (r *reader) readUnprotected(n *strictyaml.Node) {
 	})
 }
 
-// readDevice reads host:index, both with ranges, or the UUID of a device.
-func (e *Exemptions) readDevice(n *strictyaml.Node) {
-	written := n.Text()
+// exemptDevice reads host:index, both with ranges, or the UUID of a device.
+func (r *reader) exemptDevice(n *strictyaml.Node) {
+	e, written := &r.file.Exemptions, n.Text()
 	if isUUID(written) {
 		e.uuids[snapshot.GPUUUID(written)] = exemptAt(n)
 		return
@@ -115,12 +116,18 @@ func (e *Exemptions) readDevice(n *strictyaml.Node) {
 			return
 		}
 	}
-	e.devices = append(e.devices, exemptEntry{host: readPattern(n, written[:colon]), index: index, from: exemptAt(n)})
+	e.devices = append(e.devices, exemptEntry{host: r.readHosts(n, written[:colon]), index: index, from: exemptAt(n)})
 }
 
 // isUUID says whether a device is named by its UUID.
 func isUUID(device string) bool {
 	return strings.HasPrefix(device, "GPU-") || strings.HasPrefix(device, "MIG-")
+}
+
+// readHosts is readPattern for the names of hosts.
+func (r *reader) readHosts(n *strictyaml.Node, pattern string) text.HostPattern {
+	r.refers(n, Reference{Kind: ToHost, Name: pattern})
+	return readPattern(n, pattern)
 }
 
 // readPattern parses a host pattern that is the whole written of n or a part of it.

@@ -10,8 +10,8 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	o := Override{Place: n.Place()}
 	var set *strictyaml.Node
 	n.Map(strictyaml.Keys{
-		"hosts":  o.readHosts,
-		"labels": o.readLabels,
+		"hosts":  func(n *strictyaml.Node) { r.readHostList(n, &o) },
+		"labels": func(n *strictyaml.Node) { r.readLabels(n, &o) },
 		"users":  func(n *strictyaml.Node) { r.readUsers(n, &o) },
 		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
 		"set":    func(n *strictyaml.Node) { set = n },
@@ -29,9 +29,12 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	r.file.Overrides = append(r.file.Overrides, o)
 }
 
-func (o *Override) readLabels(n *strictyaml.Node) {
+func (r *reader) readLabels(n *strictyaml.Node, o *Override) {
 	o.Labels = map[string]string{}
-	n.Each(func(key, value *strictyaml.Node) { o.Labels[key.Text()] = value.Scalar() })
+	n.Each(func(key, value *strictyaml.Node) {
+		o.Labels[key.Text()] = value.Scalar()
+		r.refers(key, Reference{Kind: ToLabel, Name: key.Text(), Value: value.Scalar()})
+	})
 }
 
 // scope is what the override selects by, apart from the time.
@@ -61,11 +64,11 @@ func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	})
 }
 
-// readHosts reads a list of host patterns into an override.
-func (o *Override) readHosts(n *strictyaml.Node) {
+// readHostList reads a list of host patterns into an override.
+func (r *reader) readHostList(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		if text := item.Text(); text != "" {
-			o.Hosts = append(o.Hosts, readPattern(item, text))
+			o.Hosts = append(o.Hosts, r.readHosts(item, text))
 			o.writtenHosts = append(o.writtenHosts, text)
 		}
 	})
