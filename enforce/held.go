@@ -17,8 +17,8 @@ type held struct {
 	envs     []heldEnv
 	devices  []*caps.HeldDevice // by host
 
-	last *hostView                                              // the host that was counted last,
-	here contents.Index[snapshot.DeviceIndex, *caps.HeldDevice] // and the user's devices there
+	last *hostView                                 // the host that was counted last,
+	here map[snapshot.DeviceIndex]*caps.HeldDevice // and the user's devices there
 }
 
 // heldEnv is an environment of a user.
@@ -33,9 +33,6 @@ type counting struct {
 	judgement
 	byUser  map[snapshot.Username]*held
 	inOrder []*held // those with caps who have something
-	devices contents.Slab[caps.HeldDevice]
-	envs    contents.Firsts[snapshot.EnvID] // most lists have one item: these are where they begin
-	uses    contents.Firsts[caps.Use]
 }
 
 // usersWithCaps lists the users who have caps, in the order in which they appear. An environment without a user
@@ -131,7 +128,7 @@ func (c *counting) addUses(h *hostView) {
 		user := h.userOf(p)
 		if env != nil && env.user != nil && env.user.user != user && env.user.settings != nil {
 			for _, a := range env.Attachments { // another user's or root's: it ends with what is attached
-				if d := env.user.here.Get(a.Device.Index); d != nil && p.Uses(d.Index) != nil {
+				if d := env.user.here[a.Device.Index]; d != nil && p.Uses(d.Index) != nil {
 					c.addProcess(env.user, d, env, p)
 				}
 			}
@@ -149,7 +146,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 		return
 	}
 	for _, use := range p.Usage {
-		device := h.devices.Get(use.Index)
+		device := h.devices[use.Index]
 		if device == nil || h.ignoresUse(use) {
 			continue
 		}
@@ -157,7 +154,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 		if in != nil && !in.Attached(use.Index) && c.formerUntil(h, in, use.Index).After(c.now) {
 			continue // its shell doesn't know that GPUs were renumbered
 		}
-		if u.here.Get(use.Index) == nil && h.Terminates(p) {
+		if u.here[use.Index] == nil && h.Terminates(p) {
 			continue
 		}
 		if d := c.device(u, h, device); !p.EnvUnknown { // then device has noted it
@@ -183,16 +180,15 @@ func (c *counting) begin(u *held, h *hostView) {
 		c.inOrder = append(c.inOrder, u)
 	}
 	u.last = h
-	u.here.Clear()
+	u.here = make(map[snapshot.DeviceIndex]*caps.HeldDevice)
 }
 
 // device is a device of the host that is being counted, added if it is new.
 func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.HeldDevice {
-	if d := u.here.Get(device.Index); d != nil {
+	if d := u.here[device.Index]; d != nil {
 		return d
 	}
-	d := c.devices.Next()
-	*d = caps.HeldDevice{Device: device, Host: h, Envs: c.envs.Next(), Uses: c.uses.Next()}
+	d := &caps.HeldDevice{Device: device, Host: h}
 	for _, p := range h.unknownOn[device.Index] {
 		switch h.userOf(p) {
 		case "":
@@ -202,6 +198,6 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 		}
 	}
 	u.devices = append(u.devices, d)
-	u.here.Set(device.Index, d)
+	u.here[device.Index] = d
 	return d
 }

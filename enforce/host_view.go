@@ -21,10 +21,10 @@ type hostView struct {
 	snapshot *snapshot.Snapshot
 	settings *Settings // of the host, whoever the user
 	zone     *time.Location
-	byUser   contents.Index[snapshot.Username, *Settings]
+	byUser   map[snapshot.Username]*Settings
 	inOrder  []*envView // as the host listed them, without those that are exempt
 	in       []*envView // of each process the environment that it is in
-	envs     contents.Index[snapshot.EnvID, *envView]
+	envs     map[snapshot.EnvID]*envView
 	// exempt are the processes that no rule may touch, and exemptUses what those
 	// of them that are in an environment use: no cap takes that.
 	exempt     map[snapshot.PID]bool
@@ -35,7 +35,7 @@ type hostView struct {
 	// exemptDevices are those that an operator exempted, that have failed, or that people can't
 	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
-	devices       contents.Index[snapshot.DeviceIndex, *snapshot.Device] // the others
+	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// released are the devices that adoptReleased found, or that are detached because they are idle.
 	released map[deviceOfEnv]bool
 	// unknownOn are the processes on a device whose environment is unknown.
@@ -59,10 +59,10 @@ type envView struct {
 
 // ask asks the policy about a user on this host, once a cycle.
 func (h *hostView) ask(policy Policy, user snapshot.Username, now time.Time) *Settings {
-	s := h.byUser.Get(user)
+	s := h.byUser[user]
 	if s == nil {
 		s = policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: now})
-		h.byUser.Add(user, s)
+		h.byUser[user] = s
 	}
 	return s
 }
@@ -92,7 +92,7 @@ func (h *hostView) key(p *snapshot.Process) snapshot.ProcessKey {
 
 // deviceKey is the Key of a device that rules judge.
 func (h *hostView) deviceKey(index snapshot.DeviceIndex) string {
-	if d := h.devices.Get(index); d != nil {
+	if d := h.devices[index]; d != nil {
 		return d.Key()
 	}
 	return index.String()

@@ -8,34 +8,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// viewSlabs are where the views of several hosts have their lists.
-type viewSlabs struct {
-	envs  contents.Slab[envView]
-	lists contents.Slab[*envView]
-}
-
 // see fills in the view of a host.
 func (j *judgement) see(h *hostView) {
 	s := h.host.Snapshot
 	h.labels, h.snapshot, h.zone = h.host.Labels, s, s.Location()
 	h.settings = j.policy.Settings(Query{Host: h.name, Labels: h.labels, At: j.now})
-	h.byUser = contents.NewIndex[snapshot.Username, *Settings](min(len(s.Environments), 8))
-	h.inOrder = j.slabs.lists.Take(len(s.Environments))[:0]
-	h.in = j.slabs.lists.Take(len(s.Processes))
-	h.envs = contents.NewIndex[snapshot.EnvID, *envView](len(s.Environments))
-	h.devices = contents.NewIndex[snapshot.DeviceIndex, *snapshot.Device](len(s.Devices))
+	h.byUser = make(map[snapshot.Username]*Settings)
+	h.in = make([]*envView, len(s.Processes))
+	h.envs = make(map[snapshot.EnvID]*envView, len(s.Environments))
+	h.devices = make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices))
 	h.instances = contents.Instances{Devices: s.Devices}
-	h.addEnvironments(j.policy, j.now, j.slabs.envs.Take(len(s.Environments)))
+	h.addEnvironments(j.policy, j.now)
 	h.addAttachments(j.policy)
 	h.addProcesses(j.policy, &j.fleet)
 }
 
-func (h *hostView) addEnvironments(policy Policy, now time.Time, views []envView) {
-	for i := range views {
-		view := &views[i]
-		view.env = &h.snapshot.Environments[i]
+func (h *hostView) addEnvironments(policy Policy, now time.Time) {
+	for i := range h.snapshot.Environments {
+		view := &envView{env: &h.snapshot.Environments[i]}
 		_, view.exempt = policy.Exempt(Subject{Host: h.name, Environment: view.env})
-		h.envs.Set(view.env.EID, view)
+		h.envs[view.env.EID] = view
 		if !view.exempt {
 			view.settings = h.ask(policy, view.env.Username, now)
 			h.inOrder = append(h.inOrder, view)
@@ -53,9 +45,9 @@ func (h *hostView) addAttachments(policy Policy) {
 			h.exemptDevices[d.Index] = true
 			continue
 		}
-		h.devices.Set(d.Index, d)
+		h.devices[d.Index] = d
 		for j := range d.Attachments {
-			if env := h.envs.Get(d.Attachments[j].EID); env != nil {
+			if env := h.envs[d.Attachments[j].EID]; env != nil {
 				env.Attach(contents.Attachment{Attachment: &d.Attachments[j], Device: d})
 			}
 		}

@@ -21,7 +21,6 @@ type judgement struct {
 	findings []Finding
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
-	slabs    viewSlabs
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {

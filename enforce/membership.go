@@ -21,7 +21,7 @@ func (h *hostView) environmentOf(p *snapshot.Process) *envView {
 	if eid == "" && h.settings.SudoUsers {
 		eid = p.Inherited
 	}
-	env := h.envs.Get(eid)
+	env := h.envs[eid]
 	if eid == "" || env == nil || !h.admits(env, p) {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (h *hostView) claimed(p *snapshot.Process) *envView {
 	if p.EnvUnknown || p.EID == "" {
 		return nil
 	}
-	if env := h.envs.Get(p.EID); env != nil && !h.admits(env, p) {
+	if env := h.envs[p.EID]; env != nil && !h.admits(env, p) {
 		return env
 	}
 	return nil
@@ -74,7 +74,7 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 	case user != "":
 		return user
 	}
-	if env := h.envs.Get(p.EID); env != nil && env.env.UID == *uid && env.env.Username != "" {
+	if env := h.envs[p.EID]; env != nil && env.env.UID == *uid && env.env.Username != "" {
 		return env.env.Username
 	}
 	return gpus.UserName("", uid)

@@ -101,7 +101,7 @@ func (h *hostView) withKey(key string) *snapshot.Device {
 // stillUses reports whether an environment's processes use a device without an attachment, or may: it isn't known
 // which one it is now.
 func (h *hostView) stillUses(eid snapshot.EnvID, key string) bool {
-	env, d := h.envs.Get(eid), h.withKey(key)
+	env, d := h.envs[eid], h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {
 		return env != nil && d == nil && len(env.Processes) > 0
 	}

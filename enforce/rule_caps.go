@@ -220,7 +220,7 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.
 		h := hostOf(d)
 		for _, eid := range d.Envs {
 			if !d.Stays {
-				j.loseDevice(&f, due, h, h.envs.Get(eid), d.Index)
+				j.loseDevice(&f, due, h, h.envs[eid], d.Index)
 			}
 		}
 		for _, use := range d.Uses {

@@ -16,7 +16,7 @@ import (
 )
 
 // Contents are the processes and attachments of an environment. The zero Contents is
-// empty. It isn't to be copied.
+// empty.
 type Contents struct {
 	Processes   []*snapshot.Process
 	Attachments []Attachment
@@ -24,11 +24,6 @@ type Contents struct {
 	// attachments: few are faster looked through than indexed.
 	byDevice   map[snapshot.DeviceIndex][]*snapshot.Process
 	attachedTo map[snapshot.DeviceIndex]bool
-
-	// Most environments have no more: these are where the lists begin, so that
-	// they need no memory of their own.
-	firstProcesses  [2]*snapshot.Process
-	firstAttachment [1]Attachment
 }
 
 // Attachment is an attachment together with its device.
@@ -42,9 +37,6 @@ const few = 16
 
 // Attach adds an attachment.
 func (c *Contents) Attach(a Attachment) {
-	if c.Attachments == nil {
-		c.Attachments = c.firstAttachment[:0]
-	}
 	c.Attachments = append(c.Attachments, a)
 	if len(c.Attachments) <= few {
 		return
@@ -68,9 +60,6 @@ func (c *Contents) Attached(index snapshot.DeviceIndex) bool {
 
 // Add adds a process.
 func (c *Contents) Add(p *snapshot.Process) {
-	if c.Processes == nil {
-		c.Processes = c.firstProcesses[:0]
-	}
 	c.Processes = append(c.Processes, p)
 	switch {
 	case c.byDevice != nil:
