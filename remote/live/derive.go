@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +22,7 @@ import (
 // fleetState is what a cycle left behind, and what is derived from it when somebody looks.
 type fleetState struct {
 	cycle    controller.Cycle
-	hosts    []seen // in the cluster's order
+	hosts    map[snapshot.Hostname]seen
 	options  Options
 	election *election.Shown // nil for none
 	revision uint64
@@ -29,7 +30,6 @@ type fleetState struct {
 
 // seen is a host's last answer.
 type seen struct {
-	host     snapshot.Hostname
 	at       time.Time
 	via      agent.Via
 	snapshot *snapshot.Snapshot // nil if it never answered
@@ -58,13 +58,15 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 		finding := &cycle.Plan.Findings[i]
 		f.Findings[i] = Finding{*finding, finding.Line(), cycle.Decision(finding)}
 	}
-	known := finder[Host]{name: func(h *Host) snapshot.Hostname { return h.Name }}
+	known := make(map[snapshot.Hostname]*Host)
 	if before != nil {
-		known.list = before.Hosts
+		for i := range before.Hosts {
+			known[before.Hosts[i].Name] = &before.Hosts[i]
+		}
 	}
 	for i := range cycle.Cluster.Hosts {
 		host := &f.Hosts[i]
-		*host = m.host(i, known.find(i, cycle.Cluster.Hosts[i].Name))
+		*host = m.host(&cycle.Cluster.Hosts[i], known[cycle.Cluster.Hosts[i].Name])
 		if host.Failure != nil {
 			f.Failed = append(f.Failed, *host.Failure)
 		}
@@ -74,8 +76,8 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 }
 
 // host describes a host, or returns what it was before, if that is the same.
-func (m *fleetState) host(i int, before *Host) Host {
-	h, last := &m.cycle.Cluster.Hosts[i], &m.hosts[i]
+func (m *fleetState) host(h *snapshot.Host, before *Host) Host {
+	last := m.hosts[h.Name]
 	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision, snapshot: last.snapshot}
 	if h.Err != nil {
 		failure := remote.FailureOf(string(h.Name), h.Err)
@@ -106,30 +108,6 @@ func (h *Host) same(before *Host) bool {
 		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
 }
 
-// finder finds hosts by their names in an earlier list, in which most have the same place.
-type finder[T any] struct {
-	list  []T
-	name  func(*T) snapshot.Hostname
-	index map[snapshot.Hostname]int // made when it is needed
-}
-
-// find returns nil if the list has no such host.
-func (f *finder[T]) find(i int, name snapshot.Hostname) *T {
-	if i < len(f.list) && f.name(&f.list[i]) == name {
-		return &f.list[i]
-	}
-	if f.index == nil {
-		f.index = make(map[snapshot.Hostname]int, len(f.list))
-		for i := range f.list {
-			f.index[f.name(&f.list[i])] = i
-		}
-	}
-	if at, known := f.index[name]; known {
-		return &f.list[at]
-	}
-	return nil
-}
-
 // unknown are the GPUs of a host that doesn't answer any more: only what they are is known.
 func unknown(rows []gpus.GPU) []gpus.GPU {
 	rows = slices.Clone(rows)
@@ -145,96 +123,77 @@ func unknown(rows []gpus.GPU) []gpus.GPU {
 
 // users adds up what each user has.
 func (m *fleetState) users(f *Fleet) []User {
-	byName := make(map[snapshot.Username]*User)
-	user := func(name snapshot.Username) *User {
-		u := byName[name]
-		if u == nil {
-			u = &User{Name: name}
-			if m.options.Policy != nil {
-				u.Cap = m.options.Policy.Settings(enforce.Query{User: name, At: m.cycle.Start}).MaxDevices
-			}
-			byName[name] = u
-		}
-		return u
-	}
+	all := make(usersByName)
 	for i := range f.Hosts {
 		for j := range f.Hosts[i].users {
 			here := &f.Hosts[i].users[j]
-			u := user(here.Name)
+			u := all.user(here.Name)
 			u.Hosts++
 			u.Attached, u.Idle, u.Used, u.Memory = u.Attached+here.Attached, u.Idle+here.Idle, u.Used+here.Used, u.Memory+here.Memory
 		}
 	}
 	for i := range f.Findings {
 		if name := f.Findings[i].User; name != "" {
-			user(name).Findings++
+			all.user(name).Findings++
 		}
 	}
-	users := []User{}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		users = append(users, *byName[name])
+	users := all.list()
+	for i := range users {
+		if m.options.Policy != nil {
+			users[i].Cap = m.options.Policy.Settings(enforce.Query{User: users[i].Name, At: m.cycle.Start}).MaxDevices
+		}
 	}
 	return users
 }
 
-// usersOf is what each user has of the GPUs of a host, which may make up any number of users.
+// usersByName are users for whom something is added up.
+type usersByName map[snapshot.Username]*User
+
+func (m usersByName) user(name snapshot.Username) *User {
+	if m[name] == nil {
+		m[name] = &User{Name: name}
+	}
+	return m[name]
+}
+
+// list is in alphabetical order.
+func (m usersByName) list() []User {
+	users := make([]User, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		users = append(users, *m[name])
+	}
+	return users
+}
+
+// usersOf is what each user has of the GPUs of a host, each GPU once for each user.
 func usersOf(rows []gpus.GPU) []User {
-	n := len(rows) // about as many users
-	c := userCounter{at: make(map[snapshot.Username]int, n), users: make([]User, 0, n), last: make([]lastGPU, 0, n)}
+	all := make(usersByName)
 	for i := range rows {
-		c.count(&rows[i], i+1)
-	}
-	return c.users
-}
-
-// userCounter counts GPUs for those who have or use them, each GPU once for each user.
-type userCounter struct {
-	at    map[snapshot.Username]int // the place in the lists
-	users []User
-	last  []lastGPU
-}
-
-// lastGPU is the number of the GPU that was counted last for a user; 0 for none.
-type lastGPU struct{ attached, used int }
-
-func (c *userCounter) user(name snapshot.Username) (*User, *lastGPU) {
-	i, known := c.at[name]
-	if !known {
-		i = len(c.users)
-		c.at[name], c.users, c.last = i, append(c.users, User{Name: name}), append(c.last, lastGPU{})
-	}
-	return &c.users[i], &c.last[i]
-}
-
-func (c *userCounter) count(g *gpus.GPU, number int) {
-	for i := range g.Processes {
-		p := &g.Processes[i]
-		if p.User == "" {
-			continue
+		g := &rows[i]
+		memory, attached := make(map[snapshot.Username]int64), make(map[snapshot.Username]bool)
+		for j := range g.Processes {
+			if p := &g.Processes[j]; p.User != "" {
+				memory[p.User] += *cmp.Or(p.Memory, new(int64)) // as far as it is known
+			}
 		}
-		u, last := c.user(p.User)
-		if last.used != number {
-			last.used = number
-			u.Used++
+		for name, used := range memory {
+			u := all.user(name)
+			u.Used, u.Memory = u.Used+1, u.Memory+used
 		}
-		if p.Memory != nil {
-			u.Memory += *p.Memory
+		for j := range g.Attached {
+			name := g.Attached[j].User
+			if name == "" || attached[name] {
+				continue
+			}
+			attached[name] = true
+			u := all.user(name)
+			u.Attached++
+			if _, uses := memory[name]; !uses || g.State == gpus.Idle {
+				u.Idle++
+			}
 		}
 	}
-	for i := range g.Attached {
-		if g.Attached[i].User == "" {
-			continue
-		}
-		u, last := c.user(g.Attached[i].User)
-		if last.attached == number {
-			continue
-		}
-		last.attached = number
-		u.Attached++
-		if last.used != number || g.State == gpus.Idle {
-			u.Idle++
-		}
-	}
+	return all.list()
 }
 
 // HostGuard is what the kernel guard of a host does, and what it should do.

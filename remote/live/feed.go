@@ -153,16 +153,12 @@ func fairly(events []Event) []Event {
 
 // take makes a cycle the present state. The caller holds the lock.
 func (f *Feed) take(cycle *controller.Cycle) {
-	hosts := make([]seen, len(cycle.Cluster.Hosts))
-	before := finder[seen]{list: f.state.hosts, name: func(s *seen) snapshot.Hostname { return s.host }}
+	hosts := make(map[snapshot.Hostname]seen, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
+		hosts[h.Name] = f.state.hosts[h.Name]
 		if asked := cycle.Early == 0 || cycle.Asked[h.Name]; asked && h.Err == nil {
-			hosts[i] = seen{h.Name, cycle.Start, cycle.Via[h.Name], h.Snapshot}
-		} else if last := before.find(i, h.Name); last != nil {
-			hosts[i] = *last
-		} else {
-			hosts[i].host = h.Name
+			hosts[h.Name] = seen{cycle.Start, cycle.Via[h.Name], h.Snapshot}
 		}
 	}
 	f.state = fleetState{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}
