@@ -22,8 +22,7 @@ const (
 // gpuRow is a GPU of a host with its letter.
 type gpuRow struct {
 	*gpus.Row
-	Class     string
-	Letter    string
+	*cell
 	IdleSince time.Time
 }
 
@@ -66,8 +65,7 @@ func hostPage(p *page, r *http.Request) (string, any) {
 }
 
 func (p *page) gpu(row gpus.Row) gpuRow {
-	c := p.cell(row.Host, row.GPU)
-	return gpuRow{&row, c.class, c.letter(), p.view.IdleSince(row.Host, row.Index)}
+	return gpuRow{&row, p.cell(row.Host, row.GPU), p.view.IdleSince(row.Host, row.Index)}
 }
 
 // userBody is what the page of a user shows.

@@ -167,7 +167,6 @@ func (f *fleet) options() web.Options {
 	return web.Options{
 		Now: func() time.Time { return f.now }, Names: web.AllNames, Hosts: []string{"gpus.example.org"},
 		Failed: func(err error) { panic(err) },
-		API:    live.NewHandler,
 	}
 }
 

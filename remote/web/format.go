@@ -30,7 +30,7 @@ var functions = template.FuncMap{
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
 	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName, "share": usage.Percent,
-	"bar": bar, "kind": kind, "via": viaText, "first": first, "more": more,
+	"bar": bar, "words": words, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
 // maxItems is how much of a list is shown: hosts and users may make it as long as they like.

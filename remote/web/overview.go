@@ -2,9 +2,6 @@ package web
 
 import (
 	"cmp"
-	"fmt"
-	"html"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -108,9 +105,11 @@ type freeAt struct {
 // tile is a host in the grid.
 type tile struct {
 	*live.Host
-	Counts gpus.StateCounts
-	Users  []snapshot.Username
-	More   int // users
+	Counts   gpus.StateCounts
+	Cells    []*cell // one for each GPU
+	MoreGPUs int
+	Users    []snapshot.Username
+	More     int // users
 }
 
 type failedRow struct {
@@ -132,7 +131,7 @@ func overview(p *page, r *http.Request) (string, any) {
 			body.MoreFailed++
 		}
 		if body.Filter.selects(h) {
-			body.Tiles = append(body.Tiles, newTile(h))
+			body.Tiles = append(body.Tiles, p.tile(h))
 		}
 	}
 	users := slices.Clone(p.Fleet.Users)
@@ -144,9 +143,12 @@ func overview(p *page, r *http.Request) (string, any) {
 	return "overview", body
 }
 
-func newTile(h *live.Host) tile {
-	t := tile{Host: h, Users: h.Users()}
+func (p *page) tile(h *live.Host) tile {
+	t := tile{Host: h, Users: h.Users(), MoreGPUs: max(0, len(h.GPUs)-maxCells)}
 	t.Counts.Add(h.GPUs...)
+	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
+		t.Cells = append(t.Cells, p.cell(h.Name, &h.GPUs[i]))
+	}
 	if excess := len(t.Users) - maxTags; excess > 0 {
 		t.Users, t.More = t.Users[:maxTags], excess
 	}
@@ -190,66 +192,14 @@ func modelsOf(f *live.Fleet) []modelRow {
 	return list
 }
 
-// Grid has the hosts as tiles. There may be thousands, for which a template takes ten times
-// as long. All texts go through link or html.EscapeString.
-func (p *page) Grid(tiles []tile) template.HTML {
-	if len(tiles) == 0 {
-		return "<li>no host</li>"
-	}
-	var b strings.Builder
-	for i := range tiles {
-		p.writeTile(&b, &tiles[i])
-	}
-	return template.HTML(b.String()) //nolint:gosec // see above
-}
-
-func (p *page) writeTile(b *strings.Builder, t *tile) {
-	if t.Failure != nil {
-		b.WriteString(`<li class="failed"><div class="top">`)
-	} else {
-		b.WriteString(`<li><div class="top">`)
-	}
-	link(b, hostPath(t.Name), hostName(t.Name))
-	switch {
-	case t.Failure != nil:
-		b.WriteString(`<span class="badge bad">failed</span>`)
-	case t.Counts.Free > 0:
-		b.WriteString(`<span class="free">` + strconv.Itoa(t.Counts.Free) + ` free</span>`)
-	}
-	b.WriteString(`</div>`)
-	if len(t.GPUs) > 0 {
-		p.writeCells(b, t.Host, t.Counts)
-	} else {
-		b.WriteString(`<span class="cells"><i class="u">?</i></span>`)
-	}
-	b.WriteString(`<div class="who">`)
-	if t.Failure != nil {
-		b.WriteString(html.EscapeString(string(t.Failure.Class)) + ", last answer: " + ago(p.Now, t.Seen))
-	}
-	for _, user := range t.Users {
-		link(b, userPath(user), name(user))
-		b.WriteByte(' ')
-	}
-	if t.More > 0 {
-		b.WriteString("+" + strconv.Itoa(t.More))
-	}
-	b.WriteString("</div></li>\n")
-}
-
-// link writes a text with a link; only the text if there is no path.
-func link(b *strings.Builder, path, text string) {
-	if path == "" {
-		b.WriteString(html.EscapeString(text))
-		return
-	}
-	b.WriteString(`<a href="` + html.EscapeString(path) + `">` + html.EscapeString(text) + `</a>`)
-}
-
 // cell is how a mark looks, and what it means.
 type cell struct {
 	mark         live.Mark
-	class, means string
+	Class, Means string
 }
+
+// Letter is the mark.
+func (c *cell) Letter() string { return string(rune(c.mark)) }
 
 // cells are those of all marks, in the order of the legend.
 var cells = []cell{
@@ -267,34 +217,13 @@ func (p *page) cell(host snapshot.Hostname, g *gpus.GPU) *cell {
 	return &cells[slices.IndexFunc(cells, func(c cell) bool { return c.mark == mark })]
 }
 
-func (c *cell) letter() string { return string(rune(c.mark)) }
-
 // Legend explains the letters.
-func (*page) Legend() template.HTML {
-	var b strings.Builder
-	for _, c := range cells {
-		b.WriteString(`<li><i class="` + c.class + `">` + c.letter() + `</i> ` + c.means + `</li>`)
-	}
-	return template.HTML(b.String()) //nolint:gosec // constants only
-}
+func (*page) Legend() []cell { return cells }
 
 // maxCells is of how many GPUs a host has letters.
 const maxCells = 64
 
-// writeCells writes the GPUs of a host as letters, with the numbers for those who don't see
-// them.
-func (p *page) writeCells(b *strings.Builder, h *live.Host, c gpus.StateCounts) {
-	b.WriteString(`<span class="cells" role="img" aria-label="` + words(c) + `">`)
-	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
-		cell := p.cell(h.Name, &h.GPUs[i])
-		b.WriteString(`<i class="` + cell.class + `">` + cell.letter() + `</i>`)
-	}
-	if excess := len(h.GPUs) - maxCells; excess > 0 {
-		fmt.Fprintf(b, " +%d", excess)
-	}
-	b.WriteString(`</span>`)
-}
-
+// words are the numbers of a host's GPUs, for those who don't see the letters.
 func words(c gpus.StateCounts) string {
 	var list []string
 	for _, part := range []struct {

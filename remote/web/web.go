@@ -44,8 +44,6 @@ type Options struct {
 	Proxied bool
 	// Failed is called with errors that aren't the viewer's; nil for nothing.
 	Failed func(error)
-	// API serves the documents and events of a source at /api/v1/ and /events.
-	API func(live.Source) http.Handler
 	// Usage reads reports of who used what; nil for none.
 	Usage *usage.Reader
 	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
@@ -85,16 +83,8 @@ func New(feed *live.Feed, options Options) http.Handler {
 	s.mux.HandleFunc("/report", s.reportPage)
 	s.mux.HandleFunc("/api/v1/report", s.reportDocument)
 	s.mux.HandleFunc("/static/{file}", static)
-	if options.API != nil {
-		api := func(w http.ResponseWriter, r *http.Request) {
-			if options.Names == OwnName { // the tags of documents don't say what they show
-				r.Header.Del("If-None-Match")
-			}
-			s.view(r).api.ServeHTTP(w, r)
-		}
-		s.mux.HandleFunc("/api/v1/", api)
-		s.mux.HandleFunc("/events", api)
-	}
+	s.mux.HandleFunc("/api/v1/", s.api)
+	s.mux.HandleFunc("/events", s.api)
 	if options.Mount != nil {
 		options.Mount(s.mux, options.Names != AllNames)
 	}
@@ -121,12 +111,18 @@ func (s *server) view(r *http.Request) *view {
 		if s.options.Names != AllNames {
 			v.Source = s.feed.For(self)
 		}
-		if s.options.API != nil {
-			v.api = s.options.API(v.Source)
-		}
+		v.api = live.NewHandler(v.Source)
 		s.views[self] = v
 	}
 	return v
+}
+
+// api serves the documents and events of what a viewer may see.
+func (s *server) api(w http.ResponseWriter, r *http.Request) {
+	if s.options.Names == OwnName { // the tags of documents don't say what they show
+		r.Header.Del("If-None-Match")
+	}
+	s.view(r).api.ServeHTTP(w, r)
 }
 
 // me leads users to their own page.

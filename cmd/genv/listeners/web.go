@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/web"
 )
@@ -120,7 +119,6 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 	}
 	options := web.Options{
 		Now: time.Now, Names: config.Names, Hosts: config.Hosts, Proxied: config.Unix != "",
-		API:    live.NewHandler,
 		Usage:  l.shown.Usage,
 		Mount:  l.mountMetrics,
 		Failed: func(err error) { l.log.Error().Err(err).Msg("the web page failed; the cycles continue") },
