@@ -3,23 +3,23 @@ package usage
 // Amounts are what is counted. Times are in seconds of a device: two devices for an hour are
 // 7,200.
 type Amounts struct {
-	Attached  int64
-	Used      int64 // a process was on it
-	Computing int64 // used, with a utilization over 5 %
-	Idle      int64 // attached, and no process was on it
+	Attached  int64 `json:"attached_seconds"`
+	Used      int64 `json:"used_seconds"`      // with a process on it
+	Computing int64 `json:"computing_seconds"` // used with a utilization over 5 %
+	Idle      int64 `json:"idle_seconds"`      // attached without a process
 	// Unknown is the time in which the host didn't answer, for what was attached before. It is
 	// in none of the other times.
-	Unknown int64
-	// Unmeasured is the part of Used for which the driver reports no utilization, so that it
-	// isn't known if it is Computing, and the part of Attached for which it doesn't report
-	// processes, so that it isn't known if it is Idle.
-	Unmeasured int64
+	Unknown int64 `json:"unknown_seconds"`
+	// Unmeasured is the part of used time for which the driver reports no utilization, so that it
+	// isn't known if it is computing, and the part of attached time for which it doesn't report
+	// processes, so that it isn't known if it is idle.
+	Unmeasured int64 `json:"unmeasured_seconds"`
 	// Memory is what processes used, in MiB times seconds. Processes of which the driver
 	// reports no memory are not in it.
-	Memory     int64
-	Findings   int64 // new violations of rules
-	Terminated int64 // processes that were ended, or signalled on hosts that can't say more
-	Detached   int64
+	Memory     int64 `json:"memory_mib_seconds"`
+	Findings   int64 `json:"findings"`   // new violations of rules
+	Terminated int64 `json:"terminated"` // processes that were ended, or signalled on hosts that can't say more
+	Detached   int64 `json:"detached"`
 }
 
 // Add adds other amounts.

@@ -38,21 +38,12 @@ type Document struct {
 	LeftOut  int       `json:"rows_left_out,omitempty"` // by --top
 }
 
-// Row is a user, a group, a host, a model or a day. Seconds are those of devices, summed.
+// Row is a user, a group, a host, a model or a day.
 type Row struct {
-	Key        string  `json:"key"` // empty for one that isn't known
-	Attached   int64   `json:"attached_seconds"`
-	Used       int64   `json:"used_seconds"`           // with a process on it
-	Computing  int64   `json:"computing_seconds"`      // used with a utilization over 5 %
-	Idle       int64   `json:"idle_seconds"`           // attached without a process
-	Unknown    int64   `json:"unknown_seconds"`        // the host did not answer; in none of the others
-	Unmeasured int64   `json:"unmeasured_seconds"`     // utilization or processes were not reported
-	Memory     int64   `json:"memory_mib_seconds"`     // of processes, in MiB times seconds
-	Share      float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
-	Peak       *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
-	Findings   int64   `json:"findings"`
-	Terminated int64   `json:"terminated"`
-	Detached   int64   `json:"detached"`
+	Key string `json:"key"` // empty for one that isn't known
+	Amounts
+	Share float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
+	Peak  *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
 }
 
 // NewDocument is the document about what a store sums up, by anything but groups. Days are in their
@@ -71,10 +62,7 @@ func NewDocument(r *Report, by string, in *time.Location) *Document {
 }
 
 func rowOf(r *NamedSum) Row {
-	return Row{
-		Key: r.Name, Attached: r.Attached, Used: r.Used, Computing: r.Computing, Idle: r.Idle, Unknown: r.Unknown, Unmeasured: r.Unmeasured,
-		Memory: r.Memory, Peak: new(r.Peak), Findings: r.Findings, Terminated: r.Terminated, Detached: r.Detached,
-	}
+	return Row{Key: r.Name, Amounts: r.Amounts, Peak: new(r.Peak)}
 }
 
 // arrange sorts the rows, and gives them their shares.
@@ -107,7 +95,7 @@ func (d *Document) Groups(of func(user string) []string) {
 			if sums[group] == nil {
 				sums[group] = &Row{Key: group}
 			}
-			sums[group].add(&d.Rows[i])
+			sums[group].Add(&d.Rows[i].Amounts) // when its members had most devices isn't known together
 		}
 	}
 	d.By, d.Rows = ByGroup, []Row{}
@@ -115,20 +103,6 @@ func (d *Document) Groups(of func(user string) []string) {
 		d.Rows = append(d.Rows, *sum)
 	}
 	d.arrange()
-}
-
-// add adds a user. When its members had most devices isn't known together.
-func (r *Row) add(user *Row) {
-	r.Attached += user.Attached
-	r.Used += user.Used
-	r.Computing += user.Computing
-	r.Idle += user.Idle
-	r.Unknown += user.Unknown
-	r.Unmeasured += user.Unmeasured
-	r.Memory += user.Memory
-	r.Findings += user.Findings
-	r.Terminated += user.Terminated
-	r.Detached += user.Detached
 }
 
 // OtherUsers is the row of the users of whom a viewer may not see the names.
@@ -142,7 +116,7 @@ func (d *Document) HideUsers(but string) {
 		if r := &d.Rows[i]; but != "" && r.Key == but {
 			rows = append(rows, *r)
 		} else {
-			others.add(r)
+			others.Add(&r.Amounts)
 			others.Share += r.Share
 			hidden = true
 		}
