@@ -29,10 +29,10 @@ const (
 
 // changes is the service.Backend of this host.
 type changes struct {
-	host     *host
-	looks    recent[string, json.RawMessage]
-	gpus     recent[struct{}, *snapshot.Snapshot]
-	listings recent[struct{}, []snapshot.Device]
+	host          *host
+	devices, envs recent[json.RawMessage]
+	gpus          recent[*snapshot.Snapshot]
+	listings      recent[[]snapshot.Device]
 }
 
 // Change implements service.Backend.
@@ -43,23 +43,27 @@ func (b *changes) Change(ctx context.Context, c change.Change, by change.Request
 }
 
 func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
-	return b.listings.get(struct{}{}, listingsFor, func() ([]snapshot.Device, error) { return b.host.Machine.ListDevices(context.WithoutCancel(ctx)) })
+	return b.listings.get(listingsFor, func() ([]snapshot.Device, error) { return b.host.Machine.ListDevices(context.WithoutCancel(ctx)) })
 }
 
 // Look implements service.Backend: the documents of `genv usage snapshot --type devices` and
 // `--type envs`, and of `genv gpus`, with the command lines that /proc would show to the user.
 func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (json.RawMessage, error) {
 	ctx = context.WithoutCancel(ctx)
-	if !slices.Contains(views, name) {
+	document := func() (json.RawMessage, error) {
+		document, _, err := b.host.document(ctx, name)
+		return document, err
+	}
+	switch name {
+	case "devices":
+		return b.devices.get(looksFor, document)
+	case "envs":
+		return b.envs.get(looksFor, document)
+	case "gpus":
+	default:
 		return nil, fmt.Errorf("%w: there is no such document", state.ErrRequest)
 	}
-	if name != "gpus" {
-		return b.looks.get(name, looksFor, func() (json.RawMessage, error) {
-			document, _, err := b.host.document(ctx, name)
-			return document, err
-		})
-	}
-	s, err := b.gpus.get(struct{}{}, looksFor, func() (*snapshot.Snapshot, error) {
+	s, err := b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
 		return b.host.snapshot(ctx, nvidiasmi.Age{Most: enforce.DefaultMaxAge})
 	})
 	if err != nil {
@@ -105,36 +109,21 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 	return document, true, ""
 }
 
-// recent keeps answers for a while. Callers who ask for the same at the same time share one.
-type recent[K comparable, V any] struct {
-	mu      sync.Mutex
-	answers map[K]*answered[V]
-}
-
-type answered[V any] struct {
+// recent keeps an answer for a while. Callers who ask at the same time share one.
+type recent[V any] struct {
 	mu    sync.Mutex
 	at    time.Time
 	value V
 	err   error
 }
 
-// get returns the answer for a key, and asks for it if the last one is older than age.
-func (r *recent[K, V]) get(key K, age time.Duration, ask func() (V, error)) (V, error) {
+// get returns the answer, and asks for it if the last one is older than age.
+func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	r.mu.Lock()
-	if r.answers == nil {
-		r.answers = map[K]*answered[V]{}
+	defer r.mu.Unlock()
+	if r.at.IsZero() || time.Since(r.at) > age {
+		r.value, r.err = ask()
+		r.at = time.Now()
 	}
-	a := r.answers[key]
-	if a == nil {
-		a = &answered[V]{}
-		r.answers[key] = a
-	}
-	r.mu.Unlock()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.at.IsZero() || time.Since(a.at) > age {
-		a.value, a.err = ask()
-		a.at = time.Now()
-	}
-	return a.value, a.err
+	return r.value, r.err
 }

@@ -49,26 +49,18 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 			names = append(names, r.Name)
 		}
 	}
-	var a KnownNames
-	if a.Users, a.Err = ask(ctx, getent, "passwd", names); a.Err != nil {
-		return a
+	users, err := lines(ctx, getent, "passwd", names)
+	if err != nil {
+		return KnownNames{Err: fmt.Errorf("%w; the accounts may be in a directory that doesn't answer now", err)}
 	}
+	a := KnownNames{Users: entries(users)}
 	unknown := slices.DeleteFunc(names, func(name string) bool { return a.Users[name] })
 	if len(unknown) == 0 {
 		return a
 	}
-	a.Groups, _ = ask(ctx, getent, "group", unknown) // it only makes a message better
-	a.All = listed(ctx, getent)
+	groups, _ := lines(ctx, getent, "group", unknown) // it only makes a message better
+	a.Groups, a.All = entries(groups), listed(ctx, getent)
 	return a
-}
-
-// ask returns the names of a database's entries. A name that has none is missing in it.
-func ask(ctx context.Context, getent Getent, database string, names []string) (map[string]bool, error) {
-	out, err := lines(ctx, getent, database, names)
-	if err != nil {
-		return nil, fmt.Errorf("%w; the accounts may be in a directory that doesn't answer now", err)
-	}
-	return entries(out), nil
 }
 
 // lines are a database's entries of keys, as far as there are any.
