@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -58,7 +57,7 @@ func (p *program) remoteActivate(c *cli.Context) error {
 			activation[flag] = "1"
 		}
 	}
-	return become(sshShell(ssh, host, activation.Environ()))
+	return become(sshTo(ssh, host, loginShell(activation.Environ())))
 }
 
 // findRoom is the host on which to activate, and how ssh reaches it.
@@ -111,23 +110,8 @@ func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest
 	return host, most >= 0
 }
 
-// sshShell is the command line of ssh(1), which gives the user a terminal on the
-// host. sshd accepts no variables of ours unless it was configured to, so env(1)
-// sets them there. The shell is a login shell, as in any session.
-func sshShell(ssh *sshclient.Options, host remote.Host, environ []string) []string {
-	return argsOf(ssh, host, remoteShell(environ))
-}
-
-// sshCommand is sshShell for one command.
-func sshCommand(ssh *sshclient.Options, host remote.Host, words []string) []string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = remote.Quote(word)
-	}
-	return argsOf(ssh, host, strings.Join(quoted, " "))
-}
-
-func argsOf(ssh *sshclient.Options, host remote.Host, line string) []string {
+// sshTo is the command line of ssh(1), which gives the user a terminal on the host for a line of a shell.
+func sshTo(ssh *sshclient.Options, host remote.Host, line string) []string {
 	args := []string{"ssh", "-t"}
 	if ssh.ConfigFile != "" {
 		args = append(args, "-F", ssh.ConfigFile)
@@ -150,13 +134,10 @@ func argsOf(ssh *sshclient.Options, host remote.Host, line string) []string {
 	return append(args, "--", host.Name, line)
 }
 
-// remoteShell is the line that the user's shell on the host reads.
-func remoteShell(environ []string) string {
-	words := make([]string, len(environ))
-	for i, variable := range environ {
-		words[i] = remote.Quote(variable)
-	}
-	return "exec env " + strings.Join(words, " ") + ` "$SHELL" -l -i`
+// loginShell is the line that starts a login shell, as in any session. sshd accepts no variables of ours unless it was
+// configured to, so env(1) sets them there.
+func loginShell(environ []string) string {
+	return "exec env " + remote.Command{Args: environ}.ShellLine() + ` "$SHELL" -l -i`
 }
 
 // become replaces this program by ssh, so that the terminal, signals and exit status

@@ -62,7 +62,7 @@ func TestTheLineOnTheHost(t *testing.T) {
 	p := &program{command.Program{Err: io.Discard, Getenv: os.Getenv}}
 	app := &cli.App{Flags: remoteFlags(allHosts), Action: func(c *cli.Context) error {
 		config, err := p.readConfig(c)
-		args := sshShell(&config.SSH, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, []string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"})
+		args := sshTo(&config.SSH, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, loginShell([]string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"}))
 		require.NoError(t, err)
 		require.Equal(t, []string{
 			"ssh", "-t", "-F", "conf", "-o", "ConnectTimeout=3", "-o", "HostName=10.0.0.1", "-p", "2222", "-l", "raz", "--", "gpu-1",

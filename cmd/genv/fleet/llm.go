@@ -76,7 +76,7 @@ func (p *program) remoteLLMAttach(c *cli.Context) error {
 		return err
 	}
 	if host, port, ok := findModel(results, model); ok {
-		return become(sshCommand(&f.SSH, host, []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}))
+		return become(sshTo(&f.SSH, host, remote.Command{Args: []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}}.ShellLine()))
 	}
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
 }
@@ -107,7 +107,7 @@ func (p *program) remoteServe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return become(sshCommand(ssh, host, append(words, model)))
+	return become(sshTo(ssh, host, remote.Command{Args: append(words, model)}.ShellLine()))
 }
 
 // llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.

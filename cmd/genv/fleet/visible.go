@@ -86,8 +86,7 @@ type waitLink struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	via     map[string]agent.Via // by the name of the host
-	refused map[string]failedLogin
+	refused map[string]failedLogin // by the name of the host
 }
 
 // failedLogin is why a host can't be reached until somebody changes something, and when that
@@ -98,10 +97,7 @@ type failedLogin struct {
 }
 
 func newWaitLink(f *fleet) *waitLink {
-	return &waitLink{
-		Commands: f.commands(), now: f.program.Now,
-		via: make(map[string]agent.Via), refused: make(map[string]failedLogin),
-	}
+	return &waitLink{Commands: f.commands(), now: f.program.Now, refused: make(map[string]failedLogin)}
 }
 
 // Snapshot implements controller.Link.
@@ -109,13 +105,12 @@ func (l *waitLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sn
 	if err := l.refusal(host); err != nil {
 		return nil, err
 	}
-	s, via, err := l.Visible(ctx, host)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.via[host.Name] = via
+	s, _, err := l.Visible(ctx, host)
 	switch remote.ClassOf(err) {
 	case remote.Auth, remote.OpenSSH, remote.HostKey, remote.HostKeyChanged, remote.Configuration:
+		l.mu.Lock()
 		l.refused[host.Name] = failedLogin{l.now(), err}
+		l.mu.Unlock()
 	}
 	return s, err
 }
@@ -127,13 +122,4 @@ func (l *waitLink) refusal(host remote.Host) error {
 		return r.err
 	}
 	return nil
-}
-
-// About implements controller.Link.
-func (l *waitLink) About(host remote.Host) agent.About {
-	about := l.Commands.About(host)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	about.Via = l.via[host.Name]
-	return about
 }
