@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // NoPolicy as the value of --policy uses no policy file, not even the default one.
@@ -123,7 +124,7 @@ func (a *application) applies(name string) bool {
 
 // runsOnce says whether the command is a loop that runs once: it serves nothing then.
 func (a *application) runsOnce() bool {
-	interval, err := Duration(a.context, "interval")
+	interval, err := text.ParseDuration(String(a.context, "interval")) // which isn't checked yet
 	return err == nil && interval == 0
 }
 

@@ -73,39 +73,10 @@ func Placeholder(flag cli.DocGenerationFlag) string {
 	return "VALUE"
 }
 
-// OneOf is a flag that takes one of some words. Completion offers them.
-func OneOf(flag *cli.StringFlag, choices []string) cli.Flag { return &choiceFlag{flag, choices} }
-
-// SomeOf is a flag that takes several of some words.
-func SomeOf(flag *cli.StringSliceFlag, choices []string) cli.Flag {
-	return &choicesFlag{flag, choices}
-}
-
 // takesMany says whether all words up to the next flag are values of a flag.
 func takesMany(flag cli.Flag) bool {
 	_, some := flag.(*choicesFlag)
 	return some || Has(flag, Many)
-}
-
-type choiceFlag struct {
-	*cli.StringFlag
-	choices []string
-}
-
-type choicesFlag struct {
-	*cli.StringSliceFlag
-	choices []string
-}
-
-// ChoicesOf are the words that a flag takes; nil if it takes any.
-func ChoicesOf(flag cli.Flag) []string {
-	switch f := flag.(type) {
-	case *choiceFlag:
-		return f.choices
-	case *choicesFlag:
-		return f.choices
-	}
-	return nil
 }
 
 // Given is the context on which a flag was given: that of the command, or of one

@@ -1,9 +1,6 @@
 package command
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -26,63 +23,8 @@ func TimestampFlag() cli.Flag {
 }
 
 // ReadOutput reads OutputFlags and TimestampFlag, on whatever level they were given.
-func ReadOutput(c *cli.Context) (render.Output, error) {
-	format, err := FormatOf(c, "tui", "csv", "json")
-	return render.Output{Format: format, NoHeader: Bool(c, "no-header"), Timestamp: Bool(c, "timestamp")}, err
-}
-
-// FormatFlag chooses one of the formats; the first is the default.
-func FormatFlag(formats ...string) cli.Flag {
-	return OneOf(&cli.StringFlag{Name: "format", Category: Output, Value: formats[0], Usage: fmt.Sprintf("`FORMAT`: %s", alternatives(formats))}, formats)
-}
-
-// FormatOf reads that flag.
-func FormatOf(c *cli.Context, formats ...string) (string, error) {
-	format := String(c, "format")
-	if !slices.Contains(formats, format) {
-		return "", UsageError("--format %q: write %s", format, alternatives(formats))
-	}
-	return format, nil
-}
-
-// alternatives are words as a sentence lists them: tui, csv or json.
-func alternatives(words []string) string {
-	last := len(words) - 1
-	if last == 0 {
-		return words[0]
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-// CheckChoices refuses a missing flag, and values that it doesn't have.
-func CheckChoices(flag string, values, choices []string) error {
-	if len(values) == 0 {
-		return UsageError("missing --%s: write one or more of %s", flag, strings.Join(choices, " "))
-	}
-	for _, value := range values {
-		if !slices.Contains(choices, value) {
-			return UsageError("--%s %q: write one of %s", flag, value, strings.Join(choices, " "))
-		}
-	}
-	return nil
-}
-
-// Duration is the value of a flag.
-func Duration(c *cli.Context, flag string) (time.Duration, error) {
-	d, err := text.ParseDuration(String(c, flag))
-	if err != nil {
-		return 0, UsageError("--%s %w", flag, err)
-	}
-	return d, nil
-}
-
-// PositiveDuration is the value of a flag, which must be more than 0.
-func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
-	d, err := Duration(c, flag)
-	if err == nil && d == 0 {
-		return 0, UsageError("--%s %q: write a duration of more than 0", flag, String(c, flag))
-	}
-	return d, err
+func ReadOutput(c *cli.Context) render.Output {
+	return render.Output{Format: String(c, "format"), NoHeader: Bool(c, "no-header"), Timestamp: Bool(c, "timestamp")}
 }
 
 // layouts are how users write a time; without a zone it is local.

@@ -102,14 +102,18 @@ func checked(p Program, commands Commands, action cli.ActionFunc, configured, ac
 				return err
 			}
 		}
-		if !configured {
-			return action(c)
+		var defaults appliedConfig
+		if configured {
+			var err error
+			if defaults, err = applyConfig(&p, c, commands); err != nil {
+				return err
+			}
 		}
-		defaults, err := applyConfig(&p, c, commands)
-		if err != nil {
-			return err
+		err := checkValues(c)
+		if err == nil {
+			err = action(c)
 		}
-		return defaults.Explain(action(c))
+		return defaults.Explain(err)
 	}
 }
 
@@ -142,17 +146,13 @@ func versionCommand(p Program) *cli.Command {
 		Usage: "print the version",
 		Flags: []cli.Flag{FormatFlag("tui", "json")},
 		Action: func(c *cli.Context) error {
-			format, err := FormatOf(c, "tui", "json")
-			switch {
-			case err != nil:
-				return err
-			case format == "json":
+			if String(c, "format") == "json" {
 				return render.WriteJSON(p.Out, VersionDocument{
 					Schema: "genv.version/1", Version: p.Version, Protocol: frame.Version,
 					Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 				})
 			}
-			_, err = fmt.Fprintln(p.Out, p.Version)
+			_, err := fmt.Fprintln(p.Out, p.Version)
 			return err
 		},
 	}

@@ -89,7 +89,7 @@ func TestByUserIsForOneDryRun(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--by is about what would be done now: it needs --dry-run and --interval 0": {"--by", "user", "--interval", "0"},
 		"it needs --dry-run and --interval 0":                                       {"--by", "user", "--dry-run"},
-		`--by "host": write one of user`:                                            {"--by", "host", "--dry-run", "--interval", "0"},
+		`--by "host": write user`:                                                   {"--by", "host", "--dry-run", "--interval", "0"},
 	} {
 		r := genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a"}, args...)...)
 		require.Equal(t, command.ExitFailed, r.Code)

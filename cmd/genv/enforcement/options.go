@@ -80,85 +80,48 @@ type Options struct {
 // Flags are those of `enforce`, on this machine and on a fleet.
 func Flags() []cli.Flag {
 	return append(policycheck.RuleFlags(),
-		&cli.StringFlag{Name: "interval", Category: command.Site, Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
-		&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"},
-		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
+		command.LastingOrZero(&cli.StringFlag{Name: "interval", Category: command.Site, Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"}),
+		command.OneOf(&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"}, []string{"on", "off"}),
+		command.AtLeast(0, &cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"}),
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
-		command.OneOf(&cli.StringFlag{Name: "by", Usage: "with --dry-run and --interval 0: print how much would be done, by `user`"}, []string{byUsers}),
+		command.OneOf(&cli.StringFlag{Name: "by", Usage: "with --dry-run and --interval 0: print how much would be done, by `user`"}, []string{"user"}),
 		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
 		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Record, Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
 		&cli.StringFlag{Name: "audit-size", Category: command.Site, Hidden: true, Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
-		&cli.IntFlag{Name: "audit-keep", Category: command.Site, Hidden: true, Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"},
+		command.AtLeast(1, &cli.IntFlag{Name: "audit-keep", Category: command.Site, Hidden: true, Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"}),
 		&cli.BoolFlag{Name: "act-unrecorded", Category: command.Asked, Usage: "continue to act when the audit log can't be written"},
 		&cli.StringFlag{
 			Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "~/.local/state/genv, or systemd's StateDirectory=",
 			Usage: "save in `DIR`, for a restart, how long each finding has existed and which users were notified",
 		},
 		TimestampsFlag(),
-		&cli.StringFlag{Name: "summary", Category: command.Site, Hidden: true, DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"},
+		command.Lasting(&cli.StringFlag{Name: "summary", Category: command.Site, Hidden: true, DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"}),
 		command.FormatFlag("tui", "json"),
 	)
 }
-
-// byUsers is the value of --by.
-const byUsers = "user"
 
 // ReadOptions reads Flags and the policy file.
 func ReadOptions(c *cli.Context) (Options, error) {
 	options := Options{
 		Cycles: c.Int("cycles"), DryRun: c.Bool("dry-run"), ExitCode: c.Bool("exit-code"), ActUnrecorded: c.Bool("act-unrecorded"),
 		AuditLog: c.String("audit-log"), AuditKeep: c.Int("audit-keep"), StateDir: c.String("state-dir"), TakeOver: c.Bool("take-over"),
+		Format: command.String(c, "format"), Interval: command.Duration(c, "interval"), Timestamps: Timestamps(c.String("timestamps")),
+		Summary: command.Duration(c, "summary"), Events: c.String("events") == "on", ByUser: c.String("by") != "",
 	}
 	var err error
-	if options.Format, err = command.FormatOf(c, "tui", "json"); err != nil {
-		return options, err
-	}
-	if options.Interval, err = command.Duration(c, "interval"); err != nil {
-		return options, err
-	}
-	if options.Timestamps, err = ReadTimestamps(c); err != nil {
-		return options, err
-	}
-	if command.IsGiven(c, "summary") {
-		if options.Summary, err = command.PositiveDuration(c, "summary"); err != nil {
-			return options, err
-		}
-	}
-	if options.Events, err = readEvents(c); err != nil {
-		return options, err
-	}
-	if options.Cycles < 0 {
-		return options, command.UsageError("--cycles %d: write 0 or more", options.Cycles)
-	}
 	if options.Policy, err = policycheck.ReadPolicy(c); err != nil {
 		return options, err
 	}
 	if options.ExitCode && !options.DryRun {
 		return options, command.UsageError("--exit-code needs --dry-run")
 	}
-	if options.ByUser = c.String("by") != ""; options.ByUser {
-		if err := command.CheckChoices("by", []string{c.String("by")}, []string{byUsers}); err != nil {
-			return options, err
-		}
-		if !options.DryRun || options.Interval != 0 {
-			return options, command.UsageError("--by is about what would be done now: it needs --dry-run and --interval 0")
-		}
+	if options.ByUser && (!options.DryRun || options.Interval != 0) {
+		return options, command.UsageError("--by is about what would be done now: it needs --dry-run and --interval 0")
 	}
 	if options.TakeOver && options.DryRun {
 		return options, command.UsageError("--take-over: a dry run takes no host over")
 	}
 	return options, options.readAuditSize(c)
-}
-
-func readEvents(c *cli.Context) (bool, error) {
-	switch text := c.String("events"); text {
-	case "on", "": // watch has no such flag
-		return true, nil
-	case "off":
-		return false, nil
-	default:
-		return false, command.UsageError("--events %q: write on or off", text)
-	}
 }
 
 func (o *Options) readAuditSize(c *cli.Context) error {
@@ -168,9 +131,6 @@ func (o *Options) readAuditSize(c *cli.Context) error {
 		return command.UsageError("--audit-size %q: write a size of 1m or more, such as 64m", text)
 	}
 	o.AuditSize = size.Bytes()
-	if o.AuditKeep < 1 {
-		return command.UsageError("--audit-keep %d: write 1 or more", o.AuditKeep)
-	}
 	return nil
 }
 
@@ -206,16 +166,6 @@ func TimestampsFlag() cli.Flag {
 		Name: "timestamps", Category: command.Site, Hidden: true, Value: string(TimestampsAuto),
 		Usage: "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), always or never; on stderr it is always printed, except in systemd's journal",
 	}, []string{string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)})
-}
-
-// ReadTimestamps reads TimestampsFlag.
-func ReadTimestamps(c *cli.Context) (Timestamps, error) {
-	t := Timestamps(c.String("timestamps"))
-	switch t {
-	case TimestampsAuto, TimestampsAlways, TimestampsNever:
-		return t, nil
-	}
-	return "", command.UsageError("--timestamps %q: write auto, always or never", t)
 }
 
 func (t Timestamps) dates(out io.Writer) bool {

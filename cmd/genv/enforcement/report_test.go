@@ -264,7 +264,7 @@ func TestRemoteReportRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
 		"there is no usage database in " + dir: {"--state-dir", dir},
 		"it is damaged":                        {"--state-dir", damaged},
-		`--by "week": write one of`:            {"--by", "week"},
+		`--by "week": write user,`:             {"--by", "week"},
 		"--top -1: write 0 or more":            {"--top", "-1"},
 		`--format "pdf": write tui`:            {"--format", "pdf"},
 		"is not before":                        {"--since", "1d", "--until", "2d"},

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -41,14 +40,14 @@ func remoteFlags(hosts string, more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "hostfile", Category: hosts, Usage: "`FILE` of hosts, one per line or YAML"},
 		&cli.StringSliceFlag{Name: "exclude", Category: command.OfFleet, Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
 		&cli.StringFlag{Name: "username", Category: ofConnection, Aliases: []string{"l"}, Usage: "`USER` to log in as"},
-		&cli.StringFlag{Name: "timeout", Category: ofConnection, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
-		&cli.StringFlag{Name: "command-timeout", Category: ofConnection, Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
-		&cli.IntFlag{Name: "fanout", Category: ofConnection, Hidden: true, Value: 64, Usage: "log in to `N` hosts at a time"},
+		command.Lasting(&cli.StringFlag{Name: "timeout", Category: ofConnection, Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"}),
+		command.Lasting(&cli.StringFlag{Name: "command-timeout", Category: ofConnection, Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"}),
+		command.AtLeast(1, &cli.IntFlag{Name: "fanout", Category: ofConnection, Hidden: true, Value: 64, Usage: "log in to `N` hosts at a time"}),
 		&cli.BoolFlag{Name: "exit-on-error", Category: ofConnection, Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
 		&cli.BoolFlag{Name: "quiet", Category: ofConnection, Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
 		&cli.StringFlag{Name: "ssh-config", Category: ofConnection, Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
 		&cli.BoolFlag{Name: "no-sudo", Category: ofConnection, Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
-		&cli.StringFlag{Name: "ssh", Category: ofConnection, DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"},
+		command.OneOf(&cli.StringFlag{Name: "ssh", Category: ofConnection, DefaultText: "builtin, or `ssh:` in hosts.yaml", Usage: "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI and what else genv's own SSH can't do"}, inventory.Ways),
 		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Category: command.Connection + command.Asked, Usage: "connect to hosts without checking their keys, in this run"},
 		&cli.BoolFlag{Name: "verbose", Category: ofConnection, Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
 	}, more...)
@@ -63,6 +62,8 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		SSH: sshclient.Options{
 			ConfigFile:       command.String(c, "ssh-config"),
 			InsecureHostKeys: command.Bool(c, "insecure-ignore-host-keys"),
+			ConnectTimeout:   command.Duration(c, "timeout"), // 0 for ssh_config's ConnectTimeout, or 10 s
+			CommandTimeout:   command.Duration(c, "command-timeout"),
 			Prompt:           render.Prompt(p.In, p.Err),
 			Log:              p.Logger(c),
 		},
@@ -96,27 +97,15 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 			config.Hosts[i].Personal = true
 		}
 	}
-	if config.Fanout < 1 {
-		return config, command.UsageError("--fanout %d: write 1 or more", config.Fanout)
-	}
-	if config.SSH.CommandTimeout, err = command.PositiveDuration(c, "command-timeout"); err != nil {
-		return config, err
-	}
-	if command.IsGiven(c, "timeout") { // else it is ssh_config's ConnectTimeout, or 10 s
-		config.SSH.ConnectTimeout, err = command.PositiveDuration(c, "timeout")
-	}
-	return config, err
+	return config, nil
 }
 
 // setWay applies --ssh to the hosts.
 func setWay(c *cli.Context, config Config) error {
-	if !command.IsGiven(c, "ssh") {
-		return nil
-	}
 	way := command.String(c, "ssh")
 	switch {
-	case !slices.Contains(inventory.Ways, way):
-		return command.UsageError("--ssh %s: it is %s", way, strings.Join(inventory.Ways, " or "))
+	case way == "":
+		return nil
 	case way == inventory.OpenSSH && config.SSH.InsecureHostKeys:
 		return command.UsageError("--ssh openssh and --insecure-ignore-host-keys exclude each other: ssh(1) connects to no host with an unknown key")
 	}

@@ -60,10 +60,6 @@ func (p *program) readLeader(c *cli.Context) (enforcement.LeaderConfig, error) {
 const maxDoctorOutput = 4 << 20
 
 func (p *program) remoteDoctor(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
 	config, err := p.readConfig(c)
 	if err != nil {
 		return err
@@ -81,7 +77,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	document := f.examine(c.Context, &leader, p.wantedGuards(c.String("policy")))
 	f.progress.End()
 	render.WriteDuplicates(p.Err, document.Duplicates)
-	if format == "json" {
+	if command.String(c, "format") == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
 		style := checkup.StyleOf(p.Program)

@@ -96,9 +96,6 @@ func (p *program) queryCommand() *cli.Command {
 
 func (p *program) remoteQuery(c *cli.Context) error {
 	queries := c.StringSlice("query")
-	if err := command.CheckChoices("query", queries, environment.QueryNames()); err != nil {
-		return err
-	}
 	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
 		if c.IsSet("name") {
 			for i := range results {

@@ -108,12 +108,8 @@ func listFlags() []cli.Flag {
 }
 
 func (p *program) readListing(c *cli.Context) (listing, error) {
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return listing{}, err
-	}
 	config, err := p.readConfig(c)
-	return listing{Config: config, output: output, noSummary: c.Bool("no-summary")}, err
+	return listing{Config: config, output: command.ReadOutput(c), noSummary: c.Bool("no-summary")}, err
 }
 
 // unanswered is the part of a document about the hosts of which it says nothing.

@@ -25,14 +25,7 @@ func (p *program) gpusCommand() *cli.Command {
 
 // remoteGPUs lists the GPUs of all hosts, and who uses them.
 func (p *program) remoteGPUs(c *cli.Context) error {
-	selection, err := gpulist.Read(c)
-	if err != nil {
-		return err
-	}
-	output, err := gpulist.ReadOutput(c, &p.Program)
-	if err != nil {
-		return err
-	}
+	selection, output := gpulist.Read(c), gpulist.ReadOutput(c, &p.Program)
 	return list(p, c, (*fleet).gpus, func(_ listing, results []remote.Result[live.HostGPUs], duplicates []controller.Duplicate) error {
 		failures := render.FailuresOf(results)
 		if output.Format == "json" {

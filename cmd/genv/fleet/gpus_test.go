@@ -197,7 +197,7 @@ func TestGPUsWithoutGenvInPath(t *testing.T) {
 
 func TestWrongUseOfGPUs(t *testing.T) {
 	for args, want := range map[string]string{
-		"gpus --sort x":               `--sort "x": write one of model state memory utilization temperature power user since`,
+		"gpus --sort x":               `--sort "x": write model, state, memory, utilization, temperature, power, user or since`,
 		"gpus --format yaml":          `--format "yaml"`,
 		"gpus 0":                      `"0"`,
 		"remote gpus -H a --sort x":   `--sort "x"`,

@@ -43,7 +43,7 @@ func installFlags() []cli.Flag {
 		&cli.StringFlag{Name: "binary-amd64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
 		&cli.StringFlag{Name: "binary-arm64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
 		&cli.BoolFlag{Name: "ask-sudo-password", Usage: "ask once for sudo's password, for hosts where sudo wants one"},
-		&cli.StringFlag{Name: "host-timeout", Category: command.Site, Value: "10m", Usage: "`TIME` for everything on a host"},
+		command.Lasting(&cli.StringFlag{Name: "host-timeout", Category: command.Site, Value: "10m", Usage: "`TIME` for everything on a host"}),
 	)
 }
 
@@ -64,10 +64,7 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 	}
 	f := &installation{
 		listing: flags, check: c.Bool("check"), uninstall: c.Bool("uninstall") || c.Bool("purge"),
-		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade"), State: install.Ownership(c.String("state")), Extras: true, ShellSetup: c.Bool("shell-setup"), Purge: c.Bool("purge")},
-	}
-	if f.options.Timeout, err = command.PositiveDuration(c, "host-timeout"); err != nil {
-		return nil, err
+		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade"), State: install.Ownership(c.String("state")), Extras: true, ShellSetup: c.Bool("shell-setup"), Purge: c.Bool("purge"), Timeout: command.Duration(c, "host-timeout")},
 	}
 	f.SSH.CommandTimeout = f.options.Timeout // the installer has a shorter one for what uploads nothing
 	if path := f.options.Path; path != "" {

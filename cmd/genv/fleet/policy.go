@@ -43,11 +43,9 @@ func (p *program) policyCommand() *cli.Command {
 }
 
 func (p *program) policyExplain(c *cli.Context) error {
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return err
-	}
+	output := command.ReadOutput(c)
 	q := enforce.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host")), Labels: map[string]string{}}
+	var err error
 	if q.At, err = p.Time(c.String("at")); err != nil {
 		return err
 	}
@@ -158,15 +156,13 @@ func (p *program) readInventory(c *cli.Context) (hosts []remote.Host, groups []s
 }
 
 func (p *program) policyCheck(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
 	path := c.Args().First()
 	if path == "" {
-		if path, err = command.FindConfig(p.Getenv, command.PolicyFile); err != nil {
+		found, err := command.FindConfig(p.Getenv, command.PolicyFile)
+		if err != nil {
 			return err
 		}
+		path = found
 	}
 	if path == "" || c.Args().Len() > 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")
@@ -185,7 +181,7 @@ func (p *program) policyCheck(c *cli.Context) error {
 	document.Errors = append(document.Errors, checkErrors(wrong)...)
 	_, others := policycheck.SplitAccounts(document.Warnings)
 	document.OK = wrong == nil && (len(others) == 0 || !c.Bool("strict"))
-	if format == "json" {
+	if command.String(c, "format") == "json" {
 		if err := render.WriteJSON(p.Out, document); err != nil || document.OK {
 			return err
 		}

@@ -46,11 +46,11 @@ func (p *program) topCommand() *cli.Command {
 func topFlags() []cli.Flag {
 	return []cli.Flag{
 		socketFlag("read from the controller with this `PATH` (or off: look at the hosts)"),
-		&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "without a controller: `TIME` between two looks at the hosts, in seconds or as 500ms"},
+		command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "without a controller: `TIME` between two looks at the hosts, in seconds or as 500ms"}),
 		&cli.StringFlag{Name: "filter", Category: command.Site, Usage: "show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 state=finding'"},
 		&cli.BoolFlag{Name: "plain", Usage: "print lines, for screen readers and logs: a host again when it has changed"},
 		&cli.BoolFlag{Name: "once", Usage: "with --plain: print each host once, and end"},
-		&cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"},
+		command.AtLeast(0, &cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"}),
 		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; with sudo"},
 	}
 }
@@ -61,16 +61,11 @@ func socketFlag(usage string) cli.Flag {
 }
 
 func (p *program) readTopConfig(c *cli.Context) (config topConfig, err error) {
-	config = topConfig{cycles: c.Int("cycles"), plain: c.Bool("plain"), allow: c.Bool("allow-actions")}
-	if config.interval, err = command.PositiveDuration(c, "interval"); err != nil {
-		return config, err
-	}
+	config = topConfig{cycles: c.Int("cycles"), plain: c.Bool("plain"), allow: c.Bool("allow-actions"), interval: command.Duration(c, "interval")}
 	if config.filter, err = top.ParseFilter(c.String("filter")); err != nil {
 		return config, command.UsageError("--filter: %w", err)
 	}
 	switch {
-	case config.cycles < 0:
-		return config, command.UsageError("--cycles %d: write 0 or more", config.cycles)
 	case !config.plain && (config.cycles > 0 || c.Bool("once")):
 		return config, command.UsageError("--once and --cycles need --plain")
 	case !config.plain && !render.IsTerminal(p.Out):

@@ -34,11 +34,11 @@ func (p *program) waitCommand() *cli.Command {
 		Name:  "wait",
 		Usage: "wait until a host has enough free GPUs, and print the host and the GPUs' indices",
 		Flags: remoteFlags(allHosts,
-			&cli.IntFlag{Name: "gpus", Value: 1, Usage: "wait for `N` free GPUs on one host"},
+			command.AtLeast(1, &cli.IntFlag{Name: "gpus", Value: 1, Usage: "wait for `N` free GPUs on one host"}),
 			gpulist.ModelFlag(),
 			&cli.StringFlag{Name: "memory", Usage: "only GPUs with at least this `MEMORY` in all, such as 40g"},
-			&cli.StringFlag{Name: "within", Category: command.Site, DefaultText: "no limit", Usage: "give up after this `TIME`, in seconds or as 2h"},
-			&cli.StringFlag{Name: "interval", Category: command.Site, Value: "30", Usage: "ask all hosts again after this `TIME`, in seconds or as 1m"},
+			command.Lasting(&cli.StringFlag{Name: "within", Category: command.Site, DefaultText: "no limit", Usage: "give up after this `TIME`, in seconds or as 2h"}),
+			command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Value: "30", Usage: "ask all hosts again after this `TIME`, in seconds or as 1m"}),
 			command.FormatFlag("tui", "json")),
 		Action: p.remoteWait,
 	}
@@ -58,21 +58,13 @@ type waiter struct {
 
 // remoteWait returns when a host has enough free GPUs, and prints which.
 func (p *program) remoteWait(c *cli.Context) error {
-	w := &waiter{named: make(map[string]bool)}
-	var err error
-	if w.format, err = command.FormatOf(c, "tui", "json"); err != nil {
-		return err
+	w := &waiter{
+		named: make(map[string]bool), format: command.String(c, "format"),
+		interval: command.Duration(c, "interval"), within: command.Duration(c, "within"),
 	}
+	var err error
 	if w.wanted, err = readRequirement(c); err != nil {
 		return err
-	}
-	if w.interval, err = command.PositiveDuration(c, "interval"); err != nil {
-		return err
-	}
-	if command.IsGiven(c, "within") {
-		if w.within, err = command.PositiveDuration(c, "within"); err != nil {
-			return err
-		}
 	}
 	if w.fleet, err = p.openHosts(c); err != nil {
 		return err
@@ -187,9 +179,6 @@ type requirement struct {
 // readRequirement reads --gpus, --model and --memory.
 func readRequirement(c *cli.Context) (requirement, error) {
 	r := requirement{count: c.Int("gpus"), model: gpulist.ReadModel(c), writtenModel: c.String("model"), writtenMemory: c.String("memory")}
-	if r.count < 1 {
-		return r, command.UsageError("--gpus %d: write 1 or more", r.count)
-	}
 	if r.writtenMemory == "" {
 		return r, nil
 	}

@@ -15,7 +15,7 @@ func (p *program) watchCommand() *cli.Command {
 		Name:  "watch",
 		Usage: "serve the live state of all hosts, as enforce does, without enforcing anything",
 		Flags: remoteFlags(allHosts, append([]cli.Flag{
-			&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"},
+			command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"}),
 			enforcement.TimestampsFlag(),
 		}, listeners.Flags()...)...),
 		Action: p.remoteWatch,
@@ -24,12 +24,9 @@ func (p *program) watchCommand() *cli.Command {
 
 // readWatch reads the flags of `genv remote watch`: which hosts, and what is known of the run.
 func (p *program) readWatch(c *cli.Context) (config Config, options enforcement.Options, err error) {
-	options = enforcement.Options{Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true}
-	if options.Interval, err = command.PositiveDuration(c, "interval"); err != nil {
-		return config, options, err
-	}
-	if options.Timestamps, err = enforcement.ReadTimestamps(c); err != nil {
-		return config, options, err
+	options = enforcement.Options{
+		Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true,
+		Interval: command.Duration(c, "interval"), Timestamps: enforcement.Timestamps(c.String("timestamps")),
 	}
 	if options.Listen, err = listeners.ReadConfig(c, p.Getenv, false); err != nil {
 		return config, options, err

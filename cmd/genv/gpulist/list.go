@@ -29,11 +29,10 @@ type Output struct {
 }
 
 // ReadOutput reads command.OutputFlags, --timestamp and --no-summary.
-func ReadOutput(c *cli.Context, p *command.Program) (Output, error) {
-	output, err := command.ReadOutput(c)
+func ReadOutput(c *cli.Context, p *command.Program) Output {
 	return Output{
-		Output: output, NoSummary: c.Bool("no-summary"), Now: p.Now(), Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv),
-	}, err
+		Output: command.ReadOutput(c), NoSummary: c.Bool("no-summary"), Now: p.Now(), Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv),
+	}
 }
 
 // List is the selected GPUs, and how many there are. The host of `genv gpus` has no name, and no column.

@@ -38,12 +38,8 @@ func ModelFlag() cli.Flag {
 }
 
 // Read reads which GPUs are asked for.
-func Read(c *cli.Context) (Selection, error) {
-	s := Selection{Free: c.Bool("free"), User: snapshot.Username(c.String("user")), Model: ReadModel(c), Sort: c.String("sort")}
-	if s.Sort == "" {
-		return s, nil
-	}
-	return s, command.CheckChoices("sort", []string{s.Sort}, sortNames())
+func Read(c *cli.Context) Selection {
+	return Selection{Free: c.Bool("free"), User: snapshot.Username(c.String("user")), Model: ReadModel(c), Sort: c.String("sort")}
 }
 
 // ReadModel reads --model: a part of the name in any case, with * for any characters and ?

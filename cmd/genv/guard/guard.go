@@ -40,7 +40,7 @@ func Command(with command.Program) *cli.Command {
 				Usage: "guard this machine until a signal comes",
 				Flags: []cli.Flag{
 					command.OneOf(&cli.StringFlag{Name: "mode", Usage: "`MODE`: watch reports what enforce would deny"}, []string{"watch", "enforce"}),
-					&cli.StringFlag{Name: "lease", Value: "60s", Usage: "allow every open if this process hasn't renewed the guard for this `TIME`"},
+					command.Lasting(&cli.StringFlag{Name: "lease", Value: "60s", Usage: "allow every open if this process hasn't renewed the guard for this `TIME`"}),
 					&cli.UintFlag{Name: "first-uid", DefaultText: "UID_MIN of /etc/login.defs", Usage: "never deny users below this `UID`"},
 					&cli.StringSliceFlag{Name: "exempt-user", Usage: "let this `USER` open every GPU; may be repeated"},
 					&cli.StringSliceFlag{Name: "exempt-device", Usage: "let every user open GPU `INDEX`; may be repeated"},

@@ -160,7 +160,7 @@ func TestRunRefuses(t *testing.T) {
 	s := newSite(t)
 	for line, want := range map[string]string{
 		"":                                    "--mode watch or --mode enforce",
-		"--mode off":                          "--mode watch or --mode enforce",
+		"--mode off":                          "write watch or enforce",
 		"--mode enforce --lease 0":            "--lease",
 		"--mode enforce --lease 100ms":        "lease of 100ms",
 		"--mode enforce --lease 30h":          "lease of 30h",

@@ -66,10 +66,7 @@ func (p *program) readOrder(c *cli.Context) (guard.Order, error) {
 	if o.Mode, err = guard.ParseMode(c.String("mode")); err != nil || o.Mode == guard.Off {
 		return o, command.UsageError("missing --mode: write --mode watch or --mode enforce")
 	}
-	if o.Lease, err = command.PositiveDuration(c, "lease"); err != nil {
-		return o, err
-	}
-	o.Lease = o.Lease.Truncate(time.Millisecond)
+	o.Lease = command.Duration(c, "lease").Truncate(time.Millisecond)
 	first := c.Uint("first-uid")
 	if c.IsSet("first-uid") && first == 0 || first > math.MaxUint32 {
 		return o, command.UsageError("--first-uid %d: write a uid from 1", first)

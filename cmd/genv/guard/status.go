@@ -31,12 +31,8 @@ const (
 )
 
 func (p *program) status(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
 	document := p.document(c.Context)
-	if format == "json" {
+	if command.String(c, "format") == "json" {
 		return render.WriteJSON(p.Out, document)
 	}
 	return writeStatus(p.Out, &document)

@@ -29,7 +29,7 @@ func (p *program) doctorCommand() *cli.Command {
 		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
 		Flags: []cli.Flag{
 			command.FormatFlag("tui", "json"),
-			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"},
+			command.Lasting(&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"}),
 		},
 		Action: p.doctorHere,
 	}
@@ -37,16 +37,9 @@ func (p *program) doctorCommand() *cli.Command {
 
 // doctorHere examines this machine. Without root it sees what every user may.
 func (p *program) doctorHere(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
-	timeout, err := command.PositiveDuration(c, "timeout")
-	if err != nil {
-		return err
-	}
-	document := p.examine(c.Context, timeout)
-	if format == "json" {
+	document := p.examine(c.Context, command.Duration(c, "timeout"))
+	var err error
+	if command.String(c, "format") == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
 		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))

@@ -28,14 +28,7 @@ func (p *program) gpusCommand() *cli.Command {
 
 // gpusHere lists the GPUs of this machine, and who uses them. It takes no root.
 func (p *program) gpusHere(c *cli.Context) error {
-	selection, err := gpulist.Read(c)
-	if err != nil {
-		return err
-	}
-	output, err := gpulist.ReadOutput(c, &p.Program)
-	if err != nil {
-		return err
-	}
+	selection, output := gpulist.Read(c), gpulist.ReadOutput(c, &p.Program)
 	host := p.openHost()
 	all, warnings, err := host.gpus(c.Context)
 	if err != nil {

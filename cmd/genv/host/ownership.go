@@ -56,10 +56,6 @@ type StatusDocument struct {
 
 // hostStatus says who owns the state. It needs no root.
 func (p *program) hostStatus(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
 	here := localhost.Open(p.Program)
 	owner, err := here.Store.Owner()
 	if err != nil {
@@ -75,7 +71,7 @@ func (p *program) hostStatus(c *cli.Context) error {
 	case !errors.Is(err, service.ErrNotRunning) || owner != nil:
 		d.Error = err.Error()
 	}
-	if format == "json" {
+	if command.String(c, "format") == "json" {
 		return render.WriteJSON(p.Out, d)
 	}
 	p.printStatus(&d)

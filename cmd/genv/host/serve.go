@@ -35,10 +35,6 @@ const gcPercentServed = 400
 const devicesFor = time.Minute
 
 func (p *program) usageServe(c *cli.Context) error {
-	idle, err := command.PositiveDuration(c, "idle")
-	if err != nil {
-		return err
-	}
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
 	}
@@ -53,7 +49,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	defer events.close()
 	answers := &agent.Answers{Backend: streamBackend{host, events}, Events: events}
 	server := &agent.Server{
-		Token: c.String("token"), ReadToken: !c.IsSet("token"), Idle: idle, Handler: answers,
+		Token: c.String("token"), ReadToken: !c.IsSet("token"), Idle: command.Duration(c, "idle"), Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	allowance := &allowances{pass: host.Service.Allow}
@@ -85,7 +81,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	defer restoreIn()
 	out, restoreOut := polled(p.Out)
 	defer restoreOut()
-	err = server.Serve(c.Context, in, out)
+	err := server.Serve(c.Context, in, out)
 	if errors.Is(err, agent.ErrIdle) || errors.Is(err, agent.ErrReplaced) || errors.Is(err, context.Canceled) {
 		return nil
 	}

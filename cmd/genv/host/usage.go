@@ -38,7 +38,7 @@ func (p *program) usageCommand() *cli.Command {
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners; otherwise the first line of stdin has it"},
-					&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"},
+					command.Lasting(&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"}),
 				},
 				Action: p.usageServe,
 			},
@@ -47,9 +47,6 @@ func (p *program) usageCommand() *cli.Command {
 }
 
 func (p *program) usageSnapshot(c *cli.Context) error {
-	if _, err := command.FormatOf(c, "json"); err != nil {
-		return err
-	}
 	host := p.openHost()
 	host.Machine.Brief = true
 	document, warnings, err := host.document(c.Context, c.String("type"))

@@ -76,8 +76,6 @@ func (w *Web) check(hasFile bool) error {
 		}
 	}
 	switch {
-	case w.Names != web.AllNames && w.Names != web.OwnName && w.Names != web.NoNames:
-		return command.UsageError("--web-names %q: write all, self or none", w.Names)
 	case w.exposed() && !hasFile:
 		return command.UsageError("--web %s can be reached from other machines: say with --web-config FILE who may look, or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where())
 	case w.exposed() && len(w.Hosts) == 0:

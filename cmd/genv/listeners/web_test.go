@@ -66,7 +66,6 @@ func TestWebFlags(t *testing.T) {
 		"--web unix:/x --web-config f":           "a unix socket has neither TLS nor passwords",
 		"--web 127.0.0.1:1 --web-config=":        "write the path of a file",
 		"--web 127.0.0.1:1 --web-names self":     "the page knows who looks only with",
-		"--web 127.0.0.1:1 --web-names some":     "write all, self or none",
 		"--web 127.0.0.1:1 --web-host https://x": "without https://",
 		"--web 127.0.0.1:1 --web-host x:80":      "without a port",
 		"--web 127.0.0.1:1 --web-host *":         "write a name",

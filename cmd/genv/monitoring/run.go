@@ -168,7 +168,7 @@ func Flags(getenv func(string) string) []cli.Flag {
 		&cli.StringFlag{Name: "config-dir", Category: command.Site, Value: defaultDir(getenv), Usage: "`FOLDER` for the configuration files of Prometheus and Grafana"},
 		&cli.IntFlag{Name: "port", Category: command.Site, Aliases: []string{"p"}, Value: 8000, Usage: "serve the metrics on this `PORT`"},
 		&cli.StringFlag{Name: "address", Category: command.Site, Value: "127.0.0.1", Usage: "serve them on this IP `ADDRESS`; 0.0.0.0 for all of this machine, to everybody who reaches it"},
-		&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two collections, in seconds or as 500ms"},
+		command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two collections, in seconds or as 500ms"}),
 	}
 }
 
@@ -176,7 +176,7 @@ func defaultDir(getenv func(string) string) string { return filepath.Join(disk.D
 
 // ReadConfig reads Flags.
 func ReadConfig(c *cli.Context) (Config, error) {
-	config := Config{Address: c.String("address"), Port: c.Int("port")}
+	config := Config{Address: c.String("address"), Port: c.Int("port"), Interval: command.Duration(c, "interval")}
 	if config.Port < 0 || config.Port > 65535 {
 		return config, command.UsageError("--port %d: write a number from 1 to 65535, or 0 for any free port", config.Port)
 	}
@@ -184,9 +184,6 @@ func ReadConfig(c *cli.Context) (Config, error) {
 		return config, command.UsageError("--address %q: write an IP address of this machine, such as 127.0.0.1, or 0.0.0.0 for all", config.Address)
 	}
 	var err error
-	if config.Interval, err = command.PositiveDuration(c, "interval"); err != nil {
-		return config, err
-	}
 	if config.ConfigDir, err = filepath.Abs(c.String("config-dir")); err != nil {
 		return config, err
 	}

@@ -45,7 +45,7 @@ func (p *program) exemptCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "exempt this `HOST`, or with --user the user there"},
 			&cli.StringFlag{Name: "device", Usage: "exempt the GPU with this `INDEX` of --host"},
 			command.OneOf(&cli.StringFlag{Name: "rule", Usage: "from this `RULE` only, such as idle or max-duration"}, enforce.RuleNames()),
-			&cli.StringFlag{Name: "for", Usage: "for this `TIME`, such as 12h or 7d; at most 30d"},
+			command.Lasting(&cli.StringFlag{Name: "for", Usage: "for this `TIME`, such as 12h or 7d; at most 30d"}),
 			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
 			&cli.BoolFlag{Name: "list", Usage: "list the exemptions"},
 			&cli.StringFlag{Name: "revoke", Usage: "end the exemption with this `ID`, as the list has it"},
@@ -71,9 +71,7 @@ type exemptRequest struct {
 }
 
 func (p *program) readExempt(c *cli.Context) (r exemptRequest, err error) {
-	if r.output, err = command.ReadOutput(c); err != nil {
-		return r, err
-	}
+	r.output = command.ReadOutput(c)
 	hosts := command.AllGiven(c, "host")
 	says := len(hosts) > 0 || c.String("user") != "" || c.String("for") != "" || c.String("device") != "" || c.String("rule") != ""
 	r.revoke = c.String("revoke")
@@ -87,10 +85,7 @@ func (p *program) readExempt(c *cli.Context) (r exemptRequest, err error) {
 	case c.String("for") == "" || c.String("reason") == "":
 		return r, command.UsageError("an exemption needs --for TIME and --reason TEXT, and --user or --host; --list lists those that there are")
 	}
-	length, err := command.PositiveDuration(c, "for")
-	if err != nil {
-		return r, err
-	}
+	length := command.Duration(c, "for")
 	if length > policy.MaxExemption {
 		return r, command.UsageError("--for %s: an exemption lasts for at most %s", c.String("for"), text.FormatDuration(policy.MaxExemption))
 	}

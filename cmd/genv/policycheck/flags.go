@@ -46,7 +46,7 @@ func PolicyFlag() cli.Flag {
 func RuleFlags() []cli.Flag {
 	flags := []cli.Flag{
 		PolicyFlag(),
-		&cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the GPUs of a user beyond `N` on all hosts together"},
+		command.AtLeast(0, &cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the GPUs of a user beyond `N` on all hosts together"}),
 		&cli.StringSliceFlag{Name: "max-devices-for-user", Category: command.OfPolicy + command.Many, Usage: "the same for one user: `USER=N`; several values allowed"},
 	}
 	flags = append(flags, onOff(enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off")...)
@@ -82,9 +82,6 @@ func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
 	}
 	if c.IsSet("max-devices-per-user") {
 		n := c.Int("max-devices-per-user")
-		if n < 0 {
-			return command.UsageError("--max-devices-per-user %d: write 0 or more", n)
-		}
 		file.Flags.MaxDevices = &n
 		file.Flags.Set("max-devices-per-user", fromFlag("max-devices-per-user"))
 	}

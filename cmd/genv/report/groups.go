@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 		}
 		names := make(map[string]string)
 		if len(gids) > 0 {
-			groups, _ := getent(ctx, "group", distinct(gids)...)
+			groups, _ := getent(ctx, "group", slices.Compact(slices.Sorted(maps.Values(gids)))...)
 			for line := range strings.Lines(string(groups)) {
 				if fields := strings.Split(line, ":"); len(fields) > 2 {
 					names[fields[2]] = fields[0]
@@ -97,14 +98,6 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 	return found
 }
 
-func distinct(values map[string]string) (list []string) {
-	for _, value := range values {
-		list = append(list, value)
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
 const (
 	// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user always has the
 	// same pseudonym, and whoever has it can find out the user's name.
@@ -116,14 +109,11 @@ const (
 
 // readNames is for how long names of users are kept; 0 for as long as the usage.
 func readNames(c *cli.Context) (time.Duration, error) {
-	if c.String("usage-names") == "" {
-		return 0, nil
-	}
-	namesFor, err := command.PositiveDuration(c, "usage-names")
-	if err == nil && namesFor < minKeep {
+	namesFor := command.Duration(c, "usage-names")
+	if namesFor > 0 && namesFor < minKeep {
 		return 0, command.UsageError("--usage-names %s: write a day or more, such as 90d", c.String("usage-names"))
 	}
-	return namesFor, err
+	return namesFor, nil
 }
 
 // pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its memory.

@@ -25,8 +25,8 @@ func HistoryFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
 		&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
-		&cli.StringFlag{Name: "usage-keep", Category: command.Site, Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"},
-		&cli.StringFlag{Name: "usage-names", Category: command.Site, Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"},
+		command.Lasting(&cli.StringFlag{Name: "usage-keep", Category: command.Site, Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"}),
+		command.Lasting(&cli.StringFlag{Name: "usage-names", Category: command.Site, Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"}),
 	}
 }
 
@@ -41,10 +41,7 @@ const minKeep = 24 * time.Hour
 // ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a controller, or on a
 // server; it is nil for none. leader is the key of the controllers' election; empty for none.
 func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) *enforcement.History, error) {
-	keepFor, err := command.PositiveDuration(c, "usage-keep")
-	if err != nil {
-		return nil, err
-	}
+	keepFor := command.Duration(c, "usage-keep")
 	if keepFor < minKeep {
 		return nil, command.UsageError("--usage-keep %s: write a day or more, such as 90d, or --usage-db off", c.String("usage-keep"))
 	}

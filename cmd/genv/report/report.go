@@ -150,7 +150,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
 		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
 		command.OneOf(&cli.StringFlag{Name: "by", Value: usage.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(usage.Choices(), ", ")}, usage.Choices()),
-		&cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"},
+		command.AtLeast(0, &cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"}),
 	}, command.OutputFlags()...)
 }
 
@@ -165,22 +165,9 @@ type request struct {
 
 // read reads the flags.
 func (p *program) read(c *cli.Context) (r request, err error) {
-	if r.output, err = command.ReadOutput(c); err != nil {
-		return r, err
-	}
-	r.query.By, r.top = c.String("by"), c.Int("top")
-	r.policy, r.place = c.String("policy"), placeOf(c)
-	if r.top < 0 {
-		return r, command.UsageError("--top %d: write 0 or more", r.top)
-	}
-	if err := command.CheckChoices("by", []string{r.query.By}, usage.Choices()); err != nil {
-		return r, err
-	}
+	r.output, r.query.By, r.top, r.policy = command.ReadOutput(c), c.String("by"), c.Int("top"), c.String("policy")
+	r.place = place{c.String("state-dir"), c.String("usage-db"), c.String("usage-fleet")}
 	return r, p.readTime(c, &r)
-}
-
-func placeOf(c *cli.Context) place {
-	return place{c.String("state-dir"), c.String("usage-db"), c.String("usage-fleet")}
 }
 
 func (p *program) readTime(c *cli.Context, r *request) error {

@@ -42,17 +42,11 @@ func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) 
 
 func (p *program) devicesQuery(c *cli.Context) error {
 	queries := c.StringSlice("query")
-	if err := command.CheckChoices("query", queries, deviceQueryNames()); err != nil {
-		return err
-	}
 	list, err := indices(c)
 	if err != nil {
 		return err
 	}
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return err
-	}
+	output := command.ReadOutput(c)
 	files, err := p.deviceFiles(c)
 	if err != nil {
 		return err
@@ -160,10 +154,7 @@ func (p *program) devicesCommand() *cli.Command {
 }
 
 func (p *program) devicesPs(c *cli.Context) error {
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return err
-	}
+	output := command.ReadOutput(c)
 	files, err := p.deviceFiles(c)
 	if err != nil {
 		return err

@@ -56,10 +56,7 @@ func (p *program) envsCommand() *cli.Command {
 }
 
 func (p *program) envsPs(c *cli.Context) error {
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return err
-	}
+	output := command.ReadOutput(c)
 	files, err := p.environmentFiles(c)
 	if err != nil {
 		return err
@@ -104,13 +101,7 @@ func localEnvironmentsOf(b *state.Files) LocalEnvironments {
 
 func (p *program) envsQuery(c *cli.Context) error {
 	queries := c.StringSlice("query")
-	if err := command.CheckChoices("query", queries, environment.QueryNames()); err != nil {
-		return err
-	}
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return err
-	}
+	output := command.ReadOutput(c)
 	files, err := p.environmentFiles(c)
 	if err != nil {
 		return err

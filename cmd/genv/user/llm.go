@@ -106,10 +106,7 @@ func (p *program) servedModels(ctx context.Context) ([]llm.Model, error) {
 }
 
 func (p *program) llmPs(c *cli.Context) error {
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return err
-	}
+	output := command.ReadOutput(c)
 	models, err := p.servedModels(c.Context)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func (p *program) shellCommand() *cli.Command {
 			&cli.BoolFlag{Name: "deinit", Usage: "print the code that removes what --init defined"},
 			&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its GPUs"},
 			&cli.BoolFlag{Name: "reconfigure", Usage: "print the code that sets them to its configuration"},
-			command.OneOf(&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"}, []string{"bash", "zsh"}),
+			&cli.StringFlag{Name: "shell", Usage: "for this shell, `bash|zsh`, instead of the one that runs this"},
 		},
 		Action: p.shellCode,
 	}
