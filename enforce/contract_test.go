@@ -28,9 +28,9 @@ func pids(plan enforce.Plan) map[snapshot.Hostname][]snapshot.PID {
 // chooses otherwise, and an independent reading of its words says whom.
 func TestRecordedTerminations(t *testing.T) {
 	same := 0
-	for _, c := range readCases(t) {
+	for _, c := range recordedCases(t) {
 		t.Run(fmt.Sprint(c.Case), func(t *testing.T) {
-			policy, cluster := c.policy(), c.cluster(t)
+			policy, cluster := c.policy(), c.cluster
 			policy.all.MaxDevices, policy.asked = nil, nil
 			want := make(map[snapshot.Hostname][]snapshot.PID)
 			for _, h := range cluster.Hosts {
@@ -119,9 +119,9 @@ func relieveByContract(s *snapshot.Snapshot, eid snapshot.EnvID, index snapshot.
 // that end anyway, these before busy ones, and no other process is touched.
 func TestCapsFollowTheContract(t *testing.T) {
 	caps := 0
-	for _, c := range readCases(t) {
+	for _, c := range recordedCases(t) {
 		t.Run(fmt.Sprint(c.Case), func(t *testing.T) {
-			policy, cluster := c.policy(), c.cluster(t)
+			policy, cluster := c.policy(), c.cluster
 			without := policy
 			without.all.MaxDevices, without.asked = nil, nil
 			before := pids(evaluate(without, cluster, time.Time{}))

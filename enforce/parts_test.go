@@ -86,7 +86,7 @@ func (w *world) rename(s *snapshot.Snapshot) {
 func (w *world) cycles() (all []any) {
 	var memory enforce.Memory
 	memory.Stuck = w.stuckAlways()
-	for minute := range 4 {
+	for minute := range 3 {
 		plan, next, events := enforce.Judge(w.policy, w.cluster, memory, noon(minute))
 		next.UnderWay = underWay(plan, minute)
 		all = append(all, plan, next, events)
@@ -107,7 +107,7 @@ func TestPropertyTheNumberOfGoroutinesChangesNothing(t *testing.T) {
 	processors := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(processors)
 	findings, capped := 0, 0
-	for seed := range proctest.Cases(40) {
+	for seed := range proctest.Cases(100) {
 		w := newLargeFleet(seed)
 		runtime.GOMAXPROCS(1)
 		alone := w.cycles()

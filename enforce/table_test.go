@@ -1,7 +1,6 @@
 package enforce_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +73,7 @@ type recordedCase struct {
 	Findings           []string                              `json:"findings"`
 	TerminateBeforeCap map[snapshot.Hostname][]snapshot.PID  `json:"terminate_before_cap"`
 	Orders             map[snapshot.Hostname]json.RawMessage `json:"reports"`
+	cluster            snapshot.Cluster
 }
 
 func (c *recordedCase) policy() stated {
@@ -83,16 +84,6 @@ func (c *recordedCase) policy() stated {
 		},
 		asked: capsOf(c.Options.MaxDevicesForUser),
 	}
-}
-
-func (c *recordedCase) cluster(t *testing.T) snapshot.Cluster {
-	var cluster snapshot.Cluster
-	for _, h := range c.Hosts {
-		s, err := snapshot.DecodeSnapshot(h.Snapshot)
-		require.NoError(t, err)
-		cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: h.Hostname, Snapshot: s})
-	}
-	return cluster
 }
 
 // unregistered lists the processes that claim an environment that their host
@@ -109,18 +100,27 @@ func unregistered(cluster snapshot.Cluster) map[string]enforce.ProcessRef {
 	return lines
 }
 
-func readCases(t *testing.T) []recordedCase {
+var readCases = sync.OnceValues(func() (cases []recordedCase, err error) {
 	data, err := os.ReadFile("testdata/cases.jsonl")
-	require.NoError(t, err)
-	var cases []recordedCase
-	scanner := bufio.NewScanner(bytes.NewReader(data))
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
+	for line := range bytes.Lines(data) {
 		var c recordedCase
-		require.NoError(t, json.Unmarshal(scanner.Bytes(), &c))
+		if err == nil {
+			err = json.Unmarshal(line, &c)
+		}
+		for _, h := range c.Hosts {
+			s, bad := snapshot.DecodeSnapshot(h.Snapshot)
+			err = errors.Join(err, bad)
+			c.cluster.Hosts = append(c.cluster.Hosts, snapshot.Host{Name: h.Hostname, Snapshot: s})
+		}
 		cases = append(cases, c)
 	}
-	require.NoError(t, scanner.Err())
+	return cases, err
+})
+
+// recordedCases are those of cases.jsonl.
+func recordedCases(t *testing.T) []recordedCase {
+	cases, err := readCases()
+	require.NoError(t, err)
 	require.Len(t, cases, 200)
 	return cases
 }
@@ -152,9 +152,9 @@ func onHostsWithGPUs(cluster snapshot.Cluster, lines []string) []string {
 }
 
 func TestRecordedFindings(t *testing.T) {
-	for _, c := range readCases(t) {
+	for _, c := range recordedCases(t) {
 		t.Run(fmt.Sprint(c.Case), func(t *testing.T) {
-			cluster := c.cluster(t)
+			cluster := c.cluster
 			bogus := unregistered(cluster)
 			var rules, caps []string
 			for _, f := range evaluate(c.policy(), cluster, time.Time{}).Findings {

@@ -119,12 +119,12 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 }
 
 // Cases is how many random cases of n a property test tries. The race detector makes each one
-// seven times as slow, and finds little where there are few goroutines: a twentieth has to do
+// seven times as slow, and finds little where there are few goroutines: a fiftieth has to do
 // with it. Without it, and in `make soak`, all are tried.
 func Cases(n uint64) uint64 {
 	info, ok := debug.ReadBuildInfo()
 	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) && os.Getenv("GENV_SOAK") == "" {
-		return n / 20
+		return n / 50
 	}
 	return n
 }

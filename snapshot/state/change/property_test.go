@@ -22,7 +22,7 @@ import (
 func TestPropertyAUserChangesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	made := map[string]int{}
-	for seed := range proctest.Cases(100) {
+	for seed := range proctest.Cases(250) {
 		r, f := rand.New(rand.NewPCG(seed, 14)), files()
 		by := []snapshot.UID{alice, bob, alice, bob, 1003}[r.IntN(5)]
 		for range 40 {
@@ -258,7 +258,7 @@ func TestUsersTogetherLeaveRoom(t *testing.T) {
 func TestPropertyAskingAgainChangesNothingMore(t *testing.T) {
 	t.Parallel()
 	made := map[string]int{}
-	for seed := range proctest.Cases(100) {
+	for seed := range proctest.Cases(250) {
 		r, f := rand.New(rand.NewPCG(seed, 15)), files()
 		by := []snapshot.UID{alice, bob}[r.IntN(2)]
 		for range 40 {
