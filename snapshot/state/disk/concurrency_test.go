@@ -31,7 +31,7 @@ const (
 	processes = 8
 )
 
-func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 200) }
+func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) { updateTogether(t, 96) }
 
 func TestSoakUpdates(t *testing.T) {
 	if os.Getenv("GENV_SOAK") == "" {

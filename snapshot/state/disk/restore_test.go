@@ -260,7 +260,7 @@ func TestTheGraceHoldsOnceForEachProcess(t *testing.T) {
 	require.False(t, files.InRestorationGrace(4999, now), "began before the state files were last whole")
 	require.True(t, files.InRestorationGrace(5000, now))
 	require.True(t, files.InRestorationGrace(0, now), "unknown start")
-	for uptime := range snapshot.StartTime(100) {
+	for uptime := range snapshot.StartTime(65) {
 		files = lose(8000 + uptime)
 	}
 	require.Len(t, files.Restorations, 60, "the note is bounded")
