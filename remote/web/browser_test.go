@@ -162,9 +162,6 @@ func TestAccessibility(t *testing.T) {
 		host := string(s.cycle.Cluster.Hosts[0].Name)
 		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings", "/report?by=user"} {
 			looks := []look{{320, 800, true, true}, {1280, 900, false, true}}
-			if name == "usual" {
-				looks = append(looks, look{390, 844, false, true}, look{1920, 1080, true, true})
-			}
 			page := b.open(s.URL+path, looks[0])
 			for _, l := range looks {
 				page.resize(l)

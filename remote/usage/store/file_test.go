@@ -191,7 +191,7 @@ func TestUpgrade(t *testing.T) {
 			defer s.Close()
 			checkAll(s)
 			require.Equal(t, current, schemaOf(t, path))
-			for i := range 200 {
+			for i := range 50 {
 				e := entryOf(begin.AddDate(0, 0, 103).Unix()+int64(i%24)*3600, uint64(i))
 				require.NoError(t, s.Add(t.Context(), e))
 				entries = append(entries, e)

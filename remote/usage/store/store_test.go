@@ -143,7 +143,7 @@ func sums(t *testing.T, d database) {
 	entries = append(entries, late)
 	require.NoError(t, s.Add(t.Context(), late))
 	r := rand.New(rand.NewPCG(1, 1))
-	for range 20 {
+	for range 10 {
 		since := begin.Add(time.Duration(r.IntN(140)-10) * time.Hour)
 		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(72)) * time.Hour).Unix()}
 		for _, q.By = range []string{usage.ByUser, usage.ByHost, usage.ByModel, usage.ByDay} {
@@ -178,7 +178,7 @@ func year(t *testing.T, d database) {
 			require.NoError(t, err)
 		}
 	}
-	for range 20 {
+	for range 10 {
 		since := begin.Add(time.Duration(r.IntN(60*53)) * time.Hour)
 		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(60*53)) * time.Hour).Unix()}
 		for _, q.By = range []string{usage.ByUser, usage.ByHost, usage.ByModel, usage.ByDay} {
