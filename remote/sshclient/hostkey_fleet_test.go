@@ -33,7 +33,7 @@ func newHostKeyFleet(t *testing.T) *hostKeyFleet {
 	f := &hostKeyFleet{dir: t.TempDir(), servers: map[string]*sshd{}}
 	for _, name := range []string{"ed25519", "ecdsa", "rsa", "old-ed25519", "old-ecdsa", "old-rsa", "ca-ed25519", "ca-ecdsa", "ca-rsa"} {
 		kind := name[strings.LastIndexByte(name, '-')+1:]
-		run(t, "ssh-keygen", append(map[bool][]string{true: {"-b", "2048"}}[kind == "rsa"], "-q", "-t", kind, "-N", "", "-f", f.file(name))...)
+		run(t, "ssh-keygen", append(map[bool][]string{true: {"-b", "1024"}}[kind == "rsa"], "-q", "-t", kind, "-N", "", "-f", f.file(name))...)
 	}
 	return f
 }

@@ -105,9 +105,9 @@ func TestRSAAlgorithms(t *testing.T) {
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ca)
 	for _, algorithm := range []string{"rsa-sha2-512", "rsa-sha2-256"} {
 		s := startSSHD(t, "TrustedUserCAKeys "+ca+".pub", "PubkeyAcceptedAlgorithms "+algorithm+","+algorithm+"-cert-v01@openssh.com")
-		plain := s.key(t, "plain", "-t", "rsa", "-b", "2048", "-N", "")
+		plain := s.key(t, "plain", "-t", "rsa", "-b", "1024", "-N", "")
 		certified := s.file("certified")
-		run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", certified)
+		run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "1024", "-N", "", "-f", certified)
 		run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "root", certified+".pub")
 		for name, config := range map[string]string{
 			"key file":                   s.only(t, plain),
@@ -126,7 +126,7 @@ func TestRSAAlgorithms(t *testing.T) {
 	}
 	t.Run("SHA-1 alone", func(t *testing.T) {
 		s := startSSHD(t, "PubkeyAcceptedAlgorithms ssh-rsa")
-		_, err := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.key(t, "plain", "-t", "rsa", "-b", "2048", "-N", ""))}).Run(t.Context(), gpu, sh("true"))
+		_, err := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.key(t, "plain", "-t", "rsa", "-b", "1024", "-N", ""))}).Run(t.Context(), gpu, sh("true"))
 		requireClass(t, remote.Auth, err)
 	})
 }
@@ -184,7 +184,7 @@ func TestServerWithoutServerSigAlgs(t *testing.T) {
 	needs(t, exec.Command(debianPython, "-c", "import paramiko").Run() == nil, "Debian's python3-paramiko")
 	dir := t.TempDir()
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, "hostkey"))
-	run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", filepath.Join(dir, "id"))
+	run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "1024", "-N", "", "-f", filepath.Join(dir, "id"))
 	for name, tt := range map[string]struct {
 		unknown []string
 		fails   bool

@@ -60,8 +60,8 @@ func (s *sshd) agent(t testing.TB, keys ...string) string {
 func TestKeyFormats(t *testing.T) {
 	s := startSSHD(t)
 	for name, options := range map[string][]string{
-		"ed25519": {"-t", "ed25519", "-N", ""}, "rsa-openssh": {"-t", "rsa", "-b", "2048", "-N", ""},
-		"rsa-pem": {"-t", "rsa", "-b", "2048", "-m", "PEM", "-N", ""}, "rsa-pkcs8": {"-t", "rsa", "-b", "2048", "-m", "PKCS8", "-N", ""},
+		"ed25519": {"-t", "ed25519", "-N", ""}, "rsa-openssh": {"-t", "rsa", "-b", "1024", "-N", ""},
+		"rsa-pem": {"-t", "rsa", "-b", "1024", "-m", "PEM", "-N", ""}, "rsa-pkcs8": {"-t", "rsa", "-b", "1024", "-m", "PKCS8", "-N", ""},
 		"ecdsa-256": {"-t", "ecdsa", "-b", "256", "-N", ""}, "ecdsa-521-pem": {"-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", ""},
 		"ecdsa-384-pkcs8": {"-t", "ecdsa", "-b", "384", "-m", "PKCS8", "-N", ""},
 	} {
@@ -77,7 +77,7 @@ func TestKeyFormats(t *testing.T) {
 func TestLockedKeys(t *testing.T) {
 	s := startSSHD(t)
 	for name, options := range map[string][]string{
-		"openssh": {"-t", "ed25519"}, "pem": {"-t", "rsa", "-b", "2048", "-m", "PEM"},
+		"openssh": {"-t", "ed25519"}, "pem": {"-t", "rsa", "-b", "1024", "-m", "PEM"},
 	} {
 		key := s.key(t, name, append(options, "-N", "secret", "-a", "1")...)
 		config := s.only(t, key)
@@ -135,7 +135,7 @@ func (s *sshd) only(t testing.TB, key string, lines ...string) string {
 func TestAgents(t *testing.T) {
 	s := startSSHD(t)
 	held := s.key(t, "held", "-t", "ed25519", "-N", "")
-	rsa := s.key(t, "rsa", "-t", "rsa", "-b", "2048", "-N", "")
+	rsa := s.key(t, "rsa", "-t", "rsa", "-b", "1024", "-N", "")
 	var strangers []string
 	for _, name := range []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7"} {
 		run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file(name))
