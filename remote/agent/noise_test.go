@@ -44,7 +44,7 @@ func TestNoiseBeforeData(t *testing.T) {
 			f := startFleet(t, 10*time.Second, genvhost.New(busy(1)), genvhost.New(busy(1)).Old(), nvidia)
 			processes := []int{1, 1, 0}
 			for i, via := range []agent.Via{agent.ViaStream, agent.ViaCommands, agent.ViaReadOnly} {
-				require.NoError(t, f.Hosts()[i].Inject(inprocess.Before(noise)))
+				require.NoError(t, f.Hosts()[i].Inject(inprocess.Faults{Before: noise}))
 				s, err := f.streams.Snapshot(t.Context(), f.hosts[i])
 				require.NoError(t, err, via)
 				require.Equal(t, via, f.streams.About(f.hosts[i]).Via)
@@ -65,7 +65,7 @@ func TestNoiseIsNoAnswer(t *testing.T) {
 				return 2
 			})
 			f := startFleet(t, 10*time.Second, silent)
-			require.NoError(t, f.Hosts()[0].Inject(inprocess.Before(noise)))
+			require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{Before: noise}))
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.Nil(t, s)
 			require.Equal(t, remote.InvalidOutput, remote.ClassOf(err), "%v", err)

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -172,7 +173,7 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		handler inprocess.Handler
-		faults  []inprocess.Fault
+		faults  *inprocess.Faults // nil for none
 		class   remote.Class
 		says    string
 	}{
@@ -193,16 +194,16 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"no snapshot and no revision", always("{}"), nil, remote.InvalidOutput, "unchanged"},
 		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
 		{"half a snapshot", always(`{"revision":1,"snapshot":{"processes":[],"envs":[]}}`), nil, remote.InvalidOutput, ""},
-		{"a flood before the greeting", genvhost.New(busy(1)), []inprocess.Fault{inprocess.Flood(8 << 20)}, remote.InvalidOutput, "no greeting"},
+		{"a flood before the greeting", genvhost.New(busy(1)), &inprocess.Faults{Flood: 8 << 20}, remote.InvalidOutput, "no greeting"},
 		{"a flood on stderr", inprocess.Func(flooding), nil, remote.InvalidOutput, "stderr"},
-		{"dropped as it greets", genvhost.New(busy(1)), []inprocess.Fault{inprocess.DropAfter(10)}, remote.Unreachable, ""},
-		{"frozen as it greets", genvhost.New(busy(1)), []inprocess.Fault{inprocess.FreezeAfter(10)}, remote.Timeout, ""},
-		{"dropped as it answers", genvhost.New(busy(1)), []inprocess.Fault{inprocess.DropAfter(200)}, remote.InvalidOutput, "cut"},
+		{"dropped as it greets", genvhost.New(busy(1)), &inprocess.Faults{BreakAfter: new(int64(10))}, remote.Unreachable, ""},
+		{"frozen as it greets", genvhost.New(busy(1)), &inprocess.Faults{BreakAfter: new(int64(10)), Freezes: true}, remote.Timeout, ""},
+		{"dropped as it answers", genvhost.New(busy(1)), &inprocess.Faults{BreakAfter: new(int64(200))}, remote.InvalidOutput, "cut"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			f := startFleet(t, timeoutFor(tt.class), tt.handler)
-			require.NoError(t, f.Hosts()[0].Inject(tt.faults...))
+			require.NoError(t, f.Hosts()[0].Inject(*cmp.Or(tt.faults, new(inprocess.Faults))))
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.Nil(t, s)
 			require.Error(t, err)
@@ -324,10 +325,10 @@ func noGenv(_ context.Context, r *inprocess.Request) int {
 func TestAHostThatCameBackBetweenCycles(t *testing.T) {
 	h := genvhost.New(busy(1))
 	f := startFleet(t, 500*time.Millisecond, h)
-	require.NoError(t, f.Hosts()[0].Inject(inprocess.Down()))
+	require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{Down: true}))
 	_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.Error(t, err)
-	require.NoError(t, f.Hosts()[0].Inject())
+	require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{}))
 	require.Eventually(t, func() bool { // the cycle that begins the attempt does not wait for it
 		_, _ = f.streams.Snapshot(t.Context(), f.hosts[0])
 		time.Sleep(time.Second) // longer than the Timeout

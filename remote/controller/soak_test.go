@@ -122,22 +122,22 @@ func (s *soak) flap() {
 	n := s.random.Int64N
 	kinds := []struct {
 		name  string
-		fault inprocess.Fault
+		fault inprocess.Faults
 	}{
-		{"down", inprocess.Down()},
-		{"silent", inprocess.Silent()},
-		{"drop", inprocess.DropAfter(n(4000))},
-		{"freeze", inprocess.FreezeAfter(n(4000))},
-		{"slow start", inprocess.Slow(time.Duration(n(300)) * time.Millisecond)},
-		{"noise", inprocess.Before("Welcome\n\x00\xffgnv1")},
-		{"stderr flood", inprocess.FloodStderr(1 << 20)},
-		{"stdout flood", inprocess.Flood(2 << 20)},
-		{"no exit status", inprocess.NoExit()},
+		{"down", inprocess.Faults{Down: true}},
+		{"silent", inprocess.Faults{Silent: true}},
+		{"drop", inprocess.Faults{BreakAfter: new(n(4000))}},
+		{"freeze", inprocess.Faults{BreakAfter: new(n(4000)), Freezes: true}},
+		{"slow start", inprocess.Faults{Delay: time.Duration(n(300)) * time.Millisecond}},
+		{"noise", inprocess.Faults{Before: "Welcome\n\x00\xffgnv1"}},
+		{"stderr flood", inprocess.Faults{FloodStderr: 1 << 20}},
+		{"stdout flood", inprocess.Faults{Flood: 2 << 20}},
+		{"no exit status", inprocess.Faults{NoExit: true}},
 	}
 	kind := kinds[s.random.IntN(len(kinds))]
 	if s.random.IntN(2) == 0 {
 		kind.name = "healed"
-		s.inject(host)
+		s.inject(host, inprocess.Faults{})
 	} else {
 		s.inject(host, kind.fault)
 	}
@@ -164,12 +164,12 @@ func (s *soak) flap() {
 	})
 }
 
-func (s *soak) inject(host int, faults ...inprocess.Fault) { _ = s.Hosts()[host].Inject(faults...) } // a port that is taken heals later
+func (s *soak) inject(host int, faults inprocess.Faults) { _ = s.Hosts()[host].Inject(faults) } // a port that is taken heals later
 
 // heal ends all faults.
 func (s *soak) heal() {
 	for i, h := range s.hosts {
-		require.NoError(s.t, s.Hosts()[i].Inject())
+		require.NoError(s.t, s.Hosts()[i].Inject(inprocess.Faults{}))
 		h.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{} })
 	}
 }
@@ -319,7 +319,7 @@ func TestSoakDeadHosts(t *testing.T) {
 		}
 		for i := range dead {
 			hosts[i].Behave(func(string) genvhost.Behavior { return genvhost.Behavior{Freeze: true} })
-			require.NoError(t, f.Hosts()[i].Inject(inprocess.Silent()))
+			require.NoError(t, f.Hosts()[i].Inject(inprocess.Faults{Silent: true}))
 		}
 		begun := time.Now()
 		answered := c.Collect(t.Context()).Answered()

@@ -57,7 +57,7 @@ func recordedFleet(t *testing.T) *inprocess.Fleet {
 	}
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "gpu-server-1", Handler: genvhost.New(one).Old()}, &inprocess.Server{Name: "gpu-server-2", Handler: genvhost.New(two).Old()},
 		&inprocess.Server{Name: "gpu-server-dead", Handler: genvhost.New(one).Old()})
-	require.NoError(t, f.Host("gpu-server-dead").Inject(inprocess.Down()))
+	require.NoError(t, f.Host("gpu-server-dead").Inject(inprocess.Faults{Down: true}))
 	return f
 }
 
@@ -198,7 +198,7 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 		&inprocess.Server{Name: "flood", Handler: genvhost.New(good).Old()},
 		&inprocess.Server{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
 	)
-	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(33<<20)))
+	require.NoError(t, f.Host("flood").Inject(inprocess.Faults{Flood: 33 << 20}))
 	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3")
 	require.Equal(t, command.ExitSomeFailed, r.Code)
 	require.NotContains(t, r.Err, "\x1b")

@@ -183,7 +183,7 @@ func monitoredFleet(t *testing.T) (f *inprocess.Fleet, ours *genvhost.Host) {
 		&inprocess.Server{Name: "nosudo", Handler: nvidiaSMI(refusesSudo(metered()))},
 		&inprocess.Server{Name: "down", Handler: ours},
 	)
-	require.NoError(t, f.Host("down").Inject(inprocess.Down()))
+	require.NoError(t, f.Host("down").Inject(inprocess.Faults{Down: true}))
 	return f, ours
 }
 
@@ -213,7 +213,7 @@ func TestRemoteMonitor(t *testing.T) {
 	m.wait([]string{`genv_environments_total{hostname="ours"} 0`, `genv_processes_total{hostname="ours"} 0`, `genv_attached_devices_total{hostname="ours"} 0`},
 		`genv_environment_attached_devices_total{hostname="ours"`, `genv_process_devices_total{hostname="ours"`, `genv_user_environments_total{hostname="ours"`)
 
-	require.NoError(t, f.Host("ours").Inject(inprocess.Down()))
+	require.NoError(t, f.Host("ours").Inject(inprocess.Faults{Down: true}))
 	ours.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{Damage: genvhost.Hangup} })
 	m.wait([]string{`genv_is_installed{hostname="old"} 1`}, `genv_is_installed{hostname="ours"}`, `genv_device_memory_total_bytes{hostname="ours"`)
 	require.Equal(t, 1, strings.Count(m.said(), "nosudo: processes"), "said once:\n%s", m.said())

@@ -64,7 +64,7 @@ func waitFleet(t *testing.T) (f *inprocess.Fleet, a, b *busyHost) {
 	a, b = newBusyHost("NVIDIA A100-SXM4-40GB", 4), newBusyHost("NVIDIA A100-SXM4-40GB", 4)
 	f = genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: a}, &inprocess.Server{Name: "b", Handler: b},
 		&inprocess.Server{Name: "down", Handler: a}, &inprocess.Server{Name: "t4", Handler: newBusyHost("Tesla T4", 0)})
-	require.NoError(t, f.Host("down").Inject(inprocess.Down()))
+	require.NoError(t, f.Host("down").Inject(inprocess.Faults{Down: true}))
 	return f, a, b
 }
 
@@ -227,7 +227,7 @@ func TestWaitInVain(t *testing.T) {
 // doesn't end the wait.
 func TestWaitDoesNotKnockAgain(t *testing.T) {
 	f, _, b := waitFleet(t)
-	require.NoError(t, f.Host("a").Inject(inprocess.AuthRefused()))
+	require.NoError(t, f.Host("a").Inject(inprocess.Faults{AuthRefused: true}))
 	w := startWaiting(t, f, "-H", "a,b")
 	w.waitFor("auth (1)\n    a: ")
 	looks := b.looks.Load()

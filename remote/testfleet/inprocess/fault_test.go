@@ -23,24 +23,24 @@ var alphabet = inprocess.Func(func(_ context.Context, r *inprocess.Request) int 
 	return 0
 })
 
-func faulty(t *testing.T, faults ...inprocess.Fault) (*inprocess.Fleet, *inprocess.Server) {
+func faulty(t *testing.T, faults inprocess.Faults) (*inprocess.Fleet, *inprocess.Server) {
 	t.Helper()
 	fleet := startFleet(t, alphabet)
 	host := fleet.Hosts()[0]
-	require.NoError(t, host.Inject(faults...))
+	require.NoError(t, host.Inject(faults))
 	return fleet, host
 }
 
 func TestDownRefusesUntilItIsHealed(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Down())
+	fleet, host := faulty(t, inprocess.Faults{Down: true})
 	_, err := dial(t, fleet, host)
 	require.ErrorContains(t, err, "refused")
-	require.NoError(t, host.Inject())
+	require.NoError(t, host.Inject(inprocess.Faults{}))
 	require.NoError(t, run(t, login(t, fleet, host), "x", "").err)
 }
 
 func TestSilentSaysNothing(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Silent())
+	fleet, host := faulty(t, inprocess.Faults{Silent: true})
 	conn, err := net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -51,13 +51,13 @@ func TestSilentSaysNothing(t *testing.T) {
 }
 
 func TestAuthRefused(t *testing.T) {
-	fleet, host := faulty(t, inprocess.AuthRefused())
+	fleet, host := faulty(t, inprocess.Faults{AuthRefused: true})
 	_, err := dial(t, fleet, host)
 	require.ErrorContains(t, err, "unable to authenticate")
 }
 
 func TestGarbageComesBeforeTheOutput(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Before("Last login\n"))
+	fleet, host := faulty(t, inprocess.Faults{Before: "Last login\n"})
 	got := run(t, login(t, fleet, host), "x", "")
 	require.NoError(t, got.err)
 	require.Equal(t, "Last login\nabcdefghijklmnopqrstuvwxyz", got.stdout)
@@ -66,7 +66,7 @@ func TestGarbageComesBeforeTheOutput(t *testing.T) {
 func TestFloodIsTheSameEachTime(t *testing.T) {
 	var sums [2][sha256.Size]byte
 	for i := range sums {
-		fleet, host := faulty(t, inprocess.Flood(1<<20), inprocess.FloodStderr(1<<16))
+		fleet, host := faulty(t, inprocess.Faults{Flood: 1 << 20, FloodStderr: 1 << 16})
 		got := run(t, login(t, fleet, host), "x", "")
 		require.NoError(t, got.err)
 		require.Len(t, got.stdout, 1<<20+26)
@@ -79,7 +79,7 @@ func TestFloodIsTheSameEachTime(t *testing.T) {
 
 func TestDropEndsTheConnectionAtTheByte(t *testing.T) {
 	for _, n := range []int{0, 1, 25, 26} {
-		fleet, host := faulty(t, inprocess.DropAfter(int64(n)))
+		fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(n))})
 		client := login(t, fleet, host)
 		got := run(t, client, "x", "")
 		var missing *ssh.ExitMissingError
@@ -88,12 +88,12 @@ func TestDropEndsTheConnectionAtTheByte(t *testing.T) {
 		_ = client.Wait() // returns: the connection has ended
 		fleet.Close()
 	}
-	fleet, host := faulty(t, inprocess.DropAfter(27)) // never reached
+	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(27))}) // never reached
 	require.NoError(t, run(t, login(t, fleet, host), "x", "").err)
 }
 
 func TestFreezeKeepsTheConnectionAndSaysNothingMore(t *testing.T) {
-	fleet, host := faulty(t, inprocess.FreezeAfter(3))
+	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(3)), Freezes: true})
 	client := login(t, fleet, host)
 	session, err := client.NewSession()
 	require.NoError(t, err)
@@ -119,12 +119,12 @@ func TestFreezeKeepsTheConnectionAndSaysNothingMore(t *testing.T) {
 }
 
 func TestSlowAnswersInTheEnd(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Slow(30*time.Millisecond))
+	fleet, host := faulty(t, inprocess.Faults{Delay: 30 * time.Millisecond})
 	require.True(t, strings.HasPrefix(run(t, login(t, fleet, host), "x", "").stdout, "abc"))
 }
 
 func TestNoExitLeavesTheOutcomeOpen(t *testing.T) {
-	fleet, host := faulty(t, inprocess.NoExit())
+	fleet, host := faulty(t, inprocess.Faults{NoExit: true})
 	got := run(t, login(t, fleet, host), "x", "")
 	var missing *ssh.ExitMissingError
 	require.ErrorAs(t, got.err, &missing)
@@ -134,7 +134,7 @@ func TestNoExitLeavesTheOutcomeOpen(t *testing.T) {
 // A fleet of a soak runs for days: nothing stays of a frozen connection when
 // its client has gone.
 func TestAFrozenConnectionEndsWithItsClient(t *testing.T) {
-	fleet, host := faulty(t, inprocess.FreezeAfter(3))
+	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(3)), Freezes: true})
 	before := runtime.NumGoroutine()
 	for range 5 {
 		client := login(t, fleet, host)
@@ -163,8 +163,8 @@ func TestCutEndsTheConnectionsThatAreOpen(t *testing.T) {
 }
 
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
-	for name, fault := range map[string]inprocess.Fault{
-		"noisy": inprocess.Before("x"), "silent": inprocess.Silent(), "frozen": inprocess.FreezeAfter(0), "slow": inprocess.Slow(time.Hour), "endless": inprocess.Flood(1 << 50),
+	for name, fault := range map[string]inprocess.Faults{
+		"noisy": {Before: "x"}, "silent": {Silent: true}, "frozen": {BreakAfter: new(int64(0)), Freezes: true}, "slow": {Delay: time.Hour}, "endless": {Flood: 1 << 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet, host := faulty(t, fault)

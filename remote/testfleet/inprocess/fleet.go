@@ -79,7 +79,7 @@ func (f *Fleet) add(number int, s *Server) (err error) {
 	if f.byName[s.Name] != nil {
 		return fmt.Errorf("host %q is listed twice", s.Name)
 	}
-	s.fleet, s.number, s.faults = &f.shared, number, healthy()
+	s.fleet, s.number = &f.shared, number
 	f.servers = append(f.servers, s)
 	f.byName[s.Name] = s
 	s.key, err = newKey()

@@ -68,7 +68,7 @@ func (g *gate) Close() error {
 type meter struct {
 	w      io.Writer
 	conn   *gate
-	faults *faults
+	faults *Faults
 	sent   int64
 }
 
@@ -77,9 +77,9 @@ func (m *meter) Write(p []byte) (int, error) {
 		return 0, nil
 	}
 	written := 0
-	if limit := m.faults.breakAt; limit >= 0 && m.sent+int64(len(p)) > limit {
-		head := p[:max(limit-m.sent, 0)]
-		if m.faults.freezes {
+	if limit := m.faults.BreakAfter; limit != nil && m.sent+int64(len(p)) > *limit {
+		head := p[:max(*limit-m.sent, 0)]
+		if m.faults.Freezes {
 			m.conn.deafen() // or a client that has read the head is still answered
 		}
 		n, err := m.w.Write(head)
@@ -96,67 +96,34 @@ func (m *meter) Write(p []byte) (int, error) {
 
 // finish breaks the connection of a command that wrote just as much as it may.
 func (m *meter) finish() {
-	if limit := m.faults.breakAt; limit >= 0 && m.sent >= limit {
+	if limit := m.faults.BreakAfter; limit != nil && m.sent >= *limit {
 		m.trip()
 	}
 }
 
 func (m *meter) trip() {
-	if m.faults.freezes {
+	if m.faults.Freezes {
 		m.conn.freeze()
 	} else {
 		_ = m.conn.Close() // the handler's next write fails
 	}
 }
 
-// Fault is a way in which a host fails; see Server.Inject. The figures are exact,
-// so that a test sees the same on every run.
-type Fault func(*faults)
-
-// faults is what a host does wrong.
-type faults struct {
-	down, silent, noAuth, noExit bool
-
-	before             []byte
-	flood, floodStderr int64
-	delay              time.Duration
-	// Once breakAt bytes of a command's stdout are sent, unless it is negative, the
-	// connection freezes or is closed.
-	breakAt int64
-	freezes bool
+// Faults are the ways in which a host fails; see Server.Inject. The figures are exact,
+// so that a test sees the same on every run. The zero Faults are a healthy host.
+type Faults struct {
+	Down        bool // refuses every connection: no server listens. Open connections stay open
+	Silent      bool // accepts connections and never sends a byte
+	AuthRefused bool // accepts no key
+	NoExit      bool // ends each command without an exit status, as a killed sshd does
+	// Before is on stdout ahead of what a command writes, as from a noisy shell start-up file, and
+	// Flood and FloodStderr are how many bytes of seeded noise are.
+	Before             string
+	Flood, FloodStderr int64
+	Delay              time.Duration // before each command begins
+	// BreakAfter, if set, closes the connection once so many bytes of a command's stdout are sent;
+	// with 0 as soon as it writes anything or ends. If it Freezes instead, it is kept open, and nothing
+	// is read or written on it any more, as by a host that hangs.
+	BreakAfter *int64
+	Freezes    bool
 }
-
-func healthy() faults { return faults{breakAt: -1} }
-
-// Down refuses every connection: no server listens. Open connections stay open.
-func Down() Fault { return func(f *faults) { f.down = true } }
-
-// Silent accepts connections and never sends a byte.
-func Silent() Fault { return func(f *faults) { f.silent = true } }
-
-// AuthRefused accepts no key.
-func AuthRefused() Fault { return func(f *faults) { f.noAuth = true } }
-
-// NoExit ends each command without an exit status, as a killed sshd does.
-func NoExit() Fault { return func(f *faults) { f.noExit = true } }
-
-// Before puts bytes on stdout ahead of what the command writes, as a noisy
-// shell start-up file does.
-func Before(garbage string) Fault { return func(f *faults) { f.before = []byte(garbage) } }
-
-// Flood puts n bytes of seeded noise on stdout before the command's output.
-func Flood(n int64) Fault { return func(f *faults) { f.flood = n } }
-
-// FloodStderr puts n bytes of seeded noise on stderr before the command's own.
-func FloodStderr(n int64) Fault { return func(f *faults) { f.floodStderr = n } }
-
-// DropAfter closes the connection once n bytes of a command's stdout are sent;
-// with 0 as soon as it writes anything or ends.
-func DropAfter(n int64) Fault { return func(f *faults) { f.breakAt, f.freezes = n, false } }
-
-// FreezeAfter neither reads nor writes on the connection any more once n bytes
-// of a command's stdout are sent, and keeps it open, as a host that hangs.
-func FreezeAfter(n int64) Fault { return func(f *faults) { f.breakAt, f.freezes = n, true } }
-
-// Slow begins each command after a delay.
-func Slow(delay time.Duration) Fault { return func(f *faults) { f.delay = delay } }

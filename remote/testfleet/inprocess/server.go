@@ -26,7 +26,7 @@ type Server struct {
 	key    ssh.Signer
 
 	mu       sync.Mutex
-	faults   faults
+	faults   Faults
 	listener net.Listener // nil while the host is down
 	port     int          // that it got
 	counts   Totals
@@ -54,7 +54,7 @@ func (s *Server) count(add func(*Totals)) {
 	add(&s.counts)
 }
 
-func (s *Server) current() faults {
+func (s *Server) current() Faults {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults
@@ -88,19 +88,15 @@ type shared struct {
 	work sync.WaitGroup  // every goroutine of the fleet
 }
 
-// Inject makes the host fail in the given ways, in place of those before; with
-// none it is healthy again. Open connections and running commands keep the faults
+// Inject makes the host fail in the given ways, in place of those before.
+// Open connections and running commands keep the faults
 // with which they began. The error is one of listening again after Down.
-func (s *Server) Inject(faults ...Fault) error {
-	f := healthy()
-	for _, fault := range faults {
-		fault(&f)
-	}
+func (s *Server) Inject(f Faults) error {
 	s.mu.Lock()
 	s.faults = f
 	port := s.port
 	s.mu.Unlock()
-	if f.down {
+	if f.Down {
 		s.stopListening()
 		return nil
 	}
@@ -168,7 +164,7 @@ func (s *Server) serve(raw net.Conn) {
 	})
 	defer c.work.Wait()
 	defer cancel()
-	if c.faults.silent {
+	if c.faults.Silent {
 		c.net.freeze()
 		_, _ = c.net.Read(nil) // returns when the client or the fleet ends it
 		return
@@ -193,7 +189,7 @@ func (c *clientConn) config() *ssh.ServerConfig {
 	config := &ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-genv_sim",
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-			if c.faults.noAuth || !bytes.Equal(key.Marshal(), c.server.fleet.key.Marshal()) {
+			if c.faults.AuthRefused || !bytes.Equal(key.Marshal(), c.server.fleet.key.Marshal()) {
 				return nil, errors.New("not the fleet's client key")
 			}
 			return nil, nil // no restrictions

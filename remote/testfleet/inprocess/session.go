@@ -45,7 +45,7 @@ func (c *clientConn) session(offer ssh.NewChannel) {
 // run answers a command, with the host's faults.
 func (c *clientConn) run(ctx context.Context, channel ssh.Channel, line string) {
 	defer func() { _ = channel.Close() }() // io.EOF when the client was first
-	if !pause(ctx, c.faults.delay) {
+	if !pause(ctx, c.faults.Delay) {
 		return
 	}
 	stdout := &meter{w: channel, conn: c.net, faults: &c.faults}
@@ -54,7 +54,7 @@ func (c *clientConn) run(ctx context.Context, channel ssh.Channel, line string) 
 		Host: c.server.Name, User: c.user, Line: line, Stdin: channel, Stdout: stdout, Stderr: channel.Stderr(),
 	})
 	stdout.finish()
-	if ctx.Err() != nil || c.faults.noExit {
+	if ctx.Err() != nil || c.faults.NoExit {
 		return
 	}
 	_ = channel.CloseWrite()
@@ -62,10 +62,10 @@ func (c *clientConn) run(ctx context.Context, channel ssh.Channel, line string) 
 }
 
 func (c *clientConn) makeNoise(stdout, stderr io.Writer) {
-	_, _ = stdout.Write(c.faults.before)
+	_, _ = io.WriteString(stdout, c.faults.Before)
 	random := rand.NewChaCha8([32]byte{byte(c.server.number), byte(c.server.number >> 8)}) // the same in each run
-	_, _ = io.CopyN(stdout, random, c.faults.flood)
-	_, _ = io.CopyN(stderr, random, c.faults.floodStderr)
+	_, _ = io.CopyN(stdout, random, c.faults.Flood)
+	_, _ = io.CopyN(stderr, random, c.faults.FloodStderr)
 }
 
 // pause waits; false means that ctx ended first.
@@ -84,7 +84,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // clientConn is one client's connection to a host.
 type clientConn struct {
 	server   *Server
-	faults   faults
+	faults   Faults
 	net      *gate
 	ctx      context.Context // the connection's life
 	user     string
