@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -28,7 +27,7 @@ func runProgram(ctx context.Context, within time.Duration, input []byte, command
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin = bytes.NewReader(input)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
-	out, complaint := &head{}, &head{}
+	out, complaint := &text.Head{Limit: maxOutput}, &text.Head{Limit: maxOutput}
 	cmd.Stdout, cmd.Stderr = out, complaint
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -43,14 +42,6 @@ func runProgram(ctx context.Context, within time.Duration, input []byte, command
 		return "", fmt.Errorf("%w: %s", err, text.Shorten(said, 300))
 	}
 	return "", err
-}
-
-// head keeps the beginning of what is written.
-type head struct{ strings.Builder }
-
-func (h *head) Write(p []byte) (int, error) {
-	_, _ = h.Builder.Write(p[:min(len(p), maxOutput-h.Len())]) // a Builder takes everything
-	return len(p), nil
 }
 
 // The exit codes of sendmail(8) that say that another try may succeed (sysexits.h).

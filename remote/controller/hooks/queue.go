@@ -166,7 +166,7 @@ func run(ctx context.Context, h policy.Hook, e Event) error {
 	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
 	cmd.Stdin = bytes.NewReader(e.JSON)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GENV_EVENT=" + string(e.Name)}
-	output := &head{limit: 500}
+	output := &text.Head{Limit: 500}
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -179,8 +179,9 @@ func run(ctx context.Context, h policy.Hook, e Event) error {
 		return fmt.Errorf("it did not end within %s and was killed", h.Timeout)
 	case ctx.Err() != nil:
 		return errors.New("it was killed, since genv ends or its hooks have changed")
-	case output.String() != "":
-		return fmt.Errorf("%w: %s", err, output)
+	}
+	if said := strings.Join(strings.Fields(output.String()), " "); said != "" {
+		return fmt.Errorf("%w: %s", err, said)
 	}
 	return err
 }
@@ -213,16 +214,3 @@ func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
 	}
 	return code < 500 && code != http.StatusTooManyRequests, fmt.Errorf("the server answered %s", answer.Status)
 }
-
-// head keeps the beginning of what is written.
-type head struct {
-	b     strings.Builder
-	limit int
-}
-
-func (h *head) Write(p []byte) (int, error) {
-	h.b.Write(p[:min(len(p), max(0, h.limit-h.b.Len()))])
-	return len(p), nil
-}
-
-func (h *head) String() string { return strings.Join(strings.Fields(h.b.String()), " ") }

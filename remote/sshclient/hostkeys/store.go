@@ -1,7 +1,6 @@
 package hostkeys
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -209,7 +208,7 @@ func (s *Store) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-s.running }()
-	out, stderr := &limited{limit: maxOutput}, &limited{limit: 4 << 10}
+	out, stderr := &text.Head{Limit: maxOutput}, &text.Head{Limit: 4 << 10}
 	command.Stdout, command.Stderr, command.WaitDelay = out, stderr, grace
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return unix.Kill(-command.Process.Pid, unix.SIGKILL) } // its children too
@@ -217,26 +216,12 @@ func (s *Store) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if out.overflow {
+	if out.Cut {
 		return nil, fmt.Errorf("it wrote more than %d MiB", maxOutput>>20)
 	}
-	if err != nil && stderr.kept.Len() > 0 {
-		lines := strings.Split(strings.TrimSpace(stderr.kept.String()), "\n")
+	if err != nil && stderr.String() != "" {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		err = fmt.Errorf("%w: %s", err, text.Printable(lines[len(lines)-1]))
 	}
-	return out.kept.Bytes(), err
-}
-
-// limited keeps the beginning of what is written to it.
-type limited struct {
-	kept     bytes.Buffer
-	limit    int
-	overflow bool
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	room := min(len(p), l.limit-l.kept.Len())
-	l.overflow = l.overflow || room < len(p)
-	_, _ = l.kept.Write(p[:room]) // it never fails
-	return len(p), nil
+	return []byte(out.String()), err
 }
