@@ -85,11 +85,10 @@ func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replac
 	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
 	port := strconv.Itoa(s.Port)
-	jump := ""
-	sum := sha1.Sum([]byte(long + s.HostName + port + s.User + jump)) //nolint:gosec // see above
+	sum := sha1.Sum([]byte(long + s.HostName + port + s.User)) //nolint:gosec // see above
 	return strings.NewReplacer(append(more,
 		"%%", "%", "%d", w.home, "%h", s.HostName, "%i", w.uid, "%k", cmp.Or(s.HostKeyAlias, q.Host), "%L", short, "%l", long,
-		"%n", q.Host, "%p", port, "%r", s.User, "%u", w.user, "%j", jump, "%C", hex.EncodeToString(sum[:]),
+		"%n", q.Host, "%p", port, "%r", s.User, "%u", w.user, "%j", "", "%C", hex.EncodeToString(sum[:]),
 	)...)
 }
 
