@@ -37,9 +37,6 @@ func (Commands) can() Capabilities {
 	return Capabilities{Snapshot: true, Execute: true}
 }
 
-func (Commands) notify(context.Context, []Message) ([]Shown, error) {
-	return nil, ErrCannotNotify
-}
 func (Commands) close() {}
 
 // run runs a command; when sudo or genv did not run, the error says why.

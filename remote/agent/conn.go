@@ -168,9 +168,9 @@ func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 // notify has the host show messages. It is not worth a login.
 func (c *Conn) notify(ctx context.Context, messages []Message) ([]Shown, error) {
 	c.mu.Lock()
-	t := c.transport
+	t, ok := c.transport.(*streamTransport)
 	c.mu.Unlock()
-	if t == nil || !t.can().Notify {
+	if !ok || !t.can().Notify {
 		return nil, ErrCannotNotify
 	}
 	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]Shown, error) { return t.notify(ctx, messages) })

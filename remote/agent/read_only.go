@@ -13,10 +13,7 @@ type readOnly struct{ readonly.Host }
 
 func (readOnly) via() Via          { return ViaReadOnly }
 func (readOnly) can() Capabilities { return Capabilities{Snapshot: true} }
-func (readOnly) notify(context.Context, []Message) ([]Shown, error) {
-	return nil, ErrCannotNotify
-}
-func (readOnly) close() {}
+func (readOnly) close()            {}
 
 func (readOnly) Execute(_ context.Context, host remote.Host, _ order.Order) (Execution, error) {
 	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)

@@ -47,8 +47,6 @@ type Capabilities struct {
 type transport interface {
 	via() Via
 	can() Capabilities
-	// notify shows messages to users, if the host can do that.
-	notify(ctx context.Context, messages []Message) ([]Shown, error)
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error)
 	// close ends the calls that are under way.

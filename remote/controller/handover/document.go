@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/operator"
 )
 
 const (
@@ -116,11 +115,6 @@ func (h *head) check() error {
 		return fmt.Errorf("it is of another version: %q", h.Schema)
 	}
 	return nil
-}
-
-// operator is what operators asked for.
-func (h *head) operator(now time.Time) (operator.State, error) {
-	return operator.Decode(h.Operator, now)
 }
 
 // writers are kept, since each has tables of almost a megabyte, and documents are written every second.

@@ -184,7 +184,7 @@ func (f *Follower) Memory(now time.Time) (m controller.FleetMemory, found bool, 
 	}
 	skew := f.skewAt(now, &h)
 	leaderNow := now.Add(-skew) // Decode takes a difference for a clock that was set
-	state, err := h.operator(leaderNow)
+	state, err := operator.Decode(h.Operator, leaderNow)
 	if err != nil {
 		state = operator.Lost(leaderNow)
 	}
