@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -93,7 +91,7 @@ type Trial struct {
 	Entry     string // the file with the rule that decides, where sudo says it
 }
 
-var plainPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[A-Za-z0-9_./+-]{1,255}$`) })
+var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
 
 // ParseTrial reads what TrySudo printed, among whatever the login printed. Paths with unusual
 // characters are dropped. It is false unless the trial came to its end.

@@ -169,11 +169,19 @@ func repeat[T any](ctx context.Context, do func() (T, error), next func(pauses i
 		if !again {
 			return value, err
 		}
-		select {
-		case <-time.After(jitter(pause)):
-		case <-ctx.Done():
+		if !Sleep(ctx, jitter(pause)) {
 			return value, err
 		}
+	}
+}
+
+// Sleep waits; false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

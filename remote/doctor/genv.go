@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // checkGenv judges the genv on the host, and makes the checks that only the host can make.
@@ -81,7 +82,7 @@ func (e *examination) smiTimeout() time.Duration {
 	return min(max(e.Timeout/3, time.Second), 10*time.Second).Round(time.Second)
 }
 
-var version143 = lazily(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
+var version143 = text.Pattern(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
 
 // checkVersion judges the version and protocol. failure is why there is no document.
 func (e *examination) checkVersion(s survey, failure error) doctor.Check {
@@ -101,7 +102,7 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	return c
 }
 
-var unknownCommand = lazily(`unknown command|invalid choice|no command|is no command`)
+var unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is no command`)
 
 // checkProgram judges the file that the name of genv leads to, for the login and for sudo.
 func (e *examination) checkProgram(s survey) doctor.Check {

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -139,10 +137,4 @@ func coverage(t *remote.Trial) (allowed, missing string) {
 		found[has] = append(found[has], command)
 	}
 	return strings.Join(found[true], ", "), strings.Join(found[false], ", ")
-}
-
-// lazily compiles a pattern when it is first used: every start of genv would pay for it
-// otherwise.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

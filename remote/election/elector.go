@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
@@ -131,12 +132,7 @@ func (e *Elector) Changed() <-chan struct{} { return e.changed }
 // one can lead at once.
 func (e *Elector) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(e.step(ctx))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		remote.Sleep(ctx, e.step(ctx))
 	}
 	e.resign(ctx)
 }

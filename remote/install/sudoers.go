@@ -2,12 +2,11 @@ package install
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // SudoersFolder is the folder of sudoers(5) with files for each purpose; the file of
@@ -45,8 +44,8 @@ func defaults(path, sitePath string) string {
 }
 
 var (
-	plainFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*){1,20}$`) })
-	plainPath   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.+/:-]{1,1000}$`) })
+	plainFolder = text.Pattern(`^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*){1,20}$`)
+	plainPath   = text.Pattern(`^[A-Za-z0-9_.+/:-]{1,1000}$`)
 )
 
 // CheckPath refuses places of the program that don't fit into sudoers or a shell, or that

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-3119e985/genv/remote"
 )
 
 const (
@@ -60,7 +62,7 @@ func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 		case <-ping.C:
 			err = s.send([]byte(": ping\n\n"))
 		case <-watch.C:
-			if !sleep(r, together) {
+			if !remote.Sleep(r.Context(), together) {
 				return
 			}
 			err = s.changes()
@@ -68,18 +70,6 @@ func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return // the viewer has gone, or doesn't read
 		}
-	}
-}
-
-// sleep is false if the request ended meanwhile.
-func sleep(r *http.Request, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-r.Context().Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/crypto/ssh"
@@ -145,13 +143,13 @@ func (s *Session) verdict(captures ...*capture) error {
 // Messages of sudo, sudo-rs and shells, in the C locale; these have the same exit status. They say
 // what to look for: remote.Diagnose tries what sudo does.
 var (
-	sudoPassword = lazily(`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a tty|interactive authentication is required)`)
-	sudoRefused  = lazily(`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
-	sudoMissing  = lazily(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
-	notFound     = lazily(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
+	sudoPassword = text.Pattern(`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a tty|interactive authentication is required)`)
+	sudoRefused  = text.Pattern(`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
+	sudoMissing  = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
+	notFound     = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
 	// crash is how the Go runtime begins when a program of ours crashes, which
 	// then exits with statusCrashed.
-	crash = lazily(`(?m)^(panic|fatal error): .*$`)
+	crash = text.Pattern(`(?m)^(panic|fatal error): .*$`)
 )
 
 const statusCrashed = 2
@@ -188,12 +186,6 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 		return e(remote.CommandFailed, "the command was ended by signal %s%s", text.Printable(signal), detail)
 	}
 	return e(remote.CommandFailed, "exit status %d%s", status, detail)
-}
-
-// lazily compiles a pattern when it is first used: every start of genv would pay
-// for it otherwise.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // negotiationError is the error for a host that has no algorithm of a kind that

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // proxyGrace is how long a ProxyCommand has to end after SIGHUP.
@@ -138,4 +139,4 @@ func (p *proxyConn) endsWithin(limit time.Duration) bool {
 }
 
 // proxyDropped is what ssh says when a server drops the connection before its version.
-var proxyDropped = lazily(`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)
+var proxyDropped = text.Pattern(`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)

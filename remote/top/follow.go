@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
@@ -36,8 +37,7 @@ func (f *SocketSource) Close() { f.client.Close() }
 // Next implements Source.
 func (f *SocketSource) Next(ctx context.Context) (Update, error) {
 	for {
-		sleep(ctx, time.Until(f.free))
-		if ctx.Err() != nil {
+		if !remote.Sleep(ctx, time.Until(f.free)) {
 			return Update{}, ctx.Err()
 		}
 		begun := time.Now()
@@ -69,16 +69,4 @@ func (f *SocketSource) ask(ctx context.Context) (Update, error) {
 	}
 	f.after = events.Last
 	return Update{Fleet: fleet, Events: withEvents(nil, events.Events), Origin: "controller"}, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

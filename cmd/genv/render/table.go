@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -194,7 +192,7 @@ func WriteCSV(w io.Writer, rows [][]string) error {
 }
 
 // plainNumber is what may begin with a sign: a spreadsheet shows it as it is.
-var plainNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?$`) })
+var plainNumber = text.Pattern(`^[-+]?[0-9]+(\.[0-9]+)?$`)
 
 // cell is a value as a cell of CSV. One that a spreadsheet would take for a
 // formula gets an apostrophe in front, which makes it text there. A value with a

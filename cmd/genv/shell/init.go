@@ -27,10 +27,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 //go:embed init.bash
@@ -140,7 +140,7 @@ func Quote(text string) (string, error) {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", nil
 }
 
-var identifier = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
+var identifier = text.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // checkName refuses what is not the name of a variable.
 func checkName(text string) error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -128,12 +129,10 @@ func deliver(ctx context.Context, h policy.Hook, e Event) error {
 		if err == nil || final || try >= h.Retries || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !remote.Sleep(ctx, pause) {
 			return err
-		case <-time.After(pause):
-			pause *= 2
 		}
+		pause *= 2
 	}
 }
 

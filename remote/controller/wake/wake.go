@@ -16,6 +16,8 @@ package wake
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,7 +219,7 @@ func (w *Watch) collect() {
 			if l.Asked.After(pending[l.Host.Name].Asked) {
 				pending[l.Host.Name] = l
 			}
-		case out <- values(pending):
+		case out <- slices.Collect(maps.Values(pending)):
 			clear(pending)
 			w.Took(0)
 		case <-due:
@@ -225,14 +227,6 @@ func (w *Watch) collect() {
 			return
 		}
 	}
-}
-
-func values(m map[string]Look) []Look {
-	list := make([]Look, 0, len(m))
-	for _, l := range m {
-		list = append(list, l)
-	}
-	return list
 }
 
 // restWithoutEvents is after how many full cycles a host is waited for again that reports no events: its
@@ -280,7 +274,7 @@ func (w *Watch) woke(one *waiting, woke bool, err error) {
 func (w *Watch) ask(one *waiting, woke bool) {
 	p := &one.pacing
 	for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
-		if !sleep(one.ctx, d) {
+		if !remote.Sleep(one.ctx, d) {
 			return
 		}
 	}
@@ -306,17 +300,5 @@ func afterCycle(ctx context.Context, again <-chan struct{}) {
 	select {
 	case <-again:
 	case <-ctx.Done():
-	}
-}
-
-// sleep waits; false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting.
@@ -83,7 +83,7 @@ func (r *Resolver) Destination(q Lookup) []string {
 	return append(arguments, "--", q.Host)
 }
 
-var fileLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(/?\S+):? line (\d+): (.*)$`) })
+var fileLine = text.Pattern(`(?m)^(/?\S+):? line (\d+): (.*)$`)
 
 // sshProblem is the error that ssh printed, with the place it names.
 func sshProblem(text string, cause error) error {

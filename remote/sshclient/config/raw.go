@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // raw are values by lower-case keyword, as `ssh -G` prints them: several for
@@ -76,7 +76,7 @@ func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	return s, r.restrictions(&s)
 }
 
-var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^}]*)\}|^\$(\w+)$`) })
+var variable = text.Pattern(`\$\{([^}]*)\}|^\$(\w+)$`)
 
 // environmentSet refuses a ${NAME} that is not set, as ssh does.
 func (r raw) environmentSet() error {

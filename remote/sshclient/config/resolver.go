@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -143,10 +142,10 @@ func located(err error, lines []line) error {
 
 // hostName matches host names and addresses, and nothing that a shell or the
 // command line of ssh could interpret.
-var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`) })
+var hostName = text.Pattern(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
 
 // userName excludes what a shell interprets, since it can be in a ProxyCommand.
-var userName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`) })
+var userName = text.Pattern(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`)
 
 // Valid refuses names that could be interpreted as an option or by a shell.
 func Valid(q Lookup) error {

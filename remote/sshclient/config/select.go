@@ -3,10 +3,8 @@ package config
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -90,7 +88,7 @@ func usualSpelling(name string) string {
 	return name
 }
 
-var unusual = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`) })
+var unusual = text.Pattern(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`)
 
 // isUnusual reports whether it takes ssh to say which address is meant: 127.1, 0x7f000001,
 // or a zone by its number.

@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -300,17 +301,10 @@ func (d Device) spoil(row map[string]string) {
 	case Partial:
 		set(row, measured, "[Unknown Error]")
 	case OffBus:
-		set(row, keysOf(row), "[GPU is lost]")
+		set(row, slices.Collect(maps.Keys(row)), "[GPU is lost]")
 	case Broken:
-		set(row, keysOf(row), "[Unknown Error]")
+		set(row, slices.Collect(maps.Keys(row)), "[Unknown Error]")
 	}
-}
-
-func keysOf(row map[string]string) (names []string) {
-	for name := range row {
-		names = append(names, name)
-	}
-	return names
 }
 
 func set(row map[string]string, names []string, value string) {

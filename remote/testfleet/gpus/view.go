@@ -200,7 +200,7 @@ func gpuRow(v view, d Device) map[string]string {
 		"pci.bus_id": d.BusID(), "gpu_bus_id": d.BusID(), "display_active": enabled(d.Display),
 	})
 	if !d.listed() {
-		set(row, keysOf(row), "[Unknown Error]")
+		set(row, slices.Collect(maps.Keys(row)), "[Unknown Error]")
 	}
 	return row
 }

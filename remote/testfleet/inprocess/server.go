@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -138,7 +139,7 @@ func (s *Server) accept(listener net.Listener) {
 			return
 		}
 		if err != nil { // no descriptor is free, or the client was gone before
-			pause(s.fleet.ctx, 10*time.Millisecond)
+			remote.Sleep(s.fleet.ctx, 10*time.Millisecond)
 			continue
 		}
 		s.count(func(c *Totals) { c.Connections++ })

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
@@ -45,7 +46,7 @@ func (c *clientConn) session(offer ssh.NewChannel) {
 // run answers a command, with the host's faults.
 func (c *clientConn) run(ctx context.Context, channel ssh.Channel, line string) {
 	defer func() { _ = channel.Close() }() // io.EOF when the client was first
-	if !pause(ctx, c.faults.Delay) {
+	if !remote.Sleep(ctx, c.faults.Delay) {
 		return
 	}
 	stdout := &meter{w: channel, conn: c.net, faults: &c.faults}
@@ -66,19 +67,6 @@ func (c *clientConn) makeNoise(stdout, stderr io.Writer) {
 	random := rand.NewChaCha8([32]byte{byte(c.server.number), byte(c.server.number >> 8)}) // the same in each run
 	_, _ = io.CopyN(stdout, random, c.faults.Flood)
 	_, _ = io.CopyN(stderr, random, c.faults.FloodStderr)
-}
-
-// pause waits; false means that ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // clientConn is one client's connection to a host.

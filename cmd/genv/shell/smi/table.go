@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The table has up to three parts, each with a heading that ends in a line of
@@ -13,13 +15,13 @@ import (
 // process no GI and CI.
 var (
 	// busRow is a device's row with its address.
-	busRow    = lazily(`^\|[^|]*\|\s+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s`)
-	deviceRow = lazily(`^\|\s+(\d+)\s\s+\S`)
-	migRow    = lazily(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
-	memoryRow = lazily(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
-	usedRow   = lazily(`^(\|[^|]*\|)(\s*\d+)(MiB\s*/\s*\d+MiB\s*\|.*)$`)
-	usedByApp = lazily(`\s(\d+)MiB\s*\|$`)
-	appRow    = lazily(`^\|\s+(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+[CGM+]+\s`)
+	busRow    = text.Pattern(`^\|[^|]*\|\s+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s`)
+	deviceRow = text.Pattern(`^\|\s+(\d+)\s\s+\S`)
+	migRow    = text.Pattern(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
+	memoryRow = text.Pattern(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
+	usedRow   = text.Pattern(`^(\|[^|]*\|)(\s*\d+)(MiB\s*/\s*\d+MiB\s*\|.*)$`)
+	usedByApp = text.Pattern(`\s(\d+)MiB\s*\|$`)
+	appRow    = text.Pattern(`^\|\s+(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+[CGM+]+\s`)
 )
 
 const noApps = "|  No running processes found"

@@ -1,13 +1,12 @@
 package smi
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // View is what an environment may see.
@@ -89,15 +88,9 @@ func (d *Device) total(mib string) string {
 	return strings.Repeat(" ", len(mib)-len(capacity)) + capacity
 }
 
-// lazily compiles a pattern when it is first used: every start of genv would pay
-// for it otherwise.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
-
 var (
-	listedGPU = lazily(`^GPU (\d+): (?:.*\(UUID: ([^()]*)\))?`)
-	listedMIG = lazily(`^ +MIG `) // an instance of the GPU above it
+	listedGPU = text.Pattern(`^GPU (\d+): (?:.*\(UUID: ([^()]*)\))?`)
+	listedMIG = text.Pattern(`^ +MIG `) // an instance of the GPU above it
 )
 
 // rewriteList keeps the attached devices of -L, with their MIG instances.
