@@ -3,8 +3,8 @@ package guard
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +18,11 @@ import (
 type stateWatch struct {
 	changed chan struct{} // a change in at least one folder; buffered
 
-	searching atomic.Bool
-
 	mu     sync.Mutex
 	fd     int // -1 for none
 	file   *os.File
-	wanted map[string]map[string]bool // names of files in each folder
-	active map[int]string             // the folders that are watched, by their watch
+	wanted map[string][]string // names of files in each folder
+	active map[int]string      // the folders that are watched, by their watch
 }
 
 // watchEvents are the changes of files in a folder, and of the folder itself. IN_MODIFY is
@@ -35,7 +33,7 @@ const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | un
 // newStateWatch returns a watch that follows no file yet. The error says why there is no inotify;
 // the watch then never notifies.
 func newStateWatch() (*stateWatch, error) {
-	w := &stateWatch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int]string{}}
+	w := &stateWatch{changed: make(chan struct{}, 1), fd: -1, active: map[int]string{}}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return w, os.NewSyscallError("inotify_init1", err)
@@ -44,35 +42,21 @@ func newStateWatch() (*stateWatch, error) {
 	return w, nil
 }
 
-// follow sets the names of files that are followed, by folder.
+// follow sets the names of files that are followed, by folder, and begins to watch the folders that are not watched:
+// new ones, and those that were replaced.
 func (w *stateWatch) follow(names map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.wanted = map[string]map[string]bool{}
-	for dir, list := range names {
-		w.wanted[dir] = map[string]bool{}
-		for _, name := range list {
-			w.wanted[dir][name] = true
-		}
-	}
-	w.check()
-}
-
-// check begins to watch the folders that are not watched: new ones, and those that were
-// replaced. The caller holds the mutex.
-func (w *stateWatch) check() (begun bool) {
+	w.wanted = names
 	if w.fd < 0 {
-		return false
+		return
 	}
-	active := make(map[int]string, len(w.wanted))
-	for path := range w.wanted {
+	active := make(map[int]string, len(names))
+	for path := range names {
 		id, err := unix.InotifyAddWatch(w.fd, path, watchEvents) // the same one for a folder that is watched already
-		if err != nil {
-			continue // it may be made later
+		if err == nil {                                          // else it may be made later
+			active[id] = path
 		}
-		_, known := w.active[id]
-		begun = begun || !known
-		active[id] = path
 	}
 	for id := range w.active {
 		if _, still := active[id]; !still {
@@ -80,18 +64,7 @@ func (w *stateWatch) check() (begun bool) {
 		}
 	}
 	w.active = active
-	return begun
 }
-
-// recheck is check for callers that don't hold the mutex.
-func (w *stateWatch) recheck() (begun bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.check()
-}
-
-// gonePause is how soon a watched folder that vanished is looked for.
-const gonePause = 20 * time.Millisecond
 
 // run reads changes until ctx ends.
 func (w *stateWatch) run(ctx context.Context) {
@@ -106,43 +79,18 @@ func (w *stateWatch) run(ctx context.Context) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		relevant, gone := w.relevant(buffer[:n])
-		if relevant {
-			w.notify()
-		}
-		if gone && w.searching.CompareAndSwap(false, true) {
-			go w.search(ctx)
-		}
-	}
-}
-
-// search looks for folders that vanished, every gonePause for two seconds: they may be made
-// again.
-func (w *stateWatch) search(ctx context.Context) {
-	defer w.searching.Store(false)
-	for range 100 {
-		if w.recheck() {
-			w.notify()
-			return
+		if !w.relevant(buffer[:n]) {
+			continue
 		}
 		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(gonePause):
+		case w.changed <- struct{}{}:
+		default:
 		}
 	}
 }
 
-func (w *stateWatch) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
-// relevant says whether one of the events is about a file that is followed, and whether a
-// folder is gone or was moved.
-func (w *stateWatch) relevant(events []byte) (relevant, gone bool) {
+// relevant says whether one of the events is about a file that is followed, or says that a folder is gone.
+func (w *stateWatch) relevant(events []byte) (relevant bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e := range watch.InotifyEvents(events) {
@@ -153,12 +101,12 @@ func (w *stateWatch) relevant(events []byte) (relevant, gone bool) {
 		case !known:
 		case e.Mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
 			delete(w.active, e.Watch)
-			relevant, gone = true, true
-		case w.wanted[dir][e.Name]:
+			relevant = true
+		case slices.Contains(w.wanted[dir], e.Name):
 			relevant = true
 		}
 	}
-	return relevant, gone
+	return relevant
 }
 
 // worker does one kind of work on request, in a goroutine of its own, since it may hang.
