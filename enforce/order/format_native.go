@@ -83,60 +83,41 @@ func DecodeNative(data []byte) (Order, error) {
 	return o, err
 }
 
-// each calls a function with what is sent next to the order of each item, in the order of their outcomes.
-func (o *Order) each(do func(why, judged, findings *[]string)) {
+// Part is something of each item that is sent next to an order.
+type Part int
+
+// The parts.
+const (
+	Reasons  Part = iota // the findings as people read them
+	Findings             // their ids
+	Judged               // the lines of the snapshot that were judged
+)
+
+// each calls a function with a part of each item, in the order of their outcomes.
+func (o *Order) each(p Part, do func(*[]string)) {
 	for i := range o.Detach {
-		do(&o.Detach[i].Why, &o.Detach[i].Judged, &o.Detach[i].Because)
+		d := &o.Detach[i]
+		do([]*[]string{&d.Why, &d.Because, &d.Judged}[p])
 	}
 	for i := range o.Terminate {
-		do(&o.Terminate[i].Why, &o.Terminate[i].Judged, &o.Terminate[i].Because)
+		t := &o.Terminate[i]
+		do([]*[]string{&t.Why, &t.Because, &t.Judged}[p])
 	}
 }
 
-// Judged are, for each item in the order of its outcomes, the lines of the snapshot that were
-// judged; nil if there are none. They are sent next to the order.
-func Judged(o Order) [][]string {
-	lines, some := make([][]string, 0, len(o.Detach)+len(o.Terminate)), 0
-	o.each(func(_, judged, _ *[]string) { lines, some = append(lines, *judged), some+len(*judged) })
+// Of is the part of each item of an order; nil if no item has it.
+func (p Part) Of(o Order) [][]string {
+	lists, some := make([][]string, 0, len(o.Detach)+len(o.Terminate)), 0
+	o.each(p, func(list *[]string) { lists, some = append(lists, *list), some+len(*list) })
 	if some == 0 {
 		return nil
 	}
-	return lines
+	return lists
 }
 
-// SetJudged takes what Judged gave; nothing when it is of another order.
-func SetJudged(o Order, lines [][]string) {
-	if len(lines) == len(o.Detach)+len(o.Terminate) {
-		o.each(func(_, judged, _ *[]string) { *judged, lines = lines[0], lines[1:] })
-	}
-}
-
-// Reasons are, for each item in the order of its outcomes, the findings as people read them.
-// They are sent next to the order.
-func Reasons(o Order) [][]string {
-	reasons := make([][]string, 0, len(o.Detach)+len(o.Terminate))
-	o.each(func(why, _, _ *[]string) { reasons = append(reasons, *why) })
-	return reasons
-}
-
-// SetReasons takes what Reasons gave; nothing when it is of another order.
-func SetReasons(o Order, reasons [][]string) {
-	if len(reasons) == len(o.Detach)+len(o.Terminate) {
-		o.each(func(why, _, _ *[]string) { *why, reasons = reasons[0], reasons[1:] })
-	}
-}
-
-// Findings are, for each item in the order of its outcomes, the ids of the findings. They are sent
-// next to the order.
-func Findings(o Order) [][]string {
-	ids := make([][]string, 0, len(o.Detach)+len(o.Terminate))
-	o.each(func(_, _, findings *[]string) { ids = append(ids, *findings) })
-	return ids
-}
-
-// SetFindings takes what Findings gave; nothing when it is of another order.
-func SetFindings(o Order, ids [][]string) {
-	if len(ids) == len(o.Detach)+len(o.Terminate) {
-		o.each(func(_, _, findings *[]string) { *findings, ids = ids[0], ids[1:] })
+// Set takes what Of gave; nothing when it is of another order.
+func (p Part) Set(o Order, lists [][]string) {
+	if len(lists) == len(o.Detach)+len(o.Terminate) {
+		o.each(p, func(list *[]string) { *list, lists = lists[0], lists[1:] })
 	}
 }

@@ -225,7 +225,7 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 	older := strings.NewReplacer(`"outside":[7],`, "", names, "").Replace(string(data))
 	got, err = order.DecodeNative([]byte(older))
 	require.NoError(t, err)
-	order.SetReasons(got, [][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
+	order.Reasons.Set(got, [][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
 	require.Empty(t, got.GPUs)
 	require.True(t, got.Terminate[0].Outside(), "by the text of the finding")
 	require.False(t, got.Terminate[1].Outside())

@@ -251,9 +251,9 @@ func (r *ExecuteRequest) order() (order.Order, error) {
 	}
 	o.ID, o.Options = r.ID, r.Options
 	o.Grace = time.Duration(r.GraceMS) * time.Millisecond
-	order.SetReasons(o, r.Because)
-	order.SetJudged(o, r.Judged)
-	order.SetFindings(o, r.Findings)
+	order.Reasons.Set(o, r.Because)
+	order.Judged.Set(o, r.Judged)
+	order.Findings.Set(o, r.Findings)
 	return o, nil
 }
 

@@ -130,7 +130,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Order: encoded, ID: o.ID, Because: order.Reasons(o), Findings: order.Findings(o), Judged: order.Judged(o),
+		Order: encoded, ID: o.ID, Because: order.Reasons.Of(o), Findings: order.Findings.Of(o), Judged: order.Judged.Of(o),
 		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
 		Claim: claimFor(t.pool.announced.Load(), true),
 	}
