@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 const (
@@ -42,7 +43,7 @@ type lockedKeeper struct {
 	loaded      *loaded // the guard in the kernel; nil while it is off
 	failedAt    time.Time
 	view        view
-	versions    [2]fileVersion
+	versions    disk.Versions
 	lookedAt    time.Time
 	listedAt    time.Time
 	resolvedAt  time.Time
@@ -148,7 +149,7 @@ func (s *lockedKeeper) again() {
 	}
 	if place, _, err := s.State.Place(); err != nil {
 		s.request() // which says why
-	} else if now := versionsIn(place); now != s.versions {
+	} else if now := disk.VersionsIn(place); now != s.versions {
 		s.versions = now
 		s.request()
 	}
@@ -158,23 +159,6 @@ func (s *lockedKeeper) again() {
 	if !s.view.knowsDevices() || time.Since(s.listedAt) >= listEvery {
 		s.lists.request()
 	}
-}
-
-// fileVersion tells versions of a file apart.
-type fileVersion struct {
-	device, inode     uint64
-	size              int64
-	changed, recorded int64
-}
-
-func versionsIn(dir string) (v [2]fileVersion) {
-	for i, file := range []state.File{state.Envs, state.Devices} {
-		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(dir, file.String()), &st) == nil {
-			v[i] = fileVersion{st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}
-		}
-	}
-	return v
 }
 
 // readOrder reads the order and the veto.

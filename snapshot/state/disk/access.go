@@ -46,7 +46,7 @@ type folderAccess struct {
 // root's notes about it. With force, root claims the folder for its own namespaces
 // whatever the notes say.
 func (s *Store) accessTo(dir place, force bool) folderAccess {
-	if s.rootDir == "" {
+	if s.RootDir == "" {
 		return folderAccess{mayClean: true}
 	}
 	if dir.owned {
@@ -67,7 +67,7 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 		a.root, a.private = root, true
 		return a
 	}
-	why := now.refusal(outside, inside, writable, rootDevice(s.rootDir))
+	why := now.refusal(outside, inside, writable, rootDevice(s.RootDir))
 	if why != "" && !(force && writable && now.Known()) {
 		a := denied(dir, why)
 		a.root, a.foreign = root, outside != nil && now.Known() && outside.PID != now.PID
@@ -139,7 +139,7 @@ type Examination struct {
 // Examine reads what root's notes say about the state folder. It creates, repairs and
 // writes nothing.
 func (s *Store) Examine() (Examination, error) {
-	found := Examination{Namespaces: s.system.Namespaces()}
+	found := Examination{Namespaces: s.System.Namespaces()}
 	dir, owner, err := s.openOwned()
 	if err == nil && owner == nil {
 		dir, err = folder.OpenExisting(s.dir)
@@ -165,7 +165,7 @@ func (s *Store) Examine() (Examination, error) {
 	}
 	defer root.Close()
 	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
-	found.Refusal = now.refusal(outside, inside, os.Geteuid() == 0, rootDevice(s.rootDir))
+	found.Refusal = now.refusal(outside, inside, os.Geteuid() == 0, rootDevice(s.RootDir))
 	t := &transaction{Store: s, access: folderAccess{root: root}}
 	if t.backup = t.readBackup(); t.backup == nil {
 		return found, nil
@@ -180,7 +180,7 @@ func (s *Store) Examine() (Examination, error) {
 
 // existingRoot opens the folder of root's notes, which it does not create.
 func (s *Store) existingRoot() (*folder.Folder, error) {
-	all, err := folder.OpenTrusted(s.rootDir)
+	all, err := folder.OpenTrusted(s.RootDir)
 	if err != nil {
 		return nil, err
 	}

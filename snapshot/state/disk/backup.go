@@ -82,7 +82,7 @@ func (t *transaction) readBackup() *backup {
 		return nil
 	}
 	b, err := parseBackup(data)
-	if boot := t.system.BootID(); err != nil || boot == "" || b.BootID != boot {
+	if boot := t.System.BootID(); err != nil || boot == "" || b.BootID != boot {
 		return nil
 	}
 	return b
@@ -97,7 +97,7 @@ func (t *transaction) writeBackup(next state.Contents) bool {
 	if t.backup != nil && t.backup.contents.Equal(next) {
 		return true
 	}
-	b := backup{contents: next, backupHeader: backupHeader{BootID: t.system.BootID(), Taken: t.now().UTC(), Uptime: t.system.Uptime()}}
+	b := backup{contents: next, backupHeader: backupHeader{BootID: t.System.BootID(), Taken: t.Now().UTC(), Uptime: t.System.Uptime()}}
 	data, err := b.encode()
 	if err != nil {
 		return false

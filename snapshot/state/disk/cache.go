@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -27,15 +28,15 @@ type Cache struct {
 type reading struct {
 	valid     bool
 	at        time.Time
-	versions  versions
+	versions  Versions
 	processes map[snapshot.PID]system.ProcessStatus
 	files     state.Files
 }
 
-// versions identify the contents of both state files; the zero value is unknown.
-type versions [len(stateFiles)]fileVersion
+// Versions identify the contents of both state files.
+type Versions [len(stateFiles)]fileVersion
 
-// fileVersion identifies the content of a file. Its owner can set the time of the last
+// fileVersion identifies the content of a file; the zero one is of a file that is missing. Its owner can set the time of the last
 // change, but not the time at which the kernel recorded that.
 type fileVersion struct {
 	device   uint64
@@ -57,19 +58,19 @@ const maxCacheTime = time.Minute
 func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if start := c.system.Uptime(); c.upToDate() {
+	if start := c.System.Uptime(); c.upToDate() {
 		c.looked.Store(uint64(start))
 		return c.last.copy(), nil
 	}
 	next := reading{at: time.Now(), processes: map[snapshot.PID]system.ProcessStatus{}}
 	var err error
 	next.files, next.versions, err = c.read(ctx)
-	next.valid = err == nil && len(next.files.Warnings) == 0 && !next.files.Unplaced() && next.versions.cacheable(c.now())
+	next.valid = err == nil && len(next.files.Warnings) == 0 && !next.files.Unplaced() && next.versions.cacheable(c.Now())
 	for i := range next.files.Environments {
 		e := &next.files.Environments[i]
 		next.valid = next.valid && len(e.KernelIDs) == 0 // no PID says whether these live
 		for _, pid := range e.PIDs {
-			next.processes[pid] = c.system.Process(pid)
+			next.processes[pid] = c.System.Process(pid)
 		}
 	}
 	c.last = next
@@ -90,11 +91,11 @@ func (c *Cache) upToDate() bool {
 	if !c.last.valid || time.Since(c.last.at) > maxCacheTime {
 		return false
 	}
-	if dir, _, err := c.Where(); err != nil || versionsIn(dir) != c.last.versions {
+	if dir, _, err := c.Where(); err != nil || VersionsIn(dir) != c.last.versions {
 		return false
 	}
 	for pid, was := range c.last.processes {
-		if now := c.system.Process(pid); !isSame(was, now) {
+		if now := c.System.Process(pid); !isSame(was, now) {
 			return false
 		}
 	}
@@ -107,27 +108,22 @@ func isSame(p, o system.ProcessStatus) bool {
 		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
 }
 
-// versionsIn identifies the state files in a folder, following no link. The result is
-// unknown if one is missing.
-func versionsIn(dir string) (v versions) {
+// VersionsIn identifies the state files in a folder, following no link.
+func VersionsIn(dir string) (v Versions) {
 	for i, file := range stateFiles {
 		var st unix.Stat_t
-		if unix.Lstat(dir+"/"+file.String(), &st) != nil {
-			return versions{}
+		if unix.Lstat(filepath.Join(dir, file.String()), &st) == nil {
+			v[i] = fileVersion{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
 		}
-		v[i] = fileVersion{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
 	}
 	return v
 }
 
 // cacheable says whether a later change of the files will change their versions.
-func (v versions) cacheable(now time.Time) bool {
-	for _, file := range v {
-		if now.Sub(time.Unix(0, file.recorded)) < minAge {
-			return false
-		}
-	}
-	return v != versions{}
+func (v Versions) cacheable(now time.Time) bool {
+	return !slices.ContainsFunc(v[:], func(file fileVersion) bool {
+		return file == fileVersion{} || now.Sub(time.Unix(0, file.recorded)) < minAge
+	})
 }
 
 // copy returns the files with lists of their own.

@@ -52,7 +52,7 @@ func registeredKernels(f *state.Files) (kernels []system.Kernel) {
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
-	case owner == nil || *owner == env.UID || env.UID == snapshot.NoUID || t.keeps != nil && t.keeps(env.EID, pid, now.Start):
+	case owner == nil || *owner == env.UID || env.UID == snapshot.NoUID || t.Keeps != nil && t.Keeps(env.EID, pid, now.Start):
 		return true
 	case *owner != 0 || pid == 1:
 		return false

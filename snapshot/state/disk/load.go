@@ -47,8 +47,8 @@ func (t *transaction) markFiles() {
 			env.UID = account
 		}
 	}
-	if t.mark != nil && !t.tampered {
-		t.mark(&t.files)
+	if t.Mark != nil && !t.tampered {
+		t.Mark(&t.files)
 	}
 }
 
@@ -101,7 +101,7 @@ func (t *transaction) keepCopy(file state.File, data []byte, st *unix.Stat_t) st
 
 // local is a time of a file in the time zone of the Store's clock.
 func (s *Store) local(at unix.Timespec) time.Time {
-	return time.Unix(at.Unix()).In(s.now().Location())
+	return time.Unix(at.Unix()).In(s.Now().Location())
 }
 
 // sleep returns false if ctx ended first.

@@ -36,7 +36,7 @@ func sumOf(data []byte) string {
 // applyLooks adds to the files what root's note says about them. Without a note, nothing is
 // known of ages.
 func (t *transaction) applyLooks() {
-	boot := t.system.BootID()
+	boot := t.System.BootID()
 	if t.access.root == nil || boot == "" {
 		return
 	}
@@ -61,7 +61,7 @@ func (t *transaction) look(start snapshot.StartTime) (next state.Looks, same boo
 	if before.At != 0 {
 		before.At = min(max(before.At, snapshot.StartTime(t.looked.Load())), start)
 	}
-	next = before.Look(&t.files, state.Moment{Wall: t.now(), Start: start})
+	next = before.Look(&t.files, state.Moment{Wall: t.Now(), Start: start})
 	return next, t.looks.At != 0 && next.Same(&before) && start.Sub(t.looks.At) < looksEvery
 }
 
@@ -86,6 +86,6 @@ func (t *transaction) noteLook(start snapshot.StartTime) {
 // putLooks is not synced: no age outlives a crash of the machine.
 func (t *transaction) putLooks(to *folderAccess, looks state.Looks, before *earlierLooks) {
 	if to.root != nil {
-		_ = to.root.PutJSON(looksFile, looksNote{t.system.BootID(), looks, before}, ownedMode, before != nil)
+		_ = to.root.PutJSON(looksFile, looksNote{t.System.BootID(), looks, before}, ownedMode, before != nil)
 	}
 }

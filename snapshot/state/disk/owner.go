@@ -68,12 +68,12 @@ func (s *Store) MayWrite() bool {
 }
 
 // OwnedPath is where the state files are on a host where they belong to root.
-func (s *Store) OwnedPath() string { return filepath.Join(s.rootDir, ownedName) }
+func (s *Store) OwnedPath() string { return filepath.Join(s.RootDir, ownedName) }
 
 // openOwned opens root's folder of the state files. All results are nil where they don't
 // belong to root. The folder is nil if there is an error.
 func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
-	if s.rootDir == "" {
+	if s.RootDir == "" {
 		return nil, nil, nil
 	}
 	dir, err := folder.OpenExisting(s.OwnedPath())
@@ -99,7 +99,7 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range []string{s.rootDir, s.OwnedPath()} {
+	for _, path := range []string{s.RootDir, s.OwnedPath()} {
 		if err := checkPrivate(path); err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (s *Store) accessToOwned(dir place, force bool) folderAccess {
 // noteAbout is what root notes about a folder.
 func (s *Store) noteAbout(dir place) (bootNote, error) {
 	st, err := dir.Status()
-	return bootNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}, err
+	return bootNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.System.BootID(), Namespaces: s.System.Namespaces()}, err
 }
 
 // missingEnvs is the error for a missing envs.json in root's folder, where it always is.
@@ -205,7 +205,7 @@ func (s *Store) errOwned() error {
 // lack its newest attachments.
 func (s *Store) readOwned(dir place, load func(*transaction)) *transaction {
 	const attempts = 10
-	t := s.begin(dir, newCensus(s.system))
+	t := s.begin(dir, newCensus(s.System))
 	for range attempts {
 		again := &transaction{Store: s, dir: dir}
 		load(t)

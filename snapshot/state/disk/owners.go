@@ -22,7 +22,7 @@ const maxUnproven = 64
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
-	proven, process := make(map[snapshot.UID]bool), once(s.system.Process)
+	proven, process := make(map[snapshot.UID]bool), once(s.System.Process)
 	for i := range f.Environments {
 		env := &f.Environments[i]
 		owners := make([]snapshot.UID, 0, len(env.PIDs))
@@ -30,7 +30,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 			p := process(pid)
 			switch {
 			case p.Liveness != system.Alive || p.Owner == nil:
-			case s.keeps != nil && *p.Owner != env.UID && s.keeps(env.EID, pid, p.Start): // a container has any uid
+			case s.Keeps != nil && *p.Owner != env.UID && s.Keeps(env.EID, pid, p.Start): // a container has any uid
 				owners = append(owners, env.UID)
 			default:
 				owners = append(owners, *p.Owner)
@@ -39,7 +39,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 		env.OwnerMismatch = ownersDiffer(env.UID, owners)
 		proven[env.UID] = proven[env.UID] || slices.Contains(owners, env.UID)
 	}
-	if s.username != nil {
+	if s.Username != nil {
 		s.nameOwners(ctx, f, proven)
 	}
 }
@@ -56,8 +56,8 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 			unnamed++
 			return name
 		}
-		name.name = s.username(ctx, uid)
-		name.none = name.name == "" && s.lacks != nil && s.lacks(ctx, uid)
+		name.name = s.Username(ctx, uid)
+		name.none = name.name == "" && s.Lacks != nil && s.Lacks(ctx, uid)
 		return name
 	})
 	for _, first := range []bool{true, false} {

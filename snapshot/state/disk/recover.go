@@ -104,7 +104,7 @@ func (t *transaction) recoverNew() {
 func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, group []system.RunningProcess) {
 	own := slices.DeleteFunc(slices.Clone(group), func(p system.RunningProcess) bool { return p.UID != uid })
 	pids := t.register(own[:min(len(own), maxSuccessors)])
-	env := snapshot.Environment{EID: eid, UID: uid, PIDs: pids, Creation: snapshot.DateOf(t.now())}
+	env := snapshot.Environment{EID: eid, UID: uid, PIDs: pids, Creation: snapshot.DateOf(t.Now())}
 	t.files.Environments = append(t.files.Environments, env)
 	t.files.Warn("environment %s of uid %d, which began after the copy, was registered again for its processes; its configuration is lost", text.Shown(string(eid)), uid)
 }
@@ -185,7 +185,7 @@ func (s *Store) Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot
 				continue
 			}
 			for _, index := range uses[eid] {
-				f.AttachAgain(env, index, snapshot.DateOf(s.now()))
+				f.AttachAgain(env, index, snapshot.DateOf(s.Now()))
 			}
 		}
 		return nil

@@ -15,11 +15,11 @@ import (
 // mayRepair says whether this genv repairs what users did to the state folder: it runs
 // as root, or in a test as the owner of the folder of root's notes.
 func (s *Store) mayRepair() bool {
-	if s.rootDir == "" || !s.system.Namespaces().Known() {
+	if s.RootDir == "" || !s.System.Namespaces().Known() {
 		return false
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(s.rootDir, &st); err != nil {
+	if err := unix.Stat(s.RootDir, &st); err != nil {
 		return errors.Is(err, unix.ENOENT) && os.Geteuid() == 0
 	}
 	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
@@ -80,7 +80,7 @@ func (s *Store) removePlanted() (what string, err error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		err = parent.Remove(name)
 	} else {
-		err = parent.MoveAside(name, s.now())
+		err = parent.MoveAside(name, s.Now())
 	}
 	return fmt.Sprintf("%s was not a folder: %s had put something else in its place, which was removed", path, system.DescribeUser(st.Uid)), err
 }
@@ -113,7 +113,7 @@ func (s *Store) repairLock(dir *folder.Folder, name string, file *os.File, st *u
 	replaced = file == nil || st.Size != 0
 	var err error
 	if replaced {
-		err = dir.MoveAside(name, s.now())
+		err = dir.MoveAside(name, s.Now())
 	} else {
 		err = unix.Fchmod(int(file.Fd()), folder.SharedMode)
 	}

@@ -60,10 +60,10 @@ func (s *Store) readCopy(tampered error) (*transaction, error) {
 	defer root.Close()
 	inPlace := *root
 	inPlace.Path = s.path() // for people
-	now := bootNote{BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
+	now := bootNote{BootID: s.System.BootID(), Namespaces: s.System.Namespaces()}
 	last := now.ofSameBoot(readNote(root, rootNote))
 	ours := last != nil && last.Namespaces == now.Namespaces
-	t := s.beginWith(place{&inPlace, false}, folderAccess{root: root, writable: ours, mayClean: ours}, newCensus(s.system))
+	t := s.beginWith(place{&inPlace, false}, folderAccess{root: root, writable: ours, mayClean: ours}, newCensus(s.System))
 	if !ours || t.backup == nil {
 		return t, tampered
 	}
@@ -94,13 +94,13 @@ func (t *transaction) clearWay() error {
 				reason(why), system.DescribeUser(st.Uid), t.local(st.Mtim).Format(time.DateTime))
 		}
 		if errors.Is(why, folder.ErrUnsafe) {
-			if err := t.dir.MoveAside(name, t.now()); err != nil {
+			if err := t.dir.MoveAside(name, t.Now()); err != nil {
 				return err
 			}
 			t.step("aside " + name)
 		}
 		t.files.Warn("%s was %s: restored from root's copy of %s",
-			t.dir.Join(name), what, t.backup.Taken.In(t.now().Location()).Format(time.DateTime))
+			t.dir.Join(name), what, t.backup.Taken.In(t.Now().Location()).Format(time.DateTime))
 	}
 	return nil
 }
@@ -129,11 +129,11 @@ type restorationsNote struct {
 // restorations are the recent ones of this boot.
 func (t *transaction) restorations() (list []state.Restoration) {
 	var n restorationsNote
-	if t.access.root == nil || !t.access.root.ReadJSON(restoredFile, maxNote, &n) || n.BootID != t.system.BootID() {
+	if t.access.root == nil || !t.access.root.ReadJSON(restoredFile, maxNote, &n) || n.BootID != t.System.BootID() {
 		return nil
 	}
 	for _, r := range n.Restorations {
-		if r.Recent(t.now()) {
+		if r.Recent(t.Now()) {
 			list = append(list, r)
 		}
 	}
@@ -146,7 +146,7 @@ func (t *transaction) noteRestoration() {
 	if n := len(list); n == maxRestorations || n > 0 && list[n-1].Since == since {
 		return
 	}
-	n := restorationsNote{t.backup.BootID, append(list, state.Restoration{At: t.now().UTC(), Since: since})}
+	n := restorationsNote{t.backup.BootID, append(list, state.Restoration{At: t.Now().UTC(), Since: since})}
 	_ = t.access.root.PutJSON(restoredFile, n, 0o644, true)
 }
 
@@ -171,5 +171,5 @@ func (t *transaction) lastComplete() snapshot.StartTime {
 
 // noteComplete is not synced: without the note, the time of the copy counts.
 func (t *transaction) noteComplete(uptime snapshot.StartTime) {
-	_ = t.access.root.PutJSON(completeFile, completeNote{t.system.BootID(), uptime}, 0o644, false)
+	_ = t.access.root.PutJSON(completeFile, completeNote{t.System.BootID(), uptime}, 0o644, false)
 }

@@ -59,7 +59,7 @@ func rootName(path string) string {
 // root creates it; for others the result is nil without an error.
 func (s *Store) openRoot() (*folder.Folder, error) {
 	if os.Geteuid() == 0 {
-		makeRoot(s.rootDir)
+		makeRoot(s.RootDir)
 	}
 	root, err := s.openNotes(rootName(s.path()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func (s *Store) openRoot() (*folder.Folder, error) {
 }
 
 func (s *Store) openNotes(name string) (*folder.Folder, error) {
-	all, err := folder.OpenTrusted(s.rootDir)
+	all, err := folder.OpenTrusted(s.RootDir)
 	if err != nil {
 		return nil, err
 	}

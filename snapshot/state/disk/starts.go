@@ -62,7 +62,7 @@ func (t *transaction) readStarts() {
 	if !t.dir.ReadJSON(startsFile, maxStartsFile, &known) || known.Envs != t.stamp {
 		return
 	}
-	boot := t.system.BootID()
+	boot := t.System.BootID()
 	known.rebooted = boot != "" && known.BootID != "" && boot != known.BootID
 	t.known = known
 }
@@ -74,7 +74,7 @@ func (t *transaction) writeStarts() {
 	if err != nil {
 		return
 	}
-	next := starts{Envs: stampOf(&st), BootID: t.system.BootID(), Processes: map[snapshot.PID]snapshot.StartTime{}}
+	next := starts{Envs: stampOf(&st), BootID: t.System.BootID(), Processes: map[snapshot.PID]snapshot.StartTime{}}
 	for i := range t.files.Environments {
 		for _, pid := range t.files.Environments[i].PIDs {
 			start := t.known.Processes[pid]

@@ -62,37 +62,24 @@ type Config struct {
 // Store reads and writes the state files in a folder. It may be used by any
 // number of goroutines and processes at once.
 type Store struct {
-	dir          string
-	rootDir      string
-	system       system.System
-	now          func() time.Time
-	timeout      time.Duration // for the lock
-	username     func(context.Context, snapshot.UID) snapshot.Username
-	lacks        func(context.Context, snapshot.UID) bool
-	mark         func(*state.Files)
-	keeps        func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
-	contained    bool
-	onRenumbered func(string)
-	looked       atomic.Uint64 // the start time of the last look that found nothing changed
-	step         func(string)  // for tests: called between the steps of a write
+	Config
+	dir    string
+	looked atomic.Uint64 // the start time of the last look that found nothing changed
+	step   func(string)  // for tests: called between the steps of a write
 }
 
 // New returns the Store for a folder, which is created on first use.
 func New(dir string, o Config) *Store {
-	s := &Store{
-		dir: dir, rootDir: o.RootDir, system: o.System,
-		now: o.Now, timeout: o.LockTimeout, username: o.Username, lacks: o.Lacks, mark: o.Mark, keeps: o.Keeps, contained: o.Contained, onRenumbered: o.OnRenumbered, step: func(string) {},
+	if o.System == nil {
+		o.System = system.New(system.RealProc)
 	}
-	if s.system == nil {
-		s.system = system.New(system.RealProc)
+	if o.Now == nil {
+		o.Now = system.Now
 	}
-	if s.now == nil {
-		s.now = system.Now
+	if o.LockTimeout <= 0 {
+		o.LockTimeout = DefaultLockTimeout
 	}
-	if s.timeout <= 0 {
-		s.timeout = DefaultLockTimeout
-	}
-	return s
+	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 
 // Read returns the contents of the state files after a cleanup. The cleanup
@@ -112,7 +99,7 @@ func (s *Store) Read(ctx context.Context) (state.Files, error) {
 }
 
 // read is Read, and returns the versions of the state files that it read.
-func (s *Store) read(ctx context.Context) (state.Files, versions, error) {
+func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	t, err := s.updateOrRead(ctx, func(*state.Files) error { return nil })
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
@@ -127,7 +114,7 @@ func (s *Store) read(ctx context.Context) (state.Files, versions, error) {
 // nothing to them. It serves --no-cleanup.
 func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
 	t := &transaction{Store: s}
-	err := s.locked(ctx, s.timeout, func(dir place) error {
+	err := s.locked(ctx, s.LockTimeout, func(dir place) error {
 		t.dir = dir
 		t.load(ctx)
 		return t.loadError()
@@ -159,7 +146,7 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 // When it has to look for the processes of an environment that a process leaves, it calls
 // change again, with the files as they are then.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
-	_, err := s.update(ctx, s.timeout, change)
+	_, err := s.update(ctx, s.LockTimeout, change)
 	return err
 }
 
@@ -173,8 +160,8 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 		f.MergeDevices(found)
 		return nil
 	})
-	if err == nil && t.files.Renumbered != "" && s.onRenumbered != nil {
-		s.onRenumbered(t.files.Renumbered)
+	if err == nil && t.files.Renumbered != "" && s.OnRenumbered != nil {
+		s.OnRenumbered(t.files.Renumbered)
 	}
 	return s.finish(ctx, t, err)
 }
@@ -198,12 +185,12 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 	if err != nil {
 		return err
 	}
-	return s.locked(ctx, s.timeout, func(dir place) error {
+	return s.locked(ctx, s.LockTimeout, func(dir place) error {
 		t := &transaction{Store: s, dir: dir, access: s.accessTo(dir, true)}
 		defer t.access.root.Close()
 		t.load(ctx) // it also keeps copies of corrupt files
 		if errors.Is(t.errs[name], folder.ErrUnsafe) && t.access.writable {
-			if err := dir.MoveAside(name.String(), s.now()); err != nil {
+			if err := dir.MoveAside(name.String(), s.Now()); err != nil {
 				return err
 			}
 		}

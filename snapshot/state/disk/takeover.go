@@ -33,14 +33,14 @@ type Takeover struct {
 // move is called shortly before the end, with the files and the lock held, for what else
 // is to be moved; it may be nil.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done Takeover, err error) {
-	if s.rootDir == "" {
+	if s.RootDir == "" {
 		return done, errors.New("without a folder for root's notes, the state can't be taken over")
 	}
-	_, err = s.transact(ctx, min(s.timeout, readerTimeout), func(t *transaction) error {
+	_, err = s.transact(ctx, min(s.LockTimeout, readerTimeout), func(t *transaction) error {
 		if t.dir.owned {
 			return nil
 		}
-		uptime := s.system.Uptime()
+		uptime := s.System.Uptime()
 		if !t.access.mayClean {
 			return errors.New(t.access.warning)
 		}
@@ -88,7 +88,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	}
 	own.writeStarts()
 	if len(t.files.Restorations) > 0 {
-		_ = dir.PutJSON(restoredFile, restorationsNote{t.system.BootID(), t.files.Restorations}, ownedMode, true)
+		_ = dir.PutJSON(restoredFile, restorationsNote{t.System.BootID(), t.files.Restorations}, ownedMode, true)
 	}
 	t.putLooks(&folderAccess{root: dir}, t.looks, nil)
 	t.step("written")
@@ -102,7 +102,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	}
 	_ = t.dir.Remove(startsFile) // it is not read any more
 	t.step("owning")
-	owner := Owner{Schema: OwnerSchema, StateDir: t.path(), Since: t.now().UTC()}
+	owner := Owner{Schema: OwnerSchema, StateDir: t.path(), Since: t.Now().UTC()}
 	if err := dir.PutJSON(ownerFile, owner, ownedMode, true); err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 
 // makeOwned opens root's folder for the state files, without what an earlier takeover left.
 func (s *Store) makeOwned() (*folder.Folder, error) {
-	makeRoot(s.rootDir)
-	all, err := folder.OpenTrusted(s.rootDir)
+	makeRoot(s.RootDir)
+	all, err := folder.OpenTrusted(s.RootDir)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 // what is interrupted later is only that users can't write yet, which another call ends.
 // No service may run meanwhile. It needs root.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
-	_, err = s.transact(ctx, s.timeout, func(t *transaction) error {
+	_, err = s.transact(ctx, s.LockTimeout, func(t *transaction) error {
 		if !t.dir.owned {
 			return nil
 		}
@@ -187,10 +187,10 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	shared.writeStarts()
 	shared.access = t.accessTo(shared.dir, true)
 	defer shared.access.root.Close()
-	looks, _ := t.look(t.system.Uptime())
+	looks, _ := t.look(t.System.Uptime())
 	t.putLooks(&shared.access, looks, nil)
 	if shared.writeBackup(next) { // else the copy from before the takeover would count
-		shared.noteComplete(t.system.Uptime())
+		shared.noteComplete(t.System.Uptime())
 	} else if shared.access.root != nil {
 		err = shared.access.root.Remove(backupFile)
 	}

@@ -22,7 +22,7 @@ type transaction struct {
 	errs     [2]error                                // why a file could not be read
 	stamp    stamp                                   // of envs.json as it was read
 	restored bool                                    // envs.json, from root's copy
-	versions versions                                // of the files after the transaction
+	versions Versions                                // of the files after the transaction
 	files    state.Files                             // decoded, and changed since
 	tampered bool                                    // the folder can't be entered
 	looks    state.Looks                             // those of root's note, then with this one
@@ -40,7 +40,7 @@ func (s *Store) begin(dir place, known *census) *transaction {
 }
 
 func (s *Store) beginWith(dir place, may folderAccess, known *census) *transaction {
-	t := &transaction{Store: s, dir: dir, access: may, process: once(s.system.Process), census: known}
+	t := &transaction{Store: s, dir: dir, access: may, process: once(s.System.Process), census: known}
 	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {
 		list, _ := t.census.processes(0)
 		return byPID(list)
@@ -52,7 +52,7 @@ func (s *Store) beginWith(dir place, may folderAccess, known *census) *transacti
 // transact runs a transaction with the lock held. When it needs a census that isn't read, the lock is released, and
 // it is tried again from the start after the reading.
 func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*transaction) error) (*transaction, error) {
-	t, known := &transaction{Store: s}, newCensus(s.system)
+	t, known := &transaction{Store: s}, newCensus(s.System)
 	var repairs []string // of earlier attempts
 	for {
 		known.locked = true
@@ -73,7 +73,7 @@ func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*t
 // update is transact for a change. After an error of writing, its files are valid.
 func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
 	return s.transact(ctx, timeout, func(t *transaction) error {
-		uptime := s.system.Uptime()
+		uptime := s.System.Uptime()
 		t.load(ctx)
 		if err := t.restoreAndClean(); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (t *transaction) save(uptime snapshot.StartTime) error {
 			t.files.Warn("the copy of the state files for genv 1.4.3 could not be written: %v", err)
 		}
 	}
-	t.versions = versionsIn(t.dir.Path)
+	t.versions = VersionsIn(t.dir.Path)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (t *transaction) restoreAndClean() error {
 func (t *transaction) clean() {
 	if !t.access.mayClean {
 		t.files.LivenessUnknown, t.files.Foreign = true, t.access.foreign
-		if !t.contained {
+		if !t.Contained {
 			t.files.Warnings = append(t.files.Warnings, t.access.warning)
 		}
 		return
@@ -170,9 +170,9 @@ const readerTimeout = 2 * time.Second
 // updateOrRead is update, but if root's genv can't get the lock soon, it changes
 // only what it returns.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
-	timeout := s.timeout
+	timeout := s.LockTimeout
 	if s.mayRepair() {
-		timeout = min(s.timeout, readerTimeout)
+		timeout = min(s.LockTimeout, readerTimeout)
 	}
 	t, err := s.update(ctx, timeout, change)
 	var busy *BusyError
@@ -185,7 +185,7 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	}
 	if err == nil {
 		err = change(&t.files)
-		t.look(s.system.Uptime())
+		t.look(s.System.Uptime())
 	}
 	return t, err
 }
@@ -208,7 +208,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	if busy == nil { // the state was given back just now
 		return &transaction{}, errMoved
 	}
-	t := s.begin(dir, newCensus(s.system))
+	t := s.begin(dir, newCensus(s.System))
 	defer t.access.root.Close()
 	t.load(ctx)
 	again := &transaction{Store: s, dir: dir}
