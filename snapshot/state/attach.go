@@ -236,12 +236,12 @@ func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []sn
 
 // Conflict is an attachment that prevents another environment's request.
 type Conflict struct {
-	Index    snapshot.DeviceIndex
-	EID      snapshot.EnvID
-	UID      *snapshot.UID     // nil if the environment is not registered
-	Username snapshot.Username // empty if unknown
-	Memory   snapshot.Memory   // unknown for the whole device
-	Since    snapshot.Date
+	Index    snapshot.DeviceIndex `json:"device"`
+	EID      snapshot.EnvID       `json:"eid"`
+	UID      *snapshot.UID        `json:"uid,omitempty"`       // nil if the environment is not registered
+	Username snapshot.Username    `json:"username,omitempty"`  // empty if unknown
+	Memory   snapshot.Memory      `json:"gpu_memory,omitzero"` // unknown for the whole device
+	Since    snapshot.Date        `json:"since,omitzero"`
 }
 
 // String is one line for people. Texts that users chose are quoted and truncated.

@@ -28,13 +28,13 @@ var (
 // UnavailableError says which of the requested devices are not available. It wraps
 // ErrUnavailable.
 type UnavailableError struct {
-	Reason string
+	Reason string `json:"reason"`
 	// TooFew says that more devices would help: more were requested than exist or have
 	// room, or one that doesn't exist.
-	TooFew bool
+	TooFew bool `json:"too_few,omitempty"`
 	// Conflicts are the attachments that prevent the request; empty if the host doesn't
 	// have as many devices.
-	Conflicts []Conflict
+	Conflicts []Conflict `json:"conflicts,omitempty"`
 }
 
 func (e *UnavailableError) Error() string { return e.Reason }

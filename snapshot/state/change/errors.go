@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -26,26 +25,17 @@ const (
 	maxConflicts = 256
 )
 
-type (
-	wireError struct {
-		Text        string           `json:"text"`
-		Classes     map[string]bool  `json:"classes,omitempty"`
-		Unavailable *wireUnavailable `json:"unavailable,omitempty"`
-	}
-	wireUnavailable struct {
-		Reason    string         `json:"reason"`
-		TooFew    bool           `json:"too_few,omitempty"`
-		Conflicts []wireConflict `json:"conflicts,omitempty"`
-	}
-	wireConflict struct {
-		Index    snapshot.DeviceIndex `json:"device"`
-		EID      snapshot.EnvID       `json:"eid"`
-		UID      *snapshot.UID        `json:"uid,omitempty"`
-		Username snapshot.Username    `json:"username,omitempty"`
-		Memory   snapshot.Memory      `json:"gpu_memory,omitzero"`
-		Since    snapshot.Date        `json:"since,omitzero"`
-	}
-)
+// wireError is an error as JSON.
+type wireError struct {
+	Text        string                  `json:"text"`
+	Classes     map[string]bool         `json:"classes,omitempty"`
+	Unavailable *state.UnavailableError `json:"unavailable,omitempty"`
+}
+
+// bounded is what is written and read of an error.
+func bounded(e *state.UnavailableError) *state.UnavailableError {
+	return &state.UnavailableError{Reason: printable(e.Reason), TooFew: e.TooFew, Conflicts: e.Conflicts[:min(len(e.Conflicts), maxConflicts)]}
+}
 
 // EncodeError is an error as JSON, for DecodeError in another process. Its text is
 // printable, and cut where it is too long.
@@ -58,10 +48,7 @@ func EncodeError(err error) json.RawMessage {
 	}
 	var unavailable *state.UnavailableError
 	if errors.As(err, &unavailable) {
-		w.Unavailable = &wireUnavailable{Reason: printable(unavailable.Reason), TooFew: unavailable.TooFew}
-		for _, c := range unavailable.Conflicts[:min(len(unavailable.Conflicts), maxConflicts)] {
-			w.Unavailable.Conflicts = append(w.Unavailable.Conflicts, wireConflict(c))
-		}
+		w.Unavailable = bounded(unavailable)
 	}
 	data, err := json.Marshal(w)
 	if err != nil { // none of its values can fail
@@ -97,12 +84,8 @@ func DecodeError(data []byte) error {
 			carried.causes = append(carried.causes, class)
 		}
 	}
-	if u := w.Unavailable; u != nil {
-		unavailable := &state.UnavailableError{Reason: printable(u.Reason), TooFew: u.TooFew}
-		for _, c := range u.Conflicts[:min(len(u.Conflicts), maxConflicts)] {
-			unavailable.Conflicts = append(unavailable.Conflicts, state.Conflict(c))
-		}
-		carried.causes = append(carried.causes, unavailable)
+	if w.Unavailable != nil {
+		carried.causes = append(carried.causes, bounded(w.Unavailable))
 	}
 	return carried
 }
