@@ -105,6 +105,7 @@ func TestCheckState(t *testing.T) {
 		{"closed by root", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeDir | 0o700 }), doctor.Failed, "state-mode", "0700"},
 		{"sticky", state(func(s *doctor.State) { s.Folder.Mode |= fs.ModeSticky }), doctor.Warning, "state-sticky", "1777"},
 		{"a FIFO", file(func(f *doctor.File) { f.Mode = fs.ModeNamedPipe | 0o666 }), doctor.Failed, "state-unsafe", "a FIFO"},
+		{"a device", file(func(f *doctor.File) { f.Mode = fs.ModeDevice | 0o666 }), doctor.Failed, "state-unsafe", "is a device"},
 		{"hard links", file(func(f *doctor.File) { f.Links = 2 }), doctor.Failed, "state-unsafe", "2 hard links"},
 		{"huge", file(func(f *doctor.File) { f.Size = 1 << 40 }), doctor.Failed, "state-unsafe", "more than genv ever writes"},
 		{"corrupt", file(func(f *doctor.File) { f.Content = errors.New("cut") }), doctor.Failed, "state-corrupt", "envs.json of uid 0: cut"},

@@ -149,7 +149,7 @@ func kindOf(m fs.FileMode) string {
 	case m&fs.ModeSocket != 0:
 		return "a socket"
 	}
-	return "a GPU"
+	return "a device"
 }
 
 // MaxStateFile bounds a state file, in bytes.
