@@ -227,32 +227,29 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 // At returns the list with the times that the wall clock now gives them, as
 // enforce.Memory.At does.
 func (l ExemptionList) At(now time.Time) ExemptionList {
-	list := slices.Clone(l)
-	for i := range list {
-		e := &list[i]
+	return l.with(func(e *Exemption) {
 		length := e.Until.Sub(e.Created)
 		e.Until = now.Add(e.Until.Sub(now)).Round(time.Second).UTC()
 		e.Created = e.Until.Add(-length)
-	}
-	return list
+	})
 }
 
 // From returns the list with the same times, measured by the monotonic clock of now from
 // here on: a clock that is set changes nothing.
 func (l ExemptionList) From(now time.Time) ExemptionList {
-	list := slices.Clone(l)
-	for i := range list {
-		e := &list[i]
-		e.Created, e.Until = now.Add(e.Created.Sub(now)), now.Add(e.Until.Sub(now))
-	}
-	return list
+	return l.with(func(e *Exemption) { e.Created, e.Until = now.Add(e.Created.Sub(now)), now.Add(e.Until.Sub(now)) })
 }
 
 // Earlier returns the list with all times earlier by d.
 func (l ExemptionList) Earlier(d time.Duration) ExemptionList {
+	return l.with(func(e *Exemption) { e.Created, e.Until = e.Created.Add(-d), e.Until.Add(-d) })
+}
+
+// with returns the list with each exemption changed.
+func (l ExemptionList) with(change func(*Exemption)) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
-		list[i].Created, list[i].Until = list[i].Created.Add(-d), list[i].Until.Add(-d)
+		change(&list[i])
 	}
 	return list
 }
