@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -18,22 +19,10 @@ type Bounds struct {
 }
 
 func (b Bounds) withDefaults() Bounds {
-	if b.Connections == 0 {
-		b.Connections = 1024
+	return Bounds{
+		Connections: cmp.Or(b.Connections, 1024), PerUser: cmp.Or(b.PerUser, 16),
+		Rate: cmp.Or(b.Rate, 20), Burst: cmp.Or(b.Burst, 100), Send: cmp.Or(b.Send, 5*time.Second),
 	}
-	if b.PerUser == 0 {
-		b.PerUser = 16
-	}
-	if b.Rate == 0 {
-		b.Rate = 20
-	}
-	if b.Burst == 0 {
-		b.Burst = 100
-	}
-	if b.Send == 0 {
-		b.Send = 5 * time.Second
-	}
-	return b
 }
 
 // refused is the error for too many requests of a user.

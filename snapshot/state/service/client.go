@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,10 +84,7 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 
 // ask sends a request, and again as long as it is refused for being one of too many.
 func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
-	retry := c.Retry
-	if retry == 0 {
-		retry = 10 * time.Second
-	}
+	retry := cmp.Or(c.Retry, 10*time.Second)
 	r.Version = Version
 	for begun := time.Now(); ; {
 		answer, err := c.askOnce(ctx, r)
