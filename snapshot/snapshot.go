@@ -168,9 +168,9 @@ type FormerIndex struct {
 
 // EnvConfig is what the owner configured.
 type EnvConfig struct {
-	Name      string // empty for none
-	GPUMemory Memory // capacity on each device; unknown for none
-	GPUs      *int   // how many devices to attach; nil for none
+	Name      string `json:"name,omitempty"`      // empty for none
+	GPUMemory Memory `json:"gpu_memory,omitzero"` // capacity on each device; unknown for none
+	GPUs      *int   `json:"gpus,omitempty"`      // how many devices to attach; nil for none
 }
 
 // With is the configuration with what is set in another one instead of its own.

@@ -107,7 +107,7 @@ func (p *program) newEntry(c *cli.Context, who *hostUser, pid snapshot.PID) (ent
 	if err != nil {
 		return e, err
 	}
-	e.Config = change.Config(config)
+	e.Config = config
 	if e.Attach && e.Config.GPUs != nil {
 		uid, err := who.Machine.Proc.UID(pid)
 		if err != nil {
@@ -129,7 +129,7 @@ func (w *hostUser) leave(ctx context.Context, pid snapshot.PID, cause error) err
 
 // activeAfter is the environment after a change, for its shells.
 func activeAfter(r *change.Result) shell.Active {
-	return shell.Active{EID: r.EID, Config: snapshot.EnvConfig(r.Config), Devices: r.Now, Parts: r.Instances}
+	return shell.Active{EID: r.EID, Config: r.Config, Devices: r.Now, Parts: r.Instances}
 }
 
 // activeOf is a registered environment, for its shells.

@@ -116,7 +116,7 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 		return w.changeIn(ctx, eid, change.Change{Attach: &change.Attach{EID: eid, Refresh: true}})
 	}
 	attached := files.AttachedTo(eid)
-	return change.Result{EID: eid, Config: change.Config(env.Config), Before: attached, Now: attached, Instances: change.Parts(&files, eid)}, nil
+	return change.Result{EID: eid, Config: env.Config, Before: attached, Now: attached, Instances: change.Parts(&files, eid)}, nil
 }
 
 // inShell changes the environment of this shell by a function, and then the shell. After an error

@@ -135,7 +135,7 @@ func (p *program) config(c *cli.Context) error {
 	}
 	result, err := p.inShell(c.Context, who, by)
 	if err == nil && request.save {
-		config := snapshot.EnvConfig(result.Config)
+		config := result.Config
 		err = saveSettings(home, &config, request.which)
 	}
 	return err
@@ -203,6 +203,6 @@ func (r *configRequest) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 			return change.Change{}, err
 		}
 	}
-	configure.Set = change.Config(config)
+	configure.Set = config
 	return change.Change{Configure: configure}, nil
 }

@@ -223,7 +223,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 			return err
 		}
 	}
-	e.Config, who.Unnamed = change.Config(config), snapshot.Username(c.String("username"))
+	e.Config, who.Unnamed = config, snapshot.Username(c.String("username"))
 	_, err = who.Change(c.Context, change.Change{Enter: &e})
 	return err
 }

@@ -18,13 +18,6 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Config is snapshot.EnvConfig as JSON.
-type Config struct {
-	Name      string          `json:"name,omitempty"`
-	GPUMemory snapshot.Memory `json:"gpu_memory,omitzero"`
-	GPUs      *int            `json:"gpus,omitempty"`
-}
-
 // Enter registers a process or a Jupyter kernel in an environment, which is new if it is
 // not registered. The process belongs to the asker; only root may register the process of
 // another user.
@@ -35,7 +28,7 @@ type Enter struct {
 	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
 	// Config is that of a new environment; in an existing one what is set replaces what
 	// it had.
-	Config Config `json:"config,omitzero"`
+	Config snapshot.EnvConfig `json:"config,omitzero"`
 	// Attach attaches as many devices as Config has, if it has a number.
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
@@ -79,14 +72,14 @@ type Detach struct {
 type Configure struct {
 	EID snapshot.EnvID `json:"eid"`
 	// Clear are the settings to remove, before those in Set are set.
-	Clear []ConfigField `json:"clear,omitzero"`
-	Set   Config        `json:"set,omitzero"`
+	Clear []ConfigField      `json:"clear,omitzero"`
+	Set   snapshot.EnvConfig `json:"set,omitzero"`
 	// Resize also changes the capacity on attached devices. If one has too little free memory,
 	// nothing is changed. Without Resize, attachments stay as they are.
 	Resize bool `json:"resize,omitempty"`
 }
 
-// ConfigField names a field of Config.
+// ConfigField names a setting of an environment.
 type ConfigField string
 
 // The settings, with the names that people use.
@@ -108,8 +101,8 @@ type Leave struct {
 
 // Result is what a change has done, for what commands print. It is JSON as it is.
 type Result struct {
-	EID    snapshot.EnvID `json:"eid,omitempty"` // of the environment; empty for none
-	Config Config         `json:"config,omitzero"`
+	EID    snapshot.EnvID     `json:"eid,omitempty"` // of the environment; empty for none
+	Config snapshot.EnvConfig `json:"config,omitzero"`
 	// Before and Now are the devices of the environment before and after the change.
 	Before []snapshot.DeviceIndex `json:"before,omitempty"`
 	Now    []snapshot.DeviceIndex `json:"now,omitempty"`

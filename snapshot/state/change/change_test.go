@@ -154,7 +154,7 @@ func TestResultsAreJSON(t *testing.T) {
 	result, err := decoded(t, `{"configure":{"eid":"10","set":{"gpu_memory":"4g"},"clear":["name"]}}`).Apply(files(), asker(alice))
 	require.NoError(t, err)
 	two := 2
-	require.Equal(t, change.Config{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, result.Config)
+	require.Equal(t, snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, result.Config)
 	data, err := json.Marshal(result)
 	require.NoError(t, err)
 	var again change.Result

@@ -130,7 +130,7 @@ func checkName(name, value string) error {
 	return nil
 }
 
-func checkConfig(c *Config) error {
+func checkConfig(c *snapshot.EnvConfig) error {
 	var count error
 	if c.GPUs != nil && (*c.GPUs < 1 || *c.GPUs > math.MaxInt32) {
 		count = refuse("%d devices: ask for at least 1", *c.GPUs)

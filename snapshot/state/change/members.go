@@ -22,7 +22,7 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	before := f.AttachedTo(eid)
 	err = f.Activate(state.Activation{
 		EID: eid, UID: uid, Username: by.Username(uid), PID: e.PID, KernelID: e.Kernel,
-		Config: snapshot.EnvConfig(e.Config), At: by.Now,
+		Config: e.Config, At: by.Now,
 	})
 	if err != nil {
 		return Result{}, err
@@ -52,7 +52,7 @@ func freeID(f *state.Files, pid snapshot.PID) snapshot.EnvID {
 func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex) Result {
 	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid)}
 	if env := f.Environment(eid); env != nil {
-		result.Config = Config(env.Config)
+		result.Config = env.Config
 	}
 	result.Instances = Parts(f, eid)
 	return result
@@ -110,7 +110,7 @@ func (c *Configure) apply(f *state.Files, by Requester) (Result, error) {
 			config.GPUs = nil
 		}
 	}
-	config = config.With(snapshot.EnvConfig(c.Set))
+	config = config.With(c.Set)
 	if err := f.Configure(c.EID, config); err != nil {
 		return Result{}, err
 	}

@@ -97,7 +97,7 @@ func anyChange(r *rand.Rand) change.Change {
 	for _, index := range indices {
 		states[index] = pick(r, gpus.States()...)
 	}
-	var config change.Config
+	var config snapshot.EnvConfig
 	config.Name = pick(r, "", "a name", "other")
 	config.GPUMemory = pick(r, snapshot.Memory{}, snapshot.MustMemory("4g"), snapshot.MustMemory("70g"))
 	if n := r.IntN(4); n > 0 {
@@ -147,7 +147,7 @@ func TestAShareIsBounded(t *testing.T) {
 			return change.Change{Enter: &change.Enter{EID: snapshot.EnvID(fmt.Sprint("e", n)), Kernel: fmt.Sprint("k", n)}}
 		},
 		"long names": func(n int) change.Change {
-			return change.Change{Enter: &change.Enter{EID: snapshot.EnvID(commas(n)), Kernel: commas(n), Config: change.Config{Name: commas(n)}}}
+			return change.Change{Enter: &change.Enter{EID: snapshot.EnvID(commas(n)), Kernel: commas(n), Config: snapshot.EnvConfig{Name: commas(n)}}}
 		},
 		"kernels": func(n int) change.Change {
 			return change.Change{Enter: &change.Enter{EID: "one", Kernel: fmt.Sprint(n)}}
@@ -216,7 +216,7 @@ func TestFullFilesCanBeRead(t *testing.T) {
 	for n := 1000; n < 2000; n++ {
 		next := *f
 		next.Environments = slices.Clone(f.Environments)
-		_, err := change.Change{Enter: &change.Enter{EID: snapshot.EnvID(text(n)), Kernel: text(n), Config: change.Config{Name: text(n)}}}.Apply(&next, asker(0))
+		_, err := change.Change{Enter: &change.Enter{EID: snapshot.EnvID(text(n)), Kernel: text(n), Config: snapshot.EnvConfig{Name: text(n)}}}.Apply(&next, asker(0))
 		if err == nil {
 			f = &next
 			continue
@@ -236,7 +236,7 @@ func TestUsersTogetherLeaveRoom(t *testing.T) {
 		next := *f
 		next.Environments = slices.Clone(f.Environments)
 		eid := snapshot.EnvID(fmt.Sprint(uid, "-", n))
-		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: string(eid), Config: change.Config{Name: strings.Repeat("n", 250)}}}.Apply(&next, asker(uid))
+		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: string(eid), Config: snapshot.EnvConfig{Name: strings.Repeat("n", 250)}}}.Apply(&next, asker(uid))
 		if err == nil {
 			f = &next
 		}

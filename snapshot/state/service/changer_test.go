@@ -55,7 +55,7 @@ func me() change.Requester {
 }
 
 func enter(gpus int) change.Change {
-	return change.Change{Enter: &change.Enter{EID: "e", PID: self, Attach: true, Config: change.Config{GPUs: &gpus}}}
+	return change.Change{Enter: &change.Enter{EID: "e", PID: self, Attach: true, Config: snapshot.EnvConfig{GPUs: &gpus}}}
 }
 
 func TestMissingDevicesAreLookedFor(t *testing.T) {
