@@ -179,14 +179,14 @@ func TestAShareIsBounded(t *testing.T) {
 // Attachments of many environments to the same devices are bounded too.
 func TestAttachmentsAreBounded(t *testing.T) {
 	f := files()
-	f.MergeDevices(manyDevices(16))
+	f.MergeDevices(manyDevices(64))
 	var refused error
 	for n := 0; n < 400 && refused == nil; n++ {
 		eid := snapshot.EnvID(fmt.Sprint("e", n))
 		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: fmt.Sprint("k", n)}}.Apply(f, asker(bob))
 		require.NoError(t, err)
 		next := reread(t, f)
-		if _, refused = (change.Change{Attach: &change.Attach{EID: eid, Count: 16, OverSubscribe: true}}).Apply(next, asker(bob)); refused == nil {
+		if _, refused = (change.Change{Attach: &change.Attach{EID: eid, Count: 64, OverSubscribe: true}}).Apply(next, asker(bob)); refused == nil {
 			f = next
 		}
 	}
@@ -235,7 +235,7 @@ func TestUsersTogetherLeaveRoom(t *testing.T) {
 	enter := func(uid snapshot.UID, n int) error {
 		next := *f
 		next.Environments = slices.Clone(f.Environments)
-		eid := snapshot.EnvID(fmt.Sprint(uid, "-", n))
+		eid := snapshot.EnvID(fmt.Sprintf("%d-%0100d", uid, n)) // so long that not many fill the files
 		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: string(eid), Config: snapshot.EnvConfig{Name: strings.Repeat("n", 250)}}}.Apply(&next, asker(uid))
 		if err == nil {
 			f = &next

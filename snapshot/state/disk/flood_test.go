@@ -174,7 +174,8 @@ func TestStateFilesThatHoldTooMuchAreCorrupt(t *testing.T) {
 		name, file, content string
 		corrupt             bool
 	}{
-		{"many environments", "envs.json", environments(9_000, strings.Repeat("<", 256), "k"), false},
+		{"many environments", "envs.json", environments(10_000, "x", "k"), false},
+		{"names that take more room as JSON", "envs.json", environments(2_000, strings.Repeat("<", 256), "k"), false},
 		{"too many", "envs.json", environments(10_001, "x", "k"), true},
 		{"a long name", "envs.json", environments(1, strings.Repeat("x", 257), "k"), false},
 		{"a long kernel id", "envs.json", environments(1, "x", strings.Repeat("x", 257)), false},
