@@ -58,7 +58,7 @@ func TestControllersOfAnElection(t *testing.T) {
 		d, code = doctorSays(t, args...)
 		bad := slices.ContainsFunc(d.Controllers, func(c doctor.Check) bool { return c.Status != doctor.OK })
 		return !bad && strings.Contains(row(&d, "leader").Detail, "its memory was written to etcd") && strings.Contains(row(&d, "leader").Detail, "the last cycle ended")
-	}, time.Minute, 100*time.Millisecond, "the second one is registered")
+	}, time.Minute, 500*time.Millisecond, "the second one is registered")
 	require.Equal(t, command.ExitOK, code)
 	leader := nameOf(first.background)
 	require.Contains(t, row(&d, "leader").Detail, leader)
@@ -82,7 +82,7 @@ func TestControllersOfAnElection(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, code = doctorSays(t, args...)
 		return row(&d, "lost").Cause == "controller-lost"
-	}, time.Minute, 100*time.Millisecond)
+	}, time.Minute, 500*time.Millisecond)
 	first.signal(syscall.SIGTERM)
 	first.exits(command.ExitOK)
 	d, code = doctorSays(t, args...)

@@ -42,12 +42,11 @@ func TestInstall(t *testing.T) {
 	place := filepath.Join(f.Local(), "bin/genv")
 	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 
-	r := with(old, "--check")
+	r := with(old, "--check", "-H", "gpu-02")
 	require.Equal(t, command.ExitWork, r.Code, r.Err)
 	require.Contains(t, r.Out, "would be installed")
 	require.NoFileExists(t, place)
 	require.NoFileExists(t, rules)
-	r = with(old, "--check", "-H", "gpu-02")
 	require.Regexp(t, `(?m)^gpu-\[01-02\]: +added: man pages`, r.Out)
 	require.Equal(t, 1, strings.Count(r.Out, "added: man pages"), "hosts with the same notes share a line")
 
