@@ -230,3 +230,24 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 	require.True(t, got.Terminate[0].Outside(), "by the text of the finding")
 	require.False(t, got.Terminate[1].Outside())
 }
+
+func TestItemOf(t *testing.T) {
+	sent := order.Order{
+		Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EID: "1"}}},
+		Detach:    []order.Detachment{{Device: 0, Environment: snapshot.Environment{EID: "1"}}},
+	}
+	for _, tt := range []struct {
+		outcome           order.Outcome
+		terminate, detach bool
+	}{
+		{order.Outcome{PID: 7, EID: "1"}, true, false},
+		{order.Outcome{PID: 8, EID: "1"}, false, false},
+		{order.Outcome{EID: "1"}, false, true},
+		{order.Outcome{EID: "2"}, false, false},
+		{order.Outcome{Device: 1, EID: "1"}, false, false},
+	} {
+		termination, detachment := sent.ItemOf(tt.outcome)
+		require.Equal(t, tt.terminate, termination != nil, "%+v", tt.outcome)
+		require.Equal(t, tt.detach, detachment != nil, "%+v", tt.outcome)
+	}
+}

@@ -51,3 +51,18 @@ type Outcome struct {
 	Status Status               `json:"status"`
 	Reason string               `json:"reason,omitempty"` // plain English, for refused, changed and failed
 }
+
+// ItemOf is the item that an outcome is about; both are nil if the order has none.
+func (o *Order) ItemOf(outcome Outcome) (*Termination, *Detachment) {
+	for i := range o.Terminate {
+		if t := &o.Terminate[i]; outcome.PID != 0 && t.Process.PID == outcome.PID {
+			return t, nil
+		}
+	}
+	for i := range o.Detach {
+		if d := &o.Detach[i]; outcome.PID == 0 && d.Device == outcome.Device && d.Environment.EID == outcome.EID {
+			return nil, d
+		}
+	}
+	return nil, nil
+}

@@ -143,19 +143,17 @@ type item struct {
 
 // itemOf is the item of an order that an outcome is about.
 func itemOf(sent *order.Order, o order.Outcome) item {
-	if o.PID != 0 {
-		for i := range sent.Terminate {
-			if t := &sent.Terminate[i]; t.Process.PID == o.PID {
-				return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because, t.Why}
-			}
-		}
+	switch t, d := sent.ItemOf(o); {
+	case t != nil:
+		return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because, t.Why}
+	case o.PID != 0:
 		return item{what: fmt.Sprintf("process %d", o.PID)}
+	case d != nil:
+		return item{d.Environment.Username, detached(o), d.Because, d.Why}
 	}
-	detached := item{what: fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())}
-	for i := range sent.Detach {
-		if d := &sent.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
-			detached.user, detached.because, detached.why = d.Environment.Username, d.Because, d.Why
-		}
-	}
-	return detached
+	return item{what: detached(o)}
+}
+
+func detached(o order.Outcome) string {
+	return fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())
 }

@@ -76,31 +76,19 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 		if !status.Known() {
 			status = order.StatusUnknown
 		}
+		var because []string
+		if t, d := e.Order.ItemOf(*o); t != nil {
+			because = t.Because
+		} else if d != nil {
+			because = d.Because
+		}
 		switch {
 		case o.PID != 0:
-			c.terminations[ruleAnd{ruleOf(terminationBecause(e.Order, o)), string(status)}]++
+			c.terminations[ruleAnd{ruleOf(because), string(status)}]++
 		case status == order.StatusDetached:
-			c.detachments[ruleOf(detachmentBecause(e.Order, o))]++
+			c.detachments[ruleOf(because)]++
 		}
 	}
-}
-
-func terminationBecause(sent *order.Order, o *order.Outcome) []string {
-	for i := range sent.Terminate {
-		if sent.Terminate[i].Process.PID == o.PID {
-			return sent.Terminate[i].Because
-		}
-	}
-	return nil
-}
-
-func detachmentBecause(sent *order.Order, o *order.Outcome) []string {
-	for i := range sent.Detach {
-		if d := &sent.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
-			return d.Because
-		}
-	}
-	return nil
 }
 
 // ruleOf is the rule of the first of some findings, with which their ids begin.

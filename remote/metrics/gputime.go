@@ -35,12 +35,7 @@ type gpuTime struct {
 type holding struct {
 	at       time.Time
 	snapshot *snapshot.Snapshot
-	devices  []userDevices
-}
-
-type userDevices struct {
-	label string
-	count int
+	devices  map[string]int // by label
 }
 
 func newGPUTime() gpuTime {
@@ -64,8 +59,8 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 			continue
 		}
 		if gap := cycle.Start.Sub(last.at); known && gap > 0 && gap <= maxGap {
-			for _, d := range last.devices {
-				g.seconds[d.label] += gap.Seconds() * float64(d.count)
+			for label, count := range last.devices {
+				g.seconds[label] += gap.Seconds() * float64(count)
 			}
 		}
 		if h.Snapshot != last.snapshot { // a host that hasn't changed answers with the same one
@@ -78,7 +73,8 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 }
 
 // devices counts the devices that are attached to each user of a host.
-func (g *gpuTime) devices(host snapshot.Hostname, s *snapshot.Snapshot) (list []userDevices) {
+func (g *gpuTime) devices(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
+	counts := make(map[string]int)
 	users := make(map[snapshot.EnvID]snapshot.Username, len(s.Environments))
 	for i := range s.Environments {
 		e := &s.Environments[i]
@@ -97,20 +93,10 @@ func (g *gpuTime) devices(host snapshot.Hostname, s *snapshot.Snapshot) (list []
 			}
 		}
 		for _, label := range here {
-			list = addDevice(list, label)
+			counts[label]++
 		}
 	}
-	return list
-}
-
-func addDevice(list []userDevices, label string) []userDevices {
-	for i := range list {
-		if list[i].label == label {
-			list[i].count++
-			return list
-		}
-	}
-	return append(list, userDevices{label, 1})
+	return counts
 }
 
 // cut is a name as a label: two that differ only in what is lost are one.

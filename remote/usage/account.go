@@ -152,16 +152,15 @@ func (a *Account) Count(now time.Time, events []enforce.Event) {
 }
 
 func (a *Account) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
+	t, d := e.Order.ItemOf(*o)
 	switch o.Status {
 	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
-		if at := slices.IndexFunc(e.Order.Terminate, func(t order.Termination) bool { return t.Process.PID == o.PID }); at >= 0 {
-			t := &e.Order.Terminate[at]
+		if t != nil {
 			user := cmp.Or(gpus.Owner(&t.Process, nil), userIn(e.Findings, t.Because))
 			a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
 		}
 	case order.StatusDetached:
-		if at := slices.IndexFunc(e.Order.Detach, func(d order.Detachment) bool { return d.Device == o.Device && d.Environment.EID == o.EID }); at >= 0 {
-			d := &e.Order.Detach[at]
+		if d != nil {
 			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device}, gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
 		}
 	}
