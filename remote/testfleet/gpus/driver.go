@@ -239,17 +239,14 @@ const (
 	Broken      Fault = "broken"       // "[Unknown Error]" as each value but index, UUID and name
 )
 
-// listed says whether nvidia-smi has a row of values for the device.
-func (d Device) listed() bool {
+// Shown says whether nvidia-smi has a row of values for the device.
+func (d Device) Shown() bool {
 	return !slices.Contains([]Fault{Lost, LostBetween, LostStderr, LostAll, Gap, Drained}, d.Fault)
 }
 
-// Shown is listed, for the templates.
-func (d Device) Shown() bool { return d.listed() }
-
 // Listed are the devices that nvidia-smi lists.
 func (v view) Listed() []Device {
-	return slices.DeleteFunc(slices.Clone(v.Devices), func(d Device) bool { return !d.listed() })
+	return slices.DeleteFunc(slices.Clone(v.Devices), func(d Device) bool { return !d.Shown() })
 }
 
 // Complaint is the line about a device in place of its row on stdout; empty for none.

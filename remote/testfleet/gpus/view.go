@@ -199,7 +199,7 @@ func gpuRow(v view, d Device) map[string]string {
 		"name": d.Name, "gpu_name": d.Name, "uuid": d.UUID, "gpu_uuid": d.UUID, "index": strconv.Itoa(d.Index),
 		"pci.bus_id": d.BusID(), "gpu_bus_id": d.BusID(), "display_active": enabled(d.Display),
 	})
-	if !d.listed() {
+	if !d.Shown() {
 		set(row, slices.Collect(maps.Keys(row)), "[Unknown Error]")
 	}
 	return row
@@ -249,7 +249,7 @@ type row struct {
 func (v view) gpuRows() (rows []row) {
 	for _, d := range v.Devices {
 		r := row{complaint: d.Complaint()}
-		if d.listed() || d.Fault == Lost {
+		if d.Shown() || d.Fault == Lost {
 			r.cells = gpuRow(v, d)
 		}
 		rows = append(rows, r)
@@ -263,7 +263,7 @@ func (v view) appRows() (rows []row) {
 		rows = append(rows, row{complaint: d.Complaint()})
 	}
 	for _, a := range v.Apps {
-		if d, known := v.device(a); a.Type != "G" && (!known || d.listed()) {
+		if d, known := v.device(a); a.Type != "G" && (!known || d.Shown()) {
 			rows = append(rows, row{cells: appRow(v, a)})
 		}
 	}
