@@ -89,6 +89,7 @@ func TestRefusedOverrides(t *testing.T) {
 		{"a cap's warning by host", hosts + "warn: {rules: {max-devices-per-user: 1h}}", "p.yaml:4:44: max-devices-per-user counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`"},
 		{"a rule by user", users + "env-memory: false", "p.yaml:4:19: env-memory cannot differ by user; select hosts, or put the users under `exempt:`"},
 		{"grace by user", users + "grace: 1s", "p.yaml:4:14: grace cannot differ by user; select hosts, or put the users under `exempt:`"},
+		{"a label with a list", "overrides:\n  - labels: {rack: [a]}\n    set: {env-memory: false}", "p.yaml:2:20: rack: expected text"},
 		{"without selectors", "overrides:\n  - set: {env-memory: false}", "p.yaml:2:5: the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`"},
 		{"sets nothing", "overrides:\n  - users: [bob]", "p.yaml:2:5: the override sets nothing; add `set:` with the settings that differ"},
 		{"settings outside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3", `p.yaml:3:5: unknown key "max-devices-per-user"; use one of hosts, labels, set, users, when`},

@@ -32,8 +32,9 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 func (r *reader) readLabels(n *strictyaml.Node, o *Override) {
 	o.Labels = map[string]string{}
 	n.Each(func(key, value *strictyaml.Node) {
-		o.Labels[key.Text()] = value.Scalar()
-		r.refers(key, Reference{Kind: ToLabel, Name: key.Text(), Value: value.Scalar()})
+		name, wanted := key.Text(), value.Scalar() // each reports what is wrong with it
+		o.Labels[name] = wanted
+		r.refers(key, Reference{Kind: ToLabel, Name: name, Value: wanted})
 	})
 }
 
