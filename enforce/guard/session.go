@@ -77,7 +77,6 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.watch.changed:
-			s.follow() // a folder may have been replaced
 			s.readOrder()
 			s.request()
 		case e := <-s.glances.done:
