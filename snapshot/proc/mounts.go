@@ -42,7 +42,7 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 			}
 			// 36 35 98:0 /root /point options… - type source options
 			mount, system, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-			at, of := strings.Fields(mount), strings.Split(system, " ") // a source may be empty: a user can choose it
+			at, of := strings.Split(mount, " "), strings.Split(system, " ") // users choose sources, also empty ones, and points: only " " is escaped
 			if len(at) > 4 && len(of) > 2 && !yield(Mount{at[2], at[3], at[4], of[0], of[2]}) {
 				return
 			}

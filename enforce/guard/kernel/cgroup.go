@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // cgroup is the folder that is guarded.
@@ -49,7 +50,7 @@ func findCgroup(path string) (cgroup, error) {
 // hierarchy is mounted: at /sys/fs/cgroup, or next to cgroup v1 in a folder of its own.
 func cgroup2Mount(mountinfo string) (string, error) {
 	for m := range proc.ParseMounts(mountinfo, " - cgroup2 ") {
-		if m.Root == "/" {
+		if m.Kind == "cgroup2" && m.Root == "/" {
 			return unescaped.Replace(m.Point), nil
 		}
 	}
