@@ -129,7 +129,7 @@ func TestManyProcessesWithLargeEnvironments(t *testing.T) {
 // TestALookBesideAHostileAccount: whatever one account does, a look ends soon, and finds the others.
 func TestALookBesideAHostileAccount(t *testing.T) {
 	proctest.NeedRoot(t)
-	const user = 60701
+	user := uint32(proctest.OrdinaryUID)
 	asleep := func(n int, environ ...string) func(*testing.T) []snapshot.PID {
 		return func(t *testing.T) (pids []snapshot.PID) {
 			for range n {
@@ -228,7 +228,7 @@ func TestSubordinateUIDsShareABudget(t *testing.T) {
 	machine.Proc = proc.FS{Reader: &proc.Reader{Command: []string{"/proc/self/exe", "read slowly"}}}
 	t.Cleanup(machine.Proc.Reader.Close)
 	machine.Brief = true
-	aliceHas(t, machine, 60701)
+	aliceHas(t, machine, proctest.OrdinaryUID)
 	s, err := machine.Snapshot(t.Context())
 	require.NoError(t, err)
 	known := len(slices.DeleteFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown }))

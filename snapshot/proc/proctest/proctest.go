@@ -92,8 +92,9 @@ func OverwriteEnviron(title string) error {
 	return err
 }
 
-// ordinaryUID is in a range that no distribution assigns.
-const ordinaryUID = 60701
+// OrdinaryUID is of this test's program alone, since what one process of a user does concerns the others. It is in a
+// range that no distribution assigns (60706 to 61183).
+var OrdinaryUID = snapshot.UID(60706 + os.Getpid()%478) //nolint:gosec // it fits
 
 // OrdinaryUser is a user who is not root, the test's own user if possible. It returns the
 // path of the test's program that this user can run, and the attributes to start it as
@@ -114,8 +115,8 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 	program = filepath.Join(dir, filepath.Base(exe))
 	require.NoError(t, WriteProgram(program, data))
 	require.NoError(t, os.Chmod(program, 0o755)) // whatever the umask is
-	attr.Credential = &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}
-	return ordinaryUID, program, attr
+	attr.Credential = &syscall.Credential{Uid: uint32(OrdinaryUID), Gid: uint32(OrdinaryUID)}
+	return OrdinaryUID, program, attr
 }
 
 // Cases is how many random cases of n a property test tries. The race detector makes each one
