@@ -97,7 +97,7 @@ func TestAnAccountWithManyFiles(t *testing.T) {
 	}
 	process(200, 1002, 3)
 	process(201, 1003, 70) // alone it is too many: it can't be read
-	process(99, 1001, 35)  // without a node
+	process(99, 1001, 10)  // without a node
 	process(98, 1001, 0)
 	for _, pid := range []string{"98", "99"} {
 		require.NoError(t, os.Remove(filepath.Join(m.Proc.Root, pid, "map_files/a00-a01")))
