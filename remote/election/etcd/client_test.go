@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -191,10 +192,13 @@ func TestATokenFromBeforeARestore(t *testing.T) {
 // answered.
 func TestMembersThatDontAnswer(t *testing.T) {
 	t.Parallel()
-	asked := make(chan string, 10)
+	var mu sync.Mutex
+	var asked []string
 	member := func(name string, handle http.HandlerFunc) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked <- name
+			mu.Lock()
+			asked = append(asked, name)
+			mu.Unlock()
 			handle(w, r)
 		}))
 		t.Cleanup(s.Close)
@@ -220,14 +224,10 @@ func TestMembersThatDontAnswer(t *testing.T) {
 		_, err := c.Get(t.Context(), "/k")
 		require.NoError(t, err)
 	}
-	close(asked)
-	var order []string
-	for name := range asked {
-		order = append(order, name)
-	}
-	require.Equal(t, []string{"hangs", "has no leader", "isn't etcd", "works", "works"}, order)
+	mu.Lock()
+	require.Equal(t, []string{"hangs", "has no leader", "isn't etcd", "works", "works"}, asked)
+	mu.Unlock()
 	c = open(t, etcd.Config{Endpoints: []string{alone, foreign}})
-	asked = make(chan string, 10)
 	_, err := c.Get(t.Context(), "/k")
 	require.ErrorContains(t, err, "etcd doesn't answer")
 	require.ErrorContains(t, err, "no leader")
