@@ -113,7 +113,6 @@ func (c *Controller) newCycle() Cycle {
 	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), DryRun: c.DryRun, Standby: c.Standby}
 	c.takeCarried(&cycle)
 	c.learn(&cycle, c.visits.ended())
-	c.expire(&cycle)
 	cycle.Earlier, c.between.count = c.between.count, 0
 	return cycle
 }
@@ -131,6 +130,7 @@ func (c *Controller) snapshot(ctx context.Context, cycle *Cycle) Machines {
 // plan is acted on.
 func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory, events []enforce.Event, errands []errand) {
 	now := c.Now()
+	c.expire(now)
 	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
 	cycle.operator(c.Memory.Operator)
 	policy := c.Memory.Operator.Policy(c.Policy, now)

@@ -39,7 +39,7 @@ type Cycle struct {
 	// Standby says that this controller may not act, since another one does or may: what it
 	// judged is for viewers.
 	Standby bool
-	// Results are of the orders that ended in this cycle, in the order of the plan;
+	// Results are those of the orders that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are
 	// still carrying out.
 	Results  []OrderResult

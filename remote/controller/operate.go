@@ -120,13 +120,15 @@ func (c *Controller) show(events []enforce.Event) {
 	c.emit(cycle, events)
 }
 
-// expire ends the exemptions that are over, and says so.
-func (c *Controller) expire(cycle *Cycle) {
-	left, expired := c.Memory.Operator.Exemptions.Expire(c.Now())
+// expire ends the exemptions that are over, and says so, also if the cycle can't be recorded.
+func (c *Controller) expire(now time.Time) {
+	left, expired := c.Memory.Operator.Exemptions.Expire(now)
 	if len(expired) == 0 {
 		return
 	}
 	c.Memory.Operator.Exemptions = left
+	cycle := c.aside()
+	cycle.Number = c.number
 	var events []enforce.Event
 	var records []audit.Record
 	for i := range expired {
