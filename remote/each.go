@@ -88,3 +88,13 @@ func MayBegin(ctx context.Context) error {
 	}
 	return may()
 }
+
+// Sleep waits; false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

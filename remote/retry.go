@@ -175,16 +175,6 @@ func repeat[T any](ctx context.Context, do func() (T, error), next func(pauses i
 	}
 }
 
-// Sleep waits; false if ctx ends first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // tick is the time between the moments at which attempts begin in the background.
 const tick = 100 * time.Millisecond
 
