@@ -97,12 +97,22 @@ const (
 func (o *Order) each(p Part, do func(*[]string)) {
 	for i := range o.Detach {
 		d := &o.Detach[i]
-		do([]*[]string{&d.Why, &d.Because, &d.Judged}[p])
+		do(p.among(&d.Why, &d.Because, &d.Judged))
 	}
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
-		do([]*[]string{&t.Why, &t.Because, &t.Judged}[p])
+		do(p.among(&t.Why, &t.Because, &t.Judged))
 	}
+}
+
+func (p Part) among(reasons, findings, judged *[]string) *[]string {
+	switch p {
+	case Reasons:
+		return reasons
+	case Findings:
+		return findings
+	}
+	return judged
 }
 
 // Of is the part of each item of an order; nil if no item has it.

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -172,9 +171,15 @@ func usersOf(rows []gpus.GPU) []User {
 		g := &rows[i]
 		memory, attached := make(map[snapshot.Username]int64), make(map[snapshot.Username]bool)
 		for j := range g.Processes {
-			if p := &g.Processes[j]; p.User != "" {
-				memory[p.User] += *cmp.Or(p.Memory, new(int64)) // as far as it is known
+			p := &g.Processes[j]
+			if p.User == "" {
+				continue
 			}
+			known := memory[p.User]
+			if p.Memory != nil {
+				known += *p.Memory
+			}
+			memory[p.User] = known
 		}
 		for name, used := range memory {
 			u := all.user(name)

@@ -95,7 +95,7 @@ func (d *Document) Groups(of func(user string) []string) {
 			if sums[group] == nil {
 				sums[group] = &Row{Key: group}
 			}
-			sums[group].Add(&d.Rows[i].Amounts) // when its members had most devices isn't known together
+			sums[group].Add(&d.Rows[i].Amounts) // not Peak: its members may have had most at different times
 		}
 	}
 	d.By, d.Rows = ByGroup, []Row{}

@@ -51,8 +51,8 @@ func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
 func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (json.RawMessage, error) {
 	ctx = context.WithoutCancel(ctx)
 	document := func() (json.RawMessage, error) {
-		document, _, err := b.host.document(ctx, name)
-		return document, err
+		text, _, err := b.host.document(ctx, name)
+		return text, err
 	}
 	switch name {
 	case "devices":
@@ -60,9 +60,12 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 	case "envs":
 		return b.envs.get(looksFor, document)
 	case "gpus":
-	default:
-		return nil, fmt.Errorf("%w: there is no such document", state.ErrRequest)
+		return b.lookAtGPUs(ctx, by)
 	}
+	return nil, fmt.Errorf("%w: there is no such document", state.ErrRequest)
+}
+
+func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMessage, error) {
 	s, err := b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
 		return b.host.snapshot(ctx, nvidiasmi.Age{Most: enforce.DefaultMaxAge})
 	})

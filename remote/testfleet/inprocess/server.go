@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote"
 )
 
 // Server is the SSH server of one simulated host. Set the exported fields, and

@@ -36,8 +36,8 @@ type reading struct {
 // Versions identify the contents of both state files.
 type Versions [len(stateFiles)]fileVersion
 
-// fileVersion identifies the content of a file; the zero one is of a file that is missing. Its owner can set the time of the last
-// change, but not the time at which the kernel recorded that.
+// fileVersion identifies the content of a file; the zero one is of a file that is missing. Its owner can set the time of
+// the last change, but not the time at which the kernel recorded that.
 type fileVersion struct {
 	device   uint64
 	recorded int64

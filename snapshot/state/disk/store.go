@@ -62,7 +62,7 @@ type Config struct {
 // Store reads and writes the state files in a folder. It may be used by any
 // number of goroutines and processes at once.
 type Store struct {
-	Config
+	Config // not changed after New
 	dir    string
 	looked atomic.Uint64 // the start time of the last look that found nothing changed
 	step   func(string)  // for tests: called between the steps of a write
