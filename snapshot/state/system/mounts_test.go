@@ -37,6 +37,7 @@ func TestMountsOfAnotherProc(t *testing.T) {
 		"90 22 0:99 / /data rw - tmpfs none rw,uid=4002\n":                "4002",
 		"90 22 0:99 / /data/envs rw - fuse.sshfs host: rw,user_id=4003\n": "4003",
 		"90 22 0:99 / /data rw - fuse  rw,user_id=4004\n":                 "4004", // fusermount -o fsname=
+		"90 22 0:99 /a\u00a0b /data rw - fuse x rw,user_id=4005\n":        "4005", // the kernel escapes no other blanks
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(root, "self/mountinfo"), []byte(line), 0o644))
 		require.Contains(t, UsersMount(root, "/data"), "uid "+uid)
