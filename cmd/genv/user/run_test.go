@@ -197,7 +197,7 @@ func TestRunSaysWhatGoesOn(t *testing.T) {
 	pid, err := strconv.Atoi(strings.TrimSpace(r.Out))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its GPUs remain until its processes end: %d \\(sleep\\)\n$", pid), r.Err)
+	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its GPUs remain until its processes end: %d \\((setsid|sleep)\\)\n$", pid), r.Err)
 	require.Contains(t, u.environments(), fmt.Sprintf(",%d\n", pid))
 }
 
