@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Dana is a person whose account comes from a directory of Windows, as winbind names it.
@@ -73,10 +74,11 @@ const (
 	passwordHash = "$6$genvfleet$bZREFgZP.2S2sNxQitvFQxoA7mAC.uWHAFkr3LnOtuRQzRrcE21aq2aqsMq/KOY5haqaOjYEVx/xyGWNHiEDW1"
 )
 
-// accountFiles are the files with root and these users, with which sudo works, and with postgres,
-// as which tests run a database: initdb(1) refuses root, and a user without a name.
+// accountFiles are the files with root and these users, with which sudo works, with the ordinary user of a test, and
+// with postgres, as which tests run a database: initdb(1) refuses root, and a user without a name.
 func accountFiles(users []string, home func(user string) string) []etcFile {
 	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\npostgres:x:60799:60799::/:/usr/sbin/nologin\n"
+	passwd += fmt.Sprintf("me:x:%[1]d:%[1]d::/:/bin/sh\n", proctest.OrdinaryUID)
 	group := "root:x:0:\ntty:x:5:\nsshd:x:60800:\npostgres:x:60799:\n"
 	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
 	for i, name := range users {

@@ -93,8 +93,8 @@ func OverwriteEnviron(title string) error {
 }
 
 // OrdinaryUID is of this test's program alone, since what one process of a user does concerns the others. It is in a
-// range that no distribution assigns (60706 to 61183).
-var OrdinaryUID = snapshot.UID(60706 + os.Getpid()%478) //nolint:gosec // it fits
+// range that no distribution assigns (60706 to 61183), above those that tests name.
+var OrdinaryUID = snapshot.UID(61003 + os.Getpid()%181) //nolint:gosec // it fits
 
 // OrdinaryUser is a user who is not root, the test's own user if possible. It returns the
 // path of the test's program that this user can run, and the attributes to start it as
