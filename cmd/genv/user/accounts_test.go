@@ -54,7 +54,7 @@ func TestForeignEnvironments(t *testing.T) {
 
 		require.Equal(t, said{}, his.say("genv activate --gpus 7 || genv activate --gpus 6 2>/dev/null || :; genv activate -o --gpus 6 2>/dev/null || :; true").withoutHolders().cut("Requested more devices (7) than currently available (6)\n"))
 		require.Equal(t, said{text: "2,3,4,5,6,7\n"}, his.say("genv devices find"))
-		root := s.me()
+		root := s.admin()
 		require.Equal(t, genvtest.Result{Out: "0\n"}, root.run("genv", "devices", "detach", "--eid", id, "--index", "1"))
 		require.Equal(t, genvtest.Result{}, root.run("genv", "envs", "config", "--eid", id, "name", "by root"))
 		require.Equal(t, said{text: "0 by root\n"}, hers.say("genv attach --refresh; echo $CUDA_VISIBLE_DEVICES $GENV_ENVIRONMENT_NAME"))
@@ -72,7 +72,7 @@ func TestKernelIdentity(t *testing.T) {
 	require.Equal(t, said{}, hers.say("genv activate"))
 	listed := hers.say("genv envs --format csv --no-header --timestamp").text
 	require.True(t, strings.HasPrefix(listed, hers.pid()+",60901,,"), listed)
-	root := s.me().open("bash")
+	root := s.admin().open("bash")
 	require.Equal(t, said{}, root.say("genv activate"))
 	require.Contains(t, root.say("genv envs --format csv").text, root.pid()+",root(0),,")
 	require.Equal(t, said{text: "60901\n"}, root.say("genv envs query --eid "+hers.pid()+" --query uid"))
@@ -83,7 +83,7 @@ func TestKernelIdentity(t *testing.T) {
 	forged := strings.Replace(string(data), hers.pid()+"\n      ]", hers.pid()+","+s.person("bob", bob).open("bash").pid()+"]", 1)
 	require.NotEqual(t, string(data), forged)
 	require.NoError(t, os.WriteFile(path, []byte(forged), 0o666))
-	r := s.me().run("genv", "envs", "--format", "json")
+	r := s.admin().run("genv", "envs", "--format", "json")
 	require.Contains(t, r.Err, "environment "+hers.pid()+" is registered for 60901, but that uid has another name or its processes another owner")
 	var document user.LocalEnvironments
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
@@ -101,7 +101,7 @@ func TestSudo(t *testing.T) {
 	if _, err := os.Stat("/usr/bin/sudo"); err != nil {
 		t.Skip("there is no sudo: `make test` as root installs it on Debian")
 	}
-	u := newStation(t).me()
+	u := newStation(t).admin()
 	shell := u.open("bash")
 	require.Equal(t, said{text: "Environment is not active\n"}, shell.say("sudo env $PLAIN PATH=$PATH GENV_TMPDIR=$GENV_TMPDIR GENV_ROOT_DIR=$GENV_ROOT_DIR genv status"))
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
@@ -145,7 +145,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestSudoCannotChangeTheShell(t *testing.T) {
-	u := newStation(t).me().with("GENV_ENVIRONMENT_ID=77", "SUDO_UID=1000")
+	u := newStation(t).admin().with("GENV_ENVIRONMENT_ID=77", "SUDO_UID=1000")
 	proctest.NeedRoot(t)
 	for _, command := range []string{"attach", "detach", "deactivate", "config --clear"} {
 		r := u.run(append([]string{"genv"}, strings.Fields(command)...)...)

@@ -85,11 +85,11 @@ func TestWhatOneMachineAllows(t *testing.T) {
 	hers := alice.open("bash")
 	require.Equal(t, said{}, hers.say("genv activate --id hers --gpus 1"))
 	enforce := func(more ...string) func() {
-		cmd := s.me().command(append([]string{"genv", "enforce", "--interval", "100ms", "--policy", s.path("policy.yaml"), "--state-dir", s.path("me")}, more...)...)
+		cmd := s.admin().command(append([]string{"genv", "enforce", "--interval", "100ms", "--policy", s.path("policy.yaml"), "--state-dir", s.path("admin")}, more...)...)
 		require.NoError(t, cmd.Start())
 		return func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }
 	}
-	dry := s.me().run("genv", "enforce", "--interval", "100ms", "--cycles", "3", "--dry-run", "--policy", s.path("policy.yaml"))
+	dry := s.admin().run("genv", "enforce", "--interval", "100ms", "--cycles", "3", "--dry-run", "--policy", s.path("policy.yaml"))
 	require.Zero(t, dry.Code, dry.Err)
 	require.NotContains(t, statusOf(hers), "allowed")
 	stop := enforce()

@@ -127,7 +127,7 @@ func TestListings(t *testing.T) {
 func TestReset(t *testing.T) {
 	proctest.NeedRoot(t)
 	s := newStation(t)
-	me := s.me()
+	me := s.admin()
 	shell := me.open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
 	path := filepath.Join(s.state, "devices.json")
@@ -148,7 +148,7 @@ func TestReset(t *testing.T) {
 func TestPlumbing(t *testing.T) {
 	proctest.NeedRoot(t)
 	s := newStation(t)
-	me := s.me()
+	me := s.admin()
 	pid := startSleeper(t, alice)
 	text := func(words string) genvtest.Result {
 		return me.run(append([]string{"genv"}, strings.Fields(words)...)...)

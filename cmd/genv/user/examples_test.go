@@ -207,10 +207,10 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	}
 	writeWebFiles(t, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "login"), []byte("genv:secret\n"), 0o600))
-	require.NoError(t, os.MkdirAll(filepath.Join(s.path("me"), ".genv"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(s.path("admin"), ".genv"), 0o755))
 	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
 	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --ssh builtin --insecure-ignore-host-keys --verbose"
-	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
+	u := s.admin().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
 	shell := u.open("bash")
 	set := "PATH=$DIR:$PATH"
 	if strings.Contains(strings.Join(examples[path], "\n"), "$OTHER") {

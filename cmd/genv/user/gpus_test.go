@@ -1,7 +1,6 @@
 package user_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,7 +55,7 @@ func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 		s := newStation(t)
 		s.devices(3)
 		u := s.me()
-		stranger := startSleeper(t, os.Getuid())
+		stranger := startSleeper(t, u.uid)
 		s.uses(map[snapshot.PID]int{stranger: 1})
 		s.sicken(change)
 		run := func(args ...string) string { return u.run(append([]string{"genv", "run"}, args...)...).Err }
@@ -77,7 +76,7 @@ func TestShellsLearnOtherIndices(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()
 	s := newStation(t)
-	root, shell := s.me(), s.person("alice", 4001).open("bash")
+	root, shell := s.admin(), s.person("alice", 4001).open("bash")
 	require.Zero(t, root.run("genv", "gpus").Code)
 	require.Equal(t, said{}, shell.say("genv activate"))
 	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPU 1 (H100 80GB HBM3)")
@@ -109,7 +108,7 @@ func TestNoCapacityOfUnifiedMemory(t *testing.T) {
 func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
 	s := newStation(t)
 	bob := s.person("bob", 60802) // or the test is skipped without root
-	require.Zero(t, s.me().run("genv", "devices").Code)
+	require.Zero(t, s.admin().run("genv", "devices").Code)
 	driver := simulated.Driver{Devices: simulated.H100s("station", 2)}
 	pid, used := startSleeper(t, 0), int64(2048)
 	driver.Apps = []simulated.App{{PID: int(pid), UsedMiB: &used}}

@@ -30,7 +30,7 @@ func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 	host, err := gpus.Read(s.path("gpus.json"))
 	require.NoError(t, err)
 	require.NoError(t, host.WriteProc(s.path("root/proc")))
-	require.Zero(t, s.me().run("genv", "usage", "snapshot").Code)
+	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code)
 	s.guard(mode)
 	return s
 }
@@ -151,7 +151,7 @@ func TestAGuardWithoutRootsList(t *testing.T) {
 	require.NotZero(t, refused.Code)
 	require.Contains(t, refused.Err, "sudo genv usage snapshot")
 	require.NoFileExists(t, filepath.Join(s.state, "devices.json"), "one device of eight is not registered")
-	require.Zero(t, s.me().run("genv", "usage", "snapshot").Code)
+	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code)
 	require.Zero(t, alice.run("genv", "run", "-q", "--gpus", "1", "true").Code)
 	listed := alice.run("genv", "devices", "--no-header")
 	require.Zero(t, listed.Code, listed.Err)

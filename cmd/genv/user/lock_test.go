@@ -114,7 +114,6 @@ func TestLockPassesSignalsOn(t *testing.T) {
 // Who is interrupted while waiting for a lock doesn't run the command.
 func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	s, _, u := active(t)
-	require.NoError(t, os.MkdirAll(filepath.Join(s.state, "devices"), 0o777))
 	require.Zero(t, u.run("genv", "lock", "true").Code)
 	held, err := os.OpenFile(filepath.Join(s.state, "devices", "3.lock"), os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -189,14 +188,14 @@ func TestAHostMaySpareProcesses(t *testing.T) {
 		return genvtest.Exec(t, cmd)
 	}
 
-	spared := execute(s.me().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off"))
+	spared := execute(s.admin().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off"))
 	require.Zero(t, spared.Code)
 	require.Equal(t, fmt.Sprintf("process %d: refused: GENV_TERMINATE_PROCESSES=0 on this host\n", pid), spared.Err)
 	require.True(t, strings.HasPrefix(spared.Out, "Detaching environment "+shell.pid()+" ") && strings.Count(spared.Out, "\n") == 1, spared.Out)
-	local := s.me().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
+	local := s.admin().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
 	require.NotContains(t, local.Out, "Terminating")
 	require.Equal(t, said{}, shell.say(fmt.Sprintf("kill -0 %d", pid)))
 
-	done := execute(s.me().with("GENV_TERMINATE_PROCESSES=1", "GENV_AUDIT_LOG=off"))
+	done := execute(s.admin().with("GENV_TERMINATE_PROCESSES=1", "GENV_AUDIT_LOG=off"))
 	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 5\n", pid)}, done)
 }

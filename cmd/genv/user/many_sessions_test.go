@@ -46,8 +46,8 @@ func TestCrowd(t *testing.T) {
 	for failure := range failures {
 		t.Error(failure)
 	}
-	require.Equal(t, genvtest.Result{Out: "0,\n1,\n2,\n3,\n4,\n5,\n6,\n7,\n"}, s.me().run("genv", "devices", "query", "--query", "index", "eids"))
-	require.Equal(t, genvtest.Result{Out: "ID,USER,NAME,CREATED,PID(S)\n"}, s.me().run("genv", "envs", "--format", "csv"))
+	require.Equal(t, genvtest.Result{Out: "0,\n1,\n2,\n3,\n4,\n5,\n6,\n7,\n"}, s.admin().run("genv", "devices", "query", "--query", "index", "eids"))
+	require.Equal(t, genvtest.Result{Out: "ID,USER,NAME,CREATED,PID(S)\n"}, s.admin().run("genv", "envs", "--format", "csv"))
 }
 
 // watchDevices counts how often a device is seen attached twice.

@@ -140,7 +140,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.Contains(t, his.sayAll("genv attach --mig 1g.10gb").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-b\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"))
 	both := parts{"hers": {"MIG-a"}, "his": {"MIG-b"}}
-	showInstances(t, both, s.me(), alice, bob)
+	showInstances(t, both, s.admin(), alice, bob)
 	require.NotEmpty(t, his.say("genv devices detach --eid "+hers.pid()+" --index 2").status, "another user's")
 	showInstances(t, both, alice)
 	info, err := os.Stat(s.path("root/host/mig/4002.json"))
@@ -158,9 +158,9 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	showInstances(t, both, bob)
 	require.NoError(t, service.Process.Kill())
 	_ = service.Wait()
-	showInstances(t, both, s.me())
+	showInstances(t, both, s.admin())
 
-	handed := s.me().run("genv", "host", "handover")
+	handed := s.admin().run("genv", "host", "handover")
 	require.Zero(t, handed.Code, handed.Err)
 	showInstances(t, both, bob)
 	require.Equal(t, said{text: "-1\n"}, hers.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
@@ -175,7 +175,7 @@ func TestInstancesOnAGuardedHost(t *testing.T) {
 	t.Parallel()
 	s := guarded(t, "enforce", map[int][]int{})
 	s.partition(2, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
-	require.Zero(t, s.me().run("genv", "usage", "snapshot").Code) // root publishes them
+	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code) // root publishes them
 	alice := s.person("alice", 4242)
 	shell := alice.open("bash")
 	require.Equal(t, said{text: "-1\n"}, shell.say("genv activate --name a; echo $CUDA_VISIBLE_DEVICES"))
@@ -188,6 +188,6 @@ func TestInstancesOnAGuardedHost(t *testing.T) {
 	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb,1g.10gb").text, "Attached GPUs 2, 5 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-a,MIG-b," + s.uuids(5) + "\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
 	require.NotContains(t, shell.sayAll("genv status").text, "run genv attach --refresh", "these are UUIDs")
-	showInstances(t, parts{"a": {"MIG-a", "MIG-b"}}, s.me())
+	showInstances(t, parts{"a": {"MIG-a", "MIG-b"}}, s.admin())
 	require.Regexp(t, `(?m)^GPU 2: .*\n(  MIG .*\n){2}GPU 5: .*\n`, shell.say("nvidia-smi -L").text)
 }

@@ -169,7 +169,7 @@ func replayLocal(t *testing.T, steps []recorded, envs []snapshot.Environment, de
 	}
 	var got []recorded
 	for _, step := range steps {
-		r := s.me().run(words(strings.NewReplacer(toLive...).Replace(step.command))...)
+		r := s.admin().run(words(strings.NewReplacer(toLive...).Replace(step.command))...)
 		normal := strings.NewReplacer(toRecorded...)
 		lines := append(linesOf(normal.Replace(r.Out), ""), linesOf(normal.Replace(r.Err), "stderr: ")...)
 		got = append(got, recorded{step.command, lines, fmt.Sprintf("[exit %d]", r.Code)})
@@ -181,7 +181,7 @@ func replayLocal(t *testing.T, steps []recorded, envs []snapshot.Environment, de
 func startSleeper(t *testing.T, uid int) snapshot.PID {
 	t.Helper()
 	cmd := exec.Command("/bin/sleep", "1000000")
-	cmd.Dir = "/"
+	cmd.Dir, cmd.Env = "/", genvtest.Outside
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if uid != os.Geteuid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
@@ -276,7 +276,7 @@ func TestReplayEnforce(t *testing.T) {
 	s.apps(appOf(alices, 0, 1000), appOf(alices, 1, 1000), appOf(bobs, 3, 9000), appOf(outside, 4, 10))
 	s.recordedBooks(t)
 
-	r := s.me().with("GENV_AUDIT_LOG=off").run(words(step.command)...)
+	r := s.admin().with("GENV_AUDIT_LOG=off").run(words(step.command)...)
 	require.Zero(t, r.Code, r.Err)
 	got := linesOf(strings.NewReplacer(toRecorded...).Replace(r.Out), "")
 	for i, line := range got { // behind the recorded line we name the user and the program
@@ -285,7 +285,7 @@ func TestReplayEnforce(t *testing.T) {
 	slices.Sort(got)
 	want := slices.Sorted(slices.Values(step.lines))
 	require.Equal(t, want, got, r.Err)
-	require.Equal(t, genvtest.Result{Out: "0,\n1,1667\n2,\n3,2020\n"}, s.me().run("genv", "devices", "query", "--index", "0,1,2,3", "--query", "index", "eids"))
+	require.Equal(t, genvtest.Result{Out: "0,\n1,1667\n2,\n3,2020\n"}, s.admin().run("genv", "devices", "query", "--index", "0,1,2,3", "--query", "index", "eids"))
 }
 
 // recordedBooks are those of the recording: alice has the devices 0 and 1, bob

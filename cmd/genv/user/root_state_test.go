@@ -25,7 +25,7 @@ func (s *station) serve() *exec.Cmd { return s.serveBy("genv", "host", "serve") 
 func (s *station) serveBy(words ...string) *exec.Cmd {
 	s.t.Helper()
 	proctest.NeedRoot(s.t)
-	cmd := s.me().command(words...)
+	cmd := s.admin().command(words...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	require.NoError(s.t, cmd.Start())
@@ -149,7 +149,7 @@ func TestCommandsThatProcHides(t *testing.T) {
 			if strings.Contains(options, "hidepid=2") {
 				return // in some containers it hides PID 1 from root
 			}
-			r := s.me().run("unshare", "--mount", "sh", "-c",
+			r := s.admin().run("unshare", "--mount", "sh", "-c",
 				`mount -t proc -o "$0" proc /proc && exec genv enforce --interval 0 --dry-run --non-env-processes --audit-log off --format json`, options)
 			require.Zero(t, r.Code, r.Err)
 			require.Equal(t, hides, strings.Contains(r.Out, `"private_command":"/bin/sleep 1000000"`), r.Out)
@@ -208,7 +208,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 		uses[snapshot.PID(cmd.Process.Pid)] = 0
 		return fmt.Sprint(cmd.Process.Pid)
 	}
-	honest := []string{start(alice, "/bin/sleep", "1000"), start(alice, setuid, "1000"), start(s.me(), "/bin/sleep", "1000")}
+	honest := []string{start(alice, "/bin/sleep", "1000"), start(alice, setuid, "1000"), start(s.admin(), "/bin/sleep", "1000")}
 	forged := map[string]string{
 		"a process":             start(mallory, "/bin/sleep", "1000"),
 		"a setuid program":      start(mallory, setuid, "1000"),
@@ -216,7 +216,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 		"in namespaces of PIDs": start(mallory, "unshare", "-Urp", "/bin/sleep", "1000"),
 	}
 	s.uses(uses)
-	r := s.me().run("genv", "enforce", "--interval", "0", "--dry-run", "--non-env-processes")
+	r := s.admin().run("genv", "enforce", "--interval", "0", "--dry-run", "--non-env-processes")
 	for name, pid := range forged {
 		require.Regexp(t, "Process "+pid+" .*(not running in|claims|environment)", r.Out, name)
 	}
@@ -231,6 +231,7 @@ func TestALostStateFileIsRestored(t *testing.T) {
 	s := newStation(t)
 	shell := s.me().open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 2"))
+	require.Zero(t, s.admin().run("genv", "envs").Code) // root has its copy
 	for _, name := range []string{"envs.json", "devices.json"} {
 		path := filepath.Join(s.state, name)
 		for _, lose := range []func() error{
@@ -239,19 +240,19 @@ func TestALostStateFileIsRestored(t *testing.T) {
 			func() error { return os.RemoveAll(s.state) },
 		} {
 			require.NoError(t, lose())
-			r := s.me().run("genv", "devices", "find", "--eid", shell.pid())
+			r := s.admin().run("genv", "devices", "find", "--eid", shell.pid())
 			require.Equal(t, "0,1\n", r.Out, r.Err)
 			require.Zero(t, r.Code)
 			require.Contains(t, r.Err, path+" was ")
 			require.Contains(t, r.Err, "restored from root's copy of ")
-			require.Equal(t, genvtest.Result{Out: "0,1\n"}, s.me().run("genv", "devices", "find", "--eid", shell.pid()), "said once")
+			require.Equal(t, genvtest.Result{Out: "0,1\n"}, s.admin().run("genv", "devices", "find", "--eid", shell.pid()), "said once")
 		}
 	}
 	proctest.NeedRoot(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), []byte("garbage"), 0o666))
-	require.Equal(t, genvtest.Result{Out: noEnvironments}, s.me().run("genv", "envs", "--reset", "--format", "csv"))
+	require.Equal(t, genvtest.Result{Out: noEnvironments}, s.admin().run("genv", "envs", "--reset", "--format", "csv"))
 	require.NoError(t, os.Remove(filepath.Join(s.state, "envs.json")))
-	r := s.me().run("genv", "envs", "--format", "csv")
+	r := s.admin().run("genv", "envs", "--format", "csv")
 	require.NotContains(t, r.Out, shell.pid()+",", "the loss was accepted; there may be shells of other tests")
 }
 
@@ -262,10 +263,10 @@ func TestAUserIsToldToAskRoot(t *testing.T) {
 	proctest.NeedRoot(t)
 	shell := hers.open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
-	require.Zero(t, s.me().run("genv", "envs").Code) // root has its copy
+	require.Zero(t, s.admin().run("genv", "envs").Code) // root has its copy
 	require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), []byte("garbage"), 0o666))
 	require.Contains(t, shell.say("genv envs").text, "state is corrupt")
-	require.Contains(t, s.me().run("genv", "envs").Err, "restored from root's copy")
+	require.Contains(t, s.admin().run("genv", "envs").Err, "restored from root's copy")
 	require.Equal(t, said{text: "0\n"}, shell.say("genv devices find"))
 }
 
@@ -285,7 +286,7 @@ func TestAUIDWithoutAnAccount(t *testing.T) {
 // `genv envs` in a container that shares the state folder changes nothing.
 func TestAContainerCleansNothingUp(t *testing.T) {
 	s := newStation(t)
-	u := s.me()
+	u := s.admin()
 	shell := u.open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 2; genv devices >/dev/null"))
 	before := s.stateFiles()

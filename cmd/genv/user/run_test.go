@@ -222,7 +222,7 @@ func TestDeactivateLeavesJobsTheirDevices(t *testing.T) {
 func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 	s := newStation(t)
 	u := s.me()
-	stranger := startSleeper(t, os.Getuid())
+	stranger := startSleeper(t, u.uid)
 	s.uses(map[snapshot.PID]int{stranger: 0})
 	shell := u.open("bash")
 	require.Equal(t, said{text: "Attached GPUs 1, 2 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")

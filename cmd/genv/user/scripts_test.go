@@ -2,6 +2,7 @@ package user_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestLLM: a model is served in an environment of its own, listed, and talked to. The server is
@@ -48,7 +51,7 @@ func TestLLM(t *testing.T) {
 
 	listed := u.run("genv", "llm", "ps", "--format", "csv", "--no-header").Out
 	require.Regexp(t, `^llama3,\d+,[^,]+,(\d+),[^,]+,[\d ]+\n$`, listed)
-	require.Regexp(t, `^MODEL       PORT    CREATED              EID     USER            PID\(S\)\nllama3 `, u.run("genv", "llms").Out)
+	require.Regexp(t, `^MODEL       PORT    CREATED              EID     USER +PID\(S\)\nllama3 `, u.run("genv", "llms").Out)
 	require.Regexp(t, `"schema":"genv.llm/1".*"port":\d+.*"pids":\[\d+`, u.run("genv", "llm", "--format", "json").Out)
 	require.Contains(t, u.run("genv", "envs", "--format", "csv").Out, "llm/llama3/")
 
@@ -117,8 +120,24 @@ func TestRay(t *testing.T) {
 	require.Equal(t, "[1, 2]\n2\n(False, False) [0, 1] ''\n", answer.Out, answer.Err)
 }
 
+// programs is a folder for PATH where genv is a program that runs it as this user, whoever starts it.
+func (u *account) programs() string {
+	u.t.Helper()
+	genv, err := lookPath(u.environ(), "genv")
+	require.NoError(u.t, err)
+	as := ""
+	if u.uid != os.Geteuid() {
+		proctest.NeedPrograms(u.t, "setpriv")
+		as = fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups", u.uid, u.uid)
+	}
+	dir := filepath.Join(u.home, "bin")
+	require.NoError(u.t, os.Mkdir(dir, 0o755))
+	require.NoError(u.t, proctest.WriteProgram(filepath.Join(dir, "genv"), fmt.Appendf(nil, "#!/bin/sh\nexec %s %s \"$@\"\n", as, genv)))
+	return dir
+}
+
 // TestScripts runs the scripts of testdata/script, each on a station of its own
-// with two live processes of this user, $PID and $OTHER.
+// with two live processes of its user, $PID and $OTHER.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/script/*.txtar")
 	require.NoError(t, err)
@@ -126,14 +145,15 @@ func TestScripts(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			s := newStation(t)
-			s.env = append(s.env, "PID="+pidText(startSleeper(t, os.Getuid())), "OTHER="+pidText(startSleeper(t, os.Getuid())),
-				"UID="+strconv.Itoa(os.Getuid()), "GENV_AUDIT_LOG="+s.path("audit.jsonl"))
-			testscript.Run(t, testscript.Params{Files: []string{script}, Setup: func(env *testscript.Env) error {
-				for _, entry := range s.env {
+			u := s.me().with("PID="+pidText(startSleeper(t, s.me().uid)), "OTHER="+pidText(startSleeper(t, s.me().uid)),
+				"UID="+strconv.Itoa(s.me().uid), "GENV_AUDIT_LOG="+s.path("audit.jsonl"))
+			u.env = append(u.env, "PATH="+u.programs()+":"+strings.TrimPrefix(s.env[0], "PATH="))
+			testscript.Run(t, testscript.Params{Files: []string{script}, WorkdirRoot: s.dir, Setup: func(env *testscript.Env) error {
+				for _, entry := range u.environ() {
 					name, value, _ := strings.Cut(entry, "=")
 					env.Setenv(name, value)
 				}
-				return nil
+				return exec.Command("chown", "-R", strconv.Itoa(u.uid), env.WorkDir).Run()
 			}})
 		})
 	}

@@ -140,7 +140,7 @@ func TestTheSDKWorksBesideGenv(t *testing.T) {
 	for _, client := range clients { // their environments end with them
 		client.end()
 	}
-	require.Eventually(t, func() bool { // one look may lack the time to read all of root's processes
+	require.Eventually(t, func() bool { // one look may lack the time to read all of this user's processes
 		return u.run("genv", "devices", "find", "--eid", "python-1") == genvtest.Result{Out: "\n"}
 	}, time.Minute, 100*time.Millisecond)
 	require.Equal(t, genvtest.Result{}, u.run("genv", "envs", "query", "--eid", "python-1", "--query", "eid"))

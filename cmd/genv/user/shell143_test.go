@@ -44,7 +44,7 @@ func (s *station) activate143(shell *terminal) {
 	pid, gpus := shell.pid(), 1
 	created, err := snapshot.ParseDate("20/11/2026 21:10:32")
 	require.NoError(s.t, err)
-	env := snapshot.Environment{EID: snapshot.EnvID(pid), UID: snapshot.UID(os.Getuid()), Creation: created, PIDs: []snapshot.PID{snapshot.PID(shell.cmd.Process.Pid)}}
+	env := snapshot.Environment{EID: snapshot.EnvID(pid), UID: snapshot.UID(s.me().uid), Creation: created, PIDs: []snapshot.PID{snapshot.PID(shell.cmd.Process.Pid)}}
 	env.Config = snapshot.EnvConfig{Name: "my-env", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus}
 	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env})
 	require.NoError(s.t, err)
@@ -81,9 +81,9 @@ func TestAShellThat143Activated(t *testing.T) {
 	require.NoError(t, err)
 	enforced := func() {
 		t.Helper()
-		outsider := startSleeper(t, os.Getuid())
+		outsider := startSleeper(t, s.me().uid)
 		s.uses(map[snapshot.PID]int{job: 0, outsider: 5})
-		r := s.me().with("GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
+		r := s.admin().with("GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
 		require.Contains(t, r.Out, fmt.Sprintf("Terminating process %d from environment N/A", outsider), r.Err)
 		require.NotContains(t, r.Out, pidText(job))
 		require.Equal(t, said{}, shell.say("kill -0 $job"))
@@ -240,7 +240,7 @@ func TestDockerRunGetsTheAttachedDevices(t *testing.T) {
 func TestWhoReadsNoConfiguration(t *testing.T) {
 	s := newStation(t)
 	dir := genvtest.Configure(t, command.ConfigFile, "not: [yaml")
-	u := s.me().with("GENV_CONFIG_DIR=" + dir)
+	u := s.admin().with("GENV_CONFIG_DIR=" + dir)
 	for _, line := range []string{"version", "devices", "envs", "gpus", "status", "usage snapshot", "usage snapshot --type devices", "history", "home", "monitor --help"} {
 		out, err := u.command(append([]string{"genv"}, strings.Fields(line)...)...).CombinedOutput()
 		require.NotContains(t, string(out), "config.yaml", line)

@@ -77,12 +77,23 @@ func (s *station) person(name string, uid int) *account {
 	}
 	u := &account{station: s, uid: uid, home: home}
 	if link, _ := os.Readlink("/proc/self/ns/pid"); uid != os.Geteuid() && link != "pid:[4026531836]" {
-		require.Zero(s.t, s.me().run("genv", "envs").Code) // in a container root has to be first
+		require.Zero(s.t, s.admin().run("genv", "envs").Code) // in a container root has to be first
 	}
 	return u
 }
 
-func (s *station) me() *account { return s.person("me", os.Geteuid()) }
+// me is an ordinary user, whose processes are those of these tests: what all processes of a user do decides whether
+// an environment has ended, and root has many others.
+func (s *station) me() *account {
+	uid := os.Geteuid()
+	if uid == 0 {
+		uid = int(proctest.OrdinaryUID)
+	}
+	return s.person("me", uid)
+}
+
+// admin is root, or who runs the tests.
+func (s *station) admin() *account { return s.person("admin", os.Geteuid()) }
 
 func (u *account) with(environ ...string) *account {
 	v := *u

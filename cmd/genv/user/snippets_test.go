@@ -158,7 +158,7 @@ func TestSnippetsForPeople(t *testing.T) {
 	u := s.me().with("PATH=" + s.path("bin") + ":" + strings.TrimPrefix(s.env[0], "PATH="))
 	require.NoError(t, os.Mkdir(s.path("bin"), 0o755))
 	require.NoError(t, os.Symlink(python, s.path("bin/python")))
-	require.NoError(t, os.WriteFile(filepath.Join(u.home, "train.py"), []byte("import os\nprint('trained on', os.environ['CUDA_VISIBLE_DEVICES'])\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(u.home, "train.py"), []byte("import os\nprint('trained on', os.environ['CUDA_VISIBLE_DEVICES'])\n"), 0o644))
 	groups, _, found := strings.Cut(help(t, ""), "\nADMINISTRATOR:")
 	require.True(t, found)
 	trained := 0
@@ -176,13 +176,12 @@ func TestSnippetsForPeople(t *testing.T) {
 		require.Empty(t, u.run("genv", "envs", "--format", "csv", "--no-header").Out, snippet.text)
 	}
 	require.Equal(t, 2, trained, "by README.md and docs/using-gpus.md")
-	shell := u.openBare("bash")
 	enforce := regexp.MustCompile("`sudo (genv enforce [^`]*)`").FindStringSubmatch(documents(t)[root+"/README.md"])
 	require.NotNil(t, enforce)
-	answer := shell.sayAll(enforce[1])
+	answer := s.admin().openBare("bash").sayAll(enforce[1])
 	require.Empty(t, answer.status, answer.text)
 	require.Contains(t, answer.text, "1 host answered, 0 findings: nothing would be done")
-	require.Empty(t, shell.sayAll(". ~/.bashrc; genv activate --gpus 1").status, "as README.md has it set up")
+	require.Empty(t, u.openBare("bash").sayAll(". ~/.bashrc; genv activate --gpus 1").status, "as README.md has it set up")
 }
 
 var (
