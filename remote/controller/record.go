@@ -99,7 +99,7 @@ func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []a
 	if w.log == nil {
 		return nil
 	}
-	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil { // else it is enough to try the records that wait
+	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
 		cycle.Unrecorded = w.ahead(cycle, events, items)
 		if cycle.Unrecorded != nil && !c.ActUnrecorded {
 			w.notSent(cycle, items)
