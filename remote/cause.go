@@ -70,8 +70,8 @@ const mark = "\x00"
 // maxCompared is how many bytes of an error decide about its cause.
 const maxCompared = 2048
 
-// ownPieces matches what is a host's own, whatever its name: addresses, ports, keys, PIDs
-// and durations.
+// ownPieces matches what is a host's own, whatever its name: addresses, ports, PIDs
+// and durations. The fingerprint of a key isn't taken out, since people have to check it.
 var ownPieces = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join([]string{
 		`\b\d{1,3}(?:\.\d{1,3}){3}\b`,
@@ -79,7 +79,6 @@ var ownPieces = sync.OnceValue(func() *regexp.Regexp {
 		`\b[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}`,
 		`\b[\w.-]+:\d{1,5}\b`,
 		`:\d{1,5}\b`,
-		`\bSHA256:[\w+/]+=*`,
 		`(?i:\b(?:port|pid|process) \d+)`,
 		`\b\d+(?:\.\d+)?(?:ns|µs|us|ms|s|m|h|d)(?:\d+(?:\.\d+)?(?:ms|s|m|h))*\b`,
 	}, "|"))
