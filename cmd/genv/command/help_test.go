@@ -73,6 +73,7 @@ func TestRemoved(t *testing.T) {
 		"genv enforce --history on":             "unknown flag --history: leave it out; controllers (genv remote enforce) keep it",
 		"genv remote gpus --policy x":           "unknown flag --policy; see genv remote gpus --help",
 		"genv remote doctor --bundle x":         "unknown flag --bundle: attach the output of --format json instead",
+		"genv remote help":                      `unknown command "help"; see genv remote --help`,
 		"genv remote controllers":               `unknown command "controllers": use genv remote doctor`,
 		"genv remote history --follow":          `unknown flag --follow: use genv remote top, whose tab history shows what comes`,
 		"genv remote history -f":                `unknown flag -f: use genv remote top`,

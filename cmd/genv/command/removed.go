@@ -159,6 +159,9 @@ func unknown(word string, commands []*cli.Command, parent string) error {
 		}
 	}
 	near := text.Nearest(word, names)
+	if word == "help" { // not "hold", which stops enforcement
+		near = ""
+	}
 	if near != "" {
 		near = strconv.Quote(near)
 	}
