@@ -48,9 +48,9 @@ type Options struct {
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
 	Listen listeners.Config
-	// OpenHistory, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
+	// OpenUsage, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
 	// change it.
-	OpenHistory func(dir string) *History
+	OpenUsage func(dir string) *Usage
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
@@ -172,8 +172,8 @@ func (t Timestamps) dates(out io.Writer) bool {
 	return t == TimestampsAlways || t == TimestampsAuto && render.IsTerminal(out)
 }
 
-// History keeps who used what.
-type History struct {
+// Usage keeps who used what.
+type Usage struct {
 	*usage.Recorder
 	// Reader reads it for viewers. groups are the users of the policy's groups, as they are now.
 	Reader func(groups func() map[string][]string) *usage.Reader

@@ -105,8 +105,8 @@ func TestUsageOfAController(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(without, store.FileName))
 }
 
-// A history that is damaged inside is moved aside, and a new one begins.
-func TestADamagedHistory(t *testing.T) {
+// A usage database that is damaged inside is moved aside, and a new one begins.
+func TestADamagedDatabase(t *testing.T) {
 	t.Parallel()
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
 	dir := usageOfTenDays(t)

@@ -61,7 +61,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	}
 	defer l.close()
 	defer l.queue.End()
-	l.history = l.memory.history(&options)
+	l.usage = l.memory.usage(&options)
 	l.memory.recordWaiting(l.record, options.DryRun)
 	ctx, l.service = startService(ctx, log, options.Interval > 0)
 	defer l.service.close()
@@ -124,8 +124,8 @@ func (l *loop) shown(options *Options) listeners.Content {
 		Feed: options.Feed, Actions: live.NewActions(do, system.Username),
 		Metrics: &metrics.Exporter{Feed: options.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
 	}
-	if l.history != nil {
-		shown.Usage = l.history.Reader(func() map[string][]string { return *l.groups.Load() })
+	if l.usage != nil {
+		shown.Usage = l.usage.Reader(func() map[string][]string { return *l.groups.Load() })
 	}
 	return shown
 }
@@ -171,7 +171,7 @@ type loop struct {
 	reload  func() (Options, error)
 	record  *audit.Log // nil for none
 	memory  *memoryKeeper
-	history *History // nil for none
+	usage   *Usage // nil for none
 	service *service
 	screen  cycleWriter
 	groups  atomic.Pointer[map[string][]string] // of the policy
@@ -222,9 +222,9 @@ func (l *loop) configure(options Options) {
 	} else {
 		parts.Standby, parts.DryRun = true, true
 	}
-	if l.history != nil {
-		l.history.Configure(options.Interval)
-		parts.Sinks = append(parts.Sinks, l.history)
+	if l.usage != nil {
+		l.usage.Configure(options.Interval)
+		parts.Sinks = append(parts.Sinks, l.usage)
 	}
 	parts.Sinks = append(parts.Sinks, l.viewers(&options)...)
 	l.controller.Configure(parts)
@@ -351,8 +351,8 @@ func (l *loop) close() {
 	if l.hooks != nil {
 		hooks.Go(func() { l.hooks.Close(hooksTimeout) })
 	}
-	if l.history != nil {
-		l.history.Close() // while no other run may use its folder
+	if l.usage != nil {
+		l.usage.Close() // while no other run may use its folder
 	}
 	if l.begun {
 		l.finish()

@@ -109,13 +109,13 @@ func (k *memoryKeeper) load(hosts []remote.Host) controller.FleetMemory {
 	return memory
 }
 
-// history opens the usage database next to the memory of a loop, which no other one writes; nil
+// usage opens the usage database next to the memory of a loop, which no other one writes; nil
 // for none.
-func (k *memoryKeeper) history(options *Options) *History {
-	if options.OpenHistory == nil || options.DryRun || k.store == nil || !k.store.Holds() || !options.loops() {
+func (k *memoryKeeper) usage(options *Options) *Usage {
+	if options.OpenUsage == nil || options.DryRun || k.store == nil || !k.store.Holds() || !options.loops() {
 		return nil
 	}
-	return options.OpenHistory(k.store.Path())
+	return options.OpenUsage(k.store.Path())
 }
 
 // recordWaiting records what operators asked for while no controller ran.

@@ -27,7 +27,7 @@ func (p *program) enforceCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "enforce",
 		Usage:  "enforce the rules on all hosts, in a loop",
-		Flags:  slices.Concat(remoteFlags(namedHosts), enforcement.Flags(), report.HistoryFlags(), enforcement.LeaderFlags(), []cli.Flag{takeOver}, listeners.Flags()),
+		Flags:  slices.Concat(remoteFlags(namedHosts), enforcement.Flags(), report.UsageFlags(), enforcement.LeaderFlags(), []cli.Flag{takeOver}, listeners.Flags()),
 		Action: p.remoteEnforce,
 	}
 }
@@ -62,7 +62,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	if options.OpenHistory, err = report.ReadHistory(c, &p.Program, options.Leader.Key, log); err != nil {
+	if options.OpenUsage, err = report.ReadUsage(c, &p.Program, options.Leader.Key, log); err != nil {
 		return err
 	}
 	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", options.Interval).Msg("how long a host has for an answer")
@@ -90,7 +90,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 			inForce.Store(next.Policy)
 		}
 		reach(&next, &config)
-		next.Feed, next.OpenHistory = options.Feed, options.OpenHistory
+		next.Feed, next.OpenUsage = options.Feed, options.OpenUsage
 		return next, err
 	})
 }

@@ -2,8 +2,8 @@
 // and the flags with which `genv remote enforce` keeps what it reads. It reads the
 // folder of the controller or a server, and connects to no host and to no controller.
 //
-//	commands = append(commands, usage.Command(program))
-//	history, err := usage.ReadHistory(c, &program, leader, log)
+//	commands = append(commands, report.Command(program))
+//	open, err := report.ReadUsage(c, &program, leader, log)
 package report
 
 import (

@@ -75,7 +75,7 @@ func TestPrimaryGroups(t *testing.T) {
 }
 
 // A database that is damaged is moved aside, and a new one begins.
-func TestADamagedHistory(t *testing.T) {
+func TestADamagedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
 	damaged := []byte(strings.Repeat("no database ", 1000))
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))

@@ -20,8 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// HistoryFlags say whether a controller keeps who used what.
-func HistoryFlags() []cli.Flag {
+// UsageFlags say whether a controller keeps who used what.
+func UsageFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
 		&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
@@ -35,12 +35,12 @@ const (
 	off = "off"
 )
 
-// minKeep is the shortest time for which usage is kept: less is no history.
+// minKeep is the shortest time for which usage is kept: less is no use.
 const minKeep = 24 * time.Hour
 
-// ReadHistory reads HistoryFlags. What it returns opens the history in the folder of a controller, or on a
+// ReadUsage reads UsageFlags. What it returns opens the usage database in the folder of a controller, or on a
 // server; it is nil for none. leader is the key of the controllers' election; empty for none.
-func ReadHistory(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) *enforcement.History, error) {
+func ReadUsage(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) *enforcement.Usage, error) {
 	keepFor := command.Duration(c, "usage-keep")
 	if keepFor < minKeep {
 		return nil, command.UsageError("--usage-keep %s: write a day or more, such as 90d, or --usage-db off", c.String("usage-keep"))
@@ -89,7 +89,7 @@ func (k *usageKeeper) readPlace(c *cli.Context, leader string) (err error) {
 }
 
 // keep keeps usage of a controller with a folder, and reads it.
-func (k *usageKeeper) keep(dir string) *enforcement.History {
+func (k *usageKeeper) keep(dir string) *enforcement.Usage {
 	place, shared := k.url, k.url != on
 	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
 	if !shared {
@@ -104,7 +104,7 @@ func (k *usageKeeper) keep(dir string) *enforcement.History {
 		return k.open(place, to)
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
-	return &enforcement.History{
+	return &enforcement.Usage{
 		Recorder: usage.StartRecorder(options),
 		Reader:   func(groups func() map[string][]string) *usage.Reader { return k.reader(read, groups) },
 	}
@@ -128,7 +128,7 @@ func (k *usageKeeper) open(place string, options store.Options) (usage.Store, er
 	return s, nil
 }
 
-// reader reads a history for viewers. groups are the users of the policy's groups.
+// reader reads usage for viewers. groups are the users of the policy's groups.
 func (k *usageKeeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *usage.Reader {
 	return usage.NewReader(usage.ReaderOptions{
 		Open: open, Now: k.program.Now, In: time.Local,
