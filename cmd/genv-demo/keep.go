@@ -54,7 +54,7 @@ func (d *demo) keep() error {
 func (d *demo) invite() {
 	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with")
 	d.row("page", "http://"+pageAddress+"/")
-	d.row("live view", "genv remote top, in another terminal")
+	d.row("live view", "genv remote top, in another terminal, after the export that it prints")
 }
 
 // viewers prints how to look at the fleet.

@@ -82,7 +82,7 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 	plan.decideAccount(w, s)
 	plan.Extras = w.Extras && (plan.Program || len(s.Lacks) > 0)
 	for _, what := range s.Lacks {
-		plan.note("added: %s", text.OneLine(what))
+		plan.note("also: %s", text.OneLine(what))
 	}
 	if err := plan.decideState(w, s); err != nil {
 		return nil, err

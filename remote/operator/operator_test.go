@@ -119,7 +119,7 @@ func TestWhatLasts(t *testing.T) {
 	require.ErrorContains(t, err, "not on hold")
 	next, line, err = next.After(bob, &operator.Action{Kind: operator.Unexempt, User: "bob", Reason: "done"}, noon)
 	require.NoError(t, err)
-	require.Equal(t, "root (uid 0) ended the exemption of user bob: done (it was deadline by alice (uid 1000))", line)
+	require.Equal(t, "root (uid 0) ended the exemption of user bob: done (its reason: deadline; made by alice (uid 1000))", line)
 	require.Len(t, next.Exemptions, 1)
 	require.Equal(t, before, s, "a value")
 }

@@ -199,7 +199,7 @@ func (s State) After(who Person, a *Action, now time.Time) (next State, line str
 			return s, "", Refuse(Changed, "Look again: the view shows the exemptions that there are.", "there is no exemption of %s", w.String())
 		}
 		s.Exemptions = list
-		return s, fmt.Sprintf("%s ended the exemption of %s%s (it was %s by %s)", who, w.String(), because(a), ended.Reason, ended.By), nil
+		return s, fmt.Sprintf("%s ended the exemption of %s%s (its reason: %s; made by %s)", who, w.String(), because(a), ended.Reason, ended.By), nil
 	case Hold:
 		if s.Hold != nil {
 			return s, "", Refuse(Changed, "Release it first to change the reason.", "%s", s.Hold)

@@ -41,7 +41,7 @@ type deviceDocument struct {
 func (p *program) devicesCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "devices",
-		Usage: "list the GPUs of every host, and how many are available",
+		Usage: "list the GPUs of every host, and how many no environment has",
 		Flags: remoteFlags(allHosts, append(listFlags(),
 			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a GPU that no process uses is available"})...),
 		Action: p.remoteDevices,

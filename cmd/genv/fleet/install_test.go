@@ -47,8 +47,8 @@ func TestInstall(t *testing.T) {
 	require.Contains(t, r.Out, "would be installed")
 	require.NoFileExists(t, place)
 	require.NoFileExists(t, rules)
-	require.Regexp(t, `(?m)^gpu-\[01-02\]: +added: man pages`, r.Out)
-	require.Equal(t, 1, strings.Count(r.Out, "added: man pages"), "hosts with the same notes share a line")
+	require.Regexp(t, `(?m)^gpu-\[01-02\]: +also: man pages`, r.Out)
+	require.Equal(t, 1, strings.Count(r.Out, "also: man pages"), "hosts with the same notes share a line")
 
 	r = with(old)
 	require.Zero(t, r.Code, r.Err)

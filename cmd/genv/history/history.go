@@ -59,7 +59,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 		return writeDecisions(p, output, path, id, audit.Decided(entries, id), (*audit.Entry).Lines)
 	}
 	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
-		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
+		fmt.Fprintf(p.Err, "No action to show in %s\n", path)
 		return nil
 	}
 	if c.Bool("stats") {

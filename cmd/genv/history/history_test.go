@@ -38,7 +38,7 @@ func TestNothingToShow(t *testing.T) {
 	}
 	out, errs := show("--user", "bob")
 	require.Empty(t, out, "no header of an empty table")
-	require.Equal(t, "No such action is recorded in "+path+"\n", errs)
+	require.Equal(t, "No action to show in "+path+"\n", errs)
 	for _, args := range [][]string{{"--no-header"}, {"--format", "csv"}, {"--format", "json"}} {
 		_, errs = show(args...)
 		require.Empty(t, errs, args)
