@@ -134,15 +134,6 @@ const (
 	maxCap = 1_000_000
 )
 
-// rules are all rules, in the order in which they are applied: each sees in the drafts of the
-// hosts' orders what ends because of those before it.
-var rules = []rule{
-	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
-	envMemoryRule, // what ends because of the rules above frees memory
-	idleRule, maxDurationRule,
-	maxEnvsRule, maxDevicesRule, maxMemoryRule, // devices that the rules above detach don't count
-}
-
 // modifiers are the settings that say how rules are applied.
 var modifiers = []Setting{
 	{strictyaml.NewChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }), ByHost},
