@@ -42,9 +42,9 @@ func TestAllowance(t *testing.T) {
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket)
 	require.NoError(t, err)
-	var later atomic.Int64
+	begun, later := time.Now(), atomic.Int64{}
 	server := &service.Server{
-		Backend: h, Proc: h.proc, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+		Backend: h, Proc: h.proc, Now: func() time.Time { return begun.Add(time.Duration(later.Load())) },
 		Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {
 			return map[snapshot.UID]snapshot.Username{alice: "alice", mallory: "mallory"}[uid]
 		},
