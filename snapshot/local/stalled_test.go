@@ -229,6 +229,12 @@ func TestSubordinateUIDsShareABudget(t *testing.T) {
 	t.Cleanup(machine.Proc.Reader.Close)
 	machine.Brief = true
 	aliceHas(t, machine, proctest.OrdinaryUID)
+	_, err := machine.Proc.HasFile("/", 0)
+	require.NoError(t, err, "the helper has started: nobody's time is spent on it")
+	for i := range snapshot.UID(len(pids)) {
+		_, err := machine.Proc.AllAccounts().Wait(t.Context(), 100_000+i)
+		require.NoError(t, err)
+	}
 	s, err := machine.Snapshot(t.Context())
 	require.NoError(t, err)
 	known := len(slices.DeleteFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown }))
