@@ -216,7 +216,7 @@ func TestUsersGetPseudonyms(t *testing.T) {
 	t.Parallel()
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(0))})
 	dir := usageOfTenDays(t)
-	before := reported(t, "--state-dir", dir)
+	before := reported(t, "--state-dir", dir, "--since", "30d") // all that there is, also once another hour begins
 	require.Equal(t, []string{"alice", "bob"}, before.Keys())
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", dir, "--usage-names", "4d")
 	seen := 0
@@ -225,7 +225,7 @@ func TestUsersGetPseudonyms(t *testing.T) {
 	d.end()
 	require.NotContains(t, d.said(), "history can't")
 
-	after := reported(t, "--state-dir", dir)
+	after := reported(t, "--state-dir", dir, "--since", "30d")
 	require.Len(t, after.Rows, 4, "%v", after.Keys())
 	require.Equal(t, before.Total.Attached, after.Total.Attached)
 	nameless := 0
