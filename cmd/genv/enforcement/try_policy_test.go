@@ -75,6 +75,8 @@ func TestTryAPolicy(t *testing.T) {
 	require.Len(t, attached[1].Attachments, 1)
 	require.NoDirExists(t, filepath.Join(dir, "try"))
 	require.NotContains(t, controller.said(), "nother controller")
+	controller.signal(os.Interrupt)
+	controller.end() // it waits for the outcome: that the job has ended was seen before
 
 	stats := func(log string) (s history.StatsDocument) {
 		r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, log), "--stats", "--format", "json")
