@@ -125,7 +125,7 @@ func (c *counting) addUses(h *hostView) {
 		if h.exempt[p.PID] {
 			continue
 		}
-		user := h.userOf(p)
+		user := c.policy.Account(h.userOf(p)) // a host may report another of its names
 		if env != nil && env.user != nil && env.user.user != user && env.user.settings != nil {
 			for _, a := range env.Attachments { // another user's or root's: it ends with what is attached
 				if d := env.user.here[a.Device.Index]; d != nil && p.Uses(d.Index) != nil {
@@ -190,7 +190,7 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 	}
 	d := &caps.HeldDevice{Device: device, Host: h}
 	for _, p := range h.unknownOn[device.Index] {
-		switch h.userOf(p) {
+		switch c.policy.Account(h.userOf(p)) {
 		case "":
 			d.Unknown = max(d.Unknown, contents.Reported)
 		case u.user:

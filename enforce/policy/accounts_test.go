@@ -90,6 +90,47 @@ func TestACapCountsAnAccountOnce(t *testing.T) {
 	}
 }
 
+// What processes use counts once for a cap, by whichever name a host reports their user; and a process of which the
+// environment is unknown keeps its device busy.
+func TestWhatAnAccountUsesCountsOnce(t *testing.T) {
+	for _, reported := range []snapshot.Username{"bob", "bobalt"} {
+		for _, test := range []struct {
+			rules   string
+			process snapshot.Process // on the GPU that was attached last
+			ends    int
+			detach  []snapshot.DeviceIndex
+		}{
+			{"max-memory-per-user: 60g", snapshot.Process{EID: "7"}, 0, nil},
+			{"max-memory-per-user: 39g", snapshot.Process{EID: "7"}, 1, []snapshot.DeviceIndex{1}},
+			{"max-devices-per-user: 1", snapshot.Process{EnvUnknown: true}, 0, []snapshot.DeviceIndex{0}},
+		} {
+			uid, early, late := snapshot.UID(1002), snapshot.Date{}, snapshot.Date{}
+			early, _ = snapshot.ParseDate("01/11/2026 10:00:00")
+			late, _ = snapshot.ParseDate("01/11/2026 12:00:00")
+			attached := func(index snapshot.DeviceIndex, at snapshot.Date) snapshot.Device {
+				return snapshot.Device{Index: index, TotalMemory: snapshot.MustMemory("80g"), Attachments: []snapshot.Attachment{{EID: "7", Time: at, GPUMemory: snapshot.MustMemory("10g")}}}
+			}
+			p := test.process
+			p.PID, p.Start, p.UID, p.Username = 5, 1, &uid, reported
+			p.Usage = []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MustMemory("40g")}}
+			s := &snapshot.Snapshot{
+				Devices: []snapshot.Device{attached(0, early), attached(1, late)}, Processes: []snapshot.Process{p},
+				Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: reported, Creation: early}},
+			}
+			plan, _, _ := enforce.Judge(parseForBob(t, "defaults: {env-memory: false, "+test.rules+"}"), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, enforce.Memory{}, time.Now())
+			ends, detach := 0, []snapshot.DeviceIndex(nil)
+			for _, o := range plan.Orders {
+				ends += len(o.Order.Terminate)
+				for _, d := range o.Order.Detach {
+					detach = append(detach, d.Device)
+				}
+			}
+			require.Equal(t, test.ends, ends, "%s, reported as %s", test.rules, reported)
+			require.Equal(t, test.detach, detach, "%s, reported as %s", test.rules, reported)
+		}
+	}
+}
+
 func TestNamesOfDirectoriesInAPolicy(t *testing.T) {
 	file := parse(t, `overrides:
 - users: ['CORP\jdoe', ann@corp.example, müller, First Last, "ws$"]
