@@ -104,9 +104,9 @@ func TestWhatAnAccountUsesCountsOnce(t *testing.T) {
 			{"max-memory-per-user: 39g", snapshot.Process{EID: "7"}, 1, []snapshot.DeviceIndex{1}},
 			{"max-devices-per-user: 1", snapshot.Process{EnvUnknown: true}, 0, []snapshot.DeviceIndex{0}},
 		} {
-			uid, early, late := snapshot.UID(1002), snapshot.Date{}, snapshot.Date{}
-			early, _ = snapshot.ParseDate("01/11/2026 10:00:00")
-			late, _ = snapshot.ParseDate("01/11/2026 12:00:00")
+			uid := snapshot.UID(1002)
+			early, _ := snapshot.ParseDate("01/11/2026 10:00:00")
+			late, _ := snapshot.ParseDate("01/11/2026 12:00:00")
 			attached := func(index snapshot.DeviceIndex, at snapshot.Date) snapshot.Device {
 				return snapshot.Device{Index: index, TotalMemory: snapshot.MustMemory("80g"), Attachments: []snapshot.Attachment{{EID: "7", Time: at, GPUMemory: snapshot.MustMemory("10g")}}}
 			}
