@@ -82,7 +82,7 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 		},
 		"no device of the driver open": {
 			change: func(_ *snapshot.Process, m *machine) { m.apps[0].NodeMissing = true },
-			status: order.StatusRefused, reason: "not been seen with a device of the driver open",
+			status: order.StatusChanged, reason: "not been seen with a device of the driver open", // a refusal is for ever, and it may open one
 		},
 		"another owner": {
 			change: func(p *snapshot.Process, _ *machine) { p.UID = &other },

@@ -57,7 +57,7 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	}
 	listed := now.processes[t.judged.PID]
 	if listed != nil && listed.NodeMissing {
-		return refused("the driver lists it, but it has not been seen with a device of the driver open: the PID may be one of another namespace")
+		return changed("the driver lists it, but it has not been seen with a device of the driver open: the PID may be one of another namespace")
 	}
 	o := checkEnvironment(t, now, p, uid)
 	if !o.raised() {
