@@ -113,7 +113,7 @@ func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, n
 func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) NoticeItem {
 	return NoticeItem{
 		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
-		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: f.Advice(),
+		Pending: f.Pending, Due: f.Due, Waits: waitsForHosts(f), Since: f.Since, At: now, Advice: f.Advice(),
 	}
 }
 
@@ -173,11 +173,14 @@ func stakesOf[K comparable](
 	return of, order
 }
 
+// waitsForHosts reports whether a finding waits until all hosts answer. Others wait for orders on a host to end.
+func waitsForHosts(f *enforce.Finding) bool { return f.Waits != "" && f.HostsMissing > 0 }
+
 // when begins the sentence about what follows.
 func when(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
-	case f.Waits != "":
+	case waitsForHosts(f):
 		return "Unless this changes, once all hosts answer,"
 	case left <= 0:
 		return "Unless this changes soon,"
