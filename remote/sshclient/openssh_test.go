@@ -228,12 +228,16 @@ func TestOpenSSHOverAMaster(t *testing.T) {
 	require.True(t, remote.Outdated(err), "it is worth another try at once")
 }
 
-// processes are the PIDs of the ssh programs that read a configuration file.
+// processes are the PIDs of ssh and bash with a file in their command line.
 func processes(t *testing.T, config string) (pids []int) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	for _, name := range found {
+		exe, _ := os.Readlink(filepath.Join(filepath.Dir(name), "exe"))
+		if base := filepath.Base(exe); base != "ssh" && base != "bash" {
+			continue // it may be another test's, whose memory does not answer
+		}
 		line, err := os.ReadFile(name)
 		if err == nil && bytes.Contains(line, []byte(config)) {
 			pid := 0
