@@ -186,8 +186,8 @@ func (s *Server) refuse(conn net.Conn, why error) {
 	s.refused.Add(1)
 	answer := failure(why)
 	answer.Version = Version
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // it doesn't wait for room, but this machine may be busy
-	_ = writeLine(conn, answer) // or the client is gone
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // there is room, but this machine may be busy
+	_ = writeLine(conn, answer)                            // or the client is gone
 	_ = conn.Close()
 }
 
