@@ -68,7 +68,6 @@ type Controller struct {
 	queue    *Queue        // nil for none
 	carried  Cycle         // what ended between two cycles, for the next one
 	between  between
-	operated int // actions of operators so far
 
 	recorded Budget[snapshot.Username]
 }
@@ -246,14 +245,10 @@ func (c *Controller) learn(cycle *Cycle, done []*visit) {
 	}
 	c.unsaved = true
 	var all learned
-	var answers []func()
 	for _, v := range done {
 		for i, e := range v.errands {
 			l := e.learn(c, cycle, v.errs[i])
 			all.records, all.events = append(all.records, l.records...), append(all.events, l.events...)
-			if l.answer != nil {
-				answers = append(answers, l.answer)
-			}
 		}
 	}
 	record := c.recordWriter()
@@ -263,9 +258,6 @@ func (c *Controller) learn(cycle *Cycle, done []*visit) {
 		cycle.Unrecorded = err
 	}
 	c.emit(cycle, all.events)
-	for _, answer := range answers {
-		answer() // now it is recorded
-	}
 }
 
 // saveEvery is how often a memory is saved that changes in every cycle.

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -32,7 +31,6 @@ type batch struct {
 	messages   []agent.Message
 	about      [][]notify.Notification // that each message is about
 	suppressed []notify.Notification   // not sent
-	request    *request                // of the operator who wants it; nil for none
 	shown      []agent.Shown           // what became of each message
 }
 
@@ -103,7 +101,7 @@ func (b *batch) learn(c *Controller, cycle *Cycle, err error) learned {
 	c.Memory.learnOfDeliveries(deliveries)
 	deliveries = slices.DeleteFunc(deliveries, func(d Delivery) bool { return d.Information }) // which warns nobody
 	cycle.Notified = append(cycle.Notified, deliveries...)
-	return learned{records: deliveryRecords(deliveries), answer: func() { b.request.answerDelivery(deliveries) }}
+	return learned{records: deliveryRecords(deliveries)}
 }
 
 // deliveries are what became of the notifications.
@@ -121,29 +119,6 @@ func (b *batch) deliveries(err error) (list []Delivery) {
 		list = append(list, Delivery{Notification: n, Err: errSuppressed})
 	}
 	return list
-}
-
-// answerDelivery tells the operator who wanted a message what became of it.
-func (r *request) answerDelivery(deliveries []Delivery) {
-	if r == nil {
-		return
-	}
-	for _, d := range deliveries { // it is one
-		switch {
-		case errors.Is(d.Err, errSuppressed):
-			r.refuse(operator.Refuse(operator.Unable, "Try again in an hour.", "the user was sent the messages of an hour already"))
-		case d.Err != nil:
-			r.finish(fmt.Sprintf("the message was not delivered: %v", d.Err))
-		case d.Kept && d.Terminals > 0:
-			r.finish(fmt.Sprintf("shown on %d terminals, where nothing was typed lately: it is shown at the next login, too", d.Terminals))
-		case d.Kept:
-			r.finish("the user is not logged in, or takes no messages (mesg n): it is shown at the next login")
-		case d.Terminals == 0:
-			r.finish("the user is not logged in, or takes no messages (mesg n)")
-		default:
-			r.finish(fmt.Sprintf("shown on %d terminals", d.Terminals))
-		}
-	}
 }
 
 // maxShownInMessage is how many findings one message shows in full.

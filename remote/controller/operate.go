@@ -10,48 +10,33 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // EventOperator is about what an operator asked for, or about an exemption that ended.
 const EventOperator enforce.EventKind = "operator"
 
 // operate carries out an action, between two steps of the loop. Like a plan it is recorded
-// first, and what changes a host goes through dispatcher.send.
+// first.
 func (c *Controller) operate(ctx context.Context, r *request) {
 	if r.ctx.Err() != nil {
 		return // the person has left, and may not want it any more
 	}
-	if err := c.carryOut(ctx, r); err != nil {
-		r.refuse(err)
-	}
+	text, err := c.carryOut(ctx, r)
+	r.replies <- reply{operator.Answer{Schema: operator.AnswerSchema, Done: err == nil, Text: text}, err}
 }
 
-func (c *Controller) carryOut(ctx context.Context, r *request) error {
-	a := &r.action
+func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	switch {
 	case c.Standby || remote.MayBegin(ctx) != nil:
-		return operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now")
+		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now")
 	case c.DryRun:
-		return operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
+		return "", operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
 	case c.Audit == nil && !c.ActUnrecorded:
-		return operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.", "this controller keeps no record of who asks for what")
+		return "", operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.", "this controller keeps no record of who asks for what")
 	case ctx.Err() != nil:
-		return operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
+		return "", operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
 	}
-	switch a.Kind {
-	case operator.Exempt, operator.Unexempt, operator.Hold, operator.Release:
-		return c.changeState(r)
-	case operator.Terminate, operator.Detach, operator.Warn:
-	}
-	row, err := c.row(a)
-	if err != nil {
-		return err
-	}
-	if a.Kind == operator.Warn {
-		return c.warn(ctx, r, row)
-	}
-	return c.change(ctx, r, row)
+	return c.changeState(r)
 }
 
 // aside is a cycle for what happens between cycles: it has the number of the last one, and
@@ -68,8 +53,8 @@ func (c *Controller) aside() *Cycle {
 // operator shows what operators asked for that lasts.
 func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 
-// recordAction records what an operator is going to have done. If that fails, nothing may be
-// done, unless ActUnrecorded.
+// recordAction records what an operator asked for. If that fails, nothing may be done, unless
+// ActUnrecorded.
 func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
 	if err := c.recordFirst(cycle, nil, items); err != nil {
 		return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.", "nothing was done, since it could not be recorded: %v", err)
@@ -77,37 +62,35 @@ func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
 	return nil
 }
 
-// RecordOfAction is the record of an action that has no order.
+// RecordOfAction is the record of an action.
 func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.Record {
 	return audit.Record{
-		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User, PID: a.PID, Start: a.Start,
-		Device: a.Device, EID: a.EID, Rule: a.Rule, Text: text, Reason: a.Reason,
+		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User,
+		Device: a.Device, Rule: a.Rule, Text: text, Reason: a.Reason,
 	}
 }
 
-// changeState is for actions that last: exemptions and holds.
-func (c *Controller) changeState(r *request) error {
+// changeState makes and ends exemptions and holds.
+func (c *Controller) changeState(r *request) (string, error) {
 	next, text, err := c.Memory.Operator.After(r.who, &r.action, c.Now())
 	if err != nil {
-		return err
+		return "", err
 	}
 	if c.last != nil {
 		next.Exemptions = next.Exemptions.Follow(c.last.Cluster)
 	}
 	cycle := c.aside()
 	if err := c.recordAction(cycle, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
-		return err
+		return "", err
 	}
 	c.Memory.Operator = next
-	kept := ""
 	if c.Keep != nil {
 		if err := c.Keep(next); err != nil {
-			kept = fmt.Sprintf(" (but %v)", err)
+			text += fmt.Sprintf(" (but %v)", err)
 		}
 	}
-	c.show([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text + kept}})
-	r.finish(text + kept)
-	return nil
+	c.show([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
+	return text, nil
 }
 
 // show passes events on between two cycles, with the last cycle as it is now.
@@ -148,18 +131,9 @@ func expiryRecord(e *policy.Exemption, text string) audit.Record {
 	return audit.Record{Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device, Rule: e.Rule, Text: text}
 }
 
-// id names an action: what is recorded and sent because of it has the id.
-func (c *Controller) id(host snapshot.Hostname, number int) string {
-	c.operated++
-	return fmt.Sprintf("operator/%s/%d.%d/%s", c.run, number, c.operated, host)
-}
-
 // maxWaiting is how many actions may wait for the loop. It carries them out one at a time,
 // each with a record on the disk.
 const maxWaiting = 64
-
-// answerWithin is how long Queue.Do waits for a host that is carrying an action out.
-const answerWithin = 5 * time.Second
 
 // Queue carries the actions of operators to a Loop. It is safe for concurrent use.
 type Queue struct {
@@ -174,11 +148,10 @@ func NewQueue() *Queue {
 
 // request is an action that waits for its answer.
 type request struct {
-	ctx    context.Context // of the person who asks
-	who    operator.Person
-	action operator.Action
-	// replies has room for two: that it is under way, and what came of it.
-	replies chan reply
+	ctx     context.Context // of the person who asks
+	who     operator.Person
+	action  operator.Action
+	replies chan reply // with room for one
 }
 
 type reply struct {
@@ -186,37 +159,29 @@ type reply struct {
 	err    error
 }
 
-// Do has the loop carry an action out, and waits for the answer: for a host some seconds,
-// and otherwise the action is under way. A *operator.Refusal as the error says that nothing
-// was done.
+// Do has the loop carry an action out, and waits for the answer. A *operator.Refusal as the
+// error says that nothing was done.
 func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err
 	}
-	r := &request{ctx: ctx, who: who, action: a, replies: make(chan reply, 2)}
+	r := &request{ctx: ctx, who: who, action: a, replies: make(chan reply, 1)}
 	select {
 	case q.requests <- r:
 	default:
 		return operator.Answer{}, operator.Refuse(operator.Busy, "Try again.", "%d actions are waiting already", maxWaiting)
 	}
-	first, ok := q.await(ctx, r)
+	got, ok := q.await(ctx, r)
 	switch {
-	case !ok && ctx.Err() != nil:
+	case ok:
+		return got.answer, got.err
+	case ctx.Err() != nil:
 		return operator.Answer{}, fmt.Errorf("whether it was begun is not known: %w", context.Cause(ctx))
-	case !ok:
-		return operator.Answer{}, operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller has ended")
-	case first.err != nil || first.answer.Done:
-		return first.answer, first.err
 	}
-	patient, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	if last, ok := q.await(patient, r); ok {
-		return last.answer, last.err
-	}
-	return first.answer, nil
+	return operator.Answer{}, operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller has ended")
 }
 
-// await waits for the next reply; false if ctx or the loop ends first.
+// await waits for the reply; false if ctx or the loop ends first.
 func (q *Queue) await(ctx context.Context, r *request) (reply, bool) {
 	select {
 	case got := <-r.replies:
@@ -242,16 +207,3 @@ func (q *Queue) waiting() <-chan *request {
 
 // End answers what waits, and what comes later, when there is no Loop any more.
 func (q *Queue) End() { close(q.ended) }
-
-// begun answers that an action is under way.
-func (r *request) begun(text string) {
-	r.replies <- reply{answer: operator.Answer{Schema: operator.AnswerSchema, Text: text}}
-}
-
-// finish answers what came of an action.
-func (r *request) finish(text string) {
-	r.replies <- reply{answer: operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: text}}
-}
-
-// refuse answers that nothing was done.
-func (r *request) refuse(err error) { r.replies <- reply{err: err} }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -22,7 +21,6 @@ type sentOrder struct {
 	cycle     int
 	items     []audit.Record    // as the log has them
 	findings  []enforce.Finding // the reasons for it
-	request   *request          // of the operator who wants it; nil for none
 	execution agent.Execution
 }
 
@@ -115,22 +113,5 @@ func (o *sentOrder) learn(c *Controller, cycle *Cycle, err error) learned {
 	c.Memory.Rules = c.Memory.Rules.End(o.Order.ID).Learn(*o.OfHost, outcomes, c.Now())
 	return learned{
 		records: audit.OutcomeRecords(o.items, outcomes), events: []enforce.Event{result.event(outcomes)},
-		answer: func() { o.request.answer(outcomes) },
 	}
-}
-
-// answer tells the operator who wanted an order what came of it.
-func (r *request) answer(outcomes []order.Outcome) {
-	if r == nil {
-		return
-	}
-	var parts []string
-	for _, o := range outcomes {
-		text := string(o.Status)
-		if o.Reason != "" {
-			text += ": " + o.Reason
-		}
-		parts = append(parts, text)
-	}
-	r.finish(cmp.Or(strings.Join(parts, "; "), "done"))
 }

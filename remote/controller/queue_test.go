@@ -28,39 +28,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// A user is warned within the limit for all messages, in the person's name.
-func TestWarn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := run(t, visited(), nil)
-		defer func() { r.stop() }()
-		for i := range 21 {
-			got := r.do(operator.Action{Kind: operator.Warn, Host: "a", Device: index(0), EID: "9", User: "bob"})
-			if i < 20 {
-				require.Equal(t, "shown on 2 terminals", got)
-			} else {
-				require.Equal(t, "unable: the user was sent the messages of an hour already", got)
-			}
-		}
-		require.Len(t, r.messages, 20)
-		require.EqualValues(t, 1001, r.messages[0].UID)
-		require.Equal(t, "alice (uid 1000), as root writes about device 0 of environment 9: it was asked for\nAsk your administrator.", r.messages[0].Text)
-		require.Zero(t, r.sent())
-		require.Len(t, r.history(), 21)
-	})
-}
-
-// The operator hears that nobody may have read the message on the terminals.
-func TestWarnWhereNothingWasTyped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := visited()
-		h.kept = true
-		r := run(t, h, nil)
-		defer func() { r.stop() }()
-		got := r.do(operator.Action{Kind: operator.Warn, Host: "a", Device: index(0), EID: "9", User: "bob"})
-		require.Equal(t, "shown on 2 terminals, where nothing was typed lately: it is shown at the next login, too", got)
-	})
-}
-
 // Many actions don't delay the cycles, and are refused when too many wait.
 func TestAFloodOfActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,25 +67,25 @@ func TestWhoHasLeft(t *testing.T) {
 		r := run(t, h, nil)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		a := endBobs
+		a := hold
 		a.Schema, a.Reason = operator.ActionSchema, "r"
 		_, err := r.queue.Do(gone, alice, a)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
-		require.Zero(t, r.sent())
+		require.Nil(t, r.c.Memory.Operator.Hold)
 		r.stop()
-		require.Equal(t, "not-started: the controller has ended", r.do(endBobs))
-		require.Zero(t, r.sent())
+		require.Equal(t, "not-started: the controller has ended", r.do(hold))
+		require.Nil(t, r.c.Memory.Operator.Hold)
 	})
 }
 
-// After a reload a name may be another machine: its processes are not those that were seen.
+// A reload keeps what operators asked for.
 func TestAfterAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, queue, hangup := visited(), controller.NewQueue(), make(chan os.Signal)
 		options := controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
-			Policy: exempting{}, ActUnrecorded: true, Now: time.Now,
+			Policy: constant{}, ActUnrecorded: true, Now: time.Now,
 		}
 		c := &controller.Controller{Options: options}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,10 +98,6 @@ func TestAfterAReload(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, r.do(hold), "put enforcement on hold")
 		hangup <- syscall.SIGHUP
-		require.Equal(t, "unable: the hosts were read again, and have not been asked since", r.do(endBobs))
-		time.Sleep(11 * time.Second)
-		synctest.Wait()
-		require.Equal(t, "terminated", r.do(endBobs))
 		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released", "the reload kept it")
 		cancel()
 		require.NoError(t, <-ended)

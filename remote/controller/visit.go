@@ -23,7 +23,6 @@ type errand interface {
 type learned struct {
 	records []audit.Record
 	events  []enforce.Event
-	answer  func() // to the operator who asked for it, when it is recorded; nil for none
 }
 
 // visit is what is sent to a host in a cycle, one after the other.

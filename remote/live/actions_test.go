@@ -73,7 +73,7 @@ func TestSend(t *testing.T) {
 
 	for _, refusal := range []*operator.Refusal{
 		operator.Refuse(operator.Changed, "Look again.", "it has changed"), operator.Refuse(operator.Busy, "Try again.", "busy"),
-		operator.Refuse(operator.Unable, "Wait.", "not now"), operator.Refuse(operator.Protected, "x", "y"),
+		operator.Refuse(operator.Unable, "Wait.", "not now"),
 	} {
 		a.err = refusal
 		_, err = live.SendAction(t.Context(), path, hold)

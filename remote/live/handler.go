@@ -179,6 +179,9 @@ func readAction(w http.ResponseWriter, r *http.Request) (operator.Action, error)
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&action); err != nil {
+		if removed := operator.CheckRemoved(action.Kind); removed != nil {
+			return action, removed
+		}
 		return action, invalid("not an action: %v", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
@@ -206,7 +209,7 @@ func statusOf(code operator.Code) int {
 		return http.StatusBadRequest
 	case operator.Forbidden:
 		return http.StatusForbidden
-	case operator.Changed, operator.Protected:
+	case operator.Changed:
 		return http.StatusConflict
 	case operator.Busy:
 		return http.StatusTooManyRequests

@@ -16,24 +16,29 @@ type Kind string
 
 // The kinds of actions.
 const (
-	// Terminate ends a process as a rule would: SIGTERM, the grace and, if the policy
-	// says so, SIGKILL.
-	Terminate Kind = "terminate"
-	// Warn shows the reason to the user of a process or an attachment, on the terminals.
-	Warn Kind = "warn"
-	// Detach takes a GPU from an environment. It ends no process.
-	Detach Kind = "detach"
 	// Exempt keeps rules away from a user, a host or a GPU for some hours, and Unexempt
 	// ends that early.
 	Exempt   Kind = "exempt"
 	Unexempt Kind = "unexempt"
-	// Hold stops what rules do until Release. What operators ask for is still done.
+	// Hold stops what rules do until Release.
 	Hold    Kind = "hold"
 	Release Kind = "release"
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Terminate, Warn, Detach, Exempt, Unexempt, Hold, Release} }
+func Kinds() []Kind { return []Kind{Exempt, Unexempt, Hold, Release} }
+
+// removed are kinds that versions before this one know.
+var removed = []Kind{"terminate", "warn", "detach"}
+
+// CheckRemoved returns a *Refusal for a kind that only earlier versions know.
+func CheckRemoved(kind Kind) error {
+	if !slices.Contains(removed, kind) {
+		return nil
+	}
+	return Refuse(Invalid, "Log in on the host (`o` in `genv remote top`); `genv remote exempt` and `hold` stop rules.",
+		"%s is not available any more: policies end processes", kind)
+}
 
 // ActionSchema is the schema of an Action.
 const ActionSchema = "genv.live.action/1"
@@ -44,16 +49,12 @@ type Action struct {
 	Kind   Kind   `json:"action"`
 
 	Host   snapshot.Hostname     `json:"host,omitempty"`
-	PID    snapshot.PID          `json:"pid,omitempty"`    // to terminate or warn about
-	Start  snapshot.StartTime    `json:"start,omitempty"`  // of that process
-	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to detach, warn about or exempt
-	EID    snapshot.EnvID        `json:"eid,omitempty"`    // the environment that it is attached to
-	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // of the device: nothing is done to another GPU
-	User   snapshot.Username     `json:"user,omitempty"`   // of the process or attachment, or who is exempted
+	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to exempt
+	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // of the device: another GPU is not exempted
+	User   snapshot.Username     `json:"user,omitempty"`   // who is exempted
 	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
 	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
-	// Reason is why, for the record and other operators, and for the user who is warned: at most 200 printable
-	// characters. Only unexempt and release need none.
+	// Reason is why, for the record and other operators: at most 200 printable characters. Only unexempt and release need none.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -63,9 +64,8 @@ const AnswerSchema = "genv.live.answer/1"
 // Answer is what a controller says to an action that it accepted.
 type Answer struct {
 	Schema string `json:"schema"` // AnswerSchema
-	// Done is false if the host is still carrying it out: an event then says what came of it.
-	Done bool   `json:"done"`
-	Text string `json:"text"` // for people; one line
+	Done   bool   `json:"done"`   // always true: older versions know actions that take longer
+	Text   string `json:"text"`   // for people; one line
 }
 
 // Code says why an action is refused. The texts appear in JSON.
@@ -78,7 +78,6 @@ const (
 	Changed    Code = "changed"     // what the person saw is no longer there
 	Unable     Code = "unable"      // it can't be done now: dry run, the host failed, no record
 	Busy       Code = "busy"        // too many actions are waiting
-	Protected  Code = "protected"   // a process that is never ended, or something that is exempt
 	NotStarted Code = "not-started" // the controller ended or the person left before it began
 )
 
@@ -137,6 +136,9 @@ func (a *Action) Check() error {
 	if a.Schema != ActionSchema {
 		return invalid("schema %s: this controller knows %s", text.Shown(a.Schema), ActionSchema)
 	}
+	if err := CheckRemoved(a.Kind); err != nil {
+		return err
+	}
 	if !slices.Contains(Kinds(), a.Kind) {
 		return invalid("unknown action %s", text.Shown(string(a.Kind)))
 	}
@@ -152,28 +154,8 @@ func (a *Action) Check() error {
 	case Exempt, Unexempt:
 		return a.checkExemption()
 	case Hold, Release:
-		return a.checkOnly()
-	case Terminate, Warn, Detach:
 	}
-	return a.checkRow()
-}
-
-// checkRow checks an action on a process or an attachment.
-func (a *Action) checkRow() error {
-	process, attachment := a.PID > 0 && a.Start > 0, a.Device != nil && a.EID != ""
-	switch {
-	case a.Host == "":
-		return invalid("%s needs a host", a.Kind)
-	case a.Kind == Terminate && !process:
-		return invalid("terminate needs the pid and the start of a process")
-	case a.Kind == Detach && (!attachment || a.PID != 0):
-		return invalid("detach needs the device and the eid of an attachment, and no process")
-	case a.PID != 0 && !process:
-		return invalid("a process needs pid and start")
-	case !process && !attachment:
-		return invalid("%s needs pid and start, or device and eid", a.Kind)
-	}
-	return a.checkOnly("host", "pid", "start", "device", "uuid", "eid", "user")
+	return a.checkOnly()
 }
 
 // checkExemption checks what policy.Exemption.Check doesn't know: the fields that an
@@ -196,8 +178,8 @@ func (a *Action) checkExemption() error {
 func (a *Action) checkOnly(used ...string) error {
 	var needless []string
 	for name, set := range map[string]bool{
-		"host": a.Host != "", "pid": a.PID != 0, "start": a.Start != 0, "device": a.Device != nil, "uuid": a.UUID != "", "eid": a.EID != "",
-		"user": a.User != "", "rule": a.Rule != "", "hours": a.Hours != 0,
+		"host": a.Host != "", "device": a.Device != nil, "uuid": a.UUID != "", "user": a.User != "",
+		"rule": a.Rule != "", "hours": a.Hours != 0,
 	} {
 		if set && !slices.Contains(used, name) {
 			needless = append(needless, name)

@@ -1,16 +1,14 @@
-// Package operator describes what a person asks a running controller to do by hand: end a
-// process, warn a user, take a GPU away, exempt somebody for some hours, or put all
-// enforcement on hold.
+// Package operator describes what a person asks a running controller to do by hand: exempt
+// somebody for some hours, or put all enforcement on hold.
 //
 //	action := operator.Action{
-//		Schema: operator.ActionSchema, Kind: operator.Terminate, Reason: "asked for by its owner",
-//		Host: "gpu-1", PID: 4711, Start: 880123, User: "bob", // as the row shows them
+//		Schema: operator.ActionSchema, Kind: operator.Exempt, Reason: "paper deadline",
+//		Host: "gpu-1", User: "bob", Hours: 4,
 //	}
 //	err := action.Check()
 //
-// An Action names what its author saw: the controller refuses it if that is no longer
-// there. The package has values only; remote/controller carries them out, and
-// remote/live carries them over a socket.
+// The package has values only; remote/controller carries them out, and remote/live carries
+// them over a socket.
 package operator
 
 import (
@@ -26,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // State is what operators asked for that lasts. It is a value.
@@ -186,7 +185,7 @@ func Lost(now time.Time) State {
 	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; release when you have looked at it"}}
 }
 
-// After returns the state after an action that lasts, and a line about it. The error is a
+// After returns the state after an action, and a line about it. The error is a
 // *Refusal.
 func (s State) After(who Person, a *Action, now time.Time) (next State, line string, err error) {
 	switch a.Kind {
@@ -213,9 +212,8 @@ func (s State) After(who Person, a *Action, now time.Time) (next State, line str
 		before := s.Hold
 		s.Hold = nil
 		return s, fmt.Sprintf("%s released enforcement%s (it was on hold by %s: %s)", who, because(a), before.By, before.Reason), nil
-	case Terminate, Warn, Detach:
 	}
-	return s, "", invalid("%s does not last", a.Kind)
+	return s, "", invalid("unknown action %s", text.Shown(string(a.Kind)))
 }
 
 func (s State) exempt(who Person, a *Action, now time.Time) (State, string, error) {

@@ -196,12 +196,8 @@ func (m *Model) command(name string) tea.Cmd {
 		return tea.Suspend
 	case "o":
 		return m.ssh()
-	case "t":
-		m.begin(operator.Terminate)
-	case "w":
-		m.begin(operator.Warn)
-	case "d":
-		m.begin(operator.Detach)
+	case "t", "w", "d":
+		m.message = name + " is not available any more: o is ssh to the host, e exempts, h holds everything"
 	case "e":
 		m.begin(operator.Exempt)
 	case "h":
@@ -259,7 +255,7 @@ var help = []string{
 	"q                       quit",
 	"",
 	"With --allow-actions, each after a reason and a confirmation:",
-	"t terminate   w warn   d detach   e exempt for hours   h hold or release all",
+	"e exempt for hours     h hold or release everything",
 }
 
 // inputKind is what is typed.

@@ -45,7 +45,7 @@ func (m *Model) begin(kind operator.Kind) {
 		m.ask(inputHours, "for how many hours: ", "")
 	case operator.Release:
 		m.mode = confirm
-	case operator.Terminate, operator.Warn, operator.Detach, operator.Unexempt, operator.Hold:
+	case operator.Unexempt, operator.Hold:
 		m.ask(inputReason, "reason: ", "")
 	}
 }
@@ -66,7 +66,7 @@ func (m *Model) collect(q *request) bool {
 		targets = append(targets, r)
 	}
 	for _, r := range targets {
-		if why := m.scene.target(q, r); why != "" {
+		if why := q.exempt(r); why != "" {
 			m.message = why
 			return false
 		}

@@ -36,21 +36,12 @@ func action(kind operator.Kind, a operator.Action) operator.Action {
 }
 
 func TestRequests(t *testing.T) {
-	device := snapshot.DeviceIndex(3)
-	process := operator.Action{Host: "gpu-1", PID: 4020, Start: 880123, User: "bob"}
-	found := operator.Action{Host: "gpu-2", PID: 4011, Start: 880123, User: "dave"}
-	attachment := operator.Action{Host: "gpu-1", Device: &device, UUID: "GPU-3", EID: "1003", User: "carol"}
 	for name, row := range map[string]struct {
 		keys []string
 		line string
 		want operator.Action
 	}{
-		"terminate a process":   {[]string{"5", "j", "j", "t"}, "terminate process 4020 on gpu-1, start 880123, of user bob: /usr/bin/python train.py", action(operator.Terminate, process)},
-		"terminate by finding":  {[]string{"4", "t"}, "terminate process 4011 on gpu-2, start 880123, of user dave", action(operator.Terminate, found)},
-		"warn a process's user": {[]string{"5", "j", "j", "w"}, "warn process 4020 on gpu-1", action(operator.Warn, process)},
-		"warn of an attachment": {[]string{"2", "j", "j", "j", "w"}, "warn GPU 3 of gpu-1, environment 1003 (train), of user carol", action(operator.Warn, attachment)},
-		"detach":                {[]string{"2", "j", "j", "j", "d"}, "detach GPU 3 of gpu-1, environment 1003 (train), of user carol", action(operator.Detach, attachment)},
-		"hold":                  {[]string{"h"}, "hold everything that rules do, on all hosts", action(operator.Hold, operator.Action{})},
+		"hold": {[]string{"h"}, "hold everything that rules do, on all hosts", action(operator.Hold, operator.Action{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, asked := acting(t)
@@ -106,18 +97,15 @@ func TestExemptions(t *testing.T) {
 
 func TestNothingIsAskedFor(t *testing.T) {
 	for name, keys := range map[string][]string{
-		"a reason is missing":     {"5", "t", "enter", "y"},
-		"cancelled with n":        {"5", "t", "why", "enter", "n", "y"},
-		"cancelled with Esc":      {"5", "t", "why", "enter", "esc", "y"},
-		"cancelled while typing":  {"5", "t", "why", "esc", "y"},
-		"a GPU has no PID":        {"2", "t", "y"},
-		"a free GPU":              {"2", "j", "j", "j", "j", "d", "y"},
-		"a user is not detached":  {"3", "d", "y"},
-		"a host is not detached":  {"1", "d", "y"},
-		"a host is not warned":    {"1", "w", "y"},
-		"a cap has no process":    {"4", "j", "t", "y"},
+		"a reason is missing":     {"h", "enter", "y"},
+		"cancelled with n":        {"h", "why", "enter", "n", "y"},
+		"cancelled with Esc":      {"h", "why", "enter", "esc", "y"},
+		"cancelled while typing":  {"h", "why", "esc", "y"},
+		"t is gone":               {"5", "t", "y"},
+		"d is gone":               {"2", "d", "y"},
+		"w is gone":               {"5", "w", "y"},
 		"y without a request":     {"5", "y"},
-		"text that can't be seen": {"5", "t", strings.Repeat("x", 400), "enter", "y"},
+		"text that can't be seen": {"h", strings.Repeat("x", 400), "enter", "y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, asked := acting(t)
@@ -135,22 +123,22 @@ func TestNothingIsAskedFor(t *testing.T) {
 // TestARequestIsBoundToItsRow: the rows move while it is confirmed.
 func TestARequestIsBoundToItsRow(t *testing.T) {
 	m, asked := acting(t)
-	m.press("5", "t", "why", "enter")
+	m.press("5", "e", "8", "enter", "why", "enter")
 	f := sample()
 	f.Hosts = f.Hosts[1:] // the process and its host are gone
 	m.update(f)
-	require.Contains(t, strings.Join(m.screen(), "\n"), "terminate process 4000 on gpu-1, start 880123, of user alice")
+	require.Contains(t, strings.Join(m.screen(), "\n"), "exempt user alice on host gpu-1")
 	m.run("y")
 	require.Equal(t, snapshot.Hostname("gpu-1"), (*asked)[0].Host)
-	require.Equal(t, snapshot.PID(4000), (*asked)[0].PID)
+	require.Equal(t, snapshot.Username("alice"), (*asked)[0].User)
 }
 
 func TestTaggedRows(t *testing.T) {
 	m, asked := acting(t)
-	m.press("5", "space", "j", "space", "G", "t", "why", "enter")
+	m.press("5", "space", "j", "space", "G", "e", "8", "enter", "why", "enter")
 	require.Len(t, m.request.lines, 2)
 	m.run("y")
-	require.Equal(t, []snapshot.PID{4000, 4020}, []snapshot.PID{(*asked)[0].PID, (*asked)[1].PID})
+	require.Equal(t, []snapshot.Username{"alice", "bob"}, []snapshot.Username{(*asked)[0].User, (*asked)[1].User})
 	require.Empty(t, m.tagged, "each is asked for once")
 
 	m.press("g", "space")
@@ -170,7 +158,7 @@ func TestTaggedRows(t *testing.T) {
 func TestASmallWindow(t *testing.T) {
 	m, asked := acting(t)
 	m.width, m.height = 30, 7
-	m.run("5", "t", "why", "enter", "y")
+	m.run("5", "e", "8", "enter", "why", "enter", "y")
 	require.Equal(t, confirm, m.mode)
 	require.Contains(t, m.message, "the window is too small")
 	require.Empty(t, *asked)
@@ -182,11 +170,11 @@ func TestASmallWindow(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	m, _ := acting(t)
 	m.options.Act = func(context.Context, *operator.Action) (operator.Answer, error) {
-		return operator.Answer{}, operator.Refuse(operator.Changed, "Look again.", "the process has\x1b[2J ended")
+		return operator.Answer{}, operator.Refuse(operator.Changed, "Look again.", "there is\x1b[2J no exemption")
 	}
-	m.run("5", "t", "why", "enter", "y")
-	require.Contains(t, m.message, `refused: terminate process 4000 on gpu-1`)
-	require.Contains(t, m.message, `the process has\x1b[2J ended`)
+	m.run("5", "e", "8", "enter", "why", "enter", "y")
+	require.Contains(t, m.message, `refused: exempt user alice on host gpu-1`)
+	require.Contains(t, m.message, `there is\x1b[2J no exemption`)
 	m.answered(answerMsg{err: errors.New("exit status 255")})
 	require.Equal(t, "exit status 255", m.message)
 }
@@ -194,7 +182,7 @@ func TestRefusals(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	m := viewed(t, sample(), 120, 24)
 	m.options.NoAct = "this view is read-only: start it with --allow-actions"
-	for _, key := range []string{"t", "w", "d", "e", "h"} {
+	for _, key := range []string{"e", "h"} {
 		m.press("5", key)
 		require.Equal(t, browse, m.mode)
 		require.Equal(t, m.options.NoAct, m.message)

@@ -51,7 +51,7 @@ func topFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "plain", Usage: "print lines, for screen readers and logs: a host again when it has changed"},
 		&cli.BoolFlag{Name: "once", Usage: "with --plain: print each host once, and end"},
 		command.AtLeast(0, &cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"}),
-		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to terminate, warn, detach, exempt and hold, each after a confirmation; with sudo"},
+		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to exempt and hold, each after a confirmation; with sudo"},
 	}
 }
 
