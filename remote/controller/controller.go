@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
-	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,14 +27,10 @@ type Options struct {
 	ActUnrecorded bool
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
-	// Save, if set, returns what writes the memory as it is now, in the background: before
-	// orders are sent, otherwise every 10 seconds.
-	Save func(*FleetMemory) (write func())
-	// SaveEach has it saved after each cycle.
-	SaveEach bool
-	// Keep, if set, keeps what operators asked for, as soon as it changes. An error says
-	// that a restart forgets it.
-	Keep func(operator.State) error
+	// Store, if set, keeps the memory: before orders are sent, when operators ask for something, and otherwise every
+	// 10 seconds. OnSave, if set, is told in the background what came of each time.
+	Store  Store
+	OnSave func(error)
 	// Mailing is how users get mail. NoTerminals has nothing shown on their terminals.
 	Mailing     Mailing
 	NoTerminals bool
@@ -44,7 +39,7 @@ type Options struct {
 	ID, By string
 	// Events, if set, has hosts judged between two cycles when something happened there.
 	Events Events
-	// Standby says that another controller acts, in the cycles. It goes with DryRun.
+	// Standby says that another controller acts: this one only looks, for viewers. It goes with DryRun.
 	Standby bool
 }
 
@@ -94,6 +89,12 @@ func (c *Controller) begin(ctx context.Context) Cycle {
 	machines := c.snapshot(ctx, &cycle)
 	if over(ctx) || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
+		return cycle
+	}
+	if c.Standby {
+		c.Memory.Machines = machines
+		c.last, c.reloaded = &cycle, false
+		c.emit(&cycle, nil)
 		return cycle
 	}
 	next, events, errands := c.judge(ctx, &cycle)
@@ -212,7 +213,7 @@ func (c *Controller) send(ctx context.Context, cycle *Cycle, errands []errand, l
 	c.post(ctx, letters, safe)
 	if len(errands) > 0 {
 		c.sentLog = c.Audit
-		c.visits.send(ctx, &c.Asker, visitsFor(cycle, errands), safe)
+		c.visits.send(ctx, &c.Asker, visitsFor(cycle, errands), safe.afterSave())
 	}
 }
 
@@ -258,26 +259,4 @@ func (c *Controller) learn(cycle *Cycle, done []*visit) {
 		cycle.Unrecorded = err
 	}
 	c.emit(cycle, all.events)
-}
-
-// saveEvery is how often a memory is saved that changes in every cycle.
-const saveEvery = 10 * time.Second
-
-// save saves the memory, if it changed and was not saved a short while ago, or at once
-// if it is urgent. What it returns is closed when the memory is on disk; nil if it is not
-// saved.
-func (c *Controller) save(ctx context.Context, urgent bool) (safe <-chan struct{}) {
-	since := c.Now().Sub(c.saved)
-	if !c.unsaved || c.Save == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && !c.SaveEach && since >= 0 && since < saveEvery {
-		return nil
-	}
-	if c.writer == nil {
-		c.writer = new(stateWriter)
-	}
-	safe = c.writer.Write(c.Save(&c.Memory))
-	if c.Keep != nil {
-		_ = c.Keep(c.Memory.Operator) // it was kept when it changed; the clock may have been set since
-	}
-	c.saved, c.unsaved = c.Now(), false
-	return safe
 }

@@ -36,8 +36,7 @@ type Cycle struct {
 	Via    map[snapshot.Hostname]agent.Via
 	Plan   enforce.Plan
 	DryRun bool
-	// Standby says that this controller may not act, since another one does or may: what it
-	// judged is for viewers.
+	// Standby says that this controller may not act, since another one does or may: it only looks.
 	Standby bool
 	// Results are those of the orders that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are

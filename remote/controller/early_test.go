@@ -362,7 +362,7 @@ func TestASlowDisk(t *testing.T) {
 		c := &controller.Controller{Options: controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w,
-			Save: func(*controller.FleetMemory) func() { return func() { time.Sleep(5 * time.Second) } },
+			Store: savesIn(5 * time.Second),
 			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 				for _, e := range events {
 					if e.Kind == enforce.EventActing {

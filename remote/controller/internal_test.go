@@ -137,7 +137,7 @@ func TestWritesOfASlowDisk(t *testing.T) {
 		var disk []int
 		begun := time.Now()
 		write := func(n int) <-chan struct{} {
-			return w.Write(func() { time.Sleep(time.Second); disk = append(disk, n) })
+			return w.Write(func() error { time.Sleep(time.Second); disk = append(disk, n); return nil }).done
 		}
 		first := write(0)
 		synctest.Wait()
@@ -167,11 +167,12 @@ func TestManyWritersAtATime(t *testing.T) {
 		go func() {
 			ok := true
 			for range 500 {
-				<-w.Write(func() {
+				<-w.Write(func() error {
 					ok = ok && writing.Add(1) == 1
 					disk.Add(1)
 					writing.Add(-1)
-				})
+					return nil
+				}).done
 			}
 			done <- ok
 		}()

@@ -235,13 +235,12 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := looping(patient{})
 		var writing atomic.Int32
-		c.Save = func(*controller.FleetMemory) func() {
-			return func() {
-				writing.Add(1)
-				time.Sleep(time.Second)
-				writing.Add(-1)
-			}
-		}
+		c.Store = storeFunc(func(controller.Saved) error {
+			writing.Add(1)
+			time.Sleep(time.Second)
+			writing.Add(-1)
+			return nil
+		})
 		untilWaiting(t, c)
 		require.NoError(t, c.Finish(t.Context(), func(controller.Cycle) error {
 			synctest.Wait()

@@ -64,7 +64,7 @@ func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notif
 // post sends mails when the memory is safe that says so: whoever goes on with that memory sends
 // them no second time. If another controller leads by then, it has them in its memory. In a dry
 // run the Mailer only says what would be sent.
-func (c *Controller) post(ctx context.Context, letters []mail.Letter, safe <-chan struct{}) {
+func (c *Controller) post(ctx context.Context, letters []mail.Letter, safe *saving) {
 	send := func() {
 		for _, l := range letters {
 			if err := remote.MayBegin(ctx); err != nil {

@@ -186,12 +186,11 @@ func TestALeaseThatEndsBeforeMailAndHooks(t *testing.T) {
 					return election.ErrNotLeading
 				})
 				c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now, Leads: leads.Load})
-				c.Save = func(*controller.FleetMemory) func() {
-					return func() {
-						time.Sleep(time.Second) // the loop goes on
-						leads.Store(!row.whileSaved && leads.Load())
-					}
-				}
+				c.Store = storeFunc(func(controller.Saved) error {
+					time.Sleep(time.Second) // the loop goes on
+					leads.Store(!row.whileSaved && leads.Load())
+					return nil
+				})
 				cycleOf(term, c, 1, strict{notify: true, warn: enforce.Warn{Cycles: 2}})
 				require.Len(t, hooks, row.hooks)
 				require.Len(t, post.letters, row.mails)
@@ -224,11 +223,13 @@ func TestMailLeavesAfterTheMemoryThatSaysSo(t *testing.T) {
 		}}
 		c := mailing(named(t, "alice"), nil, nil)
 		c.Mailing.Mailer, c.NoTerminals = post, true
-		c.Save = func(m *controller.FleetMemory) func() {
-			alice := m.Mail.Users["alice"]
+		c.Store = storeFunc(func(s controller.Saved) error {
+			alice := memoryOf(t, s, c.Now()).Mail.Users["alice"]
 			mailed = alice != nil && len(alice.Items) == 0
-			return func() { time.Sleep(time.Second); saved++ }
-		}
+			time.Sleep(time.Second)
+			saved++
+			return nil
+		})
 		cycleOf(t.Context(), c, 1, constant{})
 		cycleOf(t.Context(), c, 2, strict{notify: true, warn: enforce.Warn{Cycles: 9}})
 		require.Len(t, post.letters, 1)

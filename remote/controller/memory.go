@@ -31,13 +31,6 @@ type FleetMemory struct {
 	guards map[snapshot.Hostname]trackedGuard // in this role
 }
 
-// Resumed is the memory as another role of the same controller goes on with it.
-func (m FleetMemory) Resumed() FleetMemory {
-	m.Rules.Resumed, m.Rules.UnderWay = true, nil // the processes of these orders are left alone
-	m.guards = nil
-	return m
-}
-
 // learnOfDeliveries marks warnings that may not have arrived, so that they are sent
 // again, and does not count messages that were shown on no terminal. Messages about
 // actions are not sent again: the action has taken place.

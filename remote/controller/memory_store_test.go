@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -33,19 +34,32 @@ func restarted(t *testing.T, p *fakeFleet, store *statedir.Store, now *time.Time
 	t.Helper()
 	c := p.controller(nil)
 	c.Now = func() time.Time { return *now }
-	memory, err := store.Load(c.Hosts, *now)
+	store.Now = c.Now
+	memory, err := store.Load(t.Context())
 	require.NoError(t, err)
-	c.Memory = memory
-	c.Save = savesTo(t, store, func() time.Time { return *now })
+	c.Memory, c.Store = memory, store
 	return c
 }
 
-// savesTo is Controller.Save for a folder.
-func savesTo(t *testing.T, store *statedir.Store, now func() time.Time) func(*controller.FleetMemory) func() {
-	return func(m *controller.FleetMemory) func() {
-		data, err := store.Encode(m, now())
-		return func() { require.NoError(t, errors.Join(err, store.Write(data))) }
-	}
+// storeFunc is a Store that keeps nothing.
+type storeFunc func(controller.Saved) error
+
+func (storeFunc) Load(context.Context) (controller.FleetMemory, error) {
+	return controller.FleetMemory{}, nil
+}
+func (s storeFunc) Save(_ context.Context, saved controller.Saved) error { return s(saved) }
+
+// savesIn is a Store of which each save takes a while.
+func savesIn(d time.Duration) storeFunc {
+	return func(controller.Saved) error { time.Sleep(d); return nil }
+}
+
+// memoryOf decodes a saved memory.
+func memoryOf(t *testing.T, saved controller.Saved, now time.Time) controller.FleetMemory {
+	t.Helper()
+	m, _, err := controller.DecodeMemory(saved.Memory, now)
+	require.NoError(t, err)
+	return m
 }
 
 // Times in a memory from disk are by the wall clock. From then on they are by the monotonic one as well: if the
@@ -53,9 +67,10 @@ func savesTo(t *testing.T, store *statedir.Store, now func() time.Time) func(*co
 func TestAClockThatIsSetAfterARestart(t *testing.T) {
 	store, now := open(t, t.TempDir()), time.Now()
 	m := &controller.FleetMemory{Rules: enforce.Memory{Time: now, Idle: map[string]time.Time{"a": now.Add(-time.Minute)}}}
-	data, err := store.Encode(m, now)
-	require.NoError(t, errors.Join(err, store.Write(data)))
-	loaded, err := store.Load(nil, now)
+	saved, err := m.Encode(now)
+	require.NoError(t, errors.Join(err, store.Save(t.Context(), saved)))
+	store.Now = func() time.Time { return now }
+	loaded, err := store.Load(t.Context())
 	require.NoError(t, err)
 	since := loaded.Rules.Idle["a"]
 	require.Equal(t, time.Minute, now.Sub(since))
@@ -115,7 +130,11 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(path, []byte(tt.change(string(data))), 0o600))
 			}
-			memory, err := store.Load(tt.hosts, now.Add(tt.after))
+			store.Now = func() time.Time { return now.Add(tt.after) }
+			memory, err := store.Load(t.Context())
+			if err == nil {
+				memory, err = memory.For(tt.hosts)
+			}
 			if tt.says == "" {
 				require.NoError(t, err)
 				require.NotEmpty(t, memory.Rules.Present)
@@ -216,14 +235,16 @@ func TestAFolderOfOthersIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "may be written by every user")
 	require.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // a folder
 	store := open(t, dir)
-	require.NoError(t, store.Save(&controller.FleetMemory{}, now))
+	store.Now = func() time.Time { return now }
+	saved, err := (&controller.FleetMemory{}).Encode(now)
+	require.NoError(t, errors.Join(err, store.Save(t.Context(), saved)))
 	path := filepath.Join(dir, "memory.json")
 	require.NoError(t, os.Chmod(path, 0o666)) //nolint:gosec // that is the case
-	_, err = store.Load(nil, now)
+	_, err = store.Load(t.Context())
 	require.ErrorContains(t, err, "may be written by every user")
 	if os.Geteuid() == 0 {
 		require.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chown(path, 65534, 65534)))
-		_, err = store.Load(nil, now)
+		_, err = store.Load(t.Context())
 		require.ErrorContains(t, err, "belongs to another user")
 		require.NoError(t, os.Chown(dir, 65534, 65534))
 		_, err = statedir.Open(dir)
@@ -248,7 +269,7 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 	c := p.controller(nil)
 	c.Now = func() time.Time { return now }
 	var saved []string
-	c.Save = func(*controller.FleetMemory) func() { return func() { saved = append(saved, now.Format("05")) } }
+	c.Store = storeFunc(func(controller.Saved) error { saved = append(saved, now.Format("05")); return nil })
 	for _, step := range []time.Duration{0, time.Second, 8 * time.Second, time.Second} {
 		now = now.Add(step)
 		cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 9}})
@@ -268,11 +289,13 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 	p.cut, p.lost = 0, remote.Errorf(remote.OutcomeUnknown, "cut off")
 	store := open(t, dir)
 	c := restarted(t, p, store, &now)
-	first := c.Save
-	c.Save = func(m *controller.FleetMemory) func() {
-		c.Save = func(*controller.FleetMemory) func() { return func() {} } // then it dies
-		return first(m)
-	}
+	saves := 0
+	c.Store = storeFunc(func(saved controller.Saved) error {
+		if saves++; saves > 1 {
+			return nil // it is dead
+		}
+		return store.Save(t.Context(), saved)
+	})
 	require.Len(t, cycleOf(t.Context(), c, 1, strict{}).Results, 1)
 	require.NoError(t, store.Close())
 

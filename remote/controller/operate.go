@@ -36,7 +36,7 @@ func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	case ctx.Err() != nil:
 		return "", operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
 	}
-	return c.changeState(r)
+	return c.changeState(ctx, r)
 }
 
 // aside is a cycle for what happens between cycles: it has the number of the last one, and
@@ -71,7 +71,7 @@ func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.
 }
 
 // changeState makes and ends exemptions and holds.
-func (c *Controller) changeState(r *request) (string, error) {
+func (c *Controller) changeState(ctx context.Context, r *request) (string, error) {
 	next, text, err := c.Memory.Operator.After(r.who, &r.action, c.Now())
 	if err != nil {
 		return "", err
@@ -84,10 +84,8 @@ func (c *Controller) changeState(r *request) (string, error) {
 		return "", err
 	}
 	c.Memory.Operator = next
-	if c.Keep != nil {
-		if err := c.Keep(next); err != nil {
-			text += fmt.Sprintf(" (but %v)", err)
-		}
+	if err := c.keep(ctx); err != nil {
+		text += fmt.Sprintf(" (but %v)", err)
 	}
 	c.show([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
 	return text, nil
@@ -121,9 +119,7 @@ func (c *Controller) expire(now time.Time) {
 		records = append(records, expiryRecord(e, text))
 	}
 	c.record(cycle, records)
-	if c.Keep != nil && !c.DryRun {
-		_ = c.Keep(c.Memory.Operator) // an exemption that is over stays over
-	}
+	c.unsaved = true
 	c.emit(cycle, events)
 }
 

@@ -26,7 +26,14 @@ func TestHold(t *testing.T) {
 		var kept []operator.State
 		r := run(t, visited(), func(c *controller.Controller) {
 			c.Policy = strict{}
-			c.Keep = func(s operator.State) error { kept = append(kept, s); return nil }
+			c.Store = storeFunc(func(saved controller.Saved) error {
+				if len(saved.Operator) == 0 {
+					return nil
+				}
+				s, err := operator.Decode(saved.Operator, c.Now())
+				kept = append(kept, s)
+				return err
+			})
 		})
 		defer func() { r.stop() }()
 		require.Contains(t, r.do(hold), "alice (uid 1000), as root put enforcement on hold: it was asked for")
@@ -112,16 +119,13 @@ func TestACrashAfterAnAction(t *testing.T) {
 		dir, h := t.TempDir(), visited()
 		store := open(t, dir)
 		r := run(t, h, func(c *controller.Controller) {
-			c.Save = savesTo(t, store, time.Now)
-			c.Keep = func(s operator.State) error { return store.KeepOperator(s, time.Now()) }
+			c.Store = store
 		})
 		defer func() { r.stop() }()
 		require.Contains(t, r.do(hold), "on hold")
 		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
 		at := time.Now()
-		memory, err := store.Load(r.c.Hosts, at) // as a new process finds it
-		require.NoError(t, err)
-		memory.Operator, err = store.LoadOperator(at)
+		memory, err := store.Load(t.Context()) // as a new process finds it
 		require.NoError(t, err)
 		require.Equal(t, "alice (uid 1000), as root", memory.Operator.Hold.By)
 		require.WithinDuration(t, at.Add(2*time.Hour), memory.Operator.Exemptions[0].Until, 10*time.Second)

@@ -9,35 +9,35 @@ import "sync"
 type stateWriter struct {
 	mu      sync.Mutex
 	busy    bool
-	waiting *pendingState // the next one; nil for none
+	waiting *saving // the next one; nil for none
 	work    sync.WaitGroup
 }
 
-// pendingState is a state that is to be written.
-type pendingState struct {
-	write func()
-	safe  chan struct{}
+// saving is a state that is to be written.
+type saving struct {
+	write func() error
+	done  chan struct{} // closed when that, or a newer state, has been written
+	err   error         // of that write, when it is done
 }
 
-// Write has a state written, and returns a channel that is closed when that, or a newer one,
-// has been written. It doesn't wait.
-func (w *stateWriter) Write(write func()) (safe <-chan struct{}) {
+// Write has a state written. It doesn't wait.
+func (w *stateWriter) Write(write func() error) *saving {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting == nil {
-		w.waiting = &pendingState{safe: make(chan struct{})}
+		w.waiting = &saving{done: make(chan struct{})}
 	}
 	w.waiting.write = write
 	if !w.busy {
 		w.busy = true
 		w.work.Go(w.run)
 	}
-	return w.waiting.safe
+	return w.waiting
 }
 
-// After does something in the background once safe, which Write returned, is closed.
-func (w *stateWriter) After(safe <-chan struct{}, do func()) {
-	w.work.Go(func() { <-safe; do() })
+// After does something in the background once a state is written.
+func (w *stateWriter) After(s *saving, do func()) {
+	w.work.Go(func() { <-s.done; do() })
 }
 
 // Wait waits until all is written, and what comes After that is done. Neither Write nor After
@@ -51,12 +51,12 @@ func (w *stateWriter) Wait() {
 // run writes until nothing waits.
 func (w *stateWriter) run() {
 	for s := w.next(); s != nil; s = w.next() {
-		s.write()
-		close(s.safe)
+		s.err = s.write()
+		close(s.done)
 	}
 }
 
-func (w *stateWriter) next() *pendingState {
+func (w *stateWriter) next() *saving {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.waiting

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
-	"github.com/seed-3119e985/genv/remote/controller/handover"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
@@ -68,10 +67,7 @@ func (e *Election) ask(ctx context.Context, client *etcd.Client) (err error) {
 	if e.Registered, err = election.Registered(ctx, client, e.Key); err != nil {
 		return err
 	}
-	e.Memory, err = handover.Written(ctx, client, e.Key)
-	if errors.Is(err, handover.ErrNone) {
-		return nil
-	}
+	e.Memory, err = statedir.Written(ctx, client, e.Key)
 	return err
 }
 

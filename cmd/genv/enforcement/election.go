@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -16,10 +17,9 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/handover"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
-	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -31,27 +31,14 @@ type participation struct {
 	// cancel ends it.
 	cancel context.CancelFunc
 
-	led  *led           // nil if it has not led
-	kept operator.State // what operators asked for, as it was published last
-
-	registrar   *election.Registrar
-	written     atomic.Pointer[writing] // of the memory, the last one
-	publisher   handover.Publisher
-	unpublished unpublished
-	follower    handover.Follower
+	registrar *election.Registrar
+	written   atomic.Pointer[writing] // of the memory, the last one
 }
 
 // leaderTerm is the one in which a run leads. ctx ends with it, and says whether anything may be begun.
 type leaderTerm struct {
 	election.Term
 	ctx context.Context //nolint:containedctx // it is the life of the term
-}
-
-// led is the memory with which this controller led, until when.
-type led struct {
-	epoch  uint64
-	memory controller.FleetMemory
-	until  time.Time
 }
 
 // writing is when a leader wrote its memory to etcd.
@@ -73,14 +60,11 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	l.part = &participation{
 		Elector:   election.New(election.Options{Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead}),
 		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), l.unregistered),
-		publisher: handover.Publisher{Store: client, Key: key},
-		follower:  handover.Follower{Store: client, Key: key, Now: l.program.Now, Clock: election.SinceBoot},
 		client:    client,
 	}
 	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
 	l.part.work.Go(func() { l.part.Run(ctx) })
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
-	l.part.work.Go(func() { l.part.follow(ctx) })
 	return nil
 }
 
@@ -93,8 +77,9 @@ const mailWithin = 2 * time.Second
 
 // resign gives up leadership. Mails that could not be sent are left to the next leader.
 func (l *loop) resign() {
-	if l.mail.end(&l.controller.Memory.Mail, l.mayAct, mailWithin) {
-		l.save(&l.controller.Memory)()
+	l.mail.end(&l.controller.Memory.Mail, l.mayAct, mailWithin)
+	if l.store != nil && l.mayAct() == nil {
+		l.saveNow(l.store)
 	}
 	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
 	log.Info().Msg(l.part.resignation(l.program.Now()))
@@ -182,12 +167,19 @@ func electionLine(status *election.Status, takeOver bool) string {
 // grace, and another term may begin.
 const settle = 4 * time.Second
 
-// stand looks and judges for viewers, while another controller leads.
+// wrote notes what came of writing the memory to etcd.
+func (p *participation) wrote(err error, now time.Time) {
+	if p != nil && (err == nil || errors.Is(err, statedir.ErrTooLarge)) {
+		p.written.Store(&writing{p.Status().Epoch, now})
+	}
+}
+
+// stand looks for viewers, while another controller leads.
 func (l *loop) stand(ctx context.Context) error {
 	if l.term != nil {
 		l.options.Withdraw()
 	}
-	l.term, l.claim = nil, nil
+	l.term, l.claim, l.store = nil, nil, nil
 	return l.cycles(ctx, controller.FleetMemory{}, settle)
 }
 
@@ -198,10 +190,13 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 		Source: fence.ElectionSource(t.Cluster, l.part.Key), Epoch: t.Epoch,
 		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.options.TakeOver, Start: l.start,
 	}
-	err := l.cycles(ctx, l.inherit(), settle)
-	l.part.led = &led{t.Epoch, l.controller.Memory, l.program.Now()}
-	l.part.follower.Restart()
-	return err
+	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), unsaved{}
+	return l.cycles(ctx, l.load(ctx), settle)
+}
+
+// shared is where the memory is kept in a term.
+func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
+	return &statedir.Shared{Folder: l.memory.store, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch}
 }
 
 // registration is what the other controllers of an election get to know of this one.

@@ -2,7 +2,6 @@ package enforcement
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller/handover"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
@@ -25,8 +25,7 @@ type store struct {
 	mu       sync.Mutex
 	revision uint64
 	entries  map[string]etcd.Entry
-	silent   int   // how many lists it doesn't answer
-	failed   error // why it answers nothing else; nil if it does
+	failed   error // why it answers nothing; nil if it does
 }
 
 // elect has another controller lead, and fail has all requests but lists and new leases fail.
@@ -40,13 +39,6 @@ func (s *store) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
-}
-
-// silence has the next lists fail: an election may ask for something meanwhile.
-func (s *store) silence(lists int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silent = lists
 }
 
 func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
@@ -83,33 +75,22 @@ func (s *store) put(e etcd.Entry) etcd.Entry {
 func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.silent > 0 && strings.Contains(key, "/memory/") {
-		s.silent--
-		return nil, context.DeadlineExceeded
-	}
 	if e, known := s.entries[key]; known && s.failed == nil {
 		return &e, nil
 	}
 	return nil, s.failed //nolint:nilnil // as etcd.Client does
 }
 
-func (s *store) Write(ctx context.Context, guard string, created uint64, entries ...etcd.Entry) error {
-	return s.WriteAfter(ctx, guard, created, guard, created, entries...)
-}
-
-func (s *store) WriteAfter(_ context.Context, guard string, created uint64, key string, modified uint64, entries ...etcd.Entry) error {
+func (s *store) PutAfter(_ context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed != nil {
-		return s.failed
+		return 0, s.failed
 	}
 	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
-		return etcd.ErrConflict
+		return 0, etcd.ErrConflict
 	}
-	for _, e := range entries {
-		s.put(e)
-	}
-	return nil
+	return s.put(etcd.Entry{Key: key, Value: value}).Modified, nil
 }
 
 const electionKey = "/genv/lab"
@@ -120,7 +101,7 @@ func electedPart(t *testing.T, s *store) *participation {
 	ctx, cancel := context.WithCancel(context.Background())
 	begun := time.Now()
 	e := election.New(election.Options{Cluster: s, Key: electionKey, Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now})
-	p := &participation{Elector: e, publisher: handover.Publisher{Store: s, Key: electionKey}, cancel: cancel}
+	p := &participation{Elector: e, cancel: cancel}
 	p.work.Go(func() { e.Run(ctx) })
 	t.Cleanup(func() { cancel(); p.work.Wait() })
 	<-e.Changed()
@@ -141,14 +122,32 @@ func leading(l *loop) *loop {
 }
 
 // electedLoop is a loop that mails bob in a minute.
-func electedLoop(p *participation, server *mailtest.Server) *loop {
-	l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, memory: &memoryKeeper{now: time.Now}, part: p, begun: true}
+func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
+	t.Helper()
+	folder, err := statedir.Open(t.TempDir())
+	require.NoError(t, err)
+	l := &loop{
+		program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, part: electedPart(t, s), begun: true,
+		memory: &memoryKeeper{store: folder, now: time.Now},
+	}
+	l.store = l.shared(s, l.part.Status().Epoch)
 	l.mail = mailer{log: l.log, now: time.Now}
 	options := mailSetup(server)
 	options.Progress = &render.Progress{}
 	leading(l).configure(*options)
 	l.controller.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(options), time.Now())
 	return l
+}
+
+// nextMemory is the memory of another controller that leads next.
+func nextMemory(t *testing.T, s *store) controller.FleetMemory {
+	t.Helper()
+	folder, err := statedir.Open(t.TempDir())
+	require.NoError(t, err)
+	defer folder.Close()
+	memory, err := (&statedir.Shared{Folder: folder, Cluster: s, Key: electionKey, Self: "next"}).Load(t.Context())
+	require.NoError(t, err)
+	return memory
 }
 
 // A leader that ends sends what it has taken out of the memory, and leaves the rest to the next
@@ -160,10 +159,10 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 			if mails == 0 {
 				m.Answer("EHLO", "421 closed")
 			}
-			l := electedLoop(electedPart(t, s), m)
+			l := electedLoop(t, s, m)
 			var recorded records
 			l.mail.record = recorded.add
-			l.save(&l.controller.Memory)()
+			l.saveNow(l.store)
 			l.mail.Send(letterTo("alice"))
 			l.resign()
 			l.part.work.Wait()
@@ -173,11 +172,7 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 			for _, sent := range m.Mails() {
 				require.Equal(t, "alice@example.org", sent.To)
 			}
-			next := handover.Follower{Store: s, Key: electionKey, Now: time.Now, Clock: election.SinceBoot}
-			require.NoError(t, next.Poll(t.Context()))
-			memory, found, err := next.Memory(time.Now())
-			require.NoError(t, err)
-			require.True(t, found)
+			memory := nextMemory(t, s)
 			require.Len(t, memory.Mail.Users["bob"].Items, 1)
 			require.Len(t, memory.Mail.Users, 2-mails, "who gets one of the next leader")
 		})
@@ -194,21 +189,18 @@ func TestAMailIsSentAtMostOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
-			l := electedLoop(electedPart(t, s), m)
-			l.save(&l.controller.Memory)()
+			l := electedLoop(t, s, m)
+			l.saveNow(l.store)
 			due := l.controller.Memory.Mail.Due(mailRules(&l.options), time.Now().Add(2*mailGather))
 			require.Len(t, due, 1)
 			if row.saved > 0 {
-				l.save(&l.controller.Memory)()
+				l.saveNow(l.store)
 			}
 			if row.mailed > 0 {
 				l.mail.Send(due[0])
 				require.Eventually(t, func() bool { return len(m.Mails()) == row.mailed }, time.Minute, time.Millisecond)
 			}
-			next := handover.Follower{Store: s, Key: electionKey, Now: time.Now, Clock: election.SinceBoot}
-			require.NoError(t, next.Poll(t.Context()))
-			memory, _, err := next.Memory(time.Now())
-			require.NoError(t, err)
+			memory := nextMemory(t, s)
 			require.Len(t, memory.Mail.Due(mailRules(&l.options), time.Now().Add(4*mailGather)), row.next)
 			l.resign()
 			l.close()
@@ -219,7 +211,7 @@ func TestAMailIsSentAtMostOnce(t *testing.T) {
 // What waits in the folder of a standby was mailed by the one that leads, perhaps long ago.
 func TestAStandbyMailsNothing(t *testing.T) {
 	m := mailtest.Start(t)
-	l := electedLoop(electedPart(t, &store{entries: map[string]etcd.Entry{}}), m)
+	l := electedLoop(t, &store{entries: map[string]etcd.Entry{}}, m)
 	l.term = nil
 	l.configure(l.options)
 	require.Nil(t, l.controller.Mailing.Mailer)
@@ -233,7 +225,7 @@ func TestAStandbyMailsNothing(t *testing.T) {
 func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 	m := mailtest.Start(t)
 	m.Answer("EHLO", "421 closed")
-	l := electedLoop(electedPart(t, &store{entries: map[string]etcd.Entry{}}), m)
+	l := electedLoop(t, &store{entries: map[string]etcd.Entry{}}, m)
 	var recorded records
 	l.mail.record = recorded.add
 	l.mail.Send(letterTo("alice"))

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -29,24 +28,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// The member of etcd that is asked first hangs: the memory is kept by the one that is asked after a second.
-func TestAMemoryThatTakesASecondMember(t *testing.T) {
-	m := mailtest.Start(t)
-	synctest.Test(t, func(t *testing.T) {
-		s := &far{store: &store{entries: map[string]etcd.Entry{}}}
-		l := electedLoop(electedPart(t, s.store), m)
-		defer l.close()
-		l.part.publisher.Store = s
-		for takes, kept := range map[time.Duration]bool{1500 * time.Millisecond: true, time.Hour: false} {
-			s.slow(takes, false)
-			begun := time.Now()
-			err := l.publish(&l.controller.Memory)()
-			require.Equal(t, kept, err == nil, "%s: %v", takes, err)
-			require.LessOrEqual(t, time.Since(begun), 2*time.Second, takes)
-		}
-	})
-}
 
 // The memory can't be written for a while: that is logged when it begins, when the reason changes and when it
 // is over, and not each cycle.
@@ -62,17 +43,20 @@ func TestAMemoryThatIsNotWritten(t *testing.T) {
 		"etcd is full":         {[]error{nil, space, space, space, nil, nil}, []string{"database space exceeded; etcdctl compact REVISION; etcdctl alarm disarm", "again, after 3s"}},
 		"etcd doesn't answer":  {[]error{silent, late, silent, nil}, []string{"connection refused; etcdctl endpoint health", "again, after 3s"}},
 		"it is slow":           {[]error{late, nil}, []string{"etcd doesn't answer: no answer", "again, after 1s"}},
-		"the lease ends":       {[]error{errNotPublished, errNotPublished, nil}, nil},
-		"and before, an error": {[]error{silent, errNotPublished, silent, nil}, []string{"connection refused", "again, after 3s"}},
+		"the lease ends":       {[]error{etcd.ErrConflict, etcd.ErrConflict, nil}, nil},
+		"and before, an error": {[]error{silent, etcd.ErrConflict, silent, nil}, []string{"connection refused", "again, after 3s"}},
 		"another reason":       {[]error{space, silent, nil}, []string{"database space exceeded", "connection refused", "again, after 2s"}},
-		"too large":            {[]error{errTooLong, errTooLong, nil}, []string{"it is too large for etcd", "again, after 2s"}},
+		"too large":            {[]error{statedir.ErrTooLarge, statedir.ErrTooLarge, nil}, []string{"it is too large for etcd", "again, after 2s"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, &store{entries: map[string]etcd.Entry{}})}
 			var log bytes.Buffer
 			l.log = zerolog.New(&log)
 			for _, err := range row.errors {
-				l.sayUnpublished(err)
+				if err != nil {
+					err = &statedir.NotSharedError{Err: err}
+				}
+				l.saved(err)
 				time.Sleep(time.Second)
 			}
 			lines := slices.Collect(strings.Lines(log.String()))
@@ -85,21 +69,6 @@ func TestAMemoryThatIsNotWritten(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A leader says of its own term alone that the memory is written again.
-func TestAnotherTermOfALeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{entries: map[string]etcd.Entry{}}
-		l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)}
-		var log bytes.Buffer
-		l.log = zerolog.New(&log)
-		l.sayUnpublished(context.DeadlineExceeded)
-		require.NoError(t, s.Revoke(t.Context(), 1))
-		time.Sleep(time.Minute)
-		l.sayUnpublished(nil)
-		require.NotContains(t, log.String(), "again, after")
-	})
 }
 
 // A controller ends when most hosts say that it was replaced, and not because some say so.

@@ -142,7 +142,10 @@ func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (
 // controller leads.
 func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
-		return l.cycles(ctx, l.memory.load(l.options.Hosts), 0)
+		if l.memory.store != nil {
+			l.store = l.memory.store
+		}
+		return l.cycles(ctx, l.load(ctx), 0)
 	}
 	takeOver := l.options.TakeOver // which a reload doesn't change
 	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: func(s election.Status) { l.sayElection(&s, takeOver) }})
@@ -171,6 +174,8 @@ type loop struct {
 	reload  func() (Options, error)
 	record  *audit.Log // nil for none
 	memory  *memoryKeeper
+	store   controller.Store // of the memory, in this role; nil for none
+	unsaved unsaved
 	usage   *Usage // nil for none
 	service *service
 	screen  cycleWriter
@@ -236,7 +241,7 @@ func (l *loop) enable(c *controller.Options, options *Options, mailing controlle
 	if l.record != nil {
 		c.Audit = l.record
 	}
-	c.Save, c.SaveEach, c.Keep = l.save, l.part != nil, l.keep
+	c.Store, c.OnSave = l.store, l.saved
 	c.Mailing, c.NoTerminals = mailing, !options.Policy.TellUsers.On
 	c.ID, c.By = l.announce(options)
 	if events, ok := options.Link.(controller.Events); ok && options.Events {
@@ -369,7 +374,8 @@ func (l *loop) finish() {
 	} else {
 		l.mail.end(&l.controller.Memory.Mail, l.mayAct, hooksTimeout)
 	}
-	if !l.controller.DryRun { // nor is it a standby: what another controller keeps is newer
-		l.memory.saveLast(&l.controller.Memory)
+	l.unsaved = unsaved{}                              // it was about another store
+	if !l.controller.DryRun && l.memory.store != nil { // nor is it a standby: what another controller keeps is newer
+		l.saveNow(l.memory.store)
 	}
 }

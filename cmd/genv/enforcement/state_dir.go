@@ -14,10 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
-	"github.com/seed-3119e985/genv/remote/operator"
 )
 
 // defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the
@@ -91,24 +88,6 @@ func openKeeper(p *command.Program, options *Options, name string, log zerolog.L
 	return k, nil
 }
 
-// load is the memory of the run before; empty if there is none.
-func (k *memoryKeeper) load(hosts []remote.Host) controller.FleetMemory {
-	if k.store == nil {
-		return controller.FleetMemory{}
-	}
-	memory, err := k.store.Load(hosts, k.now())
-	if err != nil {
-		k.log.Warn().Err(err).Msg("the memory of the last run is dropped: all times start again")
-	}
-	if memory.Operator, err = k.store.LoadOperator(k.now()); err != nil {
-		k.log.Error().Err(err).Msg("what operators asked for is not known: enforcement is on hold until an operator releases it")
-	}
-	if hold := memory.Operator.Hold; hold != nil {
-		k.log.Warn().Msg(hold.String())
-	}
-	return memory
-}
-
 // usage opens the usage database next to the memory of a loop, which no other one writes; nil
 // for none.
 func (k *memoryKeeper) usage(options *Options) *Usage {
@@ -125,60 +104,6 @@ func (k *memoryKeeper) recordWaiting(record *audit.Log, dryRun bool) {
 	}
 	if err := k.store.RecordWaiting(record); err != nil {
 		k.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
-	}
-}
-
-// errNoStore is why a restart forgets what operators asked for.
-var errNoStore = errors.New("this run keeps no memory; --state-dir DIR gives it a folder")
-
-// keep keeps what operators asked for.
-func (k *memoryKeeper) keep(state operator.State) error {
-	if k.store == nil {
-		return errNoStore
-	}
-	return k.store.KeepOperator(state, k.now())
-}
-
-// askedSince is what the folder says that operators asked for, if that was written since a moment:
-// while no controller ran.
-func (k *memoryKeeper) askedSince(t time.Time) operator.State {
-	if !k.store.OperatorTime().After(t) {
-		return operator.State{}
-	}
-	state, err := k.store.LoadOperator(k.now())
-	if err != nil {
-		k.log.Error().Err(err).Msg("what operators asked for is not known: enforcement is on hold until an operator releases it")
-	}
-	return state
-}
-
-// save returns what keeps the memory as it is now.
-func (k *memoryKeeper) save(m *controller.FleetMemory) (write func()) {
-	if k.store == nil {
-		return func() {}
-	}
-	data, err := k.store.Encode(m, k.now())
-	return func() {
-		if err == nil {
-			err = k.store.Write(data)
-		}
-		if err != nil {
-			k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
-		}
-	}
-}
-
-// saveLast saves the memory at the end of a run.
-func (k *memoryKeeper) saveLast(m *controller.FleetMemory) {
-	if k.store == nil {
-		return
-	}
-	err := k.store.Save(m, k.now())
-	if kept := k.keep(m.Operator); !errors.Is(kept, statedir.ErrInUse) {
-		err = errors.Join(err, kept)
-	}
-	if err != nil {
-		k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
 	}
 }
 

@@ -1,7 +1,6 @@
 package statedir
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -20,9 +19,6 @@ import (
 const (
 	operatorName     = "operator.json"
 	maxOperatorBytes = 4 << 20
-	// rewriteAfter is when the file is written again although nothing changed: it has the
-	// time, which shows that the clock was set back.
-	rewriteAfter = time.Minute
 )
 
 // LoadOperator reads what operators asked for, in this or an earlier run. With an error,
@@ -53,8 +49,8 @@ func (s *Store) LoadOperator(now time.Time) (operator.State, error) {
 	return state, nil
 }
 
-// OperatorTime is when what operators asked for was written; zero if that is not known.
-func (s *Store) OperatorTime() time.Time {
+// operatorTime is when what operators asked for was written; zero if that is not known.
+func (s *Store) operatorTime() time.Time {
 	status, err := s.folder.Stat(operatorName)
 	if err != nil {
 		return time.Time{}
@@ -62,28 +58,31 @@ func (s *Store) OperatorTime() time.Time {
 	return time.Unix(status.Mtim.Unix())
 }
 
-// KeepOperator writes what operators asked for, unless that is in the file already or
-// another controller is using the folder.
+// KeepOperator writes what operators asked for, unless another controller is using the folder.
 func (s *Store) KeepOperator(state operator.State, now time.Time) error {
 	if s.lock == nil {
 		return ErrInUse
 	}
-	content, err := state.Content(now)
+	if state.Empty() {
+		return s.putOperator(nil)
+	}
+	data, err := state.Encode(now)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", operatorName, err)
 	}
-	since := now.Sub(s.operatorKept)
-	if bytes.Equal(content, s.operator) && since >= 0 && (since < rewriteAfter || state.Empty()) {
-		return nil
-	}
-	data, err := state.Encode(now)
-	if err == nil {
+	return s.putOperator(data)
+}
+
+// putOperator writes the file, or removes it if operators asked for nothing.
+func (s *Store) putOperator(data []byte) (err error) {
+	if len(data) > 0 {
 		err = s.folder.Put(operatorName, data, 0o600, true)
+	} else if err = s.folder.Remove(operatorName); errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", operatorName, err)
 	}
-	s.operator, s.operatorKept = content, now
 	return nil
 }
 

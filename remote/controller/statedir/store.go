@@ -1,12 +1,16 @@
-// Package statedir keeps the memory of a controller, and what operators asked for, in a folder
-// (--state-dir), so that a restart continues where the last run stopped. It also changes what
-// operators asked for while no controller runs. What the files mean is decided elsewhere.
+// Package statedir keeps the memory of a controller, and what operators asked for: in a folder (--state-dir), so that
+// a restart continues where the last run stopped, and for an election also in etcd, so that the next leader continues
+// where the last one stopped. It also changes what operators asked for while no controller runs.
+//
+//	folder, err := statedir.Open("/var/lib/genv-controller")
+//	store := &statedir.Shared{Folder: folder, Cluster: client, Key: "/genv/lab", Self: id, Epoch: epoch}
+//	memory, err := store.Load(ctx)
 package statedir
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,21 +21,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Store keeps a controller's memory in a folder, from run to run. Only one controller
-// at a time can use the folder: Open locks it.
+// at a time can use the folder: Open locks it. It is a controller.Store.
 type Store struct {
+	Now func() time.Time // time.Now from Open
+
 	folder *folder.Folder
 	lock   *os.File // nil if the folder is only read
-
-	operator     []byte // the content of operator.json, and when it was written
-	operatorKept time.Time
 }
 
 // ErrInUse says that another controller is using the folder.
@@ -47,7 +48,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{folder: opened}
+	s := &Store{Now: time.Now, folder: opened}
 	status, err := opened.Status()
 	if err = cmp.Or(err, checkOwn(dir, &status)); err == nil {
 		err = s.takeLock()
@@ -73,7 +74,7 @@ func OpenToRead(dir string) (*Store, error) {
 		opened.Close()
 		return nil, err
 	}
-	return &Store{folder: opened}, nil
+	return &Store{Now: time.Now, folder: opened}, nil
 }
 
 // Holds reports whether this process alone uses the folder, and may write there.
@@ -174,94 +175,63 @@ func (s *Store) NextEpoch() (uint64, error) {
 	return last + 1, s.folder.Put(epochName, strconv.AppendUint(nil, last+1, 10), 0o600, true)
 }
 
-// saved is the file.
-type saved struct {
-	Schema string                 `json:"schema"`
-	Time   time.Time              `json:"time"`
-	Memory controller.FleetMemory `json:"memory"`
-}
-
 const (
-	lockName    = "lock"
-	savedName   = "memory.json"
-	idName      = "controller-id"
-	epochName   = "epoch"
-	savedSchema = "genv.controller.memory/1"
-	// maxSavedBytes is how much is read.
-	maxSavedBytes = 1 << 30
+	lockName  = "lock"
+	savedName = "memory.json"
+	idName    = "controller-id"
+	epochName = "epoch"
 )
 
-// Load reads the memory of an earlier run. An error says why there is none that can
-// be continued, and what that means; a missing file is no error.
-func (s *Store) Load(hosts []remote.Host, now time.Time) (controller.FleetMemory, error) {
+// Load reads the memory of an earlier run, and what operators asked for. A missing file is no error. It implements
+// controller.Store.
+func (s *Store) Load(context.Context) (controller.FleetMemory, error) {
+	m, _, err := s.load(s.Now())
+	return m, err
+}
+
+// load also returns when the memory was written.
+func (s *Store) load(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
+	m, written, err = s.loadMemory(now)
+	if err != nil {
+		err = fmt.Errorf("the memory of the last run is dropped, so all times start again: %w", err)
+	}
+	m.Rules.Observer = s.lock == nil
+	var unknown error
+	if m.Operator, unknown = s.LoadOperator(now); unknown != nil {
+		unknown = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator releases it: %w", unknown)
+	}
+	return m, written, errors.Join(err, unknown)
+}
+
+func (s *Store) loadMemory(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
 	path := s.folder.Join(savedName)
 	status, err := s.folder.Stat(savedName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return controller.FleetMemory{}, nil
+		return m, written, nil
 	}
 	if err = cmp.Or(err, checkOwn(path, &status)); err != nil {
-		return controller.FleetMemory{}, err
+		return m, written, err
 	}
-	data, _, err := s.folder.Read(savedName, maxSavedBytes)
+	data, _, err := s.folder.Read(savedName, controller.MaxSaved)
 	if err != nil {
-		return controller.FleetMemory{}, err
+		return m, written, err
 	}
-	var file saved
-	if err := json.Unmarshal(data, &file); err != nil {
-		return controller.FleetMemory{}, fmt.Errorf("%s is damaged: %w", path, err)
+	if m, written, err = controller.DecodeMemory(data, now); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	age := now.Sub(file.Time)
-	switch {
-	case file.Schema != savedSchema:
-		return controller.FleetMemory{}, fmt.Errorf("%s is of another version: %q", path, file.Schema)
-	case age > controller.MaxMemoryAge || age < 0:
-		return controller.FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", path, file.Time.Format(time.RFC3339))
-	case len(file.Memory.Rules.Hosts) > 0 && !knowsAny(&file.Memory, hosts):
-		return controller.FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", path)
-	}
-	file.Memory.Rules = file.Memory.Rules.At(now)
-	file.Memory.Rules.Resumed, file.Memory.Rules.Observer = true, s.lock == nil
-	return file.Memory, nil
+	return m, written, err
 }
 
-func knowsAny(m *controller.FleetMemory, hosts []remote.Host) bool {
-	for _, h := range hosts {
-		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
-			return true
-		}
-	}
-	return false
-}
-
-// Save writes the memory, unless another controller is using the folder.
-func (s *Store) Save(m *controller.FleetMemory, now time.Time) error {
-	data, err := s.Encode(m, now)
-	if err != nil {
-		return err
-	}
-	return s.Write(data)
-}
-
-// Encode is the memory as Write keeps it. Its times are by the clock of now: a clock that was
-// set since makes none of them older or younger.
-func (s *Store) Encode(m *controller.FleetMemory, now time.Time) ([]byte, error) {
-	memory := *m
-	memory.Rules = m.Rules.At(now)
-	data, err := json.Marshal(saved{savedSchema, now, memory})
-	if err == nil && len(data) > maxSavedBytes {
-		err = fmt.Errorf("it has %d bytes, more than the %d that are read again", len(data), maxSavedBytes)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("encode the memory: %w", err)
-	}
-	return data, nil
-}
-
-// Write keeps what Encode returned, unless another controller is using the folder. It may be
-// called while other methods are, but not twice at a time.
-func (s *Store) Write(memory []byte) error {
+// Save writes the memory. A folder that another controller uses is left as it is. It implements controller.Store.
+func (s *Store) Save(_ context.Context, saved controller.Saved) error {
 	if s.lock == nil {
 		return nil
 	}
-	return s.folder.Put(savedName, memory, 0o600, true)
+	if err := s.putOperator(saved.Operator); err != nil {
+		return fmt.Errorf("not saved, so it is lost at a restart: %w", err)
+	}
+	if err := s.folder.Put(savedName, saved.Memory, 0o600, true); err != nil {
+		return fmt.Errorf("the memory is not saved, so times start again at a restart: %w", err)
+	}
+	return nil
 }

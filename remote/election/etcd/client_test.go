@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -13,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,26 +60,32 @@ func TestARealEtcd(t *testing.T) {
 	require.Equal(t, []byte("a\x00\xff"), foreign.Value)
 	require.Equal(t, made.Created, foreign.Created)
 
-	write := func(created uint64, entries ...etcd.Entry) error {
-		return c.WriteAfter(ctx, "/k/leader", created, "/k/other", 0, entries...)
+	write := func(created uint64, key, value string) error {
+		_, err := c.PutAfter(ctx, "/k/leader", created, key, 0, []byte(value))
+		return err
 	}
-	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1", Value: []byte("one")}, etcd.Entry{Key: "/k/memory/2", Value: []byte("two")}))
-	require.NoError(t, write(made.Created, etcd.Entry{Key: "/k/memory/1"}, etcd.Entry{Key: "/k/memory/3", Value: []byte{}}))
-	require.ErrorIs(t, write(made.Created-1, etcd.Entry{Key: "/k/memory/2", Value: []byte("of another")}), etcd.ErrConflict, "it was replaced")
+	require.NoError(t, write(made.Created, "/k/memory/2", "two"))
+	require.NoError(t, write(made.Created, "/k/memory/3", ""))
+	require.ErrorIs(t, write(made.Created-1, "/k/memory/4", "of another"), etcd.ErrConflict, "it was replaced")
 	keys, err := c.List(ctx, "/k/memory/")
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 	require.Equal(t, "/k/memory/2", keys[0].Key)
 	require.Equal(t, []byte("two"), keys[0].Value)
 	require.NotZero(t, keys[0].Modified)
-	after := func(modified uint64) error {
-		return c.WriteAfter(ctx, "/k/leader", made.Created, "/k/memory/2", modified, etcd.Entry{Key: "/k/memory/2", Value: []byte("later")})
+	after := func(modified uint64) (uint64, error) {
+		return c.PutAfter(ctx, "/k/leader", made.Created, "/k/memory/2", modified, []byte("later"))
 	}
-	require.ErrorIs(t, after(0), etcd.ErrConflict, "it is there")
-	require.NoError(t, after(keys[0].Modified))
-	require.ErrorIs(t, after(keys[0].Modified), etcd.ErrConflict, "it was modified meanwhile")
+	_, err = after(0)
+	require.ErrorIs(t, err, etcd.ErrConflict, "it is there")
+	modified, err := after(keys[0].Modified)
+	require.NoError(t, err)
+	_, err = after(keys[0].Modified)
+	require.ErrorIs(t, err, etcd.ErrConflict, "it was modified meanwhile")
+	_, err = after(modified)
+	require.NoError(t, err)
 	require.Eventually(t, func() bool { // a busy machine may take longer for it than the client waits
-		return etcd.Refused(write(made.Created, etcd.Entry{Key: "/k/memory/4", Value: bytes.Repeat([]byte("x"), 2<<20)}))
+		return etcd.Refused(write(made.Created, "/k/memory/4", strings.Repeat("x", 2<<20)))
 	}, time.Minute, time.Millisecond)
 
 	ttl, err := c.KeepAlive(ctx, lease.ID)

@@ -154,7 +154,7 @@ func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		_, err = c.Grant(t.Context(), time.Second)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		err = c.WriteAfter(t.Context(), "/k", 1, "/k", 1)
+		_, err = c.PutAfter(t.Context(), "/k", 1, "/k", 1, nil)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		require.ErrorContains(t, c.Revoke(t.Context(), 7), "not an answer of etcd", answer)
 

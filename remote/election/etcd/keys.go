@@ -71,9 +71,8 @@ func modifiedIn(key string, revision uint64) compare {
 
 // operation is one of a transaction; one field is set.
 type operation struct {
-	Put    *entryMessage `json:"request_put,omitempty"`
-	Range  *rangeRequest `json:"request_range,omitempty"`
-	Delete *rangeRequest `json:"request_delete_range,omitempty"`
+	Put   *entryMessage `json:"request_put,omitempty"`
+	Range *rangeRequest `json:"request_range,omitempty"`
 }
 
 type transaction struct {
@@ -174,27 +173,19 @@ func after(prefix string) []byte {
 // ErrConflict says that nothing was written: another controller leads, or the key was modified since.
 var ErrConflict = errors.New("another controller leads, or wrote in the meantime")
 
-// WriteAfter puts entries, and deletes those of which the value is nil, if the key guard was created in
-// a revision, and another key is as it was modified in a revision; 0 for one that isn't there. Otherwise
-// the error is ErrConflict. So a write that arrives late changes nothing that was written meanwhile.
-func (c *Client) WriteAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, entries ...Entry) error {
-	request := transaction{If: []compare{createdIn(guard, created), modifiedIn(key, modified)}}
-	for _, e := range entries {
-		key := []byte(e.Key)
-		if e.Value == nil {
-			request.Then = append(request.Then, operation{Delete: &rangeRequest{Key: key}})
-			continue
-		}
-		request.Then = append(request.Then, operation{Put: &entryMessage{Key: key, Value: e.Value}})
-	}
+// PutAfter writes a key, and returns the revision in which it did, if the key guard was created in a revision, and the
+// key was modified in a revision; 0 for one that isn't there. Otherwise the error is ErrConflict. So a write that arrives
+// late changes nothing that was written meanwhile.
+func (c *Client) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error) {
 	var o transactionResult
-	if err := c.call(ctx, "/v3/kv/txn", request, &o); err != nil {
-		return err
+	err := c.call(ctx, "/v3/kv/txn", transaction{
+		If:   []compare{createdIn(guard, created), modifiedIn(key, modified)},
+		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value}}},
+	}, &o)
+	if err == nil && !o.Succeeded {
+		err = ErrConflict
 	}
-	if !o.Succeeded {
-		return ErrConflict
-	}
-	return nil
+	return o.Header.Revision, err
 }
 
 // Lease is what keys may depend on: they are deleted when it ends.

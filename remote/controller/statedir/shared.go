@@ -1,0 +1,250 @@
+package statedir
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/operator"
+)
+
+// Cluster is where Shared keeps the memory; *etcd.Client is one.
+type Cluster interface {
+	Get(ctx context.Context, key string) (*etcd.Entry, error)
+	// PutAfter writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a revision, or key was
+	// modified in another one than it was.
+	PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error)
+}
+
+// Shared keeps the memory of the controllers of an election in etcd, for the next leader, and in the leader's own
+// folder. It is a controller.Store for one term of a leader.
+type Shared struct {
+	Folder  *Store
+	Cluster Cluster
+	Key     string // of the election
+	Self    string // the id of this controller
+	Epoch   uint64 // of the term
+
+	known    bool   // modified is known
+	modified uint64 // the revision in which the document was written last
+}
+
+// document is what etcd has, as JSON that is compressed.
+type document struct {
+	Schema string           `json:"schema"`
+	Time   time.Time        `json:"time"` // when it was written, by the clock of the leader
+	By     string           `json:"by"`   // the id of the leader
+	Saved  controller.Saved `json:"saved"`
+}
+
+const (
+	schema = "genv.controller.shared/1"
+	// maxShared is how many bytes a document may have, compressed: requests to etcd have at most 1.5 MiB.
+	maxShared = 1 << 20
+	// maxDocument is how many bytes of JSON are read: anyone who can write to etcd may have made it up.
+	maxDocument = 256 << 20
+
+	// saveWithin is how long etcd may take to keep a memory: long enough to ask a second member if the first one hangs.
+	// Then what waits for it is sent anyway.
+	saveWithin = 2 * time.Second
+	// loadTries is how often a new leader asks, each time for as long as saveWithin, while it leads.
+	loadTries = 10
+	loadAgain = 100 * time.Millisecond
+)
+
+func sharedKey(key string) string { return key + "/memory/document" }
+
+// ErrTooLarge says that of a memory only what operators asked for is in etcd.
+var ErrTooLarge = errors.New("it is too large for etcd")
+
+// NotSharedError says that a memory is only in the folder.
+type NotSharedError struct{ Err error }
+
+func (e *NotSharedError) Error() string {
+	return fmt.Sprintf("kept here, but not in etcd, so it is lost if another controller takes over: %v", e.Err)
+}
+
+func (e *NotSharedError) Unwrap() error { return e.Err }
+
+// Load returns the memory of the leader before: from etcd or, if this controller wrote that, from its folder, which has
+// also what could not be written to etcd. It implements controller.Store.
+func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
+	now := s.Folder.Now()
+	own, ownTime, ownErr := s.Folder.load(now)
+	d, err := s.read(ctx)
+	switch {
+	case err != nil:
+		own.Mail = mail.Backlog{} // another leader may have sent it
+		var damaged *damagedError
+		if errors.As(err, &damaged) {
+			own.Operator = own.Operator.With(operator.Lost(now))
+		}
+		return own, errors.Join(fmt.Errorf("the memory of the previous leader can't be used, so this controller continues with its own: %w", err), ownErr)
+	case d == nil, d.By == s.Self && ownErr == nil && !ownTime.Before(d.Time):
+		return own, ownErr
+	}
+	m, err := d.decode(now)
+	if s.Folder.operatorTime().After(d.Time) { // it was changed while no controller ran
+		m.Operator = m.Operator.With(own.Operator)
+	}
+	return m, err
+}
+
+// decode returns the memory of a document. Where the clock of the leader was ahead of now, times are made as much older.
+func (d *document) decode(now time.Time) (m controller.FleetMemory, err error) {
+	ahead := max(0, d.Time.Sub(now))
+	if len(d.Saved.Memory) == 0 {
+		err = ErrTooLarge
+	} else {
+		m, _, err = controller.DecodeMemory(d.Saved.Memory, now.Add(ahead))
+		m.Rules = m.Rules.Shifted(-ahead)
+	}
+	if err != nil {
+		err = fmt.Errorf("the memory of the previous leader is not in etcd, so warning periods, idle times and graces start again: %w", err)
+	}
+	if len(d.Saved.Operator) == 0 {
+		return m, err
+	}
+	state, lost := operator.Decode(d.Saved.Operator, now)
+	if lost != nil {
+		state = operator.Lost(now)
+		lost = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator releases it: %w", lost)
+	}
+	state.Exemptions = state.Exemptions.From(now)
+	m.Operator = state
+	return m, errors.Join(err, lost)
+}
+
+// damagedError says that the document is there, and can't be read.
+type damagedError struct{ err error }
+
+func (e *damagedError) Error() string { return fmt.Sprintf("it is damaged: %v", e.err) }
+
+// read reads the document; nil if there is none. Nothing may be done before it is known what operators asked for, so it
+// asks again while this controller leads.
+func (s *Shared) read(ctx context.Context) (*document, error) {
+	var entry *etcd.Entry
+	var err error
+	for range loadTries {
+		if entry, err = s.get(ctx); err == nil || etcd.Refused(err) || remote.MayBegin(ctx) != nil || !remote.Sleep(ctx, loadAgain) {
+			break
+		}
+	}
+	if err != nil || entry == nil {
+		return nil, err
+	}
+	var d document
+	if err := unpack(entry.Value, maxDocument, &d); err != nil {
+		return nil, &damagedError{err}
+	}
+	if d.Schema != schema {
+		return nil, &damagedError{fmt.Errorf("another version: %q", d.Schema)}
+	}
+	return &d, nil
+}
+
+// get asks etcd, for as long as it may take.
+func (s *Shared) get(ctx context.Context) (*etcd.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, saveWithin)
+	defer cancel()
+	entry, err := s.Cluster.Get(ctx, sharedKey(s.Key))
+	if err != nil {
+		return nil, err
+	}
+	s.known, s.modified = true, 0
+	if entry != nil {
+		s.modified = entry.Modified
+	}
+	return entry, nil
+}
+
+// Save writes the memory to the folder and to etcd. A *NotSharedError says that it is only in the folder: this leader
+// goes on, but no other controller can take over as things are. It implements controller.Store.
+func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
+	kept := s.Folder.Save(ctx, saved)
+	if err := s.share(ctx, saved); err != nil {
+		return errors.Join(kept, &NotSharedError{err})
+	}
+	return kept
+}
+
+func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
+	d := document{Schema: schema, Time: s.Folder.Now().Round(0).UTC(), By: s.Self, Saved: saved}
+	data, err := pack(d)
+	tooLarge := err == nil && len(data) > maxShared
+	if tooLarge {
+		d.Saved.Memory = nil
+		data, err = pack(d)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, saveWithin)
+	defer cancel()
+	if !s.known { // a write without an answer may have been carried out, or be carried out late
+		if _, err := s.get(ctx); err != nil {
+			return err
+		}
+	}
+	modified, err := s.Cluster.PutAfter(ctx, election.LeaderKey(s.Key), s.Epoch, sharedKey(s.Key), s.modified, data)
+	s.modified, s.known = modified, err == nil
+	if err == nil && tooLarge {
+		err = ErrTooLarge
+	}
+	return err
+}
+
+// Written is when a leader wrote its memory to etcd last, by its clock; zero if none has.
+func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error) {
+	entry, err := cluster.Get(ctx, sharedKey(key))
+	if err != nil || entry == nil {
+		return time.Time{}, err
+	}
+	var d document
+	if err := unpack(entry.Value, maxDocument, &d); err != nil {
+		return time.Time{}, &damagedError{err}
+	}
+	return d.Time, nil
+}
+
+// writers are kept, since each has tables of almost a megabyte.
+var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// pack returns a value as JSON, compressed.
+func pack(value any) ([]byte, error) {
+	var b bytes.Buffer
+	w := writers.Get().(*gzip.Writer)
+	defer writers.Put(w)
+	w.Reset(&b)
+	if err := errors.Join(json.NewEncoder(w).Encode(value), w.Close()); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// unpack reads what pack returned. JSON of more than limit bytes is an error.
+func unpack(data []byte, limit int64, value any) error {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return err
+	}
+	if int64(len(text)) > limit {
+		return fmt.Errorf("more than %d bytes", limit)
+	}
+	return json.Unmarshal(text, value)
+}

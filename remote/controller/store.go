@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Store keeps the memory of a controller from run to run and, with an election, from leader to leader.
+type Store interface {
+	// Load returns the memory to continue with. It can be used even if there is an error, which says
+	// what of it could not be read.
+	Load(ctx context.Context) (FleetMemory, error)
+	// Save keeps a memory. It may be called in the background, but not twice at a time.
+	Save(ctx context.Context, saved Saved) error
+}
+
+// Saved is a memory as it was at one time, encoded: the loop continues to change its memory while a Store writes it.
+type Saved struct {
+	// Memory is what Decode reads; empty if it doesn't fit into the Store.
+	Memory json.RawMessage `json:"memory,omitempty"`
+	// Operator is what operators asked for; see operator.State.Encode. It is apart since it doesn't age, and empty if
+	// they asked for nothing.
+	Operator json.RawMessage `json:"operator,omitempty"`
+}
+
+// savedMemory is what Saved.Memory has.
+type savedMemory struct {
+	Schema string      `json:"schema"`
+	Time   time.Time   `json:"time"`
+	Memory FleetMemory `json:"memory"`
+}
+
+const (
+	savedSchema = "genv.controller.memory/1"
+	// MaxSaved is how many bytes a saved memory may have.
+	MaxSaved = 1 << 30
+)
+
+// Encode returns the memory as it is now. Its times are by the clock of now: if that was set since, none of them
+// becomes older or younger.
+func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
+	memory := *m
+	memory.Rules = m.Rules.At(now)
+	saved.Memory, err = json.Marshal(savedMemory{savedSchema, now, memory})
+	if err == nil && len(saved.Memory) > MaxSaved {
+		err = fmt.Errorf("it has %d bytes, more than the %d that are read again", len(saved.Memory), MaxSaved)
+	}
+	if err == nil && !m.Operator.Empty() {
+		saved.Operator, err = m.Operator.Encode(now)
+	}
+	if err != nil {
+		return Saved{}, fmt.Errorf("encode the memory: %w", err)
+	}
+	return saved, nil
+}
+
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued.
+func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
+	var s savedMemory
+	if err := json.Unmarshal(data, &s); err != nil {
+		return m, written, fmt.Errorf("damaged: %w", err)
+	}
+	age := now.Sub(s.Time)
+	switch {
+	case s.Schema != savedSchema:
+		return m, s.Time, fmt.Errorf("of another version: %q", s.Schema)
+	case age > MaxMemoryAge || age < 0:
+		return m, s.Time, fmt.Errorf("written at %s, which is too long ago or in the future", s.Time.Format(time.RFC3339))
+	}
+	s.Memory.Rules = s.Memory.Rules.At(now) // measured by the monotonic clock from here on
+	s.Memory.Rules.Resumed = true
+	return s.Memory, s.Time, nil
+}
+
+// errOtherFleet says that a memory knows none of the hosts.
+var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times start again")
+
+// For returns the memory to continue with on hosts. With an error only what operators asked for is left of it.
+func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
+	for _, h := range hosts {
+		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
+			return m, nil
+		}
+	}
+	if len(m.Rules.Hosts) == 0 {
+		return m, nil
+	}
+	return FleetMemory{Operator: m.Operator}, errOtherFleet
+}
+
+// saveEvery is how often a memory is saved that changes in every cycle.
+const saveEvery = 10 * time.Second
+
+// save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is urgent.
+// What it returns is done when the memory is kept; nil if it is not saved.
+func (c *Controller) save(ctx context.Context, urgent bool) *saving {
+	since := c.Now().Sub(c.saved)
+	if !c.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && since >= 0 && since < saveEvery {
+		return nil
+	}
+	if c.writer == nil {
+		c.writer = new(stateWriter)
+	}
+	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
+	saved, err := c.Memory.Encode(c.Now())
+	c.saved, c.unsaved = c.Now(), false
+	return c.writer.Write(func() error {
+		if err == nil {
+			err = store.Save(ctx, saved)
+		}
+		if told != nil {
+			told(err)
+		}
+		return err
+	})
+}
+
+// keep saves what operators asked for, and waits for it. The error says what a restart, or another leader, forgets.
+func (c *Controller) keep(ctx context.Context) error {
+	if c.Store == nil {
+		return errNoStore
+	}
+	c.unsaved = true
+	s := c.save(ctx, true)
+	if s == nil {
+		return nil
+	}
+	<-s.done
+	return s.err
+}
+
+// errNoStore is why a restart forgets what operators asked for.
+var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR gives it a folder")
+
+// afterSave is closed when a memory is kept; nil for none.
+func (s *saving) afterSave() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.done
+}
