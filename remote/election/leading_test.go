@@ -30,8 +30,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	a.becomesLeader(t)
 	epoch := a.Status().Epoch
 	require.Eventually(t, func() bool {
-		err := client.WriteAfter(t.Context(), election.LeaderKey("/genv/lab"), epoch, "/genv/lab/other", 0, etcd.Entry{Key: "/genv/lab/part", Value: bytes.Repeat([]byte("x"), 1<<20)})
-		return etcd.Refused(err)
+		return etcd.Refused(client.Put(t.Context(), "/genv/lab/part", bytes.Repeat([]byte("x"), 1<<20), 0))
 	}, patience, time.Millisecond)
 	leader, err := client.Get(t.Context(), election.LeaderKey("/genv/lab"))
 	require.NoError(t, err)
