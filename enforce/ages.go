@@ -32,20 +32,16 @@ func (j *judgement) rememberSeen() {
 }
 
 func (j *judgement) rememberSeenOn(h *hostView) {
-	added := 0
 	see := func(device string, eid snapshot.EnvID, since snapshot.StartTime, written snapshot.Date) {
 		if h.reports(since) {
 			return
 		}
 		key := snapshot.AttachmentKey{Host: h.name, Device: device, EID: eid}
 		seen, known := j.before.Seen[key]
-		if known = known && seen.Written == written; !known {
+		if !known || seen.Written != written {
 			seen = Seen{written, j.firstSeen(h, written)}
-			added++
 		}
-		if known || added <= maxTimes { // a host may make up many: of those age is unknown
-			j.next.Seen[key] = seen
-		}
+		j.next.Seen[key] = seen
 	}
 	for i := range h.snapshot.Environments {
 		e := &h.snapshot.Environments[i]

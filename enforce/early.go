@@ -75,21 +75,16 @@ type Round struct {
 	// Judged are the hosts that were judged. The others are left to the next full cycle, since
 	// what would follow is more than the safety limits allow.
 	Judged map[snapshot.Hostname]bool
-	// Untyped are those that have to be asked for the types of processes first.
-	Untyped map[snapshot.Hostname]bool
 }
 
 // JudgeAsked judges hosts that were asked early: together, or if that is more than the limits allow, one by
 // one.
 func JudgeAsked(policy Policy, asked []snapshot.Host, memory Memory, spent *safety.Spent, now time.Time) Round {
 	limits := policy.Fleet().Limits
-	all := Round{Memory: memory, Judged: make(map[snapshot.Hostname]bool), Untyped: make(map[snapshot.Hostname]bool)}
+	all := Round{Memory: memory, Judged: make(map[snapshot.Hostname]bool)}
 	try := func(hosts []snapshot.Host) bool {
 		plan, memory, events := JudgeEarly(policy, snapshot.Cluster{Hosts: hosts}, all.Memory, now)
-		for _, name := range plan.Untyped {
-			all.Untyped[name] = true
-		}
-		if len(plan.Untyped) > 0 || plan.Held() || !spent.Allow(limits, plan.Actions(), eventsByHost(events)) {
+		if plan.Held() || !spent.Allow(limits, plan.Actions(), eventsByHost(events)) {
 			return false
 		}
 		all.Memory, all.Events = memory, append(all.Events, events...)

@@ -28,9 +28,9 @@ type heldEnv struct {
 	cost int8 // of losing its devices
 }
 
-// counting are what users have on some hosts.
+// counting is what users have.
 type counting struct {
-	judgement
+	*judgement
 	byUser  map[snapshot.Username]*held
 	inOrder []*held // those with caps who have something
 }
@@ -38,33 +38,11 @@ type counting struct {
 // usersWithCaps lists the users who have caps, in the order in which they appear. An environment without a user
 // name counts for no user; the processes in it count for their own users.
 func (j *judgement) usersWithCaps() []*held {
-	parts := make([]*counting, partsOf(len(j.hosts)))
-	inParts(len(j.hosts), func(i, from, to int) {
-		c := &counting{judgement: *j, byUser: make(map[snapshot.Username]*held)}
-		c.notes = nil
-		for _, h := range j.hosts[from:to] {
-			c.count(h)
-		}
-		parts[i] = c
-	})
-	j.notes = append(j.notes, parts[0].notes...)
-	for _, part := range parts[1:] {
-		j.notes = append(j.notes, part.notes...)
-		parts[0].join(part.inOrder)
+	c := &counting{judgement: j, byUser: make(map[snapshot.Username]*held)}
+	for _, h := range j.hosts {
+		c.count(h)
 	}
-	return parts[0].inOrder
-}
-
-// join adds what users have on hosts that come after those that were counted.
-func (c *counting) join(users []*held) {
-	for _, u := range users {
-		known := c.byUser[u.user]
-		if known == nil || known.last == nil { // the first that are counted
-			c.byUser[u.user], c.inOrder = u, append(c.inOrder, u)
-			continue
-		}
-		known.envs, known.devices = append(known.envs, u.envs...), append(known.devices, u.devices...)
-	}
+	return c.inOrder
 }
 
 // of finds a user, and asks the policy about one who is new.

@@ -42,7 +42,6 @@ type hostView struct {
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	instances contents.Instances
 	notes     int // how many there are
-	untyped   bool
 	order.Draft
 	// sharedBoot is its boot id if another host reports it, too.
 	sharedBoot string

@@ -69,7 +69,7 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 			h.spare(p, env)
 		case p.NodeMissing:
 			h.spare(p, nil) // what is attached is judged as without it
-		case h.ignoresAllUses(p) && p.HasType(snapshot.TypePending):
+		case h.ignoresAllUses(p) && slices.ContainsFunc(p.Usage, h.snapshot.TypeUnknown):
 			h.spare(p, env)
 		case h.ignoresAllUses(p):
 			h.spareDesktop(p, env)
@@ -127,7 +127,7 @@ func (h *hostView) ignoresAllUses(p *snapshot.Process) bool {
 // ignoresUse reports whether no rule is about a use of a device: the device is exempt, or a desktop draws
 // there, or may do so.
 func (h *hostView) ignoresUse(u snapshot.DeviceUsage) bool {
-	draws := !h.settings.JudgeGraphics && (u.Type == snapshot.TypePending || h.snapshot.OfDesktop(u))
+	draws := !h.settings.JudgeGraphics && (h.snapshot.TypeUnknown(u) || h.snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
 }
 

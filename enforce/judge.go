@@ -21,21 +21,29 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 }
 
 func (j *judgement) judge(cluster snapshot.Cluster, early bool) (Plan, Memory, []Event) {
-	j.inParallel((*judgement).see, (*judgement).adoptReleased, (*judgement).noteUnknowns)
+	j.apply((*judgement).see, (*judgement).adoptReleased, (*judgement).noteUnknowns)
 	j.forgetEnded()
 	j.rememberSeen()
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
-	j.inParallel(ofHosts(early)...)
+	j.apply(ofHosts(early)...)
 	j.rememberReleased()
 	if !early {
 		j.caps()
 	}
-	j.boundTimes()
 
 	plan := j.plan()
 	j.holdBack(&plan) // what exceeds the safety limits
 	events := j.events(&plan, cluster)
 	return plan, j.next, events
+}
+
+// apply applies each rule to all hosts, one rule after the other.
+func (j *judgement) apply(rules ...func(*judgement, *hostView)) {
+	for _, rule := range rules {
+		for _, h := range j.hosts {
+			rule(j, h)
+		}
+	}
 }
 
 // noteUnknowns notes what is unknown about GPUs and processes, and false claims.
@@ -66,7 +74,7 @@ func (j *judgement) noteUnknowns(h *hostView) {
 					p.PID, p.Describe(), text.Shown(string(p.EID)), env.env.UID)
 			}
 		}
-		if !h.settings.JudgeGraphics && p.HasType(snapshot.TypePending) {
+		if !h.settings.JudgeGraphics && slices.ContainsFunc(p.Usage, h.snapshot.TypeUnknown) {
 			j.note(h, "nvidia-smi has not said yet whether process %d%s draws on a screen, so it is left alone", p.PID, p.Describe())
 		}
 		if p.UserUnknown {
@@ -98,46 +106,32 @@ func (j *judgement) postpone(h *hostView) {
 
 // lines are those of the findings that are due, by their ids.
 func (j *judgement) lines() map[string]string {
-	texts := make([]string, len(j.findings))
-	inParts(len(texts), func(_, from, to int) {
-		for i := from; i < to; i++ {
-			if !j.findings[i].Pending {
-				texts[i] = j.findings[i].Line()
-			}
+	lines := make(map[string]string, len(j.findings))
+	for i := range j.findings {
+		if f := &j.findings[i]; !f.Pending {
+			lines[f.ID] = f.Line()
 		}
-	})
-	lines := make(map[string]string, len(texts))
-	for i, line := range texts {
-		lines[j.findings[i].ID] = line
 	}
 	return lines
 }
 
 // plan puts together what the rules found and drafted.
 func (j *judgement) plan() Plan {
-	var untyped []snapshot.Hostname
 	for _, h := range j.hosts {
-		if h.untyped {
-			untyped = append(untyped, h.name)
-		}
 		if h.UnderWay.Orders >= MaxOrdersUnderWay {
 			j.postpone(h)
 		}
 	}
-	plan := Plan{Findings: j.findings, Notes: j.notes, Untyped: untyped, TellUsers: j.fleet.TellUsers}
+	plan := Plan{Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers}
 	lines := j.lines()
-	orders := make([][]order.OfHost, partsOf(len(j.hosts)))
-	inParts(len(j.hosts), func(part, from, to int) {
-		for _, h := range j.hosts[from:to] {
-			o := h.Order(lines)
-			if o.Empty() {
-				continue
-			}
-			o.Name(h.snapshot.Devices)
-			o.Options = h.settings.OrderOptions(j.fleet)
-			orders[part] = append(orders[part], order.OfHost{Host: h.name, Order: o})
+	for _, h := range j.hosts {
+		o := h.Order(lines)
+		if o.Empty() {
+			continue
 		}
-	})
-	plan.Orders = slices.Concat(orders...)
+		o.Name(h.snapshot.Devices)
+		o.Options = h.settings.OrderOptions(j.fleet)
+		plan.Orders = append(plan.Orders, order.OfHost{Host: h.name, Order: o})
+	}
 	return plan
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -38,7 +37,7 @@ func heldEvents(plan *Plan) (events []Event) {
 func (j *judgement) findingEvents(plan *Plan) (events, notify []Event) {
 	c := eventCollector{
 		events: make([]Event, 0, 2*max(0, len(plan.Findings)-len(j.before.Findings))), // a new one may have two
-		j:      j, tellUsers: plan.TellUsers, room: j.knownBefore(plan),
+		j:      j, tellUsers: plan.TellUsers,
 		announced: make(map[snapshot.Hostname]int),
 		more:      make(map[snapshot.Hostname]int),
 		notified:  make(map[snapshot.Hostname]int),
@@ -56,7 +55,6 @@ func (j *judgement) findingEvents(plan *Plan) (events, notify []Event) {
 type eventCollector struct {
 	j         *judgement
 	tellUsers bool
-	room      *contents.Room
 
 	// Counts by host: findings with an event, without one, and notifications.
 	announced, more, notified map[snapshot.Hostname]int
@@ -70,12 +68,6 @@ func (c *eventCollector) add(f *Finding) {
 	event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	kind, host, acts := changeOf(before, known, now), f.Affects(), now.Decision == DecisionAct
 	switch {
-	case !known && !c.admit(f):
-		c.more[host]++
-		if acts {
-			c.events = append(c.events, event.of(EventDue))
-		}
-		return
 	case kind != "" && !acts && c.announced[host] >= safety.MaxEventsPerHost:
 		c.more[host]++
 		if known {

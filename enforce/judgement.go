@@ -168,7 +168,6 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 		return
 	}
 	f.Terminate = append(f.Terminate, ref)
-	h.untyped = h.untyped || !h.settings.JudgeGraphics && !h.snapshot.TypesAsked && p.HasType("")
 	switch {
 	case due:
 		h.Terminate(p, f.ID)

@@ -20,10 +20,6 @@ type Plan struct {
 	// those against unknown users there. They are not in Orders.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
-	// Untyped are the hosts that are to be asked for the types of processes (snapshot.WithTypes)
-	// and judged again before anything is done there, or said: processes would end of which it
-	// isn't known whether they belong to a desktop.
-	Untyped []snapshot.Hostname
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }

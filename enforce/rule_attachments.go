@@ -96,7 +96,6 @@ func (j *judgement) idle(h *hostView) {
 
 // watchIdle remembers since when attachments are idle that are idle now.
 func (j *judgement) watchIdle(h *hostView) {
-	before := len(j.next.Idle)
 	for _, env := range h.inOrder {
 		rule := env.settings.Idle
 		if rule == nil {
@@ -109,9 +108,6 @@ func (j *judgement) watchIdle(h *hostView) {
 				j.rememberIdle(idleKey(h, env, a), rule.After)
 			}
 		}
-	}
-	if len(j.next.Idle)-before > maxTimes {
-		j.boundIdle(h)
 	}
 }
 

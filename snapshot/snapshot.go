@@ -28,8 +28,6 @@ type Snapshot struct {
 	// Service says whether root owns the state files there (genv host serve), so that users
 	// can't forge them; nil if not reported.
 	Service *bool
-	// TypesAsked says that this host was asked WithTypes: a Type that is empty is not known there.
-	TypesAsked bool
 	// Warnings are messages for people about problems that the model can't express,
 	// one line each.
 	Warnings []string
@@ -127,8 +125,8 @@ const MaxCommand = 256
 type DeviceUsage struct {
 	Index  DeviceIndex
 	Memory Memory
-	// Type says whether the process draws there. It is known only of processes that would be
-	// ended: see WithTypes.
+	// Type says whether the process draws there. It is known only of GPUs with an active display; hosts with genv
+	// 1.4.3 don't say it.
 	Type ProcessType
 }
 

@@ -27,19 +27,23 @@ import (
 // lists is an nvidia-smi that lists one process.
 type lists struct{ pid snapshot.PID }
 
-func (l lists) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
+func (l lists) Apps(context.Context, time.Duration) (nvidiasmi.Usage, error) {
 	return nvidiasmi.Usage{Apps: []nvidiasmi.App{{GPU: "GPU-0", PID: l.pid, Memory: snapshot.MiB(100)}}}, nil
 }
 
-func (l lists) Devices(context.Context, nvidiasmi.Age) (nvidiasmi.Listing, error) {
+func (l lists) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error) {
 	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
-func (l lists) Details(context.Context, nvidiasmi.Age) (nvidiasmi.Details, error) {
+func (l lists) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
+	return nvidiasmi.Displays{}, nvidiasmi.ErrGarbled
+}
+
+func (l lists) Details(context.Context, time.Duration) (nvidiasmi.Details, error) {
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
 }
 
-func (l lists) List(context.Context, nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error) {
+func (l lists) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, error) {
 	return nil, nvidiasmi.ErrGarbled
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -120,7 +121,7 @@ func (h *onceHost) Hold(c *fence.Claim) (func(), error) {
 // Release implements agent.Fence.
 func (h *onceHost) Release(c *fence.Claim) error { return h.note.Release(c) }
 
-func (h *onceHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
+func (h *onceHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return []byte("{}"), nil
 }
 func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error) { return nil, nil }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -19,22 +20,13 @@ import (
 // Backend is a host as a Server sees it. It is safe for concurrent use.
 type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give
-	// up when ctx ends, which may be of snapshot.WithTypes.
-	Snapshot(ctx context.Context, age Age) ([]byte, error)
+	// up when ctx ends. Without Measured, that age is left to the host.
+	Snapshot(ctx context.Context, age local.Age) ([]byte, error)
 	// Execute carries out an order, to its end even if the controller has hung up.
 	// It acts only while asker holds its right.
 	Execute(ctx context.Context, o order.Order, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Shown, error)
-}
-
-// Age is how old a snapshot may be.
-type Age struct {
-	Measured time.Duration // what is measured of the devices; 0 leaves that to the host
-	// Until is how long to wait for the driver; zero leaves that to the host. If it gives no answer, an
-	// earlier one serves that is at most as old as Oldest.
-	Until  time.Time
-	Oldest time.Duration
 }
 
 // NewGreeting is the greeting of a host that answers through Answers. more are capabilities
@@ -189,12 +181,9 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Requ
 	if request.Allowance != nil && a.Allow != nil && (a.claim != nil || a.admit(nil) == nil) {
 		a.Allow(request.Allowance)
 	}
-	age := Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
+	age := local.Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
 	if within := bounded(request.WithinMS); within > 0 {
 		age.Until = r.Received.Add(within / 3 * 2) // so that the answer is there in time
-	}
-	if request.Types {
-		ctx = snapshot.WithTypes(ctx)
 	}
 	encoded, err := a.Backend.Snapshot(ctx, age)
 	if err != nil {

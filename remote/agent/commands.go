@@ -1,10 +1,10 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +58,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if c.Measure {
 		c.measure(ctx, host, s)
 	}
-	if c.types != nil && snapshot.WantsTypes(ctx) {
+	if c.types != nil {
 		c.setTypes(ctx, host, s)
 	}
 	return s, nil
@@ -80,20 +80,56 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 	s.Devices = snapshot.Described(s.Devices, found)
 }
 
+// typesWithin is how long a snapshot waits for the types of processes.
+const typesWithin = 10 * time.Second
+
 // setTypes sets the types of processes as nvidia-smi, run as the login user, tells them.
 func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
-	look := readonly.Host{Runner: c.Network}
-	devices, failed := look.Devices(ctx, host)
-	gpus := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(devices))
-	for i := range devices {
-		gpus[devices[i].Index] = devices[i].UUID
+	within := typesWithin
+	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
+		within = min(within, time.Until(deadline)/2)
 	}
-	c.types.Set(ctx, s, gpus, time.Now(), func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
-		if failed != nil || !since.IsZero() { // no call goes on there
-			return nvidiasmi.Details{}, cmp.Or(failed, nvidiasmi.ErrTimeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	numbered := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(s.Devices))
+	for i := range s.Devices {
+		numbered[s.Devices[i].Index] = numberOf(s.Devices[i].Index)
+	}
+	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Host{Runner: c.Network}, host})
+}
+
+// numberOf stands for the UUID of a GPU: the 1.4.3 format has only its index.
+func numberOf(index snapshot.DeviceIndex) snapshot.GPUUUID {
+	return snapshot.GPUUUID(strconv.Itoa(int(index)))
+}
+
+// typeSource asks a host for the types of processes.
+type typeSource struct {
+	look readonly.Host
+	host remote.Host
+}
+
+func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Displays, error) {
+	began := time.Now()
+	devices, err := s.look.Devices(ctx, s.host)
+	if err != nil {
+		return nvidiasmi.Displays{}, err
+	}
+	found, err := s.look.Displays(ctx, s.host)
+	numbered := nvidiasmi.Displays{Active: make(map[snapshot.GPUUUID]bool, len(devices)), Time: nvidiasmi.Time{Began: began}}
+	for i := range devices {
+		if active, known := found.Active[devices[i].UUID]; known {
+			numbered.Active[numberOf(devices[i].Index)] = active
 		}
-		return look.Details(ctx, host)
-	})
+	}
+	return numbered, err
+}
+
+func (s typeSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {
+	began := time.Now()
+	details, err := s.look.Details(ctx, s.host)
+	details.Time.Began = began
+	return details, err
 }
 
 // Devices asks for the devices and their attachments alone.

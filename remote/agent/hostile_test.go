@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -79,7 +80,7 @@ func (*scripted) Peer(remote.Host) (remote.Peer, bool)     { return remote.Peer{
 func (*scripted) Probe(context.Context, remote.Host) error { return nil }
 func (*scripted) Disconnect(remote.Host)                   {}
 
-func (n *scripted) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
+func (n *scripted) Snapshot(ctx context.Context, _ local.Age) ([]byte, error) {
 	if n.look != nil {
 		n.look(ctx)
 	}

@@ -49,7 +49,7 @@ type SnapshotRequest struct {
 	// as long as it likes, and uses no earlier answer.
 	WithinMS int64 `json:"within_ms,omitempty"`
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
-	// Types asks for the types of processes: see snapshot.WithTypes. An older genv ignores it.
+	// Types asks for the types of processes. Only an older genv doesn't send them unless it is asked.
 	Types bool `json:"types,omitempty"`
 	// Allowance is how many GPUs the policy allows users, from a controller that enforces it. A host with
 	// an older genv ignores it.

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // grave is a Backend whose orders take until they are released.
@@ -26,7 +27,7 @@ type grave struct {
 	begun, finished int
 }
 
-func (g *grave) Snapshot(context.Context, agent.Age) ([]byte, error) {
+func (g *grave) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return []byte(`{"n":1}`), nil
 }
 

@@ -50,7 +50,9 @@ type Pool struct {
 	MaxAge func(remote.Host) time.Duration
 	// Measure has the nvidia-smi of hosts with genv 1.4.3 asked too, for each snapshot.
 	Measure bool
-	Log     zerolog.Logger
+	// Types has hosts asked for the types of processes that don't send them by themselves, as enforcement needs them.
+	Types bool
+	Log   zerolog.Logger
 
 	mu      sync.Mutex
 	conns   map[string]*Conn

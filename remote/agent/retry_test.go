@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // mode is what a host of a pretended network does.
@@ -156,7 +157,7 @@ func newPiped(n *pretended, changed <-chan struct{}) *piped {
 
 var empty, _ = snapshot.EncodeNative(&snapshot.Snapshot{})
 
-func (n *pretended) Snapshot(ctx context.Context, _ agent.Age) ([]byte, error) {
+func (n *pretended) Snapshot(ctx context.Context, _ local.Age) ([]byte, error) {
 	m, _ := n.now(new(int))
 	switch m {
 	case broken:

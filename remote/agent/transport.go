@@ -89,7 +89,10 @@ func (c *Conn) dial(ctx context.Context) (transport, error) {
 	case err == nil:
 		t = stream
 	case class == remote.CommandFailed && hasNoServe(err):
-		commands := &Commands{Network: p.Network, Measure: p.Measure, types: new(nvidiasmi.Types)}
+		commands := &Commands{Network: p.Network, Measure: p.Measure}
+		if p.Types {
+			commands.types = new(nvidiasmi.Types)
+		}
 		if err := commands.requireRoot(ctx, c.host); err != nil {
 			return nil, err
 		}

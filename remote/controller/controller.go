@@ -97,7 +97,7 @@ func (c *Controller) begin(ctx context.Context) Cycle {
 		c.emit(&cycle, nil)
 		return cycle
 	}
-	next, events, errands := c.judge(ctx, &cycle)
+	next, events, errands := c.judge(&cycle)
 	next.Machines = machines
 	c.last, c.reloaded = &cycle, false
 	c.waitForEvents(&cycle)
@@ -128,14 +128,14 @@ func (c *Controller) snapshot(ctx context.Context, cycle *Cycle) Machines {
 
 // judge applies the policy. It returns the next memory, and what hosts are asked besides their orders. Both count if the
 // plan is acted on.
-func (c *Controller) judge(ctx context.Context, cycle *Cycle) (next FleetMemory, events []enforce.Event, errands []errand) {
+func (c *Controller) judge(cycle *Cycle) (next FleetMemory, events []enforce.Event, errands []errand) {
 	now := c.Now()
 	c.expire(now)
 	c.Memory.Operator.Exemptions = c.Memory.Operator.Exemptions.Follow(cycle.Cluster)
 	cycle.operator(c.Memory.Operator)
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	next = c.Memory
-	cycle.Plan, next.Rules, events = c.judgeTyped(ctx, cycle, policy, now)
+	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
 	errands, ofGuards := c.planGuards(cycle, policy, &next, now)
 	return next, append(ofGuards, events...), errands
 }

@@ -77,9 +77,6 @@ func (c *Controller) early(ctx context.Context, looks []wake.Look) {
 	cycle, asked := c.earlyCycle(looks)
 	now := c.Now()
 	judged := enforce.JudgeAsked(c.Memory.Operator.Policy(c.Policy, now), asked, c.Memory.Rules, &c.between.spent, now)
-	for name := range judged.Untyped {
-		c.between.wake.Again(cycle.answered[name], true)
-	}
 	if cycle.Asked = judged.Judged; len(cycle.Asked) == 0 {
 		return
 	}
@@ -118,7 +115,7 @@ func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
 			continue
 		}
 		if !c.fresh(h.Name, &look) {
-			c.between.wake.Again(look.Host, false)
+			c.between.wake.Again(look.Host)
 			continue
 		}
 		h.Snapshot, cycle.askedAt[look.Host.Name] = look.Snapshot, look.Asked
@@ -156,4 +153,8 @@ func (cycle *Cycle) label() string {
 		return fmt.Sprint(cycle.Number)
 	}
 	return fmt.Sprintf("%d.%d", cycle.Number, cycle.Early)
+}
+
+func sameMachine(a, b *snapshot.Snapshot) bool {
+	return a.BootID == b.BootID && a.StateFolder == b.StateFolder
 }

@@ -61,21 +61,13 @@ var earlyCases = map[string]struct {
 		at(2)
 		w.starts("b", 8)
 	}, want: "3 a 5, 4 a 6, 4 b 7, 6 b 8"},
-	"processes of which it isn't known whether they draw": {do: func(w *wakeful) {
+	"processes that draw, or may": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.kind, h.processes = snapshot.TypeGraphics, []snapshot.PID{4} })
-		w.change("b", "", func(h *wakefulHost) { h.kind, h.processes = "M", []snapshot.PID{5} })
+		w.change("b", "", func(h *wakefulHost) { h.kind, h.processes = snapshot.TypePending, []snapshot.PID{5} })
 		at(3)
 		w.starts("a", 6)
-		w.starts("b", 7)
-	}, want: "0 b 5, 3 b 7"},
-	"while another host hangs at the question whether its process draws": {do: func(w *wakeful) {
-		w.change("a", "", func(h *wakefulHost) { h.hangs, h.kind, h.processes = true, "M", []snapshot.PID{4} })
-		w.change("b", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5} })
-		at(12)
-		w.starts("b", 6)
-		at(6)
-		w.change("a", "", func(h *wakefulHost) { h.hangs = false })
-	}, want: "5 b 5, 15 b 6, 20 a 4"},
+		w.change("b", "b", func(h *wakefulHost) { h.kind = snapshot.TypeCompute })
+	}, want: "3 b 5"},
 	"while another order is carried out": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.ignores = 5 * time.Second })
 		at(3)

@@ -26,6 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // Many actions don't delay the cycles, and are refused when too many wait.
@@ -112,7 +113,7 @@ type guardedHost struct {
 	orders   int
 }
 
-func (h *guardedHost) Snapshot(context.Context, agent.Age) ([]byte, error) {
+func (h *guardedHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 

@@ -32,7 +32,6 @@ type wakefulHost struct {
 	always    bool          // it wakes at once, for ever
 	changes   bool          // and shows another snapshot each time
 	takes     time.Duration // a snapshot
-	hangs     bool          // when it is asked for the types of processes
 	ignores   time.Duration // SIGTERM
 	quiet     bool          // it doesn't wake when a process ends
 	lost      error
@@ -95,7 +94,7 @@ func (w *wakeful) wait(ctx context.Context, h remote.Host) (bool, error) {
 	}
 }
 
-func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
 	w.mu.Lock()
 	host := w.hosts[h.Name]
 	takes := host.takes
@@ -103,22 +102,12 @@ func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapsh
 	w.mu.Unlock()
 	time.Sleep(takes)
 	w.mu.Lock()
-	hangs := host.hangs && snapshot.WantsTypes(ctx)
-	w.mu.Unlock()
-	if hangs {
-		return nil, w.hang(ctx)
-	}
-	w.mu.Lock()
 	defer w.mu.Unlock()
 	host.asked++
 	if host.lost != nil {
 		return nil, host.lost
 	}
-	asks, kind := snapshot.WantsTypes(ctx), host.kind
-	if kind != snapshot.TypeCompute && !asks {
-		kind = "" // it has not been asked
-	}
-	if host.last != nil && !host.changes && !asks {
+	if host.last != nil && !host.changes {
 		return host.last, nil
 	}
 	uid := snapshot.UID(1001)
@@ -128,18 +117,10 @@ func (w *wakeful) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapsh
 		s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
 	}
 	for _, pid := range host.processes {
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0, Type: kind}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0, Type: host.kind}}})
 	}
 	host.last = s
 	return s, nil
-}
-
-// hang is for as long as a Pool waits for a host.
-func (*wakeful) hang(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	<-ctx.Done()
-	return context.Cause(ctx)
 }
 
 func (w *wakeful) Execute(_ context.Context, h remote.Host, o order.Order) (done agent.Execution, err error) {

@@ -14,12 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// SMI queries nvidia-smi; *nvidiasmi.Querier implements it.
+// SMI queries nvidia-smi; *nvidiasmi.Querier implements it. Where no new answer comes until ctx ends, an earlier one
+// serves that is at most as old as oldest.
 type SMI interface {
-	Apps(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Usage, error)
-	Devices(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Listing, error)
-	List(ctx context.Context, age nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error)
-	Details(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Details, error)
+	Apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error)
+	Devices(ctx context.Context, oldest time.Duration) (nvidiasmi.Listing, error)
+	List(ctx context.Context, oldest time.Duration) ([]nvidiasmi.ListedGPU, error)
+	Displays(ctx context.Context, oldest time.Duration) (nvidiasmi.Displays, error)
+	Details(ctx context.Context, oldest time.Duration) (nvidiasmi.Details, error)
 }
 
 // StateFiles are the state files; *disk.Store implements it.
@@ -63,10 +65,11 @@ type Collector struct {
 	Service func() (bool, error)
 	// Containers finds out about the containers of processes; nil to report their ids alone.
 	Containers Containers
+	// Types finds the types of processes; nil leaves them unknown.
+	Types *nvidiasmi.Types
 
 	mu    sync.Mutex
 	cache cache
-	types nvidiasmi.Types
 }
 
 // cache is what one snapshot leaves for the next. Nothing that it refers to changes.

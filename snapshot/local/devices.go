@@ -41,12 +41,12 @@ func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
 }
 
 // readDevices asks nvidia-smi. What root's nvidia-smi lists is published for all users.
-func (c *Collector) readDevices(ctx context.Context, age nvidiasmi.Age) (*deviceList, error) {
+func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*deviceList, error) {
 	at := c.now()
 	if c.hardware().Restricted(at) {
-		return c.readRestricted(ctx, age, at)
+		return c.readRestricted(ctx, oldest, at)
 	}
-	listing, err := c.SMI.Devices(ctx, age)
+	listing, err := c.SMI.Devices(ctx, oldest)
 	driver, unknown := hardware.FromDriver(c.hardware().Proc)
 	switch {
 	case errors.Is(err, nvidiasmi.ErrGPULost) && len(driver) > 0:
@@ -63,23 +63,19 @@ func (c *Collector) readDevices(ctx context.Context, age nvidiasmi.Age) (*device
 		}
 	}
 	if len(l.divided()) > 0 {
-		_ = c.addInstances(ctx, age, l) // without them it is a device as others
+		_ = c.addInstances(ctx, oldest, l) // without them it is a device as others
 	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	return l, nil
 }
 
 // devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
-// one if age finds it good and it is complete, else a new one.
-func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age nvidiasmi.Age) (*deviceList, error) {
-	l := c.cached().devices
-	switch {
-	case l != nil && l.lacks(usage):
-		age.Good = 0
-	case l != nil && c.now().Sub(l.at) < age.Good:
+// one if it is younger than measured and complete, else a new one.
+func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, measured, oldest time.Duration) (*deviceList, error) {
+	if l := c.cached().devices; l != nil && !l.lacks(usage) && c.now().Sub(l.at) < measured {
 		return l, nil
 	}
-	l, err := c.readDevices(ctx, age)
+	l, err := c.readDevices(ctx, oldest)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +112,13 @@ func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
 
 // addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and how
 // much memory they have, if that can be found out.
-func (c *Collector) addInstances(ctx context.Context, age nvidiasmi.Age, l *deviceList) error {
-	listed, err := c.SMI.List(ctx, age)
+func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *deviceList) error {
+	listed, err := c.SMI.List(ctx, oldest)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
-		l.details, _ = c.SMI.Details(ctx, age) // without it their memory is what the profiles say
+		l.details, _ = c.SMI.Details(ctx, oldest) // without it their memory is what the profiles say
 	}
 	for _, d := range listed {
 		index, known := l.index[d.UUID] // nvidia-smi may number the devices that it shows us differently
@@ -145,7 +141,7 @@ type located struct {
 }
 
 // locate finds out which MIG instances processes use. nvidia-smi is asked once for new processes.
-func (c *Collector) locate(ctx context.Context, age nvidiasmi.Age, usage *nvidiasmi.Usage, l *deviceList) {
+func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvidiasmi.Usage, l *deviceList) {
 	before, after, asked := c.cached().located, make(map[located]snapshot.GPUUUID), false
 	details := l.details
 	for i := range usage.Apps {
@@ -160,7 +156,7 @@ func (c *Collector) locate(ctx context.Context, age nvidiasmi.Age, usage *nvidia
 			instance = details.Instance(app.GPU, app.PID, l.devices[at].Instances)
 		}
 		if !known && instance == "" && !asked {
-			details, _ = c.SMI.Details(ctx, age) // without it the instances are unknown
+			details, _ = c.SMI.Details(ctx, oldest) // without it the instances are unknown
 			instance, asked = details.Instance(app.GPU, app.PID, l.devices[at].Instances), true
 		}
 		app.Instance, after[process] = instance, instance

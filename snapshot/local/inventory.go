@@ -34,7 +34,7 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	if c.hardware().Restricted(c.now()) {
 		return c.published()
 	}
-	devices, err := c.readDevices(ctx, nvidiasmi.Age{Most: oldestAnswer})
+	devices, err := c.readDevices(ctx, oldestAnswer)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (c *Collector) published() ([]snapshot.Device, error) {
 // Instances are the devices of this machine with their MIG instances. The error is one of
 // nvidia-smi or hardware.ErrNotPublished.
 func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
-	devices, err := c.readDevices(ctx, nvidiasmi.Age{})
+	devices, err := c.readDevices(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 // GPUs asks nvidia-smi which GPU each device is now. Processes are attributed by its answer from
 // then on.
 func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
-	l, err := c.readDevices(ctx, nvidiasmi.Age{})
+	l, err := c.readDevices(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +110,12 @@ func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot
 
 // readRestricted lists the devices that root has published. nvidia-smi measures those that
 // it shows this process, under numbers that differ from root's: they are matched by UUID.
-func (c *Collector) readRestricted(ctx context.Context, age nvidiasmi.Age, at time.Time) (*deviceList, error) {
+func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at time.Time) (*deviceList, error) {
 	known, err := c.hardware().Known()
 	if err != nil {
 		return nil, err
 	}
-	seen, err := c.SMI.Devices(ctx, age)
+	seen, err := c.SMI.Devices(ctx, oldest)
 	if err != nil && !hidesAll(err) {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (c *Collector) readRestricted(ctx context.Context, age nvidiasmi.Age, at ti
 }
 
 // apps are the processes that nvidia-smi shows this process.
-func (c *Collector) apps(ctx context.Context, age nvidiasmi.Age) (nvidiasmi.Usage, error) {
-	usage, err := c.SMI.Apps(ctx, age)
+func (c *Collector) apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error) {
+	usage, err := c.SMI.Apps(ctx, oldest)
 	if err != nil && hidesAll(err) && c.hardware().Restricted(c.now()) {
 		return nvidiasmi.Usage{}, nil
 	}

@@ -85,9 +85,9 @@ type machine struct {
 
 // smi is what nvidia-smi prints.
 type smi struct {
-	m                            *machine
-	apps, devices, list, details string
-	err                          error
+	m                                      *machine
+	apps, devices, list, details, displays string
+	err                                    error
 }
 
 // fakeFiles are state files in memory.
@@ -111,6 +111,7 @@ func newMachine(t testing.TB) *machine {
 	m.smi = &smi{m: m, devices: twoDevices, list: migList}
 	m.files = &fakeFiles{m: m}
 	m.files.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
+	m.Now = time.Now
 	m.SMI, m.StateFiles, m.Proc = m.smi, m.files, proc.FS{Root: t.TempDir()}
 	m.write("sys/kernel/random/boot_id", bootID+"\n")
 	m.process(1, 0, 2, "HOME=/\x00")
@@ -168,32 +169,43 @@ func (s *smi) ask(what string) error {
 
 func answer(stdout string) nvidiasmi.RunResult { return nvidiasmi.RunResult{Stdout: []byte(stdout)} }
 
-func (s *smi) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
+func (s *smi) Apps(context.Context, time.Duration) (nvidiasmi.Usage, error) {
 	if err := s.ask("apps"); err != nil {
 		return nvidiasmi.Usage{}, err
 	}
 	return nvidiasmi.ParseApps(answer(s.apps))
 }
 
-func (s *smi) Devices(context.Context, nvidiasmi.Age) (nvidiasmi.Listing, error) {
+func (s *smi) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error) {
 	if err := s.ask("devices"); err != nil {
 		return nvidiasmi.Listing{}, err
 	}
 	return nvidiasmi.ParseDevices(answer(s.devices))
 }
 
-func (s *smi) List(context.Context, nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error) {
+func (s *smi) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, error) {
 	if err := s.ask("list"); err != nil {
 		return nil, err
 	}
 	return nvidiasmi.ParseList(answer(s.list))
 }
 
-func (s *smi) Details(context.Context, nvidiasmi.Age) (nvidiasmi.Details, error) {
+func (s *smi) Details(context.Context, time.Duration) (nvidiasmi.Details, error) {
 	if err := s.ask("details"); err != nil {
 		return nvidiasmi.Details{}, err
 	}
-	return nvidiasmi.ParseDetails(answer(s.details))
+	details, err := nvidiasmi.ParseDetails(answer(s.details))
+	details.Time.Began = s.m.Now()
+	return details, err
+}
+
+func (s *smi) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
+	if err := s.ask("displays"); err != nil {
+		return nvidiasmi.Displays{}, err
+	}
+	displays, err := nvidiasmi.ParseDisplays(answer(s.displays))
+	displays.Time.Began = s.m.Now()
+	return displays, err
 }
 
 func (b *fakeFiles) Read(context.Context) (state.Files, error) {
@@ -234,7 +246,7 @@ func (*fakeFiles) FolderID() (string, error) { return "", nil }
 // listed is a fake nvidia-smi that lists processes on one device.
 type listed struct{ pids []snapshot.PID }
 
-func (l listed) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
+func (l listed) Apps(context.Context, time.Duration) (nvidiasmi.Usage, error) {
 	var u nvidiasmi.Usage
 	for _, pid := range l.pids {
 		u.Apps = append(u.Apps, nvidiasmi.App{GPU: "GPU-0", PID: pid, Memory: snapshot.MiB(100)})
@@ -242,14 +254,18 @@ func (l listed) Apps(context.Context, nvidiasmi.Age) (nvidiasmi.Usage, error) {
 	return u, nil
 }
 
-func (l listed) Devices(context.Context, nvidiasmi.Age) (nvidiasmi.Listing, error) {
+func (l listed) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error) {
 	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
 }
 
-func (l listed) List(context.Context, nvidiasmi.Age) ([]nvidiasmi.ListedGPU, error) {
+func (l listed) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, error) {
 	return nil, nvidiasmi.ErrGarbled // it has no MIG instances to ask for
 }
 
-func (l listed) Details(context.Context, nvidiasmi.Age) (nvidiasmi.Details, error) {
+func (l listed) Details(context.Context, time.Duration) (nvidiasmi.Details, error) {
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
+}
+
+func (l listed) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
+	return nvidiasmi.Displays{}, nvidiasmi.ErrGarbled
 }

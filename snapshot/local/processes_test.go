@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -352,4 +353,33 @@ func TestAccountsOfProcesses(t *testing.T) {
 	require.Nil(t, p.UID)
 	require.True(t, p.EnvUnknown && !p.EnvOverwritten && p.EID == "", "it is in no environment of anybody")
 	require.Contains(t, strings.Join(s.Warnings, "\n"), "the owner of process 104: uid 165540: the account of a subordinate uid is unknown")
+}
+
+// TestTypesOfProcesses come with the snapshot where a display is active, and nowhere else is asked for them.
+func TestTypesOfProcesses(t *testing.T) {
+	const details = "<nvidia_smi_log><gpu><processes><process_info><pid>100</pid><type>C+G</type></process_info></processes></gpu></nvidia_smi_log>"
+	for name, tt := range map[string]struct {
+		displays, details string
+		asked             []string
+		types             []snapshot.ProcessType // of 100 on GPU 0, and of 101 on GPU 1
+	}{
+		"a display":     {"GPU-0, Enabled\nGPU-1, Disabled\n", details, []string{"displays", "details"}, []snapshot.ProcessType{"C+G", "C"}},
+		"no answer":     {"GPU-0, Enabled\nGPU-1, Disabled\n", "", []string{"displays", "details"}, []snapshot.ProcessType{"?", ""}},
+		"none at all":   {"", "", []string{"displays"}, []snapshot.ProcessType{"?", "?"}},
+		"no display":    {"GPU-0, Disabled\nGPU-1, Disabled\n", "", []string{"displays"}, []snapshot.ProcessType{"", ""}},
+		"not asked for": {types: []snapshot.ProcessType{"", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.process(100, 1000, 7, "HOME=/\x00")
+			m.process(101, 1000, 7, "HOME=/\x00")
+			m.smi.apps, m.smi.displays, m.smi.details = "GPU-0, 100, 11\nGPU-1, 101, 3\n", tt.displays, tt.details
+			if tt.asked != nil {
+				m.Types = new(nvidiasmi.Types)
+			}
+			s := m.snapshot()
+			require.Equal(t, append([]string{"apps", "devices", "read"}, tt.asked...), m.take())
+			require.Equal(t, tt.types, []snapshot.ProcessType{s.Processes[0].Usage[0].Type, s.Processes[1].Usage[0].Type})
+		})
+	}
 }

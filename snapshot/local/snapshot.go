@@ -18,36 +18,52 @@ import (
 // oldestAnswer is how old an answer of nvidia-smi may be where no new one comes in time.
 const oldestAnswer = time.Minute
 
+// Age says how old what nvidia-smi says may be.
+type Age struct {
+	// Measured is how old the list of devices may be, and with it UsedMemory, Utilization, Temperature and Power.
+	Measured time.Duration
+	// Oldest is how old any answer may be where no new one comes in time; 0 takes no earlier answer.
+	Oldest time.Duration
+	// Until is when waiting for an answer ends; zero for the end of the context.
+	Until time.Time
+}
+
+// typesWithin is how long a snapshot waits for the types of processes.
+const typesWithin = 2 * time.Second
+
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
 // is cached, and twice more where devices have MIG instances. The processes are in ascending
 // order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or the
 // context's. If the state files can't be read, what is attached is unknown (see
 // Device.Unidentified); a Brief one, which can't say that, is their error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	return c.SnapshotWithin(ctx, nvidiasmi.Age{Good: c.DeviceListTTL})
+	return c.SnapshotWithin(ctx, Age{Measured: c.DeviceListTTL})
 }
 
-// SnapshotWithin is Snapshot with a list of devices as age has it, and with it UsedMemory,
-// Utilization, Temperature and Power. Where the driver gives no answer in time, earlier ones serve
-// that are as old as age allows.
-func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snapshot, error) {
-	newest := nvidiasmi.Age{Most: age.Most, Until: age.Until}
-	usage, err := c.apps(ctx, newest)
+// SnapshotWithin is Snapshot with answers of nvidia-smi that are as old as age allows.
+func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snapshot, error) {
+	asking := ctx
+	if !age.Until.IsZero() {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithDeadline(ctx, age.Until)
+		defer cancel()
+	}
+	usage, err := c.apps(asking, age.Oldest)
 	if err != nil {
 		return nil, err
 	}
-	before := c.cached()
-	if age.Good = min(age.Good, c.DeviceListTTL); before.unplaced {
-		age.Good = 0
-	}
+	before, measured := c.cached(), min(age.Measured, c.DeviceListTTL)
 	if usage.Time.Ended.Sub(usage.Time.Began) > time.Second {
-		age.Good /= 2 // a slow driver has a new list before the old one is too old
+		measured /= 2 // a slow driver has a new list before the old one is too old
 	}
-	devices, err := c.devicesFor(ctx, usage, age)
+	if before.unplaced {
+		measured = 0
+	}
+	devices, err := c.devicesFor(asking, usage, measured, age.Oldest)
 	if err != nil {
 		return nil, err
 	}
-	c.locate(ctx, newest, &usage, devices)
+	c.locate(asking, age.Oldest, &usage, devices)
 	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
 	files, unread := c.readFiles(ctx, devices, devices != before.devices)
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
@@ -69,9 +85,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age nvidiasmi.Age) (*sna
 	}
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
 	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
-	c.types.Set(ctx, s, devices.uuids(), c.now(), func(ctx context.Context, since time.Time) (nvidiasmi.Details, error) {
-		return c.SMI.Details(ctx, nvidiasmi.Age{Most: oldestAnswer, Until: age.Until, Since: since})
-	})
+	if c.Types != nil {
+		within, cancel := context.WithTimeout(asking, typesWithin)
+		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI)
+		cancel()
+	}
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	if since, err := proc.SinceBoot(); err == nil {
@@ -157,13 +175,13 @@ func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices [
 // claim since it was judged, and would otherwise be judged by the old claim and spared
 // for the new one in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
-	usage, err := c.apps(ctx, nvidiasmi.Age{})
+	usage, err := c.apps(ctx, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	devices := &deviceList{}
 	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.now()) {
-		devices, err = c.devicesFor(ctx, usage, nvidiasmi.Age{Good: c.DeviceListTTL})
+		devices, err = c.devicesFor(ctx, usage, c.DeviceListTTL, 0)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -228,7 +229,7 @@ func TestAListOfDevicesIsUsedAgain(t *testing.T) {
 		{time.Hour, []string{"apps", "read"}},
 		{4 * time.Second, []string{"apps", "devices", "read"}},
 	} {
-		_, err := m.SnapshotWithin(t.Context(), nvidiasmi.Age{Good: step.age})
+		_, err := m.SnapshotWithin(t.Context(), local.Age{Measured: step.age})
 		require.NoError(t, err)
 		require.Equal(t, step.want, m.take(), "a list that is less than %s old", step.age)
 	}

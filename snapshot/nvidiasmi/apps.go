@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -48,8 +49,8 @@ func AppsArgs() []string {
 }
 
 // Apps lists the compute processes, in the order of nvidia-smi.
-func (q *Querier) Apps(ctx context.Context, age Age) (Usage, error) {
-	usage, at, err := query(ctx, q, AppsArgs(), age, ParseApps)
+func (q *Querier) Apps(ctx context.Context, oldest time.Duration) (Usage, error) {
+	usage, at, err := query(ctx, q, AppsArgs(), oldest, ParseApps)
 	usage.Time = at
 	return usage, err
 }

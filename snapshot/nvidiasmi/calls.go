@@ -7,18 +7,6 @@ import (
 	"time"
 )
 
-// Age is how old an answer may be. The zero Age wants that of a new call.
-type Age struct {
-	// Good is for how long an answer serves without a new call.
-	Good time.Duration
-	// Most is how old an answer may be where no new call is answered in time.
-	Most time.Duration
-	// Until is when waiting for a new call ends; zero for the end of the context.
-	Until time.Time
-	// Since, if set, makes no new call: only the answer to one serves that began since then.
-	Since time.Time
-}
-
 // Time is when an answer was given. It is the zero Time where that isn't known.
 type Time struct {
 	Began, Ended time.Time // the call
@@ -77,35 +65,32 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 }
 
 // ask returns the answer of a call that began after ask was called. If none comes in time, it
-// returns the last answer, unless that is older than age.Most.
-func (q *Querier) ask(ctx context.Context, args []string, age Age) (timedReply, error) {
+// returns the last answer, unless that is older than oldest. With a context that has ended it
+// makes no call.
+func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) (timedReply, error) {
+	if ctx.Err() != nil {
+		return q.earlier(args, oldest, contextError(ctx))
+	}
 	asked := time.Now()
-	until := asked.Add(2 * q.timeout)
-	if !age.Until.IsZero() && age.Until.Before(until) {
-		until = age.Until
-	}
-	ctx, cancel := context.WithDeadline(ctx, until)
+	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)
 	defer cancel()
-	if last := q.last(args); last != nil && asked.Sub(last.Began) <= age.Good {
-		return *last, nil
-	}
 	for {
 		call := q.outstanding(args)
 		var tooLong <-chan time.Time // a look doesn't wait for what hangs
-		if age.Most > 0 {
+		if oldest > 0 {
 			tooLong = time.After(q.timeout - time.Since(call.wanted))
 		}
 		select {
 		case <-call.done:
 		case <-tooLong:
-			return q.earlier(args, age, ErrTimeout)
+			return q.earlier(args, oldest, ErrTimeout)
 		case <-ctx.Done():
-			return q.earlier(args, age, contextError(ctx))
+			return q.earlier(args, oldest, contextError(ctx))
 		}
 		switch {
 		case call.Began.Before(asked) && !call.Began.IsZero(): // it may not know what has happened since
 		case errors.Is(call.err, ErrTimeout), errors.Is(call.err, ErrHung):
-			return q.earlier(args, age, call.err)
+			return q.earlier(args, oldest, call.err)
 		default:
 			return call.timedReply, call.err
 		}
@@ -113,25 +98,14 @@ func (q *Querier) ask(ctx context.Context, args []string, age Age) (timedReply, 
 }
 
 // earlier is the last answer where why keeps a newer one from coming.
-func (q *Querier) earlier(args []string, age Age, why error) (timedReply, error) {
+func (q *Querier) earlier(args []string, oldest time.Duration, why error) (timedReply, error) {
 	last := q.last(args)
-	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > age.Most {
+	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > oldest {
 		return timedReply{}, why
 	}
 	late := *last
 	late.Late = true
 	return late, nil
-}
-
-// since is the last answer of a call that began since a time.
-func (q *Querier) since(args []string, since time.Time) (timedReply, error) {
-	if q.keep == nil {
-		return timedReply{}, ErrTimeout
-	}
-	if last := q.last(args); last != nil && !last.Began.Before(since) {
-		return *last, nil
-	}
-	return timedReply{}, ErrTimeout
 }
 
 func (q *Querier) last(args []string) *timedReply {

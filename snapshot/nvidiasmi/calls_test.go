@@ -28,34 +28,32 @@ func slow(calls *atomic.Int32, takes func() time.Duration) runner {
 
 // look asks as a host does that has 9 of 10 seconds. It returns the number of the call that the answer
 // is from, 0 for none.
-func look(t *testing.T, q *nvidiasmi.Querier, age nvidiasmi.Age) (call int, late bool) {
+func look(t *testing.T, q *nvidiasmi.Querier, oldest time.Duration) (call int, late bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 	defer cancel()
-	usage, err := q.Apps(ctx, age)
+	usage, err := q.Apps(ctx, oldest)
 	if err != nil {
 		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 		return 0, false
 	}
 	require.Len(t, usage.Apps, 1)
-	require.LessOrEqual(t, time.Since(usage.Time.Began), max(age.Good, age.Most, 9*time.Second))
+	require.LessOrEqual(t, time.Since(usage.Time.Began), max(oldest, 9*time.Second))
 	return int(usage.Apps[0].PID), usage.Time.Late
 }
 
 func TestAnAnswerOutlivesTheLookThatWaited(t *testing.T) {
-	minute := nvidiasmi.Age{Most: time.Minute}
 	for name, tt := range map[string]struct {
-		takes time.Duration
-		age   nvidiasmi.Age
-		calls []int // of which each look, every 10 s, has the answer
-		late  []bool
+		takes  time.Duration
+		oldest time.Duration
+		calls  []int // of which each look, every 10 s, has the answer
+		late   []bool
 	}{
-		"in time":               {6 * time.Second, minute, []int{1, 2, 3}, []bool{false, false, false}},
-		"slow":                  {12 * time.Second, minute, []int{0, 1, 2, 3}, []bool{false, true, true, true}},
-		"slower":                {15 * time.Second, minute, []int{0, 1, 1, 2}, []bool{false, true, true, true}},
-		"slower than max-age":   {70 * time.Second, minute, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]bool, 10)},
-		"no old answer allowed": {12 * time.Second, nvidiasmi.Age{}, []int{0, 0, 0}, make([]bool, 3)},
-		"a recent one is good":  {6 * time.Second, nvidiasmi.Age{Good: 25 * time.Second}, []int{1, 1, 1, 2}, make([]bool, 4)},
+		"in time":               {6 * time.Second, time.Minute, []int{1, 2, 3}, []bool{false, false, false}},
+		"slow":                  {12 * time.Second, time.Minute, []int{0, 1, 2, 3}, []bool{false, true, true, true}},
+		"slower":                {15 * time.Second, time.Minute, []int{0, 1, 1, 2}, []bool{false, true, true, true}},
+		"slower than max-age":   {70 * time.Second, time.Minute, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]bool, 10)},
+		"no old answer allowed": {12 * time.Second, 0, []int{0, 0, 0}, make([]bool, 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +63,7 @@ func TestAnAnswerOutlivesTheLookThatWaited(t *testing.T) {
 				begun := time.Now()
 				for i, want := range tt.calls {
 					time.Sleep(time.Until(begun.Add(time.Duration(i) * 10 * time.Second)))
-					call, late := look(t, querier, tt.age)
+					call, late := look(t, querier, tt.oldest)
 					require.Equal(t, want, call, "look %d", i+1)
 					require.Equal(t, tt.late[i], late, "look %d", i+1)
 				}
@@ -87,26 +85,25 @@ func TestAHangingDriverDelaysNoLook(t *testing.T) {
 			return time.Second
 		}), 0)
 		querier.Keep(t.Context())
-		age := nvidiasmi.Age{Most: time.Minute}
-		call, late := look(t, querier, age)
+		call, late := look(t, querier, time.Minute)
 		require.Equal(t, 1, call)
 		require.False(t, late)
 		for range 3 {
-			call, late = look(t, querier, age)
+			call, late = look(t, querier, time.Minute)
 			require.Equal(t, 1, call)
 			require.True(t, late)
 		}
 		for range 5 {
 			before := time.Now()
-			look(t, querier, age)
+			look(t, querier, time.Minute)
 			require.Zero(t, time.Since(before))
 		}
 		require.Equal(t, int32(2), calls.Load(), "one is outstanding")
 		time.Sleep(time.Minute)
-		call, _ = look(t, querier, age)
+		call, _ = look(t, querier, time.Minute)
 		require.Zero(t, call, "the answer is too old")
 		time.Sleep(time.Hour)
-		call, late = look(t, querier, age)
+		call, late = look(t, querier, time.Minute)
 		require.Equal(t, 3, call)
 		require.False(t, late)
 	})
@@ -119,16 +116,18 @@ func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
 		var calls atomic.Int32
 		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 6 * time.Second }), 0)
 		querier.Keep(t.Context())
-		go querier.Apps(t.Context(), nvidiasmi.Age{}) //nolint:errcheck // it is only under way
+		go querier.Apps(t.Context(), 0) //nolint:errcheck // it is only under way
 		time.Sleep(5 * time.Second)
-		usage, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+		usage, err := querier.Apps(t.Context(), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, usage.Apps[0].PID)
 		require.False(t, usage.Time.Late)
-		again, err := querier.Apps(t.Context(), nvidiasmi.Age{Since: usage.Time.Began})
-		require.NoError(t, err)
-		require.Equal(t, usage, again)
-		_, err = querier.Apps(t.Context(), nvidiasmi.Age{Since: usage.Time.Began.Add(1)})
+		ended, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		again, err := querier.Apps(ended, time.Minute)
+		require.NoError(t, err, "no new call is made")
+		require.Equal(t, usage.Apps, again.Apps)
+		_, err = querier.Apps(ended, 0)
 		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 		require.EqualValues(t, 2, calls.Load())
 	})
@@ -141,14 +140,11 @@ func TestAFailureIsNewerThanAnAnswer(t *testing.T) {
 		return nvidiasmi.RunResult{Stdout: []byte(text)}, nil
 	}), 0)
 	querier.Keep(t.Context())
-	_, err := querier.Apps(t.Context(), nvidiasmi.Age{Most: time.Minute})
+	_, err := querier.Apps(t.Context(), time.Minute)
 	require.NoError(t, err)
 	text = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-	for _, age := range []nvidiasmi.Age{{Most: time.Minute}, {Good: time.Minute}} {
-		_, err = querier.Apps(t.Context(), age)
-		if age.Good == 0 {
-			require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
-		}
+	for range 2 {
+		_, err = querier.Apps(t.Context(), time.Minute)
 	}
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver, "the answer before is forgotten")
 }

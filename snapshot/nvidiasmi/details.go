@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -18,9 +19,19 @@ type Details struct {
 	GPUs []GPUDetails
 	// Drawing are the types of processes that draw, on whichever GPU.
 	Drawing map[snapshot.PID]snapshot.ProcessType
-	// Displays says of GPUs whether a screen is active on them, or may be. It isn't from -q -x.
-	Displays map[snapshot.GPUUUID]bool
-	Time     Time
+	Time    Time
+}
+
+// Displays says of GPUs whether a display is active on them, or may be.
+type Displays struct {
+	Active map[snapshot.GPUUUID]bool // nil if nothing is known
+	Time   Time
+}
+
+// dark says that no display is active on a GPU.
+func (d *Displays) dark(gpu snapshot.GPUUUID) bool {
+	active, known := d.Active[gpu]
+	return known && !active
 }
 
 // GPUDetails is a GPU in Details.
@@ -57,30 +68,33 @@ func DisplaysArgs() []string {
 	return []string{"--query-gpu=uuid,display_active", "--format=csv,noheader"}
 }
 
-// Details asks for the details of all GPUs, which takes longer than the other questions. With an error, Displays
-// may still be known.
-func (q *Querier) Details(ctx context.Context, age Age) (Details, error) {
-	displays, _, err := query(ctx, q, DisplaysArgs(), age, ParseDisplays)
-	if err != nil {
-		return Details{}, err
-	}
-	details, at, err := query(ctx, q.details, DetailsArgs(), age, ParseDetails)
-	details.Displays, details.Time = displays, at
+// Details asks for the details of all GPUs, which takes longer than the other questions.
+func (q *Querier) Details(ctx context.Context, oldest time.Duration) (Details, error) {
+	details, at, err := query(ctx, q.details, DetailsArgs(), oldest, ParseDetails)
+	details.Time = at
 	return details, err
 }
 
-// ParseDisplays parses the answer for DisplaysArgs. Only "Disabled" says that there is no active screen.
-func ParseDisplays(out RunResult) (map[snapshot.GPUUUID]bool, error) {
-	a, displays := sortLines(out), make(map[snapshot.GPUUUID]bool)
+// Displays asks for the active displays.
+func (q *Querier) Displays(ctx context.Context, oldest time.Duration) (Displays, error) {
+	displays, at, err := query(ctx, q, DisplaysArgs(), oldest, ParseDisplays)
+	displays.Time = at
+	return displays, err
+}
+
+// ParseDisplays parses the answer for DisplaysArgs. Only "Disabled" says that there is no active display.
+func ParseDisplays(out RunResult) (Displays, error) {
+	a, active := sortLines(out), make(map[snapshot.GPUUUID]bool)
 	for _, line := range a.lines {
-		if uuid, active, ok := strings.Cut(line, ","); ok {
-			displays[snapshot.GPUUUID(known(uuid))] = displays[snapshot.GPUUUID(known(uuid))] || known(active) != "Disabled"
+		if uuid, state, ok := strings.Cut(line, ","); ok {
+			gpu := snapshot.GPUUUID(known(uuid))
+			active[gpu] = active[gpu] || known(state) != "Disabled"
 		}
 	}
-	if len(displays) == 0 {
-		return nil, a.failure()
+	if len(active) == 0 {
+		return Displays{}, a.failure()
 	}
-	return displays, nil
+	return Displays{Active: active}, nil
 }
 
 // ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -63,8 +64,8 @@ func DevicesArgs() []string {
 
 // Devices lists the devices. There is at least one row: a machine without devices is
 // ErrNoDevices.
-func (q *Querier) Devices(ctx context.Context, age Age) (Listing, error) {
-	listing, at, err := query(ctx, q, DevicesArgs(), age, ParseDevices)
+func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, error) {
+	listing, at, err := query(ctx, q, DevicesArgs(), oldest, ParseDevices)
 	listing.Time = at
 	return listing, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -20,8 +21,8 @@ type ListedGPU struct {
 func ListArgs() []string { return []string{"-L"} }
 
 // List lists the devices with their MIG instances.
-func (q *Querier) List(ctx context.Context, age Age) ([]ListedGPU, error) {
-	list, _, err := query(ctx, q, ListArgs(), age, ParseList)
+func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]ListedGPU, error) {
+	list, _, err := query(ctx, q, ListArgs(), oldest, ParseList)
 	return list, err
 }
 

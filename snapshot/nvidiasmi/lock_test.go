@@ -60,7 +60,7 @@ func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	for _, ask := range []func() error{
 		func() error { return runWithin(t, 100*time.Millisecond, again) },
 		func() error {
-			_, err := nvidiasmi.New(again, 3*time.Second).Apps(t.Context(), nvidiasmi.Age{})
+			_, err := nvidiasmi.New(again, 3*time.Second).Apps(t.Context(), 0)
 			return err
 		},
 	} {
@@ -75,7 +75,7 @@ func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	// The driver is back.
 	require.NoError(t, syscall.Kill(-pid, syscall.SIGKILL))
 	works := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, `echo 'GPU-1, 711, 5'`), Lock: lock}, time.Minute)
-	usage, err := works.Apps(t.Context(), nvidiasmi.Age{})
+	usage, err := works.Apps(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
 }
@@ -96,7 +96,7 @@ func TestAHungHolderIsReportedSoon(t *testing.T) {
 	_, err := fmt.Fprintf(file, "4711 %d\n", since.Unix())
 	require.NoError(t, err)
 	began := time.Now()
-	_, err = nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Hour).Apps(t.Context(), nvidiasmi.Age{})
+	_, err = nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Hour).Apps(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrHung)
 	require.ErrorContains(t, err, "since "+since.Format(time.RFC3339)+" as process 4711")
 	require.Less(t, time.Since(began), time.Minute)
@@ -128,7 +128,7 @@ func TestAReleasedLockIsTaken(t *testing.T) {
 	file := hold(t, lock)
 	result := make(chan error, 1)
 	go func() {
-		_, err := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), nvidiasmi.Age{})
+		_, err := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), 0)
 		result <- err
 	}()
 	time.Sleep(20 * time.Millisecond)
@@ -156,7 +156,7 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	for i := range errs {
 		group.Go(func() {
 			for range 5 {
-				_, err := nvidiasmi.New(nvidiasmi.Exec{Path: path, Lock: lock}, time.Minute).Apps(t.Context(), nvidiasmi.Age{})
+				_, err := nvidiasmi.New(nvidiasmi.Exec{Path: path, Lock: lock}, time.Minute).Apps(t.Context(), 0)
 				errs[i] = errors.Join(errs[i], err)
 			}
 		})
@@ -176,7 +176,7 @@ func TestARemainingChildDoesNotKeepTheLock(t *testing.T) {
 	_, err := run.Run(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = syscall.Kill(waitForPID(t, pidFile), syscall.SIGKILL) }()
-	_, err = nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), nvidiasmi.Age{})
+	_, err = nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), 0)
 	require.NoError(t, err)
 }
 
@@ -201,7 +201,7 @@ func TestOtherLocksAreNotWaitedFor(t *testing.T) {
 		"a link to the lock file": linked,
 		"no folder":               "/proc/self/none/smi.lock",
 	} {
-		_, err := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), nvidiasmi.Age{})
+		_, err := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), 0)
 		require.NoError(t, err, name)
 	}
 }

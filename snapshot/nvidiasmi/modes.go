@@ -12,7 +12,7 @@ func ModesArgs() []string {
 
 // Modes lists the devices with how the driver runs each of them, and without names.
 func (q *Querier) Modes(ctx context.Context) (Listing, error) {
-	listing, _, err := query(ctx, q, ModesArgs(), Age{}, ParseModes)
+	listing, _, err := query(ctx, q, ModesArgs(), 0, ParseModes)
 	return listing, err
 }
 

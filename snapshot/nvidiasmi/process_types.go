@@ -3,153 +3,136 @@ package nvidiasmi
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// How often Types asks for Details, and how long it waits for them.
-const (
-	typesEvery   = 30 * time.Second
-	typesTimeout = 10 * time.Second
-)
+// typesEvery is how often Types asks for types.
+const typesEvery = 30 * time.Second
 
-// Types finds out the types of processes, which only Details tells. One answer is for all processes,
-// and what it says of one is kept. The zero Types knows none. It is safe for concurrent use.
+// TypeSource is what Types asks; *Querier is one. Answers may be as old as oldest if no new one comes until ctx
+// ends. With a context that has ended already, no new call is made.
+type TypeSource interface {
+	Displays(ctx context.Context, oldest time.Duration) (Displays, error)
+	Details(ctx context.Context, oldest time.Duration) (Details, error)
+}
+
+// Types finds out the types of processes on GPUs with an active display, which only Details tells. What an answer
+// says of a process is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
-	said atomic.Pointer[said] // by all answers; nil for nothing
-
-	asking  sync.Mutex // over the rest; whoever wants types has it, also while nvidia-smi hangs
-	asked   time.Time
-	since   time.Time // of the first question without an answer
-	waiting []typed   // what that was for, until there is an answer
-	answer  *Details  // the last one; nil if there was none
+	mu       sync.Mutex
+	uses     map[use]knownUse
+	displays Displays
+	asked    time.Time // when it asked last
+	asking   bool
 }
 
-// said is what is known, and doesn't change.
-type said struct {
-	types    map[typed]snapshot.ProcessType
-	displays map[snapshot.GPUUUID]bool
-}
-
-func (t *Types) known() said {
-	if known := t.said.Load(); known != nil {
-		return *known
-	}
-	return said{}
-}
-
-// typed is the use of a GPU by a process.
-type typed struct {
+// use is the use of a GPU by a process.
+type use struct {
 	gpu   snapshot.GPUUUID
 	pid   snapshot.PID
-	start snapshot.StartTime
+	start snapshot.StartTime // 0 where that is unknown
 }
 
-// Set sets what is known about the types of the processes of a snapshot, and about displays. If the
-// context is of snapshot.WithTypes and there are unknown ones, it asks, but not too often: until
-// then they are pending, unless no screen is active on their GPUs. Where there was no answer in time,
-// ask is called with the time of the question, for what came since then. Who doesn't want types waits for no answer.
+// knownUse is what is known about a use.
+type knownUse struct {
+	since time.Time            // when it was seen first
+	kind  snapshot.ProcessType // empty if it isn't known
+}
+
+// Set sets what is known about displays and about the types of the processes of a snapshot. If it has to ask, it
+// waits until ctx ends, and at most every 30 s. The types that are unknown then are pending on GPUs with an active
+// display, and where that isn't known.
 //
-// Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU. So where a screen is
-// active, or may be, what has no type yet stays pending: no desktop is judged for it.
-func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, ask AskDetails) {
-	wanted := snapshot.WantsTypes(ctx)
-	if wanted {
-		t.asking.Lock()
-		defer t.asking.Unlock()
-	}
-	before, known, unknown := t.known().types, make(map[typed]snapshot.ProcessType), []typed(nil)
-	each := func(f func(*snapshot.DeviceUsage, typed)) {
-		for i := range s.Processes {
-			p := &s.Processes[i]
-			for j := range p.Usage {
-				u := &p.Usage[j]
-				f(u, typed{gpus[u.Index], p.PID, p.Start})
-			}
+// Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU.
+func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, source TypeSource) {
+	if unknown, ask := t.follow(s, gpus, now); unknown {
+		if !ask { // but the answer to an earlier question may have come
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, 0)
+			defer cancel()
+		}
+		t.learn(ctx, source)
+		if ask {
+			t.mu.Lock()
+			t.asking = false
+			t.mu.Unlock()
 		}
 	}
-	each(func(u *snapshot.DeviceUsage, key typed) {
-		if u.Type = before[key]; u.Type != "" {
-			known[key] = u.Type
-		} else {
-			unknown = append(unknown, key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.each(s, gpus, func(u *snapshot.DeviceUsage, key use) {
+		if u.Type = t.uses[key].kind; u.Type == "" && !t.displays.dark(key.gpu) {
+			u.Type = snapshot.TypePending
 		}
 	})
-	if len(unknown) > 0 && wanted {
-		switch {
-		case t.asked.IsZero() || now.Sub(t.asked) >= typesEvery:
-			if t.waiting == nil {
-				t.since, t.waiting = now, unknown
-			}
-			t.asked = now
-			if t.ask(ctx, time.Time{}, ask); t.answer != nil && !t.answer.Time.Late {
-				t.waiting = unknown
-			}
-		case t.waiting != nil:
-			t.ask(ctx, t.since, ask)
-		}
-		each(func(u *snapshot.DeviceUsage, key typed) {
-			if u.Type != "" {
-				return
-			}
-			u.Type = t.of(key)
-			if u.Type != snapshot.TypePending && key.start != 0 && t.answer != nil {
-				known[key] = u.Type
-			}
-		})
-		if t.answer != nil && !t.answer.Time.Late {
-			t.waiting = nil
-		}
-	}
-	if wanted {
-		t.said.Store(&said{known, t.known().displays})
-	}
 	for i := range s.Devices {
-		s.Devices[i].Display = t.known().displays != nil && !t.dark(gpus[s.Devices[i].Index])
+		s.Devices[i].Display = t.displays.Active != nil && !t.displays.dark(gpus[s.Devices[i].Index])
 	}
 }
 
-// AskDetails asks for Details. If since isn't zero it makes no new call, and returns what a call said that
-// began since then, or ErrTimeout.
-type AskDetails func(ctx context.Context, since time.Time) (Details, error)
-
-func (t *Types) ask(ctx context.Context, since time.Time, ask AskDetails) {
-	within := typesTimeout
-	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
-		within = min(within, time.Until(deadline)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	details, err := ask(ctx, since)
-	if details.Displays != nil {
-		t.said.Store(&said{t.known().types, details.Displays})
-	}
-	if err == nil {
-		t.answer = &details
-	} else if since.IsZero() {
-		t.answer = nil
+func (t *Types) each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, do func(*snapshot.DeviceUsage, use)) {
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		for j := range p.Usage {
+			do(&p.Usage[j], use{gpus[p.Usage[j].Index], p.PID, p.Start})
+		}
 	}
 }
 
-// dark says that no screen is active on a GPU.
-func (t *Types) dark(gpu snapshot.GPUUUID) bool {
-	active, known := t.known().displays[gpu]
-	return known && !active
+// follow notes which uses there are. It returns whether something is unknown about them, and whether the caller is
+// to ask for it.
+func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time) (unknown, ask bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
+	uses := make(map[use]knownUse, len(t.uses))
+	t.each(s, gpus, func(_ *snapshot.DeviceUsage, key use) {
+		known, found := t.uses[key]
+		if !found || key.start == 0 && (due || !known.kind.Draws()) { // the PID may be another process's by now
+			known = knownUse{since: now}
+		}
+		uses[key] = known
+		unknown = unknown || known.kind == "" && !(t.displays.dark(key.gpu) && !t.displays.Time.Began.Before(known.since))
+	})
+	t.uses = uses
+	if ask = unknown && due && !t.asking; ask {
+		t.asking, t.asked = true, now
+	}
+	return unknown, ask
 }
 
-// of is the type of a use according to the last answer, which it waited for or is some seconds older.
-func (t *Types) of(key typed) snapshot.ProcessType {
-	answered, waited := snapshot.TypeCompute, false
-	if t.answer != nil {
-		answered = cmp.Or(t.answer.Drawing[key.pid], answered)
-		waited = !t.answer.Time.Late && slices.Contains(t.waiting, key) || key.start == 0 && answered.Draws()
+// learn asks for displays, and for types if a display is active on a GPU of which the type of a process is unknown.
+func (t *Types) learn(ctx context.Context, source TypeSource) {
+	displays, err := source.Displays(ctx, typesEvery)
+	if err != nil || !t.light(displays) {
+		return
 	}
-	if !waited && !t.dark(key.gpu) {
-		return snapshot.TypePending
+	details, err := source.Details(ctx, typesEvery)
+	if err != nil {
+		return
 	}
-	return answered
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, known := range t.uses {
+		if known.kind == "" && !details.Time.Began.Before(known.since) {
+			known.kind = cmp.Or(details.Drawing[key.pid], snapshot.TypeCompute)
+			t.uses[key] = known
+		}
+	}
+}
+
+// light notes which displays are active, and returns whether the type of a process on such a GPU is unknown.
+func (t *Types) light(displays Displays) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.displays = displays
+	for key, known := range t.uses {
+		if known.kind == "" && !displays.dark(key.gpu) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,7 +2,7 @@ package nvidiasmi_test
 
 import (
 	"context"
-	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,99 +12,109 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// screens are GPU-0, which has a screen, and GPU-1, which has none.
+// screens are GPU-0, which has an active display, and GPU-1, which has none.
 var screens = map[snapshot.GPUUUID]bool{"GPU-0": true, "GPU-1": false}
 
+// gpusByIndex are these, and GPU-2, of which nvidia-smi doesn't say whether its display is active.
+var gpusByIndex = map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0", 1: "GPU-1", 2: "GPU-2"}
+
 // drawn is an answer according to which these processes draw.
-func drawn(pids ...snapshot.PID) nvidiasmi.Details {
-	d := nvidiasmi.Details{Displays: screens, Drawing: map[snapshot.PID]snapshot.ProcessType{}}
+func drawn(pids ...snapshot.PID) map[snapshot.PID]snapshot.ProcessType {
+	drawing := map[snapshot.PID]snapshot.ProcessType{}
 	for _, pid := range pids {
-		d.Drawing[pid] = "C+G"
+		drawing[pid] = "C+G"
 	}
-	return d
+	return drawing
 }
 
 // typesLook is a look at processes.
 type typesLook struct {
 	after time.Duration // the one before
-	plain bool          // types aren't wanted
 	uses  []snapshot.PID
 	on    snapshot.DeviceIndex
-	says  nvidiasmi.Details
-	since nvidiasmi.Details // came since the last question
-	err   error
-	asked bool
-	want  []snapshot.ProcessType
+	asked string // what nvidia-smi is newly asked for
+	// says is what it says of processes; failed and failedOfScreens are why it says nothing.
+	says                    map[snapshot.PID]snapshot.ProcessType
+	failed, failedOfScreens error
+	before                  time.Duration // it is the answer to a question of so long ago
+	want                    []snapshot.ProcessType
+}
+
+// typeSource is nvidia-smi in a look.
+type typeSource struct {
+	*typesLook
+	now time.Time
+	got *string
+}
+
+// asks notes a new question. With a context that has ended there is none.
+func (s typeSource) asks(ctx context.Context, what string) {
+	if ctx.Err() == nil {
+		*s.got += what
+	}
+}
+
+func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Displays, error) {
+	if s.asks(ctx, "d"); s.failedOfScreens != nil {
+		return nvidiasmi.Displays{}, s.failedOfScreens
+	}
+	return nvidiasmi.Displays{Active: screens, Time: nvidiasmi.Time{Began: s.now.Add(-s.before)}}, nil
+}
+
+func (s typeSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {
+	if s.asks(ctx, "q"); s.failed != nil {
+		return nvidiasmi.Details{}, s.failed
+	}
+	if s.says == nil {
+		return nvidiasmi.Details{}, nvidiasmi.ErrTimeout
+	}
+	return nvidiasmi.Details{Drawing: s.says, Time: nvidiasmi.Time{Began: s.now.Add(-s.before)}}, nil
 }
 
 // TestTypes: one answer is for all processes, at most one in 30 s, and what it says of one is kept.
-// GPU-0 has a screen, GPU-1 has none.
 func TestTypes(t *testing.T) {
 	lookForTypes(t, map[string][]typesLook{
-		"not wanted":       {{plain: true, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{""}}},
 		"nothing is there": {{}},
 		"one answer for all": {
-			{uses: []snapshot.PID{5, 6}, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
+			{uses: []snapshot.PID{5, 6}, says: drawn(5), asked: "dq", want: []snapshot.ProcessType{"C+G", "C"}},
 			{after: time.Hour, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "C"}},
-			{after: time.Hour, plain: true, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "C"}},
 		},
 		"a process starts": {
-			{uses: []snapshot.PID{5}, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "?"}},
-			{after: 20 * time.Second, uses: []snapshot.PID{5, 6}, says: drawn(), asked: true, want: []snapshot.ProcessType{"C+G", "C"}},
+			{uses: []snapshot.PID{5}, says: drawn(5), asked: "dq", want: []snapshot.ProcessType{"C+G"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, says: drawn(5), before: 10 * time.Second, want: []snapshot.ProcessType{"C+G", "?"}},
+			{after: 20 * time.Second, uses: []snapshot.PID{5, 6}, says: drawn(), asked: "dq", want: []snapshot.ProcessType{"C+G", "C"}},
 		},
-		"a process starts where there is no screen": {
-			{uses: []snapshot.PID{5}, on: 1, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, want: []snapshot.ProcessType{"C+G", "C"}},
+		"no display is active on the GPU": {
+			{uses: []snapshot.PID{5}, on: 1, asked: "d", want: []snapshot.ProcessType{""}},
+			{after: time.Hour, uses: []snapshot.PID{5}, on: 1, want: []snapshot.ProcessType{""}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, asked: "d", want: []snapshot.ProcessType{"", ""}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 6, 7}, on: 1, before: 10 * time.Second, want: []snapshot.ProcessType{"", "", ""}},
 		},
 		"no answer": {
-			{uses: []snapshot.PID{5}, err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrFailed, ExitCode: 1}, asked: true, want: []snapshot.ProcessType{"?"}},
+			{uses: []snapshot.PID{5}, failed: nvidiasmi.ErrFailed, asked: "dq", want: []snapshot.ProcessType{"?"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{6}, want: []snapshot.ProcessType{"?"}},
-			{after: time.Hour, uses: []snapshot.PID{6}, err: nvidiasmi.ErrGarbled, asked: true, want: []snapshot.ProcessType{"?"}},
-		},
-		"no answer where there is no screen": {{uses: []snapshot.PID{5}, on: 1, err: nvidiasmi.ErrGarbled, asked: true, want: []snapshot.ProcessType{"C"}}},
-		"no answer in time": {
-			{uses: []snapshot.PID{5}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5}, want: []snapshot.ProcessType{"?"}},
-			{after: 20 * time.Second, uses: []snapshot.PID{5}, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+			{after: time.Hour, uses: []snapshot.PID{6}, failed: nvidiasmi.ErrGarbled, asked: "dq", want: []snapshot.ProcessType{"?"}},
 		},
 		"an answer that comes after the look": {
-			{uses: []snapshot.PID{5, 7}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"?", "?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, since: drawn(5), want: []snapshot.ProcessType{"C+G", "C", "?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, want: []snapshot.ProcessType{"C+G", "C", "?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: drawn(6), asked: true, want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
+			{uses: []snapshot.PID{5, 7}, failed: nvidiasmi.ErrTimeout, asked: "dq", want: []snapshot.ProcessType{"?", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: drawn(5), before: 10 * time.Second, want: []snapshot.ProcessType{"C+G", "C", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: drawn(5), before: 20 * time.Second, want: []snapshot.ProcessType{"C+G", "C", "?"}},
+			{after: 10 * time.Second, uses: []snapshot.PID{5, 7, 6}, says: drawn(6), asked: "dq", want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
 		},
-		"an answer to an earlier question": {
-			{uses: []snapshot.PID{5}, says: nvidiasmi.Details{Displays: screens, Drawing: drawn(5).Drawing, Time: nvidiasmi.Time{Late: true}}, asked: true, want: []snapshot.ProcessType{"?"}},
-			{uses: []snapshot.PID{6}, on: 1, want: []snapshot.ProcessType{"C"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5}, since: drawn(5), want: []snapshot.ProcessType{"C+G"}},
-		},
-		"whether a screen is active is unknown": {
-			{uses: []snapshot.PID{5}, on: 2, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
+		"whether a display is active is unknown": {
+			{uses: []snapshot.PID{5}, on: 2, says: drawn(5), asked: "dq", want: []snapshot.ProcessType{"C+G"}},
 			{after: 10 * time.Second, uses: []snapshot.PID{6}, on: 2, want: []snapshot.ProcessType{"?"}},
-			{after: time.Hour, uses: []snapshot.PID{6}, on: 2, err: nvidiasmi.ErrGarbled, asked: true, want: []snapshot.ProcessType{"?"}},
+			{after: time.Hour, uses: []snapshot.PID{6}, on: 2, failed: nvidiasmi.ErrGarbled, asked: "dq", want: []snapshot.ProcessType{"?"}},
 		},
-	})
-}
-
-func TestTypesWhileNvidiaSMIHangs(t *testing.T) {
-	lookForTypes(t, map[string][]typesLook{
-		"it hangs where there is no screen": {
-			{uses: []snapshot.PID{5}, on: 1, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"C"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, want: []snapshot.ProcessType{"C", "C"}},
-			{after: 20 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"C", "C"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, on: 1, since: drawn(6), want: []snapshot.ProcessType{"C", "C+G"}},
+		"it has never answered, not even about displays": {
+			{uses: []snapshot.PID{5}, on: 1, failedOfScreens: nvidiasmi.ErrHung, asked: "d", want: []snapshot.ProcessType{"?"}},
+			{after: time.Hour, uses: []snapshot.PID{5}, on: 1, failedOfScreens: nvidiasmi.ErrHung, asked: "d", want: []snapshot.ProcessType{"?"}},
 		},
 		"it hangs on a desktop": {
-			{uses: []snapshot.PID{5}, says: drawn(5), asked: true, want: []snapshot.ProcessType{"C+G"}},
-			{after: 30 * time.Second, uses: []snapshot.PID{5, 6}, err: nvidiasmi.ErrTimeout, asked: true, want: []snapshot.ProcessType{"C+G", "?"}},
-			{after: 10 * time.Second, uses: []snapshot.PID{5, 6}, want: []snapshot.ProcessType{"C+G", "?"}},
-			{after: time.Hour, uses: []snapshot.PID{5, 6, 7}, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"C+G", "?", "?"}},
-			{after: time.Minute, uses: []snapshot.PID{5, 6, 7}, says: drawn(5, 7), asked: true, want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
-		},
-		"it has never answered, not even about screens": {
-			{uses: []snapshot.PID{5}, on: 2, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}},
-			{after: time.Hour, uses: []snapshot.PID{5}, on: 2, err: nvidiasmi.ErrHung, asked: true, want: []snapshot.ProcessType{"?"}},
+			{uses: []snapshot.PID{5}, says: drawn(5), asked: "dq", want: []snapshot.ProcessType{"C+G"}},
+			{after: 30 * time.Second, uses: []snapshot.PID{5, 6}, failed: nvidiasmi.ErrTimeout, asked: "dq", want: []snapshot.ProcessType{"C+G", "?"}},
+			{after: time.Hour, uses: []snapshot.PID{5, 6, 7}, failed: nvidiasmi.ErrHung, asked: "dq", want: []snapshot.ProcessType{"C+G", "?", "?"}},
+			{after: time.Minute, uses: []snapshot.PID{5, 6, 7}, says: drawn(5, 7), asked: "dq", want: []snapshot.ProcessType{"C+G", "C", "C+G"}},
 		},
 	})
 }
@@ -115,32 +125,20 @@ func lookForTypes(t *testing.T, rows map[string][]typesLook) {
 		t.Run(name, func(t *testing.T) {
 			var types nvidiasmi.Types
 			now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-			for _, l := range looks {
+			for i := range looks {
+				l, asked := &looks[i], ""
 				s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0}, {Index: 1}, {Index: 2}}}
 				for _, pid := range l.uses {
 					s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, Usage: []snapshot.DeviceUsage{{Index: l.on}}})
 				}
-				ctx := snapshot.WithTypes(t.Context())
-				if l.plain {
-					ctx = t.Context()
-				}
 				now = now.Add(l.after)
-				asked := false
-				types.Set(ctx, s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0", 1: "GPU-1", 2: "GPU-2"}, now, func(_ context.Context, since time.Time) (nvidiasmi.Details, error) {
-					if !since.IsZero() && l.since.Displays == nil {
-						return nvidiasmi.Details{}, nvidiasmi.ErrTimeout
-					} else if !since.IsZero() {
-						return l.since, nil
-					}
-					asked, l.says.Displays = true, screens
-					return l.says, l.err
-				})
-				require.Equal(t, l.asked, asked)
-				for i, want := range l.want {
-					require.Equal(t, want, s.Processes[i].Usage[0].Type)
+				types.Set(t.Context(), s, gpusByIndex, now, typeSource{l, now, &asked})
+				require.Equal(t, l.asked, asked, "look %d", i+1)
+				for j, want := range l.want {
+					require.Equal(t, want, s.Processes[j].Usage[0].Type, "look %d", i+1)
 				}
 				require.False(t, s.Devices[1].Display)
-				if asked {
+				if asked != "" && l.failedOfScreens == nil {
 					require.True(t, s.Devices[0].Display && s.Devices[2].Display, "it is active, or may be")
 				}
 			}
@@ -149,57 +147,68 @@ func lookForTypes(t *testing.T, rows map[string][]typesLook) {
 }
 
 // TestTypesOfProcessesWithoutAStartTime, as genv 1.4.3 reports them: what is said of a PID isn't kept for
-// longer than the answer.
+// longer than the answer, and of one that computes only for the look.
 func TestTypesOfProcessesWithoutAStartTime(t *testing.T) {
 	var types nvidiasmi.Types
-	now, calls := time.Now(), 0
-	for _, want := range []snapshot.ProcessType{"C+G", "C+G", "?"} {
-		s := &snapshot.Snapshot{Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{}}}}}
-		types.Set(snapshot.WithTypes(t.Context()), s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0"}, now, func(context.Context, time.Time) (nvidiasmi.Details, error) {
-			if calls++; calls > 1 {
-				return nvidiasmi.Details{}, errors.New("nvidia-smi is broken")
-			}
-			return drawn(5), nil
-		})
-		require.Equal(t, want, s.Processes[0].Usage[0].Type)
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for _, look := range []typesLook{
+		{says: drawn(5), asked: "dq", want: []snapshot.ProcessType{"C+G", "C"}},
+		{want: []snapshot.ProcessType{"C+G", "?"}},
+		{failed: nvidiasmi.ErrFailed, asked: "dq", want: []snapshot.ProcessType{"?", "?"}},
+	} {
+		s, asked := &snapshot.Snapshot{}, ""
+		for pid := range snapshot.PID(2) {
+			s.Processes = append(s.Processes, snapshot.Process{PID: 5 + pid, Usage: []snapshot.DeviceUsage{{}}})
+		}
+		types.Set(t.Context(), s, gpusByIndex, now, typeSource{&look, now, &asked})
+		require.Equal(t, look.asked, asked)
+		require.Equal(t, look.want, []snapshot.ProcessType{s.Processes[0].Usage[0].Type, s.Processes[1].Usage[0].Type})
 		now = now.Add(20 * time.Second)
 	}
-	require.Equal(t, 2, calls)
 }
 
-// TestTypesDoNotDelayOthers: whoever doesn't want types doesn't wait for an answer about them.
+// hangingSource is an nvidia-smi that hangs at a question.
+type hangingSource struct {
+	asked, release chan struct{}
+	calls          atomic.Int32
+}
+
+func (*hangingSource) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
+	return nvidiasmi.Displays{Active: screens}, nil
+}
+
+func (h *hangingSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {
+	if ctx.Err() != nil {
+		return nvidiasmi.Details{}, nvidiasmi.ErrTimeout
+	}
+	h.calls.Add(1)
+	close(h.asked)
+	<-h.release
+	return nvidiasmi.Details{Drawing: drawn(5), Time: nvidiasmi.Time{Began: time.Now()}}, nil
+}
+
+// TestTypesDoNotDelayOthers: a look doesn't wait for the answer to another look's question.
 func TestTypesDoNotDelayOthers(t *testing.T) {
 	var types nvidiasmi.Types
-	now, gpus := time.Now(), map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0"}
+	now := time.Now()
 	look := func() *snapshot.Snapshot {
 		return &snapshot.Snapshot{Processes: []snapshot.Process{{PID: 5, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0}}}}}
 	}
-	hung, asked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	wanting := look()
+	source := &hangingSource{asked: make(chan struct{}), release: make(chan struct{})}
+	first, done := look(), make(chan struct{})
 	go func() {
 		defer close(done)
-		types.Set(snapshot.WithTypes(t.Context()), wanting, gpus, now, func(context.Context, time.Time) (nvidiasmi.Details, error) {
-			close(asked)
-			<-hung
-			return drawn(5), nil
-		})
+		types.Set(t.Context(), first, gpusByIndex, now, source)
 	}()
-	<-asked
-	plain := make(chan struct{})
-	go func() {
-		defer close(plain)
-		types.Set(t.Context(), look(), gpus, now, nil)
-	}()
-	select {
-	case <-plain:
-	case <-time.After(5 * time.Second):
-		t.Error("it waits for nvidia-smi")
-	}
-	close(hung)
+	<-source.asked
+	second := look()
+	types.Set(t.Context(), second, gpusByIndex, now.Add(time.Hour), source)
+	require.Equal(t, snapshot.TypePending, second.Processes[0].Usage[0].Type)
+	close(source.release)
 	<-done
-	<-plain
-	require.Equal(t, snapshot.ProcessType("C+G"), wanting.Processes[0].Usage[0].Type)
+	require.Equal(t, snapshot.ProcessType("C+G"), first.Processes[0].Usage[0].Type)
 	later := look()
-	types.Set(t.Context(), later, gpus, now, nil)
+	types.Set(t.Context(), later, gpusByIndex, now, nil)
 	require.Equal(t, snapshot.ProcessType("C+G"), later.Processes[0].Usage[0].Type, "the answer is kept")
+	require.EqualValues(t, 1, source.calls.Load())
 }

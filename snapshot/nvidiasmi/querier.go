@@ -3,7 +3,7 @@
 //
 //	path, err := nvidiasmi.Find(os.Getenv("PATH"), self)
 //	querier := nvidiasmi.New(nvidiasmi.Exec{Path: path}, 10*time.Second)
-//	usage, err := querier.Apps(ctx, nvidiasmi.Age{})
+//	usage, err := querier.Apps(ctx, 0)
 //	if errors.Is(err, nvidiasmi.ErrHung) {
 //		// the driver of this machine hangs: try again later
 //	}
@@ -78,16 +78,14 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	return &Querier{runner: runner, timeout: timeout, details: &Querier{runner: runner, timeout: timeout}}
 }
 
-// query runs nvidia-smi and parses its answer.
-func query[T any](ctx context.Context, q *Querier, args []string, age Age, parse func(RunResult) (T, error)) (T, Time, error) {
+// query runs nvidia-smi and parses its answer. Where no new answer comes until ctx ends, or within the timeout, an
+// earlier one serves that is at most as old as oldest; 0 for none.
+func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Duration, parse func(RunResult) (T, error)) (T, Time, error) {
 	var out timedReply
 	var err error
-	switch {
-	case !age.Since.IsZero():
-		out, err = q.since(args, age.Since)
-	case q.keep != nil:
-		out, err = q.ask(ctx, args, age)
-	default:
+	if q.keep != nil {
+		out, err = q.ask(ctx, args, oldest)
+	} else {
 		limited, cancel := context.WithTimeout(ctx, q.timeout)
 		defer cancel()
 		out, err = q.run(limited, args)

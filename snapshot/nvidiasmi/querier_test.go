@@ -33,13 +33,13 @@ func TestQuerierAsks(t *testing.T) {
 		"--query-compute-apps": "GPU-1, 711, 5\n",
 		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
 	}), 0)
-	devices, err := querier.Devices(t.Context(), nvidiasmi.Age{})
+	devices, err := querier.Devices(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, devices.GPUs, 1)
-	usage, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+	usage, err := querier.Apps(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
-	listed, err := querier.List(t.Context(), nvidiasmi.Age{})
+	listed, err := querier.List(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 }
@@ -53,7 +53,7 @@ func TestArguments(t *testing.T) {
 
 func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
 	querier := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
-	_, err := querier.Devices(t.Context(), nvidiasmi.Age{})
+	_, err := querier.Devices(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
 }
 
@@ -74,12 +74,12 @@ func TestAHungCallIsInProgressOnce(t *testing.T) {
 	defer release()
 	querier := nvidiasmi.New(r, 20*time.Millisecond)
 
-	_, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+	_, err := querier.Apps(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.EqualError(t, err, nvidiasmi.ErrTimeout.Error())
 	for range 2 {
-		_, err = querier.Apps(t.Context(), nvidiasmi.Age{})
+		_, err = querier.Apps(t.Context(), 0)
 		require.ErrorIs(t, err, nvidiasmi.ErrHung)
 	}
 	require.Equal(t, int32(1), running.Load())
@@ -104,9 +104,9 @@ func TestDetailsThatHang(t *testing.T) {
 		defer querier.Keep(t.Context())()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		_, err := querier.Details(ctx, nvidiasmi.Age{})
+		_, err := querier.Details(ctx, 0)
 		require.ErrorIs(t, err, nvidiasmi.ErrTimeout, name)
-		usage, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+		usage, err := querier.Apps(t.Context(), 0)
 		require.NoError(t, err, name)
 		require.Len(t, usage.Apps, 1)
 	}
@@ -122,13 +122,13 @@ func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 		}
 		return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
 	}), 20*time.Millisecond)
-	_, err := querier.Apps(t.Context(), nvidiasmi.Age{})
+	_, err := querier.Apps(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 
 	release()
 	require.Eventually(t, func() bool { return running.Load() == 0 }, 5*time.Second, time.Millisecond)
 	hang = false
-	usage, err := querier.Apps(t.Context(), nvidiasmi.Age{}) // and what came late was dropped
+	usage, err := querier.Apps(t.Context(), 0) // and what came late was dropped
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
 }
@@ -139,7 +139,7 @@ func TestACancelledCallReturnsTheCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped by the user")
 	cancel(stopped)
-	_, err := nvidiasmi.New(r, 0).Apps(ctx, nvidiasmi.Age{})
+	_, err := nvidiasmi.New(r, 0).Apps(ctx, 0)
 	require.ErrorIs(t, err, stopped)
 	require.NotErrorIs(t, err, nvidiasmi.ErrTimeout)
 }
@@ -149,7 +149,7 @@ func TestTheEarlierDeadlineCounts(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := nvidiasmi.New(r, time.Hour).Apps(ctx, nvidiasmi.Age{})
+	_, err := nvidiasmi.New(r, time.Hour).Apps(ctx, 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 }
 
@@ -165,7 +165,7 @@ func TestConcurrentCallsRunOneByOne(t *testing.T) {
 	var group sync.WaitGroup
 	errs := make([]error, 16)
 	for i := range errs {
-		group.Go(func() { _, errs[i] = querier.Apps(t.Context(), nvidiasmi.Age{}) })
+		group.Go(func() { _, errs[i] = querier.Apps(t.Context(), 0) })
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -176,10 +176,10 @@ func TestErrorsOfTheRunnerAreReturned(t *testing.T) {
 	querier := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.RunResult, error) {
 		return nvidiasmi.RunResult{}, nvidiasmi.ErrNotInstalled
 	}), 0)
-	_, err := querier.Devices(t.Context(), nvidiasmi.Age{})
+	_, err := querier.Devices(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = querier.Apps(t.Context(), nvidiasmi.Age{})
+	_, err = querier.Apps(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = querier.List(t.Context(), nvidiasmi.Age{})
+	_, err = querier.List(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
 }

@@ -74,6 +74,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	var inForce atomic.Pointer[policy.File]
 	inForce.Store(options.Policy)
+	pool.Types = true
 	pool.MaxAge = func(h remote.Host) time.Duration {
 		return inForce.Load().Settings(enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: p.Now()}).MaxAge
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -67,7 +67,7 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 
 func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMessage, error) {
 	s, err := b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
-		return b.host.snapshot(ctx, nvidiasmi.Age{Most: enforce.DefaultMaxAge})
+		return b.host.snapshot(ctx, local.Age{Oldest: enforce.DefaultMaxAge})
 	})
 	if err != nil {
 		return nil, err

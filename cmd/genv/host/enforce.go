@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
@@ -30,6 +31,7 @@ func (p *program) enforceCommand() *cli.Command {
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()
 	defer host.SMI.Keep(c.Context)()
+	host.Machine.Types = new(nvidiasmi.Types)
 	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
 	defer link.events.close()
 	allowance := &allowances{pass: host.Service.Allow}
@@ -74,7 +76,7 @@ func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke boo
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
 	here := enforce.Query{Host: snapshot.Hostname(enforcelocal.Hostname()), At: l.host.record.now()}
-	s, err := l.host.forController(l.events.snapshot(ctx, nvidiasmi.Age{Most: l.policy.Load().Settings(here).MaxAge}))
+	s, err := l.host.forController(l.events.snapshot(ctx, local.Age{Oldest: l.policy.Load().Settings(here).MaxAge}))
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}

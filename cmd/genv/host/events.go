@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -33,7 +33,7 @@ func (e *events) Wait(ctx context.Context) error {
 }
 
 // snapshot is a look at this machine.
-func (e *events) snapshot(ctx context.Context, age nvidiasmi.Age) (s *snapshot.Snapshot, err error) {
+func (e *events) snapshot(ctx context.Context, age local.Age) (s *snapshot.Snapshot, err error) {
 	e.mu.Lock()
 	watcher := e.watcher
 	e.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // GPUsDocument is the JSON of `genv gpus`; docs/json.md describes it.
@@ -53,7 +53,7 @@ func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err
 	if warning != "" {
 		warnings = append(warnings, warning)
 	}
-	s, err := h.snapshot(ctx, nvidiasmi.Age{})
+	s, err := h.snapshot(ctx, local.Age{})
 	if err != nil {
 		return nil, warnings, err
 	}

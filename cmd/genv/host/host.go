@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // program is genv as its commands see it.
@@ -80,7 +80,7 @@ func (p *program) openHost() *host {
 
 // snapshot is this machine's snapshot, with what enforcement needs to know about its
 // processes and its clock. The answers of nvidia-smi are as old as age allows.
-func (h *host) snapshot(ctx context.Context, age nvidiasmi.Age) (*snapshot.Snapshot, error) {
+func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot, error) {
 	h.pruneRecords()
 	s, err := h.Machine.SnapshotWithin(ctx, age)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
@@ -26,7 +27,7 @@ func (p *program) monitorHere(c *cli.Context) error {
 	host := p.openHost()
 	failed := ""
 	return monitoring.Run(c.Context, &p.Program, config, monitoring.Source{Collect: func(ctx context.Context) ([]metrics.Host, error) {
-		s, err := host.snapshot(ctx, nvidiasmi.Age{})
+		s, err := host.snapshot(ctx, local.Age{})
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -40,7 +41,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	}
 	host := p.openHost()
 	defer host.SMI.Keep(c.Context)()
-	host.Machine.DeviceListTTL = devicesFor
+	host.Machine.DeviceListTTL, host.Machine.Types = devicesFor, new(nvidiasmi.Types)
 	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
 	coarseTimers()
@@ -147,8 +148,9 @@ type streamBackend struct {
 }
 
 // Snapshot implements agent.Backend.
-func (s streamBackend) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
-	now, err := s.host.forController(s.events.snapshot(ctx, nvidiasmi.Age{Good: cmp.Or(age.Measured, devicesFor), Most: age.Oldest, Until: age.Until}))
+func (s streamBackend) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
+	age.Measured = cmp.Or(age.Measured, devicesFor)
+	now, err := s.host.forController(s.events.snapshot(ctx, age))
 	if err != nil {
 		return nil, err
 	}

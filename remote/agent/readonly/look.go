@@ -76,13 +76,12 @@ func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device,
 
 // Details are the details of the GPUs of a host.
 func (r Host) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
-	displays, err := smi(ctx, r, host, nvidiasmi.DisplaysArgs(), nvidiasmi.ParseDisplays)
-	if err != nil {
-		return nvidiasmi.Details{}, err
-	}
-	details, err := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
-	details.Displays = displays
-	return details, err
+	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
+}
+
+// Displays are the active displays of a host.
+func (r Host) Displays(ctx context.Context, host remote.Host) (nvidiasmi.Displays, error) {
+	return smi(ctx, r, host, nvidiasmi.DisplaysArgs(), nvidiasmi.ParseDisplays)
 }
 
 func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {

@@ -140,29 +140,14 @@ func (w *Watch) Offer(l Look) {
 	}
 }
 
-// Typed asks a host for its snapshot with the types of processes.
-func Typed(ctx context.Context, link Snapshotter, h remote.Host) (*snapshot.Snapshot, error) {
-	s, err := link.Snapshot(snapshot.WithTypes(ctx), h)
-	if err != nil {
-		return nil, err
-	}
-	typed := *s // which the link may have for others
-	typed.TypesAsked = true
-	return &typed, nil
-}
-
-// Again asks a host once more, since a look at it came too late to be judged, or without the types of
-// processes. A look that fails is left to the next full cycle. A nil Watch asks none.
-func (w *Watch) Again(h remote.Host, types bool) {
+// Again asks a host once more, since a look at it came too late to be judged. A look that fails is left to the next full cycle. A nil Watch asks none.
+func (w *Watch) Again(h remote.Host) {
 	if w == nil {
 		return
 	}
 	w.work.Go(func() {
-		ask, asked := w.link.Snapshot, time.Now()
-		if types {
-			ask = func(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) { return Typed(ctx, w.link, h) }
-		}
-		if s, err := ask(w.ctx, h); err == nil {
+		asked := time.Now()
+		if s, err := w.link.Snapshot(w.ctx, h); err == nil {
 			w.Offer(Look{h, s, asked, time.Now()})
 		}
 	})

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // Host is a simulated host. It is safe for concurrent use.
@@ -148,7 +149,7 @@ type conversation struct {
 }
 
 // Snapshot implements agent.Backend.
-func (b *conversation) Snapshot(ctx context.Context, age agent.Age) ([]byte, error) {
+func (b *conversation) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 	b.host.mu.Lock()
 	b.host.deviceAge = age.Measured
 	b.host.mu.Unlock()
