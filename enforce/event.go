@@ -43,15 +43,8 @@ const (
 	EventOutcome EventKind = "outcome"
 )
 
-// The events about kernel guards, which the controller adds. Their Text says all; an EventDenied
-// has a Finding with the user, the process and the device, and without a rule.
-const (
-	// EventGuard: the order for the guard of a host has changed, or what it does.
-	EventGuard EventKind = "guard"
-	// EventDenied: a user opened a device that isn't attached to them. It was denied, or in
-	// mode watch would have been: then the decision is DecisionDryRun.
-	EventDenied EventKind = "denied"
-)
+// EventGuard is added by the controller: the order for the kernel guard of a host has changed, or what the guard does.
+const EventGuard EventKind = "guard"
 
 // Event is what is new since the last cycle, or what a cycle does. Fields that a
 // kind has no use for are empty.

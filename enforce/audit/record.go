@@ -28,7 +28,7 @@ const (
 	KindDuplicate Kind = "duplicate"
 	// KindRenumbered is for attachments that followed their GPUs to other indices.
 	KindRenumbered Kind = "renumbered"
-	// KindOperator is for what an operator had done, apart from items of orders.
+	// KindOperator is for what an operator asked for: holds and exemptions.
 	KindOperator Kind = "operator"
 	// KindExtension is of earlier versions: a user asked to keep an attachment.
 	KindExtension Kind = "extension"
@@ -38,7 +38,7 @@ const (
 	KindController Kind = "controller"
 	// KindGuard is for what the kernel guard of a host was told or does, when that changes.
 	KindGuard Kind = "guard"
-	// KindDenied is for a user who opened a device that isn't attached to them.
+	// KindDenied, on a host: a user opened a device that isn't attached to them.
 	KindDenied Kind = "denied"
 )
 

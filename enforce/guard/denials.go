@@ -1,8 +1,6 @@
 package guard
 
 import (
-	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,11 +25,8 @@ type Open struct {
 	Denied bool // else it was allowed, since the guard only watches
 }
 
-// Denial is what a user was denied on a device within a minute. Neither of its numbers is used again
-// within an Epoch of the list.
+// Denial is what a user was denied on a device within a minute.
 type Denial struct {
-	ID    uint64    `json:"id"`  // the same as long as the denial grows
-	Seq   uint64    `json:"seq"` // higher after each change
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 	Count uint64    `json:"count"` // at least: the kernel reports at most ten a second
@@ -47,12 +42,9 @@ type Denial struct {
 	UUID        snapshot.GPUUUID      `json:"uuid,omitempty"`
 }
 
-// Denials are the last denials of a host, in ascending order of Seq.
+// Denials are the last denials of a host. The one that changed last is at the end.
 type Denials struct {
-	Schema string `json:"schema"`
-	// Epoch changes when numbers begin at 1 again: what was seen before says nothing then.
-	Epoch   string   `json:"epoch"`
-	LastSeq uint64   `json:"last_seq"`
+	Schema  string   `json:"schema"`
 	Dropped uint64   `json:"dropped,omitempty"` // denials that there was no room for
 	Denials []Denial `json:"denials"`
 }
@@ -67,17 +59,16 @@ const (
 
 // Add counts an open. It returns its denial, and whether that is a new one.
 func (l *Denials) Add(o Open, now time.Time) (_ Denial, isNew bool) {
-	l.LastSeq++
 	i := slices.IndexFunc(l.Denials, func(d Denial) bool {
 		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < DenialWithin && !now.Before(d.First)
 	})
-	d := Denial{ID: l.LastSeq, First: now, Denied: o.Denied, UID: o.UID, Minor: o.Minor}
+	d := Denial{First: now, Denied: o.Denied, UID: o.UID, Minor: o.Minor}
 	isNew = i < 0
 	if !isNew {
 		d = l.Denials[i]
 		l.Denials = slices.Delete(l.Denials, i, i+1)
 	}
-	d.Seq, d.Last, d.Count = l.LastSeq, now, d.Count+1
+	d.Last, d.Count = now, d.Count+1
 	d.Subordinate = o.Subordinate
 	d.PID, d.Name, d.Index, d.UUID = o.PID, o.Name, o.Index, o.UUID
 	l.Denials = append(l.Denials, d)
@@ -108,11 +99,18 @@ func (l *Denials) makeRoom() {
 	l.Dropped++
 }
 
-// Since are the denials that changed after seq, the one that changed last at the end.
-func (l *Denials) Since(seq uint64) []Denial {
-	at, _ := slices.BinarySearchFunc(l.Denials, seq+1, func(d Denial, seq uint64) int { return cmp.Compare(d.Seq, seq) })
-	return l.Denials[at:]
+// Recent is how many opens were denied within the last hour, or would have been.
+func (l *Denials) Recent(now time.Time) (n uint64) {
+	for i := range l.Denials {
+		if l.Denials[i].RecentAt(now) {
+			n += l.Denials[i].Count
+		}
+	}
+	return n
 }
+
+// RecentAt says whether the denial is one of the last hour.
+func (d *Denial) RecentAt(now time.Time) bool { return now.Sub(d.Last) < time.Hour }
 
 const (
 	denialsFile    = "guard-denials.json"
@@ -120,10 +118,8 @@ const (
 	maxDenialsFile = 4 << 20 // bytes
 )
 
-// NewDenials is an empty list with an epoch of its own.
-func NewDenials() Denials {
-	return Denials{Schema: denialsSchema, Epoch: rand.Text(), Denials: []Denial{}}
-}
+// NewDenials is an empty list.
+func NewDenials() Denials { return Denials{Schema: denialsSchema, Denials: []Denial{}} }
 
 var denialsNote = folder.Note[Denials]{
 	Name: denialsFile, Max: maxDenialsFile, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*Denials).check,
@@ -132,9 +128,8 @@ var denialsNote = folder.Note[Denials]{
 // WriteDenials replaces the denialsFile in root's run folder. Only root may read it.
 func WriteDenials(dir string, l Denials) error { return denialsNote.Write(dir, l) }
 
-// ReadDenials returns the list in the denialsFile; an empty one, with a new epoch, if there is none. The
-// error wraps folder.ErrUnsafe if others than root could have written it, or
-// snapshot.ErrInvalid.
+// ReadDenials returns the list in the denialsFile; an empty one if there is none. The error wraps
+// folder.ErrUnsafe if others than root could have written it, or snapshot.ErrInvalid.
 func ReadDenials(dir string) (Denials, error) {
 	l, err := denialsNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,16 +139,13 @@ func ReadDenials(dir string) (Denials, error) {
 }
 
 func (l *Denials) check() error {
-	if l.Epoch == "" || len(l.Denials) > MaxDenials {
-		return errors.New("it has no epoch, or too many denials")
+	if len(l.Denials) > MaxDenials {
+		return errors.New("it has too many denials")
 	}
-	last := uint64(0)
 	for i := range l.Denials {
-		d := &l.Denials[i]
-		if d.Seq <= last || d.Seq > l.LastSeq || d.ID == 0 || d.ID > d.Seq || snapshot.CheckText("name", d.Name) != nil {
-			return fmt.Errorf("denial %d", d.ID)
+		if snapshot.CheckText("name", l.Denials[i].Name) != nil {
+			return fmt.Errorf("denial %d has a name that can't be printed", i+1)
 		}
-		last = d.Seq
 	}
 	return folder.CheckSchema(l.Schema, denialsSchema)
 }

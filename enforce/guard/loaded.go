@@ -42,7 +42,7 @@ func (s *lockedKeeper) open(ctx context.Context) (*loaded, error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := k.Events(reading, s.denier.take); err != nil && reading.Err() == nil {
+		if err := k.Events(reading, s.denials.take); err != nil && reading.Err() == nil {
 			s.Log.Error().Err(err).Msg("denials can't be read")
 		}
 	}()

@@ -36,6 +36,14 @@ type Order struct {
 	ExemptDevices []snapshot.DeviceIndex
 	ExemptUUIDs   []snapshot.GPUUUID
 	By            string // who gave it, for people
+
+	// ID is the same in all renewals, and Given is when the order was given last, by the wall clock. Both are
+	// empty before it was given. They are not part of its JSON.
+	ID    string
+	Given time.Time
+
+	bootID string
+	ends   time.Duration // since boot
 }
 
 // orderWire is an Order as JSON.
@@ -73,7 +81,8 @@ func (o *Order) set(w *orderWire) error {
 		return invalidOrder("a lease of %d ms", w.LeaseMS)
 	}
 	*o = Order{
-		w.Mode, time.Duration(w.LeaseMS) * time.Millisecond, w.FirstUID, w.ExemptUsers, w.ExemptUIDs, w.ExemptDevices, w.ExemptUUIDs, w.By,
+		Mode: w.Mode, Lease: time.Duration(w.LeaseMS) * time.Millisecond, FirstUID: w.FirstUID,
+		ExemptUsers: w.ExemptUsers, ExemptUIDs: w.ExemptUIDs, ExemptDevices: w.ExemptDevices, ExemptUUIDs: w.ExemptUUIDs, By: w.By,
 	}
 	return o.Check()
 }

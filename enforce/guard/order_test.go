@@ -131,7 +131,7 @@ func TestAnOrderEndsWithItsLease(t *testing.T) {
 
 func TestRenew(t *testing.T) {
 	dir := t.TempDir()
-	_, err := guard.RenewOrder(dir, guard.Given{Order: enforce(), ID: "x"}, start)
+	_, err := guard.RenewOrder(dir, func() guard.Order { o := enforce(); o.ID = "x"; return o }(), start)
 	require.ErrorIs(t, err, guard.ErrNoOrder)
 	mine, err := guard.GiveOrder(dir, enforce(), "", start)
 	require.NoError(t, err)

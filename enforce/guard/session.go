@@ -35,10 +35,10 @@ type lockedKeeper struct {
 	looks    *worker[evidence]
 	lists    *worker[listed]
 	accounts *worker[exempted]
-	denier   *denier
+	denials  *denialWriter
 
 	began       snapshot.StartTime // of this process; 0 if unknown
-	given       Given              // the last order; its mode is off if there is none
+	order       Order              // the last order; its mode is off if there is none
 	veto        bool
 	loaded      *loaded // the guard in the kernel; nil while it is off
 	failedAt    time.Time
@@ -67,7 +67,7 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 		s.release()
 		s.glances.wait()
 		s.looks.wait()
-		s.denier.writing.Wait() // the denials of the last moment are written
+		s.denials.writing.Wait() // the denials of the last moment are written
 	}()
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
@@ -107,7 +107,7 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	s.looks = startWorker(ctx, s.look)
 	s.lists = startWorker(ctx, s.list)
 	s.accounts = startWorker(ctx, func(ctx context.Context) exempted { return s.resolve(ctx, *s.wantedUsers.Load()) })
-	s.denier = startDenier(ctx, s.Keeper)
+	s.denials = startDenialWriter(ctx, s.Keeper)
 	if self, err := (proc.FS{}).Stat(snapshot.PID(os.Getpid())); err == nil {
 		s.began = self.Start
 	}
@@ -133,7 +133,7 @@ func (s *lockedKeeper) follow() {
 
 // request starts to read the state files, unless the guard is to be off.
 func (s *lockedKeeper) request() {
-	if s.given.Mode == Off {
+	if s.order.Mode == Off {
 		return
 	}
 	s.glances.request()
@@ -143,7 +143,7 @@ func (s *lockedKeeper) request() {
 // again looks at what may have changed without an event of inotify.
 func (s *lockedKeeper) again() {
 	s.follow()
-	if s.given.Mode == Off {
+	if s.order.Mode == Off {
 		return
 	}
 	if place, _, err := s.State.Place(); err != nil {
@@ -166,15 +166,15 @@ func (s *lockedKeeper) readOrder() {
 	given, err := ReadOrder(s.RunDir)
 	switch {
 	case errors.Is(err, ErrNoOrder):
-		s.given = Given{}
+		s.order = Order{}
 	case err != nil: // the one before holds until its lease ends
 		s.problems.set("order", "the order can't be read: "+err.Error())
 		return
 	default:
-		if s.given.ID != given.ID || s.given.Mode != given.Mode {
+		if s.order.ID != given.ID || s.order.Mode != given.Mode {
 			s.Log.Info().Stringer("mode", given.Mode).Dur("lease", given.Lease).Str("by", given.By).Msg("order for the guard")
 		}
-		s.given = given
+		s.order = given
 	}
 	s.problems.set("order", "")
 }

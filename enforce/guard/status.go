@@ -56,7 +56,7 @@ func (p *problems) list() []string {
 
 // publish writes guard.json if something in it has changed.
 func (s *lockedKeeper) publish(now At) {
-	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.given.Time) && !s.written.Time.IsZero() {
+	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.order.Given) && !s.written.Time.IsZero() {
 		return
 	}
 	next := s.status()
@@ -79,8 +79,8 @@ func (s *lockedKeeper) status() Status {
 		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()), KeeperStart: s.began,
 		Devices: []Device{}, Users: []User{}, Problems: s.problems.list(),
 	}
-	if s.given.ID != "" {
-		st.Order, st.Given, st.FirstUID = &s.given.Order, s.given.Time, s.given.First()
+	if s.order.ID != "" {
+		st.Order, st.Given, st.FirstUID = &s.order, s.order.Given, s.order.First()
 	}
 	if s.present.mode == Off || s.loaded == nil {
 		return st

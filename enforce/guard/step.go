@@ -49,11 +49,11 @@ func (s *lockedKeeper) offReason(now At) string {
 	switch {
 	case s.veto:
 		return fmt.Sprintf("%s exists: the guard stays off as long as it does", s.Veto)
-	case s.given.ID == "":
+	case s.order.ID == "":
 		return "it has no order"
-	case s.given.Mode == Off:
-		return "it was turned off by " + s.given.By
-	case s.given.Left(now) == 0:
+	case s.order.Mode == Off:
+		return "it was turned off by " + s.order.By
+	case s.order.Left(now) == 0:
 		return "the lease of its last order has ended"
 	}
 	return ""
@@ -84,7 +84,7 @@ func (s *lockedKeeper) keep(ctx context.Context, now At) {
 	if s.loaded == nil && !s.start(ctx) {
 		return
 	}
-	plan, ok := s.view.plan(&s.given.Order)
+	plan, ok := s.view.plan(&s.order)
 	if ok {
 		changed, err := s.loaded.write(plan)
 		if s.failed(err) {
@@ -127,8 +127,8 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 
 // renew sets mode and lease in the kernel.
 func (s *lockedKeeper) renew(now At) {
-	m, reason := s.given.Mode, ""
-	unknown := s.view.knowsUsers(&s.given.Order)
+	m, reason := s.order.Mode, ""
+	unknown := s.view.knowsUsers(&s.order)
 	switch {
 	case m != Enforce:
 	case s.loaded.full:
@@ -138,7 +138,7 @@ func (s *lockedKeeper) renew(now At) {
 	case s.view.incomplete() != "":
 		m, reason = Watch, s.view.incomplete()
 	}
-	c := Control{Mode: m, Lease: min(s.given.Left(now), maxLease), FirstUID: s.given.First()}
+	c := Control{Mode: m, Lease: min(s.order.Left(now), maxLease), FirstUID: s.order.First()}
 	notable, err := s.loaded.renew(c, now.Time)
 	if s.failed(err) {
 		return
@@ -173,14 +173,14 @@ func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()
 	now, err := s.now()
 	if err == nil && s.offReason(now) == "" {
-		following := s.given.ID
-		s.given, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now, func(g Given, _ error) bool {
+		following := s.order.ID
+		s.order, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now, func(g Order, _ error) bool {
 			return g.ID == following
 		})
 		s.Log.Warn().Msg("the guard was removed by hand: off until the next order on this host")
 	}
 	if err != nil {
-		s.given.Mode = Off
+		s.order.Mode = Off
 		s.problems.set("order", err.Error())
 	}
 	if off := s.offReason(now); off != "" {

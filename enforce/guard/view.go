@@ -151,7 +151,7 @@ func (s *lockedKeeper) listed(l listed) {
 		s.problems.set("devices", "the driver has no devices: nothing is guarded")
 	}
 	s.view.devices, s.view.known = l.devices, true
-	s.denier.know(l.devices)
+	s.denials.know(l.devices)
 }
 
 // exempted are the uids of exempt users, as far as they are known.
@@ -188,7 +188,7 @@ func (s *lockedKeeper) resolved(e exempted) {
 
 // askForUsers looks up the uids of exempt users as long as not all are known.
 func (s *lockedKeeper) askForUsers() {
-	o := &s.given.Order
+	o := &s.order
 	if len(o.ExemptUsers) == 0 {
 		s.problems.set("users", "")
 		return

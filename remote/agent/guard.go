@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -28,20 +27,11 @@ type GuardRequest struct {
 	ID string `json:"id"`
 	// Order with the mode off ends the order of this controller only.
 	Order guard.Order `json:"order"`
-	// Epoch and Seq say up to where the controller knows the denials; empty and 0 for none.
-	Epoch string `json:"epoch,omitempty"`
-	Seq   uint64 `json:"seq,omitempty"`
 }
 
-// GuardAnswer is what the guard does, and what it denied since Seq.
+// GuardAnswer is what the guard does.
 type GuardAnswer struct {
 	State GuardState `json:"state"`
-	// Epoch and Seq are to be sent with the next request.
-	Epoch   string        `json:"epoch"`
-	Seq     uint64        `json:"seq"`
-	Denials []GuardDenial `json:"denials"`
-	// Dropped is how many denials of this epoch there was no room for.
-	Dropped uint64 `json:"dropped,omitempty"`
 }
 
 // GuardState is what the guard of a host does. A new order may take a second to show.
@@ -53,42 +43,19 @@ type GuardState struct {
 	Reason string `json:"reason,omitempty"`
 	// Problems are what an administrator has to know, a line each.
 	Problems []string `json:"problems,omitempty"`
-}
-
-// GuardDenial is a denial with the name of its user; empty if it is unknown.
-type GuardDenial struct {
-	guard.Denial
-	User snapshot.Username `json:"user,omitempty"`
+	// Denied is how many opens were denied within the last hour, or would have been in mode enforce. Who and
+	// when is known on the host.
+	Denied uint64 `json:"denied,omitempty"`
 }
 
 // The bounds of what is kept of an answer.
 const (
 	maxText     = 1024 // bytes
 	maxProblems = 16
-	maxEpoch    = 64 // bytes
 )
 
 // Bounded is an answer as far as a controller believes it: a host may say anything.
-// Denials that are out of order, or that no guard could have written, are left out.
-func (a GuardAnswer) Bounded() GuardAnswer {
-	if len(a.Epoch) > maxEpoch || snapshot.CheckText("epoch", a.Epoch) != nil {
-		return GuardAnswer{State: a.State.bounded()}
-	}
-	a.State = a.State.bounded()
-	last := uint64(0)
-	var kept []GuardDenial
-	for i := range a.Denials[:min(len(a.Denials), guard.MaxDenials)] {
-		d := &a.Denials[i]
-		if d.Seq <= last || d.Seq > a.Seq || d.ID == 0 || d.ID > d.Seq || snapshot.CheckName("user", string(d.User)) != nil ||
-			snapshot.CheckName("name", d.Name) != nil || d.Index != nil && *d.Index < 0 {
-			continue
-		}
-		last = d.Seq
-		kept = append(kept, *d)
-	}
-	a.Denials = kept
-	return a
-}
+func (a GuardAnswer) Bounded() GuardAnswer { return GuardAnswer{State: a.State.bounded()} }
 
 func (s GuardState) bounded() GuardState {
 	if !s.Mode.Valid() {

@@ -40,9 +40,8 @@ func (c *Controller) planGuards(cycle *Cycle, policy enforce.Policy, next *Fleet
 		events = append(events, g.say(h.Name, g.plan(setting.Mode, &about, &c.Options))...)
 		if ask := !c.DryRun && !g.underWay && about.Can.Guard; ask && (setting.Mode != guard.Off || g.sent != guard.Off) {
 			g.sent, g.underWay = setting.Mode, true
-			seen := c.Memory.Guards[h.Name]
 			asks = append(asks, &guardAsk{name: h.Name, begun: now, request: agent.GuardRequest{
-				ID: agent.GuardPrefix + cmp.Or(c.ID, c.run), Order: c.guardOrder(policy, h, setting), Epoch: seen.Epoch, Seq: seen.Seq,
+				ID: agent.GuardPrefix + cmp.Or(c.ID, c.run), Order: c.guardOrder(policy, h, setting),
 			}})
 		}
 		known[h.Name] = g
@@ -67,9 +66,7 @@ func (a *guardAsk) learn(c *Controller, _ *Cycle, err error) (l learned) {
 	if !known { // another role has begun since
 		return l
 	}
-	if l.events = g.learn(a, err); err == nil {
-		l.events = append(l.events, c.Memory.Guards.learn(a)...)
-	}
+	l.events = g.learn(a, err)
 	c.Memory.guards[a.name] = g
 	for i := range l.events {
 		l.records = append(l.records, guardRecord(&l.events[i]))

@@ -9,11 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // trackedGuard is the guard of a host as the controller knows it: what it was ordered to do, and what it does.
@@ -23,6 +20,7 @@ type trackedGuard struct {
 	said     string     // the text of the last event about it
 	heard    string     // the state in the last answer, as text
 	deadline time.Time  // when the last order that arrived ends
+	denied   uint64     // opens that were denied, by the last answer
 }
 
 // plan is what to say before a host is asked; empty for nothing new.
@@ -61,7 +59,7 @@ func (g *trackedGuard) learn(a *guardAsk, err error) []enforce.Event {
 	switch {
 	case err == nil:
 		g.deadline = a.begun.Add(a.request.Order.Lease)
-		return g.say(a.name, g.state(a))
+		return append(g.say(a.name, g.state(a)), g.denials(a)...)
 	case a.request.Order.Mode == guard.Off:
 		g.sent = guard.Watch // so that it is asked again
 	}
@@ -94,96 +92,18 @@ func (g *trackedGuard) state(a *guardAsk) string {
 	return said
 }
 
-// GuardMemory is how far the controller has read each host's list of denials.
-type GuardMemory map[snapshot.Hostname]GuardSeen
-
-// GuardSeen is a place in a host's list of denials.
-type GuardSeen struct {
-	Epoch string `json:"epoch"`
-	Seq   uint64 `json:"seq"`
-	ID    uint64 `json:"id"` // of the latest one that an event was about
-}
-
-// learn returns events about the denials that are new, and remembers them.
-func (m *GuardMemory) learn(a *guardAsk) []enforce.Event {
-	if a.answer.Epoch == "" {
+// denials is an event if users begin to open GPUs that are not attached to them.
+func (g *trackedGuard) denials(a *guardAsk) []enforce.Event {
+	before := g.denied
+	if g.denied = a.answer.State.Denied; g.denied == 0 || before > 0 {
 		return nil
 	}
-	seen := (*m)[a.name]
-	if seen.Epoch != a.answer.Epoch {
-		seen = GuardSeen{Epoch: a.answer.Epoch}
-	}
-	events := seen.events(a)
-	seen.Seq = a.answer.Seq
-	if *m == nil {
-		*m = make(GuardMemory)
-	}
-	(*m)[a.name] = seen
-	return events
-}
-
-// events are about the denials that are new: one that goes on is not.
-func (s *GuardSeen) events(a *guardAsk) (events []enforce.Event) {
-	more, latest := 0, s.ID
-	for i := range a.answer.Denials {
-		d := &a.answer.Denials[i]
-		if d.ID <= s.ID {
-			continue
-		}
-		latest = max(latest, d.ID)
-		if len(events) == safety.MaxEventsPerHost {
-			more++
-			continue
-		}
-		f := &enforce.Finding{Host: a.name, User: d.User, UID: &d.UID, PID: d.PID, Since: d.First}
-		if d.Index != nil {
-			f.Devices = []snapshot.DeviceIndex{*d.Index}
-		}
-		event := enforce.Event{Kind: enforce.EventDenied, Host: a.name, Finding: f, Decision: enforce.DecisionAct, Text: denialText(d)}
-		if !d.Denied {
-			event.Decision = enforce.DecisionDryRun
-		}
-		events = append(events, event)
-	}
-	s.ID = latest
-	if more > 0 {
-		events = append(events, enforce.Event{Kind: enforce.EventGuard, Host: a.name, Text: fmt.Sprintf("and %d more opens of GPUs that are not attached", more)})
-	}
-	return events
-}
-
-// denialText is a denial as people read it.
-func denialText(d *agent.GuardDenial) string {
-	device := fmt.Sprintf("the device with minor number %d", d.Minor)
-	if d.Index != nil {
-		device = "GPU " + d.Index.String()
-	}
-	what := "opened " + device
-	if d.Denied {
-		what = "was denied " + device
-	}
-	who := ""
-	if d.PID != 0 {
-		who = fmt.Sprintf(": process %d", d.PID)
-		if d.Name != "" {
-			who += " (" + text.Shown(d.Name) + ")"
-		}
-	}
-	return fmt.Sprintf("User %s %s, which is not attached to them%s", gpus.ShownUser(gpus.UserName(d.User, &d.UID)), what, who)
+	text := fmt.Sprintf("users opened GPUs that are not attached to them, %d times in the last hour: "+
+		"`sudo genv guard status` on the host shows who", g.denied)
+	return []enforce.Event{{Kind: enforce.EventGuard, Host: a.name, Text: text}}
 }
 
 // guardRecord is the record of an event about a guard.
 func guardRecord(e *enforce.Event) audit.Record {
-	r := audit.Record{Kind: audit.KindGuard, Host: e.Host, Text: e.Text}
-	if e.Kind == enforce.EventDenied {
-		f := e.Finding
-		r.Kind, r.User, r.UID, r.PID, r.Action = audit.KindDenied, f.User, f.UID, f.PID, audit.ActionDenied
-		if e.Decision == enforce.DecisionDryRun {
-			r.Action = audit.ActionWouldDeny
-		}
-		if len(f.Devices) > 0 {
-			r.Device = &f.Devices[0]
-		}
-	}
-	return r
+	return audit.Record{Kind: audit.KindGuard, Host: e.Host, Text: e.Text}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -201,7 +200,7 @@ func TestGuardsOfACycleThatDoesNotCount(t *testing.T) {
 		Asker: Asker{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: read(t, "defaults: {guard: enforce}"),
 		Now: func() time.Time { return guardNoon }, Audit: g, Sinks: []Sink{g},
 	}}
-	g.answer = agent.GuardAnswer{Epoch: "e", State: agent.GuardState{Mode: guard.Enforce}}
+	g.answer = agent.GuardAnswer{State: agent.GuardState{Mode: guard.Enforce}}
 	for number := range 2 {
 		c.Cycle(t.Context(), number+1)
 		require.Zero(t, g.asked)
@@ -235,7 +234,7 @@ func guardCycle(t *testing.T, c *Controller, f *policy.File, l Link) []string {
 func TestWhatTheGuardDoesIsSaidOnce(t *testing.T) {
 	c := guarding(false)
 	on, off := read(t, "defaults: {guard: enforce}"), policy.Default()
-	l := &link{answer: agent.GuardAnswer{Epoch: "e"}}
+	l := &link{answer: agent.GuardAnswer{}}
 	require.Empty(t, guardCycle(t, c, off, l))
 	require.Equal(t, []string{"guard h1: setting the kernel guard to enforce"}, guardCycle(t, c, on, l), "off may be a moment's")
 	l.answer.State.Mode = guard.Enforce
@@ -285,51 +284,25 @@ func TestAHostThatHangsIsAskedOnce(t *testing.T) {
 	require.Len(t, again, 1)
 }
 
-func denial(id, seq uint64, user snapshot.Username) agent.GuardDenial {
-	index := snapshot.DeviceIndex(3)
-	return agent.GuardDenial{User: user, Denial: guard.Denial{ID: id, Seq: seq, UID: 1002, PID: 4242, Name: "python", Minor: 5, Index: &index, Denied: true}}
-}
-
-func TestEachDenialBecomesOneEvent(t *testing.T) {
+func TestTheNumberOfDenialsIsSaidWhenTheyBegin(t *testing.T) {
 	c := guarding(false)
 	f := read(t, "defaults: {guard: enforce}")
-	l := &link{answer: agent.GuardAnswer{Epoch: "e", Seq: 2, State: agent.GuardState{Mode: guard.Enforce}, Denials: []agent.GuardDenial{denial(1, 1, "bob"), denial(2, 2, "")}}}
-	said := guardCycle(t, c, f, l)
-	require.Equal(t, []string{
-		"denied h1: User bob was denied GPU 3, which is not attached to them: process 4242 (python)",
-		"denied h1: User uid 1002 was denied GPU 3, which is not attached to them: process 4242 (python)",
-	}, said[2:])
-	l.answer.Seq, l.answer.Denials = 4, []agent.GuardDenial{denial(2, 3, "bob"), denial(4, 4, "bob")}
-	require.Len(t, guardCycle(t, c, f, l), 1, "denial 2 goes on")
-	require.Equal(t, agent.GuardRequest{ID: l.request.ID, Order: l.request.Order, Epoch: "e", Seq: 2}, l.request)
-	require.Equal(t, GuardMemory{"h1": {Epoch: "e", Seq: 4, ID: 4}}, c.Memory.Guards)
-
-	// A host that was restarted counts from 1 again.
-	l.answer.Epoch, l.answer.Seq, l.answer.Denials = "f", 1, []agent.GuardDenial{denial(1, 1, "bob")}
-	require.Len(t, guardCycle(t, c, f, l), 1)
-	require.Equal(t, GuardMemory{"h1": {Epoch: "f", Seq: 1, ID: 1}}, c.Memory.Guards)
-
-	// A host may say anything.
-	l.answer.Seq = 5
-	l.answer.Denials = []agent.GuardDenial{denial(5, 2, "bob"), denial(2, 9, "bob"), denial(3, 2, "a\x1b[2J"), denial(0, 5, "x")}
-	require.Empty(t, guardCycle(t, c, f, l))
-	l.answer.Epoch = "\x1b"
-	require.Empty(t, guardCycle(t, c, f, l))
-	l.answer.Epoch, l.answer.Seq, l.answer.Denials = "g", 2000, nil
-	for i := range uint64(2000) {
-		l.answer.Denials = append(l.answer.Denials, denial(i+1, i+1, "bob"))
+	l := &link{answer: agent.GuardAnswer{State: agent.GuardState{Mode: guard.Enforce}}}
+	guardCycle(t, c, f, l)
+	for _, row := range []struct {
+		denied uint64
+		events int
+	}{{0, 0}, {3, 1}, {5, 0}, {5, 0}, {0, 0}, {1, 1}} {
+		l.answer.State.Denied = row.denied
+		said := guardCycle(t, c, f, l)
+		require.Len(t, said, row.events)
+		if row.denied == 3 {
+			require.Equal(t, "guard h1: users opened GPUs that are not attached to them, 3 times in the last hour: `sudo genv guard status` on the host shows who", said[0])
+		}
 	}
-	said = guardCycle(t, c, f, l)
-	require.Len(t, said, safety.MaxEventsPerHost+1)
-	require.Equal(t, "guard h1: and 768 more opens of GPUs that are not attached", said[len(said)-1])
 }
 
 func TestRecords(t *testing.T) {
-	uid, index := snapshot.UID(1002), snapshot.DeviceIndex(3)
-	r := guardRecord(&enforce.Event{Kind: enforce.EventDenied, Host: "h1", Text: "x", Finding: &enforce.Finding{User: "bob", UID: &uid, PID: 7, Devices: []snapshot.DeviceIndex{3}}})
-	require.Equal(t, audit.Record{Kind: audit.KindDenied, Host: "h1", Text: "x", User: "bob", UID: &uid, PID: 7, Device: &index, Action: audit.ActionDenied}, r)
-	r = guardRecord(&enforce.Event{Kind: enforce.EventDenied, Decision: enforce.DecisionDryRun, Finding: &enforce.Finding{}})
-	require.Equal(t, audit.ActionWouldDeny, r.Action, "in mode watch")
-	r = guardRecord(&enforce.Event{Kind: enforce.EventGuard, Host: "h1", Text: "x"})
+	r := guardRecord(&enforce.Event{Kind: enforce.EventGuard, Host: "h1", Text: "x"})
 	require.Equal(t, audit.Record{Kind: audit.KindGuard, Host: "h1", Text: "x"}, r)
 }

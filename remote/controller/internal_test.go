@@ -273,9 +273,8 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Regexp(t, `^and \d+ more records within an hour.*; more are counted once in an hour$`, log[len(log)-2].Text)
 	require.Equal(t, snapshot.Username("eve"), log[len(log)-2].User)
 	require.Zero(t, found("a", "eve", 100))
-	uid, index := snapshot.UID(1001), snapshot.DeviceIndex(1)
+	uid := snapshot.UID(1001)
 	for kind, recorded := range map[*audit.Record]bool{
-		{Kind: audit.KindDenied, Device: &index}:                   false,
 		{Kind: audit.KindNotified, Reason: errSuppressed.Error()}:  false,
 		{Kind: audit.KindNotified, Channel: audit.ChannelTerminal}: true,
 		{Kind: audit.KindOutcome}:                                  true,

@@ -23,7 +23,6 @@ type FleetMemory struct {
 	Machines Machines             `json:"machines"`
 	Messages Budget[snapshot.UID] `json:"messages"`
 	Mail     mail.Backlog         `json:"mail,omitzero"`
-	Guards   GuardMemory          `json:"guards,omitempty"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`

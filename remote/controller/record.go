@@ -51,7 +51,7 @@ func isDone(r *audit.Record) bool {
 		return r.Decision == enforce.DecisionAct
 	case audit.KindNotified:
 		return r.Reason == "" // else the message was not shown
-	case audit.KindCleared, audit.KindDenied:
+	case audit.KindCleared:
 		return false
 	}
 	return true
@@ -172,7 +172,7 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 		r.Kind, r.Reason = audit.KindFailed, fmt.Sprintf("%s: %v", remote.ClassOf(e.Err), e.Err)
 	case enforce.EventHeld:
 		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
-	case enforce.EventGuard, enforce.EventDenied:
+	case enforce.EventGuard:
 		r = guardRecord(e)
 	default:
 		return r, false

@@ -74,8 +74,6 @@ func eventsOf(e *enforce.Event, before func() findings) []Event {
 		return outcomes(base, e)
 	case enforce.EventActing, enforce.EventNotify:
 		return nil // EventDue and EventOutcome say it
-	case enforce.EventDenied:
-		base.User, base.PID = e.Finding.User, e.Finding.PID
 	case enforce.EventNote:
 	}
 	return []Event{base}
@@ -106,9 +104,6 @@ func outcomes(base Event, e *enforce.Event) []Event {
 		if o.Reason != "" {
 			event.Text += ": " + o.Reason
 		}
-		if len(e.Findings) == 0 && len(i.why) > 0 { // an operator wanted it
-			event.Text += ". " + i.why[0]
-		}
 		for _, id := range i.because {
 			if f := because[id]; f != nil {
 				event.Rule, event.ID, event.Why = f.Rule, f.ID, f.Line()
@@ -134,22 +129,22 @@ func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Entry 
 	return r
 }
 
-// item is an item of an order: whose it is, what, because of which findings, and why.
+// item is an item of an order: whose it is, what, and because of which findings.
 type item struct {
-	user         snapshot.Username
-	what         string
-	because, why []string
+	user    snapshot.Username
+	what    string
+	because []string
 }
 
 // itemOf is the item of an order that an outcome is about.
 func itemOf(sent *order.Order, o order.Outcome) item {
 	switch t, d := sent.ItemOf(o); {
 	case t != nil:
-		return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because, t.Why}
+		return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because}
 	case o.PID != 0:
 		return item{what: fmt.Sprintf("process %d", o.PID)}
 	case d != nil:
-		return item{d.Environment.Username, detached(o), d.Because, d.Why}
+		return item{d.Environment.Username, detached(o), d.Because}
 	}
 	return item{what: detached(o)}
 }

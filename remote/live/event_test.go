@@ -220,20 +220,13 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 		Hold:       &operator.OnHold{Since: noon, By: "alice (uid 1000)", Reason: "<b>"},
 		Exemptions: policy.ExemptionList{exempt(policy.Who{User: "bob"})},
 	}
-	o := order.Order{Terminate: []order.Termination{{
-		Process: snapshot.Process{PID: 5, Username: "bob"}, Because: []string{"operator/1"}, Why: []string{"Requested by alice (uid 1000): r"},
-	}}}
-	outcomes := []order.Outcome{{PID: 5, Status: order.StatusTerminated}}
 	feed.Consume(cycle, []enforce.Event{
 		{Kind: controller.EventOperator, Host: "a", Text: "alice (uid 1000) put enforcement on hold: <b>"},
-		{Kind: enforce.EventOutcome, Host: "a", Order: &o, Outcomes: outcomes},
 	})
 	events := feed.Events(0)
-	require.Len(t, events, 2)
+	require.Len(t, events, 1)
 	require.Equal(t, "operator", string(events[0].Kind))
 	require.Equal(t, "alice (uid 1000) put enforcement on hold: <b>", events[0].Text)
-	require.Equal(t, "process 5 (user bob): terminated. Requested by alice (uid 1000): r", events[1].Text)
-	require.Equal(t, "bob", string(events[1].User))
 
 	data, err := json.Marshal(feed.Fleet())
 	require.NoError(t, err)

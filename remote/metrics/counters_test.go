@@ -126,7 +126,7 @@ func newOrder() (order.Order, []order.Outcome) {
 		return order.Termination{Process: snapshot.Process{PID: pid}, Because: because}
 	}
 	o := order.Order{
-		Terminate: []order.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3, "operator/run/1.1/a"), process(4, "made-up/rule")},
+		Terminate: []order.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(4, "made-up/rule")},
 		Detach: []order.Detachment{
 			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
@@ -135,7 +135,6 @@ func newOrder() (order.Order, []order.Outcome) {
 	return o, []order.Outcome{
 		{PID: 1, Status: order.StatusTerminated},
 		{PID: 2, Status: order.StatusSurvived},
-		{PID: 3, Status: order.StatusGone},
 		{PID: 4, Status: "made up by the host"},
 		{PID: 5, Status: order.StatusKilled},
 		{Device: 0, EID: "7", Status: order.StatusDetached},
@@ -160,7 +159,6 @@ func TestOutcomes(t *testing.T) {
 	}}, nil)
 	require.Equal(t, `terminations_total{rule="non-env-processes",status="terminated"} 1
 terminations_total{rule="idle",status="survived"} 1
-terminations_total{rule="operator",status="gone"} 1
 terminations_total{rule="other",status="killed"} 1
 terminations_total{rule="other",status="unknown"} 1
 detachments_total{rule="max-devices-per-user"} 1

@@ -11,15 +11,11 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// What happens for another reason than a rule: an operator asked for it, whose ids begin
-// like this, or the reason isn't known.
-const (
-	operatorRule enforce.Rule = "operator"
-	otherRule    enforce.Rule = "other"
-)
+// otherRule is the label of what happens for a reason that isn't known.
+const otherRule enforce.Rule = "other"
 
 // rules are all that can be a label.
-func rules() []enforce.Rule { return append(enforce.Rules(), operatorRule, otherRule) }
+func rules() []enforce.Rule { return append(enforce.Rules(), otherRule) }
 
 // decisions are all about a finding.
 func decisions() []enforce.Decision {

@@ -10,7 +10,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -159,23 +158,6 @@ func TestGuardsThatVanish(t *testing.T) {
 	m.update(sample())
 	require.NotContains(t, m.screen()[2], "GUARD")
 	require.Len(t, m.rows, 5)
-}
-
-// TestDenials: the history says who was denied what.
-func TestDenials(t *testing.T) {
-	m := viewed(t, sample(), 120, 16)
-	m.update(sample(), live.Event{
-		Number: 4, Time: noon, Kind: enforce.EventDenied, Host: "gpu-1", User: "eve", PID: 77,
-		Text: "User eve was denied GPU 1, which is not attached to them: process 77 (python)",
-	}, live.Event{Number: 5, Time: noon, Kind: enforce.EventHostBack, Host: "gpu-4", Text: "answers again"})
-	m.press("6", "/", "event=denied", "enter")
-	screen := strings.Join(m.screen(), "\n")
-	require.Len(t, m.rows, 1)
-	require.Contains(t, screen, "denied")
-	require.Contains(t, screen, "eve")
-	require.Contains(t, screen, "User eve was denied GPU 1")
-	m.press("enter")
-	require.Contains(t, strings.Join(m.screen(), "\n"), "WHAT: User eve was denied GPU 1, which is not attached to them: process 77 (python)")
 }
 
 // TestADeviceWithMIG: its utilization is unknown, which is neither 0 nor idle.

@@ -73,7 +73,7 @@ type userBody struct {
 	live.User
 	GPUs     []gpuRow
 	Findings findingList
-	Ended    []live.Event // what was done, and what the guard denied
+	Ended    []live.Event // what was done
 	Hours    *usage.Row   // of the last days; nil if there are none
 	Days     int
 }
@@ -100,7 +100,7 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
 		}
 	}
 	body.Ended = p.events(func(e *live.Event) bool {
-		return e.User == user && (e.Kind == enforce.EventOutcome || e.Kind == enforce.EventDenied)
+		return e.User == user && e.Kind == enforce.EventOutcome
 	})
 	if !known && hours == nil && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen lately."

@@ -85,10 +85,6 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.outcome(e, now)
 		case enforce.EventGuard:
 			w.note(e.Host, e.Text)
-		case enforce.EventDenied:
-			if w.admit(e.Host, lineKey{e.Finding.User, "denied"}, notesShown, now) {
-				w.note(e.Host, e.Text)
-			}
 		case enforce.EventNote:
 			w.repeatedNote(e.Host, e.Text, now)
 		case enforce.EventMore:

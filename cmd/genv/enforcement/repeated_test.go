@@ -161,16 +161,13 @@ func TestNotesOfAHost(t *testing.T) {
 		var events []enforce.Event
 		for i := range 20 {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: "evil", Text: fmt.Sprint(cycle, "/", i)})
-			denied := enforce.Finding{Host: "evil", User: "eve"}
-			events = append(events, enforce.Event{Kind: enforce.EventDenied, Host: "evil", Finding: &denied, Text: "denied"})
 		}
 		_, err := s.cycle(controller.Cycle{}, append(events, enforce.Event{Kind: enforce.EventNote, Host: "good", Text: fmt.Sprint(cycle)})...)
 		lines.WriteString(err)
 	}
 	require.Equal(t, 40, strings.Count(lines.String(), "[good] "))
-	require.Equal(t, 2*notesShown+2, strings.Count(lines.String(), "[evil] "))
+	require.Equal(t, notesShown+1, strings.Count(lines.String(), "[evil] "))
 	require.Contains(t, lines.String(), "[evil] … and 20 more notes; more are counted once in 1h\n")
-	require.Contains(t, lines.String(), "more such findings (denied, user eve); more are counted once in 1h\n")
 }
 
 // TestHeld: what a safety limit holds back is said when it begins and ends, also with -q.

@@ -29,7 +29,7 @@ func (*guardedDay) About(remote.Host) agent.About {
 
 func (d *guardedDay) Guard(_ context.Context, _ remote.Host, r agent.GuardRequest) (agent.GuardAnswer, error) {
 	d.modes = append(d.modes, r.Order.Mode)
-	return agent.GuardAnswer{Epoch: "e", State: agent.GuardState{Mode: r.Order.Mode}}, nil
+	return agent.GuardAnswer{State: agent.GuardState{Mode: r.Order.Mode}}, nil
 }
 
 // TestGuardWithSummary: a summary measures what hosts are asked, and hides no guard.

@@ -175,7 +175,7 @@ func (p *program) turnOff(by string) error {
 		return err
 	}
 	// A Keeper may just have attached it again.
-	return p.remove(guard.Status{Reason: "it was turned off by " + by, Order: &given.Order, Given: given.Time})
+	return p.remove(guard.Status{Reason: "it was turned off by " + by, Order: &given, Given: given.Given})
 }
 
 // remove removes the guard after a change of the order, which a Keeper follows by itself.

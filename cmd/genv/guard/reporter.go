@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -26,22 +25,19 @@ type reporter struct {
 	now       func() time.Time
 	append    func(...audit.Record) error // nil for no audit log
 	show      func(snapshot.UID, string)  // nil for no notices
-	hasName   func(snapshot.UID) bool
+	account   func(snapshot.UID) snapshot.UID
 	collect   time.Duration // how long devices are collected for one notice
 	hostname  snapshot.Hostname
 	recorded  map[recordKey]time.Time
-	lookUps   int        // of names
-	since     time.Time  // when lookUps was 0
 	mu        sync.Mutex // for what follows
 	noticedAt map[snapshot.UID]time.Time
 	pending   map[snapshot.UID][]guard.Denial
 }
 
-// recordKey is what is recorded once in recordEvery. Users without an account share one
-// key for each device: anybody can run processes with thousands of uids (subuid(5)).
+// recordKey is what is recorded once in recordEvery. Uids of unknown accounts share one key for each device:
+// anybody can run processes with thousands of uids (subuid(5)).
 type recordKey struct {
-	uid     snapshot.UID
-	unnamed bool
+	account snapshot.UID
 	minor   int
 	denied  bool
 }
@@ -56,16 +52,12 @@ const (
 	collectFor = 200 * time.Millisecond
 	// maxRemembered bounds what is remembered of users.
 	maxRemembered = 10_000
-	// maxLookUps is how many names are looked up in a second. Users beyond them count as
-	// ones without an account.
-	maxLookUps = 50
-	nameWithin = 2 * time.Second
 )
 
 func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	r := &reporter{
-		log: log, now: p.Now, hasName: hasName, collect: collectFor, hostname: snapshot.Hostname(here.Host), recorded: map[recordKey]time.Time{},
+		log: log, now: p.Now, account: accountOf, collect: collectFor, hostname: snapshot.Hostname(here.Host), recorded: map[recordKey]time.Time{},
 		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 	}
 	if path := localhost.HostLog(p.Getenv); path != "" {
@@ -77,10 +69,10 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	return r
 }
 
-func hasName(uid snapshot.UID) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), nameWithin)
-	defer cancel()
-	return system.Username(ctx, uid) != ""
+// accountOf is the account of a uid, or proc.UnknownAccount.
+func accountOf(uid snapshot.UID) snapshot.UID {
+	account, _ := proc.FS{}.Account(uid)
+	return account
 }
 
 // denied reports a new denial. It is called by one goroutine.
@@ -99,13 +91,7 @@ func (r *reporter) record(d guard.Denial) {
 	if r.append == nil {
 		return
 	}
-	key := recordKey{uid: d.UID, minor: d.Minor, denied: d.Denied}
-	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
-		return
-	}
-	if !r.mayLookUp() || !r.hasName(d.UID) {
-		key = recordKey{unnamed: true, minor: d.Minor, denied: d.Denied}
-	}
+	key := recordKey{account: r.account(d.UID), minor: d.Minor, denied: d.Denied}
 	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
 		return
 	}
@@ -116,15 +102,6 @@ func (r *reporter) record(d guard.Denial) {
 	if err := r.append(r.recordOf(d)); err != nil {
 		r.log.Error().Err(err).Msg("a denial is not recorded on this host")
 	}
-}
-
-// mayLookUp counts a look-up, unless there were too many in this second.
-func (r *reporter) mayLookUp() bool {
-	if d := r.now().Sub(r.since); d < 0 || d >= time.Second {
-		r.lookUps, r.since = 0, r.now()
-	}
-	r.lookUps++
-	return r.lookUps <= maxLookUps
 }
 
 func (r *reporter) recordOf(d guard.Denial) audit.Record {

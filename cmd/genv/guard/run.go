@@ -105,7 +105,7 @@ func possible(at pins) error {
 
 // renew gives the order again, three times within its lease. It ends everything if the
 // guard is turned off meanwhile; another order that replaces this one is followed.
-func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Given) error {
+func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
 	dir := disk.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease/3, time.Second))
 	defer every.Stop()
@@ -135,7 +135,7 @@ func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, giv
 	}
 }
 
-func renewed(dir string, given guard.Given) (guard.Given, error) {
+func renewed(dir string, given guard.Order) (guard.Order, error) {
 	now, err := guard.Now()
 	if err != nil {
 		return given, err
@@ -145,7 +145,7 @@ func renewed(dir string, given guard.Given) (guard.Given, error) {
 
 // leave ends the guard if the order is still this process's. It leaves no order, so that a
 // controller can give one.
-func (p *program) leave(given guard.Given, log zerolog.Logger) error {
+func (p *program) leave(given guard.Order, log zerolog.Logger) error {
 	err := guard.WithdrawOrder(disk.RunDir(p.Getenv), given)
 	if errors.Is(err, guard.ErrReplaced) {
 		return nil

@@ -23,12 +23,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-const (
-	// namesWithin bounds the time for looking up names of users.
-	namesWithin = 3 * time.Second
-	// denialsOf is how far back denials are shown.
-	denialsOf = time.Hour
-)
+// namesWithin bounds the time for looking up names of users.
+const namesWithin = 3 * time.Second
 
 func (p *program) status(c *cli.Context) error {
 	document := p.document(c.Context)
@@ -151,7 +147,7 @@ func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapsh
 	}
 	d.Denials = []Denial{}
 	for _, each := range list.Denials {
-		if now.Sub(each.Last) < denialsOf {
+		if each.RecentAt(now) {
 			d.Denials = append(d.Denials, Denial{each, name(each.UID)})
 		}
 	}

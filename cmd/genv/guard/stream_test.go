@@ -98,24 +98,14 @@ func TestAControllerGuardsAHost(t *testing.T) {
 	var answer agent.GuardAnswer
 	require.Eventually(t, func() bool {
 		answer = c.order(r)
-		return answer.State.Mode == guard.Enforce && len(answer.Denials) > 0
+		return answer.State.Mode == guard.Enforce && answer.State.Denied > 0
 	}, 5*time.Second, 50*time.Millisecond)
 	require.Positive(t, answer.State.LeftMS)
-	d := answer.Denials[0]
-	require.True(t, d.Denied)
-	require.EqualValues(t, bob, d.UID)
-	require.EqualValues(t, 0, *d.Index)
 	for range 5 { // it is renewed for longer than its lease
-		answer = c.order(r)
+		c.order(r)
 		time.Sleep(500 * time.Millisecond)
 		require.False(t, b.opens(1))
-		r.Epoch, r.Seq = answer.Epoch, answer.Seq
 	}
-	require.Eventually(t, func() bool {
-		answer = c.order(r)
-		r.Seq = answer.Seq
-		return len(answer.Denials) == 0
-	}, 5*time.Second, 300*time.Millisecond, "each is told once")
 
 	c.kill() // the stream breaks, with everything at the other end
 	require.False(t, b.opens(0), "the lease holds")

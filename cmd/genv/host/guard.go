@@ -14,18 +14,16 @@ import (
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // guarded is the kernel guard of this machine as a controller orders it. From the first
 // order on, this process keeps the guard, unless another one does.
 type guarded struct {
-	dir   string // root's run folder
-	now   func() (guard.At, error)
-	names *userNames
-	keep  func(context.Context) // until the context ends
-	log   zerolog.Logger
+	dir  string // root's run folder
+	now  func() (guard.At, error)
+	keep func(context.Context) // until the context ends
+	log  zerolog.Logger
 
 	keeping sync.WaitGroup
 	stop    func() // ends keep; nil before the first order
@@ -35,7 +33,7 @@ type guarded struct {
 func (p *program) openGuard(c *cli.Context, host *host) *guarded {
 	log := p.Logger(c)
 	return &guarded{
-		dir: disk.RunDir(p.Getenv), now: guard.Now, names: &host.names, log: log,
+		dir: disk.RunDir(p.Getenv), now: guard.Now, log: log,
 		keep: func(ctx context.Context) { keepTrying(ctx, log, keeper.NewKeeper(&p.Program, log).Run) },
 	}
 }
@@ -73,7 +71,7 @@ func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Conte
 }
 
 // Order implements agent.Guard.
-func (g *guarded) Order(ctx context.Context, r agent.GuardRequest) (answer agent.GuardAnswer, err error) {
+func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.GuardAnswer, err error) {
 	if !strings.HasPrefix(r.ID, agent.GuardPrefix) {
 		return answer, fmt.Errorf("the id %q is not that of a controller", r.ID)
 	}
@@ -81,7 +79,7 @@ func (g *guarded) Order(ctx context.Context, r agent.GuardRequest) (answer agent
 	if err != nil {
 		return answer, err
 	}
-	present, given, err := guard.OfferOrder(g.dir, r.Order, r.ID, now, func(present guard.Given, err error) bool {
+	present, given, err := guard.OfferOrder(g.dir, r.Order, r.ID, now, func(present guard.Order, err error) bool {
 		if err != nil && !errors.Is(err, guard.ErrNoOrder) {
 			g.log.Warn().Err(err).Msg("the last order can't be read: it is replaced")
 		}
@@ -97,7 +95,6 @@ func (g *guarded) Order(ctx context.Context, r agent.GuardRequest) (answer agent
 	if r.Order.Mode != guard.Off && turnedOff(&present) {
 		answer.State.Reason = fmt.Sprintf("it was turned off by %s. On the host, `sudo genv guard resume` lets the policy turn it on again", present.By)
 	}
-	g.addDenials(ctx, &r, &answer)
 	return answer, nil
 }
 
@@ -105,7 +102,7 @@ func (g *guarded) Order(ctx context.Context, r agent.GuardRequest) (answer agent
 // priority over orders given on the host, but not over being turned off there: what a person
 // turned off, at night perhaps, doesn't come back by itself. And a controller turns off only
 // what it ordered itself.
-func replaces(r *agent.GuardRequest, present *guard.Given) bool {
+func replaces(r *agent.GuardRequest, present *guard.Order) bool {
 	if r.Order.Mode == guard.Off {
 		return present.ID == r.ID && present.Mode != guard.Off
 	}
@@ -113,7 +110,7 @@ func replaces(r *agent.GuardRequest, present *guard.Given) bool {
 }
 
 // turnedOff says whether the guard was turned off on the host itself.
-func turnedOff(present *guard.Given) bool {
+func turnedOff(present *guard.Order) bool {
 	return present.ID != "" && present.Mode == guard.Off && !strings.HasPrefix(present.ID, agent.GuardPrefix)
 }
 
@@ -148,29 +145,10 @@ func (g *guarded) state(r *agent.GuardRequest, now guard.At) agent.GuardState {
 	if status.Order != nil && status.Order.Mode == r.Order.Mode { // else it is about an earlier order
 		s.Reason = status.Reason
 	}
-	return s
-}
-
-// addDenials adds what was denied since the controller's last request.
-func (g *guarded) addDenials(ctx context.Context, r *agent.GuardRequest, answer *agent.GuardAnswer) {
-	list, err := guard.ReadDenials(g.dir)
+	denials, err := guard.ReadDenials(g.dir)
 	if err != nil {
-		answer.State.Problems = append(answer.State.Problems, "the denials can't be read: "+err.Error())
-		return
+		s.Problems = append(s.Problems, "the denials can't be read: "+err.Error())
 	}
-	news := list.Denials
-	if r.Epoch == list.Epoch {
-		news = list.Since(r.Seq)
-	}
-	answer.Epoch, answer.Seq, answer.Dropped = list.Epoch, list.LastSeq, list.Dropped
-	answer.Denials = make([]agent.GuardDenial, len(news))
-	owners := snapshot.Snapshot{Processes: make([]snapshot.Process, len(news))}
-	for i := range news {
-		owners.Processes[i].UID = &news[i].UID
-	}
-	g.names.ask(ctx, &owners)
-	for i, d := range news {
-		answer.Denials[i].Denial = d
-		answer.Denials[i].User, _ = g.names.of(d.UID)
-	}
+	s.Denied = denials.Recent(now.Time)
+	return s
 }

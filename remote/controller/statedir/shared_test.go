@@ -115,7 +115,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
 		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
 	}}
-	m.Machines.Twins, m.Guards, m.Mail.Users = map[string][]string{}, controller.GuardMemory{}, map[snapshot.Username]*mail.Person{}
+	m.Machines.Twins, m.Mail.Users = map[string][]string{}, map[snapshot.Username]*mail.Person{}
 	for i := range hosts {
 		host := snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))
 		key := fmt.Sprintf("env-devices/%s/7/100", host)
@@ -127,7 +127,6 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
 		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
-		m.Guards[host] = controller.GuardSeen{Epoch: "e", Seq: 3, ID: 4}
 		m.Messages.Spend(host, 1000, 1, controller.Share{}, noon)
 	}
 	m.Mail.Users["alice"] = &mail.Person{Host: "gpu-0000", Since: noon}

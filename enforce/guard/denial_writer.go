@@ -12,10 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// denier keeps the list of denials, and passes new ones on; other opens go to those who wait
+// denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait
 // for them. What it passes them to may be
 // slow, such as a directory service; the list doesn't wait for that.
-type denier struct {
+type denialWriter struct {
 	reader proc.Reader // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	*Keeper
 	opens   *watch.OpenLog
@@ -33,8 +33,8 @@ const (
 	writePause = 200 * time.Millisecond
 )
 
-func startDenier(ctx context.Context, k *Keeper) *denier {
-	d := &denier{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents), news: make(chan Denial, maxNews)}
+func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
+	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents), news: make(chan Denial, maxNews)}
 	d.know(nil)
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {
@@ -49,10 +49,10 @@ func startDenier(ctx context.Context, k *Keeper) *denier {
 }
 
 // know sets the devices by which minors are named.
-func (d *denier) know(devices []hardware.Device) { d.devices.Store(&devices) }
+func (d *denialWriter) know(devices []hardware.Device) { d.devices.Store(&devices) }
 
 // take is called for each event of the kernel.
-func (d *denier) take(e Event) {
+func (d *denialWriter) take(e Event) {
 	// Without a PID, root's would be those of every look's nvidia-smi.
 	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
 		d.opens.Add(e.PID)
@@ -82,7 +82,7 @@ func (d *denier) take(e Event) {
 }
 
 // keep adds events to the list, and writes it.
-func (d *denier) keep(ctx context.Context) {
+func (d *denialWriter) keep(ctx context.Context) {
 	list, err := ReadDenials(d.RunDir)
 	if err != nil {
 		d.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
@@ -111,7 +111,7 @@ func (d *denier) keep(ctx context.Context) {
 	}
 }
 
-func (d *denier) write(list *Denials) {
+func (d *denialWriter) write(list *Denials) {
 	list.Dropped += d.missed.Swap(0)
 	if err := WriteDenials(d.RunDir, *list); err != nil {
 		d.Log.Error().Err(err).Msg("the denials can't be written")
@@ -119,7 +119,7 @@ func (d *denier) write(list *Denials) {
 }
 
 // pass logs a new denial, and passes it on if there is room for it.
-func (d *denier) pass(denial *Denial) {
+func (d *denialWriter) pass(denial *Denial) {
 	what := "would be denied"
 	if denial.Denied {
 		what = "denied"
@@ -139,7 +139,7 @@ func (d *denier) pass(denial *Denial) {
 }
 
 // deliver calls Denied with each denial that is passed on.
-func (d *denier) deliver(ctx context.Context) {
+func (d *denialWriter) deliver(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -18,23 +18,12 @@ type At struct {
 	SinceBoot time.Duration
 }
 
-// Given is an order that a host was given.
-type Given struct {
-	Order
-	// ID is the same in all renewals of an order.
-	ID   string
-	Time time.Time // when it was given last, by the wall clock
-
-	bootID string
-	ends   time.Duration // since boot
-}
-
 // Left is how long the order holds from now on; 0 if it doesn't any more.
-func (g *Given) Left(now At) time.Duration {
-	if g.bootID != now.BootID || now.SinceBoot < g.ends-g.Lease { // of another boot
+func (o *Order) Left(now At) time.Duration {
+	if o.bootID != now.BootID || now.SinceBoot < o.ends-o.Lease { // of another boot
 		return 0
 	}
-	return max(0, g.ends-now.SinceBoot)
+	return max(0, o.ends-now.SinceBoot)
 }
 
 // storedOrder is the content of guard-order.json.
@@ -72,27 +61,27 @@ var (
 
 // GiveOrder gives an order to the host with this run folder, which replaces the one before.
 // With an empty id it gets a new one. Only root gives orders.
-func GiveOrder(dir string, o Order, id string, now At) (Given, error) {
-	given, _, err := OfferOrder(dir, o, id, now, func(Given, error) bool { return true })
-	return given, err
+func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
+	holds, _, err := OfferOrder(dir, o, id, now, func(Order, error) bool { return true })
+	return holds, err
 }
 
 // OfferOrder is GiveOrder, unless the order before shall hold: replaces decides, and gets what ReadOrder
 // returns. No other order is given meanwhile. It returns the order that holds, and whether
 // that is the new one.
-func OfferOrder(dir string, o Order, id string, now At, replaces func(present Given, err error) bool) (holds Given, given bool, err error) {
+func OfferOrder(dir string, o Order, id string, now At, replaces func(present Order, err error) bool) (holds Order, given bool, err error) {
 	if err := o.Check(); err != nil {
-		return Given{}, false, err
+		return Order{}, false, err
 	}
 	if len(id) > maxOrderID {
-		return Given{}, false, invalidOrder("an id of more than %d bytes", maxOrderID)
+		return Order{}, false, invalidOrder("an id of more than %d bytes", maxOrderID)
 	}
 	if id == "" {
 		id = rand.Text()
 	}
 	d, err := lockOrder(dir)
 	if err != nil {
-		return Given{}, false, err
+		return Order{}, false, err
 	}
 	defer d.Close()
 	if present, err := ReadOrder(dir); !replaces(present, err) {
@@ -104,7 +93,7 @@ func OfferOrder(dir string, o Order, id string, now At, replaces func(present Gi
 
 // RenewOrder gives an order again, so that its lease begins again. With ErrReplaced another one
 // was given meanwhile, which is returned and stays.
-func RenewOrder(dir string, g Given, now At) (Given, error) {
+func RenewOrder(dir string, g Order, now At) (Order, error) {
 	d, err := lockOrder(dir)
 	if err != nil {
 		return g, err
@@ -117,12 +106,12 @@ func RenewOrder(dir string, g Given, now At) (Given, error) {
 	if present.ID != g.ID {
 		return present, ErrReplaced
 	}
-	return writeOrder(d, g.Order, g.ID, now)
+	return writeOrder(d, g, g.ID, now)
 }
 
 // WithdrawOrder takes an order back, unless another one was given meanwhile, which is
 // ErrReplaced: the guard then has no order, and whoever wants to may give one.
-func WithdrawOrder(dir string, g Given) error {
+func WithdrawOrder(dir string, g Order) error {
 	d, err := lockOrder(dir)
 	if err != nil {
 		return err
@@ -151,29 +140,30 @@ func lockOrder(dir string) (*folder.Folder, error) {
 	return d, nil
 }
 
-func writeOrder(d *folder.Folder, o Order, id string, now At) (Given, error) {
-	g := Given{Order: o, ID: id, Time: now.Time, bootID: now.BootID, ends: now.SinceBoot + o.Lease}
-	return g, orderNote.Put(d, storedOrder{
-		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: g.bootID, EndsMS: g.ends.Milliseconds(),
+func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
+	o.ID, o.Given, o.bootID, o.ends = id, now.Time, now.BootID, now.SinceBoot+o.Lease
+	return o, orderNote.Put(d, storedOrder{
+		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: o.bootID, EndsMS: o.ends.Milliseconds(),
 	})
 }
 
 // ReadOrder returns the last order that was given, whether or not its lease has ended. The
 // error wraps ErrNoOrder if there is none, folder.ErrUnsafe if others than root could have
 // written it, or snapshot.ErrInvalid.
-func ReadOrder(dir string) (Given, error) {
+func ReadOrder(dir string) (Order, error) {
 	s, err := orderNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Given{}, ErrNoOrder
+		return Order{}, ErrNoOrder
 	}
 	if err != nil {
-		return Given{}, err
+		return Order{}, err
 	}
-	g := Given{ID: s.ID, Time: s.Time, bootID: s.BootID, ends: time.Duration(s.EndsMS) * time.Millisecond}
-	if err := g.set(&s.orderWire); err != nil {
-		return Given{}, err
+	var o Order
+	if err := o.set(&s.orderWire); err != nil {
+		return Order{}, err
 	}
-	return g, nil
+	o.ID, o.Given, o.bootID, o.ends = s.ID, s.Time, s.BootID, time.Duration(s.EndsMS)*time.Millisecond
+	return o, nil
 }
 
 func (s *storedOrder) check() error {
