@@ -46,13 +46,10 @@ func (s *Snapshot) HideState(reason error) {
 // Process is a process that uses at least one device.
 type Process struct {
 	PID PID
-	// EID is the environment that the process claims to be in, from
-	// GENV_ENVIRONMENT_ID in its environ, which its owner can choose. Empty if it
-	// claims none.
+	// EID is the environment that the process is in (see Owner), which its owner can choose. Empty if it is in none.
 	EID EnvID
-	// EnvUnknown says that the environ could not be read, and that no ancestor's
-	// environment is known either: EID is not valid then, and the process must not
-	// be treated as one outside all environments.
+	// EnvUnknown says that it isn't known in which environment the process is: EID is not valid then, and the process
+	// must not be treated as one outside all environments.
 	EnvUnknown bool
 	Usage      []DeviceUsage
 

@@ -33,6 +33,8 @@ type StateFiles interface {
 	RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error)
 	// Reattach attaches environments to devices again, after a restoration.
 	Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error)
+	// Remember keeps what root's look found out about processes.
+	Remember(ctx context.Context, answers []snapshot.Answer) error
 	// FolderID identifies the state folder.
 	FolderID() (string, error)
 }

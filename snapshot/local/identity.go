@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -17,9 +18,9 @@ import (
 type observation struct {
 	// process has the environment of its environ alone, and neither Usage nor Inherited.
 	process snapshot.Process
-	// lineage is the process itself and its ancestors, the nearest first. lineageErr is
-	// why it is incomplete.
-	lineage    []proc.Ancestor
+	// ancestors are those of the process, the nearest first, and at last the leader of its session, which may be gone.
+	// lineageErr is why they are incomplete.
+	ancestors  []proc.Ancestor
 	lineageErr error
 	// environErr is why the environ doesn't show the environment. It becomes a warning
 	// unless an ancestor shows it.
@@ -82,13 +83,14 @@ type processCache struct {
 	// unverified are claims that are read again, and serve where the budget of an account is used up.
 	unverified map[snapshot.PID]environClaim
 	details    map[snapshot.PID]processDetails
-	owners     map[proc.Ancestor]cachedOwner // of registered ancestors
-	proved     map[proc.Ancestor]bool        // processes that had a node of the driver open
+	ancestors  map[proc.Ancestor]readAncestor
+	proved     map[proc.Ancestor]bool // processes that had a node of the driver open
 }
 
 func newProcessCache() processCache {
 	return processCache{
-		claims: map[snapshot.PID]environClaim{}, details: map[snapshot.PID]processDetails{}, owners: map[proc.Ancestor]cachedOwner{}, proved: map[proc.Ancestor]bool{},
+		claims: map[snapshot.PID]environClaim{}, details: map[snapshot.PID]processDetails{},
+		ancestors: map[proc.Ancestor]readAncestor{}, proved: map[proc.Ancestor]bool{},
 	}
 }
 
@@ -100,6 +102,8 @@ type observer struct {
 	brief         bool   // see Collector.Brief
 	now           time.Time
 	patience      time.Duration // how long this look still waits for accounts
+	register      *snapshot.Register
+	answers       []snapshot.Answer // that the register doesn't know
 	before, after processCache
 	budgets       map[snapshot.UID]*proc.Budget
 	unseen        []snapshot.Process // that the driver lists, with their devices
@@ -114,7 +118,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		return observation{}, err
 	}
 	if err != nil {
-		return observation{process: snapshot.Process{PID: pid, EnvUnknown: true}, lineageErr: err, warnings: []string{err.Error()}}, nil
+		return observation{process: snapshot.Process{PID: pid}, environErr: err}, nil
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	stat, statErr := h.Stat()
@@ -151,9 +155,9 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	case uidErr == nil:
 		seen.process.UID = &owner
 	}
-	seen.lineage = []proc.Ancestor{{PID: pid, Start: stat.Start}}
 	if lineageErr == nil {
-		seen.lineage, seen.lineageErr = append(seen.lineage, d.ancestors...), err
+		seen.ancestors = append(slices.Clip(d.ancestors), proc.Ancestor{PID: stat.Session})
+		seen.lineageErr = err
 	}
 	if seen.lineageErr == nil && d.ownerErr == nil {
 		o.after.details[pid] = d

@@ -241,6 +241,11 @@ func (b *fakeFiles) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapsh
 	return b.Files, b.err
 }
 
+func (b *fakeFiles) Remember(_ context.Context, answers []snapshot.Answer) error {
+	b.Files.Remember(answers)
+	return b.err
+}
+
 func (*fakeFiles) FolderID() (string, error) { return "", nil }
 
 // listed is a fake nvidia-smi that lists processes on one device.

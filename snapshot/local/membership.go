@@ -1,8 +1,10 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -10,28 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// cachedOwner is the user for whom a registered process counts.
-type cachedOwner struct {
-	uid snapshot.UID
-	at  time.Time
-}
-
-// registry knows which processes are registered in which environments.
-type registry struct {
-	*observer
-	environments map[snapshot.PID][]*snapshot.Environment
-	starts       map[snapshot.PID]currentStart
-}
-
-// currentStart is the start time of the process that has a PID now.
-type currentStart struct {
-	start snapshot.StartTime
-	err   error
-}
-
 var (
 	errNoStateFiles   = errors.New("the state files can't be used")
 	errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
+	errNoAccount      = errors.New("the account of the process is unknown")
 )
 
 // unusable is why the PIDs in the state files can't be used, or nil.
@@ -45,119 +29,152 @@ func unusable(files state.Files) error {
 // resolve finds the environments of the processes in the state files. These are read
 // after the processes, so that no environment of an observed process can be missing.
 // With readErr they could not be read, and only an environ shows an environment.
-func (o *observer) resolve(seen []observation, environments []snapshot.Environment, readErr error) ([]snapshot.Process, []string) {
-	r := registry{o, map[snapshot.PID][]*snapshot.Environment{}, map[snapshot.PID]currentStart{}}
-	for i := range environments {
-		for _, pid := range environments[i].PIDs {
-			r.environments[pid] = append(r.environments[pid], &environments[i])
-		}
+func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
+	if readErr != nil {
+		readErr, files = errNoStateFiles, state.Files{}
 	}
+	environments := snapshot.ByID(files.Environments)
+	o.register = snapshot.NewRegister(files.Environments, nil, files.Answers)
 	processes := make([]snapshot.Process, 0, len(seen))
 	var warnings []string
 	unread := 0
 	for i := range seen {
 		s := &seen[i]
-		env, err := r.inherited(s)
-		if readErr != nil {
-			env, err = nil, errNoStateFiles
-		}
-		unknown := s.assign(env, err)
+		owner := o.assign(s, readErr)
+		o.remember(s, &owner, environments)
 		processes, warnings = append(processes, s.process), append(warnings, s.warnings...)
 		switch {
-		case errors.Is(unknown, proc.ErrNotRead):
+		case owner.Unknown == nil:
+		case errors.Is(owner.Unread, proc.ErrNotRead):
 			unread++
-		case unknown != nil:
-			warnings = append(warnings, unknown.Error())
+		case owner.Unread != nil:
+			warnings = append(warnings, owner.Unread.Error())
+		default:
+			warnings = append(warnings, fmt.Sprintf("whether process %d is in an environment is not known: %v", s.process.PID, owner.Unknown))
 		}
 	}
 	if unread > 0 {
-		warnings = append(warnings, fmt.Sprintf("the environments of %d processes are not known yet: their users have many or slow processes, and the next looks read on", unread))
+		warnings = append(warnings, fmt.Sprintf("the environments of %d processes are not known yet: "+
+			"their users have many or slow processes, and the next looks read on", unread))
 	}
 	return processes, warnings
 }
 
-// assign completes the environment of a process. If its environ names none, it is in
-// the one in which its container was started, or else in that of its nearest registered
-// ancestor, provided that this belongs to the process's own user, or the process is
-// root's. err is why there may be such an
-// ancestor that was not found. It returns why the environment is unknown, or nil.
-func (s *observation) assign(inherited *snapshot.Environment, err error) error {
+// assign completes the environment of a process.
+func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 	p := &s.process
-	if inherited != nil {
-		p.Inherited = inherited.EID
+	var container snapshot.EnvID
+	if p.ContainerInfo != nil {
+		container = p.ContainerInfo.EID
 	}
-	switch {
-	case p.EID != "":
-		return nil
-	case p.ContainerInfo != nil && p.ContainerInfo.EID != "":
-		p.EID, p.EnvUnknown, p.EnvOverwritten = p.ContainerInfo.EID, false, false
-		return nil
-	case inherited != nil && p.UID != nil && (*p.UID == inherited.UID || *p.UID == 0):
-		p.EID, p.EnvUnknown, p.EnvOverwritten = inherited.EID, false, false
-		return nil
-	case err != nil && !p.EnvUnknown:
-		p.EnvUnknown = true
-		return fmt.Errorf("whether process %d is in an environment is not known: %w", p.PID, err)
-	}
-	return s.environErr
+	owner := o.register.Owner(o.lineage(s, readErr), container)
+	p.EID, p.Inherited = owner.EID, owner.Inherited
+	p.EnvUnknown = owner.Unknown != nil
+	p.EnvOverwritten = errors.Is(owner.Unknown, proc.ErrOverwritten)
+	return owner
 }
 
-// inherited returns the environment of the nearest process, among a process and its
-// ancestors, that is registered in an environment of its own user. A registered PID
-// alone proves nothing, since every user may write any PID into the state files. So
-// nothing is inherited from root's processes such as PID 1: all processes descend from
-// these, and a user who registered one for root would decide about all users. The
-// error says why there may be such an environment that was not found.
-func (r *registry) inherited(s *observation) (*snapshot.Environment, error) {
-	err := s.lineageErr
-	for _, a := range s.lineage {
-		environments := r.environments[a.PID]
-		if len(environments) == 0 {
-			continue
+// remember notes an answer that the process may stop to show: that of its environ, or that of an ancestor where its
+// environ can't be read.
+func (o *observer) remember(s *observation, owner *snapshot.Owner, environments map[snapshot.EnvID]*snapshot.Environment) {
+	p, e := &s.process, environments[owner.EID]
+	shown := owner.Basis == snapshot.ByClaim || owner.Basis == snapshot.ByAncestor && owner.Unread != nil
+	if !shown || p.UID == nil || p.Start == 0 || e == nil || e.UID != *p.UID {
+		return
+	}
+	if a := (snapshot.Answer{PID: p.PID, Start: p.Start, UID: *p.UID, EID: p.EID}); !o.register.Knows(a) {
+		o.answers = append(o.answers, a)
+	}
+}
+
+// lineage is a process and its ancestors, as Register.Owner asks for them. Without the state files, nothing counts
+// but the process itself.
+func (o *observer) lineage(s *observation, readErr error) iter.Seq2[snapshot.Relative, error] {
+	return func(yield func(snapshot.Relative, error) bool) {
+		self := snapshot.Relative{PID: s.process.PID, Start: s.process.Start, UID: s.account, Claim: s.claim}
+		if !yield(self, s.lineageErr) || readErr != nil && !yield(snapshot.Relative{}, readErr) || readErr != nil {
+			return
 		}
-		uid, ownerErr := r.ownerOf(a)
-		if errors.Is(ownerErr, proc.ErrGone) {
-			continue
-		}
-		if ownerErr != nil {
-			err = ownerErr
-			continue
-		}
-		for _, e := range environments {
-			if e.UID == uid && uid != 0 {
-				return e, nil
+		for _, a := range s.ancestors {
+			if o.register.Has(a.PID) && errors.Is(o.verify(a), proc.ErrGone) {
+				continue
+			}
+			relative := snapshot.Relative{PID: a.PID, Start: a.Start,
+				UID:   func() (snapshot.UID, error) { return o.accountOf(a) },
+				Claim: func() (snapshot.EnvID, error) { return o.claimOf(a) },
+			}
+			if !yield(relative, nil) {
+				return
 			}
 		}
 	}
-	return nil, err
 }
 
-// ownerOf returns the user for whom a registered ancestor counts. The error is
-// proc.ErrGone if it has ended meanwhile, even if another process has its PID now.
-func (r *registry) ownerOf(a proc.Ancestor) (snapshot.UID, error) {
-	now, known := r.starts[a.PID]
-	if !known {
-		stat, err := r.fs.Stat(a.PID)
-		now = currentStart{stat.Start, err}
-		r.starts[a.PID] = now
+func (s *observation) account() (snapshot.UID, error) {
+	if s.process.UID == nil {
+		return 0, errNoAccount
 	}
-	if now.err != nil {
-		return 0, now.err
+	return *s.process.UID, nil
+}
+
+func (s *observation) claim() (snapshot.EnvID, error) { return s.process.EID, s.environErr }
+
+// readAncestor is what was read of an ancestor.
+type readAncestor struct {
+	at     time.Time
+	uid    snapshot.UID
+	asked  bool // for the claim
+	claim  snapshot.EnvID
+	unread error
+}
+
+// verify returns proc.ErrGone for an ancestor that has ended meanwhile, even if another process has its PID now. The
+// leader of a session, of which no start time is known, keeps its PID as long as the session lasts.
+func (o *observer) verify(a proc.Ancestor) error {
+	stat, err := o.fs.Stat(a.PID)
+	if err == nil && a.Start != 0 && stat.Start != a.Start {
+		return proc.ErrGone
 	}
-	if now.start != a.Start {
-		return 0, proc.ErrGone
+	return err
+}
+
+// ancestor is what is known of an ancestor. It is read again after a while.
+func (o *observer) ancestor(a proc.Ancestor) (readAncestor, error) {
+	known, ok := o.after.ancestors[a]
+	if ok {
+		return known, nil
 	}
-	if o, ok := r.after.owners[a]; ok {
-		return o.uid, nil
-	}
-	o, ok := r.before.owners[a]
-	if !ok || r.now.Sub(o.at) >= detailsTTL {
-		uid, err := r.fs.Owner(a.PID)
+	if known, ok = o.before.ancestors[a]; !ok || o.now.Sub(known.at) >= detailsTTL {
+		uid, err := o.fs.Owner(a.PID)
 		if err != nil {
-			return 0, err
+			return readAncestor{}, err
 		}
-		o = cachedOwner{uid, r.now}
+		known = readAncestor{at: o.now, uid: uid}
 	}
-	r.after.owners[a] = o
-	return o.uid, nil
+	o.after.ancestors[a] = known
+	return known, nil
+}
+
+func (o *observer) accountOf(a proc.Ancestor) (snapshot.UID, error) {
+	known, err := o.ancestor(a)
+	return known.uid, err
+}
+
+func (o *observer) claimOf(a proc.Ancestor) (snapshot.EnvID, error) {
+	known, err := o.ancestor(a)
+	if err != nil || known.asked {
+		return known.claim, cmp.Or(err, known.unread)
+	}
+	h, err := o.fs.Open(a.PID)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = h.Close() }() // it was only read
+	h.Budget = o.budgetOf(known.uid)
+	c, err := readClaim(h)
+	if !errors.Is(err, proc.ErrNotRead) {
+		known.asked, known.claim, known.unread = true, c.eid, err
+		o.after.ancestors[a] = known
+	}
+	return c.eid, err
 }

@@ -58,7 +58,7 @@ func TestMembership(t *testing.T) {
 		"the process itself":           {titled, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50), registered("9", 1001, 100)}, member{eid: "9", inherited: "9"}},
 		"root's process":               {titled, 0, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
 		"of several, its own user's":   {titled, 1001, 1001, 1001, []snapshot.Environment{registered("8", 1002, 50), registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
-		"a shell of another user":      {titled, 1001, 1002, 1001, []snapshot.Environment{registered("8", 1002, 50), registered("7", 1001, 40)}, member{inherited: "8", unknown: true, overwritten: true}},
+		"a shell of another user":      {titled, 1001, 1002, 1001, []snapshot.Environment{registered("8", 1002, 50), registered("7", 1001, 40)}, member{eid: "7", inherited: "8"}},
 		"sudo -u, and no claim":        {claimsNo, 1002, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{inherited: "7"}},
 		"sudo -u, and a title":         {titled, 1002, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{inherited: "7", unknown: true, overwritten: true}},
 		"a registered uid that's not":  {titled, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1002, 50)}, member{unknown: true, overwritten: true}},
@@ -214,7 +214,7 @@ func TestARealTitle(t *testing.T) {
 		uid  snapshot.UID
 		want member
 	}{
-		{own + 1, member{unknown: true, overwritten: true}},
+		{own + 1, member{eid: "1667"}}, // it names it, and isn't in it
 		{own, member{eid: "1667", inherited: "1667"}},
 	} {
 		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {

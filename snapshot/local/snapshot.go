@@ -69,8 +69,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
-	processes, more := observer.resolve(seen, files.Environments, cmp.Or(unread, unusable(files)))
+	processes, more := observer.resolve(seen, files, cmp.Or(unread, unusable(files)))
 	c.update(func(kept *cache) { kept.processes = observer.after })
+	if len(observer.answers) > 0 && c.hardware().Root {
+		_ = c.StateFiles.Remember(ctx, observer.answers) // otherwise the next look does
+	}
 	if files, err = c.reattach(ctx, processes, files); err != nil {
 		return nil, err
 	}
@@ -198,7 +201,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	processes, more := observer.resolve(seen, files.Environments, cmp.Or(err, unusable(files)))
+	processes, more := observer.resolve(seen, files, cmp.Or(err, unusable(files)))
 	c.update(func(kept *cache) { kept.processes = observer.after })
 	if err != nil {
 		more = append(more, err.Error())

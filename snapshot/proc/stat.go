@@ -44,7 +44,8 @@ type Stat struct {
 	Name    string // the command's name, at most 15 bytes, any bytes; a kernel thread's may be longer
 	State   byte   // R, S, D, Z, …
 	PPID    snapshot.PID
-	Flags   uint64 // PF_… of include/linux/sched.h
+	Session snapshot.PID // the PID of the ancestor, perhaps gone, that leads its session
+	Flags   uint64       // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
 	// EnvAddress is the address of the environment in its memory (env_start, field
@@ -164,6 +165,8 @@ func ParseStat(data []byte) (Stat, error) {
 			stat.State = field[0]
 		case 4:
 			stat.PPID = snapshot.PID(n.parse(field, 31))
+		case 6:
+			stat.Session = snapshot.PID(n.parse(field, 31))
 		case 9:
 			stat.Flags = n.parse(field, 64)
 		case 20:

@@ -32,7 +32,7 @@ func TestParseStat(t *testing.T) {
 			line := statLine(int(want.PID), want.Name, string(want.State), int(want.PPID), int(want.Flags), want.Threads, int(want.Start))
 			got, err := proc.ParseStat([]byte(line))
 			require.NoError(t, err)
-			want.EnvAddress, want.EnvSize = 140722, 71
+			want.EnvAddress, want.EnvSize, want.Session = 140722, 71, want.PID
 			require.Equal(t, want, got)
 		})
 	}

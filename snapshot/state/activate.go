@@ -45,6 +45,7 @@ func (f *Files) Activate(a Activation) error {
 		return err
 	}
 	enter(env, a)
+	f.Answers = without(f.Answers, func(old snapshot.Answer) bool { return old.PID == a.PID })
 	return nil
 }
 
@@ -96,8 +97,42 @@ func enter(env *snapshot.Environment, a Activation) {
 // long as other processes run in it: see Successors.
 func (f *Files) Deactivate(pid snapshot.PID) {
 	if env := f.EnvironmentOf(pid); env != nil {
+		f.Leave(pid, env.UID)
 		env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
 		f.afterLeaving(env, pid)
+	}
+}
+
+// Leave notes that a process has left its environment, whatever its environ names. An activation ends that.
+func (f *Files) Leave(pid snapshot.PID, uid snapshot.UID) {
+	f.Answers = without(f.Answers, func(old snapshot.Answer) bool { return old.PID == pid })
+	f.answer(snapshot.Answer{PID: pid, UID: uid})
+}
+
+// Remember keeps the answers of a look, except about processes that have left meanwhile.
+func (f *Files) Remember(answers []snapshot.Answer) {
+	for _, a := range answers {
+		same := func(old snapshot.Answer) bool { return old.PID == a.PID && old.Start == a.Start }
+		if i := slices.IndexFunc(f.Answers, same); i >= 0 && f.Answers[i].EID == "" {
+			continue
+		}
+		f.Answers = without(f.Answers, same)
+		f.answer(a)
+	}
+}
+
+// maxAnswers bounds how many answers are kept about the processes of an account.
+const maxAnswers = 512
+
+func (f *Files) answer(a snapshot.Answer) {
+	n := 0
+	for i := range f.Answers {
+		if f.Answers[i].UID == a.UID {
+			n++
+		}
+	}
+	if n < maxAnswers {
+		f.Answers = append(f.Answers, a)
 	}
 }
 

@@ -36,6 +36,8 @@ type Files struct {
 	// Renumbered says which attachments were moved to the present indices of their GPUs; empty
 	// for none. It is among the Warnings.
 	Renumbered string
+	// Answers say in which environments processes were found before, and which of them have left.
+	Answers []snapshot.Answer
 	// Asker is the process that asks for a change; 0 for this one.
 	Asker snapshot.PID
 	// FindSuccessors lists the processes that still run in an environment when its

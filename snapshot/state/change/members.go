@@ -79,6 +79,9 @@ func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
 		env = f.EnvironmentOfKernel(l.Kernel, by.UID)
 	}
 	if env == nil {
+		if uid, err := by.userOf(l.PID); err == nil && l.PID != 0 {
+			f.Leave(l.PID, uid) // a shell that was started in an environment, as in tmux
+		}
 		return Result{}, nil
 	}
 	eid, before := env.EID, f.AttachedTo(env.EID)

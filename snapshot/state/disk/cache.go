@@ -54,6 +54,14 @@ const minAge = 2 * time.Second
 // maxCacheTime bounds how long a change that is not noticed has no effect.
 const maxCacheTime = time.Minute
 
+// Remember is Store.Remember. The next Read shows it.
+func (c *Cache) Remember(ctx context.Context, answers []snapshot.Answer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last.valid = false
+	return c.Store.Remember(ctx, answers)
+}
+
 // Read is Store.Read. The caller may change the lists that it returns.
 func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	c.mu.Lock()

@@ -35,6 +35,7 @@ func (t *transaction) removeDead() {
 	unsure := t.registerRemaining(empty)
 	t.files.RemoveEmpty(unsure)
 	t.forgetUnregistered()
+	t.forgetAnswers()
 }
 
 // registeredKernels are the Jupyter kernels of all environments.
@@ -58,7 +59,8 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 		return false
 	}
 	p, listed := t.rootProcesses()[pid]
-	return listed && p.UID == 0 && (p.Environ.IsUnknown() || p.EID == env.EID)
+	owner := t.registered(0, "").Owner(lineage(p, nil), "")
+	return listed && p.UID == 0 && (p.Environ.IsUnknown() || owner.Carries(env.EID))
 }
 
 // registerRemaining registers the processes that still run in environments of which

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"cmp"
+	"errors"
+	"iter"
 	"os"
 	"slices"
 
@@ -21,9 +23,7 @@ func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess 
 	return processes
 }
 
-// members are the living processes of one user by environment, the oldest first:
-// those with an environment's id in a readable environ, and descendants of these
-// with an unreadable one.
+// members are the living processes of one user that carry environments, the oldest first.
 type members struct {
 	of     map[snapshot.EnvID][]system.RunningProcess // at most maxSuccessors of each
 	unsure bool                                       // there may be others
@@ -32,28 +32,65 @@ type members struct {
 
 // membersOf lists the members among the processes of one user, for all environments
 // at once: a user may register any number of them.
-func membersOf(uid snapshot.UID, processes []system.RunningProcess, excluded func(system.RunningProcess) bool) members {
-	own := map[snapshot.PID]system.RunningProcess{}
-	for _, p := range processes {
-		if p.UID == uid && !excluded(p) {
-			own[p.PID] = p
-		}
-	}
-	m, cache := members{of: map[snapshot.EnvID][]system.RunningProcess{}}, map[snapshot.PID]environClaim{}
+func membersOf(r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess, excluded func(system.RunningProcess) bool) members {
+	own := processesOf(uid, processes)
+	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
 	for _, p := range byAge(processes) {
-		if _, ok := own[p.PID]; !ok || slices.Contains(loginPrograms, p.Name) {
+		if p.UID != uid || excluded(p) || slices.Contains(loginPrograms, p.Name) {
 			continue
 		}
-		switch claim := claimOf(own, p.PID, cache); {
-		case claim.known:
-			if len(m.of[claim.eid]) < maxSuccessors {
-				m.of[claim.eid] = append(m.of[claim.eid], p)
+		switch owner := r.Owner(lineage(p, own), ""); {
+		case owner.Carries(owner.EID):
+			if len(m.of[owner.EID]) < maxSuccessors {
+				m.of[owner.EID] = append(m.of[owner.EID], p)
 			}
-		case p.Environ.IsUnknown() && p.PID != 1:
+		case owner.Unknown != nil && p.Environ.IsUnknown() && p.PID != 1:
 			m.unsure, m.late = true, m.late || p.Environ == system.EnvironLate
 		}
 	}
 	return m
+}
+
+func processesOf(uid snapshot.UID, list []system.RunningProcess) map[snapshot.PID]system.RunningProcess {
+	return byPID(slices.DeleteFunc(slices.Clone(list), func(p system.RunningProcess) bool { return p.UID != uid }))
+}
+
+// maxAncestors bounds how deeply a user's processes may be nested.
+const maxAncestors = 256
+
+var errUnread = errors.New("the environ doesn't say the environment")
+
+// lineage is a process and its ancestors among the processes of its user. The last one is the leader of its session,
+// which may be gone: no other process gets its PID as long as the session lasts.
+func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
+	uid := func() (snapshot.UID, error) { return p.UID, nil }
+	return func(yield func(snapshot.Relative, error) bool) {
+		at, living := p, true
+		for n := 0; living && n < maxAncestors; n++ {
+			claim, unread := at.EID, error(nil)
+			if at.Environ != system.EnvironRead {
+				claim, unread = "", errUnread
+			}
+			read := func() (snapshot.EnvID, error) { return claim, unread }
+			if !yield(snapshot.Relative{PID: at.PID, Start: at.Start, UID: uid, Claim: read}, nil) {
+				return
+			}
+			at, living = own[at.Parent]
+		}
+		unread := func() (snapshot.EnvID, error) { return "", errUnread }
+		yield(snapshot.Relative{PID: p.Session, Start: own[p.Session].Start, UID: uid, Claim: unread}, nil)
+	}
+}
+
+// registered is what the state files say of processes, with one more process in an environment.
+func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot.Register {
+	environments := slices.Clone(t.files.Environments)
+	for i := range environments {
+		if e := &environments[i]; also != 0 && e.EID == in {
+			e.PIDs = append(slices.Clone(e.PIDs), also)
+		}
+	}
+	return snapshot.NewRegister(environments, t.known.Processes, t.files.Answers)
 }
 
 // membersByUser returns membersOf for the users of environments that have no process now. complete is false where
@@ -69,7 +106,8 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment, exclud
 	for _, p := range list {
 		byUser[p.UID] = append(byUser[p.UID], p)
 	}
-	ofUser := once(func(uid snapshot.UID) members { return membersOf(uid, byUser[uid], excluded) })
+	registered := t.registered(0, "")
+	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], excluded) })
 	return func(env *snapshot.Environment) members {
 		m := ofUser(env.UID)
 		if !readBefore {
@@ -90,30 +128,6 @@ func (t *transaction) register(processes []system.RunningProcess) (pids []snapsh
 		pids, t.known.Processes[p.PID] = append(pids, p.PID), p.Start
 	}
 	return pids
-}
-
-// environClaim is the environment that a process claims to be in, if that is known.
-type environClaim struct {
-	eid   snapshot.EnvID
-	known bool
-}
-
-// claimOf is the claim of a process, or else of its nearest ancestor of the same
-// user that has one. It caches the answers, since processes may be nested deeply.
-func claimOf(own map[snapshot.PID]system.RunningProcess, pid snapshot.PID, cache map[snapshot.PID]environClaim) environClaim {
-	answer, asked := cache[pid]
-	p, ok := own[pid]
-	switch {
-	case asked || !ok:
-		return answer
-	case p.Environ == system.EnvironRead:
-		answer = environClaim{p.EID, true}
-	default:
-		cache[pid] = environClaim{} // in case the list has a process among its own ancestors
-		answer = claimOf(own, p.Parent, cache)
-	}
-	cache[pid] = answer
-	return answer
 }
 
 // loginPrograms come with a login and don't keep an environment alive. Most hide
@@ -140,7 +154,7 @@ func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.census.processes(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
-	m := membersOf(env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
+	m := membersOf(t.registered(leaving, env.EID), env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
 	if len(m.of[env.EID]) == 0 && m.late && leaving != 0 { // a kernel has no PID
 		return []snapshot.PID{leaving}
 	}

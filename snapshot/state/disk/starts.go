@@ -1,7 +1,12 @@
 package disk
 
 import (
+	"cmp"
+	"context"
 	"maps"
+	"os"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +44,8 @@ type starts struct {
 	Envs      stamp                               `json:"envs_json"`
 	BootID    string                              `json:"boot_id"`
 	Processes map[snapshot.PID]snapshot.StartTime `json:"start_times"`
+	// Answers are those of earlier looks. They hold whoever has written envs.json since.
+	Answers []snapshot.Answer `json:"answers,omitempty"`
 
 	rebooted bool // since it was written
 }
@@ -59,12 +66,17 @@ func (k *starts) ended(pid snapshot.PID, now system.ProcessStatus) bool {
 // anything is wrong with the file there are none, which is harmless.
 func (t *transaction) readStarts() {
 	var known starts
-	if !t.dir.ReadJSON(startsFile, maxStartsFile, &known) || known.Envs != t.stamp {
+	if !t.dir.ReadJSON(startsFile, maxStartsFile, &known) {
 		return
 	}
 	boot := t.System.BootID()
 	known.rebooted = boot != "" && known.BootID != "" && boot != known.BootID
-	t.known = known
+	if !known.rebooted {
+		t.files.Answers = slices.Clone(known.Answers)
+	}
+	if known.Envs == t.stamp {
+		t.known = known
+	}
 }
 
 // writeStarts writes the start times for the envs.json that is on disk now. It is
@@ -84,7 +96,12 @@ func (t *transaction) writeStarts() {
 			next.Processes[pid] = start
 		}
 	}
-	if next.Envs == t.known.Envs && next.BootID == t.known.BootID && maps.Equal(next.Processes, t.known.Processes) {
+	for _, a := range t.files.Answers {
+		a.Start = cmp.Or(a.Start, t.process(a.PID).Start)
+		next.Answers = append(next.Answers, a)
+	}
+	if next.Envs == t.known.Envs && next.BootID == t.known.BootID && maps.Equal(next.Processes, t.known.Processes) &&
+		slices.Equal(next.Answers, t.known.Answers) {
 		return
 	}
 	_ = t.dir.PutJSON(startsFile, next, t.dir.mode(), false)
@@ -100,4 +117,27 @@ func (t *transaction) forgetUnregistered() {
 		}
 	}
 	maps.DeleteFunc(t.known.Processes, func(pid snapshot.PID, _ snapshot.StartTime) bool { return !registered[pid] })
+}
+
+// forgetAnswers drops the answers about processes that have ended.
+func (t *transaction) forgetAnswers() {
+	t.files.Answers = slices.DeleteFunc(t.files.Answers, func(a snapshot.Answer) bool {
+		now := t.process(a.PID)
+		return now.Liveness == system.Gone || now.Start != 0 && now.Start != a.Start || snapshot.CheckName("eid", string(a.EID)) != nil
+	})
+}
+
+// rememberWithin bounds the wait for the lock: the next look remembers what this one couldn't.
+const rememberWithin = 200 * time.Millisecond
+
+// Remember keeps what a look of root found out about processes, so that it holds when they don't show it any more.
+func (s *Store) Remember(ctx context.Context, answers []snapshot.Answer) error {
+	if os.Geteuid() != 0 || !s.MayWrite() {
+		return nil
+	}
+	_, err := s.update(ctx, rememberWithin, func(f *state.Files) error {
+		f.Remember(answers)
+		return nil
+	})
+	return err
 }

@@ -26,6 +26,7 @@ func (e Environ) IsUnknown() bool { return e == EnvironHidden || e == EnvironLat
 // RunningProcess is a living process, with what says which environment it is in.
 type RunningProcess struct {
 	PID, Parent snapshot.PID
+	Session     snapshot.PID // see proc.Stat
 	Start       snapshot.StartTime
 	UID         snapshot.UID // the account
 	Name        string
@@ -83,7 +84,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budget
 	if errors.Is(err, proc.ErrGone) || (err == nil && (stat.Gone() || stat.IsKernelThread())) {
 		return r, errUnwanted
 	}
-	r.Parent, r.Start, r.Name = stat.PPID, stat.Start, stat.Name
+	r.Parent, r.Session, r.Start, r.Name = stat.PPID, stat.Session, stat.Start, stat.Name
 	process.Budget = budgets.of(r.UID)
 	value, _, err := process.Environ(snapshot.ClaimVariable)
 	switch {

@@ -1,0 +1,205 @@
+package snapshot
+
+import (
+	"cmp"
+	"iter"
+)
+
+// Owner says in which environment a process is, and why. Which account it counts for the kernel's uid says: that
+// account is part of the question (see Relative).
+type Owner struct {
+	EID   EnvID // empty for none, or if it is unknown
+	Basis Basis // of EID
+	// Inherited is Process.Inherited.
+	Inherited EnvID
+	// Unread is why the environ of the process doesn't say its environment; nil if it does.
+	Unread error
+	// Unknown is why it isn't known whether the process is in an environment; nil if it is known.
+	Unknown error
+}
+
+// Basis says what an Owner rests on.
+type Basis int8
+
+// The kinds of Basis, the strongest first.
+const (
+	NoBasis      Basis = iota
+	ByRegister         // the process is registered in the environment
+	ByClaim            // its environ names it
+	ByContainer        // its container was started in it
+	ByLastAnswer       // an earlier look knew it, and the environ doesn't say it any more
+	ByAncestor         // its nearest ancestor of the same account that is in an environment
+)
+
+// Carries says whether the process keeps an environment alive. A process with an environ that names none doesn't: its
+// user may have removed the name on purpose.
+func (o *Owner) Carries(eid EnvID) bool {
+	return eid != "" && o.EID == eid && (o.Basis != ByAncestor || o.Unread != nil)
+}
+
+// Relative is a process, or one of its ancestors. UID and Claim are only called if they are needed.
+type Relative struct {
+	PID   PID
+	Start StartTime // 0 if unknown
+	// UID is the account that it counts for.
+	UID func() (UID, error)
+	// Claim is the environment that its environ names; empty for none. The error says why that isn't known.
+	Claim func() (EnvID, error)
+}
+
+// Answer is the environment that a process was found in. It holds while the process lives and its environ can't be
+// read. Without an environment, it says that the process has left: what its environ names doesn't count any more.
+type Answer struct {
+	PID   PID       `json:"pid"`
+	Start StartTime `json:"start"`
+	UID   UID       `json:"uid"`
+	EID   EnvID     `json:"eid,omitempty"`
+}
+
+// Register knows the environments of a host and the answers of earlier looks. It answers for all of the host's
+// processes, and does no I/O of its own.
+type Register struct {
+	environments map[PID][]*Environment
+	starts       map[PID]StartTime
+	answers      map[PID]Answer
+}
+
+// NewRegister returns the Register of what is in the state files. starts are the start times of the registered
+// processes, as far as they are known.
+func NewRegister(environments []Environment, starts map[PID]StartTime, answers []Answer) *Register {
+	r := &Register{map[PID][]*Environment{}, starts, make(map[PID]Answer, len(answers))}
+	for i := range environments {
+		for _, pid := range environments[i].PIDs {
+			r.environments[pid] = append(r.environments[pid], &environments[i])
+		}
+	}
+	for _, a := range answers {
+		r.answers[a.PID] = a
+	}
+	return r
+}
+
+// Has says whether a process is registered, in whosever environment.
+func (r *Register) Has(pid PID) bool { return len(r.environments[pid]) > 0 }
+
+// Knows says whether an answer of earlier looks is the same.
+func (r *Register) Knows(a Answer) bool { return r.answers[a.PID] == a }
+
+// Owner is in which environment a process is: the one that it is registered in; else the one that its environ names;
+// else the one that its container was started in; else the last answer; else that of its nearest ancestor of the same
+// account that is in one. A process of root may be in the environment of any ancestor.
+//
+// The lineage is the process itself and its ancestors, the nearest first. An error in it says that an ancestor isn't
+// known. container is empty for none.
+func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Owner {
+	var o Owner
+	var account UID
+	var incomplete error
+	first, known := true, false
+	for k, err := range lineage {
+		incomplete = cmp.Or(incomplete, err)
+		if k.PID == 0 {
+			continue
+		}
+		registered, err := r.registered(&k)
+		incomplete, o.Inherited = cmp.Or(incomplete, err), cmp.Or(o.Inherited, registered)
+		switch {
+		case first:
+			first = false
+			o.EID, o.Basis, o.Unread = r.own(&k, registered)
+			if o.EID == "" && container != "" {
+				o.EID, o.Basis = container, ByContainer
+			}
+			account, err = k.UID()
+			known = o.Basis != NoBasis || err != nil
+		case !known:
+			if uid, err := k.UID(); err != nil || uid != account && account != 0 {
+				continue
+			}
+			eid, basis := registered, ByRegister
+			if registered == "" {
+				eid, basis, _ = r.own(&k, "")
+			}
+			if known = basis != NoBasis; eid != "" {
+				o.EID, o.Basis = eid, ByAncestor
+			}
+		}
+		if known && o.Inherited != "" {
+			break
+		}
+	}
+	if o.EID == "" && o.Basis == NoBasis {
+		o.Unknown = cmp.Or(o.Unread, incomplete)
+	}
+	return o
+}
+
+// own is the environment of a process without a look at its ancestors. Without one, the Basis says that it has left
+// its environment.
+func (r *Register) own(k *Relative, registered EnvID) (EnvID, Basis, error) {
+	claim, unread := k.Claim()
+	answer, answered := r.answer(k)
+	switch {
+	case registered != "":
+		return registered, ByRegister, unread
+	case answered && answer.EID == "":
+		return "", ByLastAnswer, nil
+	case claim != "":
+		return claim, ByClaim, nil
+	case answered && unread != nil:
+		return answer.EID, ByLastAnswer, unread
+	}
+	return "", NoBasis, unread
+}
+
+func (r *Register) answer(k *Relative) (Answer, bool) {
+	a, ok := r.answers[k.PID]
+	if !ok || a.Start != k.Start || k.Start == 0 {
+		return Answer{}, false
+	}
+	uid, err := k.UID()
+	return a, err == nil && uid == a.UID
+}
+
+// registered is the environment of its own account that a process is registered in. A registered PID alone proves
+// nothing, since every user may write any PID into the state files. A process of root counts for none: all processes
+// descend from PID 1, and a user who registered it would decide about all of them.
+func (r *Register) registered(k *Relative) (EnvID, error) {
+	environments := r.environments[k.PID]
+	if start := r.starts[k.PID]; len(environments) == 0 || start != 0 && k.Start != 0 && start != k.Start {
+		return "", nil
+	}
+	uid, err := k.UID()
+	if err != nil || uid == 0 {
+		return "", err
+	}
+	for _, e := range environments {
+		if e.UID == uid {
+			return e.EID, nil
+		}
+	}
+	return "", nil
+}
+
+// EnvironmentOf is the registered environment that a process is in, among those of its host; nil if it is in none, or
+// if that isn't known. What a process claims isn't enough: its account has to be that of the environment, or root.
+func EnvironmentOf(p *Process, environments map[EnvID]*Environment) *Environment {
+	if p.EnvUnknown || p.EID == "" {
+		return nil
+	}
+	if e := environments[p.EID]; e != nil && e.Admits(p.CountedUID()) {
+		return e
+	}
+	return nil
+}
+
+// ByID indexes environments. Of two with the same id the first counts.
+func ByID(environments []Environment) map[EnvID]*Environment {
+	byID := make(map[EnvID]*Environment, len(environments))
+	for i := range environments {
+		if e := &environments[i]; byID[e.EID] == nil {
+			byID[e.EID] = e
+		}
+	}
+	return byID
+}
