@@ -12,26 +12,16 @@ import (
 // Process.CountedUID). What state files, an environ or a title say is a claim of a user: it never makes another
 // user's device busy, exempts another user's process, or counts for another user's cap.
 
-// environmentOf is the environment that a process is in; nil when it is in none, or when that is unknown.
+// environmentOf is the environment that a process is in; nil when it is in none, or when that is unknown. The policy
+// may admit processes of other users that descend from a process of the environment (sudo -u).
 func (h *hostView) environmentOf(p *snapshot.Process) *envView {
-	if p.EnvUnknown {
-		return nil
+	if env := h.envs[p.EID]; env != nil && env.env.Holds(p) {
+		return env
 	}
-	eid := p.EID
-	if eid == "" && h.settings.SudoUsers {
-		eid = p.Inherited
+	if env := h.envs[p.Inherited]; h.settings.SudoUsers && !p.EnvUnknown && (p.EID == "" || p.EID == p.Inherited) {
+		return env
 	}
-	env := h.envs[eid]
-	if eid == "" || env == nil || !h.admits(env, p) {
-		return nil
-	}
-	return env
-}
-
-// admits reports whether a process may be in an environment. The policy may admit processes of other users that
-// descend from a process of the environment (sudo -u).
-func (h *hostView) admits(env *envView, p *snapshot.Process) bool {
-	return env.env.Admits(p.CountedUID()) || h.settings.SudoUsers && p.Inherited == env.env.EID
+	return nil
 }
 
 // claimed is the registered environment that a process claims and may not be in; nil when there is none.
@@ -39,7 +29,7 @@ func (h *hostView) claimed(p *snapshot.Process) *envView {
 	if p.EnvUnknown || p.EID == "" {
 		return nil
 	}
-	if env := h.envs[p.EID]; env != nil && !h.admits(env, p) {
+	if env := h.envs[p.EID]; env != nil && h.environmentOf(p) != env {
 		return env
 	}
 	return nil

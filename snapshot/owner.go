@@ -181,13 +181,15 @@ func (r *Register) registered(k *Relative) (EnvID, error) {
 	return "", nil
 }
 
-// EnvironmentOf is the registered environment that a process is in, among those of its host; nil if it is in none, or
-// if that isn't known. What a process claims isn't enough: its account has to be that of the environment, or root.
+// Holds says whether a process is in the environment. What it claims isn't enough: its account has to be that of the
+// environment, or root. It is false if that isn't known.
+func (e *Environment) Holds(p *Process) bool {
+	return !p.EnvUnknown && p.EID != "" && p.EID == e.EID && e.Admits(p.CountedUID())
+}
+
+// EnvironmentOf is the environment that holds a process, among those of its host; nil for none.
 func EnvironmentOf(p *Process, environments map[EnvID]*Environment) *Environment {
-	if p.EnvUnknown || p.EID == "" {
-		return nil
-	}
-	if e := environments[p.EID]; e != nil && e.Admits(p.CountedUID()) {
+	if e := environments[p.EID]; e != nil && e.Holds(p) {
 		return e
 	}
 	return nil

@@ -52,11 +52,7 @@ func (e *explainer) termination(p *snapshot.Process) []string {
 	for _, usage := range p.Usage[:min(len(p.Usage), maxDevices)] {
 		lines = append(lines, e.device(usage.Index)...)
 	}
-	env := e.Environment(p.EID)
-	if env == nil {
-		env = e.Environment(p.Inherited)
-	}
-	if env != nil && p.UID != nil && !env.OwnerMismatch && env.UID == *p.UID { // not one of another user
+	if env := e.Environment(p.EID); env != nil && p.UID != nil && !env.OwnerMismatch && env.UID == *p.UID { // not one of another user
 		lines = append(lines, e.environment(env))
 	}
 	return bounded(lines)

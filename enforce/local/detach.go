@@ -62,9 +62,8 @@ func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files 
 		return o
 	}
 	for pid, p := range now.processes {
-		theirs := p.UID == nil || *p.UID == d.Environment.UID
-		within := p.EID == d.Environment.EID && (theirs || *p.UID == 0)
-		if p.Uses(d.Device) != nil && !p.NodeMissing && (within || theirs && p.EnvUnknown) {
+		perhaps := p.EnvUnknown && (p.UID == nil || *p.UID == d.Environment.UID)
+		if p.Uses(d.Device) != nil && !p.NodeMissing && (perhaps || d.Environment.Holds(p)) {
 			return changed("process %d uses it now", pid)
 		}
 	}

@@ -8,10 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// checkEnvironment compares the environment that a process is in with the one
-// that was judged. As for a snapshot, it is the one that the environ names now or,
-// if it names none, the one in which its container was started, or of the nearest
-// registered ancestor.
+// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the one that was judged.
+// The environ may name another one since the inspection.
 //
 // A process that was judged as outside any environment, and is outside now, is
 // what was judged, whatever its environ claims now.
@@ -25,7 +23,7 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	}
 	value, _, err := p.Environ(snapshot.ClaimVariable)
 	seen := snapshot.Process{EID: snapshot.Claim(value), Inherited: listed.Inherited}
-	claimed := seen.EID != ""
+	claimed := seen.EID != "" && !(seen.EID != listed.EID && now.registered(t.judged.PID, listed.EID))
 	madeUnreadable := t.judged.Unreadable == nil && (listed.Unreadable.IsByUser() || errors.Is(err, proc.ErrTooLarge))
 	byItself := err == nil || madeUnreadable || errors.Is(err, proc.ErrOverwritten) // else it may be a file server that hangs
 	switch {
@@ -38,8 +36,6 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 		return changed("whether it is in an environment is not known now").evasiveIf(madeUnreadable)
 	case listed.EID == "" && !listed.EnvUnknown && err != nil:
 		return changed("its environment can't be read any more; it may be ending").evasiveIf(byItself)
-	case listed.EID != "" && listed.EID != listed.Inherited && !listed.InContainersEnvironment():
-		return changed("its environment changed while it was being checked").evasiveIf(byItself)
 	default:
 		seen.EID, seen.EnvUnknown = listed.EID, listed.EnvUnknown
 		seen.EnvOverwritten = listed.EnvOverwritten && errors.Is(err, proc.ErrOverwritten)

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -35,6 +36,13 @@ func (x *execution) inspect(ctx context.Context) (*inspection, error) {
 		environments, _, err := x.inspector.Environments(ctx)
 		return environments, err
 	})}, nil
+}
+
+// registered says whether a process is registered in an environment, so that its environ doesn't count.
+func (n *inspection) registered(pid snapshot.PID, eid snapshot.EnvID) bool {
+	environments, err := n.environments()
+	env := snapshot.FindEnvironment(environments, eid)
+	return err == nil && env != nil && slices.Contains(env.PIDs, pid)
 }
 
 // outside says whether a process of a user is certainly in no environment,

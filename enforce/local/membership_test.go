@@ -63,7 +63,7 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 		"inherited, and none by now":       {"gentle", nil, membership{eid: "7"}, membership{}, order.StatusChanged, "it is in environment N/A"},
 		"inherited, and hidden by now":     {"titled", nil, membership{eid: "7"}, hidden, order.StatusChanged, "can't be read any more"},
 		"a claim, hidden since":            {"titled", []option{in("7")}, membership{eid: "7"}, hidden, order.StatusChanged, "can't be read any more"},
-		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, order.StatusChanged, "changed while it was being checked"},
+		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, order.StatusTerminated, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, row.role, row.options...)

@@ -51,7 +51,7 @@ func (l lists) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, erro
 func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait func()) {
 	uid, program, attr := proctest.OrdinaryUser(t) // nothing is inherited from root's processes
 	cmd := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" <&3 & echo $!; wait`, program)
-	cmd.Env = []string{roleVariable + "=titled", promptEnd, envVariable + "=1667"}
+	cmd.Env = []string{roleVariable + "=titled", promptEnd} // a shell that was activated after its start
 	cmd.SysProcAttr = attr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)

@@ -234,10 +234,7 @@ func (v *view) countDevices() {
 // countProcesses counts the processes of each environment. A process in an unknown
 // environment may be in each one that admits it.
 func (v *view) countProcesses() {
-	registered := make(map[snapshot.EnvID]*snapshot.Environment, len(v.Snapshot.Environments))
-	for i := range v.Snapshot.Environments {
-		registered[v.Snapshot.Environments[i].EID] = &v.Snapshot.Environments[i]
-	}
+	registered := snapshot.ByID(v.Snapshot.Environments)
 	v.eids = make([]snapshot.EnvID, len(v.Snapshot.Processes))
 	var unknown []*snapshot.Process
 	for i := range v.Snapshot.Processes {
@@ -246,8 +243,7 @@ func (v *view) countProcesses() {
 			unknown = append(unknown, p)
 			continue
 		}
-		// What a process claims is the word of its user.
-		if e := registered[p.EID]; e != nil && e.Admits(p.UID) {
+		if snapshot.EnvironmentOf(p, registered) != nil {
 			v.eids[i] = p.EID
 			n := v.members[p.EID]
 			n.processes++

@@ -67,10 +67,7 @@ type sight struct {
 
 // sightOf is what a snapshot shows.
 func sightOf(s *snapshot.Snapshot, names *hostNames) sight {
-	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(s.Environments))
-	for i := range s.Environments {
-		environments[s.Environments[i].EID] = &s.Environments[i]
-	}
+	environments := snapshot.ByID(s.Environments)
 	devices := make(map[snapshot.DeviceIndex]use, len(s.Devices))
 	var uses []use
 	for i := range s.Devices {
@@ -111,11 +108,7 @@ func ownerOf(e *snapshot.Environment) snapshot.Username {
 // memberOf is for whom a process counts: for the user of the environment that it is in, if that admits it,
 // and otherwise for its owner as the kernel reports it.
 func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
-	eid := p.EID
-	if p.EnvUnknown {
-		eid = p.Inherited
-	}
-	if e := environments[eid]; e != nil && e.Admits(p.UID) && !e.OwnerMismatch {
+	if e := snapshot.EnvironmentOf(p, environments); e != nil && !e.OwnerMismatch {
 		return ownerOf(e)
 	}
 	return gpus.Owner(p, nil)

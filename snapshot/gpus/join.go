@@ -50,11 +50,8 @@ type join struct {
 
 func newJoin(s *snapshot.Snapshot) *join {
 	j := &join{
-		snapshot: s, environments: make(map[snapshot.EnvID]*snapshot.Environment, len(s.Environments)),
+		snapshot: s, environments: snapshot.ByID(s.Environments),
 		position: make(map[snapshot.DeviceIndex]int, len(s.Devices)), list: make([]GPU, len(s.Devices)),
-	}
-	for i := range s.Environments {
-		j.environments[s.Environments[i].EID] = &s.Environments[i]
 	}
 	attachments, used, uses := 0, make([]int, len(s.Devices)), 0
 	for i := range s.Devices {

@@ -265,7 +265,7 @@ func (a Conflict) String() string {
 // devices if index is nil.
 func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
 	var list []Conflict
-	environments := f.ByID()
+	environments := snapshot.ByID(f.Environments)
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		if index != nil && d.Index != *index {

@@ -74,7 +74,7 @@ func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(
 // unless they are to be kept, and the attachments of environments that do not exist.
 func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
 	f.Environments = without(f.Environments, func(e snapshot.Environment) bool { return isEmpty(&e) && !keep[e.EID] })
-	registered := f.ByID()
+	registered := snapshot.ByID(f.Environments)
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return registered[a.EID] == nil })
@@ -89,15 +89,6 @@ func without[T any](items []T, remove func(T) bool) []T {
 // Environment returns the registered environment with an id, or nil.
 func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
 	return snapshot.FindEnvironment(f.Environments, eid)
-}
-
-// ByID indexes the environments: any user can register many thousands of them.
-func (f *Files) ByID() map[snapshot.EnvID]*snapshot.Environment {
-	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(f.Environments))
-	for i := range slices.Backward(f.Environments) { // of two with the same id the first counts
-		environments[f.Environments[i].EID] = &f.Environments[i]
-	}
-	return environments
 }
 
 // EnvironmentOf returns the environment in which a process is registered, or nil.

@@ -211,7 +211,7 @@ func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
 // living are the attachments to GPUs that are gone, and the former indices, of environments
 // that are there. It tells the environments which ones they have.
 func (f *Files) living(now snapshot.StartTime) (gone []GoneAttachment, former []FormerIndex) {
-	environments := f.ByID()
+	environments := snapshot.ByID(f.Environments)
 	for i := range f.Environments {
 		f.Environments[i].Former = nil
 	}

@@ -99,7 +99,7 @@ func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 	if uid == nil || *uid == 0 {
 		return false
 	}
-	environments := files.ByID()
+	environments := snapshot.ByID(files.Environments)
 	return !slices.ContainsFunc(files.Devices, func(d snapshot.Device) bool {
 		return disk.LockOf(d.Index) == lock && slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
 			env := environments[a.EID]

@@ -24,7 +24,7 @@ func (t *transaction) recoverDropped() (found bool) {
 		return false
 	}
 	_ = before.Decode(state.Devices, t.backup.contents[state.Devices]) // without it nothing is attached again
-	registered := t.files.ByID()
+	registered := snapshot.ByID(t.files.Environments)
 	var lost []*snapshot.Environment
 	wasRegistered := map[snapshot.PID]bool{}
 	for i := range before.Environments {
@@ -74,7 +74,7 @@ const maxRecovered = 64
 func (t *transaction) recoverNew() {
 	list, _ := t.census.processes()
 	processes, since := byAge(list), t.lastComplete()
-	registered, pids := t.files.ByID(), byPID(processes)
+	registered, pids := snapshot.ByID(t.files.Environments), byPID(processes)
 	members := map[snapshot.EnvID][]system.RunningProcess{}
 	for _, p := range processes {
 		if p.Environ == system.EnvironRead && p.EID != "" && p.Start >= since && registered[p.EID] == nil {
