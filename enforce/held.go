@@ -73,6 +73,7 @@ func (c *counting) count(h *hostView) {
 		}
 	}
 	c.addUses(h)
+	c.addMore(h)
 }
 
 // addEnv counts an environment and its devices for its user.
@@ -113,6 +114,15 @@ func (c *counting) addUses(h *hostView) {
 		}
 		if user != "" && (env != nil || h.claimed(p) != nil || p.EnvUnknown) {
 			c.addUsesOf(c.of(user), h, env, p)
+		}
+	}
+}
+
+// addMore counts the devices that users use by what isn't in the snapshot.
+func (c *counting) addMore(h *hostView) {
+	for _, p := range h.more {
+		if user := c.policy.Account(h.userOf(p)); user != "" {
+			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
 }

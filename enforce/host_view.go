@@ -40,6 +40,7 @@ type hostView struct {
 	released map[deviceOfEnv]bool
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
+	more      []*snapshot.Process // for each account of which something isn't in the snapshot
 	instances contents.Instances
 	notes     int // how many there are
 	order.Draft

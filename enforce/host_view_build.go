@@ -21,6 +21,7 @@ func (j *judgement) see(h *hostView) {
 	h.addEnvironments(j.policy, j.now)
 	h.addAttachments(j.policy)
 	h.addProcesses(j.policy, &j.fleet)
+	h.addMore()
 }
 
 func (h *hostView) addEnvironments(policy Policy, now time.Time) {
@@ -78,6 +79,19 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		case p.EnvUnknown:
 			h.addUnknown(p)
 		}
+	}
+}
+
+// addMore adds what accounts have that isn't in the snapshot: as a process of unknown environment that uses its GPUs.
+func (h *hostView) addMore() {
+	for i := range h.snapshot.More {
+		more := &h.snapshot.More[i]
+		p := &snapshot.Process{UID: more.UID, Username: h.snapshot.NameOf(more.UID), EnvUnknown: true}
+		for _, index := range more.GPUs {
+			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index})
+		}
+		h.more = append(h.more, p)
+		h.addUnknown(p)
 	}
 }
 

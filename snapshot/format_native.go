@@ -24,6 +24,7 @@ type (
 		Warnings     []string            `json:"warnings,omitempty"`
 		Guard        *Guard              `json:"guard,omitempty"`
 		Service      *bool               `json:"service,omitempty"`
+		More         []More              `json:"more,omitempty"`
 	}
 	nativeProcess struct {
 		wireProcess
@@ -113,7 +114,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
 		BootID: s.BootID, UTCOffset: s.UTCOffset, StateFolder: s.StateFolder, Warnings: s.Warnings,
 		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
-		Guard: s.Guard, Service: s.Service,
+		Guard: s.Guard, Service: s.Service, More: s.More,
 	}
 	for i, w := range environmentsToWire(s.Environments) {
 		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch, s.Environments[i].Since, s.Environments[i].Former})
@@ -211,7 +212,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	return &Snapshot{
 		BootID: n.BootID, UTCOffset: n.UTCOffset, StateFolder: n.StateFolder,
 		Processes: processes, Environments: environments, Devices: devices, Warnings: append(r.warnings(), keptWarnings(n.Warnings)...),
-		Guard: n.Guard.known(), Service: n.Service,
+		Guard: n.Guard.known(), Service: n.Service, More: n.More,
 	}, nil
 }
 

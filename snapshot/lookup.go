@@ -113,3 +113,21 @@ func (p *Process) Indices() []DeviceIndex {
 	}
 	return indices
 }
+
+// NameOf is the host's name for an account, as its processes and environments say; empty if they say none.
+func (s *Snapshot) NameOf(uid *UID) Username {
+	if uid == nil {
+		return ""
+	}
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.UID != nil && *p.UID == *uid && p.Username != "" {
+			return p.Username
+		}
+	}
+	for i := range s.Environments {
+		if e := &s.Environments[i]; e.UID == *uid && !e.OwnerMismatch {
+			return e.Username
+		}
+	}
+	return ""
+}

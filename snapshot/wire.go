@@ -50,8 +50,8 @@ type (
 // Limits for what one host reports: far above real hosts, and low enough that a
 // hostile one can't fill the controller's memory.
 const (
-	maxProcesses    = 1 << 14 // judging them takes some 0.2 s, which others wait for
-	maxEnvironments = 10_000
+	maxProcesses    = maxObjects // of which Bound keeps some
+	maxEnvironments = maxObjects
 	maxDevices      = 1024
 	maxAttachments  = 65536
 	maxPIDs         = 65536 // with kernels, of all environments: each is looked up under the lock

@@ -55,6 +55,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 		return nil, err
 	}
 	s.Warnings = append(s.Warnings, boundLines(warnings, maxWarnings)...)
+	s.Bound()
 	if c.Measure {
 		c.measure(ctx, host, s)
 	}

@@ -108,6 +108,7 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 		taken.Boot = time.Now().Add(-time.Duration(since) * time.Millisecond)
 	}
 	taken.Token, taken.Tokens = t.token, answer.Tokens
+	taken.Bound()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.revision, t.last = answer.Revision, taken

@@ -26,6 +26,13 @@ func Of(s *snapshot.Snapshot) []GPU {
 			}
 		}
 	}
+	for i := range s.More {
+		for _, index := range s.More[i].GPUs {
+			if at, known := j.position[index]; known {
+				used[at] = true
+			}
+		}
+	}
 	for i := range j.list {
 		d := &s.Devices[i]
 		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" || !d.Unified && j.list[i].fails()

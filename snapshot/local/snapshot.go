@@ -88,6 +88,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	}
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
 	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
+	s.Bound()
 	if c.Types != nil {
 		within, cancel := context.WithTimeout(asking, typesWithin)
 		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI)

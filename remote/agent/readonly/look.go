@@ -55,6 +55,7 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 	s.Processes, s.Warnings = processesOf(usage, indices)
 	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
 	markUnreported(s.Devices, usage.NotListed, indices)
+	s.Bound()
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i, w := range s.Warnings {
 		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
