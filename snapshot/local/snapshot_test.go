@@ -268,7 +268,7 @@ func TestWarningsOfTheStateFilesAreBounded(t *testing.T) {
 		})
 	}
 	warnings := m.snapshot().Warnings
-	require.Len(t, warnings, 21)
+	require.Len(t, warnings, 22)
 	require.Less(t, len(warnings[0]), 400)
 	require.Contains(t, warnings[20], "4980 more environments")
 }
