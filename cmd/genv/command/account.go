@@ -29,6 +29,9 @@ const Personal = "personal"
 // AsAccount is the category of a command elsewhere that runs as the controller's account if root starts it.
 const AsAccount = "as the account"
 
+// Configured is the category of a command that reads the configuration files, with all below it.
+const Configured = "configured"
+
 // AskWithSudo is the next step for what root and the controller's account may do.
 const AskWithSudo = "run it with sudo"
 
@@ -90,7 +93,8 @@ func becomeAccount(p *Program, c *cli.Context) error {
 	if local, err := user.Lookup(name); err == nil {
 		groups = append(groups, groupsOf(local)...)
 	}
-	if err := errors.Join(unix.Setgroups(groups), unix.Setresgid(gid, gid, gid), unix.Setresuid(uid, uid, uid)); err != nil {
+	err = errors.Join(unix.Setgroups(groups), unix.Setresgid(gid, gid, gid), unix.Setresuid(uid, uid, uid))
+	if err != nil {
 		return fmt.Errorf("become %s: %w", name, err)
 	}
 	return fmt.Errorf("start again as %s: %w", name, unix.Exec("/proc/self/exe", os.Args, environmentOf(account)))
@@ -109,9 +113,10 @@ func groupsOf(account *user.User) (gids []int) {
 // environmentOf is this process's environment, with the account's home and without what leads to root's keys and
 // folders.
 func environmentOf(account nss.Account) []string {
+	roots := []string{"HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK"}
 	own := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return strings.HasPrefix(name, "XDG_") || slices.Contains([]string{"HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK"}, name)
+		return strings.HasPrefix(name, "XDG_") || slices.Contains(roots, name)
 	})
 	return append(own, "HOME="+account.Home, "USER="+account.Name, "LOGNAME="+account.Name)
 }

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,20 +8,18 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Arrange rewrites a command line so that package cli reads it as 1.4.3, with Python's
-// argparse, does:
+// Arrange rewrites a command line so that package cli reads it as 1.4.3, with Python's argparse, does:
 //
-//   - a long flag may be cut short, as in `--over`, as long as only one flag of the
-//     command begins so, or only one of those that 1.4.3 has; otherwise the error lists
-//     them;
+//   - a long flag may be cut short, as in `--over`, as long as only one flag of the command begins so, or 1.4.3 has
+//     only one that does; otherwise the error lists them;
 //   - `--query a b` becomes `--query a --query b`;
-//   - flags may follow the arguments of a command.
-//
-// Flags by the name that they had before (renamed) get the present one, with a warning.
+//   - flags may follow the arguments of a command;
+//   - flags before a subcommand that has them, too, are moved behind it: `genv remote -H a enforce` becomes
+//     `genv remote enforce -H a`.
 //
 // What follows `--`, and the command lines of `genv lock` and `genv run`, stay as they are.
 func Arrange(app *cli.App, args []string) ([]string, error) {
-	a := arrangement{warnings: app.ErrWriter, line: slices.Clone(args[:1]), commands: app.Commands}
+	a := newArrangement(app)
 	for rest := args[1:]; len(rest) > 0; {
 		taken, err := a.take(rest)
 		if err != nil {
@@ -31,17 +27,48 @@ func Arrange(app *cli.App, args []string) ([]string, error) {
 		}
 		rest = rest[taken:]
 	}
-	return append(a.line, a.arguments...), nil
+	return append(append(args[:1:1], a.line()...), a.arguments...), nil
 }
 
 // arrangement is a command line while it is rewritten.
 type arrangement struct {
-	warnings  io.Writer
-	line      []string       // commands and their flags
-	arguments []string       // of the last command, which follow the line
 	path      []*cli.Command // the commands of the line
-	command   *cli.Command   // the last of them
+	command   *cli.Command   // the last of them; nil for none
 	commands  []*cli.Command // its subcommands
+	given     [][]givenFlag  // of genv itself, and of each command of the path
+	arguments []string       // of the last command
+}
+
+// givenFlag is a flag as the line has it, with its value.
+type givenFlag struct {
+	name  string
+	words []string
+}
+
+func newArrangement(app *cli.App) arrangement {
+	return arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}
+}
+
+// line is the commands with their flags.
+func (a *arrangement) line() (line []string) {
+	var moved []string
+	for level, flags := range a.given {
+		last := level == len(a.path)
+		if level > 0 {
+			line = append(line, a.path[level-1].Name)
+		}
+		if last {
+			line = append(line, moved...)
+		}
+		for _, f := range flags {
+			if !last && Takes(a.command, f.name) {
+				moved = append(moved, f.words...)
+			} else {
+				line = append(line, f.words...)
+			}
+		}
+	}
+	return line
 }
 
 // take moves the next words into the arrangement, and says how many.
@@ -58,32 +85,26 @@ func (a *arrangement) take(words []string) (int, error) {
 	case isFlag(word):
 		return a.takeFlag(words)
 	case len(a.arguments) == 0 && sub >= 0:
-		a.line = append(a.line, word)
 		a.command, a.commands = a.commands[sub], a.commands[sub].Subcommands
-		a.path = append(a.path, a.command)
+		a.path, a.given = append(a.path, a.command), append(a.given, nil)
 		return 1, nil
 	case takesProgram(a.command): // what follows is its command's
 		a.arguments = append(a.arguments, words...)
 		return len(words), nil
-	case len(a.arguments) == 0:
-		if err := a.removed(word); err != nil { // before its flags are found to be unknown
-			return 0, err
-		}
+	case len(a.arguments) == 0 && removed[a.name()+" "+word] != "": // before its flags are found to be unknown
+		return 0, unknownError("command", strconv.Quote(word), a.name()+" "+word, "", a.name())
 	}
 	a.arguments = append(a.arguments, word)
 	return 1, nil
 }
 
-// removed is the error for a command that an earlier version had.
-func (a *arrangement) removed(word string) error {
-	parent := "genv"
+// name is the last command with those above it.
+func (a *arrangement) name() string {
+	name := "genv"
 	for _, c := range a.path {
-		parent += " " + c.Name
+		name += " " + c.Name
 	}
-	if name := parent + " " + word; removed[name] != "" {
-		return unknownError("command", strconv.Quote(word), name, "", parent)
-	}
-	return nil
+	return name
 }
 
 // isFlag says whether a word is a flag; -1 is a number.
@@ -93,29 +114,33 @@ func isFlag(word string) bool {
 
 // takeFlag takes a flag with its values.
 func (a *arrangement) takeFlag(words []string) (int, error) {
-	flag, joined, err := a.unabbreviated(words[0])
-	name := strings.TrimLeft(flag, "-")
-	switch {
-	case err != nil:
+	word, joined, err := a.unabbreviated(words[0])
+	if err != nil {
 		return 0, err
-	case joined || !a.takesValue(name):
-		a.line = append(a.line, flag)
-		return 1, nil
-	case !takesMany(a.flag(name)):
-		taken := min(2, len(words))
-		a.line = append(append(a.line, flag), words[1:taken]...)
-		return taken, nil
 	}
-	values := words[1:]
-	if end := slices.IndexFunc(values, isFlag); end >= 0 {
-		values = values[:end]
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	give := func(words ...string) {
+		last := len(a.path)
+		a.given[last] = append(a.given[last], givenFlag{name, words})
 	}
-	for _, value := range values {
-		a.line = append(a.line, flag, value)
+	flag, values := a.flag(name), words[1:]
+	switch {
+	case joined || flag == nil || !flag.TakesValue(): // unknown flags are left to the parser
+		values = nil
+	case !takesMany(flag):
+		values = values[:min(1, len(values))]
+	default:
+		if end := slices.IndexFunc(values, isFlag); end >= 0 {
+			values = values[:end]
+		}
+		for _, value := range values {
+			give(word, value)
+		}
+		if len(values) > 0 { // otherwise the parser says that a value is missing
+			return 1 + len(values), nil
+		}
 	}
-	if len(values) == 0 {
-		a.line = append(a.line, flag) // the parser says that a value is missing
-	}
+	give(append([]string{word}, values...)...)
 	return 1 + len(values), nil
 }
 
@@ -127,21 +152,21 @@ func (a *arrangement) flags() []cli.Flag {
 	return append([]cli.Flag{cli.HelpFlag}, a.command.Flags...)
 }
 
-// takesProgram says whether a command runs another one, whose command line follows its flags.
+// takesProgram says whether a command runs another one, with a command line that follows its flags.
 func takesProgram(cmd *cli.Command) bool {
 	return cmd != nil && strings.HasPrefix(cmd.ArgsUsage, "COMMAND ")
 }
 
-// takesValue says whether a flag has a value; unknown flags are left to the parser.
-func (a *arrangement) takesValue(name string) bool {
-	f := a.flag(name)
-	return f != nil && f.TakesValue()
+// takesMany says whether all words up to the next flag are values of a flag.
+func takesMany(flag cli.Flag) bool {
+	f, ours := flag.(*Flag)
+	return ours && f.many
 }
 
 // flag is the flag of the last command that has a name; nil if there is none.
 func (a *arrangement) flag(name string) cli.DocGenerationFlag {
 	for _, f := range a.flags() {
-		if documented, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(f.Names(), name) {
+		if documented, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(namesOf(f), name) {
 			return documented
 		}
 	}
@@ -152,96 +177,46 @@ func (a *arrangement) flag(name string) cli.DocGenerationFlag {
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
 	flag, value, joined := strings.Cut(word, "=")
 	prefix, long := strings.CutPrefix(flag, "--")
-	if now := renamed[prefix]; long && a.flag(prefix) == nil && a.flag(now) != nil {
-		fmt.Fprintln(a.warnings, "genv:", renamedWarning(flag, "--"+now))
-		word, flag, prefix = strings.Replace(word, prefix, now, 1), "--"+now, now
-	}
 	exact := a.flag(prefix) != nil
 	if !long || exact && len(prefix) > 1 {
 		return word, joined, nil
 	}
 	found := a.beginningWith(prefix)
 	if len(found) > 1 {
-		if old := in143(a.path, found); len(old) == 1 {
-			found = old
+		isMeant := func(flag string) bool { return slices.Contains(strings.Fields(shortIn143[a.name()]), flag) }
+		if i := slices.IndexFunc(found, isMeant); i >= 0 {
+			found = found[i : i+1]
 		}
 	}
 	switch {
 	case len(found) == 0 || exact && len(found) > 1: // --t is the same as -t, unless it begins one flag
 		return word, joined, nil
 	case len(found) > 1:
-		return "", false, UsageError("%s is ambiguous: write %s", flag, strings.Join(found, " or "))
+		return "", false, UsageError("%s is ambiguous: write --%s", flag, strings.Join(found, " or --"))
 	case joined:
-		return found[0] + "=" + value, true, nil
+		return "--" + found[0] + "=" + value, true, nil
 	}
-	return found[0], false, nil
+	return "--" + found[0], false, nil
+}
+
+// shortIn143 are the flags that genv 1.4.3 lets callers cut short, by command, where we have more flags that begin
+// so.
+var shortIn143 = map[string]string{
+	"genv devices": "no-cleanup", "genv envs": "no-cleanup",
+	"genv devices ps": "no-header", "genv envs ps": "no-header", "genv remote": "exit-on-error",
+	"genv remote activate": "gpus no-prompt", "genv remote devices": "format no-summary",
+	"genv remote enforce": "interval", "genv remote envs": "format no-summary timestamp",
+	"genv remote llm ps": "format no-summary timestamp", "genv remote llm serve": "gpus",
+	"genv remote monitor": "config-dir interval", "genv remote query": "name",
 }
 
 // beginningWith are the long flags of the last command that begin so, each by one name.
 func (a *arrangement) beginningWith(prefix string) (found []string) {
 	for _, f := range a.flags() {
-		if at := slices.IndexFunc(f.Names(), func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }); at >= 0 {
-			found = append(found, "--"+f.Names()[at])
+		begins := func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }
+		if at := slices.IndexFunc(namesOf(f), begins); at >= 0 {
+			found = append(found, namesOf(f)[at])
 		}
 	}
 	return found
-}
-
-// in143 are those of a command's flags that genv 1.4.3 has too: what was a unique
-// abbreviation there must not become ambiguous because we have more flags.
-func in143(path []*cli.Command, flags []string) []string {
-	var words []string
-	for _, cmd := range path {
-		words = append(words, cmd.Name)
-	}
-	old := strings.Fields(flags143(strings.Join(words, " ")))
-	return slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
-		return !slices.Contains(old, strings.TrimPrefix(flag, "--"))
-	})
-}
-
-// flags143 are the long flags of a command of 1.4.3.
-func flags143(command string) string {
-	const rules = "non-env-processes no-non-env-processes env-devices no-env-devices env-memory no-env-memory max-devices-per-user max-devices-for-user"
-	switch command {
-	case "activate":
-		return "help eid id name gpu-memory gpus no-prompt no-attach over-subscribe no-load"
-	case "attach":
-		return "help config count index refresh over-subscribe"
-	case "config":
-		return "help quiet refresh clear load save"
-	case "devices", "envs":
-		return "help no-cleanup reset"
-	case "devices attach":
-		return "help eid allow-over-subscription count index"
-	case "devices detach":
-		return "help eid index quiet"
-	case "devices ps", "envs ps", "llm ps":
-		return "help no-header timestamp format"
-	case "envs activate":
-		return "help eid uid username pid kernel-id"
-	case "envs config":
-		return "help eid"
-	case "enforce", "remote enforce":
-		return "help interval " + rules
-	case "llm serve":
-		return "help host port gpus gpu-memory"
-	case "monitor", "remote monitor":
-		return "help config-dir port interval"
-	case "remote":
-		return "help host hostfile username timeout exit-on-error quiet"
-	case "remote activate":
-		return "help name gpus no-prompt"
-	case "remote devices":
-		return "help no-header no-summary format"
-	case "remote envs", "remote llm ps":
-		return "help no-header no-summary timestamp format"
-	case "remote llm serve":
-		return "help gpus"
-	case "remote query":
-		return "help name query queries"
-	case "usage snapshot":
-		return "help format type"
-	}
-	return ""
 }

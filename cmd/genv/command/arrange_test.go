@@ -12,24 +12,18 @@ import (
 )
 
 func app() *cli.App {
-	text := func(name string, aliases ...string) cli.Flag {
-		return &cli.StringFlag{Name: name, Aliases: aliases}
-	}
-	list := func(name string, aliases ...string) cli.Flag {
-		return &cli.StringSliceFlag{Name: name, Aliases: aliases}
-	}
-	many := func(name string, aliases ...string) cli.Flag {
-		return &cli.StringSliceFlag{Name: name, Aliases: aliases, Category: command.Many}
-	}
-	over := &cli.BoolFlag{Name: "over-subscribe", Aliases: []string{"o", "allow-over-subscription"}}
+	text := func(names string) cli.Flag { return command.String(new(string), names, "") }
+	list := func(names string) cli.Flag { return command.Strings(new([]string), names, "") }
+	many := func(names string) cli.Flag { return command.Strings(new([]string), names, "").Many() }
+	over := command.Bool(new(bool), "over-subscribe,o,allow-over-subscription", "")
 	return &cli.App{Commands: []*cli.Command{
 		{Name: "attach", Flags: []cli.Flag{text("count"), text("index"), &cli.BoolFlag{Name: "config"}, over}},
-		{Name: "config", ArgsUsage: "WORD", Flags: []cli.Flag{&cli.BoolFlag{Name: "clear"}, text("count")}},
+		{Name: "config", ArgsUsage: "WORD", Flags: []cli.Flag{&cli.BoolFlag{Name: "clear"}, text("number")}},
 		{Name: "lock", SkipFlagParsing: true},
 		{Name: "run", ArgsUsage: "COMMAND [ARGUMENT…]", Flags: []cli.Flag{text("gpus"), &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}}}},
-		{Name: "remote", Flags: []cli.Flag{list("host", "H")}, Subcommands: []*cli.Command{
-			{Name: "query", Flags: []cli.Flag{many("query", "queries"), list("host", "H"), text("format")}},
-			{Name: "enforce", Flags: []cli.Flag{many("max-devices-for-user"), text("max-devices-per-user"), &cli.BoolFlag{Name: "env-memory"}, &cli.BoolFlag{Name: "no-env-memory"}}},
+		{Name: "remote", Flags: []cli.Flag{list("host,H"), text("interval")}, Subcommands: []*cli.Command{
+			{Name: "query", Flags: []cli.Flag{many("query,queries"), list("host,H"), text("format")}},
+			{Name: "enforce", Flags: []cli.Flag{list("host,H"), text("interval"), text("insecure"), many("max-devices-for-user"), text("max-devices-per-user"), &cli.BoolFlag{Name: "env-memory"}, &cli.BoolFlag{Name: "no-env-memory"}}},
 		}},
 	}}
 }
@@ -48,18 +42,19 @@ func TestArrange(t *testing.T) {
 		"config gpus --clear":                  "config --clear gpus",
 		"config gpus -1":                       "config gpus -1",
 		"config name --cl -- --clear":          "config --clear -- name --clear",
-		"config --c gpus":                      "config --clear gpus", // 1.4.3 has no --count there
-		"config --count 2 gpus":                "config --count 2 gpus",
+		"config --c gpus":                      "config --clear gpus",
+		"config --number 2 gpus":               "config --number 2 gpus",
 		"lock attach --cou 2 -- --cl":          "lock attach --cou 2 -- --cl",
 		"lock --he":                            "lock --he",
 		"run --qui python --qui --query a b":   "run --quiet python --qui --query a b",
 		"run --gpus 1 -- python --q":           "run --gpus 1 -- python --q",
-		"remote --ho a,b query --query x y -H": "remote --host a,b query --query x --query y -H",
-		"remote -H query query --quer x y":     "remote -H query query --query x --query y",
+		"remote --ho a,b query --query x y -H": "remote query --host a,b --query x --query y -H",
+		"remote -H query query --quer x y":     "remote query -H query --query x --query y",
 		"remote query --queries x y --form f":  "remote query --queries x --queries y --format f",
 		"remote query --query":                 "remote query --query",
 		"remote enforce --max-devices-f a=1 b=2 --no --env": "remote enforce --max-devices-for-user a=1 --max-devices-for-user b=2 --no-env-memory --env-memory",
 		"remote nothing --ho a":                             "remote --host a nothing",
+		"remote --in 3 enforce --host a -H b":               "remote enforce --interval 3 --host a -H b",
 	} {
 		got, err := command.Arrange(app(), strings.Fields("genv "+line))
 		require.NoError(t, err, line)
@@ -109,10 +104,6 @@ func TestUnknownFlags(t *testing.T) {
 		"z":                "unknown flag -z; see genv remote enforce --help",
 		"ö":                "unknown flag -ö; see genv remote enforce --help",
 		"xy":               "unknown flag --xy; see genv remote enforce --help",
-		"shards":           "unknown flag --shards: leave it out: one controller enforces all hosts; start it once with --take-over",
-		"web-auth":         "unknown flag --web-auth: use --web-config FILE",
-		"web-tls-cert":     "unknown flag --web-tls-cert: use --web-config FILE",
-		"web-tls-key":      "unknown flag --web-tls-key: use --web-config FILE",
 	} {
 		err := command.FlagError(c, errors.New("flag provided but not defined: -"+name))
 		require.EqualError(t, err, want)

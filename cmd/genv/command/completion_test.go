@@ -1,7 +1,6 @@
 package command_test
 
 import (
-	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -19,15 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 )
 
-const completedInventory = `
-hosts:
-  - {name: "gpu-[01-03]", labels: {gpu: h100}, user: operator}
-  - login.lab
-  - "::1"
-groups:
-  train: ["gpu-[01-02]"]
-`
-
 // typist types in a real shell with completion, on a terminal.
 type typist struct {
 	t        *testing.T
@@ -36,39 +26,20 @@ type typist struct {
 	screen   func() string
 }
 
-// completionHome is a home folder with an inventory and environments.
-func completionHome(t *testing.T, envs string) (dir string, environ []string) {
+// completionHome is a home folder with files.
+func completionHome(t *testing.T) (dir string, environ []string) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, content := range map[string]string{
-		"config/genv/hosts.yaml": completedInventory, "lab/small.yaml": "hosts: [tiny-1]\n", "lab/notes.txt": "", "policy.yaml": "{}\n",
-		"state/envs.json":    envs,
-		"state/devices.json": `{"devices": [{"index": 0, "total_memory": "80g", "attachments": []}, {"index": 1, "total_memory": "80g", "attachments": []}]}`,
-	} {
+	for _, name := range []string{"lab/small.yaml", "lab/notes.txt", "policy.yaml"} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
 	}
 	environ = []string{
 		"PATH=" + filepath.Dir(genvtest.Program(t)) + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "XDG_CONFIG_HOME=" + dir + "/config",
 		"GENV_TMPDIR=" + dir + "/state", "TERM=vt100", "LC_ALL=C.UTF-8", "OUT=" + dir + "/line", "ZDOTDIR=" + dir, "INPUTRC=/dev/null",
 	}
 	return dir, environ
-}
-
-func completedEnvs(name string, ids ...string) string {
-	var envs []any
-	for _, id := range ids {
-		envs = append(envs, map[string]any{
-			"eid": id, "uid": os.Geteuid(), "username": "alice", "creation": "20/11/2026 21:10:32", "pids": []int{1}, "kernel_ids": []string{"k-1"},
-			"config": map[string]any{"name": name, "gpus": nil, "gpu_memory": nil},
-		})
-	}
-	text, err := json.Marshal(map[string]any{"envs": envs})
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
 }
 
 const bashSetup = `
@@ -88,12 +59,12 @@ zle -N dump; bindkey -e; bindkey '^O' dump
 source <(genv completion zsh)
 `
 
-func startTypist(t *testing.T, shell, setup, envs string) *typist {
+func startTypist(t *testing.T, shell, setup string) *typist {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
 		t.Skipf("%s is not installed", shell)
 	}
-	dir, environ := completionHome(t, envs)
+	dir, environ := completionHome(t)
 	arguments := map[string][]string{"bash": {"--norc", "--noprofile", "-i"}, "zsh": {"-f", "-i"}}[shell]
 	cmd := exec.Command(shell, arguments...)
 	cmd.Dir, cmd.Env = dir, environ
@@ -175,34 +146,13 @@ var inBoth = []typed{
 	{"genv usage snapshot --type e" + tab, "genv usage snapshot --type envs "},
 	{"genv envs query --query uid p" + tab, "genv envs query --query uid pids "},
 	{"genv envs query --query eid --ei" + tab, "genv envs query --query eid --eid "},
-	{"genv remote -H lo" + tab, "genv remote -H login.lab "},
-	{"genv remote -H gpu-01,lo" + tab, "genv remote -H gpu-01,login.lab "},
-	{"genv remote gpus --host=gpu-01,lo" + tab, "genv remote gpus --host=gpu-01,login.lab "},
-	{"genv remote -H @tr" + tab, "genv remote -H @train "},
-	{"genv remote -H @train,lo" + tab, "genv remote -H @train,login.lab "},
-	{"genv remote -H '@tr" + tab, "genv remote -H '@train' "},
-	{"genv remote -H \"gpu-01,lo" + tab, "genv remote -H \"gpu-01,login.lab\" "},
-	{"genv remote -H ::" + tab, "genv remote -H ::1 "},
-	{"genv remote -H label:g" + tab, "genv remote -H label:gpu=h100 "},
 	{"genv remote -H lab/s" + tab, "genv remote -H lab/small.yaml "},
 	{"genv remote -H la" + tab, "genv remote -H lab/"},
-	{"genv remote -H lab/small.yaml,t" + tab, "genv remote -H lab/small.yaml,tiny-1 "},
-	{"genv remote --hostfile lab/small.yaml -H t" + tab, "genv remote --hostfile lab/small.yaml -H tiny-1 "},
-	{"genv remote -H nothing" + tab, "genv remote -H nothing"},
 	{"genv remote -H $(touch PWNED) lo" + tab, "genv remote -H $(touch PWNED) lo"},
 	{"genv remote -H 'gpu-01' enf" + tab, "genv remote -H 'gpu-01' enforce "},
-	{"genv remote history -H lo" + tab, "genv remote history -H login.lab "},
-	{"genv policy explain --host lo" + tab, "genv policy explain --host login.lab "},
 	{"genv policy explain --policy=pol" + tab, "genv policy explain --policy=policy.yaml "},
 	{"genv policy check pol" + tab, "genv policy check policy.yaml "},
 	{"genv man la" + tab, "genv man lab/"},
-	{"genv activate --id 16" + tab, "genv activate --id 1667 "},
-	{"genv activate --id=16" + tab, "genv activate --id=1667 "},
-	{"genv devices attach --index 0," + tab, "genv devices attach --index 0,1 "},
-	{"genv envs find --kernel-id k" + tab, "genv envs find --kernel-id k-1 "},
-	{"genv history --user ali" + tab, "genv history --user alice "},
-	{"genv remote -l opera" + tab, "genv remote -l operator "},
-	{"genv remote enforce --max-devices-for-user ali" + tab, "genv remote enforce --max-devices-for-user alice="},
 	{"genv config gpu-" + tab, "genv config gpu-memory "},
 	{"genv completion z" + tab, "genv completion zsh "},
 	{"genv help remote enf" + tab, "genv help remote enforce "},
@@ -223,14 +173,9 @@ var inBoth = []typed{
 
 func TestCompletionInBash(t *testing.T) {
 	t.Parallel()
-	s := startTypist(t, "bash", bashSetup, completedEnvs("train", "1667", "2020"))
+	s := startTypist(t, "bash", bashSetup)
 	s.check(inBoth)
 	s.check([]typed{
-		{"genv remote -H gpu-[01-02],lo" + tab, "genv remote -H gpu-[01-02],login.lab "},
-		{"genv remote -H " + all, "genv remote -H gpu-01 gpu-02 gpu-03 login.lab ::1 @all @train "},
-		{"genv remote -H gpu-01," + all, "genv remote -H gpu-01,gpu-02 gpu-01,gpu-03 gpu-01,login.lab gpu-01,::1 gpu-01,@all gpu-01,@train "},
-		{"genv remote -H 'gpu-*,lo" + tab, "genv remote -H 'gpu-*,login.lab' "},
-		{"genv activate --id " + all, "genv activate --id 1667 2020 "},
 		{"genv completion " + all, "genv completion bash zsh fish "},
 		{"genv shell --shell " + all, "genv shell --shell bash zsh "},
 		{"set -u; set -o noglob; genv remote enf" + tab, "set -u; set -o noglob; genv remote enforce "},
@@ -247,26 +192,17 @@ func TestCompletionInBashWithTheirs(t *testing.T) {
 	if _, err := os.Stat(package_); err != nil {
 		t.Skip("the package bash-completion is not installed")
 	}
-	s := startTypist(t, "bash", ". "+package_+"\n"+bashSetup, completedEnvs("train", "1667", "2020"))
+	s := startTypist(t, "bash", ". "+package_+"\n"+bashSetup)
 	s.check(inBoth)
-	s.check([]typed{
-		{"sudo genv remote -H @train,lo" + tab, "sudo genv remote -H @train,login.lab "},
-	})
 }
 
 func TestCompletionInZsh(t *testing.T) {
 	t.Parallel()
-	s := startTypist(t, "zsh", zshSetup, completedEnvs("train", "1667", "2020"))
+	s := startTypist(t, "zsh", zshSetup)
 	s.check(inBoth)
-	s.check([]typed{
-		{"genv run genv remote -H lo" + tab, "genv run genv remote -H login.lab "},
-		{"sudo genv remote -H lo" + tab, "sudo genv remote -H login.lab "},
-	})
 	for keys, listed := range map[string][]string{
 		"genv remote ":            {"enforce .*-- enforce the rules on all hosts", "gpus .*-- list the GPUs"},
 		"genv remote enforce --m": {"--max-devices-per-user .*-- detach the GPUs", "--metrics "},
-		"genv remote -H gpu-":     {"gpu-01 .*-- gpu=h100"},
-		"genv activate --id ":     {"1667 .*-- alice train"},
 	} {
 		before := len(s.screen())
 		s.write(keys + tab + tab)
@@ -297,13 +233,11 @@ func TestCompletionInFish(t *testing.T) {
 	if _, err := exec.LookPath("fish"); err != nil {
 		t.Skip("fish is not installed")
 	}
-	dir, environ := completionHome(t, completedEnvs("train", "1667", "2020"))
+	dir, environ := completionHome(t)
 	for line, want := range map[string]string{
 		"genv remote enf":                "enforce\tenforce the rules on all hosts",
 		"genv remote gpus --sort=ut":     "--sort=utilization",
-		"genv remote -H gpu-01,lo":       "gpu-01,login.lab",
 		"genv policy check pol":          "policy.yaml",
-		"genv activate --id 16":          "1667\talice train",
 		"genv remote -H 'gpu-01' gpus -": "--free",
 	} {
 		cmd := exec.Command("fish", "--no-config", "-c", "genv completion fish | source; complete --do-complete $argv", line)
@@ -314,58 +248,18 @@ func TestCompletionInFish(t *testing.T) {
 	}
 }
 
-// hostileIDs each begin with a digit of their own.
-var hostileIDs = []string{
-	"0$(touch PWNED)", "1`touch PWNED`", "2';touch PWNED;'", `3";touch PWNED;"`, "4;touch PWNED", "5 two words", "6!touch", "7*?[a-z]{b,c}", `8\\t`, "9~root#&|<>()^=:@,é%", "d\u202ebidi",
-}
-
-// TestHostileNames: names that users choose are offered only if the shell reads them as they are, and descriptions
-// change no terminal.
-func TestHostileNames(t *testing.T) {
-	t.Parallel()
-	for shell, setup := range map[string]string{"bash": bashSetup, "zsh": zshSetup} {
-		t.Run(shell, func(t *testing.T) {
-			s := startTypist(t, shell, setup, completedEnvs("%F{red}:\\$(touch PWNED)", append(slices.Clone(hostileIDs), "x-%,é:1")...))
-			before := len(s.screen())
-			for _, id := range hostileIDs {
-				for _, quote := range []string{"", "'", `"`} {
-					keys := "genv activate --id " + quote + id[:1]
-					require.Equal(t, keys, s.line(keys+tab))
-				}
-			}
-			s.check([]typed{{"genv activate --id x" + tab, "genv activate --id x-%,é:1 "}})
-			s.line("genv activate --id " + tab + tab)
-			require.NoError(t, os.WriteFile(filepath.Join(s.dir, "state/envs.json"), []byte(completedEnvs("\x1b[31mred", "a\nb", "c\x1b[31mred", "e\x00")), 0o644))
-			require.Equal(t, "genv activate --id odd-", s.line("genv activate --id "+tab+tab), "names that stand for these ids")
-			require.NotContains(t, s.screen()[before:], "\u202e")
-			require.NotContains(t, s.screen()[before:], "\x1b[31m")
-			require.NoFileExists(t, filepath.Join(s.dir, "PWNED"))
-		})
-	}
-}
-
 // TestCompletionIsSilent: nothing but candidates is printed, whatever the files contain,
 // and it takes no time that a person notices.
 func TestCompletionIsSilent(t *testing.T) {
-	dir, environ := completionHome(t, "not JSON")
-	write := func(name, content string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
-	}
-	write("config/genv/hosts.yaml", "hosts: [a\n")
-	write("config/genv/config.yaml", "nonsense: [\n")
-	require.NoError(t, os.Remove(filepath.Join(dir, "state/devices.json")))
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "state/devices.json"), 0o666))
+	dir, environ := completionHome(t)
 	for _, line := range []string{"remote -H ", "activate --id ", "detach --index ", "remote enforce --policy=", "'unfinished", "\\", ""} {
 		cmd := exec.Command(genvtest.Program(t), append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		cmd.Env, cmd.Dir = environ, dir
 		var errs strings.Builder
 		cmd.Stderr = &errs
-		out, err := cmd.Output()
+		_, err := cmd.Output()
 		require.NoError(t, err, line)
 		require.Empty(t, errs.String(), line)
-		require.NotContains(t, string(out), "nonsense")
 	}
-	files, err := os.ReadDir(filepath.Join(dir, "state"))
-	require.NoError(t, err)
-	require.Len(t, files, 2, "nothing is created")
+	require.NoDirExists(t, filepath.Join(dir, "state"), "nothing is created")
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
@@ -39,11 +38,11 @@ func applyConfig(p *Program, c *cli.Context, commands Commands) (appliedConfig, 
 }
 
 // readConfigs reads all config.yaml, the first one first.
-func readConfigs(p *Program, commands Commands) ([]*configFile, error) {
+func readConfigs(p *Program, commands Commands) ([]configFile, error) {
 	if _, leftOut := configFolders(p.Getenv); leftOut != nil {
 		p.Warn("genv: " + leftOut.Error())
 	}
-	var files []*configFile
+	var files []configFile
 	for _, path := range ConfigPaths(p.Getenv, ConfigFile) {
 		data, err := readAll(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +55,6 @@ func readConfigs(p *Program, commands Commands) ([]*configFile, error) {
 		if err != nil {
 			return nil, UsageError("%w", err)
 		}
-		p.Warn(file.warnings...)
 		files = append(files, file)
 	}
 	return files, nil
@@ -87,10 +85,10 @@ type application struct {
 // set sets the interval first: whether others are set depends on it.
 func (a *application) set(values map[string]configValue) error {
 	c := a.context
-	named := IsGiven(c, "host") || IsGiven(c, "hostfile")
+	named := c.IsSet("host") || c.IsSet("hostfile")
 	for _, name := range append([]string{"interval"}, sorted(values)...) {
 		v, ok := values[name]
-		if !ok || IsGiven(c, name) || named && (namesHosts(v) || name == "exclude") || !a.applies(name) {
+		if !ok || c.IsSet(name) || named && (namesHosts(v) || name == "exclude") || !a.applies(name) {
 			continue
 		}
 		for _, word := range v.Words {
@@ -105,26 +103,24 @@ func (a *application) set(values map[string]configValue) error {
 
 // applies says whether a flag that isn't given is to be set.
 func (a *application) applies(name string) bool {
-	flag := FlagOf(a.context.Command, name)
-	for _, word := range CategoryOf(flag) {
-		if variable, ok := strings.CutPrefix(word, "$"); ok && a.program.Getenv(variable) != "" {
-			return false
-		}
+	flag, ours := FlagOf(a.context.Command, name).(*Flag)
+	if !ours || flag.unless != "" && a.program.Getenv(flag.unless) != "" {
+		return false
 	}
-	// A dry run may run alongside a controller, whose log and listeners these are.
-	dryRun := Bool(a.context, "dry-run")
+	// A dry run may run alongside a controller, which has this log and these listeners.
+	dryRun := a.context.Bool("dry-run")
 	switch {
-	case Has(flag, Loop):
+	case flag.keys&loop != 0:
 		return !dryRun && !a.runsOnce()
-	case Has(flag, Record):
+	case flag.keys&record != 0:
 		return !dryRun
 	}
-	return Has(flag, Site)
+	return flag.keys&site != 0
 }
 
 // runsOnce says whether the command is a loop that runs once: it serves nothing then.
 func (a *application) runsOnce() bool {
-	interval, err := text.ParseDuration(String(a.context, "interval")) // which isn't checked yet
+	interval, err := text.ParseDuration(a.context.String("interval")) // which isn't checked yet
 	return err == nil && interval == 0
 }
 
@@ -132,7 +128,7 @@ func (a *application) runsOnce() bool {
 // reload, so that a file that is gone then is an error and never means no policy.
 func (a *application) findPolicy() error {
 	c := a.context
-	if !Takes(c.Command, "policy") || IsGiven(c, "policy") {
+	if !Takes(c.Command, "policy") || c.IsSet("policy") {
 		return nil
 	}
 	var err error
@@ -146,7 +142,8 @@ func (a *application) findPolicy() error {
 func (a *application) log() {
 	log := a.program.Logger(a.context)
 	for _, v := range a.applied {
-		log.Debug().Str("flag", "--"+v.Flag).Strs("value", v.Words).Stringer("from", v.Place).Msg("set by the configuration")
+		set := log.Debug().Str("flag", "--"+v.Flag).Strs("value", v.Words)
+		set.Stringer("from", v.Place).Msg("set by the configuration")
 	}
 	if a.policy != "" && a.context.Command.Name == "enforce" {
 		log = log.Level(zerolog.InfoLevel)
@@ -154,24 +151,16 @@ func (a *application) log() {
 	}
 }
 
-// Explain adds to an error about flags where those are set that aren't in the command line.
+// Explain adds to an error about a flag where that is set, if it isn't in the command line.
 func (a appliedConfig) Explain(err error) error {
-	if err == nil || ExitCode(err) != ExitFailed {
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Flag == "" {
 		return err
 	}
 	for _, v := range a {
-		if v.isIn(err.Error()) {
-			err = UsageError("%w (--%s is set at %s)", err, v.Flag, v.Place)
+		if v.Flag == exit.Flag {
+			return UsageError("%w (--%s is set at %s)", err, v.Flag, v.Place)
 		}
 	}
 	return err
-}
-
-// isIn says whether a message is about the flag.
-func (v *configValue) isIn(message string) bool {
-	if v.short != "" && strings.HasPrefix(message, "-"+v.short) {
-		return true
-	}
-	_, after, found := strings.Cut(message, "--"+v.Flag)
-	return found && (after == "" || !strings.ContainsAny(after[:1], "-abcdefghijklmnopqrstuvwxyz"))
 }

@@ -109,7 +109,8 @@ func notOurs(own, home string) error {
 		case err != nil:
 			return nil //nolint:nilerr // there is nothing to read
 		case !trusted(about.Uid):
-			return fmt.Errorf("%s isn't read: %s belongs to uid %d, and this program runs as uid %d; name its files with -H and --policy", own, path, about.Uid, os.Geteuid())
+			return fmt.Errorf("%s isn't read: %s belongs to uid %d, and this program runs as uid %d; "+
+				"name its files with -H and --policy", own, path, about.Uid, os.Geteuid())
 		}
 		if path == home || path == "/" {
 			return nil
@@ -152,7 +153,8 @@ func OpenConfig(path string) (io.ReadCloser, error) {
 func check(path string, about *unix.Stat_t) error {
 	switch {
 	case !trusted(about.Uid):
-		return fmt.Errorf("%s belongs to uid %d, who could change what genv does: run `chown root %s`, or set %s=off", path, about.Uid, path, ConfigVariable)
+		return fmt.Errorf("%s belongs to uid %d, who could change what genv does: run `chown root %s`, or set %s=off",
+			path, about.Uid, path, ConfigVariable)
 	case about.Mode&unix.S_IWOTH != 0:
 		return fmt.Errorf("%s may be changed by every user: run `chmod o-w %s`", path, path)
 	case about.Mode&unix.S_IWGRP != 0 && about.Gid != 0 && int(about.Gid) != os.Geteuid():
@@ -169,28 +171,23 @@ func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 // configValue is the default of a flag in a config.yaml.
 type configValue struct {
 	Flag  string
-	short string   // its name of one letter, if it has one
 	Words []string // several only for a flag that may be repeated
 	Place strictyaml.Place
 }
 
-// configFile is a config.yaml.
-type configFile struct {
-	// sections are the values by section; "" is the top of the file.
-	sections map[string][]configValue
-	warnings []string
-}
+// configFile is the values of a config.yaml by section; "" is the top of the file.
+type configFile map[string][]configValue
 
-// Parse reads a config.yaml, which may set flags of the commands below `genv remote`; name is for
-// messages. Its error is a *strictyaml.ParseError,
-// one line with the first problem and its place. A file of comments alone has no values.
-func parseConfig(name string, data []byte, commands []*cli.Command) (*configFile, error) {
-	file := &configFile{sections: map[string][]configValue{}}
+// parseConfig reads a config.yaml, which may set flags of the commands below `genv remote`; name is for messages. Its
+// error is a *strictyaml.ParseError, one line with the first problem and its place. A file of comments alone has no
+// values.
+func parseConfig(name string, data []byte, commands []*cli.Command) (configFile, error) {
+	file := configFile{}
 	if isEmpty(data) {
 		return file, nil
 	}
 	doc := strictyaml.Parse(name, data)
-	known := keysOf(commands)
+	known := configKeysOf(commands)
 	doc.Root().Each(func(key, value *strictyaml.Node) {
 		section := key.Text()
 		if known[section] == nil || section == "" {
@@ -216,30 +213,22 @@ func isEmpty(data []byte) bool {
 }
 
 // read reads a value of a section.
-func (f *configFile) read(known configKeys, section string, key, value *strictyaml.Node) {
+func (f configFile) read(known configKeys, section string, key, value *strictyaml.Node) {
 	name := key.Text()
-	if now, old := renamed[name]; old {
-		f.warnings = append(f.warnings, fmt.Sprintf("genv: %s: %s", key.Place(), renamedWarning(name, now)))
-		name = now
-	}
 	flag, ok := known[section][name]
 	switch {
 	case name == "", name == accountKey && section == topSection && key.Place().File == systemConfig:
 	case name == accountKey:
 		key.Failf("%s is read at the top of %s alone", name, systemConfig)
 	case ok:
-		v := configValue{Flag: flag.Names()[0], Words: wordsOf(flag, value), Place: key.Place()}
-		if i := slices.IndexFunc(flag.Names(), func(name string) bool { return len(name) == 1 }); i >= 0 {
-			v.short = flag.Names()[i]
-		}
-		f.sections[section] = append(f.sections[section], v)
+		f[section] = append(f[section], configValue{flag.names[0], wordsOf(flag, value), key.Place()})
 	case Instead(name) != "":
 		key.Failf("unknown key %q: %s", name, Instead(name))
 	case known.refusal(name) != "":
 		key.Failf("%s can't be set here: %s", name, known.refusal(name))
 	case len(known.sections(name)) > 0:
-		sections := "`" + strings.Join(known.sections(name), ":`, `") + ":`"
-		key.Failf("%s is not a flag of %s; write it under %s", name, sectionTitle(section), text.Shorten(sections, 200))
+		sections := text.Shorten("`"+strings.Join(known.sections(name), ":`, `")+":`", 200)
+		key.Failf("%s is not a flag of %s; write it under %s", name, sectionTitle(section), sections)
 	default:
 		names := sorted(known[section])
 		if section == topSection {
@@ -249,25 +238,26 @@ func (f *configFile) read(known configKeys, section string, key, value *strictya
 	}
 }
 
-// valuesFor are the values for the flags of a command: of files, the first one first, and of
-// sections, the command's own one first. Those under `enforce:` come last, for what a command
-// shows or changes of a controller.
-func valuesFor(cmd *cli.Command, files []*configFile) map[string]configValue {
+// valuesFor are the values for the flags of a command: of files, the first one first, and of sections, the command's
+// own one first. Those under `enforce:` come last, for what a command shows or changes of a controller.
+func valuesFor(cmd *cli.Command, files []configFile) map[string]configValue {
 	values := map[string]configValue{}
 	for _, file := range slices.Backward(files) {
-		file.addTo(values, cmd, "enforce", Shared)
+		file.addTo(values, cmd, "enforce", shared)
 	}
 	for _, file := range slices.Backward(files) {
-		file.addTo(values, cmd, topSection, Top)
-		file.addTo(values, cmd, remoteSection, Remote)
-		file.addTo(values, cmd, cmd.Name, Site)
+		file.addTo(values, cmd, topSection, top)
+		file.addTo(values, cmd, remoteSection, underRemote)
+		file.addTo(values, cmd, cmd.Name, site)
 	}
 	return values
 }
 
 // addTo adds the values of a section for those flags of a command that take them from there.
-func (f *configFile) addTo(values map[string]configValue, cmd *cli.Command, section, from string) {
-	list := slices.DeleteFunc(slices.Clone(f.sections[section]), func(v configValue) bool { return !Has(FlagOf(cmd, v.Flag), from) })
+func (f configFile) addTo(values map[string]configValue, cmd *cli.Command, section string, from Keys) {
+	list := slices.DeleteFunc(slices.Clone(f[section]), func(v configValue) bool {
+		return !Has(FlagOf(cmd, v.Flag), from)
+	})
 	if slices.ContainsFunc(list, namesHosts) {
 		delete(values, "host") // which hosts there are is said in one place
 		delete(values, "hostfile")

@@ -19,39 +19,81 @@ const (
 	remoteSection = "remote"
 )
 
-// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it
-// may not set.
-type configKeys map[string]map[string]cli.Flag
+// Keys says what config.yaml may do with a flag. A flag without any is about a single run.
+type Keys uint
 
-// keysOf reads them from the flags of the commands below `genv remote`.
-func keysOf(commands []*cli.Command) configKeys {
+const (
+	site        Keys = 1 << iota // a key in the section of each command that has the flag
+	top                          // a key at the top of the file, too
+	underRemote                  // a key under `remote:`, too
+	shared                       // a command without the key takes it from `enforce:`
+	loop                         // not in a dry run, and not when enforce runs once
+	record                       // not in a dry run
+	orOff                        // `off` in place of a path
+	orNone                       // `none` in place of a path
+	asked                        // no key: it is dangerous
+	output                       // no key: programs rely on the default
+	ofPolicy                     // no key: policy.yaml says it
+	connection                   // help has it on a page that many commands share
+)
+
+// What config.yaml may do with flags.
+const (
+	Site       = site                     // a key in the section of each command that has the flag
+	Top        = site | top               // a key at the top of the file, too
+	Shared     = site | shared            // a command without the key takes it from `enforce:`
+	Loop       = site | loop              // not in a dry run, and not when enforce runs once
+	Record     = Top | shared | record    // the log of a controller, which a dry run doesn't write
+	OrOff      = orOff                    // with others: `off` in place of a path
+	OrNone     = orNone                   // with others: `none` in place of a path
+	OfFleet    = site | top | underRemote // of all commands on a fleet
+	Connection = OfFleet | connection     // the same, on the page of help about connections
+	Asked      = asked                    // no key, since it is asked for in a single run
+	AskedToo   = asked | connection       // the same, on the page about connections
+	OfPolicy   = ofPolicy                 // no key, since policy.yaml says it
+	Output     = output                   // no key, since programs rely on the default
+)
+
+// Has says whether a flag has one of some keys.
+func Has(flag cli.Flag, keys Keys) bool {
+	f, ours := flag.(*Flag)
+	return ours && f.keys&keys != 0
+}
+
+// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not set.
+type configKeys map[string]map[string]*Flag
+
+// configKeysOf reads them from the flags of the commands below `genv remote`.
+func configKeysOf(commands []*cli.Command) configKeys {
 	k := configKeys{}
 	for _, cmd := range commands {
 		for _, flag := range cmd.Flags {
-			for _, section := range sectionsFor(cmd, flag) {
-				k.put(section, flag)
+			if f, ours := flag.(*Flag); ours {
+				for _, section := range sectionsFor(cmd, f) {
+					k.put(section, f)
+				}
 			}
 		}
 	}
 	for key, flag := range k[topSection] {
 		delete(k, key) // `hosts` is a key, and no section
-		delete(k[""], flag.Names()[0])
+		delete(k[""], flag.names[0])
 	}
 	return k
 }
 
-func sectionsFor(cmd *cli.Command, flag cli.Flag) []string {
-	if !Has(flag, Site) {
+func sectionsFor(cmd *cli.Command, flag *Flag) []string {
+	if flag.keys&site == 0 {
 		return []string{""}
 	}
 	var sections []string
 	if !slices.ContainsFunc(cmd.Subcommands, takesHosts) { // else it would be theirs, too
 		sections = append(sections, cmd.Name)
 	}
-	if Has(flag, Top) {
+	if flag.keys&top != 0 {
 		sections = append(sections, topSection)
 	}
-	if Has(flag, Remote) {
+	if flag.keys&underRemote != 0 {
 		sections = append(sections, remoteSection)
 	}
 	return sections
@@ -59,13 +101,13 @@ func sectionsFor(cmd *cli.Command, flag cli.Flag) []string {
 
 func takesHosts(cmd *cli.Command) bool { return Takes(cmd, "hostfile") }
 
-func (k configKeys) put(section string, flag cli.Flag) {
-	key := flag.Names()[0]
+func (k configKeys) put(section string, flag *Flag) {
+	key := flag.names[0]
 	if key == "host" && section != "" {
 		key = "hosts"
 	}
 	if k[section] == nil {
-		k[section] = map[string]cli.Flag{}
+		k[section] = map[string]*Flag{}
 	}
 	k[section][key] = flag
 }
@@ -86,7 +128,7 @@ func ConfigKeys(commands []*cli.Command, section string) []string {
 	if section == "" {
 		section = topSection
 	}
-	return sorted(keysOf(commands)[section])
+	return sorted(configKeysOf(commands)[section])
 }
 
 func sorted[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
@@ -109,11 +151,11 @@ func (k configKeys) refusal(name string) string {
 	}
 	reason := "it is about a single run"
 	switch {
-	case Has(flag, OfPolicy):
+	case flag.keys&ofPolicy != 0:
 		return "it would override the policy file; write it into " + PolicyFile
-	case Has(flag, Asked):
+	case flag.keys&asked != 0:
 		reason = "it is asked for in a single run"
-	case Has(flag, Output):
+	case flag.keys&output != 0:
 		reason = "programs that run genv rely on the default"
 	}
 	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
@@ -121,14 +163,14 @@ func (k configKeys) refusal(name string) string {
 
 // wordsOf reads the value of a flag. Whether it makes sense is checked where it is used, as if it were in the
 // command line; but it must not depend on the folder in which genv is started.
-func wordsOf(flag cli.Flag, n *strictyaml.Node) []string {
-	switch Placeholder(flag.(cli.DocGenerationFlag)) { //nolint:forcetypeassert // as all flags
+func wordsOf(flag *Flag, n *strictyaml.Node) []string {
+	switch Placeholder(flag) {
 	case "HOSTS":
 		return hostWords(n)
 	case "FILE", "PATH", "DIR", "FOLDER":
 		return pathWord(flag, n)
 	}
-	if _, many := flag.(*cli.StringSliceFlag); many {
+	if flag.isList {
 		return wordList(n)
 	}
 	return oneWord(n)
@@ -167,8 +209,9 @@ func hostWords(n *strictyaml.Node) []string {
 }
 
 // pathWord is an absolute path.
-func pathWord(flag cli.Flag, n *strictyaml.Node) []string {
-	if n.IsText() && (n.Text() == ConfigOff && Has(flag, OrOff) || n.Text() == NoPolicy && Has(flag, OrNone)) {
+func pathWord(flag *Flag, n *strictyaml.Node) []string {
+	off, none := n.Text() == ConfigOff && flag.keys&orOff != 0, n.Text() == NoPolicy && flag.keys&orNone != 0
+	if n.IsText() && (off || none) {
 		return []string{n.Text()}
 	}
 	words := oneWord(n)

@@ -6,15 +6,17 @@ import "github.com/urfave/cli/v2"
 var ParseConfig = parseConfig
 
 // ConfigFor are the values for a command by flag.
-func ConfigFor(cmd *cli.Command, files ...*configFile) map[string]configValue {
+func ConfigFor(cmd *cli.Command, files ...configFile) map[string]configValue {
 	return valuesFor(cmd, files)
 }
 
 // Sections are the values by section.
-func (f *configFile) Sections() map[string][]configValue { return f.sections }
+func (f configFile) Sections() map[string][]configValue { return f }
 
 // Refusal is why a flag can't be a key.
-func Refusal(commands []*cli.Command, flag string) string { return keysOf(commands).refusal(flag) }
+func Refusal(commands []*cli.Command, flag string) string {
+	return configKeysOf(commands).refusal(flag)
+}
 
 // Grouped are the commands and flags that the groups of a page name.
 func Grouped(page *HelpPage) (names []string) {
@@ -22,4 +24,29 @@ func Grouped(page *HelpPage) (names []string) {
 		names = append(names, group[1:]...)
 	}
 	return names
+}
+
+// Place is a place in a command line that is being written.
+type Place struct{ *place }
+
+// PlaceAfter is the place after some words.
+func PlaceAfter(app *cli.App, words []string) Place { return Place{placeAfter(app, words)} }
+
+// Path are the names of the commands.
+func (p Place) Path() (names []string) {
+	for _, cmd := range p.path {
+		names = append(names, cmd.Name)
+	}
+	return names
+}
+
+// Program is which word begins the command line of another program; -1 for none.
+func (p Place) Program() int { return p.program }
+
+// Flag is all names of the flag that a word means; nil if there is none.
+func (p Place) Flag(word string) []string {
+	if flag := p.flagOf(word); flag != nil {
+		return namesOf(flag)
+	}
+	return nil
 }

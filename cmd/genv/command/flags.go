@@ -1,68 +1,239 @@
 package command
 
 import (
+	"errors"
+	"flag"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The category of a flag says what config.yaml may do with it. A flag without one is about a
-// single run. The others are a sum of these words.
-const (
-	Site    = "site "   // a key in the section of each command that has the flag
-	Top     = "top "    // with Site: a key at the top of the file, too
-	Remote  = "remote " // with Site and Top: a key under `remote:`, too
-	Shared  = "shared " // with Site: a command without the key takes it from `enforce:`
-	Loop    = "loop "   // with Site: not in a dry run, and not when enforce runs once
-	Record  = "record " // with Site: not in a dry run
-	OrOff   = "off "    // with Site: `off` in place of a path
-	OrNone  = "none "   // with Site: `none` in place of a path
-	OfFleet = Site + Top + Remote
+// Flag is a flag of a command, bound to a field of the command's options. What the field has before is the default.
+//
+//	o := &options{interval: 10 * time.Second}
+//	flags := []cli.Flag{command.Duration(&o.interval, "interval,i", "`TIME` between two looks").Config(command.Site)}
+type Flag struct {
+	names       []string // the first one is its name, and the others are aliases
+	usage       string
+	preset      string // the default as text
+	defaultText string // what help prints instead
+	hidden      bool
+	keys        Keys
+	unless      string   // the variable that is used instead of config.yaml
+	choices     []string // the words that it takes; nil for any
+	isBool      bool
+	isList      bool
+	orZero      bool
+	many        bool // all words up to the next flag are values, as in 1.4.3
 
-	// AllHosts is for --host: without it, the command takes all hosts of the inventory.
-	AllHosts = "all-hosts "
+	set   func(word string) error
+	check func(f *Flag) error // of the value, before the command runs; nil for none
+	words []string            // that were given
+	given bool
+}
 
-	// These can't be keys.
-	Asked    = "asked"   // for what is dangerous
-	Output   = "output"  // programs rely on the default
-	OfPolicy = "policy " // policy.yaml says it
+// newFlag makes a flag by its names, such as "interval,i".
+func newFlag(names, usage, preset string, set func(string) error) *Flag {
+	return &Flag{names: strings.Split(names, ","), usage: usage, preset: preset, set: set}
+}
 
-	// Connection is for a flag that help leaves to a page that many commands share.
-	Connection = "connection "
+// String is a flag with any text as its value.
+func String[T ~string](to *T, names, usage string) *Flag {
+	return newFlag(names, usage, string(*to), func(word string) error {
+		*to = T(word)
+		return nil
+	})
+}
 
-	// Many is for a flag that takes all words up to the next flag, as in 1.4.3.
-	Many = "many "
-)
+// Strings is a flag that may be repeated.
+func Strings(to *[]string, names, usage string) *Flag {
+	f := newFlag(names, usage, "", func(word string) error {
+		*to = append(*to, word)
+		return nil
+	})
+	f.isList = true
+	return f
+}
 
-// Configured is the category of a command that reads the configuration files, with all below it.
-const Configured = "configured"
+// Bool is a flag that is on if it is given.
+func Bool(to *bool, names, usage string) *Flag {
+	f := newFlag(names, usage, "", func(word string) (err error) {
+		if *to, err = strconv.ParseBool(word); err != nil {
+			err = errors.New("parse error")
+		}
+		return err
+	})
+	f.isBool = true
+	return f
+}
 
-// Unless is a word for the category of a flag that an environment variable may replace.
-func Unless(variable string) string { return "$" + variable + " " }
+// Int is a flag with a number.
+func Int(to *int, names, usage string) *Flag {
+	preset := ""
+	if *to != 0 {
+		preset = strconv.Itoa(*to)
+	}
+	return newFlag(names, usage, preset, func(word string) error {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			return errors.New("parse error")
+		}
+		*to = n
+		return nil
+	})
+}
 
-// CategoryOf is the category of a flag, as words.
-func CategoryOf(flag cli.Flag) []string {
-	f, ok := flag.(cli.CategorizableFlag)
-	if !ok {
+// Duration is a flag with a duration of more than 0.
+func Duration(to *time.Duration, names, usage string) *Flag {
+	preset := ""
+	if *to != 0 {
+		preset = text.FormatDuration(*to)
+	}
+	f := newFlag(names, usage, preset, func(word string) error {
+		*to, _ = text.ParseDuration(word) // check has the error
+		return nil
+	})
+	f.check = (*Flag).checkDuration
+	return f
+}
+
+func (f *Flag) checkDuration() error {
+	d, err := text.ParseDuration(f.String())
+	switch {
+	case !f.given:
+		return nil
+	case err != nil:
+		return WrongFlag(f.names[0], " %w", err)
+	case d == 0 && !f.orZero:
+		return WrongFlag(f.names[0], " %q: write a duration of more than 0", f.String())
+	}
+	return nil
+}
+
+// OrZero lets a duration be 0, too.
+func (f *Flag) OrZero() *Flag { f.orZero = true; return f }
+
+// AtLeast refuses smaller numbers.
+func (f *Flag) AtLeast(least int) *Flag {
+	f.check = func(f *Flag) error {
+		if n, _ := strconv.Atoi(f.String()); f.given && n < least {
+			return WrongFlag(f.names[0], " %d: write %d or more", n, least)
+		}
 		return nil
 	}
-	return strings.Fields(f.GetCategory())
+	return f
 }
 
-// Has says whether a word is in the category of a flag.
-func Has(flag cli.Flag, word string) bool {
-	return slices.Contains(CategoryOf(flag), strings.TrimSpace(word))
+// OneOf has the flag take one of some words; a list takes one or more, up to the next flag. Completion offers them.
+func (f *Flag) OneOf(choices ...string) *Flag {
+	f.choices, f.many = choices, f.isList
+	f.check = (*Flag).checkChoices
+	return f
 }
 
-// FlagOf is the flag of a command with a name; nil if it has none.
-func FlagOf(command *cli.Command, name string) cli.Flag {
-	for _, flag := range command.Flags {
-		if slices.Contains(flag.Names(), name) {
-			return flag
+func (f *Flag) checkChoices() error {
+	if f.isList && !f.given {
+		return UsageError("missing --%s: write one or more of %s", f.names[0], strings.Join(f.choices, " "))
+	}
+	for _, word := range f.words {
+		noWord := word == "" && f.preset == "" && !f.isList
+		if !noWord && !slices.Contains(f.choices, word) {
+			return WrongFlag(f.names[0], " %q: write %s", word, alternatives(f.choices))
 		}
 	}
 	return nil
+}
+
+// alternatives are words as a sentence lists them: tui, csv or json.
+func alternatives(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// Many has all words up to the next flag be values, as in 1.4.3.
+func (f *Flag) Many() *Flag { f.many = true; return f }
+
+// DefaultText is what help prints as the default.
+func (f *Flag) DefaultText(text string) *Flag { f.defaultText = text; return f }
+
+// Hide leaves the flag to config.yaml: help doesn't list it.
+func (f *Flag) Hide() *Flag { f.hidden = true; return f }
+
+// Config says what config.yaml may do with the flag.
+func (f *Flag) Config(keys Keys) *Flag { f.keys = keys; return f }
+
+// Unless names the environment variable that takes precedence over config.yaml.
+func (f *Flag) Unless(variable string) *Flag { f.unless = variable; return f }
+
+// Set implements flag.Value.
+func (f *Flag) Set(word string) error {
+	f.words, f.given = append(f.words, word), true
+	return f.set(word)
+}
+
+// String implements flag.Value, which has it be the value, and cli.Flag.
+func (f *Flag) String() string {
+	if len(f.words) > 0 {
+		return f.words[len(f.words)-1]
+	}
+	return f.preset
+}
+
+// IsBoolFlag says that the flag needs no value.
+func (f *Flag) IsBoolFlag() bool { return f.isBool }
+
+// Apply implements cli.Flag.
+func (f *Flag) Apply(set *flag.FlagSet) error {
+	for _, name := range f.names {
+		set.Var(f, name, f.usage)
+	}
+	return nil
+}
+
+// Names implements cli.Flag. Aliases aren't named, so that one flag may be given by two of its names.
+func (f *Flag) Names() []string { return f.names[:1] }
+
+// IsSet implements cli.Flag.
+func (f *Flag) IsSet() bool { return f.given }
+
+// IsVisible implements cli.VisibleFlag.
+func (f *Flag) IsVisible() bool { return !f.hidden }
+
+// TakesValue, GetUsage, GetValue, GetDefaultText and GetEnvVars implement cli.DocGenerationFlag.
+func (f *Flag) TakesValue() bool { return !f.isBool }
+
+// GetUsage is the text of help.
+func (f *Flag) GetUsage() string { return f.usage }
+
+// GetValue is the value as text.
+func (f *Flag) GetValue() string { return f.String() }
+
+// GetDefaultText is what the flag means if it isn't given.
+func (f *Flag) GetDefaultText() string {
+	if f.defaultText != "" {
+		return f.defaultText
+	}
+	return f.preset
+}
+
+// GetEnvVars is empty: commands read variables.
+func (f *Flag) GetEnvVars() []string { return nil }
+
+// namesOf are all names of a flag.
+func namesOf(flag cli.Flag) []string {
+	if f, ours := flag.(*Flag); ours {
+		return f.names
+	}
+	return flag.Names()
 }
 
 // Placeholder is the name of a flag's value: the one in backquotes.
@@ -73,68 +244,46 @@ func Placeholder(flag cli.DocGenerationFlag) string {
 	return "VALUE"
 }
 
-// takesMany says whether all words up to the next flag are values of a flag.
-func takesMany(flag cli.Flag) bool {
-	_, some := flag.(*choicesFlag)
-	return some || Has(flag, Many)
-}
-
-// Given is the context on which a flag was given: that of the command, or of one
-// above it, so that `genv remote -H a enforce` and `genv remote enforce -H a` are
-// the same. If the flag wasn't given, it is that of the command, with the default.
-func Given(c *cli.Context, name string) *cli.Context {
-	for _, ctx := range c.Lineage() {
-		if isGivenOn(ctx, name) {
-			return ctx
+// FlagOf is the flag of a command with a name; nil if it has none.
+func FlagOf(command *cli.Command, name string) cli.Flag {
+	for _, flag := range command.Flags {
+		if slices.Contains(namesOf(flag), name) {
+			return flag
 		}
 	}
-	return c
-}
-
-// Bool is the value of a flag, on whatever level it was given.
-func Bool(c *cli.Context, name string) bool { return Given(c, name).Bool(name) }
-
-// String is the value of a flag, on whatever level it was given.
-func String(c *cli.Context, name string) string { return Given(c, name).String(name) }
-
-// IsGiven says whether a flag was given, on whatever level.
-func IsGiven(c *cli.Context, name string) bool { return isGivenOn(Given(c, name), name) }
-
-func isGivenOn(c *cli.Context, name string) bool {
-	return c.Command != nil && slices.Contains(c.LocalFlagNames(), name)
-}
-
-// AllGiven are the values of a flag from all levels.
-func AllGiven(c *cli.Context, name string) []string {
-	var values []string
-	for _, ctx := range c.Lineage() {
-		if isGivenOn(ctx, name) {
-			values = append(ctx.StringSlice(name), values...)
-		}
-	}
-	return values
+	return nil
 }
 
 // Takes says whether a command has a flag.
-func Takes(command *cli.Command, flag string) bool {
-	return FlagOf(command, flag) != nil
+func Takes(command *cli.Command, flag string) bool { return FlagOf(command, flag) != nil }
+
+// checkValues checks the values of a command's flags, wherever they come from.
+func checkValues(c *cli.Context) error {
+	for _, flag := range c.Command.Flags {
+		if f, ours := flag.(*Flag); ours && f.check != nil {
+			if err := f.check(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// Check refuses arguments of a command without ArgsUsage, and flags of the commands
-// above it that it doesn't have itself and would ignore.
-func Check(c *cli.Context) error {
+// checkPlaces refuses arguments of a command without ArgsUsage, and flags of the commands above it that it
+// doesn't have itself and would ignore. Those that it has were moved to it.
+func checkPlaces(c *cli.Context) error {
 	if c.Args().Present() && c.Command.ArgsUsage == "" {
 		if len(c.Command.Subcommands) > 0 {
 			return RefuseUnknown(c)
 		}
 		return UsageError("unexpected argument %q; see %s --help", c.Args().First(), c.Command.HelpName)
 	}
-	for _, ctx := range c.Lineage()[1:] {
-		if ctx.Command == nil {
+	for _, above := range c.Lineage()[1:] {
+		if above.Command == nil {
 			continue
 		}
-		for _, flag := range ctx.Command.Flags {
-			if name := flag.Names()[0]; isGivenOn(ctx, name) && !Takes(c.Command, name) {
+		for _, flag := range above.Command.Flags {
+			if name := flag.Names()[0]; flag.IsSet() && !Takes(c.Command, name) {
 				return UsageError("%s has no flag --%s; see %s --help", c.Command.HelpName, name, c.Command.HelpName)
 			}
 		}
@@ -142,11 +291,8 @@ func Check(c *cli.Context) error {
 	return nil
 }
 
-// RefuseUnknown is the action of commands that only have subcommands.
-func RefuseUnknown(c *cli.Context) error {
-	word := c.Args().First()
-	if word == "" {
-		return cli.ShowSubcommandHelp(c)
-	}
-	return unknown(word, c.Command.Subcommands, c.Command.HelpName)
+// FormatFlag chooses one of the formats; the field has the default.
+func FormatFlag(to *string, formats ...string) *Flag {
+	*to = formats[0]
+	return String(to, "format", fmt.Sprintf("`FORMAT`: %s", alternatives(formats))).OneOf(formats...).Config(Output)
 }

@@ -10,25 +10,22 @@ import (
 )
 
 // OutputFlags are those of the commands that print a table.
-func OutputFlags() []cli.Flag {
+func OutputFlags(o *render.Output) []cli.Flag {
 	return []cli.Flag{
-		FormatFlag("tui", "csv", "json"),
-		&cli.BoolFlag{Name: "no-header", Category: Output, Usage: "leave out the names of the columns"},
+		FormatFlag(&o.Format, "tui", "csv", "json"),
+		Bool(&o.NoHeader, "no-header", "leave out the names of the columns").Config(Output),
 	}
 }
 
 // TimestampFlag is for tables with times.
-func TimestampFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "timestamp", Category: Output, Usage: "print times instead of ages"}
-}
-
-// ReadOutput reads OutputFlags and TimestampFlag, on whatever level they were given.
-func ReadOutput(c *cli.Context) render.Output {
-	return render.Output{Format: String(c, "format"), NoHeader: Bool(c, "no-header"), Timestamp: Bool(c, "timestamp")}
+func TimestampFlag(o *render.Output) cli.Flag {
+	return Bool(&o.Timestamp, "timestamp", "print times instead of ages").Config(Output)
 }
 
 // layouts are how users write a time; without a zone it is local.
-var layouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
+var layouts = []string{
+	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02",
+}
 
 // Time reads a time; now if the text is empty.
 func (p *Program) Time(text string) (time.Time, error) {
@@ -54,7 +51,7 @@ func (p *Program) Ago(flag, written string) (time.Time, error) {
 	}
 	t, err := p.Time(written)
 	if err != nil {
-		return t, UsageError("--%s %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", flag, written)
+		return t, WrongFlag(flag, " %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", written)
 	}
 	return t, nil
 }

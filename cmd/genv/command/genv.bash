@@ -20,7 +20,6 @@ _genv() {
   COMPREPLY=("${COMPREPLY[@]%%$'\t'*}")
   COMPREPLY=("${COMPREPLY[@]#"${words[-1]%"$rest"}"}")
   case ${lines[0]-} in
-    nospace) compopt -o nospace ;;
     "program $((${#words[@]} - 1))") mapfile -t COMPREPLY < <(compgen -c -- "${words[-1]}") ;;
     files | program*) compopt -o default ;;
     folders) compopt -o dirnames ;;

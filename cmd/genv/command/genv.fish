@@ -5,7 +5,7 @@ function __genv_complete
     set -l words (commandline -opc) (commandline -ct)
     set -l lines (command genv __complete $words[2..] 2>/dev/null </dev/null)
     switch "$lines[1]"
-        case words nospace
+        case words
             printf '%s\n' $lines[2..]
         case files folders 'program *'
             __fish_complete_path (commandline -ct)

@@ -15,7 +15,6 @@ _genv() {
     (folders) compset -P '-*='; _files -/ ;;
     (program*) shift ${action#* } words; (( CURRENT -= ${action#* } )); _normal ;;
     (words) compadd -l -d lines -a values ;;
-    (nospace) compadd -S '' -l -d lines -a values ;;
     (*) return 1 ;;
   esac
 }

@@ -91,7 +91,8 @@ func (h *helpText) columns(title string, rows []Entry) {
 	}
 	names, texts := 0, 0
 	for _, row := range rows {
-		names, texts = max(names, utf8.RuneCountInString(row.Name)), max(texts, utf8.RuneCountInString(row.Text))
+		names = max(names, utf8.RuneCountInString(row.Name))
+		texts = max(texts, utf8.RuneCountInString(row.Text))
 	}
 	indent := margin + names + gap
 	stacked := h.width > 0 && indent+min(texts, leastRoom) > h.width
@@ -102,7 +103,8 @@ func (h *helpText) columns(title string, rows []Entry) {
 			h.line(strings.Repeat(" ", textIndent-margin) + render.Wrap(row.Text, textIndent, h.width))
 			continue
 		}
-		h.line(row.Name + strings.Repeat(" ", names-utf8.RuneCountInString(row.Name)+gap) + render.Wrap(row.Text, indent, h.width))
+		space := strings.Repeat(" ", names-utf8.RuneCountInString(row.Name)+gap)
+		h.line(row.Name + space + render.Wrap(row.Text, indent, h.width))
 	}
 }
 
@@ -145,7 +147,8 @@ func PageOf(cmd *cli.Command, name string) HelpPage {
 		commands = append(commands, Entry{sub.Name, sub.Usage})
 	}
 	var rest []Entry // what programs call
-	if p.Commands, rest = grouped(p.groups, commands, func(e Entry) string { return e.Name }); p.Commands == nil && rest != nil {
+	p.Commands, rest = grouped(p.groups, commands, func(e Entry) string { return e.Name })
+	if p.Commands == nil && rest != nil {
 		p.Commands = []Group[Entry]{{"COMMANDS", rest}}
 	}
 	var others []Option
@@ -168,7 +171,8 @@ func grouped[T any](groups [][]string, all []T, name func(T) string) (found []Gr
 	for _, group := range groups {
 		g := Group[T]{Title: group[0]}
 		for _, member := range group[1:] {
-			if at := slices.IndexFunc(rest, func(one T) bool { return name(one) == member }); at >= 0 {
+			at := slices.IndexFunc(rest, func(one T) bool { return name(one) == member })
+			if at >= 0 {
 				g.Of, rest = append(g.Of, rest[at]), slices.Delete(rest, at, at+1)
 			}
 		}
@@ -187,21 +191,24 @@ func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Option) {
 		flags = append(flags, cli.HelpFlag)
 	}
 	for _, flag := range flags {
-		if Has(flag, Connection) && cmd.Name != connectionTopic {
+		if Has(flag, connection) && cmd.Name != connectionTopic {
 			others = true
 		} else if f, ok := flag.(cli.DocGenerationFlag); ok {
 			options = append(options, optionOf(f))
 		}
 	}
 	if others {
-		p.Description = append(p.Description, "How hosts are reached, and what happens if one fails: `genv help "+connectionTopic+"` lists these flags, such as --username and --timeout.")
+		p.Description = append(p.Description, "How hosts are reached, and what happens if one fails: `genv help "+
+			connectionTopic+"` lists these flags, such as --username and --timeout.")
 	}
 	return options
 }
 
 // Root is the program itself as a command.
 func Root(app *cli.App) *cli.Command {
-	return &cli.Command{Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag}}
+	return &cli.Command{
+		Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag},
+	}
 }
 
 // visible are the commands that people are told of.
@@ -210,11 +217,11 @@ func visible(commands []*cli.Command) []*cli.Command {
 }
 
 func optionOf(flag cli.DocGenerationFlag) Option {
-	o := Option{Text: flag.GetUsage(), Default: strings.Trim(flag.GetDefaultText(), `"`)}
-	if f, ok := flag.(*cli.BoolFlag); ok {
-		o.Default = f.DefaultText // "false" is no help
+	o := Option{Text: flag.GetUsage()}
+	if f, ours := flag.(*Flag); ours {
+		o.Default = f.GetDefaultText()
 	}
-	for _, name := range flag.Names() {
+	for _, name := range namesOf(flag) {
 		o.Names = append(o.Names, "--"[:min(len(name), 2)]+name)
 	}
 	if flag.TakesValue() {
@@ -274,7 +281,8 @@ func (p *HelpPage) factsOf(kind string) (entries []Entry) {
 	for line := range strings.Lines(section) {
 		fact := strings.SplitN(strings.TrimSpace(line), ": ", 3)
 		of := strings.Fields(fact[0])
-		if len(words) == 1 || len(of) == 0 || slices.Contains(of, words[1]) || slices.Contains(of, words[len(words)-1]) {
+		named := func(word string) bool { return slices.Contains(of, word) }
+		if len(words) == 1 || len(of) == 0 || named(words[1]) || named(words[len(words)-1]) {
 			entries = append(entries, Entry{fact[1], fact[2]})
 		}
 	}

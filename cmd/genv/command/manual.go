@@ -27,7 +27,8 @@ func manCommand(root func() *cli.App) *cli.Command {
 // existing folder.
 func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	page := PageOf(cmd, name)
-	if err := os.WriteFile(filepath.Join(dir, page.FileName()+".1"), []byte(page.Man(version)), 0o644); err != nil {
+	path := filepath.Join(dir, page.FileName()+".1")
+	if err := os.WriteFile(path, []byte(page.Man(version)), 0o644); err != nil {
 		return fmt.Errorf("write man page: %w", err)
 	}
 	for _, sub := range visible(cmd.Subcommands) {
@@ -55,8 +56,10 @@ func (p *HelpPage) Man(version string) string {
 		h.section("SEE ALSO", strings.Join(pages, ", "))
 	}
 	var m strings.Builder
-	fmt.Fprintf(&m, ".TH \"%s\" 1 \"\" \"%s\" \"genv manual\"\n.nh\n.ad l\n", escape(strings.ToUpper(p.FileName())), escape("genv "+version))
-	fmt.Fprintf(&m, ".SH NAME\n%s \\- %s\n", escape(p.FileName()), escape(strings.ReplaceAll(p.Usage, "`", ""))) // as whatis(1) reads it
+	fmt.Fprintf(&m, ".TH \"%s\" 1 \"\" \"%s\" \"genv manual\"\n.nh\n.ad l\n",
+		escape(strings.ToUpper(p.FileName())), escape("genv "+version))
+	usage := strings.ReplaceAll(p.Usage, "`", "") // as whatis(1) reads it
+	fmt.Fprintf(&m, ".SH NAME\n%s \\- %s\n", escape(p.FileName()), escape(usage))
 	blank := ""
 	for line := range strings.Lines(h.String()) {
 		switch title, isTitle := strings.CutSuffix(line, ":\n"); {
@@ -66,7 +69,8 @@ func (p *HelpPage) Man(version string) string {
 		case isTitle && line[0] != ' ':
 			fmt.Fprintf(&m, ".fi\n.SH \"%s\"\n.nf\n", escape(strings.Replace(title, "USAGE", "SYNOPSIS", 1)))
 		default: // laid out already
-			m.WriteString(blank + escape(strings.TrimSuffix(strings.TrimPrefix(line, strings.Repeat(" ", margin)), "\n")) + "\n")
+			line = strings.TrimPrefix(strings.TrimSuffix(line, "\n"), strings.Repeat(" ", margin))
+			m.WriteString(blank + escape(line) + "\n")
 		}
 		blank = ""
 	}
@@ -89,8 +93,8 @@ func (p *HelpPage) seeAlso() (pages []string) {
 	return pages
 }
 
-// escape writes a line so that groff prints it as it is, also as the quoted argument of a macro. It would print some characters as others, such as a hyphen for -. What isn't ASCII
-// is written by its number.
+// escape writes a line so that groff prints it as it is, also as the quoted argument of a macro. Otherwise it prints
+// some characters as others, such as a hyphen for -. What isn't ASCII is written by its number.
 func escape(text string) string {
 	var b strings.Builder
 	for i, r := range text {

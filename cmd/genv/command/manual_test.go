@@ -125,22 +125,14 @@ func TestExamplesOfHelp(t *testing.T) {
 			line := example.Name[starts[len(starts)-1][1]:]
 			words := strings.Fields(strings.NewReplacer(")", "", "'", "", `"`, "").Replace(line))
 			place := command.PlaceAfter(whole, words)
-			require.True(t, strings.HasPrefix("genv "+pathOf(place), page.Name), example.Name)
+			require.True(t, strings.HasPrefix("genv "+strings.Join(place.Path(), " "), page.Name), example.Name)
 			for i, word := range words {
-				if strings.HasPrefix(word, "-") && word != "--" && place.Program < 0 {
+				if strings.HasPrefix(word, "-") && word != "--" && place.Program() < 0 {
 					require.NotNil(t, command.PlaceAfter(whole, words[:i]).Flag(word), "%s: %s", example.Name, word)
 				}
 			}
 		}
 	})
-}
-
-func pathOf(place *command.Place) string {
-	var names []string
-	for _, cmd := range place.Path {
-		names = append(names, cmd.Name)
-	}
-	return strings.Join(names, " ")
 }
 
 // TestExitCodesOfTheManual: they are those of docs/daily-work.md.

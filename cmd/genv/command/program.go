@@ -50,10 +50,11 @@ func (p *Program) Warn(warnings ...string) {
 // Logger writes to stderr: warnings, or all with --verbose.
 func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	level := zerolog.WarnLevel
-	if Bool(c, "verbose") {
+	if c.Bool("verbose") {
 		level = zerolog.DebugLevel
 	}
-	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: render.TimeFormat}
+	colour := render.Colourful(p.Err, p.Getenv)
+	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !colour, TimeFormat: render.TimeFormat}
 	if render.InJournal(p.Err, p.Getenv) {
 		out.PartsExclude = []string{zerolog.TimestampFieldName}
 	}
@@ -84,6 +85,7 @@ const (
 type ExitError struct {
 	Code int
 	Err  error
+	Flag string // the one that is wrong; empty if that isn't known
 }
 
 func (e *ExitError) Error() string {
@@ -98,6 +100,11 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // UsageError is an error in what the user wrote; nothing has been done yet.
 func UsageError(format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
+}
+
+// WrongFlag is an error about the value of a flag; the format continues "--flag".
+func WrongFlag(flag, format string, args ...any) error {
+	return &ExitError{Code: ExitFailed, Flag: flag, Err: fmt.Errorf("--"+flag+format, args...)}
 }
 
 // ExitCode decides.

@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,51 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// removed says, for a flag or command that an earlier version had, what to use instead. Commands are
-// named in full, flags as people type them, after their command where others have one of that name.
-var removed = map[string]string{
-	"--bundle":                        "attach the output of --format json instead",
-	"--fair-share":                    "use --by user",
-	"--follow":                        watchHistory,
-	"--record":                        tryPolicy,
-	"--record-keep":                   tryPolicy,
-	"--record-max":                    tryPolicy,
-	"--shards":                        "leave it out: one controller enforces all hosts; start it once with --take-over",
-	"--web-auth":                      "use --web-config FILE",
-	"--web-tls-cert":                  "use --web-config FILE",
-	"--web-tls-key":                   "use --web-config FILE",
-	"genv doctor --policy":            "attach the file itself to the output of --format json",
-	"genv enforce --history":          "leave it out; controllers (genv remote enforce) keep it, and genv remote report shows it",
-	"genv host setup-docker --remove": "take default-runtime and the runtime genv out of /etc/docker/daemon.json, and reload docker",
-	"genv extend":                     "ask an administrator, who can use genv remote exempt --for",
-	"genv history -f":                 watchHistory,
-	"genv policy explain --label":     "name a host of the inventory with --host",
-	"genv policy try":                 tryPolicy,
-	"genv remote hosts --guard":       "use genv remote top",
-	"genv remote controllers":         "use genv remote doctor",
-	"genv remote history -f":          watchHistory,
-	"genv remote history forget":      "usage-keep, audit-size and audit-keep say for how long what is kept (docs/privacy.md)",
-	"genv remote top --read-only":     "leave it out: it is the default",
-	"genv report":                     "use genv remote report on the controller",
-}
-
-// renamed are flags, and keys of config.yaml, by the names that the version before had: these are taken with a warning.
-var renamed = map[string]string{
-	"history":       "usage-db",
-	"history-fleet": "usage-fleet",
-	"history-keep":  "usage-keep",
-	"history-names": "usage-names",
-}
-
-func renamedWarning(old, now string) string {
-	return fmt.Sprintf("%s is called %s now; the next version doesn't take the old name", old, now)
-}
-
-// tryPolicy is how to see what another policy would do.
-const tryPolicy = "run genv remote enforce --dry-run --policy FILE alongside the controller (docs/policy.md)"
-
-// watchHistory is how to see what is being done.
-const watchHistory = "use genv remote top, whose tab history shows what comes"
+// removed says, for a flag or command that the version before had, what to use instead. Commands are named in full,
+// flags as people type them, after their command where others have one of that name.
+var removed = map[string]string{}
 
 // Instead says what to use instead of a flag, or a command of `genv remote`, that an earlier version had. It is
 // named as in config.yaml, and the answer is empty for others.
@@ -99,7 +56,7 @@ func FlagError(c *cli.Context, err error) error {
 func nearestFlag(name string, flags []cli.Flag) string {
 	var names []string
 	for _, flag := range flags {
-		for _, n := range flag.Names() {
+		for _, n := range namesOf(flag) {
 			if len(n) > 1 {
 				names = append(names, n)
 			}
@@ -113,7 +70,8 @@ func nearestFlag(name string, flags []cli.Flag) string {
 	}
 	part := ""
 	for _, n := range names {
-		if len(n) > 3 && len(name) > 3 && (strings.Contains(name, n) || strings.Contains(n, name)) && len(n) > len(part) {
+		isPart := strings.Contains(name, n) || strings.Contains(n, name)
+		if len(n) > 3 && len(name) > 3 && isPart && len(n) > len(part) {
 			part = n
 		}
 	}
@@ -131,10 +89,15 @@ func helpCommand(commands []*cli.Command) *cli.Command {
 		Action: cli.ShowSubcommandHelp,
 	}
 	for _, cmd := range commands {
-		topic.Flags = append(topic.Flags, slices.DeleteFunc(slices.Clone(cmd.Flags), func(f cli.Flag) bool { return !Has(f, Connection) })...)
+		for _, flag := range cmd.Flags {
+			if Has(flag, connection) {
+				topic.Flags = append(topic.Flags, flag)
+			}
+		}
 	}
 	return &cli.Command{
-		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]", Subcommands: []*cli.Command{topic},
+		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]",
+		Subcommands: []*cli.Command{topic},
 		Action: func(c *cli.Context) error {
 			words, commands, parent := c.Args().Slice(), c.App.Commands, "genv"
 			for _, word := range words {
@@ -166,4 +129,13 @@ func unknown(word string, commands []*cli.Command, parent string) error {
 		near = strconv.Quote(near)
 	}
 	return unknownError("command", strconv.Quote(word), parent+" "+word, near, parent)
+}
+
+// RefuseUnknown is the action of commands that only have subcommands.
+func RefuseUnknown(c *cli.Context) error {
+	word := c.Args().First()
+	if word == "" {
+		return cli.ShowSubcommandHelp(c)
+	}
+	return unknown(word, c.Command.Subcommands, c.Command.HelpName)
 }

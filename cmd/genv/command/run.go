@@ -39,7 +39,8 @@ func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 
 // named is the command that a line is for; empty if the line may be about any.
 func named(args []string) string {
-	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains([]string{"help", "man", "__complete"}, args[1]) {
+	aboutAll := []string{"help", "man", "__complete"}
+	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains(aboutAll, args[1]) {
 		return ""
 	}
 	return args[1]
@@ -76,12 +77,8 @@ func build(p Program, commands Commands, named string) *cli.App {
 func prepare(p Program, commands Commands, cmd *cli.Command, configured, accountable bool) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	cmd.Action = checked(p, commands, cmd.Action, configured, accountable && cmd.Category != Personal || cmd.Category == AsAccount)
-	for _, flag := range cmd.Flags {
-		if f, ok := flag.(*cli.BoolFlag); ok {
-			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help
-		}
-	}
+	asAccount := accountable && cmd.Category != Personal || cmd.Category == AsAccount
+	cmd.Action = checked(p, commands, cmd.Action, configured, asAccount)
 	for _, sub := range cmd.Subcommands {
 		prepare(p, commands, sub, configured, accountable)
 	}
@@ -94,7 +91,7 @@ func checked(p Program, commands Commands, action cli.ActionFunc, configured, ac
 		return RefuseUnknown
 	}
 	return func(c *cli.Context) error {
-		if err := Check(c); err != nil {
+		if err := checkPlaces(c); err != nil {
 			return err
 		}
 		if accountable {
@@ -141,12 +138,13 @@ type VersionDocument struct {
 }
 
 func versionCommand(p Program) *cli.Command {
+	format := ""
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version",
-		Flags: []cli.Flag{FormatFlag("tui", "json")},
-		Action: func(c *cli.Context) error {
-			if String(c, "format") == "json" {
+		Flags: []cli.Flag{FormatFlag(&format, "tui", "json")},
+		Action: func(*cli.Context) error {
+			if format == "json" {
 				return render.WriteJSON(p.Out, VersionDocument{
 					Schema: "genv.version/1", Version: p.Version, Protocol: frame.Version,
 					Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,

@@ -15,13 +15,16 @@ import (
 
 // TestValues: what a flag doesn't take is refused before its command runs, on whatever level it was given.
 func TestValues(t *testing.T) {
+	var interval, pause time.Duration
+	var gpus int
 	flags := func() []cli.Flag {
+		interval, pause, gpus = 10*time.Second, 0, 1
 		return []cli.Flag{
-			command.FormatFlag("tui", "csv", "json"),
-			command.OneOf(&cli.StringFlag{Name: "sort"}, []string{"user", "host"}),
-			command.Lasting(&cli.StringFlag{Name: "interval", Value: "10"}),
-			command.LastingOrZero(&cli.StringFlag{Name: "pause"}),
-			command.AtLeast(1, &cli.IntFlag{Name: "gpus", Value: 1}),
+			command.FormatFlag(new(string), "tui", "csv", "json"),
+			command.String(new(string), "sort", "").OneOf("user", "host"),
+			command.Duration(&interval, "interval", ""),
+			command.Duration(&pause, "pause", "").OrZero(),
+			command.Int(&gpus, "gpus", "").AtLeast(1),
 		}
 	}
 	for line, want := range map[string]string{
@@ -43,13 +46,13 @@ func TestValues(t *testing.T) {
 		"pick --query a b":  "10s 0s",
 	} {
 		var out, failed bytes.Buffer
-		action := func(c *cli.Context) error {
-			_, err := out.WriteString(command.Duration(c, "interval").String() + " " + command.Duration(c, "pause").String())
+		action := func(*cli.Context) error {
+			_, err := out.WriteString(interval.String() + " " + pause.String())
 			return err
 		}
 		p := command.Program{Out: &out, Err: &failed, Getenv: func(string) string { return "" }, Now: time.Now}
 		code := command.Run(context.Background(), p, func(command.Program, string) []*cli.Command {
-			pick := &cli.Command{Name: "pick", Action: action, Flags: []cli.Flag{command.SomeOf(&cli.StringSliceFlag{Name: "query"}, []string{"a", "b"})}}
+			pick := &cli.Command{Name: "pick", Action: action, Flags: []cli.Flag{command.Strings(new([]string), "query", "").OneOf("a", "b")}}
 			return []*cli.Command{{Name: "gpus", Action: action, Flags: flags(), Subcommands: []*cli.Command{{Name: "ask", Action: action, Flags: flags()}, pick}}}
 		}, append([]string{"genv", "gpus"}, strings.Fields(line)...))
 		if code == command.ExitOK {

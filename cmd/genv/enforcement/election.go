@@ -53,7 +53,7 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 		return nil
 	}
 	if l.memory.store == nil {
-		return command.UsageError("--leader needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+		return command.WrongFlag("leader", " needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
 	client, key := etcd.New(options.Leader.Etcd), options.Leader.Key

@@ -88,13 +88,13 @@ func fenceName(self *runIdentity) string {
 func (k *memoryKeeper) claim(options *Options, self *runIdentity) (*fence.Claim, error) {
 	switch {
 	case options.TakeOver && !options.loops():
-		return nil, command.UsageError("--take-over: a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
+		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
 	case !options.loops():
 		return nil, nil
 	}
 	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: fenceID(self), Name: fenceName(self), TakeOver: options.TakeOver}
 	if k.store == nil && options.TakeOver {
-		return nil, command.UsageError("--take-over needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
 	if k.store == nil {
 		return claim, nil

@@ -35,41 +35,61 @@ type tlsFiles struct{ ca, cert, key string }
 // loginVariable has what the file of --leader-login has.
 const loginVariable = "GENV_LEADER_LOGIN"
 
-// LeaderFlags are those about a leader. Few set more than the first, so that help leaves them to config.yaml.
-func LeaderFlags() []cli.Flag {
+// LeaderFlags is what the flags about a leader say. Few set more than the first, so that help leaves them to
+// config.yaml.
+type LeaderFlags struct {
+	url   string
+	files tlsFiles
+	login string
+}
+
+// Flags are the flags; usage is that of --leader.
+func (o *LeaderFlags) Flags(usage string, keys command.Keys) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "leader", Category: command.Site + command.Shared + command.Loop, Usage: "act only while this controller leads among those with the same `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"},
-		&cli.StringFlag{Name: "leader-ca", Category: command.Site + command.Shared + command.Loop, Hidden: true, DefaultText: "the system's", Usage: "the authorities of etcd's certificates (`FILE`, PEM)"},
-		&cli.StringFlag{Name: "leader-cert", Category: command.Site + command.Shared + command.Loop, Hidden: true, Usage: "the certificate by which etcd knows this controller (`FILE`, PEM)"},
-		&cli.StringFlag{Name: "leader-key", Category: command.Site + command.Shared + command.Loop, Hidden: true, Usage: "the key of the certificate (`FILE`, PEM)"},
-		&cli.StringFlag{Name: "leader-login", Category: command.Site + command.Shared + command.Loop, Hidden: true, DefaultText: "$" + loginVariable, Usage: "a private `FILE` with USER:PASSWORD for etcd"},
+		command.String(&o.url, "leader", usage).Config(keys),
+		command.String(&o.files.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
+			Config(keys).DefaultText("the system's").Hide(),
+		command.String(&o.files.cert, "leader-cert", "the certificate by which etcd knows this controller (`FILE`, PEM)").
+			Config(keys).Hide(),
+		command.String(&o.files.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
+		command.String(&o.login, "leader-login", "a private `FILE` with USER:PASSWORD for etcd").
+			Config(keys).DefaultText("$" + loginVariable).Hide(),
 	}
 }
 
-// ReadLeader reads LeaderFlags. acts says that the command runs in a loop and is no dry run: others
-// don't take part.
-func ReadLeader(c *cli.Context, getenv func(string) string, acts bool) (LeaderConfig, error) {
-	if !command.IsGiven(c, "leader") {
-		for _, name := range []string{"leader-ca", "leader-cert", "leader-key", "leader-login"} {
-			if command.IsGiven(c, name) {
-				return LeaderConfig{}, command.UsageError("--%s needs --leader", name)
+// LeaderUsage is the text of --leader for a command that acts.
+const LeaderUsage = "act only while this controller leads among those with the same `URL`, " +
+	"such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"
+
+// Off says that no election is asked about.
+func (o *LeaderFlags) Off() bool { return o.url == "off" }
+
+// Read reads what the flags name. acts says that the command runs in a loop and is no dry run: others don't take
+// part.
+func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig, error) {
+	if o.url == "" {
+		for _, needs := range [][2]string{
+			{"leader-ca", o.files.ca}, {"leader-cert", o.files.cert}, {"leader-key", o.files.key}, {"leader-login", o.login},
+		} {
+			if needs[1] != "" {
+				return LeaderConfig{}, command.WrongFlag(needs[0], " needs --leader")
 			}
 		}
 		return LeaderConfig{}, nil
 	}
 	if !acts {
-		return LeaderConfig{}, command.UsageError("--leader needs a loop that acts: write an --interval of more than 0, and no --dry-run")
+		return LeaderConfig{}, command.WrongFlag("leader",
+			" needs a loop that acts: write an --interval of more than 0, and no --dry-run")
 	}
-	address, err := etcd.ParseURL(c.String("leader"))
+	address, err := etcd.ParseURL(o.url)
 	if err != nil {
-		return LeaderConfig{}, command.UsageError("--leader: %w", err)
+		return LeaderConfig{}, command.WrongFlag("leader", ": %w", err)
 	}
-	files := tlsFiles{c.String("leader-ca"), c.String("leader-cert"), c.String("leader-key")}
-	config := LeaderConfig{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}, files: files}
-	if err := config.readLogin(c.String("leader-login"), getenv(loginVariable)); err != nil {
+	config := LeaderConfig{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}, files: o.files}
+	if err := config.readLogin(o.login, getenv(loginVariable)); err != nil {
 		return config, err
 	}
-	config.Etcd.TLS, err = files.read(address.TLS)
+	config.Etcd.TLS, err = o.files.read(address.TLS)
 	return config, err
 }
 
@@ -80,7 +100,7 @@ func (config *LeaderConfig) readLogin(file, variable string) error {
 		from = "--leader-login " + file
 		var err error
 		if login, err = mail.ReadPassword(file); err != nil {
-			return command.UsageError("--leader-login: %w", err)
+			return command.WrongFlag("leader-login", ": %w", err)
 		}
 	}
 	if login == "" {
@@ -97,7 +117,7 @@ func (config *LeaderConfig) readLogin(file, variable string) error {
 func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
 	if !wanted {
 		if f.ca+f.cert+f.key != "" {
-			return nil, command.UsageError("--leader-ca, --leader-cert and --leader-key are for etcds://")
+			return nil, command.WrongFlag("leader-ca", ", --leader-cert and --leader-key are for etcds://")
 		}
 		return nil, nil //nolint:nilnil // there is no TLS
 	}
@@ -105,20 +125,20 @@ func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
 		if err != nil {
-			return nil, command.UsageError("--leader-ca: %w", err)
+			return nil, command.WrongFlag("leader-ca", ": %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, command.UsageError("--leader-ca: %s has no certificate (PEM)", f.ca)
+			return nil, command.WrongFlag("leader-ca", ": %s has no certificate (PEM)", f.ca)
 		}
 	}
 	if (f.cert == "") != (f.key == "") {
-		return nil, command.UsageError("--leader-cert and --leader-key need each other")
+		return nil, command.WrongFlag("leader-cert", " and --leader-key need each other")
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return nil, command.UsageError("--leader-cert, --leader-key: %w", err)
+			return nil, command.WrongFlag("leader-cert", ", --leader-key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -181,7 +201,7 @@ func (config LeaderConfig) CheckMembers(ctx context.Context, log zerolog.Logger)
 		log.Warn().Errs("members", silent).Msgf("%d of %d members of etcd don't answer. Look at `%s`", len(silent), len(members), config.Health())
 	}
 	if len(clusters) > 1 {
-		return command.UsageError("--leader: these are members of different clusters, each of which would have a leader of its own: %s; name those of one", shown(clusters))
+		return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a leader of its own: %s; name those of one", shown(clusters))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet"
@@ -26,8 +27,9 @@ import (
 
 // readLeader reads flags as `genv remote enforce` does. Without help it may run beside others: that flag belongs to all.
 func readLeader(acts bool, env map[string]string, args ...string) (config enforcement.LeaderConfig, err error) {
-	app := &cli.App{Name: "genv", HideHelp: true, Flags: enforcement.LeaderFlags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
-		config, err = enforcement.ReadLeader(c, func(name string) string { return env[name] }, acts)
+	var flags enforcement.LeaderFlags
+	app := &cli.App{Name: "genv", HideHelp: true, Flags: flags.Flags("", command.Site), Writer: io.Discard, ErrWriter: io.Discard, Action: func(*cli.Context) error {
+		config, err = flags.Read(func(name string) string { return env[name] }, acts)
 		return nil
 	}}
 	if failed := app.Run(append([]string{"genv"}, args...)); failed != nil {

@@ -77,61 +77,77 @@ type Options struct {
 	Release func(context.Context)
 }
 
-// Flags are those of `enforce`, on this machine and on a fleet.
-func Flags() []cli.Flag {
-	return append(policycheck.RuleFlags(),
-		command.LastingOrZero(&cli.StringFlag{Name: "interval", Category: command.Site, Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"}),
-		command.OneOf(&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"}, []string{"on", "off"}),
-		command.AtLeast(0, &cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"}),
-		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
-		command.OneOf(&cli.StringFlag{Name: "by", Usage: "with --dry-run and --interval 0: print how much would be done, by `user`"}, []string{"user"}),
-		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
-		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Record, Usage: "append what is found, decided and done to `FILE`, as JSON lines; off for none"},
-		&cli.StringFlag{Name: "audit-size", Category: command.Site, Hidden: true, Value: "64m", Usage: "rotate the audit log when it reaches this `SIZE`"},
-		command.AtLeast(1, &cli.IntFlag{Name: "audit-keep", Category: command.Site, Hidden: true, Value: audit.DefaultKeep, Usage: "keep `N` rotated audit logs"}),
-		&cli.BoolFlag{Name: "act-unrecorded", Category: command.Asked, Usage: "continue to act when the audit log can't be written"},
-		&cli.StringFlag{
-			Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "~/.local/state/genv, or systemd's StateDirectory=",
-			Usage: "save in `DIR`, for a restart, how long each finding has existed and which users were notified",
-		},
-		TimestampsFlag(),
-		command.Lasting(&cli.StringFlag{Name: "summary", Category: command.Site, Hidden: true, DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"}),
-		command.FormatFlag("tui", "json"),
+// LoopFlags is what the flags of `enforce` say, on this machine and on a fleet.
+type LoopFlags struct {
+	policy     policycheck.RuleFlags
+	options    Options
+	auditSize  string
+	events, by string
+}
+
+// Flags are the flags.
+func (o *LoopFlags) Flags() []cli.Flag {
+	o.auditSize, o.events = "64m", "on"
+	o.options.Interval, o.options.AuditKeep = 10*time.Second, audit.DefaultKeep
+	to := &o.options
+	return append(o.policy.Flags(),
+		command.Duration(&to.Interval, "interval", "`TIME` between cycles, in seconds or as 500ms; 0 runs once").
+			OrZero().Config(command.Site),
+		command.String(&o.events, "events",
+			"`on` or off: look at a host at once when something happens there, also between two cycles").OneOf("on", "off"),
+		command.Int(&to.Cycles, "cycles", "end after `N` cycles; 0 never ends").AtLeast(0),
+		command.Bool(&to.DryRun, "dry-run", "print what would be done, and why, and do nothing"),
+		command.String(&o.by, "by", "with --dry-run and --interval 0: print how much would be done, by `user`").
+			OneOf("user"),
+		command.Bool(&to.ExitCode, "exit-code", "with --dry-run: exit with 10 if there is something to do"),
+		command.String(&to.AuditLog, "audit-log",
+			"append what is found, decided and done to `FILE`, as JSON lines; off for none").Config(command.Record),
+		command.String(&o.auditSize, "audit-size", "rotate the audit log when it reaches this `SIZE`").
+			Config(command.Site).Hide(),
+		command.Int(&to.AuditKeep, "audit-keep", "keep `N` rotated audit logs").AtLeast(1).Config(command.Site).Hide(),
+		command.Bool(&to.ActUnrecorded, "act-unrecorded", "continue to act when the audit log can't be written").
+			Config(command.Asked),
+		command.String(&to.StateDir, "state-dir",
+			"save in `DIR`, for a restart, how long each finding has existed and which users were notified").
+			Config(command.Shared).Unless("STATE_DIRECTORY").
+			DefaultText("~/.local/state/genv, or systemd's StateDirectory="),
+		TimestampsFlag(&to.Timestamps),
+		command.Duration(&to.Summary, "summary",
+			"print a line about what happened, on stderr, once in this `TIME`, such as 1h").
+			Config(command.Site).DefaultText("none").Hide(),
+		command.FormatFlag(&to.Format, "tui", "json"),
 	)
 }
 
-// ReadOptions reads Flags and the policy file.
-func ReadOptions(c *cli.Context) (Options, error) {
-	options := Options{
-		Cycles: c.Int("cycles"), DryRun: c.Bool("dry-run"), ExitCode: c.Bool("exit-code"), ActUnrecorded: c.Bool("act-unrecorded"),
-		AuditLog: c.String("audit-log"), AuditKeep: c.Int("audit-keep"), StateDir: c.String("state-dir"), TakeOver: c.Bool("take-over"),
-		Format: command.String(c, "format"), Interval: command.Duration(c, "interval"), Timestamps: Timestamps(c.String("timestamps")),
-		Summary: command.Duration(c, "summary"), Events: c.String("events") == "on", ByUser: c.String("by") != "",
-	}
+// TakeOverFlag is the one of a fleet.
+func (o *LoopFlags) TakeOverFlag() cli.Flag {
+	return command.Bool(&o.options.TakeOver, "take-over", "act on hosts on which a controller with another --state-dir "+
+		"acted until now, and have them refuse that one")
+}
+
+// Read checks the flags, and reads the policy file.
+func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
+	options := o.options
+	options.Events, options.ByUser = o.events == "on", o.by != ""
 	var err error
-	if options.Policy, err = policycheck.ReadPolicy(c); err != nil {
+	if options.Policy, err = o.policy.Read(c); err != nil {
 		return options, err
 	}
 	if options.ExitCode && !options.DryRun {
-		return options, command.UsageError("--exit-code needs --dry-run")
+		return options, command.WrongFlag("exit-code", " needs --dry-run")
 	}
 	if options.ByUser && (!options.DryRun || options.Interval != 0) {
-		return options, command.UsageError("--by is about what would be done now: it needs --dry-run and --interval 0")
+		return options, command.WrongFlag("by", " is about what would be done now: it needs --dry-run and --interval 0")
 	}
 	if options.TakeOver && options.DryRun {
-		return options, command.UsageError("--take-over: a dry run takes no host over")
+		return options, command.WrongFlag("take-over", ": a dry run takes no host over")
 	}
-	return options, options.readAuditSize(c)
-}
-
-func (o *Options) readAuditSize(c *cli.Context) error {
-	text := c.String("audit-size")
-	size, err := snapshot.ParseMemory(text)
+	size, err := snapshot.ParseMemory(o.auditSize)
 	if err != nil || size.Bytes() < 1e6 {
-		return command.UsageError("--audit-size %q: write a size of 1m or more, such as 64m", text)
+		return options, command.WrongFlag("audit-size", " %q: write a size of 1m or more, such as 64m", o.auditSize)
 	}
-	o.AuditSize = size.Bytes()
-	return nil
+	options.AuditSize = size.Bytes()
+	return options, nil
 }
 
 // openAuditLog opens the log, so that one that can't be written is an error
@@ -141,11 +157,11 @@ func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 		return nil, nil //nolint:nilnil // no log is asked for
 	}
 	if err := audit.Check(o.AuditLog); errors.Is(err, audit.ErrNotALog) {
-		return nil, command.UsageError("--audit-log: %w; nothing was done: name another file", err)
+		return nil, command.WrongFlag("audit-log", ": %w; nothing was done: name another file", err)
 	}
 	log := &audit.Log{Path: o.AuditLog, MaxBytes: o.AuditSize, Keep: o.AuditKeep, Readers: readers}
 	if err := log.Append(); err != nil && !o.ActUnrecorded {
-		return nil, command.UsageError("--audit-log: %w; nothing is done without a record (--act-unrecorded allows it)", err)
+		return nil, command.WrongFlag("audit-log", ": %w; nothing is done without a record (--act-unrecorded allows it)", err)
 	}
 	return log, nil
 }
@@ -161,11 +177,11 @@ const (
 )
 
 // TimestampsFlag is that of loops.
-func TimestampsFlag() cli.Flag {
-	return command.OneOf(&cli.StringFlag{
-		Name: "timestamps", Category: command.Site, Hidden: true, Value: string(TimestampsAuto),
-		Usage: "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), always or never; on stderr it is always printed, except in systemd's journal",
-	}, []string{string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)})
+func TimestampsFlag(to *Timestamps) cli.Flag {
+	*to = TimestampsAuto
+	return command.String(to, "timestamps", "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), "+
+		"always or never; on stderr it is always printed, except in systemd's journal").
+		OneOf(string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)).Config(command.Site).Hide()
 }
 
 func (t Timestamps) dates(out io.Writer) bool {

@@ -82,7 +82,7 @@ func openKeeper(p *command.Program, options *Options, name string, log zerolog.L
 		_ = store.Close() // it was only read
 	}
 	if options.StateDir != "" {
-		return nil, command.UsageError("--state-dir: %w", err)
+		return nil, command.WrongFlag("state-dir", ": %w", err)
 	}
 	log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
 	return k, nil

@@ -106,25 +106,36 @@ func SettingNamed(name string) (Configurable, error) {
 	return Configurable{}, command.UsageError("unknown setting %q: write one of %s", name, strings.Join(names, " "))
 }
 
-// SettingFlags configure a new environment.
-func SettingFlags() []cli.Flag {
+// SettingFlags is what the flags say that configure a new environment.
+type SettingFlags struct {
+	name, gpus, gpuMemory string
+	overSubscribe         bool
+}
+
+// Flags are the flags of the settings.
+func (o *SettingFlags) Flags() []cli.Flag {
+	return append([]cli.Flag{command.String(&o.name, "name", "`NAME` of the environment")}, o.GPUFlags()...)
+}
+
+// GPUFlags are those without the name.
+func (o *SettingFlags) GPUFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "name", Usage: "`NAME` of the environment"},
-		&cli.StringFlag{Name: "gpus", Usage: "attach `N` GPUs"},
-		&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each GPU, such as 4g; shares GPUs with others"},
+		command.String(&o.gpus, "gpus", "attach `N` GPUs"),
+		command.String(&o.gpuMemory, "gpu-memory", "`CAPACITY` on each GPU, such as 4g; shares GPUs with others"),
 	}
 }
 
-// ReadSettings puts the flags that were given into a configuration.
-func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
+// Read puts the flags that were given into a configuration.
+func (o *SettingFlags) Read(c *cli.Context, config *snapshot.EnvConfig) error {
+	values := map[string]string{"name": o.name, "gpus": o.gpus, "gpu-memory": o.gpuMemory}
 	for _, s := range Settings {
 		if !c.IsSet(s.Name) {
 			continue
 		}
-		if c.String(s.Name) == "" {
+		if values[s.Name] == "" {
 			return command.UsageError("--%s is empty: write a value, or leave it out", s.Name)
 		}
-		if err := s.Set(config, c.String(s.Name)); err != nil {
+		if err := s.Set(config, values[s.Name]); err != nil {
 			return err
 		}
 	}
@@ -132,16 +143,14 @@ func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
 }
 
 // OverSubscribeFlag lets devices be attached beyond their capacity.
-func OverSubscribeFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name: "over-subscribe", Aliases: []string{"o", "allow-over-subscription"},
-		Usage: "attach GPUs even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
-	}
+func (o *SettingFlags) OverSubscribeFlag() cli.Flag {
+	return command.Bool(&o.overSubscribe, "over-subscribe,o,allow-over-subscription",
+		"attach GPUs even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1")
 }
 
-// OverSubscribe reads that flag, and the variable with which 1.4.3 says the same.
-func OverSubscribe(c *cli.Context, getenv func(string) string) bool {
-	return c.Bool("over-subscribe") || getenv("GENV_ALLOW_OVER_SUBSCRIPTION") == "1"
+// OverSubscribe is what that flag says, or the variable with which 1.4.3 says the same.
+func (o *SettingFlags) OverSubscribe(getenv func(string) string) bool {
+	return o.overSubscribe || getenv("GENV_ALLOW_OVER_SUBSCRIPTION") == "1"
 }
 
 // Document is an environment as JSON shows it; docs/json.md describes it.
@@ -190,8 +199,9 @@ var Queries = map[string]func(host string, e *snapshot.Environment) string{
 func JoinPIDs(pids []snapshot.PID) string { return strings.Trim(fmt.Sprint(pids), "[]") }
 
 // QueryFlag chooses them.
-func QueryFlag() cli.Flag {
-	return command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(QueryNames(), " ")}, QueryNames())
+func QueryFlag(to *[]string) cli.Flag {
+	return command.Strings(to, "query,queries",
+		"`WHAT` to print, several values allowed: "+strings.Join(QueryNames(), " ")).OneOf(QueryNames()...)
 }
 
 // QueryNames are those values, sorted.

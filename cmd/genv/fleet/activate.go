@@ -25,34 +25,44 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
+// activateOptions is what the flags of `genv remote activate` say.
+type activateOptions struct {
+	*program
+	hostFlags
+	settings           environment.SettingFlags
+	noPrompt, noAttach bool
+}
+
 func (p *program) activateCommand() *cli.Command {
+	o := &activateOptions{program: p}
 	return &cli.Command{
 		Name: "activate", Category: command.Personal,
 		Usage: "open a shell with an environment on a host that has the GPUs for it",
-		Flags: remoteFlags(allHosts, append(environment.SettingFlags(),
-			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-			&cli.BoolFlag{Name: "no-attach", Usage: "attach no GPUs yet"},
-			environment.OverSubscribeFlag())...),
-		Action: p.remoteActivate,
+		Flags: o.flags(allHosts, append(o.settings.Flags(),
+			command.Bool(&o.noPrompt, "no-prompt", "leave the shell's prompt as it is"),
+			command.Bool(&o.noAttach, "no-attach", "attach no GPUs yet"),
+			o.settings.OverSubscribeFlag())...),
+		Action: o.run,
 	}
 }
 
-func (p *program) remoteActivate(c *cli.Context) error {
+func (o *activateOptions) run(c *cli.Context) error {
 	var settings snapshot.EnvConfig
-	if err := environment.ReadSettings(c, &settings); err != nil {
+	if err := o.settings.Read(c, &settings); err != nil {
 		return err
 	}
-	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	over := o.settings.OverSubscribe(o.Getenv)
+	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: over}
 	activation := shell.Preactivation{"name": settings.Name, "gpu-memory": settings.GPUMemory.String()}
 	if settings.GPUs != nil { // otherwise it is what is saved in the user's .genv on the host, as with `genv activate`
 		request.Count = *settings.GPUs
 		activation["gpus"] = strconv.Itoa(request.Count)
 	}
-	ssh, host, err := p.findRoom(c, request)
+	ssh, host, err := o.findRoom(c, &o.hostFlags, request)
 	if err != nil {
 		return err
 	}
-	for flag, on := range map[string]bool{"no-prompt": c.Bool("no-prompt"), "no-attach": c.Bool("no-attach"), "over-subscribe": request.OverSubscribe} {
+	for flag, on := range map[string]bool{"no-prompt": o.noPrompt, "no-attach": o.noAttach, "over-subscribe": over} {
 		if on {
 			activation[flag] = "1"
 		}
@@ -61,8 +71,10 @@ func (p *program) remoteActivate(c *cli.Context) error {
 }
 
 // findRoom is the host on which to activate, and how ssh reaches it.
-func (p *program) findRoom(c *cli.Context, request state.AttachRequest) (ssh *sshclient.Options, host remote.Host, err error) {
-	f, err := p.openHosts(c)
+func (p *program) findRoom(c *cli.Context, o *hostFlags, request state.AttachRequest) (
+	ssh *sshclient.Options, host remote.Host, err error,
+) {
+	f, err := p.openHosts(c, o)
 	if err != nil {
 		return nil, host, err
 	}
@@ -74,7 +86,8 @@ func (p *program) findRoom(c *cli.Context, request state.AttachRequest) (ssh *ss
 	}
 	host, ok := roomiest(results, request)
 	if !ok {
-		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "GPU"))
+		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is",
+			render.Plural(request.Count, "GPU"))
 	}
 	return &f.SSH, host, nil
 }

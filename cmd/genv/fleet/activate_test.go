@@ -60,8 +60,9 @@ func TestRoomiest(t *testing.T) {
 func TestTheLineOnTheHost(t *testing.T) {
 	t.Setenv("GENV_CONFIG_DIR", "off")
 	p := &program{command.Program{Err: io.Discard, Getenv: os.Getenv}}
-	app := &cli.App{Flags: remoteFlags(allHosts), Action: func(c *cli.Context) error {
-		config, err := p.readConfig(c)
+	o := new(hostFlags)
+	app := &cli.App{Flags: o.flags(allHosts), Action: func(c *cli.Context) error {
+		config, err := p.readConfig(c, o)
 		args := sshTo(&config.SSH, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, loginShell([]string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"}))
 		require.NoError(t, err)
 		require.Equal(t, []string{

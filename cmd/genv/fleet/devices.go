@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
@@ -38,21 +39,28 @@ type deviceDocument struct {
 	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 
+// devicesOptions is what the flags of `genv remote devices` say.
+type devicesOptions struct {
+	*program
+	listFlags
+	processes bool
+}
+
 func (p *program) devicesCommand() *cli.Command {
+	o := &devicesOptions{program: p}
 	return &cli.Command{
 		Name:  "devices",
 		Usage: "list the GPUs of every host, and how many no environment has",
-		Flags: remoteFlags(allHosts, append(listFlags(),
-			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a GPU that no process uses is available"})...),
-		Action: p.remoteDevices,
+		Flags: o.tableFlags(allHosts, command.Bool(&o.processes, "processes",
+			"ask nvidia-smi too, with sudo: only a GPU that no process uses is available")),
+		Action: func(c *cli.Context) error {
+			question := (*fleet).devices
+			if o.processes {
+				question = (*fleet).devicesInUse
+			}
+			return list(p, c, &o.hostFlags, question, o.write)
+		},
 	}
-}
-
-func (p *program) remoteDevices(c *cli.Context) error {
-	if c.Bool("processes") {
-		return list(p, c, (*fleet).devicesInUse, p.writeDevices)
-	}
-	return list(p, c, (*fleet).devices, p.writeDevices)
 }
 
 // devices asks for the devices by the state files alone: that takes no nvidia-smi.
@@ -83,7 +91,9 @@ func (f *fleet) devicesInUse(ctx context.Context, h remote.Host) ([]deviceDocume
 func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 	list := []deviceDocument{}
 	for _, d := range devices {
-		device := deviceDocument{Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Environments: []snapshot.EnvID{}}
+		device := deviceDocument{
+			Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Environments: []snapshot.EnvID{},
+		}
 		for _, a := range d.Attachments {
 			device.Environments = append(device.Environments, a.EID)
 		}
@@ -93,7 +103,9 @@ func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 }
 
 func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) DevicesDocument {
-	document := DevicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, unanswered: unansweredOf(results, duplicates)}
+	document := DevicesDocument{
+		Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, unanswered: unansweredOf(results, duplicates),
+	}
 	for _, r := range results {
 		if r.Err != nil {
 			continue
@@ -111,19 +123,19 @@ func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []c
 	return document
 }
 
-func (p *program) writeDevices(list listing, results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) error {
+func (o *devicesOptions) write(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) error {
 	document := devicesDocumentOf(results, duplicates)
-	if list.output.Format == "json" {
-		return render.WriteJSON(p.Out, document)
+	if o.output.Format == "json" {
+		return render.WriteJSON(o.Out, document)
 	}
-	t := list.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
+	t := o.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
 	for _, h := range document.Hosts {
 		t.Add(h.Host, strconv.Itoa(h.Total), strconv.Itoa(h.Available))
 	}
-	if err := t.Write(p.Out); err != nil || list.noSummary {
+	if err := t.Write(o.Out); err != nil || o.noSummary {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Out, "\nTotal %d devices with %d available on %d hosts%s\n",
-		document.Total, document.Available, len(document.Hosts), list.alsoFailed(len(document.Failed)))
+	_, err := fmt.Fprintf(o.Out, "\nTotal %d devices with %d available on %d hosts%s\n",
+		document.Total, document.Available, len(document.Hosts), o.alsoFailed(len(document.Failed)))
 	return err
 }

@@ -22,35 +22,41 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
+// doctorOptions is what the flags of `genv remote doctor` say.
+type doctorOptions struct {
+	*program
+	hostFlags
+	leader enforcement.LeaderFlags
+	format string
+	policy string
+	all    bool
+}
+
 func (p *program) doctorCommand() *cli.Command {
+	o := &doctorOptions{program: p}
+	const leaderUsage = "also check the election of controllers at this `URL`, " +
+		"such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"
 	return &cli.Command{
-		Name:  "doctor",
-		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, and print the next step for each problem; it changes nothing",
-		Flags: remoteFlags(allHosts, append(leaderFlags(), command.FormatFlag("tui", "json"),
-			&cli.StringFlag{
-				Name: "policy", Category: command.Site + command.Top + command.OrNone, Hidden: true,
-				Usage: "policy `FILE` that says which guard hosts are to have, or none; by default policy.yaml in ~/.config/genv or /etc/genv",
-			},
-			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"})...),
-		Action: p.remoteDoctor,
+		Name: "doctor",
+		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, " +
+			"and print the next step for each problem; it changes nothing",
+		Flags: o.flags(allHosts, append(o.leader.Flags(leaderUsage, command.Shared),
+			command.FormatFlag(&o.format, "tui", "json"),
+			command.String(&o.policy, "policy", "policy `FILE` that says which guard hosts are to have, or none; "+
+				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top|command.OrNone).Hide(),
+			command.Bool(&o.all, "all", "print the details of what is in order too"))...),
+		Action: o.run,
 	}
 }
 
-// leaderFlags are those about a leader: here --leader has nothing act.
-func leaderFlags() []cli.Flag {
-	flags := enforcement.LeaderFlags()
-	flags[0] = &cli.StringFlag{Name: "leader", Category: command.Site + command.Shared, Usage: "also check the election of controllers at this `URL`, such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"}
-	return flags
-}
-
-// readLeader reads these flags. What another account keeps to itself is not asked.
-func (p *program) readLeader(c *cli.Context) (enforcement.LeaderConfig, error) {
-	if c.String("leader") == "off" {
+// readLeader reads the flags about a leader. What another account keeps to itself is not asked.
+func (o *doctorOptions) readLeader() (enforcement.LeaderConfig, error) {
+	if o.leader.Off() {
 		return enforcement.LeaderConfig{}, nil
 	}
-	config, err := enforcement.ReadLeader(c, p.Getenv, true)
+	config, err := o.leader.Read(o.Getenv, true)
 	if errors.Is(err, fs.ErrPermission) {
-		p.Warn("the election is not checked: " + err.Error())
+		o.Warn("the election is not checked: " + err.Error())
 		return enforcement.LeaderConfig{}, nil
 	}
 	return config, err
@@ -59,30 +65,30 @@ func (p *program) readLeader(c *cli.Context) (enforcement.LeaderConfig, error) {
 // maxDoctorOutput bounds what a command of ours may print on a host, in bytes.
 const maxDoctorOutput = 4 << 20
 
-func (p *program) remoteDoctor(c *cli.Context) error {
-	config, err := p.readConfig(c)
+func (o *doctorOptions) run(c *cli.Context) error {
+	config, err := o.readConfig(c, &o.hostFlags)
 	if err != nil {
 		return err
 	}
-	leader, err := p.readLeader(c)
+	leader, err := o.readLeader()
 	if err != nil {
 		return err
 	}
 	config.SSH.MaxStdout = maxDoctorOutput
-	f, err := p.open(config)
+	f, err := o.open(config)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	document := f.examine(c.Context, &leader, p.wantedGuards(c.String("policy")))
+	document := f.examine(c.Context, &leader, o.wantedGuards(o.policy))
 	f.progress.End()
-	render.WriteDuplicates(p.Err, document.Duplicates)
-	if command.String(c, "format") == "json" {
-		err = render.WriteJSON(p.Out, document)
+	render.WriteDuplicates(o.Err, document.Duplicates)
+	if o.format == "json" {
+		err = render.WriteJSON(o.Out, document)
 	} else {
-		style := checkup.StyleOf(p.Program)
-		style.All, style.TableOnly = c.Bool("all"), f.Quiet
-		err = checkup.WriteFleet(p.Out, document, style)
+		style := checkup.StyleOf(o.Program)
+		style.All, style.TableOnly = o.all, f.Quiet
+		err = checkup.WriteFleet(o.Out, document, style)
 	}
 	if err != nil {
 		return err

@@ -22,33 +22,46 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// enforceOptions is what the flags of `genv remote enforce` say.
+type enforceOptions struct {
+	*program
+	hostFlags
+	loop   enforcement.LoopFlags
+	leader enforcement.LeaderFlags
+	usage  report.UsageFlags
+	listen listeners.Flags
+}
+
 func (p *program) enforceCommand() *cli.Command {
-	takeOver := &cli.BoolFlag{Name: "take-over", Usage: "act on hosts on which a controller with another --state-dir acted until now, and have them refuse that one"}
+	o := &enforceOptions{program: p}
 	return &cli.Command{
-		Name:   "enforce",
-		Usage:  "enforce the rules on all hosts, in a loop",
-		Flags:  slices.Concat(remoteFlags(namedHosts), enforcement.Flags(), report.UsageFlags(), enforcement.LeaderFlags(), []cli.Flag{takeOver}, listeners.Flags()),
-		Action: p.remoteEnforce,
+		Name:  "enforce",
+		Usage: "enforce the rules on all hosts, in a loop",
+		Flags: slices.Concat(o.flags(namedHosts), o.loop.Flags(), o.usage.Flags(),
+			o.leader.Flags(enforcement.LeaderUsage, command.Shared|command.Loop),
+			[]cli.Flag{o.loop.TakeOverFlag()}, o.listen.Flags()),
+		Action: o.run,
 	}
 }
 
-// readEnforce reads the flags of `genv remote enforce`: which hosts, and what is known of the run.
-func (p *program) readEnforce(c *cli.Context) (config Config, options enforcement.Options, err error) {
-	if options, err = enforcement.ReadOptions(c); err != nil {
+// read reads which hosts there are, and what is known of the run.
+func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcement.Options, err error) {
+	if options, err = o.loop.Read(c); err != nil {
 		return config, options, err
 	}
-	if options.Listen, err = listeners.ReadConfig(c, p.Getenv, options.Interval == 0); err != nil {
+	if options.Listen, err = o.listen.Read(c, o.Getenv, options.Interval == 0); err != nil {
 		return config, options, err
 	}
-	if options.Leader, err = enforcement.ReadLeader(c, p.Getenv, options.Interval > 0 && !options.DryRun); err != nil {
+	if options.Leader, err = o.leader.Read(o.Getenv, options.Interval > 0 && !options.DryRun); err != nil {
 		return config, options, err
 	}
-	config, err = p.readLoopConfig(c, options.Interval)
+	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
 	return config, options, err
 }
 
-func (p *program) remoteEnforce(c *cli.Context) error {
-	config, options, err := p.readEnforce(c)
+func (o *enforceOptions) run(c *cli.Context) error {
+	p := o.program
+	config, options, err := o.read(c)
 	if err != nil {
 		return err
 	}
@@ -62,10 +75,11 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	if options.OpenUsage, err = report.ReadUsage(c, &p.Program, options.Leader.Key, log); err != nil {
+	if options.OpenUsage, err = o.usage.Read(&p.Program, options.Leader.Key, log); err != nil {
 		return err
 	}
-	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", options.Interval).Msg("how long a host has for an answer")
+	within := log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout)
+	within.Stringer("interval", options.Interval).Msg("how long a host has for an answer")
 	pool := f.pool()
 	defer pool.Close()
 	if options.Listen.Any() {
@@ -76,7 +90,8 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	inForce.Store(options.Policy)
 	pool.Types = true
 	pool.MaxAge = func(h remote.Host) time.Duration {
-		return inForce.Load().Settings(enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: p.Now()}).MaxAge
+		query := enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: p.Now()}
+		return inForce.Load().Settings(query).MaxAge
 	}
 	reach := func(o *enforcement.Options, config *Config) {
 		f.reach(o, config, pool)
@@ -85,7 +100,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	reach(&options, &config)
 	return enforcement.Run(c.Context, &p.Program, log, options, func() (enforcement.Options, error) {
-		config, next, err := p.readEnforce(c)
+		config, next, err := o.read(c)
 		if err == nil {
 			f.reloaded(&config, pool)
 			inForce.Store(next.Policy)
@@ -123,8 +138,8 @@ func (f *fleet) reloaded(next *Config, pool *agent.Pool) {
 	log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
 }
 
-// reach sets which hosts a run is about, and how it reaches them. It asks all at a time: over a connection that is open a question costs next
-// to nothing, and the pool bounds the logins.
+// reach sets which hosts a run is about, and how it reaches them. It asks all at a time: over a connection that is
+// open a question costs next to nothing, and the pool bounds the logins.
 func (f *fleet) reach(o *enforcement.Options, config *Config, link controller.Link) {
 	o.Hosts, o.Link, o.Fanout = config.Hosts, link, len(config.Hosts)
 	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
@@ -139,9 +154,9 @@ func (config *Config) cycleLimit() time.Duration {
 }
 
 // readLoopConfig is readConfig for a command that asks all hosts at an interval.
-func (p *program) readLoopConfig(c *cli.Context, interval time.Duration) (Config, error) {
-	config, err := p.readConfig(c)
-	if !command.IsGiven(c, "command-timeout") {
+func (p *program) readLoopConfig(c *cli.Context, o *hostFlags, interval time.Duration) (Config, error) {
+	config, err := p.readConfig(c, o)
+	if !c.IsSet("command-timeout") {
 		config.SSH.CommandTimeout = answerTimeout(interval, config.SSH.CommandTimeout)
 	}
 	return config, err

@@ -29,14 +29,15 @@ type hostEnvironments struct {
 }
 
 func (p *program) envsCommand() *cli.Command {
+	o := new(listFlags)
+	write := func(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+		return p.writeEnvs(o, results, duplicates)
+	}
 	return &cli.Command{
 		Name: "envs", Usage: "list the environments of every host",
-		Flags: remoteFlags(allHosts, append(listFlags(), command.TimestampFlag())...), Action: p.remoteEnvs,
+		Flags:  o.tableFlags(allHosts, command.TimestampFlag(&o.output)),
+		Action: func(c *cli.Context) error { return list(p, c, &o.hostFlags, (*fleet).environments, write) },
 	}
-}
-
-func (p *program) remoteEnvs(c *cli.Context) error {
-	return list(p, c, (*fleet).environments, p.writeEnvs)
 }
 
 func (f *fleet) environments(ctx context.Context, h remote.Host) ([]snapshot.Environment, error) {
@@ -44,7 +45,9 @@ func (f *fleet) environments(ctx context.Context, h remote.Host) ([]snapshot.Env
 }
 
 func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) EnvsDocument {
-	document := EnvsDocument{Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, unanswered: unansweredOf(results, duplicates)}
+	document := EnvsDocument{
+		Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, unanswered: unansweredOf(results, duplicates),
+	}
 	for _, r := range results {
 		if r.Err != nil {
 			continue
@@ -59,12 +62,15 @@ func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates 
 	return document
 }
 
-func (p *program) writeEnvs(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+func (p *program) writeEnvs(
+	list *listFlags, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate,
+) error {
 	if list.output.Format == "json" {
 		return render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
 	}
 	output, now := list.output, p.Now()
-	t := output.Table(render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 0))
+	t := output.Table(render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16),
+		render.Col("CREATED", 0))
 	hosts := 0
 	for _, r := range results {
 		if r.Err != nil {
@@ -72,45 +78,58 @@ func (p *program) writeEnvs(list listing, results []remote.Result[[]snapshot.Env
 		}
 		hosts++
 		for _, e := range r.Value {
-			t.Add(r.Host.Name, output.Name(string(e.EID)), output.Name(string(e.Username)), output.Name(e.Config.Name), output.Age(e.Creation, now))
+			t.Add(r.Host.Name, output.Name(string(e.EID)), output.Name(string(e.Username)), output.Name(e.Config.Name),
+				output.Age(e.Creation, now))
 		}
 	}
 	if err := t.Write(p.Out); err != nil || list.noSummary {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts%s\n", t.Len(), hosts, list.alsoFailed(len(results)-hosts))
+	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts%s\n",
+		t.Len(), hosts, list.alsoFailed(len(results)-hosts))
 	return err
 }
 
+// queryOptions is what the flags of `genv remote query` say.
+type queryOptions struct {
+	*program
+	hostFlags
+	name, format string
+	queries      []string
+}
+
 func (p *program) queryCommand() *cli.Command {
+	o := &queryOptions{program: p}
 	return &cli.Command{
 		Name:  "query",
 		Usage: "print facts about environments, one per line",
-		Flags: remoteFlags(allHosts,
-			&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-			environment.QueryFlag(),
-			command.FormatFlag("tui", "csv", "json")),
-		Action: p.remoteQuery,
+		Flags: o.flags(allHosts,
+			command.String(&o.name, "name", "only environments of this `NAME`"),
+			environment.QueryFlag(&o.queries),
+			command.FormatFlag(&o.format, "tui", "csv", "json")),
+		Action: func(c *cli.Context) error {
+			named := c.IsSet("name")
+			write := func(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+				return o.write(named, results, duplicates)
+			}
+			return list(p, c, &o.hostFlags, (*fleet).environments, write)
+		},
 	}
 }
 
-func (p *program) remoteQuery(c *cli.Context) error {
-	queries := c.StringSlice("query")
-	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
-		if c.IsSet("name") {
-			for i := range results {
-				results[i].Value = slices.DeleteFunc(results[i].Value, func(e snapshot.Environment) bool { return e.Config.Name != c.String("name") })
-			}
+func (o *queryOptions) write(
+	named bool, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate,
+) error {
+	var rows [][]string
+	for i := range results {
+		r := &results[i]
+		r.Value = slices.DeleteFunc(r.Value, func(e snapshot.Environment) bool { return named && e.Config.Name != o.name })
+		for j := range r.Value {
+			rows = append(rows, environment.Facts(o.queries, r.Host.Name, &r.Value[j]))
 		}
-		if list.output.Format == "json" {
-			return render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
-		}
-		var rows [][]string
-		for _, r := range results {
-			for i := range r.Value {
-				rows = append(rows, environment.Facts(queries, r.Host.Name, &r.Value[i]))
-			}
-		}
-		return render.WriteCSV(p.Out, rows)
-	})
+	}
+	if o.format == "json" {
+		return render.WriteJSON(o.Out, envsDocumentOf(results, duplicates))
+	}
+	return render.WriteCSV(o.Out, rows)
 }

@@ -36,8 +36,8 @@ func (p *program) open(config Config) (*fleet, error) {
 }
 
 // openHosts prepares connections to the hosts of the flags.
-func (p *program) openHosts(c *cli.Context) (*fleet, error) {
-	config, err := p.readConfig(c)
+func (p *program) openHosts(c *cli.Context, o *hostFlags) (*fleet, error) {
+	config, err := p.readConfig(c, o)
 	if err != nil {
 		return nil, err
 	}
@@ -88,28 +88,26 @@ func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Dupl
 	return f.exit(failures, duplicates)
 }
 
-// listing is what the flags of the commands that print tables say.
-type listing struct {
-	Config
+// listFlags is what the flags of the commands that print tables say.
+type listFlags struct {
+	hostFlags
 	output    render.Output
 	noSummary bool
 }
 
+// tableFlags are those of a table, with others.
+func (o *listFlags) tableFlags(s scope, more ...cli.Flag) []cli.Flag {
+	own := append(command.OutputFlags(&o.output),
+		command.Bool(&o.noSummary, "no-summary", "leave out the summary").Config(command.Output))
+	return o.flags(s, append(own, more...)...)
+}
+
 // alsoFailed is the end of the summary; with -q the summary is that of 1.4.3.
-func (l *listing) alsoFailed(hosts int) string {
-	if l.Quiet {
+func (o *listFlags) alsoFailed(hosts int) string {
+	if o.quiet && !o.exitOnError {
 		return ""
 	}
 	return render.AlsoFailed(hosts)
-}
-
-func listFlags() []cli.Flag {
-	return append(command.OutputFlags(), &cli.BoolFlag{Name: "no-summary", Category: command.Output, Usage: "leave out the summary"})
-}
-
-func (p *program) readListing(c *cli.Context) (listing, error) {
-	config, err := p.readConfig(c)
-	return listing{Config: config, output: command.ReadOutput(c), noSummary: c.Bool("no-summary")}, err
 }
 
 // unanswered is the part of a document about the hosts of which it says nothing.
@@ -122,27 +120,25 @@ func unansweredOf[T any](results []remote.Result[T], duplicates []controller.Dup
 	return unanswered{render.FailuresOf(results), append([]controller.Duplicate{}, duplicates...)}
 }
 
-// list asks all hosts a question, keeps one answer for each machine, and prints the
-// answers with write.
-func list[T any](p *program, c *cli.Context, question func(*fleet, context.Context, remote.Host) (T, error),
-	write func(listing, []remote.Result[T], []controller.Duplicate) error,
+// list asks all hosts a question, keeps one answer for each machine, and prints the answers with write.
+func list[T any](p *program, c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T, error),
+	write func([]remote.Result[T], []controller.Duplicate) error,
 ) error {
-	flags, err := p.readListing(c)
-	if err != nil {
-		return err
-	}
-	f, err := p.open(flags.Config)
+	f, err := p.openHosts(c, o)
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	asker := f.asker()
-	results := controller.Ask(c.Context, asker, func(ctx context.Context, h remote.Host) (T, error) { return question(f, ctx, h) })
+	results := controller.Ask(c.Context, asker, func(ctx context.Context, h remote.Host) (T, error) {
+		return question(f, ctx, h)
+	})
 	results, duplicates := controller.Distinct(asker, results)
 	failures := render.FailuresOf(results)
-	f.report(failures, duplicates)                                                                  // first, so that the table is what remains on the screen
-	if stopped := f.StopAtFailure && len(failures) > 0; !stopped || flags.output.Format == "json" { // which names the failures
-		if err := write(flags, results, duplicates); err != nil {
+	f.report(failures, duplicates) // first, so that the table is what remains on the screen
+	stopped := f.StopAtFailure && len(failures) > 0
+	if !stopped || c.String("format") == "json" { // which names the failures
+		if err := write(results, duplicates); err != nil {
 			return err
 		}
 	}
@@ -153,7 +149,10 @@ func list[T any](p *program, c *cli.Context, question func(*fleet, context.Conte
 // remote` is without its many subcommands.
 func Commands(with command.Program, named string) []*cli.Command {
 	p := &program{with}
-	onHosts := &cli.Command{Name: "remote", Category: command.Configured, Usage: "work on many hosts over SSH", Flags: remoteFlags(namedHosts)}
+	onHosts := &cli.Command{
+		Name: "remote", Category: command.Configured, Usage: "work on many hosts over SSH",
+		Flags: new(hostFlags).flags(namedHosts), // which are moved behind the command that follows
+	}
 	if named == "" || named == onHosts.Name {
 		onHosts.Subcommands = OnHosts(with)
 	}
@@ -164,18 +163,19 @@ func Commands(with command.Program, named string) []*cli.Command {
 func OnHosts(with command.Program) []*cli.Command {
 	p := &program{with}
 	return append(operators.Commands(with),
-		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(), p.devicesCommand(), p.envsCommand(),
-		p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(), report.Command(p.Program),
-		p.waitCommand(), p.topCommand(), p.watchCommand(),
+		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(), p.devicesCommand(),
+		p.envsCommand(), p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(),
+		report.Command(p.Program), p.waitCommand(), p.topCommand(), p.watchCommand(),
 	)
 }
 
 func (p *program) historyCommand() *cli.Command {
+	o := new(history.Options)
 	return &cli.Command{
-		Name:      "history",
-		Usage:     "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the decision with this ID",
-		ArgsUsage: "[ID]",
-		Flags:     history.ControllerFlags(),
-		Action:    func(c *cli.Context) error { return history.ShowController(&p.Program, c) },
+		Name: "history", ArgsUsage: "[ID]",
+		Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`; " +
+			"or all of the decision with this ID",
+		Flags:  o.ControllerFlags(),
+		Action: func(c *cli.Context) error { return o.ShowController(&p.Program, c) },
 	}
 }

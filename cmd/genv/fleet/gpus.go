@@ -14,29 +14,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
+// gpusOptions is what the flags of `genv remote gpus` say.
+type gpusOptions struct {
+	*program
+	hostFlags
+	gpulist.Flags
+}
+
 func (p *program) gpusCommand() *cli.Command {
+	o := &gpusOptions{program: p}
 	return &cli.Command{
-		Name:   "gpus",
-		Usage:  "list the GPUs of every host: which are free, and who uses the others",
-		Flags:  remoteFlags(allHosts, gpulist.Flags()...),
-		Action: p.remoteGPUs,
+		Name:  "gpus",
+		Usage: "list the GPUs of every host: which are free, and who uses the others",
+		Flags: o.flags(allHosts, o.Flags.Flags()...),
+		Action: func(c *cli.Context) error {
+			o.Complete(&p.Program)
+			return list(p, c, &o.hostFlags, (*fleet).gpus, o.write)
+		},
 	}
 }
 
-// remoteGPUs lists the GPUs of all hosts, and who uses them.
-func (p *program) remoteGPUs(c *cli.Context) error {
-	selection, output := gpulist.Read(c), gpulist.ReadOutput(c, &p.Program)
-	return list(p, c, (*fleet).gpus, func(_ listing, results []remote.Result[live.HostGPUs], duplicates []controller.Duplicate) error {
-		failures := render.FailuresOf(results)
-		if output.Format == "json" {
-			return render.WriteJSON(p.Out, gpusDocumentOf(results, &selection, failures, duplicates))
-		}
-		found := gpulist.List{Hosts: len(results) - len(failures), Failed: len(failures)}
-		for i := range results {
-			found.Add(results[i].Host.Name, results[i].Value.GPUs, &selection)
-		}
-		return found.Write(p.Out, &selection, &output)
-	})
+// write lists the GPUs of all hosts, and who uses them.
+func (o *gpusOptions) write(results []remote.Result[live.HostGPUs], duplicates []controller.Duplicate) error {
+	failures := render.FailuresOf(results)
+	if o.Format == "json" {
+		return render.WriteJSON(o.Out, gpusDocumentOf(results, &o.Selection, failures, duplicates))
+	}
+	found := gpulist.List{Hosts: len(results) - len(failures), Failed: len(failures)}
+	for i := range results {
+		found.Add(results[i].Host.Name, results[i].Value.GPUs, &o.Selection)
+	}
+	return found.Write(o.Out, &o.Selection, &o.Output)
 }
 
 // gpus asks a host for its GPUs.
@@ -49,7 +57,10 @@ func (f *fleet) gpus(ctx context.Context, h remote.Host) (live.HostGPUs, error) 
 }
 
 // gpusDocumentOf counts all GPUs of the models that are asked for, and lists the selected.
-func gpusDocumentOf(results []remote.Result[live.HostGPUs], s *gpulist.Selection, failures []remote.Failure, duplicates []controller.Duplicate) *live.GPUs {
+func gpusDocumentOf(
+	results []remote.Result[live.HostGPUs], s *gpulist.Selection, failures []remote.Failure,
+	duplicates []controller.Duplicate,
+) *live.GPUs {
 	var hosts []live.HostGPUs
 	for i := range results {
 		if host := results[i].Value; results[i].Err == nil {

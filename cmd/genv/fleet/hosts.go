@@ -31,28 +31,30 @@ type selectedHost struct {
 }
 
 func (p *program) hostsCommand() *cli.Command {
+	o := new(listFlags)
 	return &cli.Command{
 		Name:   "hosts",
 		Usage:  "list the hosts that -H selects, and how they would be reached; it connects to none",
-		Flags:  remoteFlags(allHosts, listFlags()...),
-		Action: p.remoteHosts,
+		Flags:  o.tableFlags(allHosts),
+		Action: func(c *cli.Context) error { return p.remoteHosts(c, o) },
 	}
 }
 
 // remoteHosts shows a selection before something else uses it.
-func (p *program) remoteHosts(c *cli.Context) error {
-	list, err := p.readListing(c)
+func (p *program) remoteHosts(c *cli.Context, list *listFlags) error {
+	config, err := p.readConfig(c, &list.hostFlags)
 	if err != nil {
 		return err
 	}
-	document := HostsDocument{Schema: "genv.remote.hosts/1", Hosts: make([]selectedHost, len(list.Hosts))}
-	for i, h := range list.Hosts {
+	document := HostsDocument{Schema: "genv.remote.hosts/1", Hosts: make([]selectedHost, len(config.Hosts))}
+	for i, h := range config.Hosts {
 		labels := maps.Clone(h.Labels)
 		if labels == nil {
 			labels = map[string]string{}
 		}
 		document.Hosts[i] = selectedHost{
-			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath, "genv"), Sudo: !h.NoSudo, Labels: labels,
+			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath, "genv"), Sudo: !h.NoSudo,
+			Labels: labels,
 		}
 	}
 	if list.output.Format == "json" {
@@ -61,8 +63,9 @@ func (p *program) remoteHosts(c *cli.Context) error {
 	return p.writeHosts(list, document.Hosts)
 }
 
-func (p *program) writeHosts(list listing, hosts []selectedHost) error {
-	t := list.output.Table(render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6), render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0))
+func (p *program) writeHosts(list *listFlags, hosts []selectedHost) error {
+	t := list.output.Table(render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6),
+		render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0))
 	for i := range hosts {
 		h := &hosts[i]
 		port := ""

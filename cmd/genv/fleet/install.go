@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/crypto/ssh"
@@ -20,98 +21,102 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// installOptions is what the flags of `genv remote install` say.
+type installOptions struct {
+	*program
+	listFlags
+	install.Options
+	programs         install.Programs
+	amd64, arm64     string // files
+	check, uninstall bool
+	askPassword      bool
+	password         *install.Password
+}
+
 func (p *program) installCommand() *cli.Command {
+	o := &installOptions{program: p, Options: install.Options{Extras: true, Timeout: 10 * time.Minute}}
+	const otherArch = "`FILE` with genv for hosts with this architecture, if this one is for another"
 	return &cli.Command{
 		Name: "install", Category: command.Personal,
-		Usage:  "install this genv on the hosts, with the lines of sudoers that a controller needs; or upgrade or uninstall it",
-		Flags:  remoteFlags(ownHosts, installFlags()...),
-		Action: p.remoteInstall,
+		Usage: "install this genv on the hosts, with the lines of sudoers that a controller needs; " +
+			"or upgrade or uninstall it",
+		Flags: o.flags(ownHosts, append(command.OutputFlags(&o.output),
+			command.Bool(&o.check, "check", "change nothing; print what is installed and what would be done, "+
+				"and exit with 10 if something would change"),
+			command.Bool(&o.Upgrade, "upgrade",
+				"replace another version of genv; connected controllers continue with the new one"),
+			command.Bool(&o.ShellSetup, "shell-setup", "put genv into the interactive shells of all users, "+
+				"by /etc/bash.bashrc and /etc/zsh/zshrc, or /etc/bashrc and /etc/zshrc"),
+			command.Bool(&o.uninstall, "uninstall", "remove genv and what came with it; state, logs and the account stay"),
+			command.Bool(&o.Purge, "purge", "remove state and logs, too, if no environment is active; "+
+				"only the account stays"),
+			command.String(&o.State, "state", "`WHO` owns the state: root (by its service, docs/host.md) or shared "+
+				"(every user)").OneOf(string(install.StateRoot), string(install.StateShared)).
+				DefaultText("root on new hosts, else as it is"),
+			command.String(&o.Path, "path", "`PATH` of genv on the hosts").
+				Config(command.Site).DefaultText(remote.DefaultGenv+", or `genv:` of hosts.yaml"),
+			command.String(&o.Account, "sudoers-for",
+				"the `USER` who may run genv with sudo on the hosts, without a password").Config(command.Site).Hide(),
+			command.String(&o.amd64, "binary-amd64", otherArch).Config(command.Site),
+			command.String(&o.arm64, "binary-arm64", otherArch).Config(command.Site),
+			command.Bool(&o.askPassword, "ask-sudo-password", "ask once for sudo's password, for hosts where sudo wants one"),
+			command.Duration(&o.Timeout, "host-timeout", "`TIME` for everything on a host").Config(command.Site),
+		)...),
+		Action: o.run,
 	}
 }
 
-func installFlags() []cli.Flag {
-	return append(
-		command.OutputFlags(),
-		&cli.BoolFlag{Name: "check", Usage: "change nothing; print what is installed and what would be done, and exit with 10 if something would change"},
-		&cli.BoolFlag{Name: "upgrade", Usage: "replace another version of genv; connected controllers continue with the new one"},
-		&cli.BoolFlag{Name: "shell-setup", Usage: "put genv into the interactive shells of all users, by /etc/bash.bashrc and /etc/zsh/zshrc, or /etc/bashrc and /etc/zshrc"},
-		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv and what came with it; state, logs and the account stay"},
-		&cli.BoolFlag{Name: "purge", Usage: "remove state and logs, too, if no environment is active; only the account stays"},
-		command.OneOf(&cli.StringFlag{Name: "state", DefaultText: "root on new hosts, else as it is", Usage: "`WHO` owns the state: root (by its service, docs/host.md) or shared (every user)"}, []string{string(install.StateRoot), string(install.StateShared)}),
-		&cli.StringFlag{Name: "path", Category: command.Site, DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PATH` of genv on the hosts"},
-		&cli.StringFlag{Name: "sudoers-for", Hidden: true, Category: command.Site, Usage: "the `USER` who may run genv with sudo on the hosts, without a password"},
-		&cli.StringFlag{Name: "binary-amd64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
-		&cli.StringFlag{Name: "binary-arm64", Category: command.Site, Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
-		&cli.BoolFlag{Name: "ask-sudo-password", Usage: "ask once for sudo's password, for hosts where sudo wants one"},
-		command.Lasting(&cli.StringFlag{Name: "host-timeout", Category: command.Site, Value: "10m", Usage: "`TIME` for everything on a host"}),
-	)
-}
-
-// installation is what the flags of `genv remote install` say.
-type installation struct {
-	listing
-	options   install.Options
-	programs  install.Programs
-	check     bool
-	uninstall bool
-	password  *install.Password
-}
-
-func (p *program) readInstallation(c *cli.Context) (*installation, error) {
-	flags, err := p.readListing(c)
-	if err != nil {
-		return nil, err
+// read checks the flags, and reads what they name.
+func (o *installOptions) read(c *cli.Context) (config Config, err error) {
+	if config, err = o.readConfig(c, &o.hostFlags); err != nil {
+		return config, err
 	}
-	f := &installation{
-		listing: flags, check: c.Bool("check"), uninstall: c.Bool("uninstall") || c.Bool("purge"),
-		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade"), State: install.Ownership(c.String("state")), Extras: true, ShellSetup: c.Bool("shell-setup"), Purge: c.Bool("purge"), Timeout: command.Duration(c, "host-timeout")},
-	}
-	f.SSH.CommandTimeout = f.options.Timeout // the installer has a shorter one for what uploads nothing
-	if path := f.options.Path; path != "" {
-		if err := install.CheckPath(path); err != nil {
-			return nil, command.UsageError("--path %w", err)
+	config.SSH.CommandTimeout = o.Timeout // the installer has a shorter one for what uploads nothing
+	if o.Path != "" {
+		if err := install.CheckPath(o.Path); err != nil {
+			return config, command.WrongFlag("path", " %w", err)
 		}
 	}
-	if account := f.options.Account; account != "" {
-		if err := text.CheckUsername(account); err != nil {
-			return nil, command.UsageError("--sudoers-for %w", err)
+	if o.Account != "" {
+		if err := text.CheckUsername(o.Account); err != nil {
+			return config, command.WrongFlag("sudoers-for", " %w", err)
 		}
 	}
-	if f.uninstall && (f.options.Upgrade || f.options.ShellSetup || f.options.State != "") {
-		return nil, command.UsageError("--uninstall and --purge exclude --upgrade, --shell-setup and --state")
+	o.uninstall = o.uninstall || o.Purge
+	if o.uninstall && (o.Upgrade || o.ShellSetup || o.State != "") {
+		return config, command.WrongFlag("uninstall", " and --purge exclude --upgrade, --shell-setup and --state")
 	}
-	if err = p.readAccount(f); err != nil {
-		return nil, err
+	if err = o.readAccount(); err != nil {
+		return config, err
 	}
-	if f.programs, err = readPrograms(c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
-		return nil, err
+	if o.programs, err = readPrograms(o.amd64, o.arm64); err != nil || !o.askPassword {
+		return config, err
 	}
-	if c.Bool("ask-sudo-password") {
-		if f.SSH.InsecureHostKeys {
-			return nil, command.UsageError("--ask-sudo-password and --insecure-ignore-host-keys exclude each other: a machine in the place of a host would get the password")
-		}
-		f.password, err = p.askPassword(f.SSH.Prompt)
+	if o.insecureIgnoreHostKeys {
+		return config, command.WrongFlag("ask-sudo-password", " and --insecure-ignore-host-keys exclude each other: "+
+			"a machine in the place of a host would get the password")
 	}
-	return f, err
+	o.password, err = askPassword(config.SSH.Prompt)
+	return config, err
 }
 
 // controllerKey is the public key of the controller's account, which the package makes.
 const controllerKey = "/etc/genv/controller.pub"
 
 // readAccount has hosts get the controller's account with its key, where config.yaml names one and no flag does.
-func (p *program) readAccount(f *installation) error {
-	o := &f.options
-	account, err := command.Account(p.Getenv)
+func (o *installOptions) readAccount() error {
+	account, err := command.Account(o.Getenv)
 	if err != nil || account == "" || o.Account != "" {
 		return err
 	}
 	o.Account = account
 	data, err := os.ReadFile(controllerKey)
-	if err != nil && f.uninstall {
+	if err != nil && o.uninstall {
 		return nil
 	}
 	if err != nil {
-		return command.UsageError("the key of the account %s: %w; make one as %s with ssh-keygen, and copy its public half there", account, err, account)
+		return command.UsageError("the key of the account %s: %w; make one as %s with ssh-keygen, "+
+			"and copy its public half there", account, err, account)
 	}
 	key, comment, _, _, err := ssh.ParseAuthorizedKey(data)
 	if err != nil {
@@ -134,7 +139,7 @@ func readPrograms(amd64, arm64 string) (install.Programs, error) {
 			err = fmt.Errorf("it is for %s", program.Arch)
 		}
 		if err != nil {
-			return nil, command.UsageError("--binary-%s %s: %w", flag, file, err)
+			return nil, command.WrongFlag("binary-"+flag, " %s: %w", file, err)
 		}
 		found[flag] = program
 	}
@@ -158,9 +163,9 @@ func readProgram(file string) (*install.Program, error) {
 }
 
 // askPassword asks on the terminal.
-func (p *program) askPassword(prompt func(string) ([]byte, error)) (*install.Password, error) {
+func askPassword(prompt func(string) ([]byte, error)) (*install.Password, error) {
 	if prompt == nil {
-		return nil, command.UsageError("--ask-sudo-password needs a terminal")
+		return nil, command.WrongFlag("ask-sudo-password", " needs a terminal")
 	}
 	secret, err := prompt("Password for sudo on the hosts: ")
 	if err != nil {
@@ -173,45 +178,45 @@ func (p *program) askPassword(prompt func(string) ([]byte, error)) (*install.Pas
 	return password, nil
 }
 
-// remoteInstall installs genv on all hosts.
-func (p *program) remoteInstall(c *cli.Context) error {
-	flags, err := p.readInstallation(c)
+// run installs genv on all hosts.
+func (o *installOptions) run(c *cli.Context) error {
+	config, err := o.read(c)
 	if err != nil {
 		return err
 	}
-	if flags.password != nil {
-		defer flags.password.Wipe()
+	if o.password != nil {
+		defer o.password.Wipe()
 	}
-	f, err := p.open(flags.Config)
+	f, err := o.open(config)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	installer := &install.Installer{Runner: f.client, Programs: flags.programs, Options: flags.options, Password: flags.password}
-	results := controller.Ask(c.Context, f.asker(), flags.work(installer))
+	i := &install.Installer{Runner: f.client, Programs: o.programs, Options: o.Options, Password: o.password}
+	results := controller.Ask(c.Context, f.asker(), o.work(i))
 	f.progress.End()
 	failures := render.FailuresOf(results)
 	f.report(failures, nil)
-	if err := flags.write(p.Out, results, failures); err != nil {
+	if err := o.write(results, failures); err != nil {
 		return err
 	}
 	if err := f.exit(failures, nil); err != nil {
 		return err
 	}
-	if flags.check && countChanged(results) > 0 {
+	if o.check && countChanged(results) > 0 {
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil
 }
 
 // work is what is done on each host.
-func (f *installation) work(i *install.Installer) func(context.Context, remote.Host) (*install.Outcome, error) {
+func (o *installOptions) work(i *install.Installer) func(context.Context, remote.Host) (*install.Outcome, error) {
 	switch {
-	case f.uninstall && f.check:
+	case o.uninstall && o.check:
 		return i.CheckUninstall
-	case f.uninstall:
+	case o.uninstall:
 		return i.Uninstall
-	case f.check:
+	case o.check:
 		return i.Check
 	}
 	return i.Install
@@ -230,8 +235,11 @@ type installedHost struct {
 	install.Outcome
 }
 
-func (f *installation) write(w io.Writer, results []remote.Result[*install.Outcome], failures []remote.Failure) error {
-	document := InstallDocument{Schema: "genv.remote.install/1", Check: f.check, Hosts: []installedHost{}, Failed: failures}
+func (f *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) error {
+	w := f.Out
+	document := InstallDocument{
+		Schema: "genv.remote.install/1", Check: f.check, Hosts: []installedHost{}, Failed: failures,
+	}
 	for i := range results {
 		if o := results[i].Value; results[i].Err == nil {
 			o.Notes = append([]string{}, o.Notes...) // an empty list, not null

@@ -19,36 +19,53 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// llmOptions is what the flags of `genv remote llm` say.
+type llmOptions struct {
+	*program
+	listFlags
+	settings environment.SettingFlags
+}
+
 func (p *program) llmCommand() *cli.Command {
-	list := remoteFlags(namedHosts, append(listFlags(), command.TimestampFlag())...)
+	o := &llmOptions{program: p}
+	flags := o.tableFlags(namedHosts, command.TimestampFlag(&o.output))
 	return &cli.Command{
-		Name: "llm", Aliases: []string{"llms"}, Usage: "list the language models that the hosts serve, serve one, or talk to one",
-		Flags: list, Action: p.remoteLLMs,
+		Name: "llm", Aliases: []string{"llms"},
+		Usage: "list the language models that the hosts serve, serve one, or talk to one",
+		Flags: flags, Action: o.list,
 		Subcommands: []*cli.Command{
-			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: list, Action: p.remoteLLMs},
+			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: flags, Action: o.list},
 			{
-				Name: "serve", Usage: "serve a model on a host that has the GPUs for it, in this terminal", ArgsUsage: "MODEL",
-				Flags: remoteFlags(namedHosts, &cli.StringFlag{Name: "gpus", Usage: "attach `N` GPUs"},
-					&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each GPU, such as 4g; shares GPUs with others"}, environment.OverSubscribeFlag()),
-				Action: p.remoteServe,
+				Name: "serve", ArgsUsage: "MODEL",
+				Usage:  "serve a model on a host that has the GPUs for it, in this terminal",
+				Flags:  o.flags(namedHosts, append(o.settings.GPUFlags(), o.settings.OverSubscribeFlag())...),
+				Action: o.serve,
 			},
-			{Name: "attach", Usage: "talk to a model that a host serves", ArgsUsage: "MODEL", Flags: remoteFlags(namedHosts), Action: p.remoteLLMAttach},
+			{
+				Name: "attach", Usage: "talk to a model that a host serves", ArgsUsage: "MODEL",
+				Flags: o.flags(namedHosts), Action: o.attach,
+			},
 		},
 	}
 }
 
-func (p *program) remoteLLMs(c *cli.Context) error {
-	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
-		models, answered := llmModels(results)
-		if list.output.Format == "json" {
-			return render.WriteJSON(p.Out, llmDocument{Schema: "genv.remote.llm/1", Models: models, unanswered: unansweredOf(results, duplicates)})
-		}
-		if err := writeModels(p.Out, models, list.output, p.Now()); err != nil || list.noSummary {
-			return err
-		}
-		_, err := fmt.Fprintf(p.Out, "\nTotal %d LLMs on %d hosts%s\n", len(models), answered, list.alsoFailed(len(results)-answered))
+func (o *llmOptions) list(c *cli.Context) error {
+	return list(o.program, c, &o.hostFlags, (*fleet).environments, o.write)
+}
+
+func (o *llmOptions) write(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+	models, answered := llmModels(results)
+	if o.output.Format == "json" {
+		return render.WriteJSON(o.Out, llmDocument{
+			Schema: "genv.remote.llm/1", Models: models, unanswered: unansweredOf(results, duplicates),
+		})
+	}
+	if err := writeModels(o.Out, models, o.output, o.Now()); err != nil || o.noSummary {
 		return err
-	})
+	}
+	_, err := fmt.Fprintf(o.Out, "\nTotal %d LLMs on %d hosts%s\n",
+		len(models), answered, o.alsoFailed(len(results)-answered))
+	return err
 }
 
 // modelArgument is the one argument of a command.
@@ -59,13 +76,13 @@ func modelArgument(c *cli.Context) (string, error) {
 	return c.Args().First(), nil
 }
 
-// remoteLLMAttach becomes ssh to the first host that serves the model.
-func (p *program) remoteLLMAttach(c *cli.Context) error {
+// attach becomes ssh to the first host that serves the model.
+func (o *llmOptions) attach(c *cli.Context) error {
 	model, err := modelArgument(c)
 	if err != nil {
 		return err
 	}
-	f, err := p.openHosts(c)
+	f, err := o.openHosts(c, &o.hostFlags)
 	if err != nil {
 		return err
 	}
@@ -76,22 +93,24 @@ func (p *program) remoteLLMAttach(c *cli.Context) error {
 		return err
 	}
 	if host, port, ok := findModel(results, model); ok {
-		return become(sshTo(&f.SSH, host, remote.Command{Args: []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}}.ShellLine()))
+		words := []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}
+		return become(sshTo(&f.SSH, host, remote.Command{Args: words}.ShellLine()))
 	}
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
 }
 
-// remoteServe becomes ssh to the host with the most free devices.
-func (p *program) remoteServe(c *cli.Context) error {
+// serve becomes ssh to the host with the most free devices.
+func (o *llmOptions) serve(c *cli.Context) error {
 	model, err := modelArgument(c)
 	if err != nil {
 		return err
 	}
 	var settings snapshot.EnvConfig
-	if err := environment.ReadSettings(c, &settings); err != nil {
+	if err := o.settings.Read(c, &settings); err != nil {
 		return err
 	}
-	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	over := o.settings.OverSubscribe(o.Getenv)
+	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: over}
 	words := []string{"genv", "llm", "serve"}
 	if settings.GPUs != nil {
 		request.Count = *settings.GPUs
@@ -100,10 +119,10 @@ func (p *program) remoteServe(c *cli.Context) error {
 	if settings.GPUMemory.Known() {
 		words = append(words, "--gpu-memory", settings.GPUMemory.String())
 	}
-	if request.OverSubscribe {
+	if over {
 		words = append(words, "--over-subscribe")
 	}
-	ssh, host, err := p.findRoom(c, request)
+	ssh, host, err := o.findRoom(c, &o.hostFlags, request)
 	if err != nil {
 		return err
 	}
@@ -153,9 +172,11 @@ func findModel(results []remote.Result[[]snapshot.Environment], model string) (h
 
 // writeModels prints the table.
 func writeModels(w io.Writer, models []llmModel, output render.Output, now time.Time) error {
-	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
+	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21),
+		render.Col("EID", 8), render.Col("USER", 0))
 	for _, m := range models {
-		t.Add(m.Host, output.Name(m.ServedModel.Model), m.ShownPort(), output.Age(m.Created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
+		t.Add(m.Host, output.Name(m.ServedModel.Model), m.ShownPort(), output.Age(m.Created, now),
+			output.Name(string(m.EID)), output.Name(string(m.User)))
 	}
 	return t.Write(w)
 }

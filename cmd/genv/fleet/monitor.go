@@ -14,21 +14,21 @@ import (
 )
 
 func (p *program) monitorCommand() *cli.Command {
+	o, monitor := new(hostFlags), new(monitoring.Config)
 	return &cli.Command{
 		Name:   "monitor",
 		Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
-		Flags:  remoteFlags(allHosts, monitoring.Flags(p.Getenv)...),
-		Action: p.remoteMonitor,
+		Flags:  o.flags(allHosts, monitor.Flags(p.Getenv)...),
+		Action: func(c *cli.Context) error { return p.remoteMonitor(c, o, monitor) },
 	}
 }
 
 // remoteMonitor exports the metrics of all hosts.
-func (p *program) remoteMonitor(c *cli.Context) error {
-	monitor, err := monitoring.ReadConfig(c)
-	if err != nil {
+func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitoring.Config) error {
+	if err := monitor.Check(); err != nil {
 		return err
 	}
-	config, err := p.readLoopConfig(c, monitor.Interval)
+	config, err := p.readLoopConfig(c, o, monitor.Interval)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,8 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 	looker.Link = f.visible(pool, monitor.Interval)
 	looker.Fanout = len(config.Hosts)
 	m := fleetMonitor{fleet: f, looker: looker}
-	return monitoring.Run(c.Context, &p.Program, monitor, monitoring.Source{Collect: m.collect, Patience: config.SSH.CommandTimeout})
+	source := monitoring.Source{Collect: m.collect, Patience: config.SSH.CommandTimeout}
+	return monitoring.Run(c.Context, &p.Program, *monitor, source)
 }
 
 // fleetMonitor collects the metrics of a fleet.

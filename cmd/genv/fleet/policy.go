@@ -24,61 +24,80 @@ import (
 
 func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
-		Name:     "policy",
-		Category: command.Configured,
-		Usage:    "check and explain policy files, and try out their notices",
-		Subcommands: []*cli.Command{
-			p.policyCheckCommand(), p.policyTestNotifyCommand(),
-			{
-				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
-				Flags: append(append(inventoryFlags(), policycheck.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
-					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
-					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
-					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
-				),
-				Action: p.policyExplain,
-			},
-		},
+		Name:        "policy",
+		Category:    command.Configured,
+		Usage:       "check and explain policy files, and try out their notices",
+		Subcommands: []*cli.Command{p.policyCheckCommand(), p.policyTestNotifyCommand(), p.policyExplainCommand()},
 	}
 }
 
-func (p *program) policyExplain(c *cli.Context) error {
-	output := command.ReadOutput(c)
-	q := enforce.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host")), Labels: map[string]string{}}
-	var err error
-	if q.At, err = p.Time(c.String("at")); err != nil {
+// inventoryFlag names the inventory for commands that connect to no host.
+func inventoryFlag(to *[]string) cli.Flag {
+	return command.Strings(to, "inventory,H",
+		"the `HOSTS` of the fleet: hosts.yaml, or written as with -H elsewhere; several times").
+		DefaultText("hosts.yaml in ~/.config/genv or /etc/genv")
+}
+
+// explainOptions is what the flags of `genv policy explain` say.
+type explainOptions struct {
+	*program
+	rules     policycheck.RuleFlags
+	inventory []string
+	output    render.Output
+	query     enforce.Query
+	at        string
+}
+
+func (p *program) policyExplainCommand() *cli.Command {
+	o := &explainOptions{program: p}
+	return &cli.Command{
+		Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
+		Flags: append(append([]cli.Flag{inventoryFlag(&o.inventory)}, o.rules.Flags()...),
+			command.FormatFlag(&o.output.Format, "tui", "csv", "json"),
+			command.String(&o.query.User, "user",
+				"the settings for this `USER`; without it, those for users that the policy doesn't name"),
+			command.String(&o.query.Host, "host", "on this `HOST`, by its name in the inventory"),
+			command.String(&o.at, "at", "at this `TIME`, such as 2026-11-20T22:00; now by default"),
+		),
+		Action: o.run,
+	}
+}
+
+func (o *explainOptions) run(c *cli.Context) (err error) {
+	o.query.Labels = map[string]string{}
+	if o.query.At, err = o.Time(o.at); err != nil {
 		return err
 	}
-	if err := p.addLabels(c, &q); err != nil {
+	if err := o.addLabels(); err != nil {
 		return err
 	}
-	file, err := policycheck.ReadPolicy(c)
+	file, err := o.rules.Read(c)
 	if err != nil {
 		return err
 	}
-	return p.writeExplanation(output, q, file.Explain(q))
+	return o.writeExplanation(o.output, o.query, file.Explain(o.query))
 }
 
-// addLabels adds the labels that the inventory has for a host.
-func (p *program) addLabels(c *cli.Context, q *enforce.Query) error {
+// addLabels adds the labels that the inventory has for the host.
+func (o *explainOptions) addLabels() error {
+	q := &o.query
 	if q.Host == "" {
 		return nil
 	}
-	hosts, _, err := p.readInventory(c)
+	hosts, _, err := o.readInventory(o.inventory)
 	if err != nil {
 		return err
 	}
 	names := make([]string, len(hosts))
 	for i := range hosts {
 		names[i] = hosts[i].Name
-		if text.FoldHost(hosts[i].Name) != text.FoldHost(string(q.Host)) {
-			continue
+		if text.FoldHost(hosts[i].Name) == text.FoldHost(string(q.Host)) {
+			maps.Copy(q.Labels, hosts[i].Labels)
+			return nil
 		}
-		maps.Copy(q.Labels, hosts[i].Labels)
-		return nil
 	}
 	if len(hosts) > 0 {
-		p.Warn(fmt.Sprintf("warning: host %q is not in the inventory, so it has no labels; %s",
+		o.Warn(fmt.Sprintf("warning: host %q is not in the inventory, so it has no labels; %s",
 			q.Host, text.Hint(string(q.Host), names, "correct the name, or add it there")))
 	}
 	return nil
@@ -87,7 +106,8 @@ func (p *program) addLabels(c *cli.Context, q *enforce.Query) error {
 func (p *program) writeExplanation(output render.Output, q enforce.Query, list []policy.Explanation) error {
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, ExplainDocument{
-			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, Labels: q.Labels, At: q.At.Format(time.RFC3339), Settings: list,
+			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, Labels: q.Labels, At: q.At.Format(time.RFC3339),
+			Settings: list,
 		})
 	}
 	t := output.Table(render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0))
@@ -109,9 +129,10 @@ type ExplainDocument struct {
 
 // CheckDocument is the JSON of `genv policy check`; docs/json.md describes it.
 type CheckDocument struct {
-	Schema    string                `json:"schema"`
-	File      string                `json:"file"`
-	OK        bool                  `json:"ok"` // no error, and with --strict no warning but for users without an account; then the exit code is 0
+	Schema string `json:"schema"`
+	File   string `json:"file"`
+	// OK means no error, and with --strict no warning but for users without an account; then the exit code is 0.
+	OK        bool                  `json:"ok"`
 	Errors    []checkError          `json:"errors"`
 	Warnings  []policycheck.Warning `json:"warnings"`  // keys that do nothing any more, and unknown names
 	Unchecked []string              `json:"unchecked"` // what could not be checked, and why
@@ -123,42 +144,46 @@ type checkError struct {
 	Message string `json:"message"`
 }
 
+// checkOptions is what the flags of `genv policy check` say.
+type checkOptions struct {
+	*program
+	inventory []string
+	strict    bool
+	format    string
+}
+
 func (p *program) policyCheckCommand() *cli.Command {
+	o := &checkOptions{program: p}
 	return &cli.Command{
 		Name: "check", ArgsUsage: "[FILE]",
 		Usage: "list the errors of a policy file, and the users, hosts and labels in it that don't exist",
-		Flags: append(inventoryFlags(),
-			&cli.BoolFlag{Name: "strict", Usage: "exit with 1 for warnings, too, but for users without an account on this machine"},
-			command.FormatFlag("tui", "json")),
-		Action: p.policyCheck,
+		Flags: []cli.Flag{
+			inventoryFlag(&o.inventory),
+			command.Bool(&o.strict, "strict",
+				"exit with 1 for warnings, too, but for users without an account on this machine"),
+			command.FormatFlag(&o.format, "tui", "json"),
+		},
+		Action: o.run,
 	}
 }
 
-// inventoryFlags name the inventory for commands that connect to no host.
-func inventoryFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "inventory", Aliases: []string{"H"}, DefaultText: "hosts.yaml in ~/.config/genv or /etc/genv", Usage: "the `HOSTS` of the fleet: hosts.yaml, or written as with -H elsewhere; several times"},
-	}
-}
-
-// readInventory returns the hosts that there are, and the groups as @name; none without an
-// inventory.
-func (p *program) readInventory(c *cli.Context) (hosts []remote.Host, groups []string, err error) {
+// readInventory returns the hosts that there are, and the groups as @name; none without an inventory.
+func (p *program) readInventory(named []string) (hosts []remote.Host, groups []string, err error) {
 	selection := inventory.Selection{
-		Hosts: c.StringSlice("inventory"), All: true,
+		Hosts: named, All: true,
 		DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile), OpenDefault: command.OpenConfig,
 	}
 	if hosts, groups, err = inventory.Known(selection, command.OpenAtOnce); err != nil || len(selection.Hosts) == 0 {
 		return hosts, groups, err
 	}
-	named, err := inventory.Load(selection, command.OpenAtOnce) // they may be in no file
-	return append(hosts, named...), groups, err
+	more, err := inventory.Load(selection, command.OpenAtOnce) // they may be in no file
+	return append(hosts, more...), groups, err
 }
 
-func (p *program) policyCheck(c *cli.Context) error {
+func (o *checkOptions) run(c *cli.Context) error {
 	path := c.Args().First()
 	if path == "" {
-		found, err := command.FindConfig(p.Getenv, command.PolicyFile)
+		found, err := command.FindConfig(o.Getenv, command.PolicyFile)
 		if err != nil {
 			return err
 		}
@@ -171,40 +196,45 @@ func (p *program) policyCheck(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	document := CheckDocument{Schema: "genv.policy.check/1", File: path, Errors: []checkError{}, Warnings: []policycheck.Warning{}, Unchecked: []string{}}
+	document := CheckDocument{
+		Schema: "genv.policy.check/1", File: path, Errors: []checkError{}, Warnings: []policycheck.Warning{},
+		Unchecked: []string{},
+	}
 	wrong := policy.Check(path, data)
 	if wrong == nil {
-		if err := p.checkNames(c, &document, data); err != nil {
+		if err := o.checkNames(c, &document, data); err != nil {
 			return err
 		}
 	}
 	document.Errors = append(document.Errors, checkErrors(wrong)...)
 	_, others := policycheck.SplitAccounts(document.Warnings)
-	document.OK = wrong == nil && (len(others) == 0 || !c.Bool("strict"))
-	if command.String(c, "format") == "json" {
-		if err := render.WriteJSON(p.Out, document); err != nil || document.OK {
+	document.OK = wrong == nil && (len(others) == 0 || !o.strict)
+	if o.format == "json" {
+		if err := render.WriteJSON(o.Out, document); err != nil || document.OK {
 			return err
 		}
 		return &command.ExitError{Code: command.ExitFailed}
 	}
-	return p.writeCheck(&document, wrong)
+	return o.writeCheck(&document, wrong)
 }
 
 // checkNames looks for keys that do nothing any more, and for the names in a policy.
-func (p *program) checkNames(c *cli.Context, document *CheckDocument, data []byte) error {
+func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data []byte) error {
 	file, err := policy.Parse(document.File, data)
 	if err != nil {
 		return err
 	}
 	for _, key := range file.Ignored {
-		document.Warnings = append(document.Warnings, policycheck.Warning{Line: key.Place.Line, Column: key.Place.Column, Kind: "key", Name: key.Key, Message: key.Message})
+		document.Warnings = append(document.Warnings, policycheck.Warning{
+			Line: key.Place.Line, Column: key.Place.Column, Kind: "key", Name: key.Key, Message: key.Message,
+		})
 	}
 	references, err := policy.References(document.File, data)
 	if err != nil {
 		return err
 	}
 	var known policycheck.Known
-	if known.Hosts, known.Groups, err = p.readInventory(c); err != nil {
+	if known.Hosts, known.Groups, err = o.readInventory(o.inventory); err != nil {
 		return err
 	}
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here

@@ -19,28 +19,26 @@ import (
 )
 
 func (p *program) policyTestNotifyCommand() *cli.Command {
+	var rules policycheck.RuleFlags
+	var to snapshot.Username
 	return &cli.Command{
 		Name: "test-notify", Category: command.AsAccount,
-		Usage: "send a test by each way of the policy: mail, its copies and hooks; and say what became of it",
-		Flags: []cli.Flag{
-			policycheck.PolicyFlag(),
-			&cli.StringFlag{Name: "to", Usage: "mail this `USER`, whom hooks hear of too"},
-		},
-		Action: p.policyTestNotify,
+		Usage:  "send a test by each way of the policy: mail, its copies and hooks; and say what became of it",
+		Flags:  []cli.Flag{rules.PolicyFlag(), command.String(&to, "to", "mail this `USER`, whom hooks hear of too")},
+		Action: func(c *cli.Context) error { return p.policyTestNotify(c, &rules, to) },
 	}
 }
 
-func (p *program) policyTestNotify(c *cli.Context) error {
-	user := snapshot.Username(c.String("to"))
+func (p *program) policyTestNotify(c *cli.Context, rules *policycheck.RuleFlags, user snapshot.Username) error {
 	switch {
 	case user == "":
 		return command.UsageError("missing --to: write `genv policy test-notify --to USER`, such as your own name")
 	case text.CheckUsername(string(user)) != nil:
-		return command.UsageError("--to: %w", text.CheckUsername(string(user)))
+		return command.WrongFlag("to", ": %w", text.CheckUsername(string(user)))
 	case command.IsPerson(c.Context, p.Getenv):
 		return command.UsageError("the controller's account sends notices: %s", command.AskWithSudo)
 	}
-	file, err := policycheck.ReadPolicy(c)
+	file, err := rules.Read(c)
 	if err != nil {
 		return err
 	}

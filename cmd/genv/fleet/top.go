@@ -24,70 +24,69 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// topConfig is what the flags of `genv remote top` say.
-type topConfig struct {
-	socket   string // to read from; empty if the program looks itself
-	interval time.Duration
-	plain    bool
-	cycles   int
-	allow    bool // actions
-	filter   top.Filter
+// topOptions is what the flags of `genv remote top` say.
+type topOptions struct {
+	*program
+	hostFlags
+	socket, filter string
+	interval       time.Duration
+	cycles         int
+	plain, once    bool
+	allowActions   bool
+	from           string // the socket to read from; empty if the program looks itself
 }
 
 func (p *program) topCommand() *cli.Command {
+	o := &topOptions{program: p, interval: 10 * time.Second}
 	return &cli.Command{
-		Name:   "top",
-		Usage:  "watch hosts, GPUs, users and findings live on the terminal",
-		Flags:  remoteFlags(allHosts, topFlags()...),
-		Action: p.remoteTop,
+		Name:  "top",
+		Usage: "watch hosts, GPUs, users and findings live on the terminal",
+		Flags: o.flags(allHosts,
+			command.String(&o.socket, "socket", "read from the controller with this `PATH` (or off: look at the hosts); $"+
+				socket.Variable).Config(command.Top|command.OrOff).Unless(socket.Variable).
+				DefaultText("that of the running controller"),
+			command.Duration(&o.interval, "interval,i", "without a controller: `TIME` between two looks at the hosts, "+
+				"in seconds or as 500ms").Config(command.Site),
+			command.String(&o.filter, "filter",
+				"show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 state=finding'").Config(command.Site),
+			command.Bool(&o.plain, "plain", "print lines, for screen readers and logs: a host again when it has changed"),
+			command.Bool(&o.once, "once", "with --plain: print each host once, and end"),
+			command.Int(&o.cycles, "cycles", "with --plain: end after `N` cycles; 0 never ends").AtLeast(0),
+			command.Bool(&o.allowActions, "allow-actions",
+				"allow to exempt and hold, each after a confirmation; with sudo").Config(command.Asked),
+		),
+		Action: o.run,
 	}
 }
 
-func topFlags() []cli.Flag {
-	return []cli.Flag{
-		socketFlag("read from the controller with this `PATH` (or off: look at the hosts)"),
-		command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "without a controller: `TIME` between two looks at the hosts, in seconds or as 500ms"}),
-		&cli.StringFlag{Name: "filter", Category: command.Site, Usage: "show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 state=finding'"},
-		&cli.BoolFlag{Name: "plain", Usage: "print lines, for screen readers and logs: a host again when it has changed"},
-		&cli.BoolFlag{Name: "once", Usage: "with --plain: print each host once, and end"},
-		command.AtLeast(0, &cli.IntFlag{Name: "cycles", Usage: "with --plain: end after `N` cycles; 0 never ends"}),
-		&cli.BoolFlag{Name: "allow-actions", Category: command.Asked, Usage: "allow to exempt and hold, each after a confirmation; with sudo"},
-	}
-}
-
-// socketFlag is the flag for findController.
-func socketFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "socket", Category: command.Site + command.Top + command.OrOff + command.Unless(socket.Variable), DefaultText: "that of the running controller", Usage: usage + "; $" + socket.Variable}
-}
-
-func (p *program) readTopConfig(c *cli.Context) (config topConfig, err error) {
-	config = topConfig{cycles: c.Int("cycles"), plain: c.Bool("plain"), allow: c.Bool("allow-actions"), interval: command.Duration(c, "interval")}
-	if config.filter, err = top.ParseFilter(c.String("filter")); err != nil {
-		return config, command.UsageError("--filter: %w", err)
+// read checks the flags, and finds the controller.
+func (o *topOptions) read(c *cli.Context) (filter top.Filter, err error) {
+	if filter, err = top.ParseFilter(o.filter); err != nil {
+		return filter, command.WrongFlag("filter", ": %w", err)
 	}
 	switch {
-	case !config.plain && (config.cycles > 0 || c.Bool("once")):
-		return config, command.UsageError("--once and --cycles need --plain")
-	case !config.plain && !render.IsTerminal(p.Out):
-		return config, command.UsageError("the output is not a terminal: --plain prints lines")
+	case !o.plain && (o.cycles > 0 || o.once):
+		return filter, command.WrongFlag("once", " and --cycles need --plain")
+	case !o.plain && !render.IsTerminal(o.Out):
+		return filter, command.UsageError("the output is not a terminal: --plain prints lines")
 	}
-	if c.Bool("once") {
-		config.cycles = 1
+	if o.once {
+		o.cycles = 1
 	}
-	config.socket, err = p.findController(c)
-	return config, err
+	o.from, err = o.findController(c)
+	return filter, err
 }
 
 // findController returns the socket of the running controller; empty if there is none.
-func (p *program) findController(c *cli.Context) (string, error) {
-	path, given := c.String("socket"), command.IsGiven(c, "socket")
+func (o *topOptions) findController(c *cli.Context) (string, error) {
+	path, given := o.socket, c.IsSet("socket")
 	switch {
 	case given && path == "":
-		return "", command.UsageError("--socket: write a path, or off")
+		return "", command.WrongFlag("socket", ": write a path, or off")
 	case path == socket.Off:
 		return "", nil
 	case !given:
-		path = socket.Find(p.Getenv, os.Geteuid())
+		path = socket.Find(o.Getenv, os.Geteuid())
 	}
 	if path == "" {
 		return "", nil
@@ -96,60 +95,61 @@ func (p *program) findController(c *cli.Context) (string, error) {
 	case living:
 		return path, nil
 	case given && err == nil:
-		return "", command.UsageError("--socket %s: no controller listens there; start `genv remote enforce` or `genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS", path)
+		return "", command.WrongFlag("socket", " %s: no controller listens there; start `genv remote enforce` or "+
+			"`genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS", path)
 	case err != nil: // a second program that asks all hosts would not be welcome
-		return "", command.UsageError("the controller's socket: %w; %s, or as a member of the group %s; everybody may look at the hosts: --socket off -H HOSTS", err, command.AskWithSudo, socket.Group)
+		return "", command.UsageError("the controller's socket: %w; %s, or as a member of the group %s; "+
+			"everybody may look at the hosts: --socket off -H HOSTS", err, command.AskWithSudo, socket.Group)
 	}
 	return "", nil
 }
 
-func (p *program) remoteTop(c *cli.Context) error {
-	config, err := p.readTopConfig(c)
+func (o *topOptions) run(c *cli.Context) error {
+	filter, err := o.read(c)
 	if err != nil {
 		return err
 	}
 	options := top.Options{
-		In: p.In, Out: p.Out, Now: p.Now, Filter: config.filter,
-		Colour: render.Colourful(p.Out, p.Getenv), NoAct: "this view is read-only: start it with --allow-actions",
+		In: o.In, Out: o.Out, Now: o.Now, Filter: filter,
+		Colour: render.Colourful(o.Out, o.Getenv), NoAct: "this view is read-only: start it with --allow-actions",
 	}
-	if options.SSH, options.Hosts, err = p.topHosts(c); err != nil {
+	if options.SSH, options.Hosts, err = o.topHosts(c); err != nil {
 		return err
 	}
-	source, err := p.topSource(c, config)
+	source, err := o.source(c)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
 	options.Source = source
-	if config.allow {
+	if o.allowActions {
 		options.Act, options.NoAct = source.act, ""
 	}
-	if !config.plain {
+	if !o.plain {
 		return top.Run(c.Context, options)
 	}
-	if !command.Bool(c, "quiet") {
-		options.Failures = func(failures []remote.Failure, total int) { render.WriteFailures(p.Err, failures, total) }
+	if !o.quiet {
+		options.Failures = func(failures []remote.Failure, total int) { render.WriteFailures(o.Err, failures, total) }
 	}
-	fleet, err := top.Plain(c.Context, p.Out, options, config.cycles)
+	fleet, err := top.Plain(c.Context, o.Out, options, o.cycles)
 	if err != nil || fleet == nil {
 		return err
 	}
 	return command.FleetExit(fleet.Failed, len(fleet.Hosts)-len(fleet.Failed))
 }
 
-// topHosts are the arguments of ssh to a host, and the hosts that flags name; nil if no
-// flag names any.
-func (p *program) topHosts(c *cli.Context) (arguments []string, hosts map[snapshot.Hostname]bool, err error) {
-	if file := command.String(c, "ssh-config"); file != "" {
-		arguments = append(arguments, "-F", file)
+// topHosts are the arguments of ssh to a host, and the hosts that flags name; nil if no flag names any.
+func (o *topOptions) topHosts(c *cli.Context) (arguments []string, hosts map[snapshot.Hostname]bool, err error) {
+	if o.sshConfig != "" {
+		arguments = append(arguments, "-F", o.sshConfig)
 	}
-	if user := command.String(c, "username"); user != "" {
-		arguments = append(arguments, "-l", user)
+	if o.username != "" {
+		arguments = append(arguments, "-l", o.username)
 	}
-	if len(command.AllGiven(c, "host"))+len(command.AllGiven(c, "exclude")) == 0 && command.String(c, "hostfile") == "" {
+	if !o.named() && len(o.exclude) == 0 {
 		return arguments, nil, nil
 	}
-	config, err := p.readConfig(c)
+	config, err := o.readConfig(c, &o.hostFlags)
 	hosts = make(map[snapshot.Hostname]bool)
 	for _, h := range config.Hosts {
 		hosts[snapshot.Hostname(h.Name)] = true
@@ -167,42 +167,37 @@ type topSource struct {
 	path string // of the controller's socket; empty while there is none
 }
 
-// topSource connects to the controller, or begins to look at the hosts.
-func (p *program) topSource(c *cli.Context, config topConfig) (*topSource, error) {
+// source connects to the controller, or begins to look at the hosts.
+func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 	s := new(topSource)
-	if config.socket != "" {
-		s.follow(config.socket)
+	if o.from != "" {
+		s.follow(o.from)
 		return s, nil
 	}
-	fleet, err := p.readLoopConfig(c, config.interval)
-	if err != nil {
-		return nil, noController(c, err)
+	config, err := o.readLoopConfig(c, &o.hostFlags, o.interval)
+	switch {
+	case err != nil && o.socket == socket.Off:
+		return nil, fmt.Errorf("no controller is asked: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("no running controller was found: %w", err)
 	}
-	if !config.plain { // the screen is the view's
-		fleet.SSH.Prompt, fleet.SSH.Log = nil, zerolog.Nop()
+	if !o.plain { // the screen is the view's
+		config.SSH.Prompt, config.SSH.Log = nil, zerolog.Nop()
 	}
-	f, err := p.open(fleet)
+	f, err := o.open(config)
 	if err != nil {
 		return nil, err
 	}
-	s.look = f.look(c.Context, config.interval, func() string { return p.appeared(c) })
+	s.look = f.look(c.Context, o.interval, func() string { return o.appeared(c) })
 	return s, nil
 }
 
-// noController is the error of a view that found no controller and can't look at the hosts.
-func noController(c *cli.Context, err error) error {
-	if c.String("socket") == socket.Off {
-		return fmt.Errorf("no controller is asked: %w", err)
-	}
-	return fmt.Errorf("no running controller was found: %w", err)
-}
-
-// appeared is the socket of a controller that was started meanwhile; empty for none.
-func (p *program) appeared(c *cli.Context) string {
-	if c.String("socket") == socket.Off {
+// appeared is the socket of a controller that was started since; empty for none.
+func (o *topOptions) appeared(c *cli.Context) string {
+	if o.socket == socket.Off {
 		return ""
 	}
-	path := socket.Find(p.Getenv, os.Geteuid())
+	path := socket.Find(o.Getenv, os.Geteuid())
 	if living, _ := socket.Answers(c.Context, path); path == "" || !living {
 		return ""
 	}
@@ -276,7 +271,10 @@ func (e *startedError) Error() string { return "a controller was started: " + e.
 func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func() string) *ownLooks {
 	ctx, cancel := context.WithCancelCause(ctx)
 	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
-	l := &ownLooks{FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
+	l := &ownLooks{
+		FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel,
+		stopped: make(chan struct{}),
+	}
 	c := &controller.Controller{Options: controller.Options{
 		Asker:  controller.Asker{Hosts: f.Hosts, Link: f.visible(l.pool, interval), Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,

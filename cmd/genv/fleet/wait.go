@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -30,47 +29,50 @@ type WaitDocument struct {
 }
 
 func (p *program) waitCommand() *cli.Command {
+	w := &waiter{program: p, named: make(map[string]bool), wanted: requirement{count: 1}, interval: 30 * time.Second}
 	return &cli.Command{
 		Name:  "wait",
 		Usage: "wait until a host has enough free GPUs, and print the host and the GPUs' indices",
-		Flags: remoteFlags(allHosts,
-			command.AtLeast(1, &cli.IntFlag{Name: "gpus", Value: 1, Usage: "wait for `N` free GPUs on one host"}),
-			gpulist.ModelFlag(),
-			&cli.StringFlag{Name: "memory", Usage: "only GPUs with at least this `MEMORY` in all, such as 40g"},
-			command.Lasting(&cli.StringFlag{Name: "within", Category: command.Site, DefaultText: "no limit", Usage: "give up after this `TIME`, in seconds or as 2h"}),
-			command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Value: "30", Usage: "ask all hosts again after this `TIME`, in seconds or as 1m"}),
-			command.FormatFlag("tui", "json")),
-		Action: p.remoteWait,
+		Flags: w.flags(allHosts,
+			command.Int(&w.wanted.count, "gpus", "wait for `N` free GPUs on one host").AtLeast(1),
+			w.wanted.model.Flag(),
+			command.String(&w.wanted.writtenMemory, "memory",
+				"only GPUs with at least this `MEMORY` in all, such as 40g"),
+			command.Duration(&w.within, "within", "give up after this `TIME`, in seconds or as 2h").
+				Config(command.Site).DefaultText("no limit"),
+			command.Duration(&w.interval, "interval", "ask all hosts again after this `TIME`, in seconds or as 1m").
+				Config(command.Site),
+			command.FormatFlag(&w.format, "tui", "json")),
+		Action: w.start,
 	}
 }
 
-// waiter waits until a host has enough free GPUs.
+// waiter waits until a host has enough free GPUs, as its flags say.
 type waiter struct {
-	*fleet
+	*program
+	hostFlags
 	wanted   requirement
 	interval time.Duration
 	within   time.Duration // 0 for ever
 	format   string
 
+	fleet  *fleet
 	looker *controller.Snapshotter
 	named  map[string]bool // the hosts of which it was printed that they failed
 }
 
-// remoteWait returns when a host has enough free GPUs, and prints which.
-func (p *program) remoteWait(c *cli.Context) error {
-	w := &waiter{
-		named: make(map[string]bool), format: command.String(c, "format"),
-		interval: command.Duration(c, "interval"), within: command.Duration(c, "within"),
+// start returns when a host has enough free GPUs, and prints which.
+func (w *waiter) start(c *cli.Context) (err error) {
+	if w.wanted.writtenMemory != "" {
+		if w.wanted.memory, err = text.ParseMemory(w.wanted.writtenMemory); err != nil {
+			return command.WrongFlag("memory", ": %w", err)
+		}
 	}
-	var err error
-	if w.wanted, err = readRequirement(c); err != nil {
+	if w.fleet, err = w.openHosts(c, &w.hostFlags); err != nil {
 		return err
 	}
-	if w.fleet, err = p.openHosts(c); err != nil {
-		return err
-	}
-	defer w.close()
-	w.looker = &controller.Snapshotter{Asker: *w.asker()}
+	defer w.fleet.close()
+	w.looker = &controller.Snapshotter{Asker: *w.fleet.asker()}
 	w.looker.Link = newWaitLink(w.fleet)
 	return w.run(c.Context)
 }
@@ -84,10 +86,10 @@ func (w *waiter) run(ctx context.Context) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, w.within, errGivenUp)
 		defer cancel()
 	}
-	begun := w.program.Now()
+	begun := w.Now()
 	for said := false; ; {
 		seen := w.looker.Look(ctx)
-		w.progress.End()
+		w.fleet.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
 		host, found := w.wanted.Find(seen.Cluster, isFree)
 		if found == nil {
@@ -98,23 +100,23 @@ func (w *waiter) run(ctx context.Context) error {
 			w.show(failures, &seen)
 			w.warn(host, found)
 			return w.print(&WaitDocument{
-				Schema: "genv.remote.wait/1", Host: host, GPUs: found, Waited: w.program.Now().Sub(begun).Seconds(),
+				Schema: "genv.remote.wait/1", Host: host, GPUs: found, Waited: w.Now().Sub(begun).Seconds(),
 				unanswered: unanswered{failures, append([]controller.Duplicate{}, seen.Duplicates...)},
 			})
 		case ctx.Err() != nil:
 			return w.ended(ctx)
-		case w.StopAtFailure && len(failures) > 0:
-			return w.conclude(failures, seen.Duplicates)
+		case w.exitOnError && len(failures) > 0:
+			return w.fleet.conclude(failures, seen.Duplicates)
 		case len(failures) == 0 && !w.wanted.Exists(seen.Cluster):
 			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is", w.wanted.Of(""))
 		}
 		w.show(failures, &seen)
 		if !said {
-			fmt.Fprintf(w.program.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
+			fmt.Fprintf(w.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
 				w.wanted.Of("free "), render.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
 			said = true
 		}
-		w.progress.Note(w.wanted.Progress(seen.Cluster))
+		w.fleet.progress.Note(w.wanted.Progress(seen.Cluster))
 		select {
 		case <-ctx.Done():
 			return w.ended(ctx)
@@ -132,7 +134,7 @@ func (w *waiter) ended(ctx context.Context) error {
 
 // show prints which hosts fail, each once.
 func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
-	render.WriteDuplicates(w.program.Err, seen.Duplicates)
+	render.WriteDuplicates(w.Err, seen.Duplicates)
 	var unnamed []remote.Failure
 	for _, f := range failures {
 		if !w.named[f.Host] && f.Class != remote.Cancelled {
@@ -140,8 +142,8 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
 			w.named[f.Host] = true
 		}
 	}
-	if !w.Quiet {
-		render.WriteFailures(w.program.Err, unnamed, len(seen.Cluster.Hosts))
+	if !w.fleet.Quiet {
+		render.WriteFailures(w.Err, unnamed, len(seen.Cluster.Hosts))
 	}
 }
 
@@ -149,7 +151,7 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
 func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	for i := range found {
 		if g := &found[i]; !isFree(g) {
-			w.program.Warn(fmt.Sprintf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host, g.Problem))
+			w.Warn(fmt.Sprintf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host, g.Problem))
 		}
 	}
 }
@@ -157,43 +159,30 @@ func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 // print prints a host with the indices of its free GPUs, as in "gpu-02 0,3".
 func (w *waiter) print(found *WaitDocument) error {
 	if w.format == "json" {
-		return render.WriteJSON(w.program.Out, found)
+		return render.WriteJSON(w.Out, found)
 	}
 	indices := make([]snapshot.DeviceIndex, len(found.GPUs))
 	for i := range found.GPUs {
 		indices[i] = found.GPUs[i].Index
 	}
-	_, err := fmt.Fprintln(w.program.Out, text.Printable(string(found.Host)), text.JoinIndices(indices))
+	_, err := fmt.Fprintln(w.Out, text.Printable(string(found.Host)), text.JoinIndices(indices))
 	return err
 }
 
 // requirement is how many GPUs of a kind somebody wants on one host.
 type requirement struct {
 	count  int
-	model  *regexp.Regexp // nil for any
-	memory int64          // the least, in bytes; 0 for any
+	model  gpulist.Model
+	memory int64 // the least, in bytes; 0 for any
 
-	writtenModel, writtenMemory string
-}
-
-// readRequirement reads --gpus, --model and --memory.
-func readRequirement(c *cli.Context) (requirement, error) {
-	r := requirement{count: c.Int("gpus"), model: gpulist.ReadModel(c), writtenModel: c.String("model"), writtenMemory: c.String("memory")}
-	if r.writtenMemory == "" {
-		return r, nil
-	}
-	var err error
-	if r.memory, err = text.ParseMemory(r.writtenMemory); err != nil {
-		return r, command.UsageError("--memory: %w", err)
-	}
-	return r, nil
+	writtenMemory string
 }
 
 // Of says what is wanted, as in "2 free GPUs with \"a100\" in their model and at least 40g".
 func (r *requirement) Of(state string) string {
 	what := render.Plural(r.count, state+"GPU")
-	if r.writtenModel != "" {
-		what += fmt.Sprintf(" of model %s", text.Shown(r.writtenModel))
+	if r.model.Pattern != "" {
+		what += fmt.Sprintf(" of model %s", text.Shown(r.model.Pattern))
 	}
 	if r.memory > 0 {
 		what += fmt.Sprintf(" with at least %s of memory", r.writtenMemory)
@@ -203,12 +192,12 @@ func (r *requirement) Of(state string) string {
 
 // fits says whether a GPU is of the kind that is wanted, whoever uses it.
 func (r *requirement) fits(g *gpus.GPU) bool {
-	return (r.model == nil || r.model.MatchString(g.Model)) && (r.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= r.memory)
+	return r.model.Matches(g.Model) && (r.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= r.memory)
 }
 
 // mayFit is fits, and true where that isn't known.
 func (r *requirement) mayFit(g *gpus.GPU) bool {
-	return (r.model == nil || g.Model == "" || r.model.MatchString(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil || *g.MemoryTotal >= r.memory)
+	return (g.Model == "" || r.model.Matches(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil || *g.MemoryTotal >= r.memory)
 }
 
 func isFree(g *gpus.GPU) bool { return g.State == gpus.Free }

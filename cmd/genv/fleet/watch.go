@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"time"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -10,41 +12,54 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
+// watchOptions is what the flags of `genv remote watch` say.
+type watchOptions struct {
+	*program
+	hostFlags
+	interval   time.Duration
+	timestamps enforcement.Timestamps
+	listen     listeners.Flags
+}
+
 func (p *program) watchCommand() *cli.Command {
+	o := &watchOptions{program: p, interval: 10 * time.Second}
 	return &cli.Command{
 		Name:  "watch",
 		Usage: "serve the live state of all hosts, as enforce does, without enforcing anything",
-		Flags: remoteFlags(allHosts, append([]cli.Flag{
-			command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"}),
-			enforcement.TimestampsFlag(),
-		}, listeners.Flags()...)...),
-		Action: p.remoteWatch,
+		Flags: o.flags(allHosts, append([]cli.Flag{
+			command.Duration(&o.interval, "interval,i", "`TIME` between two looks at the hosts, in seconds or as 500ms").
+				Config(command.Site),
+			enforcement.TimestampsFlag(&o.timestamps),
+		}, o.listen.Flags()...)...),
+		Action: o.run,
 	}
 }
 
-// readWatch reads the flags of `genv remote watch`: which hosts, and what is known of the run.
-func (p *program) readWatch(c *cli.Context) (config Config, options enforcement.Options, err error) {
+// read reads which hosts there are, and what is known of the run.
+func (o *watchOptions) read(c *cli.Context) (config Config, options enforcement.Options, err error) {
 	options = enforcement.Options{
 		Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true,
-		Interval: command.Duration(c, "interval"), Timestamps: enforcement.Timestamps(c.String("timestamps")),
+		Interval: o.interval, Timestamps: o.timestamps,
 	}
-	if options.Listen, err = listeners.ReadConfig(c, p.Getenv, false); err != nil {
+	if options.Listen, err = o.listen.Read(c, o.Getenv, false); err != nil {
 		return config, options, err
 	}
 	if !options.Listen.Any() {
-		return config, options, command.UsageError("nothing is served: name a socket with --socket PATH, or an address with --web or --metrics")
+		return config, options, command.UsageError("nothing is served: name a socket with --socket PATH, " +
+			"or an address with --web or --metrics")
 	}
 	if !options.Listen.Asked() {
 		options.Listen.Socket.Required = true // there is nothing else to do
 	}
-	config, err = p.readLoopConfig(c, options.Interval)
+	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
 	return config, options, err
 }
 
-// remoteWatch serves what is there, as `genv remote enforce` does, and enforces nothing:
+// run serves what is there, as `genv remote enforce` does, and enforces nothing:
 // its policy has no rules, and it takes no sudo where it is refused.
-func (p *program) remoteWatch(c *cli.Context) error {
-	config, options, err := p.readWatch(c)
+func (o *watchOptions) run(c *cli.Context) error {
+	p := o.program
+	config, options, err := o.read(c)
 	if err != nil {
 		return err
 	}
@@ -59,7 +74,7 @@ func (p *program) remoteWatch(c *cli.Context) error {
 	options.Feed = live.NewFeed(live.Options{Now: p.Now})
 	f.reach(&options, &config, link)
 	return enforcement.Run(c.Context, &p.Program, config.SSH.Log, options, func() (enforcement.Options, error) {
-		config, next, err := p.readWatch(c)
+		config, next, err := o.read(c)
 		if err == nil {
 			f.reloaded(&config, pool)
 		}

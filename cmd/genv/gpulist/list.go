@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -28,11 +26,9 @@ type Output struct {
 	Now       time.Time
 }
 
-// ReadOutput reads command.OutputFlags, --timestamp and --no-summary.
-func ReadOutput(c *cli.Context, p *command.Program) Output {
-	return Output{
-		Output: command.ReadOutput(c), NoSummary: c.Bool("no-summary"), Now: p.Now(), Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv),
-	}
+// Complete adds what the program knows of the terminal.
+func (o *Output) Complete(p *command.Program) {
+	o.Now, o.Width, o.Colourful = p.Now(), render.Width(p.Out), render.Colourful(p.Out, p.Getenv)
 }
 
 // List is the selected GPUs, and how many there are. The host of `genv gpus` has no name, and no column.

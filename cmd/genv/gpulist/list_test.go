@@ -145,7 +145,7 @@ func TestWideCharacters(t *testing.T) {
 }
 
 func TestSelection(t *testing.T) {
-	model := readPattern
+	model := func(pattern string) Model { return Model{Pattern: pattern} }
 	for name, row := range map[string]struct {
 		s       Selection
 		want    string

@@ -16,52 +16,55 @@ import (
 type Selection struct {
 	Free  bool              // only those that are free
 	User  snapshot.Username // only those that this user is attached to or uses; empty for all
-	Model *regexp.Regexp    // only these models; nil for all
+	Model Model             // only these models
 	Sort  string            // a key of orders; empty for hosts as they were named, by index
 }
 
-// Flags are those that Read and ReadOutput read.
-func Flags() []cli.Flag {
+// Flags is what the flags of a list say.
+type Flags struct {
+	Selection
+	Output
+}
+
+// Flags are the flags.
+func (o *Flags) Flags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.BoolFlag{Name: "free", Usage: "only GPUs that are free: neither attached nor used"},
-		&cli.StringFlag{Name: "user", Usage: "only GPUs that this `USER` is attached to or uses"},
-		ModelFlag(),
-		command.OneOf(&cli.StringFlag{Name: "sort", Usage: "sort by `WHAT`: " + strings.Join(sortNames(), ", ") + "; what is unknown comes last"}, sortNames()),
-		&cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"},
-		command.TimestampFlag(),
-	}, command.OutputFlags()...)
+		command.Bool(&o.Free, "free", "only GPUs that are free: neither attached nor used"),
+		command.String(&o.User, "user", "only GPUs that this `USER` is attached to or uses"),
+		o.Model.Flag(),
+		command.String(&o.Sort, "sort", "sort by `WHAT`: "+strings.Join(sortNames(), ", ")+"; what is unknown comes last").
+			OneOf(sortNames()...),
+		command.Bool(&o.NoSummary, "no-summary", "leave out the summary"),
+		command.TimestampFlag(&o.Output.Output),
+	}, command.OutputFlags(&o.Output.Output)...)
 }
 
-// ModelFlag is --model, which ReadModel reads.
-func ModelFlag() cli.Flag {
-	return &cli.StringFlag{Name: "model", Usage: "only GPUs with `PATTERN` in their model's name, such as a100 or h100*80gb"}
+// Model selects GPUs by a part of their model's name in any case, with * for any characters and ? for one.
+type Model struct {
+	Pattern string // as it was written; empty for all
+	read    *regexp.Regexp
 }
 
-// Read reads which GPUs are asked for.
-func Read(c *cli.Context) Selection {
-	return Selection{Free: c.Bool("free"), User: snapshot.Username(c.String("user")), Model: ReadModel(c), Sort: c.String("sort")}
+// Flag is --model.
+func (m *Model) Flag() cli.Flag {
+	return command.String(&m.Pattern, "model", "only GPUs with `PATTERN` in their model's name, such as a100 or h100*80gb")
 }
 
-// ReadModel reads --model: a part of the name in any case, with * for any characters and ?
-// for one. It is nil if the flag isn't given.
-func ReadModel(c *cli.Context) *regexp.Regexp {
-	if pattern := c.String("model"); pattern != "" {
-		return readPattern(pattern)
+// Matches says whether a model is selected. One that isn't known is not.
+func (m *Model) Matches(model string) bool {
+	if m.Pattern == "" {
+		return true
 	}
-	return nil
-}
-
-func readPattern(pattern string) *regexp.Regexp {
-	pattern = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(pattern))
-	return regexp.MustCompile(`(?is)` + pattern)
+	if m.read == nil {
+		pattern := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(m.Pattern))
+		m.read = regexp.MustCompile(`(?is)` + pattern)
+	}
+	return m.read.MatchString(model)
 }
 
 // OfModel are the GPUs of the models. What isn't known to be of a model is not.
 func (s *Selection) OfModel(list []gpus.GPU) []gpus.GPU {
-	if s.Model == nil {
-		return list
-	}
-	return slices.DeleteFunc(slices.Clone(list), func(g gpus.GPU) bool { return !s.Model.MatchString(g.Model) })
+	return slices.DeleteFunc(slices.Clone(list), func(g gpus.GPU) bool { return !s.Model.Matches(g.Model) })
 }
 
 // Of are the selected GPUs of a host, sorted.

@@ -25,6 +25,7 @@ type program struct{ command.Program }
 // Command is `genv guard …`.
 func Command(with command.Program) *cli.Command {
 	p := &program{with}
+	o := &options{lease: time.Minute}
 	return &cli.Command{
 		Name:  "guard",
 		Usage: "have the kernel deny users the GPUs that are not attached to them",
@@ -32,28 +33,28 @@ func Command(with command.Program) *cli.Command {
 			{
 				Name:   "status",
 				Usage:  "show what the guard does, who may open what, and what the kernel can do",
-				Flags:  []cli.Flag{command.FormatFlag("tui", "json")},
-				Action: p.status,
+				Flags:  []cli.Flag{command.FormatFlag(&o.format, "tui", "json")},
+				Action: func(c *cli.Context) error { return p.status(c, o.format) },
 			},
 			{
 				Name:  "run",
 				Usage: "guard this machine until a signal comes",
 				Flags: []cli.Flag{
-					command.OneOf(&cli.StringFlag{Name: "mode", Usage: "`MODE`: watch reports what enforce would deny"}, []string{"watch", "enforce"}),
-					command.Lasting(&cli.StringFlag{Name: "lease", Value: "60s", Usage: "allow every open if this process hasn't renewed the guard for this `TIME`"}),
-					&cli.UintFlag{Name: "first-uid", DefaultText: "UID_MIN of /etc/login.defs", Usage: "never deny users below this `UID`"},
-					&cli.StringSliceFlag{Name: "exempt-user", Usage: "let this `USER` open every GPU; may be repeated"},
-					&cli.StringSliceFlag{Name: "exempt-device", Usage: "let every user open GPU `INDEX`; may be repeated"},
+					command.String(&o.mode, "mode", "`MODE`: watch reports what enforce would deny").OneOf("watch", "enforce"),
+					command.Duration(&o.lease, "lease", "allow every open if this process hasn't renewed the guard for this `TIME`"),
+					command.Int(&o.firstUID, "first-uid", "never deny users below this `UID`").DefaultText("UID_MIN of /etc/login.defs"),
+					command.Strings(&o.exemptUser, "exempt-user", "let this `USER` open every GPU; may be repeated"),
+					command.Strings(&o.exemptDevice, "exempt-device", "let every user open GPU `INDEX`; may be repeated"),
 				},
-				Action: p.run,
+				Action: func(c *cli.Context) error { return p.run(c, o) },
 			},
 			{
 				Name:  "off",
 				Usage: "turn the guard off at once",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "veto", Usage: "keep it off as long as a file exists, also after a reboot"},
+					command.Bool(&o.veto, "veto", "keep it off as long as a file exists, also after a reboot"),
 				},
-				Action: p.off,
+				Action: func(c *cli.Context) error { return p.off(c, o.veto) },
 			},
 			{
 				Name:   "resume",
@@ -62,6 +63,16 @@ func Command(with command.Program) *cli.Command {
 			},
 		},
 	}
+}
+
+// options is what the flags of `genv guard …` say.
+type options struct {
+	format                   string
+	mode                     string
+	lease                    time.Duration
+	firstUID                 int
+	exemptUser, exemptDevice []string
+	veto                     bool
 }
 
 // needsRoot refuses a command for others than root.
@@ -79,13 +90,13 @@ func (p *program) author(how string) string {
 
 // off ends the guard: first in the kernel, whatever else fails. A veto needs no order: as soon
 // as its file is removed, the orders before hold again.
-func (p *program) off(c *cli.Context) error {
+func (p *program) off(c *cli.Context, lasting bool) error {
 	if err := needsRoot(c); err != nil {
 		return err
 	}
 	veto := VetoFile(p.Getenv)
 	turnOff := p.turnOff
-	if c.Bool("veto") {
+	if lasting {
 		if err := writeVeto(veto); err != nil {
 			return err
 		}

@@ -22,8 +22,8 @@ import (
 
 // run guards this machine: it gives an order, gives it again before its lease ends, and
 // keeps the guard unless another process does. A signal ends the guard.
-func (p *program) run(c *cli.Context) error {
-	o, err := p.readOrder(c)
+func (p *program) run(c *cli.Context, flags *options) error {
+	o, err := p.readOrder(c, flags)
 	if err != nil {
 		return err
 	}
@@ -60,29 +60,29 @@ func (p *program) run(c *cli.Context) error {
 }
 
 // readOrder reads the flags.
-func (p *program) readOrder(c *cli.Context) (guard.Order, error) {
+func (p *program) readOrder(c *cli.Context, flags *options) (guard.Order, error) {
 	o := guard.Order{By: p.author("genv guard run")}
 	var err error
-	if o.Mode, err = guard.ParseMode(c.String("mode")); err != nil || o.Mode == guard.Off {
+	if o.Mode, err = guard.ParseMode(flags.mode); err != nil || o.Mode == guard.Off {
 		return o, command.UsageError("missing --mode: write --mode watch or --mode enforce")
 	}
-	o.Lease = command.Duration(c, "lease").Truncate(time.Millisecond)
-	first := c.Uint("first-uid")
-	if c.IsSet("first-uid") && first == 0 || first > math.MaxUint32 {
-		return o, command.UsageError("--first-uid %d: write a uid from 1", first)
+	o.Lease = flags.lease.Truncate(time.Millisecond)
+	first := flags.firstUID
+	if c.IsSet("first-uid") && first < 1 || first > math.MaxUint32 {
+		return o, command.WrongFlag("first-uid", " %d: write a uid from 1", first)
 	}
 	o.FirstUID = snapshot.UID(first)
-	for _, user := range c.StringSlice("exempt-user") {
+	for _, user := range flags.exemptUser {
 		if id, err := strconv.ParseUint(user, 10, 32); err == nil {
 			o.ExemptUIDs = append(o.ExemptUIDs, snapshot.UID(id))
 		} else {
 			o.ExemptUsers = append(o.ExemptUsers, snapshot.Username(user))
 		}
 	}
-	for _, list := range c.StringSlice("exempt-device") {
+	for _, list := range flags.exemptDevice {
 		indices, err := text.ParseIndices[snapshot.DeviceIndex](list)
 		if err != nil {
-			return o, command.UsageError("--exempt-device %q: %w", list, err)
+			return o, command.WrongFlag("exempt-device", " %q: %w", list, err)
 		}
 		o.ExemptDevices = append(o.ExemptDevices, indices...)
 	}

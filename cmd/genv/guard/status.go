@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/guard"
@@ -26,9 +25,9 @@ import (
 // namesWithin bounds the time for looking up names of users.
 const namesWithin = 3 * time.Second
 
-func (p *program) status(c *cli.Context) error {
+func (p *program) status(c *cli.Context, format string) error {
 	document := p.document(c.Context)
-	if command.String(c, "format") == "json" {
+	if format == "json" {
 		return render.WriteJSON(p.Out, document)
 	}
 	return writeStatus(p.Out, &document)

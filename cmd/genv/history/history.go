@@ -25,66 +25,81 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Flags select from a log.
-func Flags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
-		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
-		command.OneOf(&cli.StringFlag{Name: "rule", Usage: "only actions because of this `RULE`, such as idle"}, enforce.RuleNames()),
-		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
-		&cli.StringFlag{Name: "until", Usage: "only actions before `TIME`, such as 1d or 2026-12-01"},
-		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where, and what a dry run would have done"},
-	}, command.OutputFlags()...)
+// Options is what the flags say that select from a log.
+type Options struct {
+	output       render.Output
+	filter       audit.Filter
+	pid          int
+	since, until string
+	auditLog     string
+	host         []string
+	stats        bool
+	verbose      bool
 }
 
-// Show prints what a query finds in a log.
-func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error {
-	output := command.ReadOutput(c)
-	if err := readFilter(p, c, &q); err != nil {
+// Flags select from the log of a host.
+func (o *Options) Flags() []cli.Flag {
+	return append([]cli.Flag{
+		command.String(&o.filter.User, "user", "only actions on this `USER`, by name or uid"),
+		command.Int(&o.pid, "pid", "only actions on process `PID`").DefaultText("any"),
+		command.String(&o.filter.Rule, "rule", "only actions because of this `RULE`, such as idle").
+			OneOf(enforce.RuleNames()...),
+		command.String(&o.since, "since", "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"),
+		command.String(&o.until, "until", "only actions before `TIME`, such as 1d or 2026-12-01"),
+		command.Bool(&o.filter.Notices, "notices",
+			"also list which notices users and hooks got, and where, and what a dry run would have done"),
+	}, command.OutputFlags(&o.output)...)
+}
+
+// Show prints what the flags select in a log; of the log of a controller only what is about a host, if one is named.
+func (o *Options) Show(p *command.Program, c *cli.Context, path string, host snapshot.Hostname) error {
+	q, err := o.read(p)
+	if err != nil {
 		return err
 	}
 	id, err := readID(c)
 	if err != nil {
 		return err
 	}
-	if id != "" && c.Bool("stats") {
-		return command.UsageError("--stats can't be used with the id of a decision")
+	if id != "" && o.stats {
+		return command.WrongFlag("stats", " can't be used with the id of a decision")
 	}
-	q.Notices = q.Notices || id != ""
+	q.Host, q.Notices = host, q.Notices || id != ""
 	entries, err := read(p, path, q)
 	if err != nil {
 		return err
 	}
 	if id != "" {
-		return writeDecisions(p, output, path, id, audit.Decided(entries, id), (*audit.Entry).Lines)
+		return writeDecisions(p, o.output, path, id, audit.Decided(entries, id), (*audit.Entry).Lines)
 	}
-	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
+	if len(entries) == 0 && o.output.Format == "tui" && !o.output.NoHeader {
 		fmt.Fprintf(p.Err, "No action to show in %s\n", path)
 		return nil
 	}
-	if c.Bool("stats") {
-		return writeStats(p, output, audit.Sum(entries))
+	if o.stats {
+		return writeStats(p, o.output, audit.Sum(entries))
 	}
-	return write(p, output, entries)
+	return write(p, o.output, entries)
 }
 
-// readFilter adds to a query what the flags select.
-func readFilter(p *command.Program, c *cli.Context, q *audit.Filter) (err error) {
-	if c.Int("pid") < 0 {
-		return command.UsageError("--pid %d: write the number of a process", c.Int("pid"))
+// read is what the flags select.
+func (o *Options) read(p *command.Program) (q audit.Filter, err error) {
+	if o.pid < 0 {
+		return q, command.WrongFlag("pid", " %d: write the number of a process", o.pid)
 	}
-	q.User, q.PID, q.Rule = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid")), enforce.Rule(c.String("rule"))
-	q.Notices = c.Bool("notices") || c.Bool("stats")
-	if q.Since, err = p.Ago("since", c.String("since")); err != nil {
-		return err
+	q = o.filter
+	q.PID, q.Notices = snapshot.PID(o.pid), q.Notices || o.stats
+	if q.Since, err = p.Ago("since", o.since); err != nil {
+		return q, err
 	}
-	if q.Until, err = p.Ago("until", c.String("until")); err != nil {
-		return err
+	if q.Until, err = p.Ago("until", o.until); err != nil {
+		return q, err
 	}
 	if !q.Until.IsZero() && !q.Until.After(q.Since) {
-		return command.UsageError("--since %s is not before --until %s", q.Since.Format(time.DateTime), q.Until.Format(time.DateTime))
+		return q, command.WrongFlag("since", " %s is not before --until %s",
+			q.Since.Format(time.DateTime), q.Until.Format(time.DateTime))
 	}
-	return nil
+	return q, nil
 }
 
 // read reads what a query finds, and says which lines can't be read.
@@ -169,43 +184,38 @@ func whyOf(e *audit.Entry) string {
 }
 
 // ControllerFlags select from the log of a controller.
-func ControllerFlags() []cli.Flag {
-	return append(Flags(),
-		&cli.StringFlag{Name: "audit-log", Category: command.Site + command.Top + command.Shared + command.Unless("GENV_AUDIT_LOG"), Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
-		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
-		&cli.BoolFlag{Name: "stats", Usage: "print how many warnings, actions, exemptions and failures there were, by user and rule"},
+func (o *Options) ControllerFlags() []cli.Flag {
+	return append(o.Flags(),
+		command.String(&o.auditLog, "audit-log", "the log `FILE` ($GENV_AUDIT_LOG)").
+			Config(command.Top|command.Shared).Unless("GENV_AUDIT_LOG"),
+		command.Strings(&o.host, "host,H", "only actions on this `HOST`"),
+		command.Bool(&o.stats, "stats",
+			"print how many warnings, actions, exemptions and failures there were, by user and rule"),
 	)
 }
 
-// ShowController prints what a query finds in the log of a controller, and connects to no host.
-func ShowController(p *command.Program, c *cli.Context) error {
-	path := c.String("audit-log")
-	if path == "" {
-		path = p.Getenv("GENV_AUDIT_LOG")
-	}
+// ShowController prints what the flags select in the log of a controller, and connects to no host.
+func (o *Options) ShowController(p *command.Program, c *cli.Context) error {
+	path := cmp.Or(o.auditLog, p.Getenv("GENV_AUDIT_LOG"))
+	const another = "name the log of `genv remote enforce --audit-log FILE`"
 	if path == "" || path == "off" {
-		return command.UsageError("missing --audit-log FILE, or GENV_AUDIT_LOG: name the log of `genv remote enforce --audit-log FILE`")
+		return command.UsageError("missing --audit-log FILE, or GENV_AUDIT_LOG: %s", another)
 	}
 	switch _, err := os.Stat(path); { // an empty answer would say that nothing was done
 	case errors.Is(err, fs.ErrNotExist):
-		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise name the log of `genv remote enforce --audit-log FILE`", err)
+		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise %s", err, another)
 	case errors.Is(err, fs.ErrPermission):
 		return command.UsageError("the log: %w; %s, or as a member of the group %s", err, command.AskWithSudo, socket.Group)
 	case err != nil:
-		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
+		return command.UsageError("the log: %w; %s", err, another)
 	}
 	if err := unix.Access(path, unix.R_OK); err != nil { // as of a dry run, which root's account wrote
 		return command.UsageError("the log %s: %w; %s", path, err, command.AskWithSudo)
 	}
-	hosts := command.AllGiven(c, "host")
-	if len(hosts) > 1 {
-		return command.UsageError("--host: name one host, or none for all")
+	if len(o.host) > 1 {
+		return command.WrongFlag("host", ": name one host, or none for all")
 	}
-	q := audit.Filter{}
-	if len(hosts) == 1 {
-		q.Host = snapshot.Hostname(hosts[0])
-	}
-	return Show(p, c, path, q)
+	return o.Show(p, c, path, snapshot.Hostname(strings.Join(o.host, "")))
 }
 
 // StatsDocument is the JSON of `remote history --stats`.
@@ -249,8 +259,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 }
 
 // Why explains a decision: the one that the argument names, or the last action.
-func Why(p *command.Program, c *cli.Context, path string) error {
-	output := command.ReadOutput(c)
+func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	id, err := readID(c)
 	if err != nil {
 		return err
@@ -260,18 +269,20 @@ func Why(p *command.Program, c *cli.Context, path string) error {
 		return err
 	}
 	lines := (*audit.Entry).Answer
-	if c.Bool("verbose") {
+	if o.verbose {
 		lines = (*audit.Entry).Lines
 	}
+	found := audit.LastAction(entries)
 	if id != "" {
-		return writeDecisions(p, output, path, id, audit.Decided(entries, id), lines)
+		found = audit.Decided(entries, id)
 	}
-	return writeDecisions(p, output, path, id, audit.LastAction(entries), lines)
+	return writeDecisions(p, o.output, path, id, found, lines)
 }
 
 // WhyFlags are those of Why.
-func WhyFlags() []cli.Flag {
-	return append(command.OutputFlags(), &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print all that is recorded, with the process and the GPU as they were when they were judged"})
+func (o *Options) WhyFlags() []cli.Flag {
+	return append(command.OutputFlags(&o.output), command.Bool(&o.verbose, "verbose,v",
+		"print all that is recorded, with the process and the GPU as they were when they were judged"))
 }
 
 // readID is the id that the argument is; empty for none.

@@ -32,7 +32,8 @@ func TestNothingToShow(t *testing.T) {
 	show := func(args ...string) (out, errs string) {
 		var o, e bytes.Buffer
 		p := &command.Program{Out: &o, Err: &e, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.Flags(), Action: func(c *cli.Context) error { return history.Show(p, c, path, audit.Filter{}) }}
+		flags := new(history.Options)
+		app := &cli.App{Flags: flags.Flags(), Action: func(c *cli.Context) error { return flags.Show(p, c, path, "") }}
 		require.NoError(t, app.Run(append([]string{"history"}, args...)))
 		return o.String(), e.String()
 	}
@@ -56,7 +57,8 @@ func TestTheLogOfAnotherAccount(t *testing.T) {
 	require.NoError(t, os.WriteFile(log, nil, 0))
 	show := func(path string) error {
 		p := &command.Program{Out: io.Discard, Err: io.Discard, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
+		o := new(history.Options)
+		app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
 		return app.Run([]string{"history", "--audit-log", path})
 	}
 	answers := make(chan error)
@@ -85,7 +87,8 @@ func TestTheContainerIsNamed(t *testing.T) {
 	show := func(format string) string {
 		var out bytes.Buffer
 		p := &command.Program{Out: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.Flags(), Action: func(c *cli.Context) error { return history.Show(p, c, path, audit.Filter{}) }}
+		o := new(history.Options)
+		app := &cli.App{Flags: o.Flags(), Action: func(c *cli.Context) error { return o.Show(p, c, path, "") }}
 		require.NoError(t, app.Run([]string{"history", "--format", format}))
 		return out.String()
 	}
@@ -106,7 +109,8 @@ func TestStats(t *testing.T) {
 	show := func(args ...string) (string, error) {
 		var out bytes.Buffer
 		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
+		o := new(history.Options)
+		app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
 		err := app.Run(append([]string{"history", "--audit-log", path}, args...))
 		return out.String(), err
 	}
@@ -143,7 +147,8 @@ func TestADryRun(t *testing.T) {
 	show := func(args ...string) string {
 		var out bytes.Buffer
 		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.ControllerFlags(), Action: func(c *cli.Context) error { return history.ShowController(p, c) }}
+		o := new(history.Options)
+		app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
 		require.NoError(t, app.Run(append([]string{"history", "--audit-log", path}, args...)))
 		return out.String()
 	}
@@ -163,7 +168,8 @@ func TestWhy(t *testing.T) {
 	show := func(args ...string) (string, error) {
 		var out bytes.Buffer
 		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		app := &cli.App{Flags: history.WhyFlags(), Action: func(c *cli.Context) error { return history.Why(p, c, path) }}
+		o := new(history.Options)
+		app := &cli.App{Flags: o.WhyFlags(), Action: func(c *cli.Context) error { return o.Why(p, c, path) }}
 		err := app.Run(append([]string{"why"}, args...))
 		return out.String(), err
 	}

@@ -24,22 +24,23 @@ import (
 )
 
 func (p *program) doctorCommand() *cli.Command {
+	format, timeout := "", 10*time.Second
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
 		Flags: []cli.Flag{
-			command.FormatFlag("tui", "json"),
-			command.Lasting(&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"}),
+			command.FormatFlag(&format, "tui", "json"),
+			command.Duration(&timeout, "timeout", "`TIME` for nvidia-smi, in seconds or as 500ms"),
 		},
-		Action: p.doctorHere,
+		Action: func(c *cli.Context) error { return p.doctorHere(c, format, timeout) },
 	}
 }
 
 // doctorHere examines this machine. Without root it sees what every user may.
-func (p *program) doctorHere(c *cli.Context) error {
-	document := p.examine(c.Context, command.Duration(c, "timeout"))
+func (p *program) doctorHere(c *cli.Context, format string, timeout time.Duration) error {
+	document := p.examine(c.Context, timeout)
 	var err error
-	if command.String(c, "format") == "json" {
+	if format == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
 		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))

@@ -24,11 +24,15 @@ import (
 )
 
 func (p *program) enforceCommand() *cli.Command {
-	return &cli.Command{Name: "enforce", Category: command.Configured, Usage: "enforce the rules on this machine, in a loop", Flags: enforcement.Flags(), Action: p.enforceHere}
+	o := new(enforcement.LoopFlags)
+	return &cli.Command{
+		Name: "enforce", Category: command.Configured, Usage: "enforce the rules on this machine, in a loop",
+		Flags: o.Flags(), Action: func(c *cli.Context) error { return p.enforceHere(c, o) },
+	}
 }
 
 // enforceHere runs the controller's loop over a single host: this machine.
-func (p *program) enforceHere(c *cli.Context) error {
+func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags) error {
 	host := p.openHost()
 	defer host.SMI.Keep(c.Context)()
 	host.Machine.Types = new(nvidiasmi.Types)
@@ -37,7 +41,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 	allowance := &allowances{pass: host.Service.Allow}
 	defer allowance.close()
 	read := func() (enforcement.Options, error) {
-		o, err := enforcement.ReadOptions(c)
+		o, err := flags.Read(c)
 		if err == nil {
 			link.policy.Store(o.Policy)
 		}

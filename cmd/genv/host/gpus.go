@@ -21,14 +21,16 @@ type GPUsDocument struct {
 }
 
 func (p *program) gpusCommand() *cli.Command {
+	o := new(gpulist.Flags)
 	return &cli.Command{
-		Name: "gpus", Usage: "list the GPUs of this machine: which are free, and who uses the others", Flags: gpulist.Flags(), Action: p.gpusHere,
+		Name: "gpus", Usage: "list the GPUs of this machine: which are free, and who uses the others",
+		Flags: o.Flags(), Action: func(c *cli.Context) error { return p.gpusHere(c, o) },
 	}
 }
 
 // gpusHere lists the GPUs of this machine, and who uses them. It takes no root.
-func (p *program) gpusHere(c *cli.Context) error {
-	selection, output := gpulist.Read(c), gpulist.ReadOutput(c, &p.Program)
+func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
+	o.Complete(&p.Program)
 	host := p.openHost()
 	all, warnings, err := host.gpus(c.Context)
 	if err != nil {
@@ -36,11 +38,13 @@ func (p *program) gpusHere(c *cli.Context) error {
 	}
 	p.Warn(warnings...)
 	var found gpulist.List
-	found.Add("", all, &selection)
-	if output.Format == "json" {
-		return render.WriteJSON(p.Out, GPUsDocument{Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: selection.Of(all)})
+	found.Add("", all, &o.Selection)
+	if o.Format == "json" {
+		return render.WriteJSON(p.Out, GPUsDocument{
+			Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: o.Of(all),
+		})
 	}
-	return found.Write(p.Out, &selection, &output)
+	return found.Write(p.Out, &o.Selection, &o.Output)
 }
 
 // gpus are the GPUs of this machine as root sees them, if root's service says it, or else as

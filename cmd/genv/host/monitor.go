@@ -12,21 +12,22 @@ import (
 )
 
 func (p *program) monitorCommand() *cli.Command {
+	config := new(monitoring.Config)
 	return &cli.Command{
 		Name: "monitor", Usage: "export metrics of this machine for Prometheus, and configuration for it and Grafana",
-		Flags: monitoring.Flags(p.Getenv), Action: p.monitorHere,
+		Flags:  config.Flags(p.Getenv),
+		Action: func(c *cli.Context) error { return p.monitorHere(c, config) },
 	}
 }
 
 // monitorHere exports the metrics of this machine.
-func (p *program) monitorHere(c *cli.Context) error {
-	config, err := monitoring.ReadConfig(c)
-	if err != nil {
+func (p *program) monitorHere(c *cli.Context, config *monitoring.Config) error {
+	if err := config.Check(); err != nil {
 		return err
 	}
 	host := p.openHost()
 	failed := ""
-	return monitoring.Run(c.Context, &p.Program, config, monitoring.Source{Collect: func(ctx context.Context) ([]metrics.Host, error) {
+	collect := func(ctx context.Context) ([]metrics.Host, error) {
 		s, err := host.snapshot(ctx, local.Age{})
 		switch {
 		case ctx.Err() != nil:
@@ -38,5 +39,7 @@ func (p *program) monitorHere(c *cli.Context) error {
 			p.Warn("no metrics of the GPUs, environments and processes: " + failed)
 		}
 		return []metrics.Host{{Installed: true, Snapshot: s}}, nil
-	}, Patience: 2 * nvidiasmi.DefaultTimeout})
+	}
+	source := monitoring.Source{Collect: collect, Patience: 2 * nvidiasmi.DefaultTimeout}
+	return monitoring.Run(c.Context, &p.Program, *config, source)
 }

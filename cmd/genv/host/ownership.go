@@ -9,7 +9,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -55,7 +54,7 @@ type StatusDocument struct {
 }
 
 // hostStatus says who owns the state. It needs no root.
-func (p *program) hostStatus(c *cli.Context) error {
+func (p *program) hostStatus(c *cli.Context, format string) error {
 	here := localhost.Open(p.Program)
 	owner, err := here.Store.Owner()
 	if err != nil {
@@ -71,7 +70,7 @@ func (p *program) hostStatus(c *cli.Context) error {
 	case !errors.Is(err, service.ErrNotRunning) || owner != nil:
 		d.Error = err.Error()
 	}
-	if command.String(c, "format") == "json" {
+	if format == "json" {
 		return render.WriteJSON(p.Out, d)
 	}
 	p.printStatus(&d)

@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -35,7 +34,13 @@ const gcPercentServed = 400
 // for a process on a device that isn't in it.
 const devicesFor = time.Minute
 
-func (p *program) usageServe(c *cli.Context) error {
+// serveOptions is what the flags of `genv usage serve` say.
+type serveOptions struct {
+	token string
+	idle  time.Duration
+}
+
+func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
 	}
@@ -50,7 +55,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	defer events.close()
 	answers := &agent.Answers{Backend: streamBackend{host, events}, Events: events}
 	server := &agent.Server{
-		Token: c.String("token"), ReadToken: !c.IsSet("token"), Idle: command.Duration(c, "idle"), Handler: answers,
+		Token: o.token, ReadToken: !c.IsSet("token"), Idle: o.idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	allowance := &allowances{pass: host.Service.Allow}

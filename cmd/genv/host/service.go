@@ -29,6 +29,7 @@ import (
 
 // serviceCommand is `genv host`.
 func (p *program) serviceCommand() *cli.Command {
+	format := ""
 	return &cli.Command{
 		Name:  "host",
 		Usage: "the service that owns the state of this host",
@@ -47,8 +48,8 @@ func (p *program) serviceCommand() *cli.Command {
 			{
 				Name:   "status",
 				Usage:  "say who owns the state of this host, and whether the service runs",
-				Flags:  []cli.Flag{command.FormatFlag("tui", "json")},
-				Action: p.hostStatus,
+				Flags:  []cli.Flag{command.FormatFlag(&format, "tui", "json")},
+				Action: func(c *cli.Context) error { return p.hostStatus(c, format) },
 			},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,15 +19,21 @@ import (
 
 // usageCommand is `genv usage`.
 func (p *program) usageCommand() *cli.Command {
+	part, format := "", ""
+	serve := &serveOptions{idle: 10 * time.Minute}
 	return &cli.Command{
 		Name:  "usage",
 		Usage: "commands that a controller runs on this host",
 		Subcommands: []*cli.Command{
 			{
-				Name:   "snapshot",
-				Usage:  "print the GPUs, environments and processes of this host, as JSON",
-				Flags:  []cli.Flag{command.OneOf(&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, []string{"devices", "envs", "processes"}), command.FormatFlag("json")},
-				Action: p.usageSnapshot,
+				Name:  "snapshot",
+				Usage: "print the GPUs, environments and processes of this host, as JSON",
+				Flags: []cli.Flag{
+					command.String(&part, "type", "only one `PART`: devices, envs or processes").
+						OneOf("devices", "envs", "processes"),
+					command.FormatFlag(&format, "json"),
+				},
+				Action: func(c *cli.Context) error { return p.usageSnapshot(c, part) },
 			},
 			{
 				Name:   "execute",
@@ -37,19 +44,20 @@ func (p *program) usageCommand() *cli.Command {
 				Name:  "serve",
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners; otherwise the first line of stdin has it"},
-					command.Lasting(&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"}),
+					command.String(&serve.token, "token", "begin the greeting with `TOKEN`, so that it is found after banners; "+
+						"otherwise the first line of stdin has it"),
+					command.Duration(&serve.idle, "idle", "end after this `TIME` without a request, in seconds or as 10m"),
 				},
-				Action: p.usageServe,
+				Action: func(c *cli.Context) error { return p.usageServe(c, serve) },
 			},
 		},
 	}
 }
 
-func (p *program) usageSnapshot(c *cli.Context) error {
+func (p *program) usageSnapshot(c *cli.Context, part string) error {
 	host := p.openHost()
 	host.Machine.Brief = true
-	document, warnings, err := host.document(c.Context, c.String("type"))
+	document, warnings, err := host.document(c.Context, part)
 	if err != nil {
 		return err
 	}
@@ -75,7 +83,7 @@ func (h *host) document(ctx context.Context, part string) (document []byte, warn
 	case "processes":
 		return encoded(ctx, h.processes, snapshot.EncodeProcesses)
 	}
-	return nil, nil, command.UsageError("--type %q: write devices, envs or processes", part)
+	return nil, nil, command.WrongFlag("type", " %q: write devices, envs or processes", part)
 }
 
 func encoded[T any](ctx context.Context, read func(context.Context) (T, []string, error), encode func(T) ([]byte, error)) ([]byte, []string, error) {

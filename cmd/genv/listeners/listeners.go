@@ -1,7 +1,7 @@
 // Package listeners is where a controller serves what it knows: the flags of `genv remote
 // enforce` and `genv remote watch`, and the listeners that they ask for.
 //
-//	config, err := listeners.ReadConfig(c, getenv, once) // from Flags
+//	config, err := flags.Read(c, getenv, once)
 //	open, err := listeners.Open(ctx, config, listeners.Shown{Feed: feed}, log)
 //	defer open.Close()
 //
@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
@@ -39,31 +38,67 @@ type Config struct {
 	Access string
 }
 
-// Flags are those of all listeners.
-func Flags() []cli.Flag {
-	return slices.Concat(socketFlags(), metricsFlags(), webFlags(), accessFlags())
+// Flags is what the flags of all listeners say.
+type Flags struct {
+	socket, metrics, web, webConfig string
+	names                           web.Names
+	hosts                           []string
 }
 
-// ReadConfig reads Flags. once says that the command runs one cycle and ends: there is
-// nothing to look at then.
-func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, error) {
+// Flags are the flags.
+func (o *Flags) Flags() []cli.Flag {
+	o.names = web.AllNames
+	return []cli.Flag{
+		command.String(&o.socket, "socket", "serve the live state on this unix socket (`PATH`, or off); $"+socket.Variable).
+			Config(command.Loop | command.Top | command.OrOff).Unless(socket.Variable).
+			DefaultText("/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR"),
+		command.String(&o.metrics, "metrics", "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; "+
+			":9400 is on all addresses of this machine").Config(command.Loop),
+		command.String(&o.web, "web", "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or "+
+			"unix:/run/genv-controller/web.sock").Config(command.Loop),
+		command.String(&o.names, "web-names", "the users' `NAMES` that the web page shows: all, self (of who is logged "+
+			"in) or none").OneOf("all", "self", "none").Config(command.Loop).Hide(),
+		command.Strings(&o.hosts, "web-host", "a `NAME` by which browsers may ask for the web page, besides localhost; "+
+			"repeatable").Config(command.Loop),
+		command.String(&o.webConfig, "web-config", "TLS and passwords of --web and --metrics: a `FILE` of the format of "+
+			"Prometheus' web.config.file; not for unix sockets").Config(command.Loop),
+	}
+}
+
+// Read checks the flags. once says that the command runs one cycle and ends: there is nothing to look at then.
+func (o *Flags) Read(c *cli.Context, getenv func(string) string, once bool) (Config, error) {
 	var config Config
 	var err error
-	if config.Socket, err = readSocket(c, getenv, once); err != nil {
+	if config.Socket, err = o.readSocket(c, getenv, once); err != nil {
 		return config, err
 	}
-	if config.Metrics, err = readMetrics(c, once); err != nil {
+	if c.IsSet("metrics") {
+		if once {
+			return config, needsLoop("metrics")
+		}
+		m := &config.Metrics
+		if m.Address, m.Port, err = readAddress("metrics", o.metrics, "127.0.0.1:9400", ""); err != nil {
+			return config, err
+		}
+	}
+	if config.Web, err = o.readWeb(c, once); err != nil {
 		return config, err
 	}
-	if config.Web, err = readWeb(c, once); err != nil {
-		return config, err
+	switch {
+	case !c.IsSet("web-config"):
+		return config, nil
+	case o.webConfig == "":
+		return config, command.WrongFlag("web-config", ": write the path of a file")
+	case config.Web.Address == "" && !config.Metrics.asked():
+		return config, command.WrongFlag("web-config",
+			" needs --web or --metrics with an address; a unix socket has neither TLS nor passwords")
 	}
-	config.Access, err = readAccess(c, config)
-	return config, err
+	config.Access = o.webConfig
+	return config, nil
 }
 
 func needsLoop(flag string) error {
-	return command.UsageError("--%s needs a loop: write an --interval of more than 0", flag)
+	return command.WrongFlag(flag, " needs a loop: write an --interval of more than 0")
 }
 
 // Any reports whether anything is to be opened.
@@ -145,23 +180,6 @@ type Metrics struct {
 
 func (m *Metrics) asked() bool { return m.Address != "" }
 
-func metricsFlags() []cli.Flag {
-	return []cli.Flag{&cli.StringFlag{
-		Name: "metrics", Category: command.Site + command.Loop, Usage: "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; :9400 is on all addresses of this machine",
-	}}
-}
-
-func readMetrics(c *cli.Context, once bool) (m Metrics, err error) {
-	if !command.IsGiven(c, "metrics") {
-		return m, nil
-	}
-	if once {
-		return m, needsLoop("metrics")
-	}
-	m.Address, m.Port, err = readAddress("metrics", c.String("metrics"), "127.0.0.1:9400", "")
-	return m, err
-}
-
 // openMetrics serves only what Prometheus needs. On loopback, browsers on this machine
 // could be made to read it by another site (DNS rebinding), so the name is checked.
 // Elsewhere it answers to any name. Without --web-config whoever reaches the port may read it.
@@ -171,7 +189,7 @@ func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
 	}
 	listener, address, err := l.listenTCP(ctx, config.Address, config.Port)
 	if err != nil {
-		return command.UsageError("--metrics: %w", err)
+		return command.WrongFlag("metrics", ": %w", err)
 	}
 	mux := http.NewServeMux()
 	l.mountMetrics(mux, false)
@@ -212,19 +230,12 @@ type Socket struct {
 	Required bool
 }
 
-func socketFlags() []cli.Flag {
-	return []cli.Flag{&cli.StringFlag{
-		Name: "socket", Category: command.Site + command.Loop + command.Top + command.OrOff + command.Unless(socket.Variable), DefaultText: "/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR",
-		Usage: "serve the live state on this unix socket (`PATH`, or off); $" + socket.Variable,
-	}}
-}
-
-func readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, error) {
-	path, given := c.String("socket"), command.IsGiven(c, "socket")
+func (o *Flags) readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, error) {
+	path, given := o.socket, c.IsSet("socket")
 	switch {
 	case given && path == "":
-		return Socket{}, command.UsageError("--socket: write a path, or off")
-	case !given && command.Bool(c, "dry-run"): // it runs alongside a controller, which has that socket
+		return Socket{}, command.WrongFlag("socket", ": write a path, or off")
+	case !given && c.Bool("dry-run"): // it runs alongside a controller, which has that socket
 		return Socket{}, nil
 	case !given:
 		path = getenv(socket.Variable)
@@ -250,7 +261,7 @@ func (l *Listeners) openSocket(ctx context.Context, config Socket) error {
 	listener, err := socket.Listen(ctx, config.Path)
 	switch {
 	case err != nil && config.Required:
-		return command.UsageError("--socket: %w", err)
+		return command.WrongFlag("socket", ": %w", err)
 	case err != nil:
 		l.log.Warn().Err(err).Msg("the live state is not served; --socket PATH chooses another socket, --socket off none")
 		return nil

@@ -26,8 +26,9 @@ func TestAddresses(t *testing.T) {
 		"[::1]:9400": {Address: "::1", Port: 9400}, "192.0.2.1:80": {Address: "192.0.2.1", Port: 80},
 		"": {}, "9400": {}, "127.0.0.1": {}, "127.0.0.1:": {}, "127.0.0.1:65536": {}, "127.0.0.1:-1": {}, "gpu-01:9400": {}, "http://127.0.0.1:9400": {}, "::1:9400": {},
 	} {
-		app := &cli.App{Flags: listeners.Flags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
-			config, err := listeners.ReadConfig(c, func(string) string { return "" }, false)
+		flags := new(listeners.Flags)
+		app := &cli.App{Flags: flags.Flags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
+			config, err := flags.Read(c, func(string) string { return "" }, false)
 			if want.Address == "" {
 				require.ErrorContains(t, err, "--metrics", text)
 				return nil
@@ -35,7 +36,7 @@ func TestAddresses(t *testing.T) {
 			require.NoError(t, err, text)
 			require.Equal(t, want, config.Metrics, text)
 			require.True(t, config.Asked())
-			_, err = listeners.ReadConfig(c, func(string) string { return "" }, true)
+			_, err = flags.Read(c, func(string) string { return "" }, true)
 			require.ErrorContains(t, err, "--metrics needs a loop")
 			return nil
 		}}

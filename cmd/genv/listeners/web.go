@@ -29,19 +29,11 @@ type Web struct {
 // asked reports whether there is to be a web page.
 func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 
-func webFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "web", Category: command.Site + command.Loop, Usage: "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/genv-controller/web.sock"},
-		command.OneOf(&cli.StringFlag{Name: "web-names", Category: command.Site + command.Loop, Hidden: true, Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"}, []string{"all", "self", "none"}),
-		&cli.StringSliceFlag{Name: "web-host", Category: command.Site + command.Loop, Usage: "a `NAME` by which browsers may ask for the web page, besides localhost; repeatable"},
-	}
-}
-
-func readWeb(c *cli.Context, once bool) (Web, error) {
-	if !command.IsGiven(c, "web") {
+func (o *Flags) readWeb(c *cli.Context, once bool) (Web, error) {
+	if !c.IsSet("web") {
 		for _, name := range []string{"web-names", "web-host"} {
-			if command.IsGiven(c, name) {
-				return Web{}, command.UsageError("--%s needs --web", name)
+			if c.IsSet(name) {
+				return Web{}, command.WrongFlag(name, " needs --web")
 			}
 		}
 		return Web{}, nil
@@ -49,11 +41,11 @@ func readWeb(c *cli.Context, once bool) (Web, error) {
 	if once {
 		return Web{}, needsLoop("web")
 	}
-	w := Web{Names: web.Names(c.String("web-names")), Hosts: c.StringSlice("web-host")}
-	if err := w.readAddress(c.String("web")); err != nil {
+	w := Web{Names: o.names, Hosts: o.hosts}
+	if err := w.readAddress(o.web); err != nil {
 		return Web{}, err
 	}
-	return w, w.check(c.String("web-config") != "")
+	return w, w.check(o.webConfig != "")
 }
 
 func (w *Web) readAddress(text string) error {
@@ -63,7 +55,8 @@ func (w *Web) readAddress(text string) error {
 		return err
 	}
 	var err error
-	w.Address, w.Port, err = readAddress("web", text, "127.0.0.1:8080", ", or a socket, such as unix:/run/genv-controller/web.sock")
+	const orSocket = ", or a socket, such as unix:/run/genv-controller/web.sock"
+	w.Address, w.Port, err = readAddress("web", text, "127.0.0.1:8080", orSocket)
 	return err
 }
 
@@ -71,15 +64,19 @@ func (w *Web) readAddress(text string) error {
 // checkAccess does the rest, when the file of --web-config has been read.
 func (w *Web) check(hasFile bool) error {
 	for _, host := range w.Hosts {
-		if host == "" || strings.ContainsAny(host, "/*?# ") || strings.Contains(host, ":") && net.ParseIP(strings.Trim(host, "[]")) == nil {
-			return command.UsageError("--web-host %q: write a name without https:// and without a port, as gpus.example.org", host)
+		hasPort := strings.Contains(host, ":") && net.ParseIP(strings.Trim(host, "[]")) == nil
+		if host == "" || strings.ContainsAny(host, "/*?# ") || hasPort {
+			return command.WrongFlag("web-host",
+				" %q: write a name without https:// and without a port, as gpus.example.org", host)
 		}
 	}
 	switch {
 	case w.exposed() && !hasFile:
-		return command.UsageError("--web %s can be reached from other machines: say with --web-config FILE who may look, or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where())
+		return command.WrongFlag("web", " %s can be reached from other machines: say with --web-config FILE who may look, "+
+			"or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where())
 	case w.exposed() && len(w.Hosts) == 0:
-		return command.UsageError("--web %s: say with --web-host by which name browsers ask for it; others are refused", w.where())
+		return command.WrongFlag("web",
+			" %s: say with --web-host by which name browsers ask for it; others are refused", w.where())
 	case w.Names == web.OwnName && !hasFile && w.Unix == "":
 		return command.UsageError(selfNeedsUsers)
 	}
@@ -95,9 +92,11 @@ func (w *Web) exposed() bool { return w.Unix == "" && !isLoopback(w.Address) }
 func (w *Web) checkAccess(file string, has web.Demands) error {
 	switch {
 	case w.exposed() && !has.TLS:
-		return command.UsageError("--web %s can be reached from other machines, and passwords would cross the network in clear: add tls_server_config to %s, or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where(), file)
+		return command.WrongFlag("web", " %s can be reached from other machines, and passwords would cross the network in "+
+			"clear: add tls_server_config to %s, or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where(), file)
 	case w.exposed() && !has.Passwords && !has.Certificates:
-		return command.UsageError("--web %s can be reached from other machines: say in %s who may look, with basic_auth_users or `client_auth_type: RequireAndVerifyClientCert`", w.where(), file)
+		return command.WrongFlag("web", " %s can be reached from other machines: say in %s who may look, "+
+			"with basic_auth_users or `client_auth_type: RequireAndVerifyClientCert`", w.where(), file)
 	case w.Names == web.OwnName && !has.Passwords:
 		return command.UsageError(selfNeedsUsers)
 	}
@@ -124,7 +123,7 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 	if config.Unix != "" {
 		listener, err := socket.Listen(ctx, config.Unix)
 		if err != nil {
-			return command.UsageError("--web: %w", err)
+			return command.WrongFlag("web", ": %w", err)
 		}
 		l.serve(listener, web.New(l.shown.Feed, options), config.where())
 		return nil
@@ -136,30 +135,10 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 	}
 	listener, address, err := l.listenTCP(ctx, config.Address, config.Port)
 	if err != nil {
-		return command.UsageError("--web: %w", err)
+		return command.WrongFlag("web", ": %w", err)
 	}
 	l.serve(listener, web.New(l.shown.Feed, options), address)
 	return nil
-}
-
-func accessFlags() []cli.Flag {
-	return []cli.Flag{&cli.StringFlag{
-		Name: "web-config", Category: command.Site + command.Loop,
-		Usage: "TLS and passwords of --web and --metrics: a `FILE` of the format of Prometheus' web.config.file; not for unix sockets",
-	}}
-}
-
-func readAccess(c *cli.Context, config Config) (string, error) {
-	path := c.String("web-config")
-	switch {
-	case !command.IsGiven(c, "web-config"):
-		return "", nil
-	case path == "":
-		return "", command.UsageError("--web-config: write the path of a file")
-	case config.Web.Address == "" && !config.Metrics.asked():
-		return "", command.UsageError("--web-config needs --web or --metrics with an address; a unix socket has neither TLS nor passwords")
-	}
-	return path, nil
 }
 
 // openAccess reads the file of --web-config.
@@ -171,7 +150,7 @@ func (l *Listeners) openAccess(path string) (err error) {
 		l.log.Error().Err(err).Str("file", path).Msg("a change of --web-config can't be used")
 	})
 	if err != nil {
-		return command.UsageError("--web-config: %w", err)
+		return command.WrongFlag("web-config", ": %w", err)
 	}
 	return nil
 }

@@ -37,10 +37,11 @@ import (
 // read reads flags as a command does.
 func read(once bool, flags ...string) (config listeners.Config, err error) {
 	app := cli.NewApp()
-	app.Flags, app.Writer, app.ErrWriter = listeners.Flags(), io.Discard, io.Discard
+	o := new(listeners.Flags)
+	app.Flags, app.Writer, app.ErrWriter = o.Flags(), io.Discard, io.Discard
 	app.ExitErrHandler = func(*cli.Context, error) {}
 	app.Action = func(c *cli.Context) (err error) {
-		config, err = listeners.ReadConfig(c, func(string) string { return "off" }, once)
+		config, err = o.Read(c, func(string) string { return "off" }, once)
 		return err
 	}
 	return config, app.Run(append([]string{"genv"}, flags...))

@@ -138,6 +138,11 @@ func TestAFolderOfAnotherUser(t *testing.T) {
 func TestTheDefaultFolder(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "genv")
 	getenv := func(name string) string { return map[string]string{"GENV_TMPDIR": state}[name] }
+	defaultDir := func(getenv func(string) string) string {
+		var config Config
+		config.Flags(getenv)
+		return config.ConfigDir
+	}
 	require.Equal(t, state+"/metrics", defaultDir(getenv))
 	require.Equal(t, "/var/tmp/genv/metrics", defaultDir(none))
 	require.NoError(t, publish(in(defaultDir(getenv)), 8000, getenv))

@@ -163,34 +163,38 @@ type Config struct {
 }
 
 // Flags are those of genv 1.4.3, and the address.
-func Flags(getenv func(string) string) []cli.Flag {
+func (config *Config) Flags(getenv func(string) string) []cli.Flag {
+	*config = Config{
+		Address: "127.0.0.1", Port: 8000, Interval: 10 * time.Second, ConfigDir: filepath.Join(disk.Dir(getenv), "metrics"),
+	}
 	return []cli.Flag{
-		&cli.StringFlag{Name: "config-dir", Category: command.Site, Value: defaultDir(getenv), Usage: "`FOLDER` for the configuration files of Prometheus and Grafana"},
-		&cli.IntFlag{Name: "port", Category: command.Site, Aliases: []string{"p"}, Value: 8000, Usage: "serve the metrics on this `PORT`"},
-		&cli.StringFlag{Name: "address", Category: command.Site, Value: "127.0.0.1", Usage: "serve them on this IP `ADDRESS`; 0.0.0.0 for all of this machine, to everybody who reaches it"},
-		command.Lasting(&cli.StringFlag{Name: "interval", Category: command.Site, Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two collections, in seconds or as 500ms"}),
+		command.String(&config.ConfigDir, "config-dir", "`FOLDER` for the configuration files of Prometheus and Grafana").
+			Config(command.Site),
+		command.Int(&config.Port, "port,p", "serve the metrics on this `PORT`").Config(command.Site),
+		command.String(&config.Address, "address", "serve them on this IP `ADDRESS`; 0.0.0.0 for all of this machine, "+
+			"to everybody who reaches it").Config(command.Site),
+		command.Duration(&config.Interval, "interval,i", "`TIME` between two collections, in seconds or as 500ms").
+			Config(command.Site),
 	}
 }
 
-func defaultDir(getenv func(string) string) string { return filepath.Join(disk.Dir(getenv), "metrics") }
-
-// ReadConfig reads Flags.
-func ReadConfig(c *cli.Context) (Config, error) {
-	config := Config{Address: c.String("address"), Port: c.Int("port"), Interval: command.Duration(c, "interval")}
+// Check checks what the flags say.
+func (config *Config) Check() (err error) {
 	if config.Port < 0 || config.Port > 65535 {
-		return config, command.UsageError("--port %d: write a number from 1 to 65535, or 0 for any free port", config.Port)
+		return command.WrongFlag("port", " %d: write a number from 1 to 65535, or 0 for any free port", config.Port)
 	}
 	if net.ParseIP(config.Address) == nil {
-		return config, command.UsageError("--address %q: write an IP address of this machine, such as 127.0.0.1, or 0.0.0.0 for all", config.Address)
+		return command.WrongFlag("address",
+			" %q: write an IP address of this machine, such as 127.0.0.1, or 0.0.0.0 for all", config.Address)
 	}
-	var err error
-	if config.ConfigDir, err = filepath.Abs(c.String("config-dir")); err != nil {
-		return config, err
+	if config.ConfigDir, err = filepath.Abs(config.ConfigDir); err != nil {
+		return err
 	}
 	if strings.ContainsFunc(config.ConfigDir, func(r rune) bool { return r < ' ' || strings.ContainsRune("\x7f\"'`;#$%\\", r) }) {
-		return config, command.UsageError("--config-dir %q: grafana.ini can't express this path; write one without quotes and without ; # $ %% \\", config.ConfigDir)
+		return command.WrongFlag("config-dir", " %q: grafana.ini can't express this path; "+
+			"write one without quotes and without ; # $ %% \\", config.ConfigDir)
 	}
-	return config, nil
+	return nil
 }
 
 // target is where a Prometheus on this machine finds the server.

@@ -33,9 +33,9 @@ type exemptions interface {
 	close()
 }
 
-// exemptions finds the controller, or else the folder.
-func (p *program) exemptions(c *cli.Context) (exemptions, error) {
-	path := c.String("socket")
+// exemptions finds the controller, or else the folder, which may be in use if it is only read.
+func (p *program) exemptions(c *cli.Context, o *controllerOptions, readOnly bool) (exemptions, error) {
+	path := o.socket
 	if path == "" {
 		path = socket.Find(p.Getenv, os.Geteuid())
 	}
@@ -48,11 +48,12 @@ func (p *program) exemptions(c *cli.Context) (exemptions, error) {
 			return nil, err
 		case living:
 			return &runningController{path, live.NewClient(path)}, nil
-		case c.String("socket") != "":
-			return nil, command.UsageError("--socket %s: no controller listens there; start it, or change its folder: --socket off --state-dir DIR", path)
+		case o.socket != "":
+			return nil, command.WrongFlag("socket",
+				" %s: no controller listens there; start it, or change its folder: --socket off --state-dir DIR", path)
 		}
 	}
-	return p.stoppedController(c)
+	return p.stoppedController(o, readOnly)
 }
 
 // runningController is a controller that runs.
@@ -99,40 +100,43 @@ type stoppedController struct {
 	log     *audit.Log // nil for none
 }
 
-func (p *program) stoppedController(c *cli.Context) (*stoppedController, error) {
-	dir := c.String("state-dir")
+func (p *program) stoppedController(o *controllerOptions, readOnly bool) (*stoppedController, error) {
+	dir := o.stateDir
 	if dir == "" {
 		dirs := enforcement.ControllerDirs(p.Getenv)
 		switch len(dirs) {
 		case 0:
-			return nil, command.UsageError("no controller runs, and none has run here: name its folder with --state-dir DIR, or its socket with --socket PATH")
+			return nil, command.UsageError("no controller runs, and none has run here: " +
+				"name its folder with --state-dir DIR, or its socket with --socket PATH")
 		case 1:
 			dir = dirs[0]
 		default:
-			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with --state-dir DIR", strings.Join(dirs, " and "))
+			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with --state-dir DIR",
+				strings.Join(dirs, " and "))
 		}
 	}
 	s := &stoppedController{program: p, dir: dir}
-	if path := c.String("audit-log"); path != "" {
+	if path := o.auditLog; path != "" {
 		if err := audit.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, command.UsageError("--audit-log: %w; nothing was done", err)
+			return nil, command.WrongFlag("audit-log", ": %w; nothing was done", err)
 		}
 		s.log = &audit.Log{Path: path, MaxBytes: 1 << 62} // the controller decides when it is rotated
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, command.UsageError("--state-dir: %w", err)
+		return nil, command.WrongFlag("state-dir", ": %w", err)
 	}
 	var err error
 	s.store, err = statedir.Open(dir)
 	switch owner := otherOwner(dir); {
-	case errors.Is(err, statedir.ErrInUse) && c.Bool("list"):
+	case errors.Is(err, statedir.ErrInUse) && readOnly:
 	case errors.Is(err, statedir.ErrInUse):
 		_ = s.store.Close() // it was only read
 		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
 	case err != nil && owner != "":
-		return nil, command.UsageError("%s belongs to %s, the controller's account: %s, with that account as `account:` in /etc/genv/config.yaml (%w)", dir, owner, command.AskWithSudo, err)
+		return nil, command.UsageError("%s belongs to %s, the controller's account: %s, "+
+			"with that account as `account:` in /etc/genv/config.yaml (%w)", dir, owner, command.AskWithSudo, err)
 	case err != nil:
-		return nil, command.UsageError("--state-dir: %w", err)
+		return nil, command.WrongFlag("state-dir", ": %w", err)
 	}
 	return s, nil
 }
@@ -177,7 +181,8 @@ func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string
 }
 
 func (s *stoppedController) names(context.Context) (hosts, users []string) {
-	list, _, err := inventory.Known(inventory.Selection{DefaultFiles: command.ConfigPaths(s.program.Getenv, command.HostsFile)}, command.OpenAtOnce)
+	selection := inventory.Selection{DefaultFiles: command.ConfigPaths(s.program.Getenv, command.HostsFile)}
+	list, _, err := inventory.Known(selection, command.OpenAtOnce)
 	if err != nil {
 		return nil, nil
 	}

@@ -37,36 +37,40 @@ func (p *program) releaseCommand() *cli.Command {
 
 // holdOrRelease is a command that has an action done for each host that is named, or once for all.
 func (p *program) holdOrRelease(name, usage string, action func(reason string, host snapshot.Hostname) operator.Action) *cli.Command {
+	var o struct {
+		controllerOptions
+		host   []string
+		reason string
+	}
 	return &cli.Command{
 		Name: name, Usage: usage,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only on these `HOSTS`: a,b or gpu[01-16].lab or @group"},
-			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
-		}, controllerFlags()...),
+			command.Strings(&o.host, "host,H", "only on these `HOSTS`: a,b or gpu[01-16].lab or @group"),
+			command.String(&o.reason, "reason", "why, for the record and for other operators: `TEXT`"),
+		}, o.controllerFlags()...),
 		Action: func(c *cli.Context) error {
-			if name == "hold" && c.String("reason") == "" {
+			if name == "hold" && o.reason == "" {
 				return command.UsageError("hold needs a reason: give --reason TEXT")
 			}
-			hosts, err := p.hostsToHold(c)
+			hosts, err := p.hostsToHold(o.host)
 			if err != nil {
 				return err
 			}
 			actions := make([]operator.Action, len(hosts))
 			for i, host := range hosts {
-				actions[i] = action(c.String("reason"), host)
+				actions[i] = action(o.reason, host)
 				actions[i].Schema = operator.ActionSchema
 				if err := actions[i].Check(); err != nil {
 					return withNextStep(err)
 				}
 			}
-			return p.operate(c, actions)
+			return p.operate(c, &o.controllerOptions, actions)
 		},
 	}
 }
 
 // hostsToHold are the hosts that are named; one without a name for all.
-func (p *program) hostsToHold(c *cli.Context) ([]snapshot.Hostname, error) {
-	named := command.AllGiven(c, "host")
+func (p *program) hostsToHold(named []string) ([]snapshot.Hostname, error) {
 	if len(named) == 0 {
 		return []snapshot.Hostname{""}, nil
 	}
@@ -86,15 +90,16 @@ func (p *program) said(a *operator.Action, done string) string {
 	case a.Host == "":
 		return done
 	case a.Kind == operator.Exempt:
-		return fmt.Sprintf("held host %s until %s: %s", a.Host, p.Now().Add(policy.MaxExemption).Local().Format(time.DateTime), a.Reason)
+		until := p.Now().Add(policy.MaxExemption).Local().Format(time.DateTime)
+		return fmt.Sprintf("held host %s until %s: %s", a.Host, until, a.Reason)
 	default:
 		return fmt.Sprintf("ended the hold of host %s", a.Host)
 	}
 }
 
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.
-func (p *program) operate(c *cli.Context, actions []operator.Action) error {
-	at, err := p.exemptions(c)
+func (p *program) operate(c *cli.Context, o *controllerOptions, actions []operator.Action) error {
+	at, err := p.exemptions(c, o, false)
 	if err != nil {
 		return err
 	}

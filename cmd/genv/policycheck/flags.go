@@ -18,51 +18,69 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ReadPolicy reads the policy: the defaults, the file over them, and the flags
-// over both.
-func ReadPolicy(c *cli.Context) (*policy.File, error) {
-	caps, err := userCaps(c.StringSlice("max-devices-for-user"))
+// RuleFlags is what the flags say that name a policy file and override it.
+type RuleFlags struct {
+	path       string
+	maxDevices int
+	perUser    []string
+	on, not    map[enforce.Rule]*bool
+}
+
+// PolicyFlag names a policy file.
+func (o *RuleFlags) PolicyFlag() cli.Flag {
+	return command.String(&o.path, "policy", "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or "+
+		"/etc/genv; flags override it").Config(command.Top | command.OrNone)
+}
+
+// Flags are the flags.
+func (o *RuleFlags) Flags() []cli.Flag {
+	o.on, o.not = map[enforce.Rule]*bool{}, map[enforce.Rule]*bool{}
+	flags := []cli.Flag{
+		o.PolicyFlag(),
+		command.Int(&o.maxDevices, "max-devices-per-user", "detach the GPUs of a user beyond `N` on all hosts together").
+			AtLeast(0).Config(command.OfPolicy).DefaultText("no cap"),
+		command.Strings(&o.perUser, "max-devices-for-user", "the same for one user: `USER=N`; several values allowed").
+			Many().Config(command.OfPolicy),
+	}
+	for _, rule := range []struct {
+		rule          enforce.Rule
+		text, without string
+	}{
+		{enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off"},
+		{enforce.RuleEnvDevices, "terminate processes on GPUs that are not attached", "on"},
+		{enforce.RuleEnvMemory, "terminate processes of environments over their memory capacity", "on"},
+	} {
+		name, on, not := string(rule.rule), new(bool), new(bool)
+		o.on[rule.rule], o.not[rule.rule] = on, not
+		flags = append(flags, command.Bool(on, name, rule.text).Config(command.OfPolicy).DefaultText(rule.without),
+			command.Bool(not, "no-"+name, "don't "+rule.text).Config(command.OfPolicy))
+	}
+	return flags
+}
+
+// Read reads the policy: the defaults, the file over them, and the flags over both.
+func (o *RuleFlags) Read(c *cli.Context) (*policy.File, error) {
+	caps, err := userCaps(o.perUser)
 	if err != nil {
 		return nil, err
 	}
 	names := slices.Collect(maps.Keys(caps))
 	file := policy.Default()
-	if path := c.String("policy"); path != "" && path != command.NoPolicy {
-		if file, err = parsePolicy(c, path, names); err != nil {
+	if o.path != "" && o.path != command.NoPolicy {
+		if file, err = parsePolicy(c, o.path, names); err != nil {
 			return nil, err
 		}
 	} else {
 		file.Accounts = aliases(c, names)
 	}
-	return file, flagsOver(c, file, caps)
-}
-
-// PolicyFlag names a policy file.
-func PolicyFlag() cli.Flag {
-	return &cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"}
-}
-
-// RuleFlags name a policy file, and override it.
-func RuleFlags() []cli.Flag {
-	flags := []cli.Flag{
-		PolicyFlag(),
-		command.AtLeast(0, &cli.IntFlag{Name: "max-devices-per-user", Category: command.OfPolicy, DefaultText: "no cap", Usage: "detach the GPUs of a user beyond `N` on all hosts together"}),
-		&cli.StringSliceFlag{Name: "max-devices-for-user", Category: command.OfPolicy + command.Many, Usage: "the same for one user: `USER=N`; several values allowed"},
+	if err := o.override(c, file); err != nil {
+		return nil, err
 	}
-	flags = append(flags, onOff(enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off")...)
-	flags = append(flags, onOff(enforce.RuleEnvDevices, "terminate processes on GPUs that are not attached", "on")...)
-	return append(flags, onOff(enforce.RuleEnvMemory, "terminate processes of environments over their memory capacity", "on")...)
+	return file, overrideUsers(file, caps)
 }
 
-func onOff(rule enforce.Rule, text, without string) []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: string(rule), Category: command.OfPolicy, Usage: text, DefaultText: without},
-		&cli.BoolFlag{Name: "no-" + string(rule), Category: command.OfPolicy, Usage: "don't " + text},
-	}
-}
-
-// flagsOver overrides a policy with the flags that were given.
-func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
+// override overrides a policy with the flags that were given.
+func (o *RuleFlags) override(c *cli.Context, file *policy.File) error {
 	for rule, value := range map[enforce.Rule]*bool{
 		enforce.RuleNonEnvProcesses: &file.Flags.NonEnvProcesses,
 		enforce.RuleEnvDevices:      &file.Flags.EnvDevices,
@@ -73,23 +91,29 @@ func flagsOver(c *cli.Context, file *policy.File, caps map[string]int) error {
 		case yes && no:
 			return command.UsageError("--%s and --%s exclude each other", name, negation)
 		case yes:
-			*value = c.Bool(name)
+			*value = *o.on[rule]
 			file.Flags.Set(name, fromFlag(name))
 		case no:
-			*value = !c.Bool(negation)
+			*value = !*o.not[rule]
 			file.Flags.Set(name, fromFlag(negation))
 		}
 	}
 	if c.IsSet("max-devices-per-user") {
-		n := c.Int("max-devices-per-user")
+		n := o.maxDevices
 		file.Flags.MaxDevices = &n
 		file.Flags.Set("max-devices-per-user", fromFlag("max-devices-per-user"))
 	}
+	return nil
+}
+
+// overrideUsers sets the caps of users.
+func overrideUsers(file *policy.File, caps map[string]int) error {
 	file.UserFlags = make(map[snapshot.Username]policy.Settings, len(caps))
 	for user, n := range caps {
 		name := file.Account(snapshot.Username(user))
 		if old, twice := file.UserFlags[name]; twice && *old.MaxDevices != n {
-			return command.UsageError("--max-devices-for-user: %s is another name of %s, who has both %d and %d", user, name, *old.MaxDevices, n)
+			return command.WrongFlag("max-devices-for-user", ": %s is another name of %s, who has both %d and %d",
+				user, name, *old.MaxDevices, n)
 		}
 		own := policy.Settings{Settings: enforce.Settings{MaxDevices: &n}}
 		own.Set("max-devices-per-user", fromFlag("max-devices-for-user"))
@@ -109,10 +133,10 @@ func userCaps(words []string) (map[string]int, error) {
 			user := pair[:at]
 			n, err := strconv.Atoi(strings.TrimPrefix(pair[at:], "="))
 			if err != nil || n < 0 || text.CheckUsername(user) != nil {
-				return nil, command.UsageError("--max-devices-for-user %q: write USER=N with N of 0 or more, such as john=3", pair)
+				return nil, command.WrongFlag("max-devices-for-user", " %q: write USER=N with N of 0 or more, such as john=3", pair)
 			}
 			if old, twice := caps[user]; twice && old != n {
-				return nil, command.UsageError("--max-devices-for-user: %s has both %d and %d", user, old, n)
+				return nil, command.WrongFlag("max-devices-for-user", ": %s has both %d and %d", user, old, n)
 			}
 			caps[user] = n
 		}

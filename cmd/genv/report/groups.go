@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -106,15 +104,6 @@ const (
 	// lockWithin is how long another process may take to make it.
 	lockWithin = 10 * time.Second
 )
-
-// readNames is for how long names of users are kept; 0 for as long as the usage.
-func readNames(c *cli.Context) (time.Duration, error) {
-	namesFor := command.Duration(c, "usage-names")
-	if namesFor > 0 && namesFor < minKeep {
-		return 0, command.UsageError("--usage-names %s: write a day or more, such as 90d", c.String("usage-names"))
-	}
-	return namesFor, nil
-}
 
 // pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its memory.
 func pseudonyms(dir string, after time.Duration) (store.Pseudonyms, error) {

@@ -33,55 +33,73 @@ import (
 // program is genv as this command sees it.
 type program struct{ command.Program }
 
-// Command is `genv remote report`.
-func Command(with command.Program) *cli.Command {
-	p := &program{with}
-	return &cli.Command{
-		Name:  "report",
-		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
-		Flags: append(flags(),
-			&cli.StringFlag{Name: "state-dir", Category: command.Site + command.Shared + command.Unless("STATE_DIRECTORY"), DefaultText: "that of the service, or one's own", Usage: "the `DIR` of the controller"},
-			&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, DefaultText: "the file in --state-dir", Usage: "the `URL` of the PostgreSQL database to which controllers write, such as postgres://genv@db.lab/genv"},
-			&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, DefaultText: "the only one there", Usage: "the `NAME` of the fleet in that database"},
-			&cli.StringFlag{Name: "policy", Category: command.Site + command.Top + command.OrNone, Usage: "take the groups of --by group from this policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv"},
-		),
-		Action: p.report,
-	}
-}
-
-func (p *program) report(c *cli.Context) error {
-	r, err := p.read(c)
-	if err != nil {
-		return err
-	}
-	var groups map[string][]string
-	if r.query.By == usage.ByGroup {
-		if groups, err = p.groups(r.policy); err != nil {
-			return err
-		}
-	}
-	s, err := p.openToRead(c.Context, &r.place)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	d, err := usage.Read(c.Context, s, r.query, time.Local, func(ctx context.Context, users []string) func(string) []string {
-		return groupsOf(ctx, groups, users)
-	})
-	if err != nil {
-		return fmt.Errorf("the usage database: %w", err)
-	}
-	d.Top(r.top)
-	if now := p.Now().Truncate(time.Second); d.Until.After(now) {
-		d.Until = now // the hour that isn't over counts as far as it is known
-	}
-	return write(&p.Program, d, r.output)
+// options is what the flags of `genv remote report` say.
+type options struct {
+	*program
+	place
+	output       render.Output
+	since, until string
+	by, policy   string
+	top          int
 }
 
 // place is where controllers keep usage.
 type place struct {
 	stateDir   string
 	url, fleet string // of a PostgreSQL database
+}
+
+// Command is `genv remote report`.
+func Command(with command.Program) *cli.Command {
+	p := &options{program: &program{with}, since: "7d", by: usage.ByUser}
+	return &cli.Command{
+		Name:  "report",
+		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
+		Flags: append([]cli.Flag{
+			command.String(&p.since, "since", "from this `TIME` on, such as 7d or 2026-11-01"),
+			command.String(&p.until, "until", "until this `TIME`, such as 1d or 2026-12-01").DefaultText("now"),
+			command.String(&p.by, "by", "`WHAT` the lines are: "+strings.Join(usage.Choices(), ", ")).
+				OneOf(usage.Choices()...),
+			command.Int(&p.top, "top", "only the first `N` lines; 0 for all").AtLeast(0),
+			command.String(&p.stateDir, "state-dir", "the `DIR` of the controller").
+				Config(command.Shared).Unless("STATE_DIRECTORY").DefaultText("that of the service, or one's own"),
+			command.String(&p.url, "usage-db", "the `URL` of the PostgreSQL database to which controllers write, "+
+				"such as postgres://genv@db.lab/genv").Config(command.Shared).DefaultText("the file in --state-dir"),
+			command.String(&p.fleet, "usage-fleet", "the `NAME` of the fleet in that database").
+				Config(command.Shared).DefaultText("the only one there"),
+			command.String(&p.policy, "policy", "take the groups of --by group from this policy `FILE`, or none; "+
+				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top | command.OrNone),
+		}, command.OutputFlags(&p.output)...),
+		Action: p.run,
+	}
+}
+
+func (p *options) run(c *cli.Context) error {
+	query, err := p.query()
+	if err != nil {
+		return err
+	}
+	var groups map[string][]string
+	if query.By == usage.ByGroup {
+		if groups, err = p.groups(p.policy); err != nil {
+			return err
+		}
+	}
+	s, err := p.openToRead(c.Context, &p.place)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	belongs := func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups, users) }
+	d, err := usage.Read(c.Context, s, query, time.Local, belongs)
+	if err != nil {
+		return fmt.Errorf("the usage database: %w", err)
+	}
+	d.Top(p.top)
+	if now := p.Now().Truncate(time.Second); d.Until.After(now) {
+		d.Until = now // the hour that isn't over counts as far as it is known
+	}
+	return write(&p.Program, d, p.output)
 }
 
 // openToRead opens the database of controllers, on a server or in a folder.
@@ -107,12 +125,12 @@ func (p *program) file(at *place) (path string, err error) {
 	inFile := at.url == "" || at.url == on || at.url == off // as `enforce:` in config.yaml may say
 	switch {
 	case inFile && at.fleet != "":
-		return "", command.UsageError("--usage-fleet is for --usage-db postgres://…")
+		return "", command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
 	case inFile:
 		return p.find(at.stateDir)
 	}
 	if err := store.CheckURL(at.url); err != nil {
-		return "", command.UsageError("--usage-db: %w", err)
+		return "", command.WrongFlag("usage-db", ": %w", err)
 	}
 	return "", nil
 }
@@ -135,65 +153,40 @@ func (p *program) find(stateDir string) (path string, err error) {
 	}
 	switch {
 	case len(found) > 1:
-		return "", command.UsageError("there are %s: name one of the folders with --state-dir DIR", strings.Join(found, " and "))
+		return "", command.UsageError("there are %s: name one of the folders with --state-dir DIR",
+			strings.Join(found, " and "))
 	case len(found) == 0 && len(dirs) == 0:
 		return "", command.UsageError("no controller has run here: name its folder with --state-dir DIR")
 	case len(found) == 0:
-		return "", command.UsageError("there is no usage database in %s: `genv remote enforce` keeps one while it runs, unless --usage-db is off", strings.Join(dirs, " or "))
+		return "", command.UsageError("there is no usage database in %s: "+
+			"`genv remote enforce` keeps one while it runs, unless --usage-db is off", strings.Join(dirs, " or "))
 	}
 	return found[0], checkOwner(found[0])
 }
 
-// flags are those of a report but for where usage is kept.
-func flags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "since", Value: "7d", Usage: "from this `TIME` on, such as 7d or 2026-11-01"},
-		&cli.StringFlag{Name: "until", DefaultText: "now", Usage: "until this `TIME`, such as 1d or 2026-12-01"},
-		command.OneOf(&cli.StringFlag{Name: "by", Value: usage.ByUser, Usage: "`WHAT` the lines are: " + strings.Join(usage.Choices(), ", ")}, usage.Choices()),
-		command.AtLeast(0, &cli.IntFlag{Name: "top", Usage: "only the first `N` lines; 0 for all"}),
-	}, command.OutputFlags()...)
-}
-
-// request is what the flags say.
-type request struct {
-	query  usage.Query
-	top    int
-	output render.Output
-	policy string
-	place
-}
-
-// read reads the flags.
-func (p *program) read(c *cli.Context) (r request, err error) {
-	r.output, r.query.By, r.top, r.policy = command.ReadOutput(c), c.String("by"), c.Int("top"), c.String("policy")
-	r.place = place{c.String("state-dir"), c.String("usage-db"), c.String("usage-fleet")}
-	return r, p.readTime(c, &r)
-}
-
-func (p *program) readTime(c *cli.Context, r *request) error {
-	from := c.String("since")
-	since, err := p.Ago("since", from)
+// query is what is asked for.
+func (p *options) query() (q usage.Query, err error) {
+	since, err := p.Ago("since", p.since)
 	if err != nil {
-		return err
+		return q, err
 	}
-	until, err := p.Ago("until", c.String("until"))
+	until, err := p.Ago("until", p.until)
 	if err != nil {
-		return err
+		return q, err
 	}
 	switch now := p.Now(); {
-	case from == "":
-		return command.UsageError("--since is empty: write how long ago, as 7d, or a time as 2026-11-20T22:00")
+	case p.since == "":
+		return q, command.WrongFlag("since", " is empty: write how long ago, as 7d, or a time as 2026-11-20T22:00")
 	case since.After(now):
-		return command.UsageError("--since %s is in the future", since.Format(time.DateTime))
-	}
-	if until.IsZero() {
-		until = p.Now()
+		return q, command.WrongFlag("since", " %s is in the future", since.Format(time.DateTime))
+	case until.IsZero():
+		until = now
 	}
 	if !until.After(since) {
-		return command.UsageError("--since %s is not before --until %s", since.Format(time.DateTime), until.Format(time.DateTime))
+		return q, command.WrongFlag("since", " %s is not before --until %s",
+			since.Format(time.DateTime), until.Format(time.DateTime))
 	}
-	r.query.Since, r.query.Until = since.Unix(), until.Unix()
-	return nil
+	return usage.Query{By: p.by, Since: since.Unix(), Until: until.Unix()}, nil
 }
 
 // checkOwner refuses the file of another user, even to root: SQLite would have to trust what

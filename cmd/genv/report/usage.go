@@ -20,13 +20,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// UsageFlags say whether a controller keeps who used what.
-func UsageFlags() []cli.Flag {
+// UsageFlags is what the flags say about whether a controller keeps who used what.
+type UsageFlags struct {
+	url, fleet    string
+	keepFor, name time.Duration
+}
+
+// Flags are the flags.
+func (o *UsageFlags) Flags() []cli.Flag {
+	o.url, o.keepFor = on, store.DefaultKeepDays
 	return []cli.Flag{
-		&cli.StringFlag{Name: "usage-db", Category: command.Site + command.Shared, Value: on, Usage: "keep who used which GPU, for genv remote report: `on`, in --state-dir; on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off"},
-		&cli.StringFlag{Name: "usage-fleet", Category: command.Site + command.Shared, Hidden: true, DefaultText: "the key of --leader, or this machine's name", Usage: "the `NAME` of this fleet on a PostgreSQL server"},
-		command.Lasting(&cli.StringFlag{Name: "usage-keep", Category: command.Site, Hidden: true, Value: text.FormatDuration(store.DefaultKeepDays), Usage: "for this `TIME`, such as 90d"}),
-		command.Lasting(&cli.StringFlag{Name: "usage-names", Category: command.Site, Hidden: true, DefaultText: "as long as the usage", Usage: "keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms"}),
+		command.String(&o.url, "usage-db", "keep who used which GPU, for genv remote report: `on`, in --state-dir; "+
+			"on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off").Config(command.Shared),
+		command.String(&o.fleet, "usage-fleet", "the `NAME` of this fleet on a PostgreSQL server").
+			Config(command.Shared).DefaultText("the key of --leader, or this machine's name").Hide(),
+		command.Duration(&o.keepFor, "usage-keep", "for this `TIME`, such as 90d").Config(command.Site).Hide(),
+		command.Duration(&o.name, "usage-names",
+			"keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms").
+			Config(command.Site).DefaultText("as long as the usage").Hide(),
 	}
 }
 
@@ -38,22 +49,23 @@ const (
 // minKeep is the shortest time for which usage is kept: less is no use.
 const minKeep = 24 * time.Hour
 
-// ReadUsage reads UsageFlags. What it returns opens the usage database in the folder of a controller, or on a
-// server; it is nil for none. leader is the key of the controllers' election; empty for none.
-func ReadUsage(c *cli.Context, p *command.Program, leader string, log zerolog.Logger) (func(dir string) *enforcement.Usage, error) {
-	keepFor := command.Duration(c, "usage-keep")
-	if keepFor < minKeep {
-		return nil, command.UsageError("--usage-keep %s: write a day or more, such as 90d, or --usage-db off", c.String("usage-keep"))
+// Read returns what opens the usage database in the folder of a controller, or on a server; nil for none. leader is
+// the key of the controllers' election; empty for none.
+func (o *UsageFlags) Read(p *command.Program, leader string, log zerolog.Logger) (func(string) *enforcement.Usage, error) {
+	if o.keepFor < minKeep {
+		return nil, command.WrongFlag("usage-keep", " %s: write a day or more, such as 90d, or --usage-db off",
+			text.FormatDuration(o.keepFor))
 	}
-	namesFor, err := readNames(c)
-	if err != nil {
-		return nil, err
+	if o.name > 0 && o.name < minKeep {
+		return nil, command.WrongFlag("usage-names", " %s: write a day or more, such as 90d", text.FormatDuration(o.name))
 	}
-	if c.String("usage-db") == off {
+	if o.url == off {
 		return nil, nil //nolint:nilnil // none is asked for
 	}
-	k := &usageKeeper{program: p, log: log, url: c.String("usage-db"), names: namesFor, options: store.Options{In: time.Local, KeepDays: keepFor, KeepHours: min(keepFor, store.DefaultKeepHours)}}
-	if err := k.readPlace(c, leader); err != nil {
+	k := &usageKeeper{program: p, log: log, url: o.url, names: o.name, options: store.Options{
+		In: time.Local, KeepDays: o.keepFor, KeepHours: min(o.keepFor, store.DefaultKeepHours), Fleet: o.fleet,
+	}}
+	if err := k.readPlace(leader); err != nil {
 		return nil, err
 	}
 	return k.keep, nil
@@ -63,24 +75,24 @@ func ReadUsage(c *cli.Context, p *command.Program, leader string, log zerolog.Lo
 type usageKeeper struct {
 	program *command.Program
 	log     zerolog.Logger
-	url     string // of a server; on for a file
-	names   time.Duration
+	url     string        // of a server; on for a file
+	names   time.Duration // 0 for as long as the usage
 	options store.Options
 }
 
 // readPlace checks where usage is kept, and of which fleet it is there.
-func (k *usageKeeper) readPlace(c *cli.Context, leader string) (err error) {
-	k.options.Fleet = c.String("usage-fleet")
+func (k *usageKeeper) readPlace(leader string) (err error) {
 	switch {
 	case k.url == on && k.options.Fleet != "":
-		return command.UsageError("--usage-fleet is for --usage-db postgres://…")
+		return command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
 	case k.url == on:
 		return nil
 	case !store.IsServer(k.url):
-		return command.UsageError("--usage-db %q: write on, off, or the URL of a PostgreSQL database such as postgres://genv@db.lab/genv", text.Printable(k.url))
+		return command.WrongFlag("usage-db", " %q: write on, off, or the URL of a PostgreSQL database such as "+
+			"postgres://genv@db.lab/genv", text.Printable(k.url))
 	}
 	if err := store.CheckURL(k.url); err != nil {
-		return command.UsageError("--usage-db: %w", err)
+		return command.WrongFlag("usage-db", ": %w", err)
 	}
 	if k.options.Fleet = cmp.Or(k.options.Fleet, strings.Trim(leader, "/")); k.options.Fleet == "" {
 		k.options.Fleet, err = os.Hostname()

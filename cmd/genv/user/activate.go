@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -15,32 +16,44 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
+// activateOptions is what the flags say of how to enter an environment: those of `genv activate`, and some of them
+// those of `genv run` and `genv llm serve`.
+type activateOptions struct {
+	environment.SettingFlags
+	id                         string
+	noPrompt, noAttach, noLoad bool
+	shell                      string
+}
+
 func (p *program) activateCommand() *cli.Command {
+	o := new(activateOptions)
 	return &cli.Command{
 		Name:  "activate",
 		Usage: "activate an environment in this shell",
-		Flags: append(environment.SettingFlags(),
-			&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
-			&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-			&cli.BoolFlag{Name: "no-attach", Usage: "attach no GPUs yet"},
-			&cli.BoolFlag{Name: "no-load", Usage: "don't load the configuration from the folder that genv home prints"},
-			shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout"),
-			environment.OverSubscribeFlag(),
+		Flags: append(o.Flags(),
+			command.String(&o.id, "id,eid", "enter the existing environment with this `ID`, "+
+				"for example from another terminal"),
+			command.Bool(&o.noPrompt, "no-prompt", "leave the shell's prompt as it is"),
+			command.Bool(&o.noAttach, "no-attach", "attach no GPUs yet"),
+			command.Bool(&o.noLoad, "no-load",
+				"don't load the configuration from the folder that genv home prints"),
+			shellFlag(&o.shell),
+			o.OverSubscribeFlag(),
 		),
-		Action: p.outsideContainers(p.activate),
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.activate(c, o) }),
 	}
 }
 
-func (p *program) activate(c *cli.Context) error {
+func (p *program) activate(c *cli.Context, o *activateOptions) error {
 	who := p.person()
-	caller, err := p.activationCaller(c, who)
+	caller, err := p.activationCaller(o.shell, who)
 	if err != nil {
 		return err
 	}
 	if who.eid != "" {
 		return who.alreadyActive(c.Context)
 	}
-	entry, err := p.newEntry(c, who, caller.PID)
+	entry, err := p.newEntry(c, o, who, caller.PID)
 	if err != nil {
 		return err
 	}
@@ -48,7 +61,7 @@ func (p *program) activate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), c.Bool("no-prompt"))); err != nil {
+	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), o.noPrompt)); err != nil {
 		return who.leave(c.Context, caller.PID, err)
 	}
 	p.reportAttached(c.Context, who, entry.others, entered.Before, entered.Now)
@@ -58,17 +71,16 @@ func (p *program) activate(c *cli.Context) error {
 	return nil
 }
 
-// activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the
-// folder of the shims.
-func (p *program) activationCaller(c *cli.Context, who *hostUser) (shell.Caller, error) {
-	if !c.IsSet("shell") {
+// activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the folder of the shims.
+func (p *program) activationCaller(old string, who *hostUser) (shell.Caller, error) {
+	if old == "" {
 		return shell.CallerFrom(p.Getenv)
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return shell.Caller{}, err
 	}
-	return p.callerOf(c, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
+	return p.callerOf(old, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
 }
 
 func (w *hostUser) alreadyActive(ctx context.Context) error {
@@ -79,16 +91,16 @@ func (w *hostUser) alreadyActive(ctx context.Context) error {
 	return errActive
 }
 
-// wanted is the saved configuration, overridden by the flags. An environment that is
-// entered by its id has a configuration of its own.
-func (p *program) wanted(c *cli.Context) (snapshot.EnvConfig, error) {
+// wanted is the saved configuration, overridden by the flags. An environment that is entered by its id has a
+// configuration of its own.
+func (p *program) wanted(c *cli.Context, o *activateOptions) (snapshot.EnvConfig, error) {
 	var config snapshot.EnvConfig
-	if dir, err := p.home(); err == nil && !c.IsSet("id") && !c.Bool("no-load") {
+	if dir, err := p.home(); err == nil && !c.IsSet("id") && !o.noLoad {
 		if err := loadSettings(dir, &config, environment.Settings); err != nil {
 			return config, err
 		}
 	}
-	return config, environment.ReadSettings(c, &config)
+	return config, o.Read(c, &config)
 }
 
 // entry is how a process enters an environment.
@@ -98,12 +110,11 @@ type entry struct {
 }
 
 // newEntry is how a process enters the environment that the flags ask for.
-func (p *program) newEntry(c *cli.Context, who *hostUser, pid snapshot.PID) (entry, error) {
+func (p *program) newEntry(c *cli.Context, o *activateOptions, who *hostUser, pid snapshot.PID) (entry, error) {
 	e := entry{Enter: change.Enter{
-		EID: snapshot.EnvID(c.String("id")), PID: pid,
-		Attach: !c.Bool("no-attach"), OverSubscribe: environment.OverSubscribe(c, p.Getenv),
+		EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv),
 	}}
-	config, err := p.wanted(c)
+	config, err := p.wanted(c, o)
 	if err != nil {
 		return e, err
 	}
@@ -134,5 +145,7 @@ func activeAfter(r *change.Result) shell.Active {
 
 // activeOf is a registered environment, for its shells.
 func activeOf(b *state.Files, eid snapshot.EnvID) shell.Active {
-	return shell.Active{EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid), Parts: change.Parts(b, eid)}
+	return shell.Active{
+		EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid), Parts: change.Parts(b, eid),
+	}
 }

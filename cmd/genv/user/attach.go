@@ -17,39 +17,49 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
+// attachOptions is what the flags of `genv attach` and `genv devices attach` say.
+type attachOptions struct {
+	environment.SettingFlags
+	count, mig      string
+	index           indexFlag
+	config, refresh bool
+}
+
 func (p *program) attachCommand() *cli.Command {
+	o := new(attachOptions)
 	return &cli.Command{
 		Name:  "attach",
 		Usage: "attach GPUs to this environment: as many as are configured, or one",
-		Flags: append(attachFlags(),
-			&cli.BoolFlag{Name: "config", Usage: "attach as many as are configured, and none if no number is"},
-			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached GPUs"}),
-		Action: p.outsideContainers(p.attach),
+		Flags: append(o.flags(),
+			command.Bool(&o.config, "config", "attach as many as are configured, and none if no number is"),
+			command.Bool(&o.refresh, "refresh",
+				"attach nothing; update this shell after another terminal attached or detached GPUs")),
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.attach(c, o) }),
 	}
 }
 
-// attachFlags are those of `genv attach` and `genv devices attach`.
-func attachFlags() []cli.Flag {
+func (o *attachOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "count", Usage: "attach GPUs until there are `N` in all"},
-		indexFlag("attach these GPUs: `INDEX`, or several with commas"),
-		&cli.StringFlag{Name: "mig", Usage: "attach this MIG `INSTANCE`, or several with commas: a UUID, or a profile such as 1g.10gb for any free one"},
-		environment.OverSubscribeFlag(),
+		command.String(&o.count, "count", "attach GPUs until there are `N` in all"),
+		o.index.flag("attach these GPUs: `INDEX`, or several with commas"),
+		command.String(&o.mig, "mig", "attach this MIG `INSTANCE`, or several with commas: a UUID, "+
+			"or a profile such as 1g.10gb for any free one"),
+		o.OverSubscribeFlag(),
 	}
 }
 
-// attachRequest reads attachFlags.
-func (p *program) attachRequest(c *cli.Context) (change.Attach, error) {
-	r := change.Attach{OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+// request is what is to be attached.
+func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (change.Attach, error) {
+	r := change.Attach{OverSubscribe: o.OverSubscribe(getenv)}
 	if c.IsSet("count") {
-		n, err := strconv.Atoi(c.String("count"))
+		n, err := strconv.Atoi(o.count)
 		if err != nil || n < 1 {
-			return r, command.UsageError("--count %q: write how many GPUs you need in all, 1 or more", c.String("count"))
+			return r, command.WrongFlag("count", " %q: write how many GPUs you need in all, 1 or more", o.count)
 		}
 		r.Count = n
 	}
 	var err error
-	r.Indices, err = indices(c)
+	r.Indices, err = o.index.read(c)
 	given := 0
 	for _, name := range []string{"count", "index", "mig"} {
 		if c.IsSet(name) {
@@ -57,29 +67,29 @@ func (p *program) attachRequest(c *cli.Context) (change.Attach, error) {
 		}
 	}
 	if err == nil && given > 1 {
-		err = command.UsageError("--count, --index and --mig exclude each other")
+		err = command.WrongFlag("count", ", --index and --mig exclude each other")
 	}
 	return r, err
 }
 
-func (p *program) attach(c *cli.Context) error {
-	request, err := p.attachRequest(c)
+func (p *program) attach(c *cli.Context, o *attachOptions) error {
+	request, err := o.request(c, p.Getenv)
 	if err != nil {
 		return err
 	}
-	request.Configured = c.Bool("config")
+	request.Configured = o.config
 	who := p.person()
-	if c.Bool("refresh") {
+	if o.refresh {
 		if request.Count != 0 || request.Indices != nil || request.Configured || c.IsSet("mig") {
-			return command.UsageError("--refresh attaches nothing: leave out --config, --count, --index and --mig")
+			return command.WrongFlag("refresh", " attaches nothing: leave out --config, --count, --index and --mig")
 		}
 		_, err := p.inShell(c.Context, who, who.look)
 		return err
 	}
 	if request.Configured && (request.Count != 0 || request.Indices != nil || c.IsSet("mig")) {
-		return command.UsageError("--config attaches as many as are configured: leave out --count, --index and --mig")
+		return command.WrongFlag("config", " attaches as many as are configured: leave out --count, --index and --mig")
 	}
-	if request.Instances, err = who.instances(c, who.eid); err != nil {
+	if request.Instances, err = who.instances(c, o.mig, who.eid); err != nil {
 		return err
 	}
 	var others inUse
@@ -116,13 +126,17 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 		return w.changeIn(ctx, eid, change.Change{Attach: &change.Attach{EID: eid, Refresh: true}})
 	}
 	attached := files.AttachedTo(eid)
-	return change.Result{EID: eid, Config: env.Config, Before: attached, Now: attached, Instances: change.Parts(&files, eid)}, nil
+	return change.Result{
+		EID: eid, Config: env.Config, Before: attached, Now: attached, Instances: change.Parts(&files, eid),
+	}, nil
 }
 
 // inShell changes the environment of this shell by a function, and then the shell. After an error
 // neither is changed. A script has no shell to change, and one that 1.4.3 initialised asks
 // for its change afterwards, by `genv shell --reattach`.
-func (p *program) inShell(ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error)) (change.Result, error) {
+func (p *program) inShell(
+	ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error),
+) (change.Result, error) {
 	eid, err := who.active(ctx)
 	if err != nil {
 		return change.Result{}, err
@@ -156,16 +170,17 @@ func (p *program) adviseScript(active shell.Active) {
 }
 
 func (p *program) detachCommand() *cli.Command {
+	var index indexFlag
 	return &cli.Command{
 		Name:   "detach",
 		Usage:  "detach GPUs from this environment, by default all",
-		Flags:  []cli.Flag{indexFlag("detach only these GPUs: `INDEX`, or several with commas")},
-		Action: p.outsideContainers(p.detach),
+		Flags:  []cli.Flag{index.flag("detach only these GPUs: `INDEX`, or several with commas")},
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.detach(c, &index) }),
 	}
 }
 
-func (p *program) detach(c *cli.Context) error {
-	list, err := indices(c)
+func (p *program) detach(c *cli.Context, index *indexFlag) error {
+	list, err := index.read(c)
 	if err != nil {
 		return err
 	}

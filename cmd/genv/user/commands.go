@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -19,8 +20,9 @@ import (
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
 	commands := []*cli.Command{
-		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(), p.configCommand(), p.homeCommand(), p.statusCommand(),
-		p.dockerCommand(), p.lockCommand(), p.runCommand(), p.llmCommand(), p.devicesCommand(), p.envsCommand(), p.shellCommand(),
+		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(), p.configCommand(),
+		p.homeCommand(), p.statusCommand(), p.dockerCommand(), p.lockCommand(), p.runCommand(), p.llmCommand(),
+		p.devicesCommand(), p.envsCommand(), p.shellCommand(),
 	}
 	p.printPlainErrors(commands)
 	return append(commands, p.noticesCommand(), p.historyCommand(), p.whyCommand())
@@ -56,40 +58,48 @@ func (p *program) printPlainErrors(commands []*cli.Command) {
 }
 
 // eidFlag names the environment of a command that is about one.
-func eidFlag() cli.Flag {
-	return &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment; by default that of this shell"}
+func eidFlag(to *string) cli.Flag {
+	return command.String(to, "eid", "`ID` of the environment; by default that of this shell")
 }
 
-func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
+// indexFlag is --index.
+type indexFlag struct{ written string }
 
-// indices reads --index.
-func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
+func (f *indexFlag) flag(usage string) cli.Flag { return command.String(&f.written, "index", usage) }
+
+// read is the devices that are named; nil for none.
+func (f *indexFlag) read(c *cli.Context) ([]snapshot.DeviceIndex, error) {
 	if !c.IsSet("index") {
 		return nil, nil
 	}
-	list, err := text.ParseIndices[snapshot.DeviceIndex](c.String("index"))
+	list, err := text.ParseIndices[snapshot.DeviceIndex](f.written)
 	if err != nil {
-		return nil, command.UsageError("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
+		return nil, command.WrongFlag("index", " %q: write the index of a device, such as 0, or several, such as 0,2; "+
+			"`genv devices` lists them", f.written)
 	}
 	return list, nil
 }
 
-func quietFlag(usage string) cli.Flag {
-	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: usage}
+// shellFlag is how shells that 1.4.3 initialised call.
+func shellFlag(to *string) cli.Flag {
+	return command.String(to, "shell", "answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout")
 }
 
-// shellFlag is how shells that 1.4.3 initialised call.
-func shellFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "shell", Usage: usage} }
+// stateOptions is what the flags say of the commands that list what is in the state files.
+type stateOptions struct {
+	render.Output
+	noCleanup, reset bool
+}
 
-// listFlags are those of the commands that list.
-func listFlags() []cli.Flag {
-	return slices.Concat(command.OutputFlags(), []cli.Flag{command.TimestampFlag()}, fileFlags())
+// listFlags are those of a table.
+func (o *stateOptions) listFlags() []cli.Flag {
+	return slices.Concat(command.OutputFlags(&o.Output), []cli.Flag{command.TimestampFlag(&o.Output)}, o.fileFlags())
 }
 
 // fileFlags are those of the commands that read the state files.
-func fileFlags() []cli.Flag {
+func (o *stateOptions) fileFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "no-cleanup", Usage: "show what has ended too, and change nothing"},
-		&cli.BoolFlag{Name: "reset", Usage: "clear the state file first (only root may)"},
+		command.Bool(&o.noCleanup, "no-cleanup", "show what has ended too, and change nothing"),
+		command.Bool(&o.reset, "reset", "clear the state file first (only root may)"),
 	}
 }

@@ -15,55 +15,63 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// configOptions is what the flags of `genv config` and `genv envs config` say.
+type configOptions struct {
+	clear, save, load, quiet bool
+	count, gpuMemory, name   string
+}
+
 func (p *program) configCommand() *cli.Command {
+	o := new(configOptions)
 	return &cli.Command{
 		Name:      "config",
 		Usage:     "show or change the configuration of this environment",
 		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-		Flags: append(configFlags(),
-			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
-			&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q", "refresh"}, Usage: "print nothing; update this shell after another terminal changed the configuration"}),
-		Action: p.config,
+		Flags: []cli.Flag{
+			o.clearFlag(),
+			command.Bool(&o.save, "save", "save the configuration in the folder that genv home prints"),
+			command.Bool(&o.load, "load", "load the configuration from there"),
+			command.Bool(&o.quiet, "quiet,q,refresh",
+				"print nothing; update this shell after another terminal changed the configuration"),
+		},
+		Action: func(c *cli.Context) error { return p.config(c, o) },
 	}
 }
 
-func configFlags() []cli.Flag {
-	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
+func (o *configOptions) clearFlag() cli.Flag {
+	return command.Bool(&o.clear, "clear", "remove the setting, or all")
 }
 
 // valueFlags are how programs give `genv envs config` a value, each for one setting.
-func valueFlags() []cli.Flag {
+func (o *configOptions) valueFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "count", Usage: "the number `N` of gpus; the same as gpus N"},
-		&cli.StringFlag{Name: "gpu-memory", Usage: "the `CAPACITY` of gpu-memory; the same as gpu-memory CAPACITY"},
-		&cli.StringFlag{Name: "name", Usage: "the `NAME`; the same as name NAME"},
+		command.String(&o.count, "count", "the number `N` of gpus; the same as gpus N"),
+		command.String(&o.gpuMemory, "gpu-memory", "the `CAPACITY` of gpu-memory; the same as gpu-memory CAPACITY"),
+		command.String(&o.name, "name", "the `NAME`; the same as name NAME"),
 	}
 }
-
-// settingOf are the settings that valueFlags set.
-var settingOf = map[string]string{"count": "gpus", "gpu-memory": "gpu-memory", "name": "name"}
 
 // configRequest is what to do with which settings.
 type configRequest struct {
-	which             []environment.Configurable
-	value             *string // nil to show
-	clear, save, load bool
-	quiet             bool // show nothing
+	*configOptions
+	which []environment.Configurable
+	value *string // nil to show
 }
 
-func readConfigRequest(c *cli.Context) (configRequest, error) {
-	r := configRequest{
-		which: environment.Settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load"), quiet: c.Bool("quiet"),
-	}
+// request is what is asked for.
+func (o *configOptions) request(c *cli.Context) (configRequest, error) {
+	r := configRequest{configOptions: o, which: environment.Settings}
 	words := c.Args().Slice()
-	for flag, setting := range settingOf {
+	for _, given := range []struct{ flag, setting, value string }{
+		{"count", "gpus", o.count}, {"gpu-memory", "gpu-memory", o.gpuMemory}, {"name", "name", o.name},
+	} {
 		switch {
-		case !c.IsSet(flag):
-		case len(words) != 1 || words[0] != setting:
-			return r, command.UsageError("--%s is the value of %s: write `genv envs config %s --%s VALUE`", flag, setting, setting, flag)
+		case !c.IsSet(given.flag):
+		case len(words) != 1 || words[0] != given.setting:
+			return r, command.UsageError("--%s is the value of %s: write `genv envs config %[2]s --%[1]s VALUE`",
+				given.flag, given.setting)
 		default:
-			words = append(words, c.String(flag))
+			words = append(words, given.value)
 		}
 	}
 	if len(words) > 2 {
@@ -97,8 +105,8 @@ func (r *configRequest) check() error {
 	return nil
 }
 
-func (p *program) config(c *cli.Context) error {
-	request, err := readConfigRequest(c)
+func (p *program) config(c *cli.Context, o *configOptions) error {
+	request, err := o.request(c)
 	if err != nil {
 		return err
 	}

@@ -18,20 +18,21 @@ import (
 )
 
 func (p *program) deactivateCommand() *cli.Command {
+	old := ""
 	return &cli.Command{
 		Name:   "deactivate",
 		Usage:  "leave the environment, which ends with its last process",
-		Flags:  []cli.Flag{shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout")},
-		Action: p.outsideContainers(p.deactivate),
+		Flags:  []cli.Flag{shellFlag(&old)},
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.deactivate(c, old) }),
 	}
 }
 
 // deactivate also works in a shell that isn't registered, because it was started
 // from an active one or its environment has ended: it removes the variables.
-func (p *program) deactivate(c *cli.Context) error {
+func (p *program) deactivate(c *cli.Context, old string) error {
 	who := p.person()
 	_, inactive := who.active(c.Context)
-	caller, err := p.callerOf(c, who, shell.Shell143{Environ: p.Getenv})
+	caller, err := p.callerOf(old, who, shell.Shell143{Environ: p.Getenv})
 	if errors.Is(inactive, errNotActive) && err == nil {
 		inactive, err = who.unregistered(c.Context, caller.PID)
 	}
@@ -49,7 +50,8 @@ func (p *program) deactivate(c *cli.Context) error {
 func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	if len(left.Remaining) > 0 {
-		p.Warn(fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s", text.Shown(string(left.EID)), who.processes(left.Remaining)))
+		p.Warn(fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s",
+			text.Shown(string(left.EID)), who.processes(left.Remaining)))
 	}
 	return err
 }

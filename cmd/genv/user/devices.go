@@ -40,30 +40,28 @@ func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) 
 	return strings.Join(words, " ")
 }
 
-func (p *program) devicesQuery(c *cli.Context) error {
-	queries := c.StringSlice("query")
-	list, err := indices(c)
+func (o *devicesOptions) query(c *cli.Context) error {
+	list, err := o.attach.index.read(c)
 	if err != nil {
 		return err
 	}
-	output := command.ReadOutput(c)
-	files, err := p.deviceFiles(c)
+	files, err := o.deviceFiles(c, &o.stateOptions)
 	if err != nil {
 		return err
 	}
 	if err := keepDevices(&files, list); err != nil {
 		return err
 	}
-	if output.Format == "json" {
-		return render.WriteJSON(p.Out, localDevicesOf(&files))
+	if o.Format == "json" {
+		return render.WriteJSON(o.Out, localDevicesOf(&files))
 	}
 	rows := make([][]string, len(files.Devices))
 	for i := range files.Devices {
-		for _, q := range queries {
+		for _, q := range o.queries {
 			rows[i] = append(rows[i], deviceQueries[q](&files.Devices[i]))
 		}
 	}
-	return render.WriteCSV(p.Out, rows)
+	return render.WriteCSV(o.Out, rows)
 }
 
 // keepDevices removes the devices that are not on a list; nil keeps all.
@@ -112,7 +110,9 @@ type localAttachment struct {
 func localDevicesOf(b *state.Files) LocalDevices {
 	document := LocalDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
 	for _, d := range b.Devices {
-		device := localDevice{Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Attachments: []localAttachment{}}
+		device := localDevice{
+			Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Attachments: []localAttachment{},
+		}
 		for _, a := range d.Attachments {
 			device.Attachments = append(device.Attachments, localAttachment{
 				EID: a.EID, Name: nameOf(b, a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
@@ -123,53 +123,65 @@ func localDevicesOf(b *state.Files) LocalDevices {
 	return document
 }
 
+// devicesOptions is what the flags of `genv devices` and of the commands below it say.
+type devicesOptions struct {
+	*program
+	stateOptions
+	attach         attachOptions
+	eid, gpuMemory string
+	quiet          bool
+	queries        []string
+}
+
 func (p *program) devicesCommand() *cli.Command {
-	eid := eidFlag()
+	o := &devicesOptions{program: p}
+	eid, only := eidFlag(&o.eid), o.attach.index.flag("only these: `INDEX`, or several with commas")
 	return &cli.Command{
-		Name:   "devices",
-		Usage:  "list the GPUs of this host and who is attached to them",
-		Flags:  listFlags(),
-		Action: p.devicesPs,
+		Name:  "devices",
+		Usage: "list the GPUs of this host and who is attached to them",
+		Flags: o.listFlags(), Action: o.list,
 		Subcommands: []*cli.Command{
-			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.devicesPs},
+			{Name: "ps", Usage: "list them", Flags: o.listFlags(), Action: o.list},
 			{
 				Name: "attach", Usage: "attach GPUs to an environment, and print all that it has",
-				Flags:  append(attachFlags(), eid, &cli.StringFlag{Name: "gpu-memory", Usage: "memory `CAPACITY` on each, instead of that of the environment"}),
-				Action: p.devicesAttach,
+				Flags: append(o.attach.flags(), eid, command.String(&o.gpuMemory, "gpu-memory",
+					"memory `CAPACITY` on each, instead of that of the environment")),
+				Action: o.attachTo,
 			},
 			{
 				Name: "detach", Usage: "detach GPUs from an environment, and print those that it still has",
-				Flags:  []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas"), quietFlag("don't print the GPUs")},
-				Action: p.devicesDetach,
+				Flags:  []cli.Flag{eid, only, command.Bool(&o.quiet, "quiet,q", "don't print the GPUs")},
+				Action: o.detachFrom,
 			},
-			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(fileFlags(), eid), Action: p.devicesFind},
+			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(o.fileFlags(), eid), Action: o.find},
 			{
 				Name: "query", Usage: "print facts about GPUs, one per line",
-				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), indexFlag("only these: `INDEX`, or several with commas"),
-					command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}, deviceQueryNames())),
-				Action: p.devicesQuery,
+				Flags: append(o.fileFlags(), command.FormatFlag(&o.Format, "tui", "csv", "json"), only,
+					command.Strings(&o.queries, "query,queries", "`WHAT` to print, several values allowed: "+
+						strings.Join(deviceQueryNames(), " ")).OneOf(deviceQueryNames()...)),
+				Action: o.query,
 			},
 		},
 	}
 }
 
-func (p *program) devicesPs(c *cli.Context) error {
-	output := command.ReadOutput(c)
-	files, err := p.deviceFiles(c)
+func (o *devicesOptions) list(c *cli.Context) error {
+	files, err := o.deviceFiles(c, &o.stateOptions)
 	if err != nil {
 		return err
 	}
-	if output.Format == "json" {
-		return render.WriteJSON(p.Out, localDevicesOf(&files))
+	if o.Format == "json" {
+		return render.WriteJSON(o.Out, localDevicesOf(&files))
 	}
-	t := output.Table(render.Col("ID", 8), render.Col("ENV ID", 12), render.Col("ENV NAME", 16), render.Col("ATTACHED", 0))
+	t := o.Table(render.Col("ID", 8), render.Col("ENV ID", 12), render.Col("ENV NAME", 16), render.Col("ATTACHED", 0))
 	for _, d := range files.Devices {
 		for _, a := range d.Attachments {
-			t.Add(d.Index.String(), output.Name(string(a.EID)), output.Name(nameOf(&files, a.EID)), output.Age(a.Time, p.Now()))
+			age := o.Age(a.Time, o.Now())
+			t.Add(d.Index.String(), o.Name(string(a.EID)), o.Name(nameOf(&files, a.EID)), age)
 		}
 		if len(d.Attachments) == 0 {
 			t.Add(d.Index.String(), "", "", "")
 		}
 	}
-	return t.Write(p.Out)
+	return t.Write(o.Out)
 }

@@ -12,69 +12,69 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// devicesAttach attaches the requested devices, or by default as many as are configured.
-// Unlike attach it does what programs know from `devices attach` of 1.4.3: without a
-// configured number it attaches none, and from more than the number it goes down to it. An
-// environment that isn't registered belongs to no user; as in 1.4.3 devices can be attached
-// to it, until the state files are next cleaned up.
-func (p *program) devicesAttach(c *cli.Context) error {
-	request, err := p.attachRequest(c)
+// attachTo attaches the requested devices, or by default as many as are configured. Unlike attach it does what
+// programs know from `devices attach` of 1.4.3: without a configured number it attaches none, and from more than the
+// number it goes down to it. An environment that isn't registered belongs to no user; as in 1.4.3 devices can be
+// attached to it, until the state files are next cleaned up.
+func (o *devicesOptions) attachTo(c *cli.Context) error {
+	request, err := o.attach.request(c, o.Getenv)
 	if err != nil {
 		return err
 	}
 	var config snapshot.EnvConfig
-	if err := environment.SetMemory(&config, c.String("gpu-memory")); err != nil {
+	if err := environment.SetMemory(&config, o.gpuMemory); err != nil {
 		return err
 	}
-	who := p.person()
-	if request.EID, err = who.named(c); err != nil {
+	who := o.person()
+	if request.EID, err = who.named(c, o.eid); err != nil {
 		return err
 	}
-	if request.Instances, err = who.instances(c, request.EID); err != nil {
+	if request.Instances, err = who.instances(c, o.attach.mig, request.EID); err != nil {
 		return err
 	}
 	others := who.inUseByOthers(c.Context, request.EID, who.uid)
 	request.States, request.Memory = gpus.InUse(others.gpus), config.GPUMemory
-	request.Configured, request.Exact, request.Unregistered = true, true, request.EID != who.eid && request.Instances == nil
+	request.Configured, request.Exact = true, true
+	request.Unregistered = request.EID != who.eid && request.Instances == nil
 	result, err := who.changeIn(c.Context, request.EID, change.Change{Attach: &request})
 	if err != nil {
 		return err
 	}
-	p.Warn(others.warnings(without(result.Now, result.Before))...)
-	return p.printDevices(result.Now)
+	o.Warn(others.warnings(without(result.Now, result.Before))...)
+	return o.print(result.Now)
 }
 
-func (p *program) devicesDetach(c *cli.Context) error {
-	list, err := indices(c)
+func (o *devicesOptions) detachFrom(c *cli.Context) error {
+	list, err := o.attach.index.read(c)
 	if err != nil {
 		return err
 	}
-	who := p.person()
-	eid, err := who.named(c)
+	who := o.person()
+	eid, err := who.named(c, o.eid)
 	if err != nil {
 		return err
 	}
-	result, err := who.changeIn(c.Context, eid, change.Change{Detach: &change.Detach{EID: eid, Indices: list, Unregistered: eid != who.eid}})
-	if err != nil || c.Bool("quiet") {
+	detach := &change.Detach{EID: eid, Indices: list, Unregistered: eid != who.eid}
+	result, err := who.changeIn(c.Context, eid, change.Change{Detach: detach})
+	if err != nil || o.quiet {
 		return err
 	}
-	return p.printDevices(result.Now)
+	return o.print(result.Now)
 }
 
-func (p *program) printDevices(devices []snapshot.DeviceIndex) error {
-	_, err := fmt.Fprintln(p.Out, text.JoinIndices(devices))
+func (o *devicesOptions) print(devices []snapshot.DeviceIndex) error {
+	_, err := fmt.Fprintln(o.Out, text.JoinIndices(devices))
 	return err
 }
 
-func (p *program) devicesFind(c *cli.Context) error {
-	who := p.person()
-	eid, err := who.named(c)
+func (o *devicesOptions) find(c *cli.Context) error {
+	eid, err := o.person().named(c, o.eid)
 	if err != nil {
 		return err
 	}
-	files, err := p.deviceFiles(c)
+	files, err := o.deviceFiles(c, &o.stateOptions)
 	if err != nil {
 		return err
 	}
-	return p.printDevices(files.AttachedTo(eid))
+	return o.print(files.AttachedTo(eid))
 }

@@ -18,58 +18,80 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// envsOptions is what the flags of `genv envs` and of the commands below it say.
+type envsOptions struct {
+	*program
+	stateOptions
+	settings    environment.SettingFlags
+	config      configOptions
+	eid         string
+	pid, kernel string
+	uid         string
+	username    snapshot.Username
+	queries     []string
+}
+
 func (p *program) envsCommand() *cli.Command {
-	eid := &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment"}
-	pid := &cli.StringFlag{Name: "pid", Usage: "`PID` of a process in it"}
-	kernel := &cli.StringFlag{Name: "kernel-id", Usage: "`ID` of a Jupyter kernel in it"}
+	o := &envsOptions{program: p}
+	eid := command.String(&o.eid, "eid", "`ID` of the environment")
+	pid := command.String(&o.pid, "pid", "`PID` of a process in it")
+	kernel := command.String(&o.kernel, "kernel-id", "`ID` of a Jupyter kernel in it")
 	return &cli.Command{
-		Name:   "envs",
-		Usage:  "list the environments of this host",
-		Flags:  listFlags(),
-		Action: p.envsPs,
+		Name:  "envs",
+		Usage: "list the environments of this host",
+		Flags: o.listFlags(), Action: o.list,
 		Subcommands: []*cli.Command{
-			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.envsPs},
+			{Name: "ps", Usage: "list them", Flags: o.listFlags(), Action: o.list},
 			{
-				Name: "activate", Usage: "register a process or a Jupyter kernel in an environment, which is created if it doesn't exist",
-				Flags: append(environment.SettingFlags(), eid, pid, kernel, &cli.StringFlag{Name: "uid", Usage: "fail unless the process has this `UID`"},
-					&cli.StringFlag{Name: "username", Usage: "the `NAME` of that user, if its account has none"}),
-				Action: p.envsActivate,
+				Name: "activate",
+				Usage: "register a process or a Jupyter kernel in an environment, " +
+					"which is created if it doesn't exist",
+				Flags: append(o.settings.Flags(), eid, pid, kernel,
+					command.String(&o.uid, "uid", "fail unless the process has this `UID`"),
+					command.String(&o.username, "username", "the `NAME` of that user, if its account has none")),
+				Action: o.activate,
 			},
 			{
-				Name: "deactivate", Usage: "remove a process or a Jupyter kernel from its environment, which ends with its last one",
-				Flags: []cli.Flag{pid, kernel}, Action: p.envsDeactivate,
+				Name:  "deactivate",
+				Usage: "remove a process or a Jupyter kernel from its environment, which ends with its last one",
+				Flags: []cli.Flag{pid, kernel}, Action: o.deactivate,
 			},
 			{
-				Name: "config", Usage: "show or change the configuration of an environment", ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-				Flags:  slices.Concat(configFlags(), []cli.Flag{eid}, valueFlags()),
-				Action: p.envsConfig,
+				Name: "config", ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
+				Usage:  "show or change the configuration of an environment",
+				Flags:  append([]cli.Flag{o.config.clearFlag(), eid}, o.config.valueFlags()...),
+				Action: o.configure,
 			},
-			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: append(fileFlags(), pid, kernel), Action: p.envsFind},
+			{
+				Name: "find", Usage: "print the environment of a process or a Jupyter kernel",
+				Flags: append(o.fileFlags(), pid, kernel), Action: o.find,
+			},
 			{
 				Name: "query", Usage: "print facts about environments, one per line",
-				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
-					environment.QueryFlag()),
-				Action: p.envsQuery,
+				Flags: append(o.fileFlags(), command.FormatFlag(&o.Format, "tui", "csv", "json"), eid,
+					environment.QueryFlag(&o.queries)),
+				Action: o.query,
 			},
 		},
 	}
 }
 
-func (p *program) envsPs(c *cli.Context) error {
-	output := command.ReadOutput(c)
-	files, err := p.environmentFiles(c)
+func (o *envsOptions) list(c *cli.Context) error {
+	files, err := o.environmentFiles(c, &o.stateOptions)
 	if err != nil {
 		return err
 	}
-	if output.Format == "json" {
-		return render.WriteJSON(p.Out, localEnvironmentsOf(&files))
+	if o.Format == "json" {
+		return render.WriteJSON(o.Out, localEnvironmentsOf(&files))
 	}
-	t := output.Table(render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 21), render.Col("PID(S)", 0))
+	t := o.Table(render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 21),
+		render.Col("PID(S)", 0))
 	for i := range files.Environments {
 		e := &files.Environments[i]
-		t.Add(output.Name(string(e.EID)), output.Name(owner(e.UID, string(e.Username))), output.Name(e.Config.Name), output.Age(e.Creation, p.Now()), environment.JoinPIDs(e.PIDs))
+		t.Add(o.Name(string(e.EID)), o.Name(owner(e.UID, string(e.Username))), o.Name(e.Config.Name),
+			o.Age(e.Creation, o.Now()), environment.JoinPIDs(e.PIDs))
 	}
-	return t.Write(p.Out)
+	return t.Write(o.Out)
 }
 
 // LocalEnvironments is the JSON of `genv envs`; docs/json.md describes it.
@@ -99,19 +121,17 @@ func localEnvironmentsOf(b *state.Files) LocalEnvironments {
 	return document
 }
 
-func (p *program) envsQuery(c *cli.Context) error {
-	queries := c.StringSlice("query")
-	output := command.ReadOutput(c)
-	files, err := p.environmentFiles(c)
+func (o *envsOptions) query(c *cli.Context) error {
+	files, err := o.environmentFiles(c, &o.stateOptions)
 	if err != nil {
 		return err
 	}
-	if c.IsSet("eid") {
-		eid := snapshot.EnvID(c.String("eid")) // an unknown one is no error, as in 1.4.3
-		files.Environments = slices.DeleteFunc(files.Environments, func(e snapshot.Environment) bool { return e.EID != eid })
+	if c.IsSet("eid") { // an unknown one is no error, as in 1.4.3
+		isOther := func(e snapshot.Environment) bool { return string(e.EID) != o.eid }
+		files.Environments = slices.DeleteFunc(files.Environments, isOther)
 	}
-	if output.Format == "json" {
-		return render.WriteJSON(p.Out, localEnvironmentsOf(&files))
+	if o.Format == "json" {
+		return render.WriteJSON(o.Out, localEnvironmentsOf(&files))
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -119,18 +139,19 @@ func (p *program) envsQuery(c *cli.Context) error {
 	}
 	var rows [][]string
 	for i := range files.Environments {
-		rows = append(rows, environment.Facts(queries, hostname, &files.Environments[i]))
+		rows = append(rows, environment.Facts(o.queries, hostname, &files.Environments[i]))
 	}
-	return render.WriteCSV(p.Out, rows)
+	return render.WriteCSV(o.Out, rows)
 }
 
 // errOnlyRootResets protects the other users: the state files are those of all.
-var errOnlyRootResets = errors.New("--reset clears the state of all users: only root may, with `sudo genv envs --reset` or `sudo genv devices --reset`")
+var errOnlyRootResets = errors.New("--reset clears the state of all users: only root may, " +
+	"with `sudo genv envs --reset` or `sudo genv devices --reset`")
 
 // deviceFiles are the state files for a command that lists devices.
-func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
+func (p *program) deviceFiles(c *cli.Context, o *stateOptions) (state.Files, error) {
 	who := p.person()
-	if command.Bool(c, "reset") {
+	if o.reset {
 		if who.uid != 0 {
 			return state.Files{}, errOnlyRootResets
 		}
@@ -142,15 +163,15 @@ func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
 			return state.Files{}, err
 		}
 	}
-	files, err := who.Devices(c.Context, command.Bool(c, "no-cleanup"))
+	files, err := who.Devices(c.Context, o.noCleanup)
 	p.Warn(files.Warnings...)
 	return files, err
 }
 
 // environmentFiles are the state files for a command that lists environments.
-func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
+func (p *program) environmentFiles(c *cli.Context, o *stateOptions) (state.Files, error) {
 	who := p.person()
-	if command.Bool(c, "reset") {
+	if o.reset {
 		if who.uid != 0 {
 			return state.Files{}, errOnlyRootResets
 		}
@@ -159,15 +180,15 @@ func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 		}
 	}
 	read := who.StateFiles
-	if command.Bool(c, "no-cleanup") {
+	if o.noCleanup {
 		read = who.RawStateFiles
 	}
 	files, err := read(c.Context)
 	p.Warn(files.Warnings...)
 	for i := range files.Environments {
 		if e := &files.Environments[i]; e.OwnerMismatch {
-			p.Warn(fmt.Sprintf("environment %s is registered for %s, but that uid has another name or its processes another owner",
-				text.Shown(string(e.EID)), shownOwner(e)))
+			p.Warn(fmt.Sprintf("environment %s is registered for %s, "+
+				"but that uid has another name or its processes another owner", text.Shown(string(e.EID)), shownOwner(e)))
 		}
 	}
 	return files, err
@@ -179,19 +200,19 @@ type joinTarget struct {
 	kernel string
 }
 
-func memberOf(c *cli.Context) (joinTarget, error) {
-	if c.IsSet("pid") == c.IsSet("kernel-id") {
+// member is what the flags name.
+func (o *envsOptions) member(c *cli.Context) (joinTarget, error) {
+	switch {
+	case c.IsSet("pid") == c.IsSet("kernel-id"):
 		return joinTarget{}, command.UsageError("write either --pid or --kernel-id")
+	case c.IsSet("kernel-id") && o.kernel == "":
+		return joinTarget{}, command.WrongFlag("kernel-id", " is empty")
+	case c.IsSet("kernel-id"):
+		return joinTarget{kernel: o.kernel}, nil
 	}
-	if c.IsSet("kernel-id") {
-		if c.String("kernel-id") == "" {
-			return joinTarget{}, command.UsageError("--kernel-id is empty")
-		}
-		return joinTarget{kernel: c.String("kernel-id")}, nil
-	}
-	pid, err := strconv.ParseInt(c.String("pid"), 10, 32)
+	pid, err := strconv.ParseInt(o.pid, 10, 32)
 	if err != nil || pid < 1 {
-		return joinTarget{}, command.UsageError("--pid %q is not a process ID", c.String("pid"))
+		return joinTarget{}, command.WrongFlag("pid", " %q is not a process ID", o.pid)
 	}
 	return joinTarget{pid: snapshot.PID(pid)}, nil
 }
@@ -204,26 +225,26 @@ func (r joinTarget) environment(b *state.Files) *snapshot.Environment {
 	return b.EnvironmentOf(r.pid)
 }
 
-func (p *program) envsActivate(c *cli.Context) error {
-	r, err := memberOf(c)
+func (o *envsOptions) activate(c *cli.Context) error {
+	r, err := o.member(c)
 	if err != nil {
 		return err
 	}
-	who := p.person()
-	e := change.Enter{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, Kernel: r.kernel}
+	who := o.person()
+	e := change.Enter{EID: snapshot.EnvID(o.eid), PID: r.pid, Kernel: r.kernel}
 	if e.EID == "" && r.kernel != "" {
 		return command.UsageError("missing --eid: only the environment of a process has a default ID")
 	}
 	var config snapshot.EnvConfig
-	if err := environment.ReadSettings(c, &config); err != nil {
+	if err := o.settings.Read(c, &config); err != nil {
 		return err
 	}
 	if c.IsSet("uid") {
-		if err := who.checkUID(r, c.String("uid")); err != nil {
+		if err := who.checkUID(r, o.uid); err != nil {
 			return err
 		}
 	}
-	e.Config, who.Unnamed = config, snapshot.Username(c.String("username"))
+	e.Config, who.Unnamed = config, o.username
 	_, err = who.Change(c.Context, change.Change{Enter: &e})
 	return err
 }
@@ -239,28 +260,27 @@ func (w *hostUser) checkUID(r joinTarget, given string) error {
 		}
 	}
 	if given != fmt.Sprint(uid) && (w.uid == 0 || w.uid == uid) {
-		return command.UsageError("--uid %s: the process belongs to uid %d", given, uid)
+		return command.WrongFlag("uid", " %s: the process belongs to uid %d", given, uid)
 	}
 	return nil
 }
 
-// envsDeactivate does nothing for a process without an environment: shells run it
+// deactivate does nothing for a process without an environment: shells run it
 // when they end.
-func (p *program) envsDeactivate(c *cli.Context) error {
-	r, err := memberOf(c)
+func (o *envsOptions) deactivate(c *cli.Context) error {
+	r, err := o.member(c)
 	if err != nil {
 		return err
 	}
-	who := p.person()
-	return p.leave(c.Context, who, change.Leave{PID: r.pid, Kernel: r.kernel})
+	return o.leave(c.Context, o.person(), change.Leave{PID: r.pid, Kernel: r.kernel})
 }
 
-func (p *program) envsFind(c *cli.Context) error {
-	r, err := memberOf(c)
+func (o *envsOptions) find(c *cli.Context) error {
+	r, err := o.member(c)
 	if err != nil {
 		return err
 	}
-	files, err := p.environmentFiles(c)
+	files, err := o.environmentFiles(c, &o.stateOptions)
 	if err != nil {
 		return err
 	}
@@ -268,22 +288,22 @@ func (p *program) envsFind(c *cli.Context) error {
 	if env == nil {
 		return nil // prints nothing, as 1.4.3: programs ask so whether there is one
 	}
-	_, err = fmt.Fprintln(p.Out, text.PrintableLines(string(env.EID)))
+	_, err = fmt.Fprintln(o.Out, text.PrintableLines(string(env.EID)))
 	return err
 }
 
-func (p *program) envsConfig(c *cli.Context) error {
-	request, err := readConfigRequest(c)
+func (o *envsOptions) configure(c *cli.Context) error {
+	request, err := o.config.request(c)
 	if err != nil {
 		return err
 	}
-	who := p.person()
-	eid, err := who.named(c)
+	who := o.person()
+	eid, err := who.named(c, o.eid)
 	if err != nil {
 		return err
 	}
 	if !request.changes() {
-		return p.showOrSave(c.Context, who, eid, request)
+		return o.showOrSave(c.Context, who, eid, request)
 	}
 	changed, err := request.change(eid, &snapshot.EnvConfig{})
 	if err == nil {

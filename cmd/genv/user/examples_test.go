@@ -299,7 +299,7 @@ func TestFlagsThatAreRefused(t *testing.T) {
 				continue
 			}
 			word := "--" + name
-			if _, isBool := flag.(*cli.BoolFlag); !isBool {
+			if flag.(cli.DocGenerationFlag).TakesValue() {
 				word += "=1"
 			}
 			r := genvtest.Run(t, append(slices.Clone(words), word)...)

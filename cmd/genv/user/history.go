@@ -13,32 +13,27 @@ import (
 )
 
 func (p *program) historyCommand() *cli.Command {
+	o := new(history.Options)
 	return &cli.Command{
 		Name:      "history",
 		Usage:     "print what was done to your processes and GPUs on this machine, when and why",
 		ArgsUsage: "[ID]",
-		Flags:     history.Flags(),
-		Action:    p.historyHere,
+		Flags:     o.Flags(),
+		// The log of this host: for root all of it, for others their part.
+		Action: func(c *cli.Context) error { return o.Show(&p.Program, c, p.ownLog(), "") },
 	}
 }
 
 func (p *program) whyCommand() *cli.Command {
+	o := new(history.Options)
 	return &cli.Command{
 		Name:      "why",
 		Usage:     "print why a process was ended or a GPU detached, the last or the one with this ID, and what to do",
 		ArgsUsage: "[ID]",
-		Flags:     history.WhyFlags(),
-		Action:    p.why,
+		Flags:     o.WhyFlags(),
+		Action:    func(c *cli.Context) error { return o.Why(&p.Program, c, p.ownLog()) },
 	}
 }
-
-// historyHere reads this host's log: for root all of it, for others their part.
-func (p *program) historyHere(c *cli.Context) error {
-	return history.Show(&p.Program, c, p.ownLog(), audit.Filter{})
-}
-
-// why explains a decision from the same log.
-func (p *program) why(c *cli.Context) error { return history.Why(&p.Program, c, p.ownLog()) }
 
 func (p *program) ownLog() string {
 	path := cmp.Or(localhost.RootLog(p.Getenv), localhost.DefaultAuditLog)

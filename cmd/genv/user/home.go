@@ -13,23 +13,25 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) homeCommand() *cli.Command {
+	quiet := false
 	return &cli.Command{
 		Name:   "home",
 		Usage:  "print the folder in which configuration is saved",
-		Flags:  []cli.Flag{quietFlag("print nothing if there is none, and exit with 0")},
-		Action: p.printHome,
+		Flags:  []cli.Flag{command.Bool(&quiet, "quiet,q", "print nothing if there is none, and exit with 0")},
+		Action: func(*cli.Context) error { return p.printHome(quiet) },
 	}
 }
 
-func (p *program) printHome(c *cli.Context) error {
+func (p *program) printHome(quiet bool) error {
 	dir, err := p.home()
-	if errors.Is(err, errNoHome) && c.Bool("quiet") {
+	if errors.Is(err, errNoHome) && quiet {
 		return nil
 	}
 	if err == nil {

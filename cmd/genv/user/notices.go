@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -18,11 +19,12 @@ import (
 )
 
 func (p *program) noticesCommand() *cli.Command {
+	unseen := false
 	return &cli.Command{
 		Name:   "notices",
 		Usage:  "print the messages for you on this machine of the last 14 days",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "new", Usage: "only those that were not shown before"}},
-		Action: p.notices,
+		Flags:  []cli.Flag{command.Bool(&unseen, "new", "only those that were not shown before")},
+		Action: func(*cli.Context) error { return p.notices(unseen) },
 	}
 }
 
@@ -39,7 +41,8 @@ func (p *program) seenNotices() notify.SeenNotices {
 	if !filepath.IsAbs(dir) {
 		return notify.SeenNotices{}
 	}
-	return notify.SeenNotices{Path: filepath.Join(dir, "genv", "notices."+strings.ReplaceAll(enforcelocal.Hostname(), "/", "-"))}
+	name := "notices." + strings.ReplaceAll(enforcelocal.Hostname(), "/", "-")
+	return notify.SeenNotices{Path: filepath.Join(dir, "genv", name)}
 }
 
 func ownUID() snapshot.UID { return snapshot.UID(os.Geteuid()) } //nolint:gosec // the kernel's uids fit
@@ -51,8 +54,8 @@ func (p *program) hasNotices() bool {
 	return err == nil && len(unseen) > 0
 }
 
-func (p *program) notices(c *cli.Context) error {
-	if c.Bool("new") {
+func (p *program) notices(unseen bool) error {
+	if unseen {
 		err := p.box().ShowUnseen(ownUID(), p.seenNotices(), p.Now(), p.printNotices)
 		if errors.Is(err, notify.ErrShownElsewhere) {
 			return nil
@@ -72,7 +75,8 @@ func (p *program) notices(c *cli.Context) error {
 // printNotices prints notices as they would have appeared on a terminal.
 func (p *program) printNotices(list []notify.KeptNotice) error {
 	for _, n := range list {
-		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n", text.Printable(enforcelocal.Hostname()), n.Time.Local().Format(time.DateTime),
+		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",
+			text.Printable(enforcelocal.Hostname()), n.Time.Local().Format(time.DateTime),
 			strings.ReplaceAll(strings.TrimRight(text.PrintableLines(n.Text), "\n"), "\n", "\n  "))
 		if err != nil {
 			return err

@@ -57,7 +57,8 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	}
 	for _, pid := range parents {
 		if env := files.EnvironmentOf(pid); env != nil {
-			return "", fmt.Errorf("sudo hides that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", text.Shown(string(env.EID)))
+			return "", fmt.Errorf("sudo hides that this shell is in environment %s: "+
+				"run `sudo -E env PATH=$PATH genv …` instead", text.Shown(string(env.EID)))
 		}
 	}
 	return "", errNotActive
@@ -68,15 +69,16 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 func (p *program) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
-		err = errors.New("sudo can't change this shell: run it without sudo, or `genv devices attach` with sudo and then `genv attach --refresh` without")
+		err = errors.New("sudo can't change this shell: run it without sudo, " +
+			"or `genv devices attach` with sudo and then `genv attach --refresh` without")
 	}
 	return caller, err
 }
 
 // callerOf is the shell of --shell, which 1.4.3 initialised, or else caller.
-func (p *program) callerOf(c *cli.Context, who *hostUser, old shell.Shell143) (shell.Caller, error) {
-	if c.IsSet("shell") {
-		return old.Caller(c.String("shell"), p.Out)
+func (p *program) callerOf(shell143 string, who *hostUser, old shell.Shell143) (shell.Caller, error) {
+	if shell143 != "" {
+		return old.Caller(shell143, p.Out)
 	}
 	return p.caller(who)
 }
@@ -100,13 +102,12 @@ func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Ch
 }
 
 // named is the environment of --eid, or else the one of this shell.
-func (w *hostUser) named(c *cli.Context) (snapshot.EnvID, error) {
-	eid := c.String("eid")
+func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
 	if !c.IsSet("eid") {
 		return w.active(c.Context)
 	}
 	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
-		return "", command.UsageError("--eid %q is not an environment ID: `genv envs` lists them", eid)
+		return "", command.WrongFlag("eid", " %q is not an environment ID: `genv envs` lists them", eid)
 	}
 	return snapshot.EnvID(eid), nil
 }

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -27,24 +26,25 @@ import (
 )
 
 func (p *program) runCommand() *cli.Command {
+	o := new(activateOptions)
+	quiet := false
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
-		Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its GPUs"}),
-		Action: p.outsideContainers(p.runIn),
+		Flags:     append(o.Flags(), o.OverSubscribeFlag(), command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
+		Action:    p.outsideContainers(func(c *cli.Context) error { return p.runIn(c, o, quiet) }),
 	}
 }
 
 // runIn needs no shell: this process itself is registered. If it is killed, the
 // environment lasts until the command has ended.
-func (p *program) runIn(c *cli.Context) error {
+func (p *program) runIn(c *cli.Context, o *activateOptions, quiet bool) error {
 	words := c.Args().Slice()
 	if len(words) == 0 {
 		return command.UsageError("missing command: write `genv run COMMAND`")
 	}
-	return p.runJob(c, envCommand{words: words})
+	return p.runJob(c, o, envCommand{words: words, quiet: quiet})
 }
 
 // envCommand is a command that runs in an environment of its own.
@@ -52,11 +52,12 @@ type envCommand struct {
 	words   []string
 	name    string   // of the environment, instead of that of the flags; empty for that
 	environ []string // more variables
+	quiet   bool     // don't print its GPUs
 	// meanwhile runs as long as the command; it may be nil.
 	meanwhile func(context.Context)
 }
 
-func (p *program) runJob(c *cli.Context, j envCommand) error {
+func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return notStarted(&p.Program, "run", err) // before anything is registered
@@ -64,7 +65,7 @@ func (p *program) runJob(c *cli.Context, j envCommand) error {
 	signals, stop := caughtSignals()
 	defer stop()
 	who := p.person()
-	active, err := p.runEntry(c, who, j.name)
+	active, err := p.runEntry(c, o, who, j)
 	if err != nil {
 		return err
 	}
@@ -92,14 +93,14 @@ func (p *program) runJob(c *cli.Context, j envCommand) error {
 }
 
 // runEntry registers this process.
-func (p *program) runEntry(c *cli.Context, who *hostUser, name string) (shell.Active, error) {
-	e, err := p.newEntry(c, who, snapshot.PID(os.Getpid()))
+func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
+	e, err := p.newEntry(c, o, who, snapshot.PID(os.Getpid()))
 	if err != nil {
 		return shell.Active{}, err
 	}
-	e.Config.Name = cmp.Or(name, e.Config.Name)
+	e.Config.Name = cmp.Or(j.name, e.Config.Name)
 	entered, err := who.Change(c.Context, change.Change{Enter: &e.Enter})
-	if err == nil && !c.Bool("quiet") {
+	if err == nil && !j.quiet {
 		p.reportAttached(c.Context, who, e.others, nil, entered.Now)
 	}
 	if err != nil {

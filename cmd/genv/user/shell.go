@@ -13,37 +13,45 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
+// shellOptions is what the flags of `genv shell` say.
+type shellOptions struct {
+	init, ok, deinit, reattach, reconfigure bool
+	shell                                   string
+}
+
 func (p *program) shellCommand() *cli.Command {
+	o := new(shellOptions)
 	return &cli.Command{
 		Name:  "shell",
 		Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
-			&cli.BoolFlag{Name: "ok", Usage: "say that this shell is initialised"},
-			&cli.BoolFlag{Name: "deinit", Usage: "print the code that removes what --init defined"},
-			&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its GPUs"},
-			&cli.BoolFlag{Name: "reconfigure", Usage: "print the code that sets them to its configuration"},
-			&cli.StringFlag{Name: "shell", Usage: "for this shell, `bash|zsh`, instead of the one that runs this"},
+			command.Bool(&o.init, "init", "print the code that initialises a shell"),
+			command.Bool(&o.ok, "ok", "say that this shell is initialised"),
+			command.Bool(&o.deinit, "deinit", "print the code that removes what --init defined"),
+			command.Bool(&o.reattach, "reattach", "print the code that sets the variables of a shell to its GPUs"),
+			command.Bool(&o.reconfigure, "reconfigure", "print the code that sets them to its configuration"),
+			command.String(&o.shell, "shell", "for this shell, `bash|zsh`, instead of the one that runs this"),
 		},
-		Action: p.shellCode,
+		Action: func(c *cli.Context) error { return p.shellCode(c, o) },
 	}
 }
 
 // shellCode prints code for a shell. Without a flag it says, as 1.4.3 does, how to initialise
 // one: the function that --init defines adds --ok.
-func (p *program) shellCode(c *cli.Context) error {
-	switch given := c.LocalFlagNames(); {
-	case c.Bool("ok"):
+func (p *program) shellCode(c *cli.Context, o *shellOptions) error {
+	switch {
+	case o.ok:
 		_, err := fmt.Fprintln(p.Out, "This shell is initialised. `genv status` says whether it is in an environment.")
 		return err
-	case c.Bool("init"):
-		return p.shellInit(c)
-	case c.Bool("deinit"):
-		return p.shellDeinit(c)
-	case c.Bool("reattach") || c.Bool("reconfigure"):
+	case o.init:
+		return p.shellInit(o.shell)
+	case o.deinit:
+		return p.shellDeinit(o.shell)
+	case o.reattach || o.reconfigure:
 		return p.shellUpdate(c)
-	case len(given) > 0:
-		return command.UsageError(`missing --init: add this line to your ~/.bashrc or ~/.zshrc: command -v genv >/dev/null && eval "$(genv shell --init)"`)
+	case c.NumFlags() > 0:
+		return command.UsageError("missing --init: add this line to your ~/.bashrc or ~/.zshrc: " +
+			`command -v genv >/dev/null && eval "$(genv shell --init)"`)
 	}
 	_, err := fmt.Fprintln(p.Out, shell.ErrNotInitialised)
 	return err
@@ -72,8 +80,8 @@ func (p *program) shellUpdate(c *cli.Context) error {
 	return err
 }
 
-func (p *program) shellDeinit(c *cli.Context) error {
-	kind, err := p.shellKind(c.String("shell"))
+func (p *program) shellDeinit(name string) error {
+	kind, err := p.shellKind(name)
 	if err != nil {
 		return err
 	}
@@ -81,8 +89,8 @@ func (p *program) shellDeinit(c *cli.Context) error {
 	return err
 }
 
-func (p *program) shellInit(c *cli.Context) error {
-	kind, err := p.shellKind(c.String("shell"))
+func (p *program) shellInit(name string) error {
+	kind, err := p.shellKind(name)
 	if err != nil {
 		return err
 	}
@@ -91,7 +99,8 @@ func (p *program) shellInit(c *cli.Context) error {
 		return err
 	}
 	code, err := shell.Init(shell.InitOptions{
-		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.hasNotices(), Preactivate: shell.PreactivationFrom(p.Getenv),
+		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.hasNotices(),
+		Preactivate: shell.PreactivationFrom(p.Getenv),
 	})
 	if err != nil {
 		return err

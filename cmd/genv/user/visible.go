@@ -101,7 +101,7 @@ func joined(instances []snapshot.GPUUUID) snapshot.GPUUUID {
 
 // instances reads --mig: which MIG instances of which devices it means. Which ones are free
 // is decided again when they are attached.
-func (w *hostUser) instances(c *cli.Context, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
+func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
 	if !c.IsSet("mig") {
 		return nil, nil
 	}
@@ -114,7 +114,7 @@ func (w *hostUser) instances(c *cli.Context, eid snapshot.EnvID) ([]state.Instan
 		return nil, err
 	}
 	var requests []state.InstanceRequest
-	for name := range strings.SplitSeq(c.String("mig"), ",") {
+	for name := range strings.SplitSeq(mig, ",") {
 		request, known := chooseInstance(devices, files.Devices, strings.TrimSpace(name), requests)
 		switch {
 		case request != nil:
@@ -123,7 +123,7 @@ func (w *hostUser) instances(c *cli.Context, eid snapshot.EnvID) ([]state.Instan
 		case known:
 			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
 		default:
-			return nil, command.UsageError("--mig %s: there is no such MIG instance or profile here; %s", text.Shown(name), listed(devices))
+			return nil, command.WrongFlag("mig", " %s: there is no such MIG instance or profile here; %s", text.Shown(name), listed(devices))
 		}
 	}
 	return requests, nil
