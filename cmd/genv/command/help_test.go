@@ -49,39 +49,13 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	})
 }
 
-// Flags and keys by the names that the version before had are taken, with a warning.
-func TestRenamed(t *testing.T) {
-	dir := genvtest.Configure(t, command.ConfigFile, "report: {history: postgres://genv:pw@db/genv}\n")
-	r := genvtest.Run(t, "remote", "report", "--history-fleet", "lab")
-	require.Equal(t, command.ExitFailed, r.Code)
-	require.Contains(t, r.Err, "genv: --history-fleet is called --usage-fleet now; the next version doesn't take the old name\n")
-	require.Contains(t, r.Err, "genv: "+dir+"/config.yaml:1:10: history is called usage-db now; the next version doesn't take the old name\n")
-	require.Contains(t, r.Err, "genv: --usage-db: a password doesn't belong there")
-}
-
-// Flags and commands of earlier versions are refused, and the error says what to use instead.
-func TestRemoved(t *testing.T) {
+// What a command doesn't have is refused.
+func TestUnknown(t *testing.T) {
 	for line, says := range map[string]string{
-		"genv extend 2h --index 0":              `unknown command "extend": ask an administrator, who can use genv remote exempt --for`,
-		"genv policy try --policy x":            `unknown command "try": run genv remote enforce --dry-run --policy FILE`,
-		"genv remote enforce --record on":       "unknown flag --record: run genv remote enforce --dry-run --policy FILE",
-		"genv remote enforce --record-keep 7d":  "unknown flag --record-keep: run genv remote enforce --dry-run",
-		"genv remote enforce --record-max 1g":   "unknown flag --record-max: run genv remote enforce --dry-run",
-		"genv remote report --fair-share":       "unknown flag --fair-share: use --by user",
-		"genv doctor --bundle x":                "unknown flag --bundle: attach the output of --format json instead",
-		"genv doctor --policy x":                "unknown flag --policy: attach the file itself to the output of --format json",
-		"genv enforce --history on":             "unknown flag --history: leave it out; controllers (genv remote enforce) keep it",
-		"genv remote gpus --policy x":           "unknown flag --policy; see genv remote gpus --help",
-		"genv remote doctor --bundle x":         "unknown flag --bundle: attach the output of --format json instead",
-		"genv remote help":                      `unknown command "help"; see genv remote --help`,
-		"genv remote controllers":               `unknown command "controllers": use genv remote doctor`,
-		"genv remote history --follow":          `unknown flag --follow: use genv remote top, whose tab history shows what comes`,
-		"genv remote history -f":                `unknown flag -f: use genv remote top`,
-		"genv remote history forget --user bob": `unknown command "forget": usage-keep, audit-size and audit-keep say for how long`,
-		"genv help remote controllers":          `unknown command "controllers": use genv remote doctor`,
-		"genv help policy try":                  `unknown command "try": run genv remote enforce --dry-run --policy FILE`,
-		"genv report --since 30d":               `unknown command "report": use genv remote report on the controller`,
-		"genv report":                           `unknown command "report": use genv remote report on the controller`,
+		"genv remote gpus --policy x":  "unknown flag --policy; see genv remote gpus --help",
+		"genv remote help":             `unknown command "help"; see genv remote --help`,
+		"genv remote gpu":              `unknown command "gpu" (did you mean "gpus"?)`,
+		"genv help remote controllers": `unknown command "controllers"`,
 	} {
 		r := genvtest.Run(t, strings.Fields(line)[1:]...)
 		require.Equal(t, command.ExitFailed, r.Code, line)

@@ -177,7 +177,7 @@ func readAddress(flag, text, example, or string) (address string, port int, err 
 	host, after, err := net.SplitHostPort(text)
 	number, notANumber := strconv.ParseUint(after, 10, 16)
 	if err != nil || notANumber != nil {
-		return "", 0, command.UsageError("--%s %q: write an address and a port, as %s%s", flag, text, example, or)
+		return "", 0, command.WrongFlag(flag, " %q: write an address and a port, as %s%s", text, example, or)
 	}
 	switch host {
 	case "":
@@ -186,7 +186,7 @@ func readAddress(flag, text, example, or string) (address string, port int, err 
 		host = "127.0.0.1"
 	}
 	if _, err := netip.ParseAddr(host); err != nil {
-		return "", 0, command.UsageError("--%s %q: write the address of this machine in numbers, as %s", flag, text, example)
+		return "", 0, command.WrongFlag(flag, " %q: write the address of this machine in numbers, as %s", text, example)
 	}
 	return host, int(number), nil
 }

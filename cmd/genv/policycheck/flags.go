@@ -89,7 +89,7 @@ func (o *RuleFlags) override(c *cli.Context, file *policy.File) error {
 		name, negation := string(rule), "no-"+string(rule)
 		switch yes, no := c.IsSet(name), c.IsSet(negation); {
 		case yes && no:
-			return command.UsageError("--%s and --%s exclude each other", name, negation)
+			return command.WrongFlag(name, " and --%s exclude each other", negation)
 		case yes:
 			*value = *o.on[rule]
 			file.Flags.Set(name, fromFlag(name))
