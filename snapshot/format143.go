@@ -22,22 +22,55 @@ var ErrInvalid = errors.New("not a valid genv document")
 // 1.4.3 does not know: another version wrote it.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3. It decodes an object by its exact set of keys, so no key may
-// be added here or in the wire types.
+// The documents of 1.4.3. It decodes an object by its exact set of keys, so no key may be added here. They are written
+// with the types below, and read, after a check of the keys, as the model, which has the same keys.
 type (
-	document143 struct {
-		Processes    processes143    `json:"processes"`
-		Environments environments143 `json:"envs"`
-		Devices      devices143      `json:"devices"`
+	document143[P, E, D any] struct {
+		Processes    processes143[P]    `json:"processes"`
+		Environments environments143[E] `json:"envs"`
+		Devices      devices143[D]      `json:"devices"`
 	}
-	processes143 struct {
-		Processes []wireProcess `json:"processes"`
+	processes143[P any] struct {
+		Processes []P `json:"processes"`
 	}
-	environments143 struct {
-		Environments []wireEnvironment `json:"envs"`
+	environments143[E any] struct {
+		Environments []E `json:"envs"`
 	}
-	devices143 struct {
-		Devices []wireDevice `json:"devices"`
+	devices143[D any] struct {
+		Devices []D `json:"devices"`
+	}
+	process143 struct {
+		PID   PID        `json:"pid"`
+		Usage []usage143 `json:"used_gpu_memory"`
+		EID   *EnvID     `json:"eid"`
+	}
+	usage143 struct {
+		Index  *DeviceIndex `json:"index"`
+		Memory *string      `json:"gpu_memory"`
+	}
+	environment143 struct {
+		EID       EnvID     `json:"eid"`
+		UID       *UID      `json:"uid"`
+		Creation  string    `json:"creation"`
+		Username  *Username `json:"username"`
+		Config    config143 `json:"config"`
+		PIDs      []PID     `json:"pids"`
+		KernelIDs []string  `json:"kernel_ids"`
+	}
+	config143 struct {
+		Name      *string `json:"name"`
+		GPUMemory *string `json:"gpu_memory"`
+		GPUs      *int    `json:"gpus"`
+	}
+	device143 struct {
+		Index       *DeviceIndex    `json:"index"`
+		TotalMemory string          `json:"total_memory"`
+		Attachments []attachment143 `json:"attachments"`
+	}
+	attachment143 struct {
+		EID       EnvID   `json:"eid"`
+		GPUMemory *string `json:"gpu_memory"`
+		Time      string  `json:"time"`
 	}
 )
 
@@ -45,28 +78,28 @@ type (
 // prints it, without the newline at the end. It omits what the format can't express:
 // see Expressible.
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	return encode143(document143{
-		Processes:    processes143{expressibleProcesses(judgedUsage(s))},
-		Environments: environments143{environmentsToWire(s.Environments)},
-		Devices:      devices143{devicesToWire(expressibleDevices(s.Devices))},
+	return encode143(document143[process143, environment143, device143]{
+		Processes:    processes143[process143]{expressibleProcesses(judgedUsage(s))},
+		Environments: environments143[environment143]{environmentsOf(s.Environments)},
+		Devices:      devices143[device143]{devicesOf(expressibleDevices(s.Devices))},
 	})
 }
 
 // EncodeProcesses writes the part that `--type processes` prints.
 func EncodeProcesses(p []Process) ([]byte, error) {
-	return encode143(processes143{expressibleProcesses(p)})
+	return encode143(processes143[process143]{expressibleProcesses(p)})
 }
 
 // EncodeEnvironments writes the part that `--type envs` prints, which is also
 // the content of envs.json.
 func EncodeEnvironments(e []Environment) ([]byte, error) {
-	return encode143(environments143{environmentsToWire(e)})
+	return encode143(environments143[environment143]{environmentsOf(e)})
 }
 
 // EncodeDevices writes the part that `--type devices` prints, which is also the
 // content of devices.json.
 func EncodeDevices(d []Device) ([]byte, error) {
-	return encode143(devices143{devicesToWire(expressibleDevices(d))})
+	return encode143(devices143[device143]{devicesOf(expressibleDevices(d))})
 }
 
 // Expressible says whether the 1.4.3 format can express the process without
@@ -78,12 +111,44 @@ func (p *Process) Expressible() bool {
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
 }
 
-func expressibleProcesses(processes []Process) []wireProcess {
-	out := make([]wireProcess, 0, len(processes))
+func expressibleProcesses(processes []Process) []process143 {
+	out := make([]process143, 0, len(processes))
 	for i := range processes {
-		if p := &processes[i]; p.Expressible() {
-			out = append(out, processToWire(p))
+		p := &processes[i]
+		if !p.Expressible() {
+			continue
 		}
+		w := process143{PID: p.PID, EID: orNull(p.EID), Usage: make([]usage143, len(p.Usage))}
+		for k := range p.Usage {
+			w.Usage[k] = usage143{Index: &p.Usage[k].Index, Memory: orNull(p.Usage[k].Memory.String())}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+func environmentsOf(envs []Environment) []environment143 {
+	out := make([]environment143, len(envs))
+	for i := range envs {
+		e := &envs[i]
+		config := config143{orNull(e.Config.Name), orNull(e.Config.GPUMemory.String()), e.Config.GPUs}
+		out[i] = environment143{
+			EID: e.EID, UID: &e.UID, Creation: e.Creation.String(), Username: orNull(e.Username),
+			Config: config, PIDs: orEmpty(e.PIDs), KernelIDs: orEmpty(e.KernelIDs),
+		}
+	}
+	return out
+}
+
+func devicesOf(devices []Device) []device143 {
+	out := make([]device143, len(devices))
+	for i := range devices {
+		d := &devices[i]
+		attachments := make([]attachment143, len(d.Attachments))
+		for k, a := range d.Attachments {
+			attachments[k] = attachment143{a.EID, orNull(a.GPUMemory.String()), a.Time.String()}
+		}
+		out[i] = device143{Index: &d.Index, TotalMemory: d.TotalMemory.String(), Attachments: attachments}
 	}
 	return out
 }
@@ -102,7 +167,9 @@ func judgedUsage(s *Snapshot) []Process {
 	}
 	processes := slices.Clone(s.Processes)
 	for i := range processes {
-		processes[i].Usage = slices.DeleteFunc(slices.Clone(processes[i].Usage), func(u DeviceUsage) bool { return spared[u.Index] })
+		processes[i].Usage = slices.DeleteFunc(slices.Clone(processes[i].Usage), func(u DeviceUsage) bool {
+			return spared[u.Index]
+		})
 	}
 	return processes
 }
@@ -116,17 +183,26 @@ func expressibleDevices(devices []Device) []Device {
 // item is left out, and named in the Warnings. The error wraps ErrInvalid, and says that the
 // document as a whole can't be read.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
-	s, odd, err := decode143(data, document143.decode)
+	type exact = document143[process143, environment143, device143]
+	type read = document143[processOf, environmentOf, deviceOf]
+	s, odd, err := decode143[exact](data, func(d *read, r *reader) (*Snapshot, error) {
+		s := new(Snapshot)
+		return s, r.parts(s, d.Processes.Processes, d.Environments.Environments, rows143(r, d.Devices.Devices))
+	})
 	if err != nil {
 		return nil, err
 	}
 	s.Warnings = odd
+	markOfMachine(s.Devices)
 	return s, nil
 }
 
 // DecodeProcesses reads what EncodeProcesses writes, if all of it can be read.
 func DecodeProcesses(data []byte) ([]Process, error) {
-	return strictly(decode143(data, processes143.decode))
+	type exact = processes143[process143]
+	return strictly(decode143[exact](data, func(d *processes143[processOf], r *reader) ([]Process, error) {
+		return r.processes(d.Processes)
+	}))
 }
 
 // DecodeEnvironments reads what EncodeEnvironments writes, if all of it can be read.
@@ -136,7 +212,10 @@ func DecodeEnvironments(data []byte) ([]Environment, error) {
 
 // ReadEnvironments is DecodeEnvironments, but leaves out what can't be read, and names it.
 func ReadEnvironments(data []byte) (environments []Environment, odd []string, err error) {
-	return decode143(data, environments143.decode)
+	type exact = environments143[environment143]
+	return decode143[exact](data, func(d *environments143[environmentOf], r *reader) ([]Environment, error) {
+		return r.environments(d.Environments)
+	})
 }
 
 // DecodeDevices reads what EncodeDevices writes, if all of it can be read.
@@ -144,7 +223,19 @@ func DecodeDevices(data []byte) ([]Device, error) { return strictly(ReadDevices(
 
 // ReadDevices is DecodeDevices, but leaves out what can't be read, and names it.
 func ReadDevices(data []byte) (devices []Device, odd []string, err error) {
-	return decode143(data, devices143.decode)
+	type exact = devices143[device143]
+	devices, odd, err = decode143[exact](data, func(d *devices143[deviceOf], r *reader) ([]Device, error) {
+		return r.devices(rows143(r, d.Devices))
+	})
+	markOfMachine(devices)
+	return devices, odd, err
+}
+
+// markOfMachine marks the devices that share the memory of the machine: see Memory.OfMachine.
+func markOfMachine(devices []Device) {
+	for i := range devices {
+		devices[i].Unified = devices[i].TotalMemory.OfMachine()
+	}
 }
 
 // strictly makes an error of what was left out.
@@ -159,63 +250,41 @@ func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 	return model, nil
 }
 
-func decode143[Document, Model any](data []byte, decode func(Document, *reader) (Model, error)) (model Model, odd []string, err error) {
-	var document Document
+// decode143 decodes a document that has exactly the keys of Exact with the types of our own format, which has the same
+// keys.
+func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Model, error)) (
+	model Model, odd []string, err error,
+) {
+	var document Doc
 	var r reader
-	if err := r.unmarshalExact(data, &document, reflect.TypeFor[Document]()); err != nil {
+	if err := r.unmarshalExact(data, &document, reflect.TypeFor[Exact]()); err != nil {
 		return model, nil, err
 	}
-	model, err = decode(document, &r)
+	model, err = read(&document, &r)
 	return model, r.warnings(), err
 }
 
-func (d document143) decode(r *reader) (*Snapshot, error) {
-	processes, badProcesses := d.Processes.decode(r)
-	environments, badEnvironments := d.Environments.decode(r)
-	devices, badDevices := d.Devices.decode(r)
-	if err := cmp.Or(badProcesses, badEnvironments, badDevices); err != nil {
-		return nil, err
-	}
-	return &Snapshot{Processes: processes, Environments: environments, Devices: devices}, nil
-}
-
-func (d processes143) decode(r *reader) ([]Process, error) {
-	return fromWire(r, d.Processes, "process", maxProcesses, wireProcess.process, idOfProcess)
-}
-
-func (d environments143) decode(r *reader) ([]Environment, error) {
-	return boundedTogether(fromWire(r, d.Environments, "environment", maxEnvironments, wireEnvironment.environment, idOfEnvironment))
-}
-
-// decode names devices with unknown memory, which 1.4.3 never writes.
-func (d devices143) decode(r *reader) ([]Device, error) {
-	return fromWire(r, joined(d.Devices, r), "device", maxDevices, func(w wireDevice, r *reader) (Device, error) {
-		if w.TotalMemory == "" {
-			r.leaveOut("total_memory", errMissing)
-		}
-		return w.device(r)
-	}, idOfDevice)
-}
-
-// joined has the attachments of two rows of one device in the first: which row is right isn't
-// known, and no environment is to lose an attachment.
-func joined(rows []wireDevice, r *reader) (list []wireDevice) {
+// rows143 names rows with unknown memory, which 1.4.3 never writes. The first of two rows of one device gets the
+// attachments of both: it isn't known which row is right, and no environment is to lose an attachment.
+func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	first := make(map[DeviceIndex]int)
-	for _, row := range rows {
+	for i, row := range rows {
+		if row.TotalMemory == nil || !row.TotalMemory.Known() {
+			row.TotalMemory = &Memory{}
+			r.note(fmt.Sprintf("device no. %d of the list: total_memory is left out: %v", i+1, errMissing))
+		}
 		if row.Index == nil {
 			list = append(list, row)
 			continue
 		}
-		i, twice := first[*row.Index]
+		before, twice := first[*row.Index]
 		if !twice {
 			first[*row.Index] = len(list)
 			list = append(list, row)
 			continue
 		}
-		list[i].Attachments = append(list[i].Attachments, row.Attachments...)
-		if len(r.notes) < maxNotes {
-			r.notes = append(r.notes, fmt.Sprintf("device %d is listed twice: it has the attachments of both", *row.Index))
-		}
+		list[before].Attachments = append(list[before].Attachments, row.Attachments...)
+		r.note(fmt.Sprintf("device %d is listed twice: it has the attachments of both", *row.Index))
 	}
 	return list
 }
@@ -286,7 +355,7 @@ func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	others := 0
 	r.path = append(r.path, place{})
 	for i, item := range items {
-		r.path[len(r.path)-1] = place{name: strings.ToLower(strings.TrimPrefix(t.Name(), "wire")), number: i} // as in fromWire
+		r.path[len(r.path)-1] = place{name: strings.TrimSuffix(t.Name(), "143"), number: i} // as in kept
 		if err := r.checkKeys("item", item, t); err != nil {
 			r.leaveOut("a part", err)
 			if first = cmp.Or(first, err); errors.Is(err, ErrOtherVersion) {

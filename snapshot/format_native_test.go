@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +98,7 @@ func TestNativeRefuses(t *testing.T) {
 func TestOddNativeValues(t *testing.T) {
 	data, err := snapshot.EncodeNative(everything(t))
 	require.NoError(t, err)
+	data = regexp.MustCompile(`,"colons":\d+}$`).ReplaceAll(data, []byte("}")) // as older hosts write it
 	for _, row := range []struct {
 		what, part, with string
 		left             func(*snapshot.Snapshot) // from everything
@@ -110,9 +112,9 @@ func TestOddNativeValues(t *testing.T) {
 		{"a control character", `"command":"python train.py"`, `"command":"\u001b[2J"`, func(s *snapshot.Snapshot) { s.Processes[0].Command = "" }},
 		{"a text as a uid", `"uid":1001,"name"`, `"uid":"alice","name"`, func(s *snapshot.Snapshot) { s.Processes[0].UID = nil }},
 		{"a label that is too long", `"team":"vision"`, `"team":"` + strings.Repeat("x", 300) + `"`, func(s *snapshot.Snapshot) { s.Processes[0].ContainerInfo = &snapshot.ContainerInfo{Unknown: true} }},
-		{"an environment without an id", `"eid":"1667","uid"`, `"eid":"","uid"`, func(s *snapshot.Snapshot) { s.Environments = s.Environments[:0] }},
+		{"an environment without an id", `"eid":"1667","creation"`, `"eid":"","creation"`, func(s *snapshot.Snapshot) { s.Environments = s.Environments[:0] }},
 		{"no date", `"creation":"20/11/2026 21:10:32"`, `"creation":""`, func(s *snapshot.Snapshot) { s.Environments[0].Creation = snapshot.Date{} }},
-		{"no uid", `"uid":1001,"creation"`, `"creation"`, func(s *snapshot.Snapshot) {
+		{"no uid", `,"uid":1001}],"devices"`, `}],"devices"`, func(s *snapshot.Snapshot) {
 			s.Environments[0].UID, s.Environments[0].Username = snapshot.NoUID, ""
 		}},
 		{"no index", `"index":1,"attachments"`, `"attachments"`, func(s *snapshot.Snapshot) { s.Devices = s.Devices[1:] }},

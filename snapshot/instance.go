@@ -10,12 +10,12 @@ import (
 
 // Instance is a part of a device that works as a device of its own (MIG).
 type Instance struct {
-	UUID    GPUUUID // "MIG-…"
-	Profile string  // such as "1g.10gb"; empty if it is unknown
+	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
+	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
 	// Total is how much memory it has, and Pool the GPU instance to which that belongs: all
 	// instances of a device with the same one share it. Unknown and empty if not reported.
-	Total Memory
-	Pool  string
+	Total Memory `json:"total_memory,omitzero"`
+	Pool  string `json:"pool,omitempty"`
 }
 
 // Memory is how much memory the instance has at most, by its profile, which `nvidia-smi -L` names. Total counts only
@@ -56,50 +56,4 @@ func CheckInstances(list []GPUUUID) error {
 		}
 	}
 	return nil
-}
-
-func nativeInstances(list []Instance) []nativeInstance {
-	out := make([]nativeInstance, len(list))
-	for i, instance := range list {
-		out[i] = nativeInstance{instance.UUID, instance.Profile, instance.Total.String(), instance.Pool}
-	}
-	return out
-}
-
-// instances are those that can be read.
-func (r *reader) instances(list []nativeInstance) (instances []Instance) {
-	for _, n := range list[:min(len(list), maxInstances)] {
-		if r.leavesOut("an instance", CheckInstance(n.UUID)) {
-			continue
-		}
-		cleanText(r, "profile", &n.Profile)
-		cleanText(r, "pool", &n.Pool)
-		instances = append(instances, Instance{n.UUID, n.Profile, r.memory("total_memory", n.Total), n.Pool})
-	}
-	return instances
-}
-
-func nativeParts(attachments []Attachment) (parts []nativePart) {
-	for _, a := range attachments {
-		if len(a.Instances) > 0 {
-			parts = append(parts, nativePart{a.EID, a.Instances})
-		}
-	}
-	return parts
-}
-
-// markParts sets the Instances of attachments. If they can't be read, what is attached to the
-// device is unknown.
-func (r *reader) markParts(d *Device, parts []nativePart) {
-	for _, part := range parts {
-		a := d.Attachment(r.id(part.EID))
-		if a == nil {
-			continue
-		}
-		if r.leavesOut("attached_mig", CheckInstances(part.Instances)) {
-			d.Unidentified = true
-			continue
-		}
-		a.Instances = part.Instances
-	}
 }

@@ -42,10 +42,6 @@ func (r *reader) at(id EnvID, number int) {
 
 // leaveOut notes that a value of the item that is being read, or the whole item, is left out.
 func (r *reader) leaveOut(what string, err error) {
-	if len(r.notes) == maxNotes {
-		r.more++
-		return
-	}
 	note := ""
 	for _, p := range r.path {
 		switch {
@@ -61,7 +57,15 @@ func (r *reader) leaveOut(what string, err error) {
 		note = strings.TrimSuffix(note, ": ")
 	}
 	reason := strings.TrimPrefix(text.Cut(err.Error(), maxReason), ErrInvalid.Error()+": ")
-	r.notes = append(r.notes, note+what+" can't be read and is left out: "+text.OneLine(reason))
+	r.note(note + what + " can't be read and is left out: " + text.OneLine(reason))
+}
+
+func (r *reader) note(note string) {
+	if len(r.notes) == maxNotes {
+		r.more++
+		return
+	}
+	r.notes = append(r.notes, note)
 }
 
 // leavesOut is leaveOut unless err is nil.
@@ -80,25 +84,116 @@ func (r *reader) warnings() []string {
 	return r.notes
 }
 
-// unmarshal is json.Unmarshal with CheckAmount, in which a value of another type than it must
-// have is left out. It is null then: json.Unmarshal alone would make it 0, which is root.
+// The limits of a whole document, which are checked before it is decoded: an empty object has 3 bytes, and a decoded
+// process 600.
+const (
+	maxValues  = 1 << 20
+	maxObjects = 1 << 17
+	// maxReason is the maximum length in bytes of an error of package json, which
+	// repeats the input.
+	maxReason = 200
+)
+
+// CheckAmount refuses JSON with more values or objects than a host can have to report, before it is decoded. Its
+// error wraps ErrInvalid.
+func CheckAmount(data []byte) error {
+	if bytes.Count(data, []byte{','}) <= maxValues && bytes.Count(data, []byte{'{'}) <= maxObjects {
+		return nil
+	}
+	switch values, objects := amountOf(data); {
+	case values > maxValues:
+		return tooMany(values, "values", maxValues)
+	case objects > maxObjects:
+		return tooMany(objects, "objects", maxObjects)
+	}
+	return nil
+}
+
+// amountOf counts the commas between values, and the objects. Those in texts don't count: users choose the command
+// lines of their processes.
+func amountOf(data []byte) (values, objects int) {
+	inText := false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++
+		case inText:
+		case c == ',':
+			values++
+		case c == '{':
+			objects++
+		}
+	}
+	return values, objects
+}
+
+func tooMany(n int, what string, limit int) error {
+	return fmt.Errorf("%w: %d %s are more than the maximum of %d", ErrInvalid, n, what, limit)
+}
+
+// errTwice is about the second of two items with the same id.
+var errTwice = errors.New("it is listed twice")
+
+// kept is what is read of the items of a list. It leaves out those that can't be read, and the second of two with
+// the same id. It refuses more than limit of them.
+func kept[Doc, Model any, ID comparable](
+	r *reader, items []Doc, name string, limit int, read func(*Doc, *reader) (Model, error), id func(*Model) ID,
+) ([]Model, error) {
+	if len(items) > limit {
+		return nil, tooMany(len(items), name+" entries", limit)
+	}
+	out := make([]Model, 0, len(items))
+	seen := make(map[ID]bool, len(items))
+	r.path = append(r.path, place{})
+	defer func() { r.path = r.path[:len(r.path)-1] }()
+	for i := range items {
+		r.path[len(r.path)-1] = place{name: name, number: i}
+		v, err := read(&items[i], r)
+		if errors.Is(err, ErrInvalid) { // a list in it is too long
+			return nil, err
+		}
+		if err == nil && seen[id(&v)] {
+			err = errTwice
+		}
+		if err != nil {
+			r.leaveOut("", err)
+			continue
+		}
+		seen[id(&v)] = true
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// unmarshal is json.Unmarshal with CheckAmount, in which a value that doesn't fit its type is left out. It is null
+// then: json.Unmarshal alone would make it 0, which is root.
 func (r *reader) unmarshal(data []byte, into any) error {
 	if err := CheckAmount(data); err != nil {
 		return err
 	}
 	err := json.Unmarshal(data, into)
-	if errors.As(err, new(*json.UnmarshalTypeError)) {
-		var document any
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.UseNumber()
-		if err = d.Decode(&document); err == nil {
-			data, err = json.Marshal(r.fit("", document, reflect.TypeOf(into).Elem()))
-		}
-		if err == nil {
-			reflect.ValueOf(into).Elem().SetZero()
-			err = json.Unmarshal(data, into)
-		}
+	if err == nil || errors.As(err, new(*json.SyntaxError)) {
+		return wrapped(err)
 	}
+	var document any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err = d.Decode(&document); err == nil {
+		data, err = json.Marshal(r.fit("", document, reflect.TypeOf(into).Elem()))
+	}
+	if err != nil {
+		return wrapped(err)
+	}
+	reflect.ValueOf(into).Elem().SetZero()
+	return unmarshal(data, into)
+}
+
+func unmarshal(data []byte, into any) error { return wrapped(json.Unmarshal(data, into)) }
+
+// wrapped is an error of package json that wraps ErrInvalid; nil for nil.
+func wrapped(err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrInvalid, text.Cut(err.Error(), maxReason))
 	}
@@ -171,24 +266,33 @@ func checkID(id string) error {
 // id is the id of an environment: its Claim, which is noted if it is another one.
 func (r *reader) id(id EnvID) EnvID {
 	safe := Claim(string(id))
-	if safe != id && len(r.notes) < maxNotes {
-		r.notes = append(r.notes, fmt.Sprintf("an environment has an id that can't be read: it is called %s here", safe))
+	if safe != id {
+		r.note(fmt.Sprintf("an environment has an id that can't be read: it is called %s here", safe))
 	}
 	return safe
 }
 
-// memory reads an amount of memory; the empty text is unknown.
-func (r *reader) memory(name, amount string) Memory {
-	if amount == "" {
-		return Memory{}
+// orZero is the zero value, which means unknown or none, for JSON's null.
+func orZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
 	}
-	m, err := ParseMemory(text.Cut(amount, maxNameLength))
-	r.leavesOut(name, err)
-	return m
+	return *v
 }
 
-func (r *reader) date(name, date string) Date {
-	d, err := ParseDate(text.Cut(date, maxNameLength))
-	r.leavesOut(name, err)
-	return d
+// orNull is nil, which JSON writes as null, for an empty text.
+func orNull[T ~string](s T) *T {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// orEmpty is an empty slice for nil, which JSON would write as null.
+func orEmpty[T any](items []T) []T {
+	if items == nil {
+		return []T{}
+	}
+	return items
 }

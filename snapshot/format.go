@@ -1,0 +1,406 @@
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The format of our own hosts and controllers (genv usage serve) is the model itself, as the tags of its fields say.
+// Keys may be added: a decoder ignores those that it doesn't know. The types here add what tags can't say: where null
+// must differ from 0, the value is a pointer, and some values have another place in JSON than in the model.
+type (
+	documentOf struct {
+		plain
+		Processes    []processOf     `json:"processes"`
+		Environments []environmentOf `json:"envs"`
+		Devices      []deviceOf      `json:"devices"`
+		// Colons is how many colons come before it, so that a missing key is noticed. Older hosts don't say it.
+		Colons int `json:"colons,omitempty"`
+	}
+	plain     Snapshot // without its methods
+	processOf struct {
+		*Process
+		EID   *EnvID    `json:"eid"`
+		Usage []usageOf `json:"used_gpu_memory"`
+		// Types are those of the usages, as far as they are known.
+		Types map[DeviceIndex]ProcessType `json:"types,omitempty"`
+	}
+	usageOf struct {
+		Index *DeviceIndex `json:"index"`
+		DeviceUsage
+	}
+	environmentOf struct {
+		*Environment
+		UID *UID `json:"uid"`
+	}
+	deviceOf struct {
+		Index *DeviceIndex `json:"index"`
+		*Device
+		TotalMemory *Memory `json:"total_memory"` // null for a device that shares the machine's
+		// Since are those of the attachments, and Parts the MIG instances that they are about.
+		Since map[EnvID]StartTime `json:"attached_since,omitempty"`
+		Parts []partOf            `json:"attached_mig,omitempty"`
+	}
+	partOf struct {
+		EID       EnvID     `json:"eid"`
+		Instances []GPUUUID `json:"mig"`
+	}
+)
+
+// Limits for what one host reports: far above real hosts, and low enough that a
+// hostile one can't fill the controller's memory.
+const (
+	maxProcesses    = maxObjects // of which Bound keeps some
+	maxEnvironments = maxObjects
+	maxDevices      = 1024
+	maxAttachments  = 65536
+	maxPIDs         = 65536 // with kernels, of all environments: each is looked up under the lock
+	maxTextLength   = 4096  // bytes
+	// maxWarnings is how many warnings of a host are kept. More don't make its snapshot
+	// invalid, since its users can cause warnings.
+	maxWarnings = 256
+	// maxOffset is more than any zone's offset from UTC, in seconds.
+	maxOffset = 24 * 60 * 60
+)
+
+// EncodeNative writes a whole snapshot as one line of JSON.
+func EncodeNative(s *Snapshot) ([]byte, error) {
+	d := documentOf{
+		plain: plain(*s), Processes: processesOf(s.Processes),
+		Environments: make([]environmentOf, len(s.Environments)), Devices: make([]deviceOf, len(s.Devices)),
+	}
+	for i := range s.Environments {
+		d.Environments[i] = environmentOf{&s.Environments[i], &s.Environments[i].UID}
+	}
+	for i := range s.Devices {
+		d.Devices[i] = s.Devices[i].document()
+	}
+	data, err := Marshal(&d)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(data[:len(data)-1], `,"colons":%d}`, bytes.Count(data, []byte{':'})), nil
+}
+
+// EncodeNativeProcesses writes processes as EncodeNative does, for orders.
+func EncodeNativeProcesses(processes []Process) ([]byte, error) {
+	return Marshal(processesOf(processes))
+}
+
+// Marshal is json.Marshal, but does not escape HTML: that would make a text of a user up
+// to six times as long.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func processesOf(processes []Process) []processOf {
+	list := make([]processOf, len(processes))
+	for i := range processes {
+		p := &processes[i]
+		d := processOf{Process: p, EID: orNull(p.EID), Usage: make([]usageOf, len(p.Usage))}
+		for k := range p.Usage {
+			u := &p.Usage[k]
+			d.Usage[k] = usageOf{&u.Index, *u}
+			if u.Type != "" {
+				if d.Types == nil {
+					d.Types = make(map[DeviceIndex]ProcessType, len(p.Usage))
+				}
+				d.Types[u.Index] = u.Type
+			}
+		}
+		list[i] = d
+	}
+	return list
+}
+
+func (d *Device) document() deviceOf {
+	doc := deviceOf{Index: &d.Index, Device: d, TotalMemory: &d.TotalMemory}
+	if d.Unified {
+		doc.TotalMemory = nil
+	}
+	for _, a := range d.Attachments {
+		if a.Since != 0 {
+			if doc.Since == nil {
+				doc.Since = make(map[EnvID]StartTime, len(d.Attachments))
+			}
+			doc.Since[a.EID] = a.Since
+		}
+		if len(a.Instances) > 0 {
+			doc.Parts = append(doc.Parts, partOf{a.EID, a.Instances})
+		}
+	}
+	return doc
+}
+
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, and
+// named in the Warnings. The error wraps ErrInvalid, and says that the snapshot as a whole can't
+// be read.
+func DecodeNative(data []byte) (*Snapshot, error) {
+	var d documentOf
+	var r reader
+	if err := r.unmarshal(data, &d); err != nil {
+		return nil, err
+	}
+	switch colons := bytes.Count(data, []byte{':'}) - 1; {
+	case d.Processes == nil || d.Environments == nil || d.Devices == nil:
+		return nil, fmt.Errorf("%w: a part of the snapshot is missing", ErrInvalid)
+	case d.Colons != 0 && d.Colons != colons:
+		return nil, fmt.Errorf("%w: it has %d colons instead of %d", ErrInvalid, colons, d.Colons)
+	}
+	if o := orZero(d.UTCOffset); o < -maxOffset || o > maxOffset {
+		r.leaveOut("utc_offset_s", fmt.Errorf("it is %d seconds", o))
+		d.UTCOffset = nil
+	}
+	s := Snapshot(d.plain)
+	cleanText(&r, "boot_id", &s.BootID)
+	cleanText(&r, "state_folder", &s.StateFolder)
+	if err := r.parts(&s, d.Processes, d.Environments, d.Devices); err != nil {
+		return nil, err
+	}
+	s.Warnings, s.Guard = append(r.warnings(), keptWarnings(d.Warnings)...), d.Guard.known()
+	return &s, nil
+}
+
+// parts sets the lists of a snapshot.
+func (r *reader) parts(s *Snapshot, processes []processOf, envs []environmentOf, devices []deviceOf) (err error) {
+	if s.Processes, err = r.processes(processes); err != nil {
+		return err
+	}
+	if s.Environments, err = r.environments(envs); err != nil {
+		return err
+	}
+	s.Devices, err = r.devices(devices)
+	return err
+}
+
+func (r *reader) processes(list []processOf) ([]Process, error) {
+	return kept(r, list, "process", maxProcesses, (*processOf).read, idOfProcess)
+}
+
+func (r *reader) environments(list []environmentOf) ([]Environment, error) {
+	envs, err := kept(r, list, "environment", maxEnvironments, (*environmentOf).read, idOfEnvironment)
+	n := 0
+	for i := range envs {
+		n += len(envs[i].PIDs) + len(envs[i].KernelIDs)
+	}
+	if n > maxPIDs {
+		return nil, tooMany(n, "pids and kernels", maxPIDs)
+	}
+	return envs, err
+}
+
+func (r *reader) devices(list []deviceOf) ([]Device, error) {
+	return kept(r, list, "device", maxDevices, (*deviceOf).read, idOfDevice)
+}
+
+// DecodeNativeProcesses reads what EncodeNativeProcesses writes, if all of it can be read.
+func DecodeNativeProcesses(data []byte) ([]Process, error) {
+	var list []processOf
+	var r reader
+	if err := r.unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	processes, err := r.processes(list)
+	return strictly(processes, r.warnings(), err)
+}
+
+// What identifies an item in its list.
+func idOfProcess(p *Process) PID           { return p.PID }
+func idOfEnvironment(e *Environment) EnvID { return e.EID }
+func idOfDevice(d *Device) DeviceIndex     { return d.Index }
+func idOfUsage(u *DeviceUsage) DeviceIndex { return u.Index }
+func idOfAttachment(a *Attachment) EnvID   { return a.EID }
+
+// keptWarnings limits the number and length of warnings. They are not escaped yet.
+func keptWarnings(warnings []string) []string {
+	var kept []string
+	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
+		kept = append(kept, text.Cut(w, maxTextLength))
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		kept = append(kept, fmt.Sprintf("%d more warnings, which are not shown", more))
+	}
+	return kept
+}
+
+// read is the process as far as it can be read. An error that wraps ErrInvalid refuses the whole document.
+func (d *processOf) read(r *reader) (Process, error) {
+	p := cmp.Or(d.Process, &Process{})
+	r.at("", int(p.PID))
+	p.EID, p.Inherited = r.id(orZero(d.EID)), r.id(p.Inherited)
+	p.EnvUnknown = p.EnvUnknown || p.EID == "" && r.claims
+	usage, err := kept(r, d.Usage, "usage", maxDevices, (*usageOf).read, idOfUsage)
+	p.Usage = usage
+	for i := range p.Usage {
+		switch u := &p.Usage[i]; d.Types[u.Index] {
+		case "", TypeCompute, TypeGraphics, TypeComputeGraphics, TypePending:
+			u.Type = d.Types[u.Index]
+		default: // of a newer genv
+			u.Type = TypeCompute
+		}
+	}
+	if p.Unreadable != nil {
+		p.Unreadable.Why = text.Cut(p.Unreadable.Why, maxTextLength)
+	}
+	p.Instances = slices.DeleteFunc(p.Instances, func(uuid GPUUUID) bool {
+		return r.leavesOut("an instance", CheckInstance(uuid))
+	})
+	if len(p.Instances) > maxInstances {
+		err = cmp.Or(err, tooMany(len(p.Instances), "MIG instances", maxInstances))
+	}
+	cleanText(r, "name", &p.Name)
+	cleanText(r, "command", &p.Command)
+	cleanText(r, "private_command", &p.PrivateCommand)
+	cleanText(r, "user", &p.Username)
+	cleanText(r, "protected", &p.Protected)
+	if r.leavesOut("container", CheckText("it", p.Container)) {
+		p.Container = UnnamedContainer
+	}
+	if r.leavesOut("container_info", p.ContainerInfo.check()) {
+		p.ContainerInfo = &ContainerInfo{Unknown: true}
+	}
+	return *p, cmp.Or(checkPID(p.PID), err)
+}
+
+func (d *usageOf) read(*reader) (DeviceUsage, error) {
+	d.DeviceUsage.Index = orZero(d.Index)
+	return d.DeviceUsage, checkIndex(d.Index)
+}
+
+func (d *environmentOf) read(r *reader) (Environment, error) {
+	e := cmp.Or(d.Environment, &Environment{})
+	if e.EID == "" {
+		return *e, errors.New("it has no id")
+	}
+	e.EID = r.id(e.EID)
+	r.at(e.EID, 0)
+	clean(r, "username", &e.Username)
+	if e.UID = NoUID; d.UID != nil {
+		e.UID = *d.UID
+	} else {
+		r.leaveOut("uid", errMissing)
+		e.Username = ""
+	}
+	e.PIDs = slices.DeleteFunc(e.PIDs, func(pid PID) bool { return r.leavesOut("a pid", checkPID(pid)) })
+	e.KernelIDs = slices.DeleteFunc(e.KernelIDs, func(id string) bool {
+		return r.leavesOut("a kernel id", checkID(id))
+	})
+	clean(r, "name", &e.Config.Name)
+	if n := orZero(e.Config.GPUs); n < 0 || n > math.MaxInt32 {
+		r.leaveOut("gpus", fmt.Errorf("it is %d", n))
+		e.Config.GPUs = nil
+	}
+	if len(e.Former) > maxDevices {
+		return *e, tooMany(len(e.Former), "former indices", maxDevices)
+	}
+	return *e, nil
+}
+
+func (doc *deviceOf) read(r *reader) (Device, error) {
+	d := cmp.Or(doc.Device, &Device{})
+	if doc.Index != nil {
+		d.Index = *doc.Index
+		r.at("", int(d.Index))
+	}
+	d.Unified, d.TotalMemory = doc.TotalMemory == nil, orZero(doc.TotalMemory)
+	attachments, err := kept(r, d.Attachments, "attachment", maxAttachments, (*Attachment).read, idOfAttachment)
+	d.Attachments = attachments
+	d.Utilization = measured(r, "utilization", d.Utilization, checkUtilization)
+	d.Temperature = measured(r, "temperature", d.Temperature, CheckTemperature)
+	d.Power = measured(r, "power", d.Power, CheckPower)
+	cleanText(r, "name", &d.Name)
+	cleanText(r, "driver", &d.Driver)
+	cleanText(r, "problem", &d.Problem)
+	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
+		d.UUID, d.Unidentified = "", true
+	}
+	d.Instances = slices.DeleteFunc(d.Instances[:min(len(d.Instances), maxInstances)], func(i Instance) bool {
+		err := cmp.Or(CheckInstance(i.UUID), CheckText("profile", i.Profile), CheckText("pool", i.Pool))
+		return r.leavesOut("an instance", err)
+	})
+	for i := range d.Attachments {
+		d.Attachments[i].Since = doc.Since[d.Attachments[i].EID]
+	}
+	for _, part := range doc.Parts {
+		a := d.Attachment(r.id(part.EID))
+		switch {
+		case a == nil:
+		case r.leavesOut("attached_mig", CheckInstances(part.Instances)):
+			d.Unidentified = true // what is attached to the device is unknown
+		default:
+			a.Instances = part.Instances
+		}
+	}
+	return *d, cmp.Or(checkIndex(doc.Index), err)
+}
+
+func (a *Attachment) read(r *reader) (Attachment, error) {
+	if a.EID == "" {
+		return *a, errors.New("it has no id")
+	}
+	a.EID = r.id(a.EID)
+	return *a, nil
+}
+
+func checkPID(pid PID) error {
+	if pid < 1 {
+		return fmt.Errorf("%d is not a PID", pid)
+	}
+	return nil
+}
+
+func checkIndex(index *DeviceIndex) error {
+	if index == nil {
+		return errors.New("its index is missing")
+	}
+	if i := *index; i < 0 || i >= maxDevices {
+		return fmt.Errorf("the GPU index %d is not from 0 to %d", i, maxDevices-1)
+	}
+	return nil
+}
+
+// measured is a value that a device can have; nil for another one.
+func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
+	if value == nil || r.leavesOut(name, check(*value)) {
+		return nil
+	}
+	return value
+}
+
+func checkUtilization(percent int) error {
+	if percent < 0 || percent > 100 {
+		return fmt.Errorf("%w: a utilization of %d per cent", ErrInvalid, percent)
+	}
+	return nil
+}
+
+// CheckTemperature returns an error, which wraps ErrInvalid, unless a device can have
+// this temperature in degrees Celsius.
+func CheckTemperature(celsius int) error {
+	if celsius < -273 || celsius > 1000 {
+		return fmt.Errorf("%w: a temperature of %d degrees Celsius", ErrInvalid, celsius)
+	}
+	return nil
+}
+
+// CheckPower returns an error, which wraps ErrInvalid, unless a device can draw this
+// power in watts.
+func CheckPower(watts float64) error {
+	if !(watts >= 0 && watts <= 1e6) { // refuses NaN, too
+		return fmt.Errorf("%w: a power of %g watts", ErrInvalid, watts)
+	}
+	return nil
+}
