@@ -35,9 +35,6 @@ type Finding struct {
 	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
-	// Renumbered says that the environment had these devices before GPUs were renumbered, so
-	// that its shell may not know the present indices: nothing is done before it is due.
-	Renumbered bool `json:"renumbered,omitempty"`
 
 	// Unreadable is why root can't read its environment, for unreadable-processes.
 	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
@@ -129,9 +126,6 @@ func (f Finding) String() string {
 
 // Advice is what the user of the finding should do, in a sentence or two.
 func (f *Finding) Advice() string {
-	if f.Renumbered {
-		return "Run genv attach --refresh in that shell, and start the process again: else it is on a GPU that another user may get."
-	}
 	if general := f.Rule.Advice(); general != adviceDetach || !f.Pending {
 		return general
 	}

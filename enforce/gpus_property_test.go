@@ -24,7 +24,7 @@ type site struct {
 	*rand.Rand
 	t     *testing.T
 	cards []*card // by their indices
-	looks state.Looks
+	seen  state.Seen
 	files state.Files // as on disk: without what root's note adds
 	knows map[snapshot.EnvID][]snapshot.DeviceIndex
 	jobs  []*job
@@ -102,7 +102,7 @@ func (s *site) found() []snapshot.Device {
 // look is one of root's, at the GPUs as well or at the files alone; nil if nvidia-smi fails.
 func (s *site) look(gpus bool) *snapshot.Snapshot {
 	f := s.read()
-	s.looks.Apply(&f)
+	s.seen.Apply(&f)
 	found := s.found()
 	if gpus && found == nil {
 		return nil
@@ -110,7 +110,8 @@ func (s *site) look(gpus bool) *snapshot.Snapshot {
 	if gpus {
 		f.MergeDevices(found)
 	}
-	s.looks = s.looks.Look(&f, state.Moment{Wall: s.now, Start: snapshot.StartTime(s.now.Sub(booted) / (10 * time.Millisecond))})
+	now := state.Moment{Wall: s.now, Start: snapshot.StartTime(s.now.Sub(booted) / (10 * time.Millisecond))}
+	s.seen = s.seen.Look(&f, now, func(*snapshot.Environment, snapshot.PID) snapshot.StartTime { return 0 })
 	s.files = state.Files{Environments: f.Environments, Devices: f.Devices}
 	view := &snapshot.Snapshot{Boot: booted, UTCOffset: ptr(0), Environments: f.Environments, Devices: snapshot.Described(f.Devices, found)}
 	for _, j := range s.jobs {
@@ -127,7 +128,7 @@ func (s *site) look(gpus bool) *snapshot.Snapshot {
 func (s *site) read() state.Files {
 	f := state.Files{Environments: slices.Clone(s.files.Environments), KeepsNote: true}
 	for _, d := range s.files.Devices {
-		d.UUID, d.Attachments = "", slices.Clone(d.Attachments)
+		d.UUID, d.Unidentified, d.Attachments = "", false, slices.Clone(d.Attachments)
 		for i := range d.Attachments {
 			d.Attachments[i].Since = 0
 		}
@@ -142,12 +143,6 @@ func (s *site) change(do func(f *state.Files)) {
 	f.KeepsNote = false
 	do(&f)
 	s.files = f
-}
-
-// has is how many GPUs an environment has, with those that come back.
-func (s *site) has(eid snapshot.EnvID) int {
-	gone := slices.DeleteFunc(slices.Clone(s.looks.Gone), func(g state.GoneAttachment) bool { return g.EID != eid })
-	return len(s.files.AttachedTo(eid)) + len(gone)
 }
 
 // ends ends jobs of an environment, and those on GPUs to which it isn't attached if there are others.
@@ -170,7 +165,7 @@ func (s *site) act(e snapshot.Environment) {
 	eid := e.EID
 	switch s.IntN(8) {
 	case 0, 1:
-		if s.has(eid) >= 2 {
+		if len(s.files.AttachedTo(eid)) >= 2 {
 			return
 		}
 		s.change(func(f *state.Files) {

@@ -139,9 +139,6 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 			continue
 		}
 		c.begin(u, h)
-		if in != nil && !in.Attached(use.Index) && c.formerUntil(h, in, use.Index).After(c.now) {
-			continue // its shell doesn't know that GPUs were renumbered
-		}
 		if u.here[use.Index] == nil && h.Terminates(p) {
 			continue
 		}

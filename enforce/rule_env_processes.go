@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -88,11 +87,7 @@ var envDevicesRule = rule{
 	early:   true,
 	advice:  "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
 	line: func(f Finding) string {
-		devices := text.JoinIndices(f.Devices)
-		if f.Renumbered {
-			return fmt.Sprintf("Process %d from environment %s is using GPU(s) %s, the indices that its GPUs had before they were renumbered", f.PID, f.EID, devices)
-		}
-		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, devices)
+		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
 	},
 	host: (*judgement).envDevices,
 }
@@ -105,11 +100,7 @@ func (j *judgement) envDevices(h *hostView) {
 	}
 	for _, env := range h.inOrder {
 		for _, p := range env.Processes {
-			foreign, former := j.notAttached(h, env, p)
-			if len(foreign) == 0 && len(former) > 0 {
-				j.usesFormer(h, env, p, former)
-			}
-			if len(foreign) > 0 {
+			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
 				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
 				settings := env.settings
 				if p.Unproved() {
@@ -123,44 +114,14 @@ func (j *judgement) envDevices(h *hostView) {
 }
 
 // notAttached lists the devices that a process of the environment uses without
-// an attachment, in the order in which the host named them. Former are those that it may use
-// for a while, since its shell doesn't know that GPUs were renumbered.
-func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) (foreign, former []snapshot.DeviceIndex) {
+// an attachment, in the order in which the host named them.
+func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) (foreign []snapshot.DeviceIndex) {
 	for _, u := range p.Usage {
-		switch {
-		case env.Attached(u.Index) || h.ignoresUse(u) || j.released(h, env, u.Index):
-		case j.formerUntil(h, env, u.Index).After(j.now):
-			former = append(former, u.Index)
-		default:
+		if !env.Attached(u.Index) && !h.ignoresUse(u) && !j.released(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}
-	return foreign, former
-}
-
-// formerUntil is until when an environment may use an index that one of its GPUs had before
-// they were renumbered; zero if none had.
-func (j *judgement) formerUntil(h *hostView, env *envView, index snapshot.DeviceIndex) (until time.Time) {
-	for _, former := range env.env.Former {
-		if former.Index == index && h.reports(former.Until) {
-			until = h.snapshot.When(former.Until, snapshot.Date{})
-		}
-	}
-	return until
-}
-
-// usesFormer is a finding about a process that a shell started which doesn't know the present
-// indices: its user is told to refresh it. Nothing is done until the grace is over.
-func (j *judgement) usesFormer(h *hostView, env *envView, p *snapshot.Process, former []snapshot.DeviceIndex) {
-	f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: former, Renumbered: true}
-	if p.Unproved() {
-		f.User, f.UID = p.Reported()
-	}
-	j.describe(h, p, &f)
-	j.checkDue(&f, Warn{}, f.ID)
-	f.Pending, f.Due = true, j.formerUntil(h, env, former[0])
-	j.end(&f, false, h, p)
-	j.add(f)
+	return foreign
 }
 
 // describe sets the ID of a finding, and what it says of its process.

@@ -19,8 +19,7 @@ import (
 //
 // env EID USER [CAPACITY], dev INDEX [EID@[HOUR:]MINUTE …] (or EID~MINUTE, if root's looks don't show it), proc PID EID INDEX:MIB …;
 // EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
-// An env may have former:INDEX@HOUR:MINUTE, an index that it may use until then; a device is
-// unidentified with the word "who?".
+// A device is unidentified with the word "who?".
 // env and proc may have u1001 for a uid (of env, what the state file says; of
 // proc, what the kernel says), and proc by:USER, started-at:HOUR, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
@@ -68,13 +67,6 @@ func parseEnv(t *testing.T, s *snapshot.Snapshot, words []string) {
 	for _, word := range words[2:] {
 		if uid, ok := strings.CutPrefix(word, "u"); ok {
 			e.UID = snapshot.UID(number(t, uid))
-			continue
-		}
-		if former, ok := strings.CutPrefix(word, "former:"); ok {
-			device, until, _ := strings.Cut(former, "@")
-			at, err := snapshot.ParseDate("20/11/2026 " + until + ":00")
-			require.NoError(t, err)
-			e.Former = append(e.Former, snapshot.FormerIndex{Index: index(t, device), Until: sinceBoot(at)})
 			continue
 		}
 		e.Config.GPUMemory = snapshot.MustMemory(word)

@@ -52,7 +52,7 @@ func Described(registered, found []Device) []Device {
 			if d.Attachments = known.Attachments; known.TotalMemory.Known() {
 				d.TotalMemory = known.TotalMemory
 			}
-			d.Unidentified = d.Unidentified || known.UUID != "" && d.UUID != known.UUID
+			d.Unidentified = d.Unidentified || known.Unidentified || known.UUID != "" && d.UUID != known.UUID
 			*known = d
 		} else {
 			devices = append(devices, d)

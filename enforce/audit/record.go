@@ -26,8 +26,6 @@ const (
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
 	KindDuplicate Kind = "duplicate"
-	// KindRenumbered is for attachments that followed their GPUs to other indices.
-	KindRenumbered Kind = "renumbered"
 	// KindOperator is for what an operator asked for: holds and exemptions.
 	KindOperator Kind = "operator"
 	// KindExtension is of earlier versions: a user asked to keep an attachment.
@@ -61,7 +59,10 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindOrder, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindRenumbered, KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied}
+var kinds = []Kind{
+	KindFinding, KindCleared, KindOrder, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate,
+	KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied,
+}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one order to one host

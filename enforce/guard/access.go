@@ -42,6 +42,9 @@ func accessOf(f facts) access {
 	p := access{Allowed: map[snapshot.UID]Minors{}}
 	for i := range f.Devices {
 		d := judged(&f.Devices[i], f.Order)
+		if f.renumbered(&d) {
+			d.Guarded, d.Why = false, "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
+		}
 		if d.Guarded {
 			p.Guarded.Add(*d.Minor)
 		}
@@ -66,6 +69,13 @@ func accessOf(f facts) access {
 		p.allow(uid, AllMinors())
 	}
 	return p
+}
+
+// renumbered says that it is unknown what is attached to a guarded device.
+func (f *facts) renumbered(d *Device) bool {
+	return d.Guarded && slices.ContainsFunc(f.Files.Devices, func(registered snapshot.Device) bool {
+		return registered.Unidentified && registered.Index == d.Index
+	})
 }
 
 // judged says whether a device is guarded.

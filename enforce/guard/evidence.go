@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -55,8 +54,7 @@ func (k *Keeper) glance(context.Context) evidence {
 	return e
 }
 
-// look reads the state files as every genv does, which removes what has ended and restores
-// what was lost.
+// look reads the state files as every genv does, which removes what has ended.
 func (k *Keeper) look(ctx context.Context) evidence {
 	begun := time.Now()
 	_, owned, err := k.State.Place()
@@ -67,23 +65,15 @@ func (k *Keeper) look(ctx context.Context) evidence {
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return evidence{begun: begun, err: err}
 	}
-	e := evidence{begun: begun, files: files, doubt: doubtAbout(&files, time.Now())}
+	e := evidence{begun: begun, files: files, doubt: doubtAbout(&files)}
 	e.proven = k.prove(&files, owned, true)
 	return e
 }
 
 // doubtAbout says why what the files lack may still be true.
-func doubtAbout(files *state.Files, now time.Time) string {
-	for _, r := range files.Restorations {
-		if r.Recent(now) {
-			return fmt.Sprintf("the state files were restored at %s, and may lack what is new since", r.At.Local().Format(time.TimeOnly))
-		}
-	}
-	switch {
-	case files.LivenessUnknown:
+func doubtAbout(files *state.Files) string {
+	if files.LivenessUnknown {
 		return "it is unknown which processes in the state files live"
-	case files.DevicesNotSaved:
-		return "devices.json was lost and could not be written"
 	}
 	return ""
 }

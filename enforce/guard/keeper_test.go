@@ -240,10 +240,6 @@ func TestDoubtTakesNothingAway(t *testing.T) {
 	for name, doubt := range map[string]func(h *host){
 		"corrupt":           func(h *host) { h.readErr = errors.New("corrupt") },
 		"another namespace": func(h *host) { h.doubt = func(f *state.Files) { f.LivenessUnknown = true } },
-		"restored": func(h *host) {
-			h.doubt = func(f *state.Files) { f.Restorations = []state.Restoration{{At: time.Now()}} }
-		},
-		"not saved": func(h *host) { h.doubt = func(f *state.Files) { f.DevicesNotSaved = true } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -286,9 +282,6 @@ func TestNothingIsDeniedBeforeAnythingIsKnown(t *testing.T) {
 	}{
 		"corrupt": {func(h *host) { h.readErr = errors.New("corrupt") }, Off, false},
 		"hangs":   {func(h *host) { h.hang = make(chan struct{}) }, Off, false},
-		"restored": {func(h *host) {
-			h.doubt = func(f *state.Files) { f.Restorations = []state.Restoration{{At: time.Now()}} }
-		}, Watch, false},
 		"another namespace has what is registered": {func(h *host) { h.doubt = func(f *state.Files) { f.LivenessUnknown = true } }, Enforce, true},
 		"no devices":     {func(h *host) { h.minors = nil }, Enforce, false},
 		"too many users": {func(h *host) { h.fullErr = ErrFull }, Watch, false},

@@ -93,7 +93,7 @@ const lateAfter = 2 * time.Second
 
 // decides is what takes away: the last look, or the newest glance where a look is late. What a glance can't say
 // of an environment, such as whether it has other processes, was said by the last look. It doesn't count
-// before the first look, or if the files were emptied: a look may restore them, unless only root writes them.
+// before the first look, or if the files were emptied, which any user can do unless only root writes them.
 func (v *view) decides() *evidence {
 	g := v.glance
 	switch {
@@ -105,6 +105,12 @@ func (v *view) decides() *evidence {
 	late := evidence{files: g.files, proven: maps.Clone(g.proven)}
 	if v.look != nil {
 		maps.Copy(late.proven, v.look.proven)
+		late.files.Devices = slices.Clone(g.files.Devices)
+		for i := range late.files.Devices {
+			d := &late.files.Devices[i]
+			known := v.look.files.Device(d.Index)
+			d.Unidentified = known != nil && known.Unidentified
+		}
 	}
 	return &late
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -21,11 +22,11 @@ type State struct {
 	Tampered string
 	Folder   *File
 	Files    []File // those that exist
-	// Lost are files of which root has a copy, and which are missing.
+	// Lost are files that root saw in this boot, and which are missing.
 	Lost []string
 	// Holder is the process that holds the lock, if it does so for longer than a moment.
 	Holder string
-	// Root is the folder of root's notes and copies, which Owner has to own; nil if there
+	// Root is the folder of root's notes, which Owner has to own; nil if there
 	// is none.
 	Root  *File
 	Owner snapshot.UID
@@ -67,7 +68,7 @@ func CheckState(s State) Check {
 		found = append(found, f.check(s.Path+"/"+f.Name, s.bits(0o666)))
 	}
 	for _, name := range s.Lost {
-		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, although root has a copy of it", s.Path, name))
+		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, although root saw it since the machine was started", s.Path, name))
 	}
 	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
 	return Worst(append(found, locked, root)...)
@@ -169,6 +170,9 @@ func (f *File) Decode(data []byte) {
 			var files state.Files
 			f.Content = files.Decode(file, data)
 			f.Odd = files.Warnings
+			if file == state.Devices && len(f.Odd) > 0 { // an attachment that is left out would be none
+				f.Content, f.Odd = errors.New(f.Odd[0]), nil
+			}
 		}
 	}
 }

@@ -31,8 +31,6 @@ type StateFiles interface {
 	Read(ctx context.Context) (state.Files, error)
 	// RegisterDevices registers the devices that nvidia-smi found.
 	RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error)
-	// Reattach attaches environments to devices again, after a restoration.
-	Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error)
 	// Remember keeps what root's look found out about processes.
 	Remember(ctx context.Context, answers []snapshot.Answer) error
 	// FolderID identifies the state folder.
@@ -77,7 +75,6 @@ type Collector struct {
 // cache is what one snapshot leaves for the next. Nothing that it refers to changes.
 type cache struct {
 	devices   *deviceList // nil for none
-	unplaced  bool        // something was attached since the devices were listed
 	processes processCache
 	// located are the MIG instances that processes use, by device and PID; empty for unknown.
 	located map[located]snapshot.GPUUUID

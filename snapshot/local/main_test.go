@@ -230,17 +230,6 @@ func (b *fakeFiles) RegisterDevices(_ context.Context, found []snapshot.Device) 
 	return merged, nil
 }
 
-func (b *fakeFiles) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error) {
-	b.m.asked = append(b.m.asked, "reattach")
-	for eid, indices := range uses {
-		for _, index := range indices {
-			d := b.Device(index)
-			d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid})
-		}
-	}
-	return b.Files, b.err
-}
-
 func (b *fakeFiles) Remember(_ context.Context, answers []snapshot.Answer) error {
 	b.Files.Remember(answers)
 	return b.err

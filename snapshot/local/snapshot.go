@@ -52,12 +52,9 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if err != nil {
 		return nil, err
 	}
-	before, measured := c.cached(), min(age.Measured, c.DeviceListTTL)
+	measured := min(age.Measured, c.DeviceListTTL)
 	if usage.Time.Ended.Sub(usage.Time.Began) > time.Second {
 		measured /= 2 // a slow driver has a new list before the old one is too old
-	}
-	if before.unplaced {
-		measured = 0
 	}
 	devices, err := c.devicesFor(asking, usage, measured, age.Oldest)
 	if err != nil {
@@ -65,7 +62,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	}
 	c.locate(asking, age.Oldest, &usage, devices)
 	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
-	files, unread := c.readFiles(ctx, devices, devices != before.devices)
+	files, unread := c.readFiles(ctx, devices)
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
@@ -73,9 +70,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	c.update(func(kept *cache) { kept.processes = observer.after })
 	if len(observer.answers) > 0 && c.hardware().Root {
 		_ = c.StateFiles.Remember(ctx, observer.answers) // otherwise the next look does
-	}
-	if files, err = c.reattach(ctx, processes, files); err != nil {
-		return nil, err
 	}
 	s := &snapshot.Snapshot{
 		Processes:    processes,
@@ -99,7 +93,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if since, err := proc.SinceBoot(); err == nil {
 		s.Boot = c.now().Add(-since)
 	}
-	s.Warnings = append(s.Warnings, spareAfterRestoration(s, &files, c.now())...)
+	s.Warnings = append(s.Warnings, dropped(s, &files)...)
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
@@ -243,23 +237,20 @@ func (c *Collector) discover(ctx context.Context) (state.Files, error) {
 }
 
 // readFiles reads the state files, and registers the devices if other ones are registered. The
-// error wraps errNoStateFiles if that is why nothing is known of them. An older list doesn't say to
-// which GPU something new was attached: then the next look takes a new one.
-func (c *Collector) readFiles(ctx context.Context, devices *deviceList, isNew bool) (state.Files, error) {
+// error wraps errNoStateFiles if that is why nothing is known of them.
+func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return state.Files{}, fmt.Errorf("%w: %w", errNoStateFiles, err)
 	}
-	unplaced := files.Unplaced()
-	c.update(func(kept *cache) { kept.unplaced = unplaced && !isNew })
-	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) && !(unplaced && isNew) {
+	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) {
 		return files, nil
 	}
 	found, registerErr := c.complete(devices, files.Devices)
 	switch {
 	case registerErr == nil:
 		registered, err := c.StateFiles.RegisterDevices(ctx, found)
-		registered.Warnings = remarks(files.Warnings, registered.Warnings) // what the first reading mended is said, too
+		registered.Warnings = remarks(files.Warnings, registered.Warnings)
 		return registered, err
 	case err == nil: // what is registered is more than this process sees
 		return files, nil

@@ -272,18 +272,3 @@ func TestWarningsOfTheStateFilesAreBounded(t *testing.T) {
 	require.Less(t, len(warnings[0]), 400)
 	require.Contains(t, warnings[20], "4980 more environments")
 }
-
-// An older list of devices doesn't say to which GPU something new was attached.
-func TestWhatIsNewIsComparedWithANewList(t *testing.T) {
-	m := newMachine(t)
-	m.DeviceListTTL = time.Hour
-	m.files.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
-	_ = m.snapshot()
-	m.take()
-	m.files.KeepsNote, m.files.Devices[0].UUID, m.files.Devices[1].UUID = true, "GPU-0", "GPU-1"
-	m.files.Devices[0].Attachments = []snapshot.Attachment{{EID: "2020"}}
-	for _, want := range []string{"apps read", "apps devices read discover", "apps read"} {
-		_ = m.snapshot()
-		require.Equal(t, want, strings.Join(m.take(), " "))
-	}
-}

@@ -20,22 +20,10 @@ type Files struct {
 	// LivenessUnknown says that the PIDs in the files belong, or may belong, to
 	// another PID namespace: they mean nothing here, and nothing was cleaned up.
 	LivenessUnknown bool
-	// Restorations are those of the last minute, the oldest first.
-	Restorations []Restoration
-	// DevicesNotSaved says that devices.json was lost and could not be written, so
-	// that attachments made since root's copy was taken are still missing.
-	DevicesNotSaved bool
-
 	// Foreign says that the PIDs are known to belong to another PID namespace.
 	Foreign bool
-	// KeepsNote says that this genv keeps root's note about which GPU an index is. Then
-	// Devices have the UUIDs of the note, and Gone and Former are those of the note.
+	// KeepsNote says that this genv keeps root's note about what it has seen.
 	KeepsNote bool
-	Gone      []GoneAttachment
-	Former    []FormerIndex
-	// Renumbered says which attachments were moved to the present indices of their GPUs; empty
-	// for none. It is among the Warnings.
-	Renumbered string
 	// Answers say in which environments processes were found before, and which of them have left.
 	Answers []snapshot.Answer
 	// Asker is the process that asks for a change; 0 for this one.
@@ -44,7 +32,11 @@ type Files struct {
 	// last registered process leaves it; nil if that is unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
-	compared   bool // with the GPUs that there are now
+	// By root's note: the environments that were registered in this boot, and the GPUs to which
+	// attachments were made.
+	earlier map[EnvironmentOwner]bool
+	madeTo  map[attachmentPlace][]snapshot.GPUUUID
+
 	successors map[snapshot.EnvID][]snapshot.PID
 }
 
@@ -166,13 +158,12 @@ func (f *Files) Warn(format string, args ...any) {
 // Only a complete answer of nvidia-smi may be merged: a failure is not a host without
 // devices.
 func (f *Files) MergeDevices(found []snapshot.Device) {
-	if f.renumber(found); f.misnumbered(found) {
-		f.Warn("the GPUs of this host have other indices than when they were attached: nothing was registered until root's genv looks again")
-		return
-	}
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {
 		now := snapshot.FindDevice(found, d.Index)
+		if f.KeepsNote || d.UUID != "" {
+			d.UUID = gpuAt(found, &d)
+		}
 		switch {
 		case now != nil && now.TotalMemory.Known() && !d.SameTotal(now):
 			d.TotalMemory, d.Unified = now.TotalMemory, now.Unified
@@ -194,12 +185,31 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	}
 	slices.SortFunc(kept, func(x, y snapshot.Device) int { return cmp.Compare(x.Index, y.Index) })
 	f.Devices = kept
+	f.identify()
 }
 
-// misnumbered says whether a registered index is known to be another GPU than is found there.
-func (f *Files) misnumbered(found []snapshot.Device) bool {
-	return slices.ContainsFunc(found, func(d snapshot.Device) bool {
-		known := f.Device(d.Index)
-		return known != nil && d.UUID != "" && known.UUID != "" && d.UUID != known.UUID
-	})
+// gpuAt is which GPU a registered index is now. It is the one that it was if nvidia-smi doesn't say the
+// UUID; and none if the index or that GPU is elsewhere.
+func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
+	now := snapshot.FindDevice(found, was.Index)
+	elsewhere := slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was.UUID })
+	switch {
+	case now == nil || now.UUID == "" && elsewhere:
+		return ""
+	case now.UUID == "":
+		return was.UUID
+	}
+	return now.UUID
+}
+
+// Refresh says that the shell of an environment knows the present indices of its devices: it renews the
+// times of its attachments, which root's genv takes as attaching them again.
+func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		d.Attachments = slices.Clone(d.Attachments)
+		if a := d.Attachment(eid); a != nil {
+			a.Time = at
+		}
+	}
 }

@@ -163,50 +163,6 @@ func TestBentTitle(t *testing.T) {
 	require.False(t, titled.Running(), "whoever hides is outside, if the policy says so: "+r.Err)
 }
 
-func TestBentLostStateFiles(t *testing.T) {
-	t.Parallel()
-	b := openBent(t, "gpu-01", "gpu-02", "gpu-03")
-	for host, bend := range map[string]func(string) error{
-		"gpu-01": os.Remove,
-		"gpu-02": func(path string) error { return os.WriteFile(path, []byte("garbage"), 0o666) },
-		"gpu-03": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
-	} {
-		env := b.activate(host, "alice", 0)
-		honest := b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
-		outside := b.job(host, testfleet.Job{User: "carol", Uses: using(1)})
-		require.Zero(t, b.enforce(host).Code, "root's genv looks, and keeps a copy")
-		require.NoError(t, bend(filepath.Join(b.Host(host).State, "envs.json")))
-		r := b.enforce(host, "--non-env-processes")
-		require.Zero(t, r.Code, "%s: the host is enforced: %s", host, r.Err)
-		require.Contains(t, r.Err, "restored", host)
-		require.True(t, honest.Running(), host+": "+r.Out)
-		require.False(t, outside.Running(), host+": "+r.Out)
-		envs, err := b.Host(host).Environments()
-		require.NoError(t, err)
-		require.NotNil(t, snapshot.FindEnvironment(envs, env.EID), host)
-	}
-}
-
-// What was attached since root's last copy is missing in it when devices.json is
-// lost: that is attached again, for who uses it.
-func TestBentLostAttachments(t *testing.T) {
-	t.Parallel()
-	b := openBent(t, "gpu-01")
-	env := b.activate("gpu-01", "alice", 0)
-	require.Zero(t, b.enforce("gpu-01").Code, "root's genv looks, and keeps a copy")
-	h := b.Host("gpu-01")
-	require.NoError(t, h.Attach(env, 3, time.Now()))
-	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
-	require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
-	r := b.enforce("gpu-01", "--non-env-processes")
-	require.Zero(t, r.Code, r.Err)
-	require.True(t, honest.Running(), r.Out)
-	devices, err := h.Devices()
-	require.NoError(t, err)
-	require.NotNil(t, devices[3].Attachment(env.EID), r.Err)
-	require.NotNil(t, devices[0].Attachment(env.EID), r.Err)
-}
-
 func TestBentByManyProcesses(t *testing.T) {
 	t.Parallel()
 	b := openBent(t, "gpu-01", "gpu-02")

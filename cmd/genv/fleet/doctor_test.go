@@ -94,19 +94,19 @@ func sickMachines() []sickHost {
 				require.NoError(t, os.Chown(h.State, int(uid), int(uid)))
 				require.NoError(t, os.Chmod(h.State, 0o755))
 			},
-			check: doctor.StateFolder, status: doctor.Failed, cause: "state-mode", detail: "has mode 0755", next: "sudo genv envs",
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-mode", detail: "has mode 0755", next: "chmod the folder to 0777",
 		},
 		{
 			name: "corrupt", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
 				require.NoError(t, os.WriteFile(filepath.Join(h.State, "envs.json"), []byte(`{"envs": [`), 0o666))
 			},
-			check: doctor.StateFolder, status: doctor.Failed, cause: "state-corrupt", detail: "envs.json of uid 0", next: "restores root's last good copy",
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-corrupt", detail: "envs.json of uid 0", next: "genv envs --reset",
 		},
 		{
 			name: "odd", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
-				require.NoError(t, os.WriteFile(filepath.Join(h.State, "devices.json"), []byte(`{"devices": [5]}`), 0o666))
+				require.NoError(t, os.WriteFile(filepath.Join(h.State, "envs.json"), []byte(`{"envs": [5]}`), 0o666))
 			},
-			check: doctor.StateFolder, status: doctor.Warning, cause: "state-odd", detail: "device no. 1 of the list can't be read and is left out", next: "find out who wrote it",
+			check: doctor.StateFolder, status: doctor.Warning, cause: "state-odd", detail: "environment no. 1 of the list can't be read and is left out", next: "find out who wrote it",
 		},
 		{
 			name: "link", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
@@ -119,7 +119,7 @@ func sickMachines() []sickHost {
 			name: "lost", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
 				require.NoError(t, os.Remove(filepath.Join(h.State, "envs.json")))
 			},
-			check: doctor.StateFolder, status: doctor.Failed, cause: "state-lost", detail: "envs.json is missing", next: "restores it from root's copy",
+			check: doctor.StateFolder, status: doctor.Failed, cause: "state-lost", detail: "envs.json is missing", next: "genv envs --reset",
 		},
 		{
 			name: "clock", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {

@@ -44,7 +44,6 @@ func Open(p command.Program) *Host {
 	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts
 		options.Lacks = processes.AllAccounts().Lacks
 	}
-	options.OnRenumbered = func(text string) { recordRenumbered(p, text) }
 	if p.SharedAccount {
 		options.Username = nil
 	}

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"os"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -85,14 +82,6 @@ func RootLog(getenv func(string) string) string {
 		return ""
 	}
 	return path
-}
-
-// recordRenumbered records which attachments followed their GPUs to other indices. Where nothing
-// can be recorded, the warning of the look says it.
-func recordRenumbered(p command.Program, text string) {
-	if path := HostLog(p.Getenv); path != "" {
-		_ = audit.AppendHostLog(path, audit.Record{Time: p.Now().UTC(), Kind: audit.KindRenumbered, Host: snapshot.Hostname(local.Hostname()), Text: text})
-	}
 }
 
 // ErrContained says that nothing of the host can be changed from a container that genv's runtime

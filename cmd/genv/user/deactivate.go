@@ -104,7 +104,7 @@ func (p *program) status(c *cli.Context) error {
 		return nil
 	}
 	p.adviseOfIndices(who)
-	p.adviseOfFormer(who, env, activeOf(&files, eid))
+	p.adviseOfOthers(who, activeOf(&files, eid))
 	allowed := p.allowanceText(who.allowance(c.Context), attachedTo(&files, who.uid))
 	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), allowed)))
 	return err

@@ -69,9 +69,9 @@ func (p *program) adviseOfIndices(who *hostUser) {
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
 }
 
-// adviseOfFormer warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: their indices
-// were those of other GPUs when it got them, or another terminal attached or detached some since.
-func (p *program) adviseOfFormer(who *hostUser, env *snapshot.Environment, now shell.Active) {
+// adviseOfOthers warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: another terminal
+// attached or detached some since.
+func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	isIndices := visible == "-1" || visible != "" && strings.Trim(visible, "0123456789,") == ""
 	if strings.HasPrefix(visible, "GPU-") || strings.HasPrefix(visible, "MIG-") {
@@ -81,13 +81,9 @@ func (p *program) adviseOfFormer(who *hostUser, env *snapshot.Environment, now s
 		}
 		return
 	}
-	switch {
-	case !isIndices || visible == now.VisibleDevices() || len(now.Parts) > 0:
-	case len(env.Former) > 0:
-		p.Warn(fmt.Sprintf("the GPUs of this host were renumbered, and CUDA_VISIBLE_DEVICES of this shell is still %s: run genv attach --refresh, and start again what is on the old indices",
-			text.Quoted(visible, 80)))
-	default:
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach --refresh", text.Quoted(visible, 80), now.VisibleDevices()))
+	if isIndices && visible != now.VisibleDevices() && len(now.Parts) == 0 {
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach --refresh",
+			text.Quoted(visible, 80), now.VisibleDevices()))
 	}
 }
 

@@ -36,12 +36,12 @@ type reading struct {
 // Versions identify the contents of both state files.
 type Versions [len(stateFiles)]fileVersion
 
-// fileVersion identifies the content of a file; the zero one is of a file that is missing. Its owner can set the time of
-// the last change, but not the time at which the kernel recorded that.
+// fileVersion identifies the content of a file; the zero one is of a file that is missing. Its owner can set the
+// time of the last change, but not the time at which the kernel recorded that.
 type fileVersion struct {
-	device   uint64
-	recorded int64
-	stamp
+	device, inode     uint64
+	size              int64
+	changed, recorded int64
 }
 
 // NewCache returns a Cache of a store.
@@ -73,7 +73,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	next := reading{at: time.Now(), processes: map[snapshot.PID]system.ProcessStatus{}}
 	var err error
 	next.files, next.versions, err = c.read(ctx)
-	next.valid = err == nil && len(next.files.Warnings) == 0 && !next.files.Unplaced() && next.versions.cacheable(c.Now())
+	next.valid = err == nil && len(next.files.Warnings) == 0 && next.versions.cacheable(c.Now())
 	for i := range next.files.Environments {
 		e := &next.files.Environments[i]
 		next.valid = next.valid && len(e.KernelIDs) == 0 // no PID says whether these live
@@ -85,8 +85,8 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	return c.last.copy(), err
 }
 
-// RegisterDevices is Store.RegisterDevices. It may change root's notes alone, of which the files don't show
-// another version.
+// RegisterDevices is Store.RegisterDevices. It may change root's note alone, which the versions of the files
+// don't show.
 func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func VersionsIn(dir string) (v Versions) {
 	for i, file := range stateFiles {
 		var st unix.Stat_t
 		if unix.Lstat(filepath.Join(dir, file.String()), &st) == nil {
-			v[i] = fileVersion{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
+			v[i] = fileVersion{st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}
 		}
 	}
 	return v

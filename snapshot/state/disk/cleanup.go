@@ -14,28 +14,33 @@ import (
 // is unknown has not ended. A process that does not belong to its environment does
 // not keep it alive, since any user can register any process.
 func (t *transaction) removeDead() {
-	var kernels map[system.Kernel]system.Liveness // a reboot ended all of them
-	if !t.known.rebooted {
-		kernels = t.census.kernelStates(registeredKernels(&t.files))
-	}
-	ended := func(id string, uid snapshot.UID) bool {
-		return t.known.rebooted || kernels[system.Kernel{ID: id, UID: uid}] == system.Gone
-	}
+	kernels := t.running.kernelStates(registeredKernels(&t.files))
 	var empty []*snapshot.Environment
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
-		pids := slices.DeleteFunc(slices.Clone(env.PIDs), func(pid snapshot.PID) bool { return t.known.ended(pid, t.process(pid)) })
-		ids := slices.DeleteFunc(slices.Clone(env.KernelIDs), func(id string) bool { return ended(id, env.UID) })
+		t.findOwner(env)
+		pids := slices.DeleteFunc(slices.Clone(env.PIDs), func(pid snapshot.PID) bool { return t.ended(env, pid) })
+		ids := slices.DeleteFunc(slices.Clone(env.KernelIDs), func(id string) bool {
+			return t.rebooted(env) || kernels[system.Kernel{ID: id, UID: env.UID}] == system.Gone
+		})
 		if len(ids) == 0 && !slices.ContainsFunc(pids, func(pid snapshot.PID) bool { return t.belongs(env, pid) }) {
 			empty = append(empty, env)
 			continue
 		}
 		env.PIDs, env.KernelIDs = pids, ids
 	}
-	unsure := t.registerRemaining(empty)
-	t.files.RemoveEmpty(unsure)
-	t.forgetUnregistered()
+	t.files.RemoveEmpty(t.registerRemaining(empty))
 	t.forgetAnswers()
+}
+
+// findOwner sets the owner of an environment of which envs.json says none: that of a registered process.
+func (t *transaction) findOwner(env *snapshot.Environment) {
+	for _, pid := range env.PIDs {
+		p := t.process(pid)
+		if env.UID == snapshot.NoUID && p.Liveness == system.Alive && !t.ended(env, pid) && p.Owner != nil && *p.Owner != 0 {
+			env.UID = *p.Owner
+		}
+	}
 }
 
 // registeredKernels are the Jupyter kernels of all environments.
@@ -67,17 +72,19 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 // no registered process lives. unsure are those in which there may be others, which
 // are left unchanged. Only here it is worth a walk through /proc.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
-	if len(empty) == 0 {
+	for _, env := range empty {
+		if t.rebooted(env) {
+			env.PIDs, env.KernelIDs = nil, nil
+		}
+	}
+	if empty = slices.DeleteFunc(empty, t.rebooted); len(empty) == 0 {
 		return nil
 	}
-	membersOf, complete := func(*snapshot.Environment) members { return members{} }, true // a reboot ended all processes
-	if !t.known.rebooted {
-		membersOf, complete = t.membersByUser(empty, isSelf)
-	}
+	membersOf, complete := t.membersByUser(empty, isSelf)
 	unsure = map[snapshot.EnvID]bool{}
 	for _, env := range empty {
 		m := membersOf(env)
-		if len(m.of[env.EID]) == 0 && (m.unsure || env.UID == snapshot.NoUID || !complete && int(env.UID) != os.Geteuid()) {
+		if len(m.of[env.EID]) == 0 && env.UID != snapshot.NoUID && (m.unsure || !complete && int(env.UID) != os.Geteuid()) {
 			unsure[env.EID] = true
 			continue
 		}

@@ -11,12 +11,12 @@
 //	})
 //
 // Every user of the host may write to the folder, so nothing in it is trusted. A file
-// that fails a check is reported and left unchanged; see ErrCorrupt and
+// that fails a check is reported and left unchanged; see ErrCorrupt, ErrLost and
 // folder.ErrUnsafe.
 //
-// Root's notes about the folder are kept outside it, in Config.RootDir: the PID
-// namespace and boot to which the registered PIDs belong, and the last good copy of
-// both files, from which root's genv restores lost files.
+// Root's note about the folder is kept outside it, in Config.RootDir: the PID
+// namespace and boot to which the registered PIDs belong, and what root saw in the
+// files (state.Seen). What is lost since then is unknown.
 //
 // RunDir is where root's genv keeps what it notes about the host, in files that only root can
 // write; the caller decides what a file contains:

@@ -7,17 +7,16 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and
 // state.ErrNoDevices.
 var (
 	// ErrCorrupt is wrapped if a state file can't be decoded. The file is left
-	// unchanged, and a copy is kept: see CorruptError. Only Store.ResetEnvironments
-	// and Store.ResetDevices replace it.
+	// unchanged: only Store.ResetEnvironments and Store.ResetDevices replace it.
 	ErrCorrupt = errors.New("state is corrupt")
-	// ErrLost is wrapped if a state file is missing although root has a copy, which
-	// only root's genv restores.
+	// ErrLost is wrapped if a state file is missing although root saw it in this boot.
 	ErrLost = errors.New("state is lost")
 	// ErrTampered is wrapped if a user has mounted a file system over the folder, or in it.
 	ErrTampered = folder.ErrTampered
@@ -32,21 +31,19 @@ var (
 	ErrBusy = errors.New("state is locked")
 )
 
-// CorruptError names a corrupt file, the cause, and the copy of the file. It wraps
+// CorruptError names a corrupt file, its owner, the cause, and the command that begins again. It wraps
 // ErrCorrupt and the cause.
 type CorruptError struct {
-	Path  string
-	Copy  string // empty if no copy could be written
-	Cause error
+	Path    string
+	Owner   uint32
+	Changed time.Time
+	Reset   string
+	Cause   error
 }
 
 func (e *CorruptError) Error() string {
-	kept := "no copy of it could be kept"
-	if e.Copy != "" {
-		kept = "a copy is kept as " + e.Copy
-	}
-	return fmt.Sprintf("%s: %v: %v; it was left as it is and %s: ask root to run `genv envs`, which restores it from root's copy if there is one, or to start over with --reset",
-		e.Path, ErrCorrupt, e.Cause, kept)
+	return fmt.Sprintf("%s: %v: %v; it belongs to %s and was last changed at %s: what it said is unknown; restore it, or begin again with %s",
+		e.Path, ErrCorrupt, e.Cause, system.DescribeUser(e.Owner), e.Changed.Format(time.DateTime), e.Reset)
 }
 
 // Unwrap makes errors.Is find ErrCorrupt and the cause.

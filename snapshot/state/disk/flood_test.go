@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,19 +132,6 @@ func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	files, err := disk.New(dir, disk.Config{System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, files.Environments)
-	t.Logf("%v", time.Since(began))
-}
-
-func TestManyProcessesThatClaimLostEnvironmentsTakeLittleTime(t *testing.T) {
-	store, machine, dir, _ := kept(t)
-	for i := range 16_000 {
-		machine.running = append(machine.running, job(snapshot.PID(6000+i), alice, snapshot.EnvID(fmt.Sprintf("x%d", i))))
-	}
-	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	began := time.Now()
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
-	require.Len(t, files.Environments, 65, "that of the copy, and as many as are found again")
 	t.Logf("%v", time.Since(began))
 }
 

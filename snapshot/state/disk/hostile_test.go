@@ -111,19 +111,6 @@ func TestUnsafeFilesAreRefusedAndLeftUnchanged(t *testing.T) {
 	}
 }
 
-func TestInvalidStartTimesAreIgnored(t *testing.T) {
-	for name, plant := range plants() {
-		t.Run(name, func(t *testing.T) {
-			dir := recordedFolder(t)
-			left := plant(t, filepath.Join(dir, "genv.identities.json"))
-			files, err := everyoneLives(dir).Read(t.Context())
-			require.NoError(t, err)
-			require.Len(t, files.Environments, 2)
-			left()
-		})
-	}
-}
-
 func TestALinkInTheFoldersPlace(t *testing.T) {
 	proctest.NeedRoot(t)
 	tests := []struct {
@@ -158,12 +145,12 @@ func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
 	dir := recordedFolder(t)
 	target := filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.WriteFile(target, []byte("precious"), 0o600))
-	for _, name := range []string{"envs.json.tmp", "devices.json.tmp", "genv.identities.json.tmp"} {
+	for _, name := range []string{"envs.json.tmp", "devices.json.tmp"} {
 		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
 	require.Equal(t, "precious", readFile(t, target))
-	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"}, namesIn(t, dir))
+	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock"}, namesIn(t, dir))
 }
 
 // What is in the way of writing must not keep a device from being taken back.
@@ -177,7 +164,7 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, files.Environment("7"))
 	require.ElementsMatch(t, []string{
-		"envs.json", "devices.json", "genv.lock", "genv.identities.json", "envs.json.tmp", "devices.json.tmp",
+		"envs.json", "devices.json", "genv.lock", "envs.json.tmp", "devices.json.tmp",
 	}, namesIn(t, dir))
 }
 
@@ -209,7 +196,7 @@ func TestAFileThatMayNotBeRead(t *testing.T) {
 	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
 }
 
-func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
+func TestCorruptFilesAreLeft(t *testing.T) {
 	recordedEnvs := readFile(t, filepath.Join(recorded, "envs.json"))
 	for name, content := range map[string]string{
 		"empty":                 "",
@@ -233,18 +220,15 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 			var corrupt *disk.CorruptError
 			require.ErrorAs(t, err, &corrupt)
 			require.Equal(t, filepath.Join(dir, "envs.json"), corrupt.Path)
-			require.Equal(t, filepath.Join(dir, "envs.json.corrupt-20261120-211033"), corrupt.Copy)
 			require.Contains(t, err.Error(), corrupt.Path)
-			require.Contains(t, err.Error(), corrupt.Copy)
 
 			require.Equal(t, content, readFile(t, corrupt.Path), "it stays as it is")
-			require.Equal(t, content, readFile(t, corrupt.Copy))
-			require.Len(t, namesIn(t, dir), 4, "one copy, however often it is read")
+			require.Len(t, namesIn(t, dir), 3)
 		})
 	}
 }
 
-// TestAnOddEntryHidesNoOther: what can't be read is left out, named, and kept in a copy. Whose an
+// TestAnOddEntryHidesNoOther: what can't be read is left out and named. Whose an
 // environment is says the kernel then: no honest user loses it, and no user gains one.
 func TestAnOddEntryHidesNoOther(t *testing.T) {
 	owner := func(uid snapshot.UID) system.ProcessStatus {
@@ -257,17 +241,15 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 		running []system.RunningProcess
 		uid     snapshot.UID
 	}{
-		"a control character in a name":       {odd: strings.Replace(mine, `"name":null`, `"name":"a\u0001b"`, 1), eid: "70", uid: 1},
-		"a name of 5,000 bytes":               {odd: strings.Replace(mine, `"name":null`, `"name":"`+strings.Repeat("x", 5000)+`"`, 1), eid: "70", uid: 1},
-		"a control character in an id":        {odd: strings.Replace(mine, `"70"`, `"7\u0007"`, 1), eid: snapshot.Claim("7\a"), uid: 1},
-		"no date":                             {odd: strings.Replace(mine, `"20/11/2026 21:10:33"`, `5`, 1), eid: "70", uid: 1},
-		"a pid that is a word":                {odd: strings.Replace(mine, `[1]`, `[1,"x"]`, 1), eid: "70", uid: 1},
-		"a uid that is a word: the shell's":   {odd: strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), eid: "70", uid: 1},
-		"a uid that is a word: the job's":     {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1), eid: "70", running: []system.RunningProcess{job(50, alice, "70")}, uid: alice},
-		"a uid that is a word: no account":    {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
-		"a uid that is a word: two users' is": {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1), eid: "70", running: []system.RunningProcess{job(50, alice, "70"), job(51, bob, "70")}, uid: snapshot.NoUID},
-		"it isn't an object":                  {odd: `5`},
-		"it is listed twice":                  {odd: one, eid: "1", uid: 1},
+		"a control character in a name":     {odd: strings.Replace(mine, `"name":null`, `"name":"a\u0001b"`, 1), eid: "70", uid: 1},
+		"a name of 5,000 bytes":             {odd: strings.Replace(mine, `"name":null`, `"name":"`+strings.Repeat("x", 5000)+`"`, 1), eid: "70", uid: 1},
+		"a control character in an id":      {odd: strings.Replace(mine, `"70"`, `"7\u0007"`, 1), eid: snapshot.Claim("7\a"), uid: 1},
+		"no date":                           {odd: strings.Replace(mine, `"20/11/2026 21:10:33"`, `5`, 1), eid: "70", uid: 1},
+		"a pid that is a word":              {odd: strings.Replace(mine, `[1]`, `[1,"x"]`, 1), eid: "70", uid: 1},
+		"a uid that is a word: the shell's": {odd: strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), eid: "70", uid: 1},
+		"a uid that is a word: nobody's":    {odd: strings.Replace(strings.Replace(mine, `"uid":1`, `"uid":"root"`, 1), `[1]`, `[]`, 1)},
+		"it isn't an object":                {odd: `5`},
+		"it is listed twice":                {odd: one, eid: "1", uid: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, machine, dir, _ := kept(t)
@@ -278,9 +260,6 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, files.Environment("1"))
 			require.Contains(t, strings.Join(files.Warnings, "\n"), "envs.json: ")
-			copies, err := filepath.Glob(filepath.Join(dir, "envs.json.corrupt-*"))
-			require.NoError(t, err)
-			require.Len(t, copies, 1)
 			if row.eid != "" {
 				require.NotNil(t, files.Environment(row.eid))
 				require.Equal(t, row.uid, files.Environment(row.eid).UID)
@@ -300,36 +279,6 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 
 const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null,` +
 	`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[]}`
-
-func TestACopyHasTheModeOfTheOriginal(t *testing.T) {
-	for _, mode := range []os.FileMode{0o666, 0o640, 0o600} {
-		dir := recordedFolder(t)
-		put(t, dir, "envs.json", "root:secret:")
-		require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), mode))
-		_, err := everyoneLives(dir).Read(t.Context())
-		var corrupt *disk.CorruptError
-		require.ErrorAs(t, err, &corrupt)
-		info, err := os.Stat(corrupt.Copy)
-		require.NoError(t, err)
-		require.Equal(t, mode, info.Mode())
-	}
-}
-
-func TestCopiesOfCorruptFilesAreBounded(t *testing.T) {
-	dir := recordedFolder(t)
-	store := everyoneLives(dir)
-	for i := range folder.MaxCopies + 3 {
-		put(t, dir, "devices.json", "{")
-		changed := time.Unix(int64(1_000_000+i), 0)
-		require.NoError(t, os.Chtimes(filepath.Join(dir, "devices.json"), changed, changed))
-		_, err := store.Read(t.Context())
-		require.ErrorIs(t, err, disk.ErrCorrupt)
-		var corrupt *disk.CorruptError
-		require.ErrorAs(t, err, &corrupt)
-		require.Equal(t, i < folder.MaxCopies, corrupt.Copy != "")
-	}
-	require.Len(t, namesIn(t, dir), 3+folder.MaxCopies)
-}
 
 func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
 	dir := recordedFolder(t)

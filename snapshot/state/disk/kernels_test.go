@@ -223,8 +223,8 @@ func TestAKernelFolderThatHangs(t *testing.T) {
 // After a reboot no kernel runs, whatever files the last boot has left.
 func TestKernelsEndWithAReboot(t *testing.T) {
 	dir := sharedDir(t)
-	machine := &fakeSystem{boot: "one", kernels: map[string]system.Liveness{"k": system.Alive}}
-	store := disk.New(dir, disk.Config{System: machine})
+	machine := &fakeSystem{boot: "one", uptime: 5000, kernels: map[string]system.Liveness{"k": system.Alive}}
+	store := disk.New(dir, disk.Config{System: machine, RootDir: rootDir(t)})
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: "7", KernelID: "k", At: at("12:00:00")})
 	}))

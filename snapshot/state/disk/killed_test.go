@@ -32,7 +32,7 @@ func changeUnderStrace(t *testing.T, h *ownedHost, options ...string) (string, e
 	args := append([]string{"--follow-forks", "--quiet=all", "--signal=none"}, options...)
 	for _, dir := range []string{h.owned(""), h.dir} {
 		args = append(args, "--trace-path="+filepath.Clean(dir))
-		for _, name := range []string{"envs.json", "devices.json", "genv.identities.json"} {
+		for _, name := range []string{"envs.json", "devices.json"} {
 			args = append(args, "--trace-path="+filepath.Join(dir, name+".tmp"))
 		}
 	}

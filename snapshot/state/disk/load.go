@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // maxFileSize bounds a state file, in bytes. 10,000 environments take about half.
@@ -26,20 +28,49 @@ var stateFiles = [...]state.File{state.Envs, state.Devices}
 func (t *transaction) load(ctx context.Context) {
 	t.onDisk = state.Contents{}
 	for _, file := range stateFiles {
-		st, err := t.loadFile(ctx, file)
-		t.errs[file] = folder.Ignore(err, fs.ErrNotExist)
-		if file == state.Envs {
-			t.stamp = stampOf(&st)
-			if t.dir.owned && errors.Is(err, fs.ErrNotExist) {
-				t.errs[file] = t.missingEnvs()
-			}
+		err := t.loadFile(ctx, file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && t.expects(file):
+			err = t.lost(file)
+		case errors.Is(err, fs.ErrNotExist):
+			err = nil
+		case errors.Is(err, folder.ErrUnsafe):
+			err = fmt.Errorf("%w, or begin again with %s", err, resetCommand(file))
 		}
+		t.errs[file] = err
 	}
 	t.markFiles()
 }
 
+// expects says whether a file has to be there: always in root's folder, and otherwise if root saw it in this
+// boot. After a reboot a file that is missing is an empty one.
+func (t *transaction) expects(file state.File) bool {
+	if file == state.Envs {
+		return t.dir.owned || t.seen.At != 0
+	}
+	return !t.dir.owned && t.seen.Registered
+}
+
+// lost is the error for a file that is missing.
+func (t *transaction) lost(file state.File) error {
+	st, err := t.dir.Status()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s is missing, in a folder of %s: what it said is unknown;"+
+		" restore it from a backup, or begin again with %s", ErrLost, t.dir.Join(file.String()), system.DescribeUser(st.Uid), resetCommand(file))
+}
+
+// resetCommand begins again with an empty file.
+func resetCommand(file state.File) string {
+	if file == state.Envs {
+		return "`sudo genv envs --reset`"
+	}
+	return "`sudo genv devices --reset`"
+}
+
 // markFiles adds to the files what is kept elsewhere, and says of which accounts environments are:
-// genv 1.4.3 registers them for the uid. What is kept is also in the folder of the files.
+// genv 1.4.3 registers them for the uid.
 func (t *transaction) markFiles() {
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -47,7 +78,7 @@ func (t *transaction) markFiles() {
 			env.UID = account
 		}
 	}
-	if t.Mark != nil && !t.tampered {
+	if t.Mark != nil {
 		t.Mark(&t.files)
 	}
 }
@@ -56,47 +87,35 @@ func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
 // loadFile reads and decodes a file. 1.4.3 truncates a file and then writes it,
 // which takes moments, and may give back the lock before it has finished. A file
-// that can't be decoded after some attempts is corrupt.
-func (t *transaction) loadFile(ctx context.Context, file state.File) (unix.Stat_t, error) {
+// that can't be decoded after some attempts is corrupt. So is a devices.json of which a part can't be
+// decoded: an attachment that is left out would be none.
+func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte
 	var cause error
 	for attempt := 1; ; attempt++ {
 		data, st, err := t.dir.Read(file.String(), maxFileSize)
 		if err != nil {
-			return st, err
+			return err
 		}
 		if attempt == 1 || !bytes.Equal(data, before) { // the same bytes would give the same error
 			named := len(t.files.Warnings)
-			if cause = t.files.Decode(file, data); cause == nil {
-				if odd := t.files.Warnings[named:]; len(odd) > 0 && file == state.Devices && t.restores(file) {
-					return st, &CorruptError{Path: t.dir.Join(file.String()), Cause: errors.New(odd[0]), Copy: t.keepCopy(file, data, &st)}
-				}
+			cause = t.files.Decode(file, data)
+			if odd := t.files.Warnings[named:]; cause == nil && len(odd) > 0 && file == state.Devices {
+				cause = errors.New(odd[0])
+				t.files.Warnings = t.files.Warnings[:named]
+			}
+			if cause == nil {
 				t.onDisk[file] = data
-				if len(t.files.Warnings) > named { // the next change drops what could not be read
-					t.keepCopy(file, data, &st)
-				}
-				return st, nil
+				return nil
 			}
 			before = data
 		}
 		t.step("unreadable " + file.String())
 		if attempt == attempts || !sleep(ctx, pause) {
-			return st, &CorruptError{Path: t.dir.Join(file.String()), Cause: cause, Copy: t.keepCopy(file, data, &st)}
+			return &CorruptError{Path: t.dir.Join(file.String()), Owner: st.Uid, Changed: t.local(st.Mtim), Reset: resetCommand(file), Cause: cause}
 		}
 	}
-}
-
-// restores says whether root's copy of a file replaces it where it is bad. An attachment that can't be
-// read is none, and what its environment runs would be ended for it.
-func (t *transaction) restores(file state.File) bool {
-	return t.access.writable && t.backup != nil && t.backup.contents[file] != nil
-}
-
-// keepCopy keeps a copy of a file that can't be read as a whole, and returns its path.
-func (t *transaction) keepCopy(file state.File, data []byte, st *unix.Stat_t) string {
-	path, _ := t.dir.KeepCopy(file.String(), data, st.Mode, t.local(st.Mtim))
-	return path
 }
 
 // local is a time of a file in the time zone of the Store's clock.

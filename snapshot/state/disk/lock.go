@@ -71,15 +71,8 @@ func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode 
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
-		if errors.Is(err, folder.ErrUnsafe) && s.mayRepair() && s.repairLock(dir, name, nil, &st) {
-			continue
-		}
 		if err != nil {
 			return nil, err
-		}
-		if narrowed(&st) && s.mayRepair() && s.repairLock(dir, name, file, &st) {
-			_ = file.Close()
-			continue
 		}
 		if err := s.flock(ctx, file, &st); err != nil {
 			_ = file.Close()

@@ -63,8 +63,7 @@ func TestABusyLockNamesItsHolder(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Who holds the lock for ever doesn't keep root's genv from reading, restoring and
-// judging; nothing is written, and changes wait.
+// Who holds the lock for ever doesn't keep root's genv from reading and judging; nothing is written, and changes wait.
 func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	_, machine, dir, root := kept(t)
 	store := disk.New(dir, disk.Config{RootDir: root, System: machine, LockTimeout: 20 * time.Millisecond})
@@ -84,25 +83,16 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	require.Equal(t, before, readFile(t, envs))
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrBusy)
 
-	machine.uptime, machine.running = 9000, []system.RunningProcess{job(6000, alice, "2020")}
-	require.NoError(t, os.Remove(envs))
-	for range 3 { // what is found isn't written, and found each time
+	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}
+	machine.running = []system.RunningProcess{job(50, alice, "1102")}
+	for range 2 { // what is found isn't written, and found each time
 		files := read()
-		require.NotNil(t, files.Environment("2020"))
-		require.Len(t, files.Restorations, 1, "of one loss")
-		require.NoFileExists(t, envs)
+		require.Equal(t, []snapshot.PID{50}, files.Environment("1102").PIDs)
+		require.Equal(t, before, readFile(t, envs))
 	}
-	put(t, dir, "envs.json", `{"envs": []}`)
-	machine.running = append(machine.running, job(50, alice, "1102"))
-	files := read()
-	require.NotNil(t, files.Environment("2020"))
-	require.False(t, files.DevicesNotSaved)
-	require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
-	files = read()
-	require.True(t, files.DevicesNotSaved)
-	files, err := store.Reattach(t.Context(), map[snapshot.EnvID][]snapshot.DeviceIndex{"2020": {1}})
-	require.NoError(t, err)
-	require.Equal(t, indices{1}, files.AttachedTo("2020"))
+	require.NoError(t, os.Remove(envs))
+	_, err := store.Read(t.Context())
+	require.ErrorIs(t, err, disk.ErrLost)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = store.Read(ctx)
@@ -232,7 +222,7 @@ func TestAWriterThatIsKilled(t *testing.T) {
 			require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
 
 			require.NoError(t, store.Update(t.Context(), enter(21)))
-			require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"},
+			require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock"},
 				namesIn(t, dir), "what the killed one left is gone")
 		})
 	}

@@ -58,7 +58,7 @@ func processesOf(uid snapshot.UID, list []system.RunningProcess) map[snapshot.PI
 // maxAncestors bounds how deeply a user's processes may be nested.
 const maxAncestors = 256
 
-var errUnread = errors.New("the environ doesn't say the environment")
+var errNoClaim = errors.New("the environ doesn't say the environment")
 
 // lineage is a process and its ancestors among the processes of its user. The last one is the leader of its session,
 // which may be gone: no other process gets its PID as long as the session lasts.
@@ -69,7 +69,7 @@ func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess
 		for n := 0; living && n < maxAncestors; n++ {
 			claim, unread := at.EID, error(nil)
 			if at.Environ != system.EnvironRead {
-				claim, unread = "", errUnread
+				claim, unread = "", errNoClaim
 			}
 			read := func() (snapshot.EnvID, error) { return claim, unread }
 			if !yield(snapshot.Relative{PID: at.PID, Start: at.Start, UID: uid, Claim: read}, nil) {
@@ -77,7 +77,7 @@ func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess
 			}
 			at, living = own[at.Parent]
 		}
-		unread := func() (snapshot.EnvID, error) { return "", errUnread }
+		unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
 		yield(snapshot.Relative{PID: p.Session, Start: own[p.Session].Start, UID: uid, Claim: unread}, nil)
 	}
 }
@@ -90,42 +90,43 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 			e.PIDs = append(slices.Clone(e.PIDs), also)
 		}
 	}
-	return snapshot.NewRegister(environments, t.known.Processes, t.files.Answers)
+	return snapshot.NewRegister(environments, t.startTimes(), t.files.Answers)
 }
 
 // membersByUser returns membersOf for the users of environments that have no process now. complete is false where
 // processes may be hidden.
-func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (of func(*snapshot.Environment) members, complete bool) {
+func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (
+	of func(*snapshot.Environment) members, complete bool,
+) {
 	uids := make([]snapshot.UID, 0, len(environments))
 	for _, env := range environments {
 		uids = append(uids, env.UID)
 	}
-	readBefore := !t.census.missing && t.census.covers(uids)
-	list, complete := t.census.processes(uids...)
+	t.running.processes(uids...)
 	byUser := map[snapshot.UID][]system.RunningProcess{}
-	for _, p := range list {
+	for _, p := range t.running.list {
 		byUser[p.UID] = append(byUser[p.UID], p)
+	}
+	known := t.running.emptied
+	if t.running.unread {
+		t.running.emptied = map[snapshot.EnvID]bool{}
+		for _, env := range environments {
+			t.running.emptied[env.EID] = true
+		}
 	}
 	registered := t.registered(0, "")
 	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], excluded) })
 	return func(env *snapshot.Environment) members {
 		m := ofUser(env.UID)
-		if !readBefore {
-			t.census.emptied[env.EID] = true
-		}
-		m.unsure = m.unsure || !t.census.emptied[env.EID] // it may have got a process since
+		m.unsure = m.unsure || !known[env.EID] || !t.running.covers(env.UID) // it may have got a process since
 		return m
-	}, complete
+	}, t.running.complete
 }
 
-// register is the PIDs of processes, which are registered in an environment: those that they had when the census was
-// read.
+// register is the PIDs of processes, which are registered in an environment: as they were when they were read.
 func (t *transaction) register(processes []system.RunningProcess) (pids []snapshot.PID) {
-	if t.known.Processes == nil {
-		t.known.Processes = map[snapshot.PID]snapshot.StartTime{}
-	}
 	for _, p := range processes {
-		pids, t.known.Processes[p.PID] = append(pids, p.PID), p.Start
+		pids, t.starts[p.PID] = append(pids, p.PID), p.Start
 	}
 	return pids
 }
@@ -152,7 +153,7 @@ func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 // shell's $(…). It stays where another one was not read in time, which may be a job: a later
 // look finds that, or ends the environment with the process.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
-	list, _ := t.census.processes(env.UID)
+	list, _ := t.running.processes(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(t.registered(leaving, env.EID), env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
 	if len(m.of[env.EID]) == 0 && m.late && leaving != 0 { // a kernel has no PID

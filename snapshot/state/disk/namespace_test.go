@@ -1,7 +1,6 @@
 package disk_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -41,7 +39,6 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 		name     string
 		in       system.Namespaces
 		initial  []system.Namespaces // who kept notes before, in this order
-		inside   *system.Namespaces  // a note that a user wrote into the folder
 		reader   bool                // a user, who can write no note for root
 		wantGone bool
 	}{
@@ -51,10 +48,6 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 		{name: "a machine that is a container", in: elsewhere, wantGone: true},
 		{name: "the same, again", in: elsewhere, initial: []system.Namespaces{elsewhere}, wantGone: true},
 		{name: "the host of such a machine", in: here, initial: []system.Namespaces{elsewhere}},
-		{name: "a container that shares the state folder alone", in: elsewhere, inside: &here},
-		{name: "a note inside forbids root nothing in the initial one", in: here, inside: &elsewhere, wantGone: true},
-		{name: "a note inside allows nothing", in: elsewhere, inside: &elsewhere, initial: []system.Namespaces{here}},
-		{name: "root's note outside counts more than one inside", in: here, initial: []system.Namespaces{here}, inside: &elsewhere, wantGone: true},
 		{name: "another user namespace", in: system.Namespaces{PID: here.PID, User: 4026532777}, initial: []system.Namespaces{here}},
 		{name: "not known", in: system.Namespaces{PID: here.PID}},
 	}
@@ -66,9 +59,6 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 			for _, keeper := range tt.initial {
 				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
-			}
-			if tt.inside != nil {
-				writeInside(t, dir, boot, *tt.inside)
 			}
 			machine.namespaces = tt.in
 			store := disk.New(dir, disk.Config{RootDir: root, System: machine})
@@ -90,30 +80,16 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	}
 }
 
-func writeInside(t *testing.T, dir, boot string, in system.Namespaces) {
-	t.Helper()
-	var st unix.Stat_t
-	require.NoError(t, unix.Stat(dir, &st))
-	data, err := json.Marshal(map[string]any{
-		"path": dir, "device": st.Dev, "inode": st.Ino, "boot_id": boot, "pid_namespace": in.PID, "user_namespace": in.User,
-	})
-	require.NoError(t, err)
-	put(t, dir, "genv.host.json", string(data))
-}
-
-// A user without root's notes: in a container nothing is cleaned up, however the
-// note inside reads.
+// A user without root's notes: in a container nothing is cleaned up.
 func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 	for _, tt := range []struct {
-		in     system.Namespaces
-		inside system.Namespaces
-		gone   bool
-	}{{here, here, true}, {elsewhere, elsewhere, false}, {here, elsewhere, false}} {
+		in   system.Namespaces
+		gone bool
+	}{{here, true}, {elsewhere, false}} {
 		root := rootDir(t)
 		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
 		dir := sharedDir(t)
 		began(t, disk.New(dir, disk.Config{System: machine}), machine)
-		writeInside(t, dir, "boot-1", tt.inside)
 		if os.Geteuid() == 0 {
 			root = "/proc/none" // where even root makes no folder
 		} else {
@@ -188,21 +164,18 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 }
 
 // A PID of a container's means another process outside: it is not
-// registered, unless nothing but a note that any user may write speaks against
-// it.
+// registered.
 func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 	const boot = "boot-1"
 	for _, tt := range []struct {
 		name    string
 		in      system.Namespaces
 		initial []system.Namespaces
-		inside  *system.Namespaces
 		refused bool
 	}{
 		{name: "a container that shares both folders", in: elsewhere, initial: []system.Namespaces{here}, refused: true},
 		{name: "the host", in: here, initial: []system.Namespaces{here}},
 		{name: "a machine that is a container", in: elsewhere, initial: []system.Namespaces{elsewhere}},
-		{name: "a note inside forbids cleaning alone", in: here, inside: &elsewhere},
 		{name: "another user namespace", in: system.Namespaces{PID: here.PID, User: 4026532777}, initial: []system.Namespaces{here}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -212,9 +185,6 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 			for _, keeper := range tt.initial {
 				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
-			}
-			if tt.inside != nil {
-				writeInside(t, dir, boot, *tt.inside)
 			}
 			machine.namespaces = tt.in
 			err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Update(t.Context(), func(b *state.Files) error {

@@ -161,39 +161,6 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-// accessToOwned is accessTo for root's folder, in which root's note is too. There is no
-// copy: no user can make the files disappear.
-func (s *Store) accessToOwned(dir place, force bool) folderAccess {
-	now, err := s.noteAbout(dir)
-	if err != nil {
-		return denied(dir, err.Error())
-	}
-	outside, ours := now.ofSameBoot(readNote(dir.Folder, rootNote)), dir.IsOurs()
-	why := now.refusal(outside, nil, ours, now.Device)
-	if why != "" && !(force && ours && now.Known()) {
-		a := denied(dir, why)
-		a.foreign = outside != nil && now.Known() && outside.PID != now.PID
-		return a
-	}
-	if ours {
-		_ = writeNote(dir.Folder, rootNote, now, ownedMode)
-	}
-	a := folderAccess{mayClean: true}
-	a.root, _ = folder.OpenExisting(dir.Path) // it has the note about restorations before the takeover
-	return a
-}
-
-// noteAbout is what root notes about a folder.
-func (s *Store) noteAbout(dir place) (bootNote, error) {
-	st, err := dir.Status()
-	return bootNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.System.BootID(), Namespaces: s.System.Namespaces()}, err
-}
-
-// missingEnvs is the error for a missing envs.json in root's folder, where it always is.
-func (t *transaction) missingEnvs() error {
-	return fmt.Errorf("%w: %s is missing; restore it from a backup, or have root run `genv envs --reset`, which starts over", ErrLost, t.dir.Join("envs.json"))
-}
-
 // errOwned is ErrOwned for this process.
 func (s *Store) errOwned() error {
 	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
@@ -203,16 +170,16 @@ func (s *Store) errOwned() error {
 // files are replaced as a whole, one after the other, so two equal readings are of one
 // moment. While they change all the time, the last reading counts: then an environment may
 // lack its newest attachments.
-func (s *Store) readOwned(dir place, load func(*transaction)) *transaction {
+func (s *Store) readOwned(dir place, known *running, load func(*transaction)) *transaction {
 	const attempts = 10
-	t := s.begin(dir, newCensus(s.System))
-	for range attempts {
+	for attempt := 1; ; attempt++ {
+		t := s.begin(dir, known)
 		again := &transaction{Store: s, dir: dir}
 		load(t)
 		load(again)
-		if t.onDisk.Equal(again.onDisk) {
-			break
+		if attempt == attempts || t.onDisk.Equal(again.onDisk) {
+			return t
 		}
+		t.access.root.Close()
 	}
-	return t
 }

@@ -3,7 +3,6 @@ package disk
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +36,7 @@ func (s *Store) Publish() error {
 		}
 	}
 	if contents[state.Envs] == nil {
-		return t.missingEnvs()
+		return t.lost(state.Envs)
 	}
 	return s.publish(contents, false)
 }
@@ -75,16 +74,14 @@ func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 		}
 		s.step("published " + file.String())
 	}
-	now, err := s.noteAbout(place{dir, false})
-	if err != nil {
-		return err
+	for _, name := range sharedNotes {
+		_ = dir.Remove(name)
 	}
-	data, err := json.Marshal(now) // for containers that have only this folder
-	if err != nil {
-		return err
-	}
-	return s.publishFile(dir, folderNote, append(data, '\n'), false)
+	return nil
 }
+
+// sharedNotes are files in the state folder that root's state replaces.
+var sharedNotes = []string{answersFile, "genv.host.json", "genv.identities.json"}
 
 // publishFile replaces a file that has another content, owner or mode.
 func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, durable bool) error {

@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // DefaultRootDir is the folder in which root's genv keeps notes about a host's state
-// folders, and its last good copies of their files.
+// folders, and the state that it owns.
 const DefaultRootDir = "/var/lib/genv"
 
 // RootDir returns the folder of root's notes. getenv looks up environment variables,
@@ -26,12 +27,7 @@ func RootDir(getenv func(string) string) string {
 	return cmp.Or(getenv("GENV_ROOT_DIR"), DefaultRootDir)
 }
 
-const (
-	rootNote   = "note.json"      // in root's folder
-	folderNote = "genv.host.json" // in the state folder
-)
-
-// maxNote bounds a note, in bytes: a path and some numbers.
+// maxNote bounds a small note, in bytes.
 const maxNote = 16 << 10
 
 // path is the state folder's absolute path.
@@ -89,13 +85,41 @@ func makeRoot(path string) {
 	}
 }
 
-// rootDevice is the device of the file system of root's notes.
-func rootDevice(path string) uint64 {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil {
-		return 0
+// keepsNotes says whether this genv keeps root's notes: it runs as root, or on a simulated host as the owner
+// of their folder.
+func (s *Store) keepsNotes() bool {
+	if s.RootDir == "" || !s.System.Namespaces().Known() {
+		return false
 	}
-	return st.Dev
+	var st unix.Stat_t
+	if err := unix.Stat(s.RootDir, &st); err != nil {
+		return errors.Is(err, unix.ENOENT) && os.Geteuid() == 0
+	}
+	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
+}
+
+// openShared opens the state folder that all users share. Root doesn't touch a file system that a user has
+// mounted there.
+func (s *Store) openShared() (*folder.Folder, error) {
+	if !s.keepsNotes() {
+		return folder.Open(s.dir)
+	}
+	if err := s.tampered(); err != nil {
+		return nil, err
+	}
+	dir, err := folder.Open(s.dir)
+	if err == nil {
+		dir.NoMounts = true // one that comes and goes was not there just now
+	}
+	return dir, err
+}
+
+// tampered is an ErrTampered if a user has mounted a file system over the folder.
+func (s *Store) tampered() error {
+	if mount := system.UsersMount(system.RealProc, s.path()); mount != "" {
+		return fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
+	}
+	return nil
 }
 
 // RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR,

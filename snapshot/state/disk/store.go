@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -33,9 +32,8 @@ type Config struct {
 	System      system.System    // nil is that of /proc
 	Now         func() time.Time // nil is system.Now
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
-	// RootDir is the folder of root's notes and copies, such as RootDir(os.Getenv).
-	// If it is empty there are none: the Store assumes that the PIDs belong to the
-	// namespaces of this process, and does not restore lost files.
+	// RootDir is the folder of root's notes, such as RootDir(os.Getenv). If it is empty there
+	// are none: the Store assumes that the PIDs belong to the namespaces of this process.
 	RootDir string
 	// Username returns the name of a uid, or "" if it has none. If it is set, an
 	// environment gets that name whatever the state file says, and is marked
@@ -44,16 +42,12 @@ type Config struct {
 	// Lacks says that a uid certainly has no account: then its environments have no name, whatever
 	// the state file says. It is called as Username is; nil doesn't ask.
 	Lacks func(context.Context, snapshot.UID) bool
-	// Mark adds to the files what is kept elsewhere, after each reading, and again after a
-	// restoration; nil adds nothing.
+	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
 	Mark func(*state.Files)
 	// Keeps says whether root has recorded that a registered process, of whatever user,
 	// keeps an environment alive, as the init of a container does. The start time is 0
 	// if it is unknown. nil for none. It is called under the lock.
 	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
-	// OnRenumbered is called with what attachments followed their GPUs to other indices; nil
-	// for nothing.
-	OnRenumbered func(text string)
 	// Contained says that this process is in a container that genv's runtime started: that the
 	// PIDs in the files are not its own is as it has to be, and no warning.
 	Contained bool
@@ -84,15 +78,14 @@ func New(dir string, o Config) *Store {
 
 // Read returns the contents of the state files after a cleanup. The cleanup
 // removes processes and Jupyter kernels that have ended, environments in which
-// nothing runs, and attachments of environments that do not exist. Root's genv
-// also restores lost files, and repairs what keeps other users out.
+// nothing runs, and attachments of environments that do not exist.
 //
 // As 1.4.3 does, Read writes the result back if anything changed; if it cannot, a
 // warning says so. If root's genv can't get the lock for some seconds, it reads
 // without the lock and writes nothing. With state.ErrNoDevices the environments are
 // still valid.
 //
-// The error wraps ErrBusy, ErrCorrupt or folder.ErrUnsafe if that is the cause.
+// The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if that is the cause.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err
@@ -133,6 +126,7 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 	if !t.files.LivenessUnknown {
 		s.flagOwners(ctx, &t.files)
 	}
+	t.files.WarnRenumbered()
 	if t.files.Devices == nil {
 		err = state.ErrNoDevices
 	}
@@ -160,9 +154,6 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 		f.MergeDevices(found)
 		return nil
 	})
-	if err == nil && t.files.Renumbered != "" && s.OnRenumbered != nil {
-		s.OnRenumbered(t.files.Renumbered)
-	}
 	return s.finish(ctx, t, err)
 }
 
@@ -188,43 +179,22 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 	return s.locked(ctx, s.LockTimeout, func(dir place) error {
 		t := &transaction{Store: s, dir: dir, access: s.accessTo(dir, true)}
 		defer t.access.root.Close()
-		t.load(ctx) // it also keeps copies of corrupt files
-		if errors.Is(t.errs[name], folder.ErrUnsafe) && t.access.writable {
-			if err := dir.MoveAside(name.String(), s.Now()); err != nil {
-				return err
-			}
-		}
+		t.useSeen()
+		t.load(ctx)
 		var next state.Contents
 		next[name] = data
 		if err := t.replace(next); err != nil {
 			return err
 		}
-		t.renewCopy(name, data)
+		if t.access.writable { // the folder is of these namespaces now
+			putSeen(t.access.root, seenNote{t.access.now, t.seen})
+		}
 		if dir.owned {
 			t.onDisk[name] = data
 			return s.publish(t.onDisk, false)
 		}
 		return nil
 	})
-}
-
-// renewCopy updates root's copy after a reset, so that the reset is not undone: the
-// copy gets the new content of that file, and keeps its own of the other file if
-// that is lost too.
-func (t *transaction) renewCopy(name state.File, data []byte) {
-	if !t.access.writable {
-		return
-	}
-	t.backup = t.readBackup()
-	next := t.onDisk
-	for file := range next {
-		if next[file] == nil && t.backup != nil {
-			next[file] = t.backup.contents[file]
-		}
-	}
-	next[name] = data
-	_ = t.access.root.Remove(restoredFile)
-	t.writeBackup(next)
 }
 
 // FolderID identifies the state folder on this machine by its device and inode, as in

@@ -49,14 +49,14 @@ func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 			require.NoError(t, err, string(output))
 			for name, mode := range map[string]fs.FileMode{
 				".": fs.ModeDir | 0o777, "devices": fs.ModeDir | 0o777,
-				"envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666, "genv.identities.json": 0o666,
+				"envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666,
 				"devices/0.lock": 0o666, "devices/1.lock": 0o666,
 			} {
 				info, err := os.Lstat(filepath.Join(dir, name))
 				require.NoError(t, err)
 				require.Equal(t, mode, info.Mode(), name)
 			}
-			require.Len(t, namesIn(t, dir), 5, "nothing else is left")
+			require.Len(t, namesIn(t, dir), 4, "nothing else is left")
 		})
 	}
 }
@@ -233,16 +233,6 @@ func TestResetReplacesBrokenFiles(t *testing.T) {
 		require.Empty(t, files.AttachedTo("1667"))
 		require.Empty(t, files.Environments)
 	}
-}
-
-func TestResetKeepsWhatWasCorrupt(t *testing.T) {
-	dir := recordedFolder(t)
-	put(t, dir, "envs.json", "{")
-	require.NoError(t, everyoneLives(dir).ResetEnvironments(t.Context()))
-	copies, err := filepath.Glob(filepath.Join(dir, "envs.json.corrupt-*"))
-	require.NoError(t, err)
-	require.Len(t, copies, 1)
-	require.Equal(t, "{", readFile(t, copies[0]))
 }
 
 func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {

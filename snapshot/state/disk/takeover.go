@@ -25,8 +25,8 @@ type Takeover struct {
 // repeated. Until then, users can't write to the state folder, unless TakeOver returns an
 // error. It needs root.
 //
-// Files that can't be read are not taken over: they stay as they are, with a copy of them
-// kept, and the error (ErrCorrupt, ErrLost, folder.ErrUnsafe) says what to do.
+// Files that can't be read are not taken over: they stay as they are, and the error
+// (ErrCorrupt, ErrLost, folder.ErrUnsafe) says what to do.
 //
 // Any user can hold the lock: a BusyError comes after some seconds, and the caller tries again.
 //
@@ -44,8 +44,7 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (do
 		if !t.access.mayClean {
 			return errors.New(t.access.warning)
 		}
-		t.load(ctx)
-		if err := t.restoreAndClean(); err != nil {
+		if err := t.loadAndClean(ctx); err != nil {
 			return err
 		}
 		if err := t.save(uptime); err != nil {
@@ -71,26 +70,17 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 		return err
 	}
 	defer dir.Close()
-	own := &transaction{
-		Store: t.Store, dir: place{dir, true}, files: t.files, process: t.process,
-		known: starts{Processes: t.known.Processes},
-	}
-	now, err := t.noteAbout(own.dir)
-	if err == nil {
-		err = writeNote(dir, rootNote, now, ownedMode)
-	}
-	if err != nil {
-		return err
-	}
+	own := &transaction{Store: t.Store, dir: place{dir, true}, files: t.files, process: t.process}
 	next, err := own.writeChanges()
 	if err != nil {
 		return err
 	}
-	own.writeStarts()
-	if len(t.files.Restorations) > 0 {
-		_ = dir.PutJSON(restoredFile, restorationsNote{t.System.BootID(), t.files.Restorations}, ownedMode, true)
+	own.writeAnswers()
+	now, err := t.noteAbout(own.dir)
+	if err != nil {
+		return err
 	}
-	t.putLooks(&folderAccess{root: dir}, t.looks, nil)
+	putSeen(dir, seenNote{now, t.seen})
 	t.step("written")
 	if move != nil {
 		if err := move(&t.files); err != nil {
@@ -100,7 +90,6 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	if err := t.publish(next, true); folder.Ignore(err, errReplaced) != nil {
 		return err
 	}
-	_ = t.dir.Remove(startsFile) // it is not read any more
 	t.step("owning")
 	owner := Owner{Schema: OwnerSchema, StateDir: t.path(), Since: t.Now().UTC()}
 	if err := dir.PutJSON(ownerFile, owner, ownedMode, true); err != nil {
@@ -122,7 +111,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 	if err == nil {
 		err = s.checkOther(dir)
 	}
-	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, restoredFile, looksFile} {
+	for _, name := range append([]string{state.Envs.String(), state.Devices.String(), seenFile, answersFile}, replacedNotes...) {
 		if err == nil {
 			err = dir.Remove(name)
 		}
@@ -152,8 +141,7 @@ func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (do
 		if !t.dir.owned {
 			return nil
 		}
-		t.load(ctx)
-		if err := t.restoreAndClean(); err != nil {
+		if err := t.loadAndClean(ctx); err != nil {
 			return err
 		}
 		done = true
@@ -183,18 +171,14 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 		return err
 	}
 	defer dir.Close()
-	shared := &transaction{Store: t.Store, dir: place{dir, false}, files: t.files, process: t.process, known: starts{Processes: t.known.Processes}}
-	shared.writeStarts()
-	shared.access = t.accessTo(shared.dir, true)
-	defer shared.access.root.Close()
-	looks, _ := t.look(t.System.Uptime())
-	t.putLooks(&shared.access, looks, nil)
-	if shared.writeBackup(next) { // else the copy from before the takeover would count
-		shared.noteComplete(t.System.Uptime())
-	} else if shared.access.root != nil {
-		err = shared.access.root.Remove(backupFile)
+	shared := &transaction{Store: t.Store, dir: place{dir, false}, files: t.files, process: t.process}
+	shared.writeAnswers()
+	access := t.accessTo(shared.dir, true)
+	defer access.root.Close()
+	if access.writable {
+		putSeen(access.root, seenNote{access.now, t.look(t.System.Uptime())})
 	}
-	if err == nil && move != nil {
+	if move != nil {
 		err = move(&t.files)
 	}
 	if err != nil {
@@ -218,7 +202,7 @@ func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err
 	}
-	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, folderNote} {
+	for _, name := range []string{state.Envs.String(), state.Devices.String(), answersFile} {
 		file, st, err := dir.OpenFile(name, maxFileSize)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, folder.ErrUnsafe): // not a file of the copy

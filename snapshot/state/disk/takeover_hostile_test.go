@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -67,11 +68,7 @@ func TestAFailedTakeoverOpensTheFolderAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newOwnedHost(t)
-			for _, file := range []string{"genv.identities.json", "genv.host.json"} {
-				path := filepath.Join(h.dir, file)
-				require.NoError(t, os.RemoveAll(path))
-				require.NoError(t, plant(path))
-			}
+			require.NoError(t, plant(filepath.Join(h.dir, "genv.answers.json")))
 			require.NoError(t, os.RemoveAll(filepath.Join(h.dir, "devices")))
 			require.NoError(t, os.Symlink("/etc", filepath.Join(h.dir, "devices")))
 			now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -209,7 +206,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 		then  system.ProcessStatus
 		now   system.ProcessStatus
 		boot  string
-		other func(t *testing.T, dir string) // what happened in between
+		other func(t *testing.T, dir, root string) // what happened in between
 		lives bool
 	}{
 		{"the same process", started(100), started(100), "boot-1", nil, true},
@@ -218,21 +215,19 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 		{"a start time that is no longer known", started(100), unseen, "boot-1", nil, true},
 		{"a start time that was unknown then", unseen, started(200), "boot-1", nil, true},
 		{"an unknown boot", started(100), started(100), "", nil, true},
-		{"another process, registered by 1.4.3", started(100), started(200), "boot-1", rewrite, true},
-		{"1.4.3 after a reboot", started(100), started(100), "boot-2", rewrite, true},
-		{"identities that are lost", started(100), started(200), "boot-1", removeIdentities, true},
-		{"identities that are garbage", started(100), started(200), "boot-1", garbleIdentities, true},
+		{"1.4.3 after a reboot", started(100), started(100), "boot-2", createdLater, true},
+		{"a note that is lost", started(100), started(200), "boot-1", removeSeen, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := sharedDir(t)
-			machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{7: tt.then}}
-			store := disk.New(dir, disk.Config{System: machine})
+			dir, root := sharedDir(t), rootDir(t)
+			machine := &fakeSystem{boot: "boot-1", uptime: 5000, processes: map[snapshot.PID]system.ProcessStatus{7: tt.then}}
+			store := disk.New(dir, disk.Config{System: machine, RootDir: root})
 			_, err := store.RegisterDevices(t.Context(), gpus(2))
 			require.NoError(t, err)
 			require.NoError(t, store.Update(t.Context(), enter(7)))
 			if tt.other != nil {
-				tt.other(t, dir)
+				tt.other(t, dir, root)
 			}
 			machine.processes[7], machine.boot = tt.now, tt.boot
 			files, err := store.Read(t.Context())
@@ -243,29 +238,25 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 	}
 }
 
-// rewrite writes envs.json in place with the same content, as 1.4.3 may.
-func rewrite(t *testing.T, dir string) {
+// createdLater is another environment with the same process.
+func createdLater(t *testing.T, dir, _ string) {
+	t.Helper()
 	path := filepath.Join(dir, "envs.json")
-	data := []byte(readFile(t, path))
-	info, err := os.Stat(path)
+	data := strings.Replace(readFile(t, path), "20/11/2026", "21/11/2026", 1)
+	require.NoError(t, os.WriteFile(path, []byte(data), 0o666))
+}
+
+func removeSeen(t *testing.T, _, root string) {
+	t.Helper()
+	notes, err := filepath.Glob(filepath.Join(root, "*", "seen.json"))
 	require.NoError(t, err)
-	require.NoError(t, writeInPlace(path, data))
-	// The clock of a file system ticks in milliseconds; a test is faster.
-	later := info.ModTime().Add(5e6)
-	require.NoError(t, os.Chtimes(path, later, later))
-}
-
-func removeIdentities(t *testing.T, dir string) {
-	require.NoError(t, os.Remove(filepath.Join(dir, "genv.identities.json")))
-}
-
-func garbleIdentities(t *testing.T, dir string) {
-	put(t, dir, "genv.identities.json", `{"start_times": {"7": "no number"}}`)
+	require.Len(t, notes, 1)
+	require.NoError(t, os.Remove(notes[0]))
 }
 
 func TestAReusedPIDIsAnotherProcess(t *testing.T) {
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{7: started(100)}}
-	store := disk.New(sharedDir(t), disk.Config{System: machine})
+	machine := &fakeSystem{boot: "boot-1", uptime: 5000, processes: map[snapshot.PID]system.ProcessStatus{7: started(100)}}
+	store := disk.New(sharedDir(t), disk.Config{System: machine, RootDir: rootDir(t)})
 	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
@@ -278,10 +269,10 @@ func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 
 func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 	dir := recordedFolder(t)
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{
+	machine := &fakeSystem{boot: "boot-1", uptime: 5000, processes: map[snapshot.PID]system.ProcessStatus{
 		25936: started(1), 25937: started(2), 25938: started(3),
 	}}
-	store := disk.New(dir, disk.Config{System: machine})
+	store := disk.New(dir, disk.Config{System: machine, RootDir: rootDir(t)})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	maps.Copy(machine.processes, map[snapshot.PID]system.ProcessStatus{25938: started(30)})

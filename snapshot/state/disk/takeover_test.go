@@ -84,7 +84,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, disk.Takeover{Done: true}, done)
 	require.Equal(t, before, readFile(t, h.owned("envs.json")))
-	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "owner.json": 0o644, "genv.identities.json": 0o644, "note.json": 0o644} {
+	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "owner.json": 0o644, "seen.json": 0o644} {
 		require.Equal(t, want, mode(t, h.owned(name)), name)
 	}
 	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "genv.lock": 0o666, "devices": 0o755, "devices/0.lock": 0o666, "devices/3.lock": 0o666} {
@@ -284,7 +284,7 @@ func TestWhatIsNotTakenOver(t *testing.T) {
 		spoil func(*ownedHost) error
 		want  error
 	}{
-		"corrupt, without a copy": {func(h *ownedHost) error {
+		"corrupt": {func(h *ownedHost) error {
 			return errors.Join(os.RemoveAll(h.root), os.WriteFile(filepath.Join(h.dir, "envs.json"), []byte("{"), 0o600))
 		}, disk.ErrCorrupt},
 		"a folder in which others may write": {func(h *ownedHost) error {
@@ -310,22 +310,6 @@ func TestWhatIsNotTakenOver(t *testing.T) {
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir), "users can go on")
 		})
 	}
-}
-
-// A corrupt file of which root has a copy is restored and taken over, and said.
-func TestACorruptFileIsTakenOverFromTheCopy(t *testing.T) {
-	h := newOwnedHost(t)
-	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "envs.json"), []byte("{"), 0o600))
-	done, err := h.store.TakeOver(t.Context(), nil)
-	require.NoError(t, err)
-	require.Contains(t, fmt.Sprint(done.Warnings), "restored from root's copy")
-	h.requireState(t, "7")
-	kept, err := filepath.Glob(filepath.Join(h.dir, "envs.json.corrupt-*"))
-	require.NoError(t, err)
-	require.NotEmpty(t, kept)
-	files, err := h.store.Read(t.Context())
-	require.NoError(t, err)
-	require.Len(t, files.Restorations, 1, "the grace after a restoration goes on")
 }
 
 func TestRootsStateThatIsLostOrCorrupt(t *testing.T) {
@@ -360,7 +344,7 @@ func writeAsUser(args []string) error {
 	_, err = store.RegisterDevices(context.Background(), gpus(1))
 	fmt.Println(err)
 	for _, dir := range []string{args[0], filepath.Join(args[1], "host"), args[1]} {
-		for _, name := range []string{"envs.json", "devices.json", "genv.identities.json", "owner.json", "note.json", "new"} {
+		for _, name := range []string{"envs.json", "devices.json", "seen.json", "owner.json", "new"} {
 			path := filepath.Join(dir, name)
 			if file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666); err == nil {
 				fmt.Println("wrote", path, file.Close())

@@ -32,8 +32,7 @@ var ErrTampered = errors.New("tampering")
 // Folder is an open folder. Files in it are opened relative to its descriptor, so that
 // replacing the folder at its path has no effect.
 type Folder struct {
-	Path    string
-	Repairs []string // what the caller repaired, a line each
+	Path string
 	// NoMounts refuses what is mounted in the folder, with ErrTampered.
 	NoMounts bool
 	fd       int
@@ -191,6 +190,13 @@ func (d *Folder) Status() (st unix.Stat_t, err error) {
 		return st, &fs.PathError{Op: "stat", Path: d.Path, Err: err}
 	}
 	return st, nil
+}
+
+// Mount identifies the mount in which the folder is. known is false before Linux 5.8.
+func (d *Folder) Mount() (id uint64, known bool) {
+	var st unix.Statx_t
+	err := unix.Statx(d.fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID != 0
 }
 
 // Chmod sets the mode of the folder itself.

@@ -1,0 +1,216 @@
+package disk_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// kept is a state folder with 1102 of alice on device 0, of which root has a
+// copy.
+func kept(t *testing.T) (store *disk.Store, machine *fakeSystem, dir, root string) {
+	t.Helper()
+	dir, root = sharedDir(t), rootDir(t)
+	machine = &fakeSystem{boot: "boot-1", uptime: 5000}
+	store = disk.New(dir, disk.Config{RootDir: root, System: machine})
+	began(t, store, machine)
+	return store, machine, dir, root
+}
+
+// losses are ways to lose a state file.
+func losses() map[string]func(t *testing.T, path string) {
+	write := func(content string) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
+		}
+	}
+	remove := func(t *testing.T, path string) {
+		t.Helper()
+		require.NoError(t, os.Remove(path))
+	}
+	return map[string]func(t *testing.T, path string){
+		"removed": remove,
+		"emptied": write(""),
+		"garbage": write("\x00\xff garbage"),
+		"cut":     write(`{"envs": [`),
+		"huge": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(path, disk.MaxFileSize+1))
+		},
+		"a link": func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, os.Symlink("/etc/passwd", path))
+		},
+		"a second name": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Link(path, path+".2"))
+		},
+		"a FIFO": func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, unix.Mkfifo(path, 0o666))
+		},
+		"leased": lease,
+		"a folder": func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, os.MkdirAll(filepath.Join(path, "full"), 0o777))
+		},
+		"the whole folder": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.RemoveAll(filepath.Dir(path)))
+		},
+	}
+}
+
+// lease makes others who open a file wait, or fail, as its owner can.
+func lease(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	require.NoError(t, err)
+}
+
+// What root saw in this boot and is lost or garbled is unknown, and never empty. The error names the file, its owner
+// and the command that begins again; nothing is written before.
+func TestLostStateIsUnknown(t *testing.T) {
+	commands := map[string]string{"envs.json": "genv envs --reset", "devices.json": "genv devices --reset"}
+	for name, command := range commands {
+		for loss, lose := range losses() {
+			t.Run(name+"/"+loss, func(t *testing.T) {
+				store, machine, dir, root := kept(t)
+				lose(t, filepath.Join(dir, name))
+				before, _ := os.Lstat(filepath.Join(dir, name))
+				for _, s := range []*disk.Store{store, disk.New(dir, disk.Config{RootDir: root, System: machine})} {
+					_, err := s.Read(t.Context())
+					require.Error(t, err)
+					if loss == "the whole folder" {
+						name, command = "envs.json", commands["envs.json"]
+					}
+					require.ErrorContains(t, err, filepath.Join(dir, name))
+					require.ErrorContains(t, err, command)
+					require.Error(t, s.Update(t.Context(), enter(7)))
+				}
+				if before == nil {
+					require.NoFileExists(t, filepath.Join(dir, name))
+				} else {
+					now, err := os.Lstat(filepath.Join(dir, name))
+					require.NoError(t, err)
+					require.True(t, os.SameFile(before, now), "it stays as it is")
+				}
+				if loss == "a folder" || loss == "leased" {
+					return // root removes it first
+				}
+				require.NoError(t, store.ResetEnvironments(t.Context()))
+				require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
+				files, err := store.Read(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, files.Environments)
+				require.Len(t, files.Devices, 2)
+			})
+		}
+	}
+}
+
+func TestALossIsDescribed(t *testing.T) {
+	store, _, dir, _ := kept(t)
+	path := filepath.Join(dir, "envs.json")
+	put(t, dir, "envs.json", "garbage")
+	changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.Local)
+	require.NoError(t, os.Chtimes(path, changed, changed))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(path, 64999, 64999))
+	}
+	_, err := store.Read(t.Context())
+	require.ErrorIs(t, err, disk.ErrCorrupt)
+	require.ErrorContains(t, err, "was last changed at 2026-11-20 21:10:33")
+	if os.Geteuid() == 0 {
+		require.ErrorContains(t, err, "it belongs to uid 64999")
+	}
+	require.NoError(t, os.Remove(path))
+	_, err = store.Read(t.Context())
+	require.ErrorIs(t, err, disk.ErrLost)
+	found, err := store.Examine()
+	require.NoError(t, err)
+	require.Equal(t, []state.File{state.Envs}, found.Lost)
+}
+
+// After a reboot, and before root has looked, what is missing is empty.
+func TestMissingIsEmptyAfterAReboot(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	machine.boot = "boot-2"
+	require.NoError(t, os.RemoveAll(dir))
+	files, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Empty(t, files.Environments)
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	_, err = store.Read(t.Context())
+	require.ErrorIs(t, err, disk.ErrLost, "root has seen it in this boot by now")
+}
+
+// An environment that is in no file any more was registered, as far as root saw it.
+func TestADroppedEnvironmentIsRemembered(t *testing.T) {
+	store, machine, dir, root := kept(t)
+	put(t, dir, "envs.json", `{"envs": []}`) // as 1.4.3 writes where a file is missing
+	for range 2 {
+		files, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, files.Environments)
+		require.True(t, files.WasRegistered("1102", alice))
+		require.False(t, files.WasRegistered("1102", bob))
+		require.False(t, files.WasRegistered("7", alice))
+	}
+	machine.boot = "boot-2"
+	files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
+	require.NoError(t, err)
+	require.False(t, files.WasRegistered("1102", alice), "no process outlives a reboot")
+}
+
+// Without root a file that is missing is an error as well.
+func TestAUserKnowsThatStateIsLost(t *testing.T) {
+	proctest.NeedRoot(t)
+	_, _, dir, root := kept(t)
+	_, err := disk.New(dir, disk.Config{RootDir: root}).Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
+	require.Error(t, err, string(out))
+	require.Contains(t, string(out), "state is lost")
+	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
+}
+
+// A genv in another PID namespace knows that missing is not empty.
+func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
+	_, _, dir, root := kept(t)
+	store := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.True(t, files.LivenessUnknown)
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	_, err = store.Read(t.Context())
+	require.ErrorIs(t, err, disk.ErrLost)
+	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrLost)
+	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
+}
+
+// What an earlier version of genv noted counts no more once root has looked.
+func TestNotesOfEarlierVersionsAreRemoved(t *testing.T) {
+	store, _, _, root := kept(t)
+	notes, err := filepath.Glob(filepath.Join(root, "*", "seen.json"))
+	require.NoError(t, err)
+	require.Len(t, notes, 1)
+	old := filepath.Join(filepath.Dir(notes[0]), "last-good")
+	require.NoError(t, os.WriteFile(old, nil, 0o600))
+	require.NoError(t, store.Update(t.Context(), enter(7)))
+	require.NoFileExists(t, old)
+}

@@ -1,0 +1,139 @@
+package disk
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+)
+
+// seenFile is root's note about a state folder: which folder it is, to which boot and namespaces its PIDs
+// belong, and what root has seen in the state files. No user can write it.
+const seenFile = "seen.json"
+
+// maxSeen bounds the note, in bytes.
+const maxSeen = 2 * maxFileSize
+
+// seenEvery is how old the time of the last look in the note may be, if nothing else changes.
+const seenEvery = time.Minute
+
+// folderNote says which folder it is, and to which boot and namespaces its PIDs belong.
+type folderNote struct {
+	Path   string `json:"path"`
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	BootID string `json:"boot_id"`
+	system.Namespaces
+}
+
+type seenNote struct {
+	folderNote
+	Seen state.Seen `json:"seen"`
+}
+
+// sameFolder says whether two notes are about the same folder.
+func (n folderNote) sameFolder(o *folderNote) bool { return n.Device == o.Device && n.Inode == o.Inode }
+
+// ofSameBoot drops a note of another boot, which says nothing about this one.
+func (n folderNote) ofSameBoot(o *seenNote) *folderNote {
+	if o == nil || o.BootID != n.BootID || !o.Known() {
+		return nil
+	}
+	return &o.folderNote
+}
+
+// noteAbout is what root notes about a folder.
+func (s *Store) noteAbout(dir place) (folderNote, error) {
+	st, err := dir.Status()
+	return folderNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.System.BootID(), Namespaces: s.System.Namespaces()}, err
+}
+
+// readSeen returns nil if there is no readable note.
+func readSeen(root *folder.Folder) *seenNote {
+	var n seenNote
+	if root == nil || !root.ReadJSON(seenFile, maxSeen, &n) {
+		return nil
+	}
+	return &n
+}
+
+// replacedNotes are files of earlier versions of genv, which the note replaces.
+var replacedNotes = []string{"note.json", "looks.json", "last-good", "restored.json", "whole.json", "genv.identities.json"}
+
+// putSeen is not synced: nothing in it outlives a crash of the machine.
+func putSeen(root *folder.Folder, n seenNote) {
+	if root.PutJSON(seenFile, n, ownedMode, false) != nil {
+		return // the next look tries again
+	}
+	for _, name := range replacedNotes {
+		_ = root.Remove(name)
+	}
+}
+
+// applySeen adds to the files what root's note says about them. Without a note, nothing is known of ages.
+func (t *transaction) applySeen() {
+	t.files.KeepsNote = t.access.writable
+	t.seen.Apply(&t.files)
+	t.markFiles() // what is kept elsewhere may be about GPUs that have other indices now
+}
+
+// look is a look at the files as they are now.
+func (t *transaction) look(start snapshot.StartTime) state.Seen {
+	before := t.seen
+	if t.access.root == nil || t.access.now.BootID == "" || before.At == 0 && !t.files.KeepsNote {
+		return before
+	}
+	if before.At != 0 {
+		before.At = min(max(before.At, snapshot.StartTime(t.looked.Load())), start)
+	}
+	next := before.Look(&t.files, state.Moment{Wall: t.Now(), Start: start}, t.startOf)
+	if !t.dir.owned {
+		next.KeepEarlier(&t.seen)
+	}
+	return next
+}
+
+// startOf is when a registered process started. One that is noted with another start time has ended, so the PID was
+// registered again.
+func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snapshot.StartTime {
+	if start := t.starts[pid]; start != 0 {
+		return start
+	}
+	now := t.process(pid).Start
+	if noted := t.noted[state.KeyOf(env)]; noted != nil && now == 0 {
+		return noted.Starts[pid]
+	}
+	return now
+}
+
+// noteLook notes a look. The files are written.
+func (t *transaction) noteLook(start snapshot.StartTime) {
+	next := t.look(start)
+	same := t.seen.At != 0 && next.Same(&t.seen) && start.Sub(t.seen.At) < seenEvery
+	if t.files.KeepsNote && t.access.now.BootID != "" && !(same && t.access.noted == t.access.now) {
+		putSeen(t.access.root, seenNote{t.access.now, next})
+	}
+	t.seen = next
+}
+
+// ended says whether a registered process has ended. A PID that isn't noted means the process that has it
+// now, as in 1.4.3.
+func (t *transaction) ended(env *snapshot.Environment, pid snapshot.PID) bool {
+	now := t.process(pid)
+	if now.Liveness == system.Gone {
+		return true
+	}
+	if earlier := t.earlierBoot[state.KeyOf(env)]; earlier != nil {
+		_, noted := earlier.Starts[pid]
+		return noted
+	}
+	noted := t.noted[state.KeyOf(env)]
+	return noted != nil && noted.Starts[pid] != 0 && now.Start != 0 && noted.Starts[pid] != now.Start
+}
+
+// rebooted says whether root saw the environment before the machine was started again.
+func (t *transaction) rebooted(env *snapshot.Environment) bool {
+	return t.earlierBoot[state.KeyOf(env)] != nil
+}

@@ -1,0 +1,273 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Moment is a moment on a host, by two clocks: the wall clock, in the time zone of the
+// machine, and the one in which start times count, which can't be set.
+type Moment struct {
+	Wall  time.Time
+	Start snapshot.StartTime // 0 if unknown
+}
+
+// Seen is what root's genv notes of its looks at the state files, in one boot. Users write the
+// time of an attachment themselves, in any time zone, so it only chooses between two looks.
+type Seen struct {
+	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
+	Environments []SeenEnvironment  `json:"envs,omitempty"`
+	Attachments  []SeenAttachment   `json:"attachments,omitempty"`
+	Devices      []SeenDevice       `json:"devices,omitempty"`
+	// Registered says that there was a devices.json.
+	Registered bool `json:"registered,omitempty"`
+	// Earlier are environments that were registered before and are in no file any more, oldest first.
+	Earlier []EnvironmentOwner `json:"earlier,omitempty"`
+}
+
+// EnvironmentOwner is an environment and its user.
+type EnvironmentOwner struct {
+	EID snapshot.EnvID `json:"eid"`
+	UID snapshot.UID   `json:"uid"`
+}
+
+// SeenEnvironment is an environment, when its age begins, and which processes are registered in it.
+type SeenEnvironment struct {
+	EnvironmentOwner
+	Written snapshot.Date                       `json:"creation"`
+	Since   snapshot.StartTime                  `json:"since"`
+	Starts  map[snapshot.PID]snapshot.StartTime `json:"start_times,omitempty"` // 0 if unknown
+}
+
+// SeenAttachment is an attachment, and when its age begins. GPUs are those that its index was since it was made.
+type SeenAttachment struct {
+	EID     snapshot.EnvID       `json:"eid"`
+	Index   snapshot.DeviceIndex `json:"device"`
+	Written snapshot.Date        `json:"time"`
+	Since   snapshot.StartTime   `json:"since"`
+	GPUs    []snapshot.GPUUUID   `json:"gpus,omitempty"`
+}
+
+// SeenDevice is which GPU an index was when nvidia-smi was asked last.
+type SeenDevice struct {
+	Index snapshot.DeviceIndex `json:"device"`
+	UUID  snapshot.GPUUUID     `json:"uuid"`
+}
+
+// maxEarlier bounds the environments that are remembered: any user can register any number of them.
+const maxEarlier = 4096
+
+// attachmentPlace identifies an attachment in devices.json.
+type attachmentPlace struct {
+	index snapshot.DeviceIndex
+	eid   snapshot.EnvID
+}
+
+// EnvironmentKey identifies an environment in the files. One with another time of creation is another one.
+type EnvironmentKey struct {
+	EnvironmentOwner
+	Written snapshot.Date
+}
+
+// KeyOf is the key of an environment.
+func KeyOf(e *snapshot.Environment) EnvironmentKey {
+	return EnvironmentKey{EnvironmentOwner{e.EID, e.UID}, e.Creation}
+}
+
+// ByKey indexes what was noted about environments.
+func (s *Seen) ByKey() map[EnvironmentKey]*SeenEnvironment {
+	noted := make(map[EnvironmentKey]*SeenEnvironment, len(s.Environments))
+	for i := range s.Environments {
+		e := &s.Environments[i]
+		noted[EnvironmentKey{e.EnvironmentOwner, e.Written}] = e
+	}
+	return noted
+}
+
+// Apply adds to the files what earlier looks noted about them: which GPUs the indices are, and
+// since when attachments and environments count. What is attached again, or written with
+// another time, is new.
+func (s *Seen) Apply(f *Files) {
+	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
+	for _, e := range s.Earlier {
+		f.earlier[e] = true
+	}
+	environments := s.ByKey()
+	for key := range environments {
+		f.earlier[key.EnvironmentOwner] = true
+	}
+	for i := range f.Environments {
+		e := &f.Environments[i]
+		if e.Since = 0; environments[KeyOf(e)] != nil {
+			e.Since = environments[KeyOf(e)].Since
+		}
+	}
+	s.applyDevices(f)
+}
+
+func (s *Seen) applyDevices(f *Files) {
+	for _, d := range s.Devices {
+		if known := f.Device(d.Index); known != nil {
+			known.UUID = d.UUID
+		}
+	}
+	attachments := make(map[attachmentPlace]*SeenAttachment, len(s.Attachments))
+	for i := range s.Attachments {
+		a := &s.Attachments[i]
+		attachments[attachmentPlace{a.Index, a.EID}] = a
+	}
+	f.madeTo = make(map[attachmentPlace][]snapshot.GPUUUID, len(attachments))
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		for k := range d.Attachments {
+			a := &d.Attachments[k]
+			at := attachmentPlace{d.Index, a.EID}
+			seen, gpus := attachments[at], withGPU(nil, d.UUID)
+			switch {
+			case seen == nil:
+			case seen.Written == a.Time:
+				a.Since, gpus = seen.Since, seen.GPUs
+			case !slices.Equal(seen.GPUs, gpus): // its user only says that the present index is right
+				a.Since = seen.Since
+			}
+			f.madeTo[at] = gpus
+		}
+	}
+	f.identify()
+}
+
+// maxGPUs bounds how many GPUs an index can have been.
+const maxGPUs = 64
+
+// withGPU adds a GPU that an index is.
+func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
+	if now == "" || len(gpus) == maxGPUs || slices.Contains(gpus, now) {
+		return gpus
+	}
+	return append(slices.Clone(gpus), now)
+}
+
+// identify marks the devices of which it isn't known what is attached: an index was more than one GPU since it
+// was attached, or the GPU has another index. Jobs may run on any of them.
+func (f *Files) identify() {
+	byUUID := make(map[snapshot.GPUUUID]*snapshot.Device, len(f.Devices))
+	for i := range f.Devices {
+		f.Devices[i].Unidentified = false
+		byUUID[f.Devices[i].UUID] = &f.Devices[i]
+	}
+	delete(byUUID, "")
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		for k := range d.Attachments {
+			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, d.Attachments[k].EID}], d.UUID)
+			d.Unidentified = d.Unidentified || len(gpus) > 1
+			for _, gpu := range gpus {
+				if now := byUUID[gpu]; now != nil && (len(gpus) > 1 || now != d) {
+					now.Unidentified = true
+				}
+			}
+		}
+	}
+}
+
+// maxRenumbered bounds how many attachments are named that have to be made again.
+const maxRenumbered = 20
+
+// WarnRenumbered adds warnings about attachments that have to be made again.
+func (f *Files) WarnRenumbered() {
+	named := 0
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		for k := range d.Attachments {
+			eid := d.Attachments[k].EID
+			if gpus := withGPU(f.madeTo[attachmentPlace{d.Index, eid}], d.UUID); len(gpus) > 1 && named < maxRenumbered {
+				named++
+				f.Warn("GPU %s was another GPU since environment %s attached it: what is attached to these GPUs is unknown"+
+					" until it is attached again (genv attach --refresh in its shell)", d.Index, text.Shown(string(eid)))
+			}
+		}
+	}
+}
+
+// WasRegistered says whether root's genv saw the environment registered for this user in this boot.
+// genv 1.4.3 drops an environment with its shell, also when jobs go on in it.
+func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
+	return f.earlier[EnvironmentOwner{eid, uid}]
+}
+
+// Look sets Since of what is new in the files, and returns what is known with this look. It was
+// made after the last look; before the first look nothing is known, so ages begin with it.
+// start is when a registered process started; 0 if unknown.
+func (s *Seen) Look(f *Files, now Moment, start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime) Seen {
+	if now.Start == 0 {
+		return *s
+	}
+	next := Seen{At: now.Start, Registered: f.Devices != nil}
+	for i := range f.Environments {
+		e := &f.Environments[i]
+		e.Since = s.since(e.Since, e.Creation, now)
+		seen := SeenEnvironment{EnvironmentOwner: EnvironmentOwner{e.EID, e.UID}, Written: e.Creation, Since: e.Since}
+		seen.Starts = make(map[snapshot.PID]snapshot.StartTime, len(e.PIDs))
+		for _, pid := range e.PIDs {
+			seen.Starts[pid] = start(e, pid)
+		}
+		next.Environments = append(next.Environments, seen)
+	}
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		if d.UUID != "" {
+			next.Devices = append(next.Devices, SeenDevice{d.Index, d.UUID})
+		}
+		for k := range d.Attachments {
+			a := &d.Attachments[k]
+			a.Since = s.since(a.Since, a.Time, now)
+			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, a.EID}], d.UUID)
+			next.Attachments = append(next.Attachments, SeenAttachment{a.EID, d.Index, a.Time, a.Since, gpus})
+		}
+	}
+	next.Earlier = s.Earlier
+	return next
+}
+
+// KeepEarlier adds the environments that were registered at the look before and aren't any more. It is for
+// files that every user may write: nothing says whether such an environment has ended.
+func (s *Seen) KeepEarlier(before *Seen) {
+	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
+	for i := range s.Environments {
+		registered[s.Environments[i].EnvironmentOwner] = true
+	}
+	earlier := slices.Clone(s.Earlier)
+	for i := range before.Environments {
+		earlier = append(earlier, before.Environments[i].EnvironmentOwner)
+	}
+	earlier = slices.DeleteFunc(earlier, func(e EnvironmentOwner) bool { return registered[e] })
+	s.Earlier = earlier[max(0, len(earlier)-maxEarlier):]
+}
+
+// since is when the age of something begins that is known since then, or new if that is 0.
+func (s *Seen) since(known snapshot.StartTime, written snapshot.Date, now Moment) snapshot.StartTime {
+	switch {
+	case known != 0:
+		return min(known, now.Start)
+	case s.At == 0:
+		return now.Start
+	}
+	at := now.Start.Before(now.Wall.Sub(written.In(now.Wall.Location())))
+	return min(max(at, s.At), now.Start)
+}
+
+// Same says whether both notes are equal, except for the time of the last look.
+func (s *Seen) Same(o *Seen) bool {
+	same := func(a, b SeenEnvironment) bool {
+		return a.EnvironmentOwner == b.EnvironmentOwner && a.Written == b.Written && a.Since == b.Since && maps.Equal(a.Starts, b.Starts)
+	}
+	sameAttachment := func(a, b SeenAttachment) bool {
+		return a.EID == b.EID && a.Index == b.Index && a.Written == b.Written && a.Since == b.Since && slices.Equal(a.GPUs, b.GPUs)
+	}
+	return slices.EqualFunc(s.Environments, o.Environments, same) && slices.EqualFunc(s.Attachments, o.Attachments, sameAttachment) &&
+		slices.Equal(s.Devices, o.Devices) && slices.Equal(s.Earlier, o.Earlier) && s.Registered == o.Registered
+}
