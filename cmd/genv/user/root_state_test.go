@@ -281,7 +281,8 @@ func TestAContainerCleansNothingUp(t *testing.T) {
 			continue
 		}
 		for _, root := range []string{s.path("root"), s.path("none")} {
-			words := append(append([]string{"unshare"}, strings.Fields(flags)...), "env", "GENV_ROOT_DIR="+root, "genv", "envs", "query", "--query", "eid")
+			words := append(append([]string{"unshare"}, strings.Fields(flags)...), "sh", "-c",
+				`mount --bind "$0" "$0" && GENV_ROOT_DIR=$1 exec genv envs query --query eid`, s.state, root) // as engines mount it
 			r := u.run(words...)
 			require.Equal(t, shell.pid()+"\n", r.Out, r.Err)
 			require.Equal(t, 1, strings.Count(r.Err, "nothing was cleaned up"), r.Err)
