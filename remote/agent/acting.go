@@ -13,10 +13,10 @@ const RequestActing = "acting"
 
 // Acting is what a host says about the controller that it lets act.
 type Acting struct {
-	Noted *fence.Note `json:"noted,omitempty"` // its claim; nil for none
+	Lease *fence.Lease `json:"noted,omitempty"` // nil for none
 	// Unknown is why the host can't say, and then it lets no controller act.
 	Unknown string `json:"noted_unknown,omitempty"`
-	// Refuses says that the host refuses other controllers; without that it notes none.
+	// Refuses says that the host refuses other controllers; without that it gives no leases.
 	Refuses bool `json:"-"`
 }
 
@@ -24,20 +24,11 @@ func (a *Answers) acting(context.Context, struct{}) (answer Acting, err error) {
 	if a.Fence == nil {
 		return answer, nil
 	}
-	noted, err := a.Fence.Noted()
+	lease, err := a.Fence.Given()
 	if err != nil {
 		return Acting{Unknown: err.Error()}, nil
 	}
-	return Acting{Noted: withoutFormer(noted)}, nil
-}
-
-func withoutFormer(n *fence.Note) *fence.Note {
-	if n == nil {
-		return nil
-	}
-	noted := *n
-	noted.Former = nil
-	return &noted
+	return Acting{Lease: lease}, nil
 }
 
 // maxUnknown is how long a reason of a host may be, in bytes.
@@ -46,8 +37,8 @@ const maxUnknown = 256
 // bounded is the answer of a host with what can be true of it.
 func (a Acting) bounded() Acting {
 	b := Acting{Unknown: text.Cut(a.Unknown, maxUnknown), Refuses: true}
-	if a.Noted != nil && a.Noted.Check() == nil {
-		b.Noted = withoutFormer(a.Noted)
+	if a.Lease != nil && a.Lease.Check() == nil {
+		b.Lease = a.Lease
 	}
 	return b
 }

@@ -44,10 +44,10 @@ func TestAllowance(t *testing.T) {
 	p.Allow(nil)
 	require.Empty(t, look(p))
 
-	p.Announce(leader(1))
+	p.Lease(leader(1))
 	p.Allow(&service.Allowance{GPUs: &two})
 	require.Len(t, look(p), 1, "it leads")
-	p.Withdraw()
+	p.Lease(nil)
 	require.Empty(t, look(p), "it only looks since")
 	p.Allow(&service.Allowance{GPUs: &two})
 	require.Empty(t, look(p), "a leader is noted, and it doesn't say that it is that")

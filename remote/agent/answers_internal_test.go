@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -140,26 +141,27 @@ func TestClassify(t *testing.T) {
 
 // The next step of a refusal is one for this controller: with --leader, or with a state folder.
 func TestNextStepOfARefusal(t *testing.T) {
-	folder := &fence.Claim{Source: fence.FolderSource("a")}
-	elected := &fence.Claim{Source: fence.ElectionSource(1, "/genv/lab")}
+	folder := &fence.Request{Who: fence.Folder("a")}
+	elected := &fence.Request{Who: fence.Election(1, "/genv/lab")}
 	for name, tt := range map[string]struct {
-		refusal fence.RefusedError
-		claim   *fence.Claim
+		refusal error
+		lease   *fence.Request
 		want    string
+		later   bool
 	}{
-		"a later start":                          {fence.RefusedError{}, folder, folderStep},
-		"a later leader":                         {fence.RefusedError{}, elected, electedStep},
-		"it isn't elected any more":              {fence.RefusedError{}, nil, electedStep},
-		"another source":                         {fence.RefusedError{Foreign: true}, elected, remote.Replaced.NextStep()},
-		"another election, of which none acts":   {fence.RefusedError{Foreign: true, Ended: true}, elected, endedStep},
-		"an election, of which none acts":        {fence.RefusedError{Foreign: true, Ended: true}, folder, endedStep},
-		"a name that ends like that, and acts":   {fence.RefusedError{Foreign: true, By: hasEnded}, folder, remote.Replaced.NextStep()},
-		"a later start of a claim that released": {fence.RefusedError{Ended: true}, folder, folderStep},
+		"a later start":             {&fence.RefusedError{}, folder, folderStep, true},
+		"a later leader":            {&fence.RefusedError{}, elected, electedStep, true},
+		"it isn't elected any more": {&fence.RefusedError{}, nil, electedStep, true},
+		"another source":            {&fence.RefusedError{Foreign: true}, elected, remote.Replaced.NextStep(), false},
+		"it doesn't act any more":   {&fence.RefusedError{Foreign: true, Until: time.Unix(1, 0)}, elected, remote.Replaced.NextStep(), false},
+		"an election of which none acts, by an earlier version": {errors.New(
+			`refused: "a" acted on this host, since 2026-03-01T10:00:00Z, and has ended: the host waits for the next leader of its election`), folder, endedStep, false},
+		"a name that ends like that, and acts": {&fence.RefusedError{Foreign: true, Name: hasEnded}, folder, remote.Replaced.NextStep(), false},
 	} {
-		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, &tt.refusal), tt.claim)
+		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, tt.refusal), tt.lease)
 		require.Equal(t, remote.Replaced, remote.ClassOf(err), name)
 		require.Equal(t, tt.want, remote.NextStepOf(err), name)
-		require.Equal(t, !tt.refusal.Foreign, errors.Is(err, ErrLater), name)
+		require.Equal(t, tt.later, errors.Is(err, ErrLater), name)
 	}
 	require.Empty(t, refusedByHost(ErrRefused, folder).Next)
 }

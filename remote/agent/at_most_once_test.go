@@ -51,7 +51,7 @@ type onceHost struct {
 	// noting has room for one who asks the note, and compares the answer with the last one. A
 	// goroutine that waits for a mutex would keep the clock of the test from going on.
 	noting   chan struct{}
-	admitted *fence.Claim // the last one that was noted
+	admitted *fence.Request // the last one that was noted
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -94,13 +94,13 @@ func (h *onceHost) fail(what string) {
 }
 
 // Admit implements agent.Fence.
-func (h *onceHost) Admit(c *fence.Claim) error {
+func (h *onceHost) Admit(c *fence.Request) error {
 	h.noting <- struct{}{}
 	defer func() { <-h.noting }()
 	err := h.note.Admit(c)
-	if err == nil && c != nil && c.Source != run {
-		if a := h.admitted; a != nil && a.Source == c.Source && a.Epoch > c.Epoch {
-			h.fail(fmt.Sprintf("epoch %d of %s was admitted after %d", c.Epoch, c.Source, a.Epoch))
+	if err == nil && c != nil && c.Who != run {
+		if a := h.admitted; a != nil && a.Who == c.Who && a.Epoch > c.Epoch {
+			h.fail(fmt.Sprintf("epoch %d of %s was admitted after %d", c.Epoch, c.Who, a.Epoch))
 		}
 		h.admitted = c
 	}
@@ -108,18 +108,18 @@ func (h *onceHost) Admit(c *fence.Claim) error {
 }
 
 // Hold implements agent.Fence.
-func (h *onceHost) Hold(c *fence.Claim) (func(), error) {
+func (h *onceHost) Hold(c *fence.Request) (func(), error) {
 	h.noting <- struct{}{}
 	defer func() { <-h.noting }()
 	release, err := h.note.Hold(c)
-	if a := h.admitted; err == nil && a != nil && c != nil && c.Source != run && (a.ID() != c.ID() || a.Epoch != c.Epoch) {
+	if a := h.admitted; err == nil && a != nil && c != nil && c.Who != run && (a.ID() != c.ID() || a.Epoch != c.Epoch) {
 		h.fail(fmt.Sprintf("epoch %d of %s acts, and %d of %s was admitted", c.Epoch, c.ID(), a.Epoch, a.ID()))
 	}
 	return release, err
 }
 
-// Release implements agent.Fence.
-func (h *onceHost) Release(c *fence.Claim) error { return h.note.Release(c) }
+// GiveBack implements agent.Fence.
+func (h *onceHost) GiveBack(r *fence.Request) error { return h.note.GiveBack(r) }
 
 func (h *onceHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return []byte("{}"), nil
@@ -229,15 +229,15 @@ type conductor struct {
 
 // player is a controller.
 type player struct {
-	claim *fence.Claim // nil for none
+	claim *fence.Request // nil for none
 	last  *agent.ExecuteRequest
 	at    time.Time // at which the last order was sent
 }
 
-var run = fence.RunSource("1")
+var run = "run:1"
 
 func (c *conductor) start(takeOver bool) *player {
-	source := []string{fence.FolderSource("a"), fence.FolderSource("b"), fence.ElectionSource(1, "/k"), run, ""}[c.random.IntN(5)]
+	source := []string{fence.Folder("a"), fence.Folder("b"), fence.Election(1, "/k"), run, ""}[c.random.IntN(5)]
 	return c.startOf(source, takeOver)
 }
 
@@ -245,7 +245,7 @@ func (c *conductor) startOf(source string, takeOver bool) *player {
 	p := &player{}
 	if source != "" {
 		c.epochs[source]++
-		p.claim = &fence.Claim{Source: source, Epoch: c.epochs[source], Controller: "c" + source, TakeOver: takeOver}
+		p.claim = &fence.Request{Who: source, Epoch: c.epochs[source], Controller: "c" + source, TakeOver: takeOver}
 		if source == run {
 			p.claim.Epoch = 1
 		}
@@ -263,7 +263,7 @@ func (c *conductor) ask(p *player, name string, request any, after time.Duration
 		answers := &agent.Answers{Backend: c.onceHost, Fence: c.onceHost} // of a conversation
 		ctx := context.Background()
 		if name != agent.RequestExecute && p.claim != nil { // it said who it is
-			if _, err := answers.Handle(ctx, agent.Request{Name: agent.RequestSnapshot, Body: mustMarshal(agent.SnapshotRequest{Claim: p.claim}), Wanted: ctx}); err != nil {
+			if _, err := answers.Handle(ctx, agent.Request{Name: agent.RequestSnapshot, Body: mustMarshal(agent.SnapshotRequest{Lease: p.claim}), Wanted: ctx}); err != nil {
 				return
 			}
 		}
@@ -283,7 +283,7 @@ func mustMarshal(v any) []byte {
 func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.Duration) {
 	source := ""
 	if p.claim != nil {
-		source = p.claim.Source
+		source = p.claim.Who
 	}
 	if c.left[source] == nil {
 		c.left[source] = map[snapshot.PID]time.Time{}
@@ -310,7 +310,7 @@ func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.D
 	if p.claim != nil {
 		claim := *p.claim
 		claim.TakeOver = false
-		request.Claim = &claim
+		request.Lease = &claim
 	}
 	p.last, p.at = request, time.Now()
 	c.ask(p, agent.RequestExecute, request, after)
@@ -328,7 +328,7 @@ func (c *conductor) step() {
 	}
 	switch c.random.IntN(8) {
 	case 0, 1:
-		c.ask(p, agent.RequestSnapshot, agent.SnapshotRequest{Claim: p.claim}, after)
+		c.ask(p, agent.RequestSnapshot, agent.SnapshotRequest{Lease: p.claim}, after)
 	case 2, 3, 4:
 		c.send(p, time.Duration(5+c.random.IntN(40))*time.Second, c.random.IntN(2) == 0, after)
 	case 5:
@@ -336,7 +336,7 @@ func (c *conductor) step() {
 			c.ask(p, agent.RequestExecute, p.last, 0)
 		}
 	case 6:
-		c.ask(p, agent.RequestRelease, struct{}{}, 0)
+		c.ask(p, agent.RequestGiveBack, struct{}{}, 0)
 	default:
 		time.Sleep(time.Duration(c.random.Int64N(int64(30 * time.Second))))
 	}
@@ -347,8 +347,8 @@ func (c *conductor) step() {
 // found.
 func (c *conductor) finish() bool {
 	c.requests.Wait()
-	last := c.startOf(fence.FolderSource("last"), true)
-	c.ask(last, agent.RequestSnapshot, agent.SnapshotRequest{Claim: last.claim}, 0)
+	last := c.startOf(fence.Folder("last"), true)
+	c.ask(last, agent.RequestSnapshot, agent.SnapshotRequest{Lease: last.claim}, 0)
 	c.requests.Wait()
 	for range 100 {
 		time.Sleep(time.Minute)

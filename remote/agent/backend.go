@@ -87,46 +87,46 @@ type Answers struct {
 	Allow func(*service.Allowance)
 
 	revision uint64
-	last     []byte       // the snapshot of that revision
-	claim    *fence.Claim // nil if it claims nothing
+	last     []byte         // the snapshot of that revision
+	lease    *fence.Request // of the controller; nil if it asked for none
 }
 
-// contend admits the claim of a request for a snapshot, or else that of an earlier one. Who
-// claims nothing may look. A host is taken over once: then another one may do it, too.
-func (a *Answers) contend(claim *fence.Claim) error {
-	if claim != nil {
-		kept := *claim
-		kept.TakeOver, kept.Back = false, false
-		a.claim = &kept
+// renew admits the request for a lease that comes with one for a snapshot, or else that of an earlier one. Any controller
+// may look without a lease. A host is taken over once: then another one may do it, too.
+func (a *Answers) renew(r *fence.Request) error {
+	if r != nil {
+		kept := *r
+		kept.TakeOver = false
+		a.lease = &kept
 	} else {
-		claim = a.claim
+		r = a.lease
 	}
-	if claim == nil {
+	if r == nil {
 		return nil
 	}
-	return a.admit(claim)
+	return a.admit(r)
 }
 
-// Fence decides which controller may act on a host; fence.File is one. It is safe for
+// Fence decides which controller may act on a host; *fence.File is one. It is safe for
 // concurrent use.
 type Fence interface {
-	// Admit returns an error if nothing may be done for a controller with this claim, which
+	// Admit returns an error if nothing may be done for a controller with this request, which
 	// is nil for one without.
-	Admit(claim *fence.Claim) error
+	Admit(r *fence.Request) error
 	// Hold is Admit once more, right before something is done for the controller, and keeps
 	// others from being admitted in its place until release is called.
-	Hold(claim *fence.Claim) (release func(), err error)
-	// Release notes that the controller with this claim has ended.
-	Release(claim *fence.Claim) error
-	Noted() (*fence.Note, error) // the claim admitted last; nil for none
+	Hold(r *fence.Request) (release func(), err error)
+	// GiveBack notes that the controller with this request has ended.
+	GiveBack(r *fence.Request) error
+	Given() (*fence.Lease, error) // the last lease; nil for none
 }
 
 // admit is Fence.Admit, on a host that has one.
-func (a *Answers) admit(claim *fence.Claim) error {
+func (a *Answers) admit(r *fence.Request) error {
 	if a.Fence == nil {
 		return nil
 	}
-	return a.Fence.Admit(claim)
+	return a.Fence.Admit(r)
 }
 
 // Handle implements Handler. Only RequestExecute and RequestWait may be handled concurrently.
@@ -144,8 +144,8 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 		return answer(r.Wanted, r.Body, a.guard)
 	case RequestWait:
 		return answer(r.Wanted, r.Body, a.wait)
-	case RequestRelease:
-		return answer(ctx, r.Body, a.release)
+	case RequestGiveBack:
+		return answer(ctx, r.Body, a.giveBack)
 	case RequestActing:
 		return answer(r.Wanted, r.Body, a.acting)
 	case RequestPing:
@@ -167,18 +167,18 @@ func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context,
 	return snapshot.Marshal(done)
 }
 
-func (a *Answers) release(context.Context, struct{}) (answer struct{}, err error) {
-	if a.Fence == nil || a.claim == nil {
+func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err error) {
+	if a.Fence == nil || a.lease == nil {
 		return answer, nil
 	}
-	return answer, a.Fence.Release(a.claim)
+	return answer, a.Fence.GiveBack(a.lease)
 }
 
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (answer SnapshotAnswer, err error) {
-	if err := a.contend(request.Claim); err != nil {
+	if err := a.renew(request.Lease); err != nil {
 		return answer, err
 	}
-	if request.Allowance != nil && a.Allow != nil && (a.claim != nil || a.admit(nil) == nil) {
+	if request.Allowance != nil && a.Allow != nil && (a.lease != nil || a.admit(nil) == nil) {
 		a.Allow(request.Allowance)
 	}
 	age := local.Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
@@ -208,22 +208,22 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Requ
 func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Execution, err error) {
 	o, err := request.order()
 	if err == nil {
-		err = a.admit(request.Claim)
+		err = a.admit(request.Lease)
 	}
 	if err != nil {
 		return done, err
 	}
-	done, err = a.Backend.Execute(ctx, o, a.asker(request.Claim))
+	done, err = a.Backend.Execute(ctx, o, a.asker(request.Lease))
 	done.Lines = append([]string{}, done.Lines...) // an empty list, not null
 	return done, err
 }
 
-// asker is by what right an order with this claim acts.
-func (a *Answers) asker(claim *fence.Claim) asked.Authority {
+// asker is by what right an order of a controller with this request acts.
+func (a *Answers) asker(r *fence.Request) asked.Authority {
 	if a.Fence == nil {
 		return asked.Authority{}
 	}
-	return asked.Authority{Name: claim.ID(), Hold: func() (func(), error) { return a.Fence.Hold(claim) }}
+	return asked.Authority{Name: r.ID(), Hold: func() (func(), error) { return a.Fence.Hold(r) }}
 }
 
 // MaxGrace is the longest grace that a host accepts.
@@ -253,7 +253,7 @@ func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer
 	if len(request.Messages) > maxMessages {
 		return NotifyAnswer{}, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
 	}
-	if err := a.admit(a.claim); err != nil {
+	if err := a.admit(a.lease); err != nil {
 		return NotifyAnswer{}, err
 	}
 	shown, err := a.Backend.Notify(request.Messages)

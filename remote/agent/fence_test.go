@@ -22,7 +22,7 @@ type fenced struct {
 }
 
 // controller connects a controller, which claims nothing if the claim is nil.
-func (f *fenced) controller(t *testing.T, claim *fence.Claim) *agent.Pool {
+func (f *fenced) controller(t *testing.T, claim *fence.Request) *agent.Pool {
 	pool := (&scripted{
 		capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file,
 		execute: func(context.Context) (agent.Execution, error) {
@@ -32,12 +32,12 @@ func (f *fenced) controller(t *testing.T, claim *fence.Claim) *agent.Pool {
 		notify: func() { f.messages++ },
 	}).pool()
 	t.Cleanup(pool.Close)
-	pool.Announce(claim)
+	pool.Lease(claim)
 	return pool
 }
 
-func leader(epoch uint64) *fence.Claim {
-	return &fence.Claim{Source: fence.ElectionSource(1, "/k"), Epoch: epoch, Controller: "c", Name: "genv on jump"}
+func leader(epoch uint64) *fence.Request {
+	return &fence.Request{Who: fence.Election(1, "/k"), Epoch: epoch, Controller: "c", Name: "genv on jump"}
 }
 
 func TestAReplacedControllerIsRefused(t *testing.T) {
@@ -80,7 +80,7 @@ func TestTakingOverHappensOnce(t *testing.T) {
 	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	from := func(folder string) *agent.Pool {
-		return f.controller(t, &fence.Claim{Source: fence.FolderSource(folder), Epoch: 1, Controller: folder, TakeOver: true})
+		return f.controller(t, &fence.Request{Who: fence.Folder(folder), Epoch: 1, Controller: folder, TakeOver: true})
 	}
 	first, second := from("first"), from("second")
 	for _, p := range []*agent.Pool{first, second} {
@@ -89,11 +89,11 @@ func TestTakingOverHappensOnce(t *testing.T) {
 	}
 	_, err := first.Snapshot(t.Context(), h)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
-	first.Release(t.Context()) // it isn't the one that is noted
+	first.GiveBack(t.Context()) // it isn't the one that is noted
 	_, err = second.Snapshot(t.Context(), h)
 	require.NoError(t, err)
-	second.Release(t.Context())
-	third := f.controller(t, &fence.Claim{Source: fence.FolderSource("third"), Epoch: 1, Controller: "third"})
+	second.GiveBack(t.Context())
+	third := f.controller(t, &fence.Request{Who: fence.Folder("third"), Epoch: 1, Controller: "third"})
 	_, err = third.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 }
@@ -101,7 +101,7 @@ func TestTakingOverHappensOnce(t *testing.T) {
 // A host that couldn't note a claim yet wasn't taken over: after an upgrade of its genv it is.
 func TestTakingOverAfterAnUpgrade(t *testing.T) {
 	note := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
-	require.NoError(t, note.Admit(&fence.Claim{Source: fence.FolderSource("other"), Epoch: 1, Controller: "other"}))
+	require.NoError(t, note.Admit(&fence.Request{Who: fence.Folder("other"), Epoch: 1, Controller: "other"}))
 	h := remote.Host{Name: "a"}
 	host := &scripted{capabilities: agent.NewGreeting("v").Capabilities}
 	pool := host.pool()
@@ -112,7 +112,7 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 		last = s
 		return s, err
 	}
-	pool.Announce(&fence.Claim{Source: fence.FolderSource("first"), Epoch: 1, Controller: "first", TakeOver: true})
+	pool.Lease(&fence.Request{Who: fence.Folder("first"), Epoch: 1, Controller: "first", TakeOver: true})
 	_, err := pool.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 
@@ -128,8 +128,8 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 // Where --take-over can't help, another step is named.
 func TestTheNextStepOfARefusal(t *testing.T) {
 	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
-	from := func(folder string, epoch uint64) *fence.Claim {
-		return &fence.Claim{Source: fence.FolderSource(folder), Epoch: epoch, Controller: folder}
+	from := func(folder string, epoch uint64) *fence.Request {
+		return &fence.Request{Who: fence.Folder(folder), Epoch: epoch, Controller: folder}
 	}
 	require.NoError(t, f.file.Admit(from("a", 2)))
 	_, err := f.controller(t, from("a", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
@@ -171,16 +171,17 @@ func TestWhichControllerActs(t *testing.T) {
 	_, err := acting.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 	for range 2 {
-		noted := says().Noted
+		noted := says().Lease
 		require.NotNil(t, noted)
-		require.Equal(t, *leader(2), noted.Claim)
-		require.False(t, noted.Released)
+		require.Equal(t, leader(2).ID(), noted.ID())
+		require.Equal(t, leader(2).Epoch, noted.Epoch)
+		require.False(t, noted.GivenBack)
 	}
-	acting.Release(t.Context())
-	require.True(t, says().Noted.Released)
+	acting.GiveBack(t.Context())
+	require.True(t, says().Lease.GivenBack)
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
 	answer := says()
-	require.Nil(t, answer.Noted)
+	require.Nil(t, answer.Lease)
 	require.Contains(t, answer.Unknown, "is damaged")
 
 	answer, err = ask()
@@ -190,5 +191,5 @@ func TestWhichControllerActs(t *testing.T) {
 	require.Equal(t, remote.Version, remote.ClassOf(err), "an older genv can't say it")
 }
 
-// Noted is for a request that no controller here makes.
-func (*onceHost) Noted() (*fence.Note, error) { return nil, nil }
+// Given is for a request that no controller here makes.
+func (*onceHost) Given() (*fence.Lease, error) { return nil, nil }

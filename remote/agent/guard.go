@@ -80,7 +80,7 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 	if a.Guard == nil {
 		return GuardAnswer{}, ErrCannotGuard
 	}
-	if err := a.admit(a.claim); err != nil {
+	if err := a.admit(a.lease); err != nil {
 		return GuardAnswer{}, err
 	}
 	return a.Guard.Order(ctx, request)

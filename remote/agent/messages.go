@@ -22,8 +22,8 @@ const (
 	RequestNotify = "tell"
 	// RequestWait waits until something may have changed on the host since its last snapshot.
 	RequestWait = "wait"
-	// RequestRelease says that the controller has ended, and claims the host no more.
-	RequestRelease = "release"
+	// RequestGiveBack gives the lease of the host back: the controller has ended.
+	RequestGiveBack = "release"
 	// RequestDevices and RequestEnvironments are all that a host answers to a login
 	// without root, besides RequestPing: what every login may see there. The answers are
 	// the documents of `genv usage snapshot --type devices` and `--type envs`.
@@ -54,9 +54,9 @@ type SnapshotRequest struct {
 	// Allowance is how many GPUs the policy allows users, from a controller that enforces it. A host with
 	// an older genv ignores it.
 	Allowance *service.Allowance `json:"allowance,omitempty"`
-	// Claim is by what right the controller acts, in the first request and when it has changed;
-	// nil for one that claims nothing, or only looks. Only hosts with CapabilityFence get it.
-	Claim *fence.Claim `json:"claim,omitempty"`
+	// Lease asks for a lease, in the first request and when it has changed; nil from a controller
+	// that asks for none, or only looks. Only hosts with CapabilityFence get it.
+	Lease *fence.Request `json:"claim,omitempty"`
 }
 
 // bounded is a number of milliseconds as a duration.
@@ -91,8 +91,8 @@ type ExecuteRequest struct {
 	// Judged holds, in the same order, the lines of the snapshot that were judged, for the
 	// host's log. A host with an older genv ignores it.
 	Judged [][]string `json:"judged,omitempty"`
-	// Claim is by what right the controller acts: see SnapshotRequest.
-	Claim *fence.Claim `json:"claim,omitempty"`
+	// Lease is that of the controller: see SnapshotRequest.
+	Lease *fence.Request `json:"claim,omitempty"`
 }
 
 // Execution is the answer to an ExecuteRequest: what the host reports to have done.

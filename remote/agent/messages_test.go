@@ -72,13 +72,13 @@ func TestAHostIsTakenOverOnce(t *testing.T) {
 	ask := func(epoch uint64) error {
 		claim := leader(epoch)
 		claim.TakeOver = true
-		pool.Announce(claim)
+		pool.Lease(claim)
 		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
 		return err
 	}
 	require.NoError(t, ask(1))
-	require.NoError(t, file.Admit(&fence.Claim{Source: fence.FolderSource("f"), Epoch: 1, Controller: "f", TakeOver: true}))
-	pool.Withdraw()
+	require.NoError(t, file.Admit(&fence.Request{Who: fence.Folder("f"), Epoch: 1, Controller: "f", TakeOver: true}))
+	pool.Lease(nil)
 	require.Equal(t, remote.Replaced, remote.ClassOf(ask(2)))
 }
 

@@ -63,8 +63,7 @@ type Pool struct {
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
 
-	announced atomic.Pointer[fence.Claim] // nil for one that claims nothing
-	removed   atomic.Bool                 // hosts were released that may come back
+	lease     atomic.Pointer[fence.Request] // nil for one that asks for none
 	allowance atomic.Pointer[service.Allowance]
 }
 
@@ -138,9 +137,8 @@ func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	}
 	closed := p.closed
 	p.mu.Unlock()
-	if !closed && p.announced.Load() != nil && len(removed) > 0 {
-		p.removed.Store(true)
-		release(context.Background(), removed)
+	if !closed && p.lease.Load() != nil && len(removed) > 0 {
+		giveBack(context.Background(), removed)
 	}
 	for _, c := range ended {
 		c.close()

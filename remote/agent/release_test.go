@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
-func ofFolder(name string) *fence.Claim {
-	return &fence.Claim{Source: fence.FolderSource(name), Epoch: 1, Controller: name}
+func ofFolder(name string) *fence.Request {
+	return &fence.Request{Who: fence.Folder(name), Epoch: 1, Controller: name}
 }
 
 // A host that is removed from the list of a controller may be acted on by another one, and by
@@ -62,7 +62,7 @@ func TestWhoOnlyLooksReleasesNothing(t *testing.T) {
 	_, err = looks.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 	looks.Keep(nil)
-	looks.Release(t.Context())
+	looks.GiveBack(t.Context())
 	_, err = f.controller(t, ofFolder("second")).Snapshot(t.Context(), h)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
 }
@@ -71,7 +71,7 @@ func TestWhoOnlyLooksReleasesNothing(t *testing.T) {
 // controller from ending, nor the other hosts from noting it.
 func TestAHostHangsAtTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*agent.Pool){
-		"the controller ends":   func(p *agent.Pool) { p.Release(context.Background()) },
+		"the controller ends":   func(p *agent.Pool) { p.GiveBack(context.Background()) },
 		"the hosts are removed": func(p *agent.Pool) { p.Keep(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 				note := &fence.File{Path: path, Now: time.Now}
 				capabilities := agent.NewGreeting("v", agent.CapabilityFence).Capabilities
 				sane := &scripted{capabilities: capabilities, fence: note}
-				hung := &scripted{capabilities: capabilities, unread: agent.RequestRelease}
+				hung := &scripted{capabilities: capabilities, unread: agent.RequestGiveBack}
 				pool := sane.pool()
 				pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (agent.Session, error) {
 					if h.Name == "hung" {
@@ -88,7 +88,7 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 					}
 					return sane.start(ctx, h, c)
 				}
-				pool.Announce(ofFolder("first"))
+				pool.Lease(ofFolder("first"))
 				for _, host := range []string{"hung", "sane"} {
 					_, err := pool.Snapshot(t.Context(), remote.Host{Name: host})
 					require.NoError(t, err)
@@ -110,7 +110,7 @@ type cutOff struct {
 	cut func()
 }
 
-func (c *cutOff) Admit(claim *fence.Claim) error {
+func (c *cutOff) Admit(claim *fence.Request) error {
 	err := c.File.Admit(claim)
 	if c.cut != nil {
 		c.cut()
@@ -144,7 +144,7 @@ func TestTheAnswerToATakeOverIsLost(t *testing.T) {
 			}
 			claim := ofFolder("first")
 			claim.TakeOver = true
-			pool.Announce(claim)
+			pool.Lease(claim)
 			var err error
 			require.Eventually(t, func() bool {
 				_, err = pool.Snapshot(t.Context(), remote.Host{Name: "a"})

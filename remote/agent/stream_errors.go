@@ -43,12 +43,12 @@ const (
 	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after --leader has changed"
 )
 
-// hasEnded ends the text of a fence.RefusedError with Ended.
+// hasEnded ends the text of a refusal by a host of an earlier version.
 const hasEnded = "and has ended: the host waits for the next leader of its election"
 
-// refusedByHost is the error of a refusal: its text says whether this controller was replaced. claim is by
-// what right it acts; nil for none, as of one that was elected and isn't any more.
-func refusedByHost(err error, claim *fence.Claim) *remote.Error {
+// refusedByHost is the error of a refusal: its text says whether this controller was replaced. lease is what it asked
+// for; nil for none, as of one that was elected and isn't any more.
+func refusedByHost(err error, lease *fence.Request) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
 	case !strings.HasPrefix(said, fence.Refused):
@@ -57,7 +57,7 @@ func refusedByHost(err error, claim *fence.Claim) *remote.Error {
 		e.Next = endedStep
 	case strings.HasPrefix(said, fence.Replaced):
 		e.Err, e.Next = laterError{err}, electedStep
-		if claim != nil && claim.Kind() == fence.KindFolder {
+		if lease != nil && !lease.Elected() {
 			e.Next = folderStep
 		}
 	}
@@ -80,7 +80,7 @@ func (e laterError) Unwrap() error { return e.error }
 func (t *streamTransport) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrRefused):
-		return refusedByHost(err, t.pool.announced.Load())
+		return refusedByHost(err, t.pool.lease.Load())
 	case !errors.Is(err, ErrEnded) || ctx.Err() != nil:
 		return classify(ctx, err)
 	}

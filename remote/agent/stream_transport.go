@@ -29,8 +29,8 @@ type streamTransport struct {
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
 
-	announced *fence.Claim // what the host knows about this controller
-	tookOver  *atomic.Bool // of the Conn
+	lease    *fence.Request // that the host answered to
+	tookOver *atomic.Bool   // of the Conn
 }
 
 func (*streamTransport) via() Via { return ViaStream }
@@ -69,16 +69,13 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	if deadline, ok := ctx.Deadline(); ok {
 		request.WithinMS = time.Until(deadline).Milliseconds()
 	}
-	claim := t.toAnnounce()
-	if claim != nil {
-		request.Claim = claimFor(claim, t.tookOver.Load())
-		request.Claim.Back = t.pool.removed.Load()
-	}
+	lease := t.newLease()
+	request.Lease = leaseFor(lease, t.tookOver.Load())
 	var answer SnapshotAnswer
 	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
 		return nil, err
 	}
-	t.hasNoted(claim)
+	t.hasLease(lease)
 	if answer.Snapshot != nil {
 		return t.changed(&answer)
 	}
@@ -133,7 +130,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	request := ExecuteRequest{
 		Order: encoded, ID: o.ID, Because: order.Reasons.Of(o), Findings: order.Findings.Of(o), Judged: order.Judged.Of(o),
 		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
-		Claim: claimFor(t.pool.announced.Load(), true),
+		Lease: leaseFor(t.pool.lease.Load(), true),
 	}
 	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {

@@ -71,8 +71,8 @@ func noting(name string, a *agent.Acting) Host {
 
 // said is a host that noted a claim of a source.
 func said(name, source string, epoch uint64, released bool) Host {
-	note := &fence.Note{Claim: fence.Claim{Source: source, Epoch: epoch, Controller: "id", Name: "by " + source}, Since: noon, Released: released}
-	return noting(name, &agent.Acting{Refuses: true, Noted: note})
+	note := &fence.Lease{Request: fence.Request{Who: source, Epoch: epoch, Controller: "id", Name: "by " + source}, Since: noon, GivenBack: released}
+	return noting(name, &agent.Acting{Refuses: true, Lease: note})
 }
 
 var fresh = noting("new", &agent.Acting{Refuses: true})
@@ -155,12 +155,12 @@ func TestALateLeader(t *testing.T) {
 }
 
 func TestControllersOfHosts(t *testing.T) {
-	elected, other := fence.ElectionSource(cluster, "/k"), fence.FolderSource("x")
+	elected, other := fence.Election(cluster, "/k"), fence.Folder("x")
 	old, bad := noting("old", &agent.Acting{}), noting("bad", &agent.Acting{Refuses: true, Unknown: "damaged"})
 	ok := electionOf(leaderOf("1"), registered("1", false), registered("2", false))
 	vacant := electionOf(nil)
-	byLeader := said("a", fence.ElectionSource(1, "/k"), 9, false)
-	byLeader.acting.Noted.Name = leaderOf("1").Name
+	byLeader := said("a", fence.Election(1, "/k"), 9, false)
+	byLeader.acting.Lease.Name = leaderOf("1").Name
 	for name, row := range map[string]struct {
 		election *Election
 		hosts    []Host
@@ -172,9 +172,9 @@ func TestControllersOfHosts(t *testing.T) {
 		"an earlier epoch":         {ok, []Host{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
 		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
 		"one outside the election": {ok, []Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, "a other-controller b other-controller", "the host refuses the controllers of this election"},
-		"another cluster":          {ok, []Host{said("a", fence.ElectionSource(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
-		"released by another one":  {ok, []Host{said("a", fence.ElectionSource(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
-		"released before a leader": {vacant, []Host{said("a", fence.ElectionSource(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
+		"another cluster":          {ok, []Host{said("a", fence.Election(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
+		"released by another one":  {ok, []Host{said("a", fence.Election(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
+		"released before a leader": {vacant, []Host{said("a", fence.Election(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
 		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
 		"not in the leader's list": {ok, []Host{said("a", elected, 9, false), fresh, said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
 		"all have released":        {nil, []Host{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
@@ -208,7 +208,7 @@ func TestNextStepsWithoutALeader(t *testing.T) {
 		"no controller":    {nil, nil, "start one: `systemctl start"},
 		"one that is lost": {[]election.Registration{registered("1", true)}, nil, "start one: `systemctl start"},
 		"a standby":        {[]election.Registration{registered("1", false)}, nil, "wait for half a minute: a standby takes over"},
-		"another one acts": {nil, []Host{said("a", fence.FolderSource("x"), 3, false)}, "first decide which controllers are to act"},
+		"another one acts": {nil, []Host{said("a", fence.Folder("x"), 3, false)}, "first decide which controllers are to act"},
 	} {
 		d, _ := judged(electionOf(nil, row.registered...), row.hosts...)
 		require.Contains(t, d.Controllers[1].NextStep, row.next, name)
@@ -238,7 +238,7 @@ func TestEtcd(t *testing.T) {
 func TestHostsWithoutEtcd(t *testing.T) {
 	e := electionOf(nil)
 	e.Err, e.Silent = errors.New("no majority"), []string{"a", "b"}
-	d, causes := judged(e, said("a", fence.ElectionSource(cluster, "/k"), 9, false), said("b", fence.FolderSource("x"), 7, false), said("c", fence.FolderSource("x"), 7, true))
+	d, causes := judged(e, said("a", fence.Election(cluster, "/k"), 9, false), said("b", fence.Folder("x"), 7, false), said("c", fence.Folder("x"), 7, true))
 	require.Equal(t, []string{"etcd-silent"}, causes)
 	require.Equal(t, "etcd", rows(&d))
 	require.Contains(t, d.Controllers[0].Detail, "etcd doesn't say which controller leads: no majority")

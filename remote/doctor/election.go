@@ -269,28 +269,28 @@ func (d *Document) judgeControllers(e *Election) {
 // most hosts; of several, that of the first host.
 func sourceOf(hosts []Host, e *Election) string {
 	if e != nil {
-		return fence.ElectionSource(e.Cluster, e.Key)
+		return fence.Election(e.Cluster, e.Key)
 	}
 	count, best := map[string]int{}, ""
 	for _, h := range hosts {
 		if acts(h.acting) {
-			count[h.acting.Noted.Source]++
+			count[h.acting.Lease.Who]++
 		}
 	}
 	for _, h := range hosts {
-		if acts(h.acting) && count[h.acting.Noted.Source] > count[best] {
-			best = h.acting.Noted.Source
+		if acts(h.acting) && count[h.acting.Lease.Who] > count[best] {
+			best = h.acting.Lease.Who
 		}
 	}
 	return best
 }
 
-func acts(a *agent.Acting) bool { return a != nil && a.Noted != nil && !a.Noted.Released }
+func acts(a *agent.Acting) bool { return a != nil && a.Lease != nil && !a.Lease.GivenBack }
 
 // checkActing judges the controller of a host, by the source that should count its epochs.
 func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
-	n, seen := cmp.Or(a.Noted, new(fence.Note)), describe(a.Noted)
-	own, elects := n.Source == source, e != nil
+	n, seen := cmp.Or(a.Lease, new(fence.Lease)), describe(a.Lease)
+	own, elects := n.Who == source, e != nil
 	leads := elects && e.Leader != nil
 	outside := acts(a) && !own
 	c := doctor.First(doctor.Controller,
@@ -304,7 +304,7 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 			Next("if that isn't intended, end one of them, and start the other one once with --take-over"),
 		doctor.If(outside && leads && e.Leader.Name == n.Name, "other-cluster", "the leader acts with an epoch from another etcd cluster, so no standby can take over here"),
 		doctor.If(outside, "other-controller", "%s, so the host refuses the controllers of this election", seen),
-		doctor.If(elects && n.Kind() == fence.KindEtcd && !own, "other-election", "%s, and the host waits for the next leader of its election: the controllers of this one are refused", seen),
+		doctor.If(elects && n.Elected() && !own, "other-election", "%s, and the host waits for the next leader of its election: the controllers of this one are refused", seen),
 		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen),
 		doctor.If(true, "", "%s", seen))
 	if c.Cause == "other-controller" && !elects {
@@ -314,16 +314,16 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 }
 
 // describe says which controller acts, or acted last.
-func describe(n *fence.Note) string {
+func describe(n *fence.Lease) string {
 	if n == nil {
 		return "no controller has acted yet"
 	}
 	origin := "its state folder"
-	if n.Kind() == fence.KindEtcd {
+	if n.Elected() {
 		origin = "etcd"
 	}
 	seen := fmt.Sprintf("%s, since %s by epoch %d of %s", quoted(cmp.Or(n.Name, n.Controller)), n.Since.UTC().Format(time.RFC3339), n.Epoch, origin)
-	if n.Released {
+	if n.GivenBack {
 		return "no controller acts; the last one was " + seen
 	}
 	return "acts: " + seen

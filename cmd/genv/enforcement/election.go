@@ -55,7 +55,7 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	if l.memory.store == nil {
 		return command.WrongFlag("leader", " needs a state folder, by which hosts know this controller again: add --state-dir DIR")
 	}
-	candidate := election.Candidate{ID: l.self.ID, Name: fenceName(&l.self)}
+	candidate := election.Candidate{ID: l.self.ID, Name: l.self.name()}
 	client, key := etcd.New(options.Leader.Etcd), options.Leader.Key
 	l.part = &participation{
 		Elector:   election.New(election.Options{Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead}),
@@ -177,19 +177,16 @@ func (p *participation) wrote(err error, now time.Time) {
 // stand looks for viewers, while another controller leads.
 func (l *loop) stand(ctx context.Context) error {
 	if l.term != nil {
-		l.options.Withdraw()
+		l.options.Announce("", nil)
 	}
-	l.term, l.claim, l.store = nil, nil, nil
+	l.term, l.lease, l.store = nil, nil, nil
 	return l.cycles(ctx, controller.FleetMemory{}, settle)
 }
 
 // lead enforces for a term.
 func (l *loop) lead(ctx context.Context, t election.Term) error {
 	l.term = &leaderTerm{t, ctx}
-	l.claim = &fence.Claim{
-		Source: fence.ElectionSource(t.Cluster, l.part.Key), Epoch: t.Epoch,
-		Controller: fenceID(&l.self), Name: fenceName(&l.self), TakeOver: l.options.TakeOver, Start: l.start,
-	}
+	l.lease = l.self.lease(fence.Election(t.Cluster, l.part.Key), t.Epoch, l.options.TakeOver)
 	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), unsaved{}
 	return l.cycles(ctx, l.load(ctx), settle)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -31,13 +30,14 @@ type runIdentity struct {
 	Account  string // as which it runs
 	Person   string // who started it, if that is another one, as with sudo
 	PID      int
+	Start    string // another one for each run
 	Started  time.Time
 }
 
-// identity is who the run is. A single cycle claims nothing, and may run at the same time as a
+// identity is who the run is. A single cycle asks for no lease, and may run at the same time as a
 // loop with the same folder: it needs no id that lasts.
 func (k *memoryKeeper) identity(ctx context.Context, started time.Time, loops bool) (runIdentity, error) {
-	self := runIdentity{PID: os.Getpid(), Started: started.Truncate(time.Second).UTC()}
+	self := runIdentity{PID: os.Getpid(), Start: rand.Text(), Started: started.Truncate(time.Second).UTC()}
 	if k.store != nil {
 		id, err := k.store.ID()
 		if err != nil && loops {
@@ -68,41 +68,47 @@ func (l *loop) announce(options *Options) (id, by string) {
 	if !options.announces() || !l.acts() {
 		return "", ""
 	}
-	options.Announce(l.self.ID, l.claim)
+	if l.lease != nil {
+		l.lease.Seconds = int(leaseIntervals * options.Interval / time.Second)
+	}
+	options.Announce(l.self.ID, l.lease)
 	return l.self.ID, fmt.Sprintf("genv remote enforce (%s on %s)", l.self.Account, l.self.Hostname)
 }
 
-// maxPerson bounds the name of an account in a claim, in bytes: hosts refuse a longer claim
+// leaseIntervals is for how many intervals hosts are asked for a lease. They give one for a minute at least.
+const leaseIntervals = 3
+
+// maxPerson bounds the name of an account in a lease, in bytes: hosts refuse a name of more
 // than 256, of which the rest may take 176.
 const maxPerson = 64
 
-// fenceID is the id of a controller in its claim, and fenceName its name for people.
-func fenceID(self *runIdentity) string { return self.ID + " " + self.Hostname }
-
-func fenceName(self *runIdentity) string {
+// name is what people read of the run.
+func (self *runIdentity) name() string {
 	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID)
 }
 
-// claim is by what right a loop acts: the state folder counts its starts. A single cycle
-// claims nothing.
-func (k *memoryKeeper) claim(options *Options, self *runIdentity) (*fence.Claim, error) {
+// lease is the request of the run for a lease.
+func (self *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
+	return &fence.Request{Who: who, Epoch: epoch, Controller: self.ID + " " + self.Hostname, Name: self.name(), Start: self.Start, TakeOver: takeOver}
+}
+
+// lease is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and
+// neither does a loop without a folder, by which hosts would know it again.
+func (k *memoryKeeper) lease(options *Options, self *runIdentity) (*fence.Request, error) {
 	switch {
 	case options.TakeOver && !options.loops():
-		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
-	case !options.loops():
-		return nil, nil
-	}
-	claim := &fence.Claim{Source: fence.RunSource(self.ID), Epoch: 1, Controller: fenceID(self), Name: fenceName(self), TakeOver: options.TakeOver}
-	if k.store == nil && options.TakeOver {
+		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. "+
+			"Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
+	case options.TakeOver && k.store == nil:
 		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+	case !options.loops() || k.store == nil:
+		return nil, nil //nolint:nilnil // it asks for none
 	}
-	if k.store == nil {
-		return claim, nil
+	epoch, err := k.store.NextEpoch()
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	claim.Source = fence.FolderSource(self.ID)
-	claim.Epoch, err = k.store.NextEpoch()
-	return claim, err
+	return self.lease(fence.Folder(self.ID), epoch, options.TakeOver), nil
 }
 
 // readers is the group that sees all that a controller with an account serves, and its record; 0 for none.
@@ -122,7 +128,6 @@ func Self(ctx context.Context) operator.Person {
 // few hosts say does not end it, also while no other one can be reached: they may lie, and
 // then nothing would be enforced on the others. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
-	l.sayOlder(cycle)
 	var refused int
 	var first error
 	for i := range cycle.Cluster.Hosts {
@@ -139,51 +144,9 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first)}
 }
 
-// older is about hosts that refuse a leader because of a later epoch of its election.
-type older struct {
-	epoch uint64    // of the leader
-	since time.Time // since when most hosts do; zero if they don't
-	said  bool
-}
-
-// sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller
-// because of a later epoch, and etcd confirms that it leads. Until etcd has confirmed that with a request from
-// after the refusal, which takes no longer than the lease, another controller may lead: this one may have been
-// stopped for a while, or a member of etcd.
-func (l *loop) sayOlder(cycle *controller.Cycle) {
-	switch {
-	case l.part == nil || l.older.said:
-		return
-	case l.mayAct() != nil || !refusedByElection(cycle):
-		l.older = older{}
-		return
-	case l.older.since.IsZero() || l.older.epoch != l.term.Epoch:
-		l.older = older{epoch: l.term.Epoch, since: l.program.Now()}
-	}
-	if l.part.Status().Answered.Sub(l.older.since) < election.TTL {
-		return
-	}
-	l.older.said = true
-	l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, so etcd was recreated or restored with the same cluster token. " +
-		"Nothing is enforced on these hosts. Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
-}
-
-// refusedByElection reports whether most hosts refused an elected controller because of a later
-// epoch.
-func refusedByElection(cycle *controller.Cycle) bool {
-	var refused int
-	for i := range cycle.Cluster.Hosts {
-		err := cycle.Cluster.Hosts[i].Err
-		if errors.Is(err, agent.ErrLater) {
-			refused++
-		}
-	}
-	return 2*refused > len(cycle.Cluster.Hosts)
-}
-
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.
 func (l *loop) sayUnfenced() {
-	if l.claim == nil || l.saidUnfenced {
+	if l.lease == nil || l.saidUnfenced {
 		return
 	}
 	var names []string

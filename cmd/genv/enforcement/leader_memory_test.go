@@ -103,64 +103,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// Only that most hosts know a later epoch of the election says that etcd counts again from a lower one.
-func TestRefusedByElection(t *testing.T) {
-	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
-	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b: %w", agent.ErrLater)}
-	foreign := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: b acts on this host")}
-	for name, row := range map[string]struct {
-		hosts []snapshot.Host
-		want  bool
-	}{
-		"most hosts":         {[]snapshot.Host{later, answered, later}, true},
-		"half of them":       {[]snapshot.Host{later, answered}, false},
-		"another controller": {[]snapshot.Host{foreign, foreign}, false},
-		"no host":            {nil, false},
-	} {
-		require.Equal(t, row.want, refusedByElection(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}), name)
-	}
-}
-
-// Hosts that know a later epoch mean that etcd was set up again only if this controller is still known to lead:
-// it may have been stopped while another one was elected, or a member of etcd was.
-func TestALaterEpochOnHosts(t *testing.T) {
-	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
-	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b: %w", agent.ErrLater)}
-	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
-	for name, row := range map[string]struct {
-		hosts  []snapshot.Host
-		cycles int // one each second
-		before func(t *testing.T, s *store)
-		warned int
-	}{
-		"etcd was set up again":                 {[]snapshot.Host{later, answered, later}, 20, nil, 1},
-		"it may have been elected since":        {[]snapshot.Host{later, later}, 5, nil, 0},
-		"a few hosts say so":                    {[]snapshot.Host{later, answered}, 20, nil, 0},
-		"it was stopped, and another one leads": {[]snapshot.Host{later}, 20, func(_ *testing.T, s *store) { s.elect("b") }, 0},
-		"etcd doesn't answer any more":          {[]snapshot.Host{later}, 4, func(_ *testing.T, s *store) { s.fail(context.DeadlineExceeded) }, 0},
-		"etcd ended its lease, and it was elected again": {[]snapshot.Host{later}, 5, func(t *testing.T, s *store) {
-			require.NoError(t, s.Revoke(t.Context(), 1))
-		}, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &store{entries: map[string]etcd.Entry{}}
-			l := leading(&loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)})
-			var log bytes.Buffer
-			l.log = zerolog.New(&log)
-			time.Sleep(time.Minute + seconds(1)/2)
-			if row.before != nil {
-				row.before(t, s)
-			}
-			for range row.cycles {
-				require.NoError(t, l.replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}))
-				time.Sleep(time.Second)
-			}
-			require.Equal(t, row.warned, strings.Count(log.String(), "etcd was recreated"), name)
-		})
-	}
-}
-
-// A loop doesn't act under an id that no later start would have. A single cycle claims nothing.
+// A loop doesn't act under an id that no later start would have. A single cycle asks for no lease.
 func TestAnIDThatCantBeRead(t *testing.T) {
 	dir := t.TempDir()
 	store, err := statedir.Open(dir)
@@ -180,28 +123,34 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 	require.NotEmpty(t, single.ID)
 }
 
-func TestClaim(t *testing.T) {
-	long := runIdentity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304}
-	options := &Options{}
-	claim, err := (&memoryKeeper{}).claim(options, &long)
-	require.NoError(t, err)
-	require.Nil(t, claim, "a single cycle")
-
-	options.Interval = time.Second
-	claim, err = (&memoryKeeper{}).claim(options, &long)
-	require.NoError(t, err)
-	require.NoError(t, claim.Check(), "hosts accept it, whatever the names")
-
-	options.TakeOver = true
-	_, err = (&memoryKeeper{}).claim(options, &long)
-	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
+func TestLease(t *testing.T) {
+	long := runIdentity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304, Start: "s"}
 	store, err := statedir.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	claim, err = (&memoryKeeper{store: store}).claim(options, &long)
+	k := &memoryKeeper{store: store}
+	options := &Options{}
+	lease, err := k.lease(options, &long)
 	require.NoError(t, err)
-	require.True(t, claim.TakeOver)
-	require.NoError(t, claim.Check())
+	require.Nil(t, lease, "a single cycle")
+
+	options.Interval = time.Second
+	lease, err = k.lease(options, &long)
+	require.NoError(t, err)
+	require.NoError(t, lease.Check(), "hosts accept it, whatever the names")
+	require.EqualValues(t, 1, lease.Epoch)
+	require.Equal(t, "s", lease.Start)
+	lease, err = (&memoryKeeper{}).lease(options, &long)
+	require.NoError(t, err)
+	require.Nil(t, lease, "hosts would not know it again")
+
+	options.TakeOver = true
+	_, err = (&memoryKeeper{}).lease(options, &long)
+	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
+	lease, err = k.lease(options, &long)
+	require.NoError(t, err)
+	require.True(t, lease.TakeOver)
+	require.EqualValues(t, 2, lease.Epoch)
 }
 
 // A run that ends before its first cycle, here since a single cycle takes no host over, leaves what its folder has.
@@ -212,7 +161,7 @@ func TestARunThatDoesNotBegin(t *testing.T) {
 	held := operator.State{Hold: &operator.OnHold{By: "ann", Reason: "a new driver"}}
 	require.NoError(t, store.KeepOperator(held, time.Now()))
 	require.NoError(t, store.Close())
-	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.Claim) {}}
+	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.Request) {}}
 	program := &command.Program{Now: time.Now, Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}
 	err = newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options)
 	require.ErrorContains(t, err, "a single cycle")

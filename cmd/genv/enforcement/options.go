@@ -65,16 +65,13 @@ type Options struct {
 	Quiet         bool          // don't print which hosts failed
 	CycleLimit    time.Duration // after which a cycle that waits for no orders counts as stuck
 	Progress      *render.Progress
-	// Announce, if set, has the hosts told who enforces them and by what right, which is nil
-	// for a single cycle.
-	Announce func(id string, claim *fence.Claim)
+	// Announce, if set, has the hosts told who enforces them, and asked for a lease, which is nil
+	// for a single cycle and for a standby.
+	Announce func(id string, lease *fence.Request)
 	// Allow, if set, has the hosts told how many GPUs the policy allows users; nil for nothing.
 	Allow func(*hostservice.Allowance)
-	// Withdraw has the hosts told no more who enforces them: this controller only looks. It is
-	// set if there is a Leader.
-	Withdraw func()
-	// Release, if set, has the hosts told that a controller with a claim has ended.
-	Release func(context.Context)
+	// GiveBack, if set, gives the leases of the hosts back: the controller has ended.
+	GiveBack func(context.Context)
 }
 
 // LoopFlags is what the flags of `enforce` say, on this machine and on a fleet.

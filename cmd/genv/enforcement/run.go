@@ -5,7 +5,6 @@ package enforcement
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,7 +68,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 		l.counters = metrics.NewCounters(p.Now(), options.Interval)
 	}
 	if options.announces() {
-		if err := l.claimHosts(ctx, &options); err != nil {
+		if err := l.identify(ctx, &options); err != nil {
 			return err
 		}
 		defer func() { l.part.close() }()
@@ -90,8 +89,8 @@ func (l *loop) run(ctx context.Context, options Options) error {
 		l.sayWhere(open.Addresses, &options)
 	}
 	err = l.enforce(ctx)
-	if l.claim != nil && options.Release != nil {
-		options.Release(context.WithoutCancel(ctx))
+	if l.part == nil && l.lease != nil && options.GiveBack != nil { // an election goes on without this controller
+		options.GiveBack(context.WithoutCancel(ctx))
 	}
 	if err != nil && !errors.Is(err, errStopped) {
 		return err
@@ -99,18 +98,15 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	return l.last
 }
 
-// claimHosts finds out who this run is, and by what right it acts: the leader's, or that of its state folder.
-func (l *loop) claimHosts(ctx context.Context, options *Options) (err error) {
+// identify finds out who this run is, and which lease it asks hosts for: the leader's, or that of its state folder.
+func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 	if l.self, err = l.memory.identity(ctx, l.program.Now(), options.loops()); err != nil {
 		return err
 	}
-	l.start = rand.Text()
 	if err := l.takePart(ctx, options); err != nil || l.part != nil {
 		return err
 	}
-	if l.claim, err = l.memory.claim(options, &l.self); l.claim != nil {
-		l.claim.Start = l.start
-	}
+	l.lease, err = l.memory.lease(options, &l.self)
 	return err
 }
 
@@ -184,11 +180,9 @@ type loop struct {
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
 	self     runIdentity
-	start    string       // of this run, in its claims
-	claim    *fence.Claim // by what right it acts; nil for none
+	lease    *fence.Request // that hosts are asked for; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
-	older        older
 	unrecorded   unrecorded
 	part         *participation // in an election; nil for none
 	term         *leaderTerm    // in which it leads; nil without an election, and for a standby

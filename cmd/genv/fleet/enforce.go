@@ -95,8 +95,8 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	}
 	reach := func(o *enforcement.Options, config *Config) {
 		f.reach(o, config, pool)
-		o.Announce = func(_ string, claim *fence.Claim) { pool.Announce(claim) }
-		o.Withdraw, o.Release, o.Allow = pool.Withdraw, pool.Release, pool.Allow
+		o.Announce = func(_ string, lease *fence.Request) { pool.Lease(lease) }
+		o.GiveBack, o.Allow = pool.GiveBack, pool.Allow
 	}
 	reach(&options, &config)
 	return enforcement.Run(c.Context, &p.Program, log, options, func() (enforcement.Options, error) {

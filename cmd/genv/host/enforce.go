@@ -65,7 +65,7 @@ type localLink struct {
 	asker  atomic.Pointer[string] // the name of the run in the list of processes that were asked to end
 }
 
-func (l *localLink) announce(id string, _ *fence.Claim) {
+func (l *localLink) announce(id string, _ *fence.Request) {
 	name := "enforce " + id
 	l.asker.Store(&name)
 }

@@ -1,10 +1,10 @@
 package fence
 
-// Parse decodes a note, for fuzzing.
-func Parse(data []byte, path string) (*Note, error) {
+// Parse decodes a lease, for fuzzing.
+func Parse(data []byte, path string) (*Lease, error) {
 	s, err := (&File{Path: path}).file().Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return &s.Note, nil
+	return &s.Lease, nil
 }

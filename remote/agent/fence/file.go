@@ -1,16 +1,3 @@
-// Package fence keeps a controller that was replaced from acting on a host.
-//
-// A controller in a loop sends a Claim: an epoch, and the source that counts epochs. Root's
-// genv on the host notes the highest epoch it has seen, on the disk, before anything is done,
-// and refuses lower ones. So a controller that was frozen, or cut off, and doesn't know yet
-// that another one took its place, does no harm.
-//
-//	file := &fence.File{Path: fence.Path(os.Getenv), Now: time.Now}
-//	err := file.Admit(claim) // *RefusedError: another controller acts on this host
-//
-// Epochs of two sources can't be compared: a host stays with the source that it knows, until
-// an administrator says --take-over. What a controller claims is believed, since who gets
-// here is root on the host.
 package fence
 
 import (
@@ -29,23 +16,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// File is the note of a host. It is safe for concurrent use, by other processes too. It must
+// File has the lease of a host. It is safe for concurrent use, by other processes too. It must
 // not be copied after its first use.
 type File struct {
 	Path string // see Path
 	Now  func() time.Time
 
 	mu     sync.Mutex
-	synced noteVersion // of the note that is known to be safe on the disk
+	synced fileVersion // of the file that is known to be safe on the disk
 }
 
-// noteVersion changes when the note is replaced.
-type noteVersion struct {
+// fileVersion changes when the file is replaced.
+type fileVersion struct {
 	inode   uint64
 	changed unix.Timespec
 }
 
-// Path is the file of the note: in root's folder.
+// Path is the file: in root's folder.
 func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RootDir(getenv), disk.RootFile(getenv, "controller"))
 }
@@ -57,52 +44,52 @@ const (
 	lockWithin = 5 * time.Second
 )
 
-// storedNote is the file.
-type storedNote struct {
+// storedLease is the file.
+type storedLease struct {
 	Schema string `json:"schema"`
-	Note
+	Lease
 }
 
-// Admit decides on a claim, which is nil for a controller without one. If it returns nil,
-// the claim is noted on the disk, and what the controller sent may be done. Otherwise nothing
-// may be done: the error is a *RefusedError, or says why the note can't be read or written.
-func (f *File) Admit(c *Claim) error {
-	if c != nil {
-		if err := c.Check(); err != nil {
+// Admit decides on a request, which is nil for a controller that asks for no lease. If it returns nil, the lease is on
+// the disk, and what the controller sent may be done. Otherwise nothing may be done: the error is a *RefusedError, or
+// says why the lease can't be read or written.
+func (f *File) Admit(r *Request) error {
+	if r != nil {
+		if err := r.Check(); err != nil {
 			return err
 		}
 	}
-	return unlessRefused(f.update(c != nil, func(n *Note) (*Note, error) { return n.Admit(c, f.Now()) }))
+	return unlessRefused(f.update(r.leases(), r, func(l *Lease) (*Lease, error) { return l.Admit(r, f.Now()) }))
 }
 
-// Noted is the claim that was admitted last, for those who only look; nil if there is none.
-func (f *File) Noted() (*Note, error) {
-	var noted *Note
-	err := f.update(false, func(n *Note) (*Note, error) { noted = n; return n, nil })
-	return noted, err
+// Given is the lease that was given last, for those who only look; nil if there is none.
+func (f *File) Given() (*Lease, error) {
+	var given *Lease
+	err := f.update(false, nil, func(l *Lease) (*Lease, error) { given = l; return l, nil })
+	return given, err
 }
 
-// Release notes that the controller with this claim has ended, if it is the one that is noted.
-func (f *File) Release(c *Claim) error {
-	return f.update(false, func(n *Note) (*Note, error) { return n.Release(c), nil })
+// GiveBack notes that the controller with the lease has ended, if it is the one with this request.
+func (f *File) GiveBack(r *Request) error {
+	return f.update(false, nil, func(l *Lease) (*Lease, error) { return l.GiveBack(r), nil })
 }
 
-// Hold admits a claim that was admitted before, and keeps the note as it is until release
-// is called: so no other controller begins between this answer and what is done because of
-// it. With an error, which is as of Admit, nothing may be done.
-func (f *File) Hold(c *Claim) (release func(), err error) {
-	lock, err := f.hold(c)
+// Hold admits a request that was admitted before, and keeps the lease as it is until release is called: so no other
+// controller begins between this answer and what is done because of it. With an error, which is as of Admit, nothing
+// may be done.
+func (f *File) Hold(r *Request) (release func(), err error) {
+	lock, err := f.hold(r)
 	if err != nil {
 		return nil, unlessRefused(err)
 	}
 	return func() { _ = lock.Close() }, nil
 }
 
-// hold returns the lock; nil if no lock is needed, since nothing can be noted.
-func (f *File) hold(c *Claim) (lock *os.File, err error) {
+// hold returns the lock; nil if no lock is needed, since no lease can be given.
+func (f *File) hold(r *Request) (lock *os.File, err error) {
 	dir, err := folder.OpenTrusted(filepath.Dir(f.Path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, unchanged(nil, c, f.Now())
+		return nil, checkHeld(nil, r, f.Now())
 	}
 	if err != nil {
 		return nil, err
@@ -116,9 +103,9 @@ func (f *File) hold(c *Claim) (lock *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	note, err := f.read(dir, name)
+	lease, err := f.read(dir, name)
 	if err == nil {
-		err = unchanged(note, c, f.Now())
+		err = checkHeld(lease, r, f.Now())
 	}
 	if err != nil {
 		_ = lock.Close()
@@ -127,11 +114,11 @@ func (f *File) hold(c *Claim) (lock *os.File, err error) {
 	return lock, nil
 }
 
-// unchanged admits a claim if the note says already what it would say then.
-func unchanged(n *Note, c *Claim, now time.Time) error {
-	next, err := n.Admit(c, now)
-	if err == nil && next != n {
-		return errors.New("the controller is no longer the noted one")
+// checkHeld admits a request of the controller that has the lease, or one for none.
+func checkHeld(l *Lease, r *Request, now time.Time) error {
+	_, err := l.Admit(r, now)
+	if err == nil && r.leases() && (!l.isOf(r) || l.GivenBack) {
+		return errors.New("the controller doesn't have the lease any more")
 	}
 	return err
 }
@@ -145,10 +132,10 @@ func unlessRefused(err error) error {
 	return fmt.Errorf("which controller may act on this host is not known, so nothing is done: %w", err)
 }
 
-// update changes the note under the lock. The lock is only taken for a change, so that a
-// folder that became read-only, or a genv that hangs, doesn't keep a host from what needs
-// none. Without create, a folder that is missing stays so.
-func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
+// update changes the lease under the lock. The lock is only taken for a change, so that a folder that became read-only,
+// or a genv that hangs, doesn't keep a host from what needs none. For the same reason a lease of the controller with
+// a request needn't be renewed. Without create, a folder that is missing stays so.
+func (f *File) update(create bool, r *Request, change func(*Lease) (*Lease, error)) error {
 	open := folder.OpenTrusted
 	if create {
 		open = folder.MakeTrusted
@@ -161,34 +148,48 @@ func (f *File) update(create bool, change func(*Note) (*Note, error)) error {
 		return err
 	}
 	defer dir.Close()
-	name := filepath.Base(f.Path)
-	note, err := f.read(dir, name)
+	lease, err := f.read(dir, filepath.Base(f.Path))
 	if err != nil {
 		return err
 	}
-	if next, err := change(note); err != nil || next == note {
+	next, err := change(lease)
+	if err != nil || next == lease {
 		return err
 	}
-	lock, err := dir.Lock(name+".lock", lockWithin)
+	if !lease.isOf(r) || lease.GivenBack {
+		return f.replace(dir, lockWithin, change)
+	}
+	var refused *RefusedError
+	if err := f.replace(dir, 0, change); errors.As(err, &refused) {
+		return err
+	}
+	return nil
+}
+
+// replace changes the lease under the lock.
+func (f *File) replace(dir *folder.Folder, within time.Duration, change func(*Lease) (*Lease, error)) error {
+	name := filepath.Base(f.Path)
+	lock, err := dir.Lock(name+".lock", within)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if note, err = f.read(dir, name); err != nil { // another genv may have changed it
+	lease, err := f.read(dir, name) // another genv may have changed it
+	if err != nil {
 		return err
 	}
-	next, err := change(note)
-	if err != nil || next == note {
+	next, err := change(lease)
+	if err != nil || next == lease {
 		return err
 	}
 	dir.RemoveLeftovers(name)
-	return f.file().Put(dir, storedNote{schema, *next})
+	return f.file().Put(dir, storedLease{schema, *next})
 }
 
-// read reads the note; nil if there is none. One that is damaged is an error: it may have
+// read reads the lease; nil if there is none. One that is damaged is an error: it may have
 // been that of a higher epoch. What is read is safe on the disk: who wrote it may have been
 // killed before it had the folder synced.
-func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
+func (f *File) read(dir *folder.Folder, name string) (*Lease, error) {
 	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -202,21 +203,21 @@ func (f *File) read(dir *folder.Folder, name string) (*Note, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v := (noteVersion{st.Ino, st.Ctim}); v != f.synced {
+	if v := (fileVersion{st.Ino, st.Ctim}); v != f.synced {
 		if err := dir.Sync(); err != nil {
 			return nil, err
 		}
 		f.synced = v
 	}
-	return &s.Note, nil
+	return &s.Lease, nil
 }
 
-// file is the file of the note.
-func (f *File) file() folder.Note[storedNote] {
-	return folder.Note[storedNote]{
+// file is how the file is read and written.
+func (f *File) file() folder.Note[storedLease] {
+	return folder.Note[storedLease]{
 		Name: filepath.Base(f.Path), Max: maxBytes, Mode: 0o600, Durable: true, Invalid: errDamaged,
-		Check: func(s *storedNote) error { return cmp.Or(folder.CheckSchema(s.Schema, schema), s.Check()) },
+		Check: func(s *storedLease) error { return cmp.Or(folder.CheckSchema(s.Schema, schema), s.Check()) },
 	}
 }
 
-var errDamaged = errors.New("not a note about a controller")
+var errDamaged = errors.New("not the lease of a controller")

@@ -20,56 +20,56 @@ func TestFile(t *testing.T) {
 	f := newFile(t)
 	require.NoError(t, f.Admit(nil))
 	require.NoDirExists(t, filepath.Dir(f.Path), "a run without a claim leaves nothing behind")
-	require.NoError(t, f.Admit(claim(election, 2, "b")))
+	require.NoError(t, f.Admit(request(election, 2, "b")))
 	written, err := os.ReadFile(f.Path)
 	require.NoError(t, err)
-	require.Error(t, f.Admit(claim(election, 1, "a")))
+	require.Error(t, f.Admit(request(election, 1, "a")))
 	require.Error(t, f.Admit(nil))
-	require.NoError(t, f.Admit(claim(election, 2, "b")))
+	require.NoError(t, f.Admit(request(election, 2, "b")))
 	again, err := os.ReadFile(f.Path)
 	require.NoError(t, err)
 	require.Equal(t, string(written), string(again))
-	require.NoError(t, f.Admit(claim(election, 3, "a")), "another one reads it from the disk")
-	require.Error(t, f.Admit(claim(election, 2, "b")))
-	require.Error(t, f.Admit(taking(claim(run, 1, "c"))), "it can't be noted, so the one before could come back")
-	require.NoError(t, f.Release(claim(election, 3, "a")))
-	require.Error(t, f.Admit(claim(run, 1, "c")))
-	require.Error(t, f.Admit(claim(election, 2, "b")), "the epoch is still known")
-	require.Error(t, f.Admit(claim(folder, 1, "d")))
-	require.NoError(t, f.Admit(taking(claim(folder, 1, "d"))))
+	require.NoError(t, f.Admit(request(election, 3, "a")), "another one reads it from the disk")
+	require.Error(t, f.Admit(request(election, 2, "b")))
+	require.Error(t, f.Admit(taking(request(run, 1, "c"))), "it gets no lease, so the one before could come back")
+	require.Error(t, f.Admit(request(folder, 1, "d")))
+	require.NoError(t, f.GiveBack(request(election, 3, "a")))
+	require.NoError(t, f.Admit(request(run, 1, "c")))
+	require.Error(t, f.Admit(request(election, 2, "b")), "the epoch is still known")
+	require.NoError(t, f.Admit(request(folder, 1, "d")))
 }
 
 // What changes nothing needs no lock: not in a folder that became read-only, and not while
 // another genv hangs.
 func TestFileWithoutItsLock(t *testing.T) {
 	f := newFile(t)
-	require.NoError(t, f.Admit(claim(folder, 2, "a")))
+	require.NoError(t, f.Admit(request(folder, 2, "a")))
 	require.NoError(t, os.Remove(f.Path+".lock"))
 	require.NoError(t, os.Mkdir(f.Path+".lock", 0o700))
-	require.NoError(t, f.Admit(claim(folder, 2, "a")))
-	require.NoError(t, f.Admit(nil))
+	require.NoError(t, f.Admit(request(folder, 2, "a")))
 	var refused *fence.RefusedError
-	require.ErrorAs(t, f.Admit(claim(folder, 1, "a")), &refused)
-	require.ErrorContains(t, f.Admit(claim(folder, 3, "a")), "so nothing is done")
+	require.ErrorAs(t, f.Admit(nil), &refused)
+	require.ErrorAs(t, f.Admit(request(folder, 1, "a")), &refused)
+	require.ErrorContains(t, f.Admit(request(folder, 3, "a")), "so nothing is done")
 }
 
 // While something is done for a controller, no other one is admitted.
 func TestHold(t *testing.T) {
 	f := newFile(t)
-	for _, c := range []*fence.Claim{nil, claim(run, 1, "a")} {
+	for _, c := range []*fence.Request{nil, request(run, 1, "a")} {
 		release, err := f.Hold(c)
 		require.NoError(t, err, "nothing is noted")
 		release()
 	}
-	_, err := f.Hold(claim(folder, 1, "a"))
+	_, err := f.Hold(request(folder, 1, "a"))
 	require.ErrorContains(t, err, "so nothing is done", "it was never admitted")
-	require.NoError(t, f.Admit(claim(folder, 1, "a")))
-	release, err := f.Hold(claim(folder, 1, "a"))
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
+	release, err := f.Hold(request(folder, 1, "a"))
 	require.NoError(t, err)
-	again, err := f.Hold(claim(folder, 1, "a"))
+	again, err := f.Hold(request(folder, 1, "a"))
 	require.NoError(t, err, "orders don't wait for each other")
 	admitted := make(chan error)
-	go func() { admitted <- f.Admit(claim(folder, 2, "a")) }()
+	go func() { admitted <- f.Admit(request(folder, 2, "a")) }()
 	again()
 	written, err := os.ReadFile(f.Path)
 	require.NoError(t, err)
@@ -77,15 +77,15 @@ func TestHold(t *testing.T) {
 	release()
 	require.NoError(t, <-admitted)
 	var refused *fence.RefusedError
-	_, err = f.Hold(claim(folder, 1, "a"))
+	_, err = f.Hold(request(folder, 1, "a"))
 	require.ErrorAs(t, err, &refused)
-	_, err = f.Hold(claim(folder, 3, "a"))
+	_, err = f.Hold(request(folder, 3, "a"))
 	require.ErrorContains(t, err, "so nothing is done", "a later start is admitted by Admit")
-	require.NoError(t, f.Release(claim(folder, 2, "a")))
-	_, err = f.Hold(claim(folder, 2, "a"))
+	require.NoError(t, f.GiveBack(request(folder, 2, "a")))
+	_, err = f.Hold(request(folder, 2, "a"))
 	require.Error(t, err, "it said that it ended")
 	require.NoError(t, os.Remove(f.Path))
-	_, err = f.Hold(claim(folder, 2, "a"))
+	_, err = f.Hold(request(folder, 2, "a"))
 	require.Error(t, err)
 }
 
@@ -95,11 +95,11 @@ func TestFileAtTheSameTime(t *testing.T) {
 	f := newFile(t)
 	var group sync.WaitGroup
 	for epoch := range uint64(20) {
-		group.Go(func() { _ = f.Admit(claim(election, epoch+1, "a")) })
+		group.Go(func() { _ = f.Admit(request(election, epoch+1, "a")) })
 	}
 	group.Wait()
-	require.NoError(t, f.Admit(claim(election, 20, "a")))
-	require.Error(t, f.Admit(claim(election, 19, "a")))
+	require.NoError(t, f.Admit(request(election, 20, "a")))
+	require.Error(t, f.Admit(request(election, 19, "a")))
 }
 
 // What can't be read or written is not known, and so nothing is admitted.
@@ -118,12 +118,12 @@ func TestFileThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFile(t)
-			require.NoError(t, f.Admit(claim(folder, 1, "a")))
+			require.NoError(t, f.Admit(request(folder, 1, "a")))
 			if name == "a folder" || name == "a symbolic link" {
 				require.NoError(t, os.Remove(f.Path))
 			}
 			require.NoError(t, spoil(f))
-			err := f.Admit(claim(folder, 2, "a"))
+			err := f.Admit(request(folder, 2, "a"))
 			require.ErrorContains(t, err, "so nothing is done")
 			require.Error(t, f.Admit(nil))
 		})
@@ -167,13 +167,13 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"schema":"genv.host.controller/1","source":"election:1/k","epoch":18446744073709551615,"controller":"a","name":"\u001b"}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		note, err := fence.Parse(data, "file")
+		lease, err := fence.Parse(data, "file")
 		if err != nil {
-			require.Nil(t, note)
+			require.Nil(t, lease)
 			return
 		}
-		require.NoError(t, note.Check())
-		_, err = note.Admit(nil, now)
+		require.NoError(t, lease.Check())
+		_, err = lease.Admit(nil, now)
 		if err != nil {
 			require.NotContains(t, err.Error(), "\x1b")
 		}

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	runtime.LockOSThread() // strace counts the calls of each thread by itself
 	n, err := strconv.ParseUint(epoch, 10, 64)
 	if err == nil {
-		err = (&fence.File{Path: path, Now: time.Now}).Admit(claim(folder, n, "a"))
+		err = (&fence.File{Path: path, Now: time.Now}).Admit(request(folder, n, "a"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -76,7 +76,7 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 	t.Parallel()
 	noted := func(t *testing.T) *fence.File {
 		f := newFile(t)
-		require.NoError(t, f.Admit(claim(folder, 1, "a")))
+		require.NoError(t, f.Admit(request(folder, 1, "a")))
 		return f
 	}
 	made, err := admitUnderStrace(t, noted(t).Path, 2)
@@ -96,14 +96,14 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
 
 			var refused *fence.RefusedError
-			err = f.Admit(claim(folder, 1, "a"))
+			err = f.Admit(request(folder, 1, "a"))
 			renamed := errors.As(err, &refused)
 			require.True(t, renamed || err == nil, "the note is whole: %v", err)
 			next, err := admitUnderStrace(t, f.Path, 2)
 			require.NoError(t, err)
 			require.Contains(t, string(bytes.Join(next, nil)), "fsync(", "whether or not it is written again")
-			require.Error(t, f.Admit(claim(folder, 1, "a")))
-			require.NoError(t, f.Admit(claim(folder, 3, "a")))
+			require.Error(t, f.Admit(request(folder, 1, "a")))
+			require.NoError(t, f.Admit(request(folder, 3, "a")))
 			left, err := filepath.Glob(f.Path + ".*tmp")
 			require.NoError(t, err)
 			require.Empty(t, left)
@@ -114,13 +114,13 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 // What killed writers left, under whatever name, goes with the next change.
 func TestLeftovers(t *testing.T) {
 	f := newFile(t)
-	require.NoError(t, f.Admit(claim(folder, 1, "a")))
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
 	for _, name := range []string{".tmp", ".1a2b3c.tmp"} {
 		require.NoError(t, os.WriteFile(f.Path+name, []byte("{"), 0o600))
 	}
 	other := filepath.Join(filepath.Dir(f.Path), "other.json.tmp")
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
-	require.NoError(t, f.Admit(claim(folder, 2, "a")))
+	require.NoError(t, f.Admit(request(folder, 2, "a")))
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))
 	require.NoError(t, err)
 	require.Equal(t, []string{other}, left)
@@ -155,22 +155,22 @@ func TestOnAFullDisk(t *testing.T) {
 		require.NoError(t, file.Close())
 	}
 	fill()
-	require.ErrorIs(t, f.Admit(claim(folder, 1, "a")), unix.ENOSPC, "the first one")
+	require.ErrorIs(t, f.Admit(request(folder, 1, "a")), unix.ENOSPC, "the first one")
 	require.NoFileExists(t, f.Path)
 	require.NoError(t, os.Remove(filler))
-	require.NoError(t, f.Admit(claim(folder, 1, "a")))
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
 	fill()
-	require.NoError(t, f.Admit(claim(folder, 1, "a")))
-	release, err := f.Hold(claim(folder, 1, "a"))
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
+	release, err := f.Hold(request(folder, 1, "a"))
 	require.NoError(t, err)
 	release()
-	err = f.Admit(claim(folder, 2, "a"))
+	err = f.Admit(request(folder, 2, "a"))
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "so nothing is done")
-	require.ErrorIs(t, f.Release(claim(folder, 1, "a")), unix.ENOSPC)
+	require.ErrorIs(t, f.GiveBack(request(folder, 1, "a")), unix.ENOSPC)
 	again := &fence.File{Path: f.Path, Now: f.Now} // of another process
-	require.NoError(t, again.Admit(claim(folder, 1, "a")))
+	require.NoError(t, again.Admit(request(folder, 1, "a")))
 	require.NoError(t, os.Remove(filler))
-	require.NoError(t, again.Admit(claim(folder, 2, "a")))
-	require.Error(t, f.Admit(claim(folder, 1, "a")))
+	require.NoError(t, again.Admit(request(folder, 2, "a")))
+	require.Error(t, f.Admit(request(folder, 1, "a")))
 }

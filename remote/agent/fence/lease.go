@@ -1,0 +1,247 @@
+// Package fence keeps a controller that was replaced from acting on a host.
+//
+// A controller that runs in a loop asks each host for a lease. Root's genv on the host writes it to the disk before it
+// answers, and refuses every other controller. So a controller that was frozen, or cut off, and doesn't know yet that
+// another one took its place, does no harm.
+//
+//	file := &fence.File{Path: fence.Path(os.Getenv), Now: time.Now}
+//	err := file.Admit(request) // *RefusedError: another controller has the host
+//
+// What a request says is believed, since whoever can send one is root on the host.
+package fence
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Request asks for a lease. Its keys are those of the claims of earlier versions, so that hosts and controllers of
+// different versions understand each other.
+type Request struct {
+	// Who has the lease: an election, or the controllers with one state folder; see Election and Folder.
+	Who string `json:"source"`
+	// Epoch is higher for each later leader of the election, or start of the controller: from 1 on.
+	Epoch uint64 `json:"epoch"`
+	// Controller is not empty. Earlier versions know by it, and by Start, who has an epoch.
+	Controller string `json:"controller"`
+	Name       string `json:"name"` // of the controller, for people
+	// Start is another one at each start of a controller: two that use copies of a state folder may have the same epoch.
+	Start string `json:"start,omitempty"`
+	// Seconds is for how long the lease is wanted. Earlier versions don't say it.
+	Seconds int `json:"seconds,omitempty"`
+	// TakeOver asks for the lease even if somebody else has it.
+	TakeOver bool `json:"take_over,omitempty"`
+	// Back tells hosts of earlier versions that the controller may get a lease again that it gave back.
+	Back bool `json:"back,omitempty"`
+}
+
+const (
+	folderPrefix   = "folder:"
+	electionPrefix = "election:"
+	runPrefix      = "run:" // from earlier versions, of a controller without a state folder
+
+	maxWho   = 512 // bytes
+	maxName  = 256 // bytes
+	maxStart = 64  // bytes
+	maxShown = 100 // characters of a name
+)
+
+// The times of leases.
+const (
+	// shortest is how long a lease lasts at least, and longest at most.
+	shortest = time.Minute
+	longest  = 24 * time.Hour
+	// FreeAfter is how long after its end a lease that was not given back keeps others from getting one.
+	FreeAfter = 24 * time.Hour
+)
+
+// Folder is who has the leases of the controllers with a state folder of this id.
+func Folder(id string) string { return folderPrefix + id }
+
+// Election is who has the leases of the controllers that elect a leader under a key of an etcd cluster.
+func Election(cluster uint64, key string) string {
+	return fmt.Sprintf("%s%x/%s", electionPrefix, cluster, key)
+}
+
+// Elected reports whether the lease is that of an election.
+func (r *Request) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
+
+// leases reports whether the request is for a lease. Single cycles make none, and neither do controllers without a
+// state folder.
+func (r *Request) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
+
+// ID names the controller of a request, whatever its epoch; "" for none.
+func (r *Request) ID() string {
+	if r == nil {
+		return ""
+	}
+	return r.Who + " " + r.Controller
+}
+
+// Check returns an error if a request is incomplete or longer than that of any controller.
+func (r *Request) Check() error {
+	known := r.Elected() || strings.HasPrefix(r.Who, folderPrefix) || !r.leases()
+	switch {
+	case !known || r.Epoch == 0 || r.Controller == "":
+		return errors.New("a lease without an owner, an epoch or a controller")
+	case len(r.Who) > maxWho || len(r.Controller)+len(r.Name) > maxName || len(r.Start) > maxStart:
+		return errors.New("a lease that is longer than that of any controller")
+	}
+	return nil
+}
+
+// duration is how long the lease is to last.
+func (r *Request) duration() time.Duration {
+	seconds := min(max(r.Seconds, int(shortest/time.Second)), int(longest/time.Second))
+	return time.Duration(seconds) * time.Second
+}
+
+// sameStart reports whether requests with the same owner and epoch are from one start of a controller.
+func (r *Request) sameStart(other *Request) bool {
+	return r.Controller == other.Controller && (r.Start == other.Start || r.Start == "" || other.Start == "")
+}
+
+// Lease is the lease that a host gave last.
+type Lease struct {
+	Request
+	Since time.Time `json:"since"` // when it was given first; this and Until are by the host's clock
+	// Until is when it ends unless it is renewed; zero if an earlier version gave it, which doesn't say it.
+	Until     time.Time `json:"until,omitzero"`
+	GivenBack bool      `json:"released,omitempty"`
+	// Replaced is from whom it was taken over. The same start can't take it over again, even if it never got the answer to
+	// its first request.
+	Replaced *Replacement `json:"replaced,omitempty"`
+}
+
+// Replacement is the controller that was replaced when somebody else took its lease over.
+type Replacement struct {
+	Who   string `json:"source"`
+	Epoch uint64 `json:"epoch"`
+	Start string `json:"start,omitempty"`
+}
+
+// isOf reports whether a request is of the controller that was replaced, or of an earlier one.
+func (p *Replacement) isOf(r *Request) bool {
+	return p != nil && p.Who == r.Who && (r.Epoch <= p.Epoch || r.Start != "" && r.Start == p.Start)
+}
+
+// Runs reports whether the controller with the lease acts, as far as is known.
+func (l *Lease) Runs(now time.Time) bool {
+	return l != nil && !l.GivenBack && (l.Until.IsZero() || now.Before(l.Until))
+}
+
+// free reports whether anybody may get the next lease.
+func (l *Lease) free(now time.Time) bool {
+	return l == nil || l.GivenBack || !l.Until.IsZero() && now.Sub(l.Until) >= FreeAfter
+}
+
+// RefusedError says that a host does not do what a controller sent: another one has the lease.
+type RefusedError struct {
+	Name  string    // of the other controller
+	Since time.Time // since when it has the lease
+	Until time.Time // when that ended; zero if it runs
+	// Foreign says that the other one isn't of the same election or state folder: their epochs can't be compared.
+	Foreign bool
+}
+
+// Controllers recognise a RefusedError by these prefixes: Refused begins all of them, Replaced those that are not Foreign.
+const (
+	Refused  = "refused: "
+	Replaced = Refused + "replaced by "
+)
+
+func (e *RefusedError) Error() string {
+	name, since := text.Quoted(e.Name, maxShown), e.Since.UTC().Format(time.RFC3339)
+	switch {
+	case !e.Foreign:
+		return fmt.Sprintf("%s%s at %s", Replaced, name, since)
+	case !e.Until.IsZero():
+		return fmt.Sprintf("%s%s acted on this host, since %s, and was last seen about %s: the host waits a day for it", Refused, name, since, e.Until.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("%s%s acts on this host, since %s", Refused, name, since)
+}
+
+// Admit decides on a request, and returns the lease to keep: the same one if there is nothing new. l is nil if the host
+// gave none, and r if the controller asks for none. The error is a *RefusedError.
+func (l *Lease) Admit(r *Request, now time.Time) (*Lease, error) {
+	switch {
+	case !r.leases():
+		if l.Runs(now) {
+			return l, l.refused(true, now)
+		}
+		return l, nil
+	case l == nil:
+		return give(r, now), nil
+	case l.Who != r.Who:
+		return l.follow(r, now)
+	case r.Epoch > l.Epoch:
+		return give(r, now), nil
+	case r.Epoch < l.Epoch || !r.sameStart(&l.Request):
+		return l, l.refused(false, now)
+	}
+	return l.renew(r, now), nil
+}
+
+// follow decides on a request of somebody else than the one who has the lease.
+func (l *Lease) follow(r *Request, now time.Time) (*Lease, error) {
+	if l.free(now) {
+		return give(r, now), nil
+	}
+	if !r.TakeOver || l.Replaced.isOf(r) {
+		return l, l.refused(true, now)
+	}
+	next := give(r, now)
+	next.Replaced = &Replacement{l.Who, l.Epoch, l.Start}
+	return next, nil
+}
+
+// give returns a new lease.
+func give(r *Request, now time.Time) *Lease {
+	l := &Lease{Request: *r, Since: now.Truncate(time.Second).UTC()}
+	l.TakeOver, l.Back = false, false // it is asked once
+	return l.until(r, now)
+}
+
+// renew returns the lease with a later end. It stays the same one for half of its time, so that not each request writes.
+func (l *Lease) renew(r *Request, now time.Time) *Lease {
+	left := l.Until.Sub(now)
+	if !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
+		return l
+	}
+	next := *l
+	next.GivenBack, next.Seconds = false, r.Seconds
+	return next.until(r, now)
+}
+
+func (l *Lease) until(r *Request, now time.Time) *Lease {
+	l.Until = now.Add(r.duration()).Truncate(time.Second).UTC()
+	return l
+}
+
+// GiveBack returns the lease to keep when the controller with this request has ended: the same one if there is nothing new.
+func (l *Lease) GiveBack(r *Request) *Lease {
+	if !l.isOf(r) || l.GivenBack {
+		return l
+	}
+	next := *l
+	next.GivenBack = true
+	return &next
+}
+
+// isOf reports whether the start of a controller that makes a request has the lease.
+func (l *Lease) isOf(r *Request) bool {
+	return l != nil && r.leases() && l.Who == r.Who && l.Epoch == r.Epoch && l.sameStart(r)
+}
+
+func (l *Lease) refused(foreign bool, now time.Time) error {
+	e := &RefusedError{Name: cmp.Or(l.Name, l.Controller), Since: l.Since, Foreign: foreign}
+	if !l.Runs(now) {
+		e.Until = l.Until
+	}
+	return e
+}

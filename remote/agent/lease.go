@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse everything of the controllers that
+// this one replaced, and everything of this one once it is replaced: that fails with the class remote.Replaced. A nil
+// request asks for none, as a Pool does that isn't told so. After another one this controller only looks again: hosts
+// take all that comes on a connection for that of the controller that asked for a lease on it, so these end.
+func (p *Pool) Lease(r *fence.Request) {
+	if r != nil {
+		asked := *r
+		p.lease.Store(&asked)
+		return
+	}
+	if p.lease.Swap(nil) == nil {
+		return
+	}
+	p.Allow(nil)
+	leave, err := p.beginCall()
+	if err != nil {
+		return
+	}
+	defer leave()
+	for _, c := range p.connections() {
+		c.mu.Lock()
+		c.reset()
+		c.mu.Unlock()
+	}
+}
+
+func (p *Pool) connections() []*Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.conns))
+}
+
+// Allow has hosts told, with each snapshot from the next one on, how many GPUs the policy allows users; nil
+// for nothing. One that hasn't changed should be the same value.
+func (p *Pool) Allow(a *service.Allowance) { p.allowance.Store(a) }
+
+// leaseFor is the request for a host; nil for none. A host that was taken over once isn't
+// taken over again: since then another controller may have done so.
+func leaseFor(asked *fence.Request, tookOver bool) *fence.Request {
+	if asked == nil {
+		return nil
+	}
+	r := *asked
+	r.TakeOver, r.Back = r.TakeOver && !tookOver, true
+	return &r
+}
+
+// giveBackWithin is how long hosts have to note that this controller has ended.
+const giveBackWithin = time.Second
+
+// GiveBack gives back the leases of the hosts that are connected, so that any controller may follow. A host that doesn't
+// hear of it goes on refusing others for a day.
+func (p *Pool) GiveBack(ctx context.Context) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return
+	}
+	defer leave()
+	giveBack(ctx, p.connections())
+}
+
+// giveBack gives back the leases of the hosts of connections.
+func giveBack(ctx context.Context, conns []*Conn) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+	defer cancel()
+	var calls sync.WaitGroup
+	for _, c := range conns {
+		c.mu.Lock()
+		t, ok := c.transport.(*streamTransport)
+		c.mu.Unlock()
+		if ok && t.stream.Greeting.Can(CapabilityFence) {
+			calls.Go(func() { _ = t.call(ctx, RequestGiveBack, struct{}{}, &struct{}{}) })
+		}
+	}
+	calls.Wait()
+}
+
+// newLease is the request to send to the host; nil if there is nothing new.
+func (t *streamTransport) newLease() *fence.Request {
+	r := t.pool.lease.Load()
+	if r == nil || !t.can().Fence {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r == t.lease {
+		return nil
+	}
+	return r
+}
+
+// hasLease keeps that the host answered to a request, if it isn't nil.
+func (t *streamTransport) hasLease(r *fence.Request) {
+	if r == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lease = r
+	t.tookOver.Store(true)
+}
