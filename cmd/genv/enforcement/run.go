@@ -89,7 +89,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 		l.sayWhere(open.Addresses, &options)
 	}
 	err = l.enforce(ctx)
-	if l.part == nil && l.lease != nil && options.GiveBack != nil { // an election goes on without this controller
+	if l.lease != nil && options.GiveBack != nil {
 		options.GiveBack(context.WithoutCancel(ctx))
 	}
 	if err != nil && !errors.Is(err, errStopped) {

@@ -36,7 +36,8 @@ func TestFile(t *testing.T) {
 	require.NoError(t, f.GiveBack(request(election, 3, "a")))
 	require.NoError(t, f.Admit(request(run, 1, "c")))
 	require.Error(t, f.Admit(request(election, 2, "b")), "the epoch is still known")
-	require.NoError(t, f.Admit(request(folder, 1, "d")))
+	require.Error(t, f.Admit(request(folder, 1, "d")))
+	require.NoError(t, f.Admit(taking(request(folder, 1, "d"))))
 }
 
 // What changes nothing needs no lock: not in a folder that became read-only, and not while

@@ -135,9 +135,9 @@ func (l *Lease) Runs(now time.Time) bool {
 	return l != nil && !l.GivenBack && (l.Until.IsZero() || now.Before(l.Until))
 }
 
-// free reports whether anybody may get the next lease.
+// free reports whether anybody may get the next lease. An election goes on when its leader has given the lease back.
 func (l *Lease) free(now time.Time) bool {
-	return l == nil || l.GivenBack || !l.Until.IsZero() && now.Sub(l.Until) >= FreeAfter
+	return l.GivenBack && !l.Elected() || !l.Until.IsZero() && now.Sub(l.Until) >= FreeAfter
 }
 
 // RefusedError says that a host does not do what a controller sent: another one has the lease.

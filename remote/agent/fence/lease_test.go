@@ -235,7 +235,8 @@ func TestGiveBack(t *testing.T) {
 			request  *fence.Request
 			admitted bool
 		}{
-			"another folder":          {request(other, 1, "b"), true},
+			"another folder":          {request(other, 1, "b"), who == folder}, // the next leader has the lease of an election
+			"one that takes over":     {taking(request(other, 1, "b")), true},
 			"a single cycle":          {nil, true},
 			"a run":                   {request(run, 1, "b"), true},
 			"a restart":               {request(who, 8, "a"), true},
