@@ -68,13 +68,18 @@ func spared() *snapshot.Snapshot {
 	add(37, 1001, "bob", "", 0, func(p *snapshot.Process) { p.EnvUnknown, p.EnvOverwritten, p.Inherited = true, true, "101" })
 	add(38, 1001, "bob", "", 0, func(p *snapshot.Process) { p.NodeMissing, p.NodeHolder = true, 5 })
 	add(39, 1001, "bob", "", 0, func(p *snapshot.Process) { p.Protected = "nvidia-persistenced" })
-	add(40, 0, "root", "", 0, func(p *snapshot.Process) { p.Container = "0123"; p.ContainerInfo = &snapshot.ContainerInfo{Name: "web", Image: "spared:1", Labels: map[string]string{"a": "b"}, UID: uid(1001), User: "bob", Proof: snapshot.ProofRecord} })
+	add(40, 0, "root", "", 0, func(p *snapshot.Process) {
+		p.Container = "0123"
+		p.ContainerInfo = &snapshot.ContainerInfo{Name: "web", Image: "spared:1", Labels: map[string]string{"a": "b"}, UID: uid(1001), User: "bob", Proof: snapshot.ProofRecord}
+	})
 	add(41, 1007, "", "", 0, func(p *snapshot.Process) { p.UserUnknown = true })
 	add(42, 1006, "dave", "", 0, none) // exempt by name
 	add(43, 1001, "bob", "105", 6, none)
 	add(44, 1001, "bob", "105", 5, func(p *snapshot.Process) { p.Instances = []snapshot.GPUUUID{"MIG-1"} })
 	add(45, 1001, "bob", "105", 5, func(p *snapshot.Process) { p.Instances = []snapshot.GPUUUID{"MIG-2"} })
-	add(46, 1001, "bob", "", 0, func(p *snapshot.Process) { p.EnvUnknown, p.Unreadable = true, &snapshot.Unreadable{Why: "it is large", ByUser: true} })
+	add(46, 1001, "bob", "", 0, func(p *snapshot.Process) {
+		p.EnvUnknown, p.Unreadable = true, &snapshot.Unreadable{Why: "it is large", ByUser: true}
+	})
 	add(47, 1001, "bob", "", 0, func(p *snapshot.Process) { p.EnvUnknown, p.Unreadable = true, &snapshot.Unreadable{Why: "it is slow"} })
 	add(48, 1002, "carol", "", 0, func(p *snapshot.Process) { p.PrivateCommand, p.Command, p.Name = "python", "", "" })
 	return s
