@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
 // What is kept of one host, and of one account there. It is far above what honest ones have.
@@ -232,7 +234,7 @@ func beyond(list []entry, each, most int, oldest func(i, j int) int) map[int]boo
 		}
 		bounded = append(bounded, size)
 	}
-	share := fairShare(bounded, most)
+	share := quota.Fair(bounded, most)
 	for a, entries := range byAccount {
 		limit := share
 		if a.known {
@@ -250,17 +252,4 @@ func beyond(list []entry, each, most int, oldest func(i, j int) int) map[int]boo
 		}
 	}
 	return left
-}
-
-// fairShare is the most that each of the sizes may keep, so that their sum is at most the limit. What small ones
-// don't need is left to the others.
-func fairShare(sizes []int, limit int) int {
-	slices.Sort(sizes)
-	for i, size := range sizes {
-		if share := limit / (len(sizes) - i); size > share {
-			return share
-		}
-		limit -= size
-	}
-	return math.MaxInt
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
 // Budget is what each user of each host may use up in an hour: of messages, of the record, of the
@@ -31,7 +32,6 @@ type Share struct{ User, Host int }
 
 const (
 	budgetHour = time.Hour
-	reserve    = 8 // see Share
 	// maxAccounts bounds what is remembered for one host, since a host may make up users: what
 	// more of them cause is suppressed, and counted together.
 	maxAccounts = 1024
@@ -57,13 +57,13 @@ func (b *Budget[A]) Spend(host snapshot.Hostname, user A, n int, share Share, no
 	if after.ended(now) {
 		before, after = after, Spent{Since: now}
 	}
-	left := share.Host
+	all := 0
 	for _, w := range users {
 		if !w.ended(now) {
-			left -= w.Sent
+			all += w.Sent
 		}
 	}
-	ok = !full && (share.User == 0 || after.Sent+n <= share.User) && (share.Host == 0 || reserve*(after.Sent+n) <= left)
+	ok = !full && (share.User == 0 || after.Sent+n <= share.User) && (share.Host == 0 || quota.Leaves(after.Sent+n, all, share.Host))
 	if ok {
 		after.Sent += n
 	} else {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -30,8 +31,8 @@ type Access struct {
 	path   string
 	now    func() time.Time
 	failed func(error)
-	turns  turns
-	key    []byte // of remembered passwords, so that what is in memory can't be compared with anything
+	turns  quota.Turns[string] // one check runs at a time, and clients take turns
+	key    []byte              // of remembered passwords, so that what is in memory can't be compared with anything
 
 	mu     sync.Mutex
 	looked time.Time
@@ -44,7 +45,7 @@ type Access struct {
 // OpenAccess reads a file. failed is called when a change of it can't be used.
 func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access, error) {
 	a := &Access{path: path, now: now, failed: failed, key: make([]byte, 32)}
-	a.turns.running, a.turns.clients = make(chan struct{}, 1), make(map[string]*waiting)
+	a.turns.Most = maxWaiting
 	_, _ = rand.Read(a.key) // never fails
 	rules, err := readAccess(path)
 	if err != nil {

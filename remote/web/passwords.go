@@ -10,12 +10,12 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
 // Bounds of how much a server works for those who guess passwords.
@@ -26,9 +26,6 @@ const (
 	// maxUserName is the longest name in bytes that somebody may log in with.
 	maxUserName = 256
 )
-
-// errBusy is returned when too many checks of a client are waiting.
-var errBusy = errors.New("too many passwords are being checked")
 
 // Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody,
 // is for all.
@@ -63,7 +60,7 @@ func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 		return "", http.StatusUnauthorized
 	}
 	switch right, err := a.check(r.Context(), clientOf(r.RemoteAddr), user, password); {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, quota.ErrBusy):
 		return "", http.StatusServiceUnavailable
 	case err != nil || !right:
 		return "", http.StatusUnauthorized
@@ -93,7 +90,7 @@ func (a *Access) check(ctx context.Context, client, user, password string) (bool
 	if _, _, known := a.lookUp(user, password); known {
 		return true, nil
 	}
-	done, err := a.turns.take(ctx, client)
+	done, err := a.turns.Take(ctx, client)
 	if err != nil {
 		return false, err
 	}
@@ -130,64 +127,4 @@ func (a *Access) lookUp(user, password string) (hash []byte, id [sha256.Size]byt
 	mac.Sum(id[:0])
 	until, known := a.right[id]
 	return hash, id, known && a.now().Before(until)
-}
-
-// turns let one check run at a time. Clients take turns, however many checks one of them has
-// waiting: only one of these competes with those of others.
-type turns struct {
-	running chan struct{}
-
-	mu      sync.Mutex
-	clients map[string]*waiting
-}
-
-// waiting are the checks of a client.
-type waiting struct {
-	turn  chan struct{}
-	count int
-}
-
-// take waits for a turn, which ends with done.
-func (t *turns) take(ctx context.Context, client string) (done func(), err error) {
-	w, err := t.enter(client)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case w.turn <- struct{}{}:
-	case <-ctx.Done():
-		t.leave(client, w)
-		return nil, ctx.Err()
-	}
-	select {
-	case t.running <- struct{}{}:
-		return func() { <-t.running; <-w.turn; t.leave(client, w) }, nil
-	case <-ctx.Done():
-		<-w.turn
-		t.leave(client, w)
-		return nil, ctx.Err()
-	}
-}
-
-func (t *turns) enter(client string) (*waiting, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	w := t.clients[client]
-	if w == nil {
-		w = &waiting{turn: make(chan struct{}, 1)}
-		t.clients[client] = w
-	}
-	if w.count >= maxWaiting {
-		return nil, errBusy
-	}
-	w.count++
-	return w, nil
-}
-
-func (t *turns) leave(client string, w *waiting) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if w.count--; w.count == 0 {
-		delete(t.clients, client)
-	}
 }

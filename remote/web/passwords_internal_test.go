@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -119,7 +121,8 @@ func TestRemembered(t *testing.T) {
 	f, err := OpenAccess(path, c.Now, unexpected(t))
 	require.NoError(t, err)
 	require.True(t, right(t, f, "alice", "one"))
-	f.turns.running <- struct{}{} // no check can run any more
+	release, err := f.turns.Take(t.Context(), "192.0.2.9") // no check can run any more
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.True(t, right(t, f, "alice", "one"))
@@ -130,8 +133,8 @@ func TestRemembered(t *testing.T) {
 	c.pass(rightFor + time.Second)
 	_, err = f.check(ctx, "192.0.2.1", "alice", "one")
 	require.ErrorIs(t, err, context.Canceled, "it is checked again")
-	<-f.turns.running
-	require.Empty(t, f.turns.clients, "nothing is kept of those who are gone")
+	release()
+	require.Zero(t, f.turns.Waiting(), "nothing is kept of those who are gone")
 }
 
 // TestTurns: whoever tries passwords, and as many at a time as possible, delays no one at another
@@ -152,7 +155,7 @@ func TestTurns(t *testing.T) {
 					t.Error("a wrong password was right")
 				case err == nil:
 					guessed.Add(1)
-				case errors.Is(err, errBusy):
+				case errors.Is(err, quota.ErrBusy):
 					refused.Add(1)
 					time.Sleep(time.Millisecond)
 				}
@@ -172,7 +175,7 @@ func TestTurns(t *testing.T) {
 	}
 	cancel()
 	guessing.Wait()
-	require.Empty(t, f.turns.clients)
+	require.Zero(t, f.turns.Waiting())
 }
 
 func TestClients(t *testing.T) {

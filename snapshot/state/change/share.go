@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -15,7 +16,6 @@ import (
 const (
 	maxShare  = 64 << 10 // about 450 environments
 	maxWeight = 1_000_000
-	reserve   = 8 // a user has no more than an eighth of what is left, so that others have room however many fill theirs
 
 	entryWeight  = 112 // an environment or an attachment, without its texts
 	memberWeight = 16  // a process or a Jupyter kernel, without its id
@@ -43,7 +43,7 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some with `genv deactivate`", state.ErrRequest, uid)
 	case uid != 0 && devices.own > maxShare:
 		return fmt.Errorf("%w: uid %d has more attachments than one user may have: end some with `genv detach`", state.ErrRequest, uid)
-	case uid != 0 && (envs.isCrowded() || devices.isCrowded()):
+	case uid != 0 && !(quota.Leaves(envs.own, envs.all, maxWeight) && quota.Leaves(devices.own, devices.all, maxWeight)):
 		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them", state.ErrRequest, uid)
 	case envs.all > maxWeight || devices.all > maxWeight:
 		return fmt.Errorf("%w: the state files of this host are full", state.ErrRequest)
@@ -60,9 +60,6 @@ func (u *fileWeight) add(weight int, own bool) {
 		u.own += weight
 	}
 }
-
-// isCrowded reports whether the user leaves too little for others.
-func (u *fileWeight) isCrowded() bool { return reserve*u.own > maxWeight-u.all }
 
 func weightOf(e *snapshot.Environment) int {
 	weight := entryWeight + memberWeight*(len(e.PIDs)+len(e.KernelIDs))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -124,7 +125,13 @@ func (s *Server) change(ctx context.Context, data []byte, by callerProcess) (cha
 	if asked.Leave != nil && asked.Leave.PID != 0 && by.unknown != nil {
 		return change.Result{}, by.unknown
 	}
-	turn := func(ctx context.Context) (func(), error) { return s.turns.take(ctx, by.account) }
+	turn := func(ctx context.Context) (func(), error) {
+		release, err := s.turns.Take(ctx, by.account)
+		if errors.Is(err, quota.ErrBusy) {
+			err = refused{by.account}
+		}
+		return release, err
+	}
 	result, err := s.Backend.Change(ctx, asked, asker, turn)
 	if gone := named.gone(); err == nil && asked.Enter != nil && gone != 0 {
 		forget := change.Change{Leave: &change.Leave{PID: gone}}

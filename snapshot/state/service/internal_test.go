@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -12,55 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-// Users take turns, however many requests each has.
-func TestTurns(t *testing.T) {
-	turns := turns{perUser: 3}
-	release, err := turns.take(t.Context(), 1)
-	require.NoError(t, err)
-	order := make(chan snapshot.UID, 10)
-	wait := func(ctx context.Context, uid snapshot.UID) {
-		waiting := func() (n int) {
-			turns.mu.Lock()
-			defer turns.mu.Unlock()
-			for _, own := range turns.waiting {
-				n += len(own)
-			}
-			return n
-		}
-		before := waiting()
-		go func() {
-			release, err := turns.take(ctx, uid)
-			if err == nil {
-				order <- uid
-				release()
-			}
-		}()
-		require.Eventually(t, func() bool { return waiting() > before }, 5*time.Second, time.Millisecond)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	wait(t.Context(), 1)
-	wait(t.Context(), 1)
-	wait(gone, 3)
-	wait(t.Context(), 1)
-	wait(t.Context(), 2)
-	_, err = turns.take(t.Context(), 1)
-	require.ErrorContains(t, err, "too many requests from uid 1, try again")
-	cancel()
-	require.Eventually(t, func() bool {
-		turns.mu.Lock()
-		defer turns.mu.Unlock()
-		return turns.waiting[3] == nil
-	}, 5*time.Second, time.Millisecond)
-	release()
-	for _, want := range []snapshot.UID{1, 2, 1, 1} {
-		require.Equal(t, want, <-order)
-	}
-	release, err = turns.take(t.Context(), 4)
-	require.NoError(t, err)
-	release()
-	require.Empty(t, turns.order)
-}
 
 func TestAdmission(t *testing.T) {
 	now := time.Now()

@@ -34,6 +34,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
@@ -69,7 +70,7 @@ type Server struct {
 	Failed func(error)
 
 	admission admission
-	turns     turns
+	turns     quota.Turns[snapshot.UID]
 	tokens    grant.Tokens
 	allowed   atomic.Pointer[allowed] // what is allowed to users; nil before anybody said it
 	since     time.Time
@@ -94,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	bounds := s.Bounds.withDefaults()
 	s.since = s.Now()
 	s.admission = admission{bounds: bounds, now: s.Now}
-	s.turns.perUser = bounds.PerUser
+	s.turns.Most = bounds.PerUser
 	s.tokens.Now = s.Now
 	if err := keepQueueShort(listener); err != nil {
 		return err
