@@ -80,7 +80,7 @@ func detailsTTLOf(pid snapshot.PID) time.Duration {
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {
 	claims map[snapshot.PID]environClaim
-	// unverified are claims that are read again, and serve where the budget of an account is used up.
+	// unverified are claims that are read again, and serve where the quota of an account is used up.
 	unverified map[snapshot.PID]environClaim
 	details    map[snapshot.PID]processDetails
 	ancestors  map[proc.Ancestor]readAncestor
@@ -105,7 +105,7 @@ type observer struct {
 	register      *snapshot.Register
 	answers       []snapshot.Answer // that the register doesn't know
 	before, after processCache
-	budgets       map[snapshot.UID]*proc.Budget
+	quotas        proc.Quotas
 	unseen        []snapshot.Process // that the driver lists, with their devices
 }
 
@@ -126,8 +126,8 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		statErr = proc.ErrGone
 	}
 	uid, uidErr := h.RealUID()
-	payer, _ := o.awaitAccount(uid)
-	h.Budget = o.budgetOf(payer)
+	account, _ := o.awaitAccount(uid)
+	h.Quota = o.quotas.Of(proc.Account{UID: account})
 	c, environErr := o.claim(h, stat)
 	lineageErr := errors.Join(statErr, uidErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
@@ -188,13 +188,6 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 	return &snapshot.Unreadable{Why: what + "do not answer"}
 }
 
-func (o *observer) budgetOf(uid snapshot.UID) *proc.Budget {
-	if o.budgets[uid] == nil {
-		o.budgets[uid] = &proc.Budget{}
-	}
-	return o.budgets[uid]
-}
-
 // hideOwner hides the environment of a process of unknown owner, too: what the process claims
 // would count for whoever owns that.
 func (s *observation) hideOwner(err error) {
@@ -220,7 +213,7 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	return account, err
 }
 
-// claim returns the cached claim if the process still runs the same program. Where the budget of
+// claim returns the cached claim if the process still runs the same program. Where the quota of
 // its account is used up, the last claim that was read serves, whatever the process runs now:
 // users could otherwise make it unknown by renaming the process.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {

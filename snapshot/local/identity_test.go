@@ -18,7 +18,7 @@ func TestAClaimIsKeptWhileItsAccountUsesUpItsTime(t *testing.T) {
 	t.Cleanup(fs.Reader.Close)
 	const stat = "100 (job) S 1 5 5 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 5000 1 1 1 1 1 0 0 0 0 0 1 1 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 6000 9 0\n"
 	var handles []*proc.Handle
-	budget := &proc.Budget{}
+	quota := &proc.Quota{}
 	for _, pid := range []snapshot.PID{91, 92, 93, 94, 95, 96, 97, 98, 99, 100} {
 		dir := filepath.Join(fs.Root, strconv.Itoa(int(pid)))
 		require.NoError(t, os.Mkdir(dir, 0o700))
@@ -26,7 +26,7 @@ func TestAClaimIsKeptWhileItsAccountUsesUpItsTime(t *testing.T) {
 		h, err := fs.Open(pid)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = h.Close() })
-		h.Budget = budget
+		h.Quota = quota
 		handles = append(handles, h)
 	}
 	for _, h := range handles[:9] { // each takes half of what is left

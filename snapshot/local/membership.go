@@ -170,7 +170,7 @@ func (o *observer) claimOf(a proc.Ancestor) (snapshot.EnvID, error) {
 		return "", err
 	}
 	defer func() { _ = h.Close() }() // it was only read
-	h.Budget = o.budgetOf(known.uid)
+	h.Quota = o.quotas.Of(proc.Account{UID: known.uid})
 	c, err := readClaim(h)
 	if !errors.Is(err, proc.ErrNotRead) {
 		known.asked, known.claim, known.unread = true, c.eid, err

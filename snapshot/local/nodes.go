@@ -10,25 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// budgetOwner is who shares the limits of a search for device nodes. A container of root's is one, too: it
-// may be any user's.
-type budgetOwner struct {
-	uid       snapshot.UID
-	container string
-}
-
-// nodeSearches are those of one look.
-type nodeSearches map[budgetOwner]*proc.NodeSearch
-
-func (n nodeSearches) of(a budgetOwner) *proc.NodeSearch {
-	if n[a] == nil {
-		n[a] = &proc.NodeSearch{Major: hardware.NodeMajor}
-	}
-	return n[a]
-}
-
 // prove finds out which processes have, or had, a node of the driver open or mapped. What can't be read, or
-// what the limits of an account leave out, isn't spared for that: only a search that came to its end finds none.
+// what the quota of an account leaves out, isn't spared for that: only a search that came to its end finds none.
 // Processes with few files come first, and the others in another order at each look.
 func (o *observer) prove(seen []observation) {
 	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
@@ -36,42 +19,42 @@ func (o *observer) prove(seen []observation) {
 		files[i] = o.fs.OpenFiles(seen[i].process.PID)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(files[a], files[b]) })
-	searches := make(nodeSearches)
 	for _, i := range order {
 		p := &seen[i].process
 		key := proc.Ancestor{PID: p.PID, Start: p.Start}
 		has := o.before.proved[key]
 		if p.Start != 0 && !has {
 			var err error
-			has, err = searches.of(accountOf(p)).Finds(o.fs, p.PID)
+			has, err = o.quotas.Of(accountOf(p)).HasNode(o.fs, p.PID, hardware.NodeMajor)
 			p.NodeMissing = !has && err == nil
 		}
 		if has {
 			o.after.proved[key] = true
 		}
 	}
-	o.findHolders(seen, searches)
+	o.findHolders(seen)
 }
 
-func accountOf(p *snapshot.Process) (a budgetOwner) {
+// accountOf is for whom a process is read.
+func accountOf(p *snapshot.Process) (a proc.Account) {
 	if p.UID != nil {
-		a.uid = *p.UID
+		a.UID = *p.UID
 	}
-	if a.uid == 0 {
-		a.container = p.Container
+	if a.UID == 0 {
+		a.Container = p.Container
 	}
 	return a
 }
 
 // findHolders finds, for each process that isn't proved, one of the same user that has a node open and that
 // the driver doesn't list: it may be the one that computes.
-func (o *observer) findHolders(seen []observation, searches nodeSearches) {
+func (o *observer) findHolders(seen []observation) {
 	listed, missing := make(map[snapshot.PID]bool), make(map[snapshot.UID][]*snapshot.Process)
 	for i := range seen {
 		p := &seen[i].process
 		listed[p.PID] = true
-		if a := accountOf(p); p.NodeMissing && a.uid != 0 { // root's daemons have nodes open
-			missing[a.uid] = append(missing[a.uid], p)
+		if a := accountOf(p); p.NodeMissing && a.UID != 0 { // root's daemons have nodes open
+			missing[a.UID] = append(missing[a.UID], p)
 		}
 	}
 	if len(missing) == 0 {
@@ -83,7 +66,7 @@ func (o *observer) findHolders(seen []observation, searches nodeSearches) {
 		if err != nil || listed[pid] || len(missing[uid]) == 0 {
 			continue
 		}
-		if has, err := searches.of(budgetOwner{uid: uid}).FindsOpen(o.fs, pid); has && err == nil {
+		if has, err := o.quotas.Of(proc.Account{UID: uid}).HasOpen(o.fs, pid, hardware.NodeMajor); has && err == nil {
 			for _, p := range missing[uid] {
 				p.NodeHolder = pid
 			}

@@ -26,7 +26,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	}
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
-		now: c.now(), before: before, after: newProcessCache(), budgets: map[snapshot.UID]*proc.Budget{}, patience: accountsWithin,
+		now: c.now(), before: before, after: newProcessCache(), quotas: proc.Quotas{}, patience: accountsWithin,
 	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)
@@ -55,7 +55,7 @@ type read struct {
 	err  error
 }
 
-// read reads processes, each time in another order: what the budgets of accounts leave out, a later look reaches.
+// read reads processes, each time in another order: what the quotas of accounts leave out, a later look reaches.
 func (o *observer) read(used []snapshot.Process) []read {
 	list := make([]read, len(used))
 	for _, i := range rand.Perm(len(used)) {

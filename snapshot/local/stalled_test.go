@@ -185,7 +185,7 @@ func TestALookBesideAHostileAccount(t *testing.T) {
 				least = min(least, look(pids...))
 			}
 			t.Log(alone, least) // a second more, on a machine that is not busy
-			require.Less(t, least, 20*time.Second, "without a budget, each of the processes would cost time")
+			require.Less(t, least, 20*time.Second, "without a quota, each of the processes would cost time")
 		})
 	}
 }
@@ -216,8 +216,8 @@ func aliceHas(t *testing.T, machine *local.Collector, uid snapshot.UID) {
 	machine.Proc.Accounts = &proc.Accounts{Etc: etc}
 }
 
-// TestSubordinateUIDsShareABudget: with many uids, one account gets no more time than with one.
-func TestSubordinateUIDsShareABudget(t *testing.T) {
+// TestSubordinateUIDsShareAQuota: with many uids, one account gets no more time than with one.
+func TestSubordinateUIDsShareAQuota(t *testing.T) {
 	proctest.NeedRoot(t)
 	var pids []snapshot.PID
 	for i := range uint32(20) {

@@ -149,7 +149,7 @@ func TestRangesOfAnotherSource(t *testing.T) {
 		shared, err := accounts.Wait(t.Context(), uid)
 		require.ErrorIs(t, err, proc.ErrAccountUnknown)
 		require.ErrorContains(t, err, "its range is known to sss alone")
-		require.EqualValues(t, proc.UnknownAccount, shared, "they share one budget")
+		require.EqualValues(t, proc.UnknownAccount, shared, "they share one quota")
 		require.False(t, accounts.Lacks(t.Context(), uid))
 		require.Equal(t, uid, accounts.Resolve(t.Context(), uid))
 	}

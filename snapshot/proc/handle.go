@@ -64,10 +64,10 @@ func (fs FS) root() string { return cmp.Or(fs.Root, machineRoot) }
 // concurrent use.
 type Handle struct {
 	PID snapshot.PID
-	// Budget bounds how long the processes of its account may be read; nil for each by itself.
-	Budget *Budget
-	fs     FS
-	dir    int // the descriptor of /proc/PID, which is of this process only
+	// Quota is that of its account; nil for none.
+	Quota *Quota
+	fs    FS
+	dir   int // the descriptor of /proc/PID, which is of this process only
 }
 
 // Open opens a process. Its error wraps ErrGone or ErrUnreadable.

@@ -18,28 +18,18 @@ import (
 // errSpent says that the limits of a search are used up: what it looks for is unknown.
 var errSpent = errors.New("the limits of the search are used up")
 
-// Limits of the search for device nodes: a process may have any number of files.
-const (
-	maxNodeFiles = 1 << 16                // files
-	maxNodeMaps  = 16 << 20               // bytes of /proc/PID/maps
-	maxNodeTime  = 250 * time.Millisecond // for all files: one may be on a file server
-)
+// maxNodeMaps is how much of /proc/PID/maps is read, in bytes: a process may have any number of files.
+const maxNodeMaps = 16 << 20
 
-// NodeSearch looks for character devices with a major number among the files of processes. Its limits
-// are those of one process, and of all of them together: whoever has many processes makes no look longer.
-type NodeSearch struct {
-	Major uint32
-	files int
-	spent time.Duration
+// HasNode says whether a process, or a thread of it, has a character device with a major number open or mapped. An
+// error says that this is unknown: the process can't be read, or the quota of its account is used up.
+func (q *Quota) HasNode(fs FS, pid snapshot.PID, major uint32) (bool, error) {
+	return q.search(fs, pid, request{Read: readNodes, Major: major})
 }
 
-// Finds says whether a process, or a thread of it, has such a device open or mapped. An error says that this is
-// unknown: the process can't be read, or those before it have left too little of the limits.
-func (s *NodeSearch) Finds(fs FS, pid snapshot.PID) (bool, error) { return s.run(fs, pid, readNodes) }
-
-// FindsOpen is Finds without what threads or mappings alone have open.
-func (s *NodeSearch) FindsOpen(fs FS, pid snapshot.PID) (bool, error) {
-	return s.run(fs, pid, readOpen)
+// HasOpen is HasNode without what threads or mappings alone have open.
+func (q *Quota) HasOpen(fs FS, pid snapshot.PID, major uint32) (bool, error) {
+	return q.search(fs, pid, request{Read: readOpen, Major: major})
 }
 
 // OpenFiles is how many files a process has open; 0 if the kernel doesn't say it, as before Linux 6.2.
@@ -51,9 +41,9 @@ func (fs FS) OpenFiles(pid snapshot.PID) int64 {
 	return info.Size()
 }
 
-func (s *NodeSearch) run(fs FS, pid snapshot.PID, what string) (has bool, err error) {
-	left := maxNodeTime - s.spent
-	if left <= 0 || s.files > maxNodeFiles {
+func (q *Quota) search(fs FS, pid snapshot.PID, r request) (has bool, err error) {
+	r.Left, r.Files = q.left(maxNodeTime), q.files
+	if r.Left == 0 || q.files > maxNodeFiles {
 		return false, errSpent
 	}
 	h, err := fs.Open(pid)
@@ -61,17 +51,16 @@ func (s *NodeSearch) run(fs FS, pid snapshot.PID, what string) (has bool, err er
 		return false, err
 	}
 	defer func() { _ = h.Close() }() // it was only read
-	began := time.Now()
+	defer q.spend()()
 	if h.isOther() {
 		var a answer
-		a, err = h.ask(request{Read: what, Major: s.Major, Files: s.files, Left: left}, left+readWithin)
-		has, s.files = a.Found, max(s.files, a.Files)
-	} else {
-		search := nodeSearch{major: s.Major, files: s.files, until: began.Add(left)}
-		has, err = search.look(h.dir, what)
-		s.files = search.files
+		a, err = h.ask(r, r.Left+readWithin)
+		q.files = max(q.files, a.Files)
+		return a.Found, err
 	}
-	s.spent += max(1, time.Since(began))
+	search := nodeSearch{major: r.Major, files: r.Files, until: time.Now().Add(r.Left)}
+	has, err = search.look(h.dir, r.Read)
+	q.files = search.files
 	return has, err
 }
 

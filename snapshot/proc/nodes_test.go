@@ -21,8 +21,7 @@ const memMajor = 1
 
 func hasNode(t *testing.T, pid int, major uint32) bool {
 	t.Helper()
-	search := proc.NodeSearch{Major: major}
-	has, err := search.Finds(proc.FS{}, snapshot.PID(pid))
+	has, err := (&proc.Quota{}).HasNode(proc.FS{}, snapshot.PID(pid), major)
 	require.NoError(t, err)
 	return has
 }
@@ -112,7 +111,7 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 	require.Equal(t, "<nil>\n", line)
 	pid := snapshot.PID(cmd.Process.Pid)
 	require.Eventually(t, func() bool { stat, err := proc.FS{}.Stat(pid); return err == nil && stat.State == 'Z' }, 10*time.Second, time.Millisecond)
-	open, err := (&proc.NodeSearch{Major: memMajor}).FindsOpen(proc.FS{}, pid)
+	open, err := (&proc.Quota{}).HasOpen(proc.FS{}, pid, memMajor)
 	require.NoError(t, err)
 	require.False(t, open)
 	require.True(t, hasNode(t, cmd.Process.Pid, memMajor))
@@ -123,6 +122,6 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 func TestNodeSearchWithoutMaps(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"maps": "", "fd/none": "", "task/10/fd/none": ""})
-	_, err := (&proc.NodeSearch{Major: memMajor}).Finds(fs, 10)
+	_, err := (&proc.Quota{}).HasNode(fs, 10, memMajor)
 	require.ErrorIs(t, err, proc.ErrUnreadable)
 }

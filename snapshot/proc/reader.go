@@ -19,7 +19,7 @@ var (
 	ErrStalled = errors.New("its memory does not answer")
 	// ErrTooLarge says that an environment is larger than MaxEnviron, and comes with ErrUnreadable.
 	ErrTooLarge = errors.New("its environment is too large")
-	// ErrNotRead says that a Budget is used up, and comes with ErrUnreadable: the next look reads on.
+	// ErrNotRead says that a Quota is used up, and comes with ErrUnreadable: the next look reads on.
 	ErrNotRead = errors.New("it has not been read yet, since its user has many or slow processes")
 )
 
@@ -35,16 +35,6 @@ const (
 	// forgottenAfter is when a process that was not asked again has certainly ended.
 	forgottenAfter = time.Hour
 )
-
-// Budget is the time that reading the processes of one account may take in one look.
-type Budget struct{ spent time.Duration }
-
-// maxReadTime is the time of a Budget: together with slow stats and open files an account costs a look a second.
-const maxReadTime = 500 * time.Millisecond
-
-// OwnBudget is ten times as much, for the person as whom this runs, which isn't root: that makes nothing slow but for
-// itself, and what isn't read may be a job of it.
-func OwnBudget() *Budget { return &Budget{spent: -9 * maxReadTime} }
 
 // Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
 // process, the helper: a file system of a user (FUSE) can hold the memory of a process for any time, and
@@ -130,11 +120,9 @@ func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.
 
 // ask has the helper read a file of the process.
 func (h *Handle) ask(q request, within time.Duration) (answer, error) {
-	if h.Budget != nil { // the more slow processes an account has, the less time each of them gets
-		left := max(0, maxReadTime-h.Budget.spent)
-		within = min(within, left/2)
-		began := time.Now()
-		defer func() { h.Budget.spent += time.Since(began) }()
+	if h.Quota != nil { // the more slow processes an account has, the less time each of them gets
+		within = min(within, h.Quota.left(maxReadTime)/2)
+		defer h.Quota.spend()()
 	}
 	stat, err := h.Stat()
 	if err != nil {

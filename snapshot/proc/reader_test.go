@@ -53,8 +53,7 @@ func TestReader(t *testing.T) {
 	require.NoError(t, err)
 	defer h.Close()
 	require.Equal(t, "/bin/sleep 60", h.CommandLine())
-	search := proc.NodeSearch{Major: memMajor}
-	has, err := search.Finds(fs, pid)
+	has, err := (&proc.Quota{}).HasNode(fs, pid, memMajor)
 	require.NoError(t, err)
 	require.True(t, has, "/dev/null")
 	require.NoError(t, syscall.Kill(int(pid), syscall.SIGKILL))
@@ -81,8 +80,7 @@ func TestStalledMemory(t *testing.T) {
 				require.ErrorIs(t, err, proc.ErrStalled)
 			}
 			require.Less(t, time.Since(asked), time.Second, "it isn't waited for again")
-			search := proc.NodeSearch{Major: memMajor}
-			_, err = search.Finds(fs, pid)
+			_, err = (&proc.Quota{}).HasNode(fs, pid, memMajor)
 			require.Error(t, err, "it is not spared")
 			h, err := fs.Open(pid)
 			require.NoError(t, err)
@@ -178,7 +176,7 @@ func TestManyGroups(t *testing.T) {
 	require.True(t, h.InInnerNamespace())
 }
 
-// TestManyLargeEnvironments: those below the bound are read within the budget of their account, a part in each look.
+// TestManyLargeEnvironments: those below the bound are read within the quota of their account, a part in each look.
 func TestManyLargeEnvironments(t *testing.T) {
 	proctest.NeedRoot(t)
 	fs := withReader()
@@ -186,7 +184,7 @@ func TestManyLargeEnvironments(t *testing.T) {
 	h, err := fs.Open(large)
 	require.NoError(t, err)
 	defer h.Close()
-	h.Budget = &proc.Budget{}
+	h.Quota = &proc.Quota{}
 	read, began := 0, time.Now()
 	for range 100_000 {
 		if _, _, err = h.Environ("A"); err != nil {
@@ -200,7 +198,7 @@ func TestManyLargeEnvironments(t *testing.T) {
 	require.Positive(t, read)
 	require.Less(t, time.Since(began), 2*time.Second)
 	require.Eventually(t, func() bool {
-		h.Budget = &proc.Budget{}
+		h.Quota = &proc.Quota{}
 		_, _, err := h.Environ("A")
 		require.NotErrorIs(t, err, proc.ErrStalled)
 		return err == nil

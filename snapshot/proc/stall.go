@@ -4,7 +4,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,15 +21,12 @@ type Stall struct {
 }
 
 // Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that
-// isn't known, or if the Budget is used up: users can have many threads and mounts.
+// isn't known, or if the Quota is used up: users can have many threads and mounts.
 func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
-	if h.Budget != nil {
-		if h.Budget.spent >= maxReadTime+stallTime {
-			return s
-		}
-		began := time.Now()
-		defer func() { h.Budget.spent += time.Since(began) }()
+	if h.Quota.left(maxStallTime) == 0 {
+		return s
 	}
+	defer h.Quota.spend()()
 	for _, stack := range h.stacks() {
 		s.FUSE = s.FUSE || changesMemory(stack) && strings.Contains(stack, "] fuse_")
 		for _, name := range []string{"] nfs", "] rpc_", "] ceph_", "] cifs_", "] smb2_", "] ll_", "] gpfs"} {
@@ -57,7 +53,6 @@ func changesMemory(stack string) bool {
 const (
 	maxStacks     = 1024
 	maxMountBytes = 256 << 10
-	stallTime     = 200 * time.Millisecond // beyond that of the Budget
 )
 
 // stacks are what the threads of the process do in the kernel.

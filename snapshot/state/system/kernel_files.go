@@ -144,7 +144,7 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 	account, err := p.accounts.WithUID(within, uid)
 	cancel()
 	complete = (err == nil || errors.Is(err, nss.ErrNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
-	seen, budget := map[string]bool{}, &proc.Budget{}
+	seen, quota := map[string]bool{}, &proc.Quota{}
 	add := func(folder string) {
 		if filepath.IsAbs(folder) && !seen[folder] {
 			seen[folder], folders = true, append(folders, folder)
@@ -164,7 +164,7 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 		if err != nil {
 			continue
 		}
-		h.Budget = budget
+		h.Quota = quota
 		for _, v := range runtimeVariables {
 			value, found, err := h.Environ(v.name)
 			if unread := errors.Is(err, proc.ErrNotRead) || errors.Is(err, proc.ErrStalled); unread {

@@ -2,7 +2,6 @@ package system
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -54,10 +53,10 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 	for _, k := range kernels {
 		lives[k], byID[k.ID] = missing, append(byID[k.ID], k)
 	}
-	budgets, late := budgets{}, map[snapshot.UID]bool{}
+	quotas, late := proc.Quotas{}, map[snapshot.UID]bool{}
 	for _, pid := range pids {
 		owner, err := p.owner(pid)
-		line, lineErr := p.commandLine(pid, budgets.of(owner))
+		line, lineErr := p.commandLine(pid, quotas.Of(proc.Account{UID: owner}))
 		if errors.Is(lineErr, proc.ErrUnreadable) {
 			late[owner] = true
 		}
@@ -96,29 +95,15 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 const maxCommandLine = 64 << 10
 
 // commandLine is the beginning of a command line.
-func (p procfs) commandLine(pid snapshot.PID, budget *proc.Budget) (string, error) {
+func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error) {
 	h, err := p.fs.Open(pid)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = h.Close() }() // it was only read
-	h.Budget = budget
+	h.Quota = quota
 	line, err := h.Arguments(maxCommandLine)
 	return string(line), err
-}
-
-// budgets are those of the users of the processes that are read for one answer.
-type budgets map[snapshot.UID]*proc.Budget
-
-func (b budgets) of(uid snapshot.UID) *proc.Budget {
-	switch {
-	case b[uid] != nil:
-	case uid != 0 && int(uid) == os.Geteuid(): // root's may be anybody's, in a container
-		b[uid] = proc.OwnBudget()
-	default:
-		b[uid] = &proc.Budget{}
-	}
-	return b[uid]
 }
 
 // kernelsNamed are those of the asked kernels that a command line names by their connection

@@ -55,12 +55,3 @@ func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
 	}
 	require.Less(t, time.Since(began), 10*time.Second, "it is asked again after a while")
 }
-
-// Root's processes may be anybody's, in a container: only a person has more time.
-func TestBudgets(t *testing.T) {
-	require.Equal(t, &proc.Budget{}, budgets{}.of(0))
-	require.Equal(t, &proc.Budget{}, budgets{}.of(snapshot.UID(os.Geteuid()+1)))
-	if os.Geteuid() != 0 {
-		require.Equal(t, proc.OwnBudget(), budgets{}.of(snapshot.UID(os.Geteuid())))
-	}
-}

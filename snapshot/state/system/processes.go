@@ -43,10 +43,10 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, 
 	if err != nil {
 		return nil, false
 	}
-	budgets := budgets{}
+	quotas := proc.Quotas{}
 	complete = p.showsAll()
 	for _, pid := range pids {
-		r, err := p.running(pid, wanted, budgets)
+		r, err := p.running(pid, wanted, quotas)
 		switch {
 		case err == nil:
 			list = append(list, r)
@@ -64,7 +64,7 @@ func (p procfs) path(pid snapshot.PID, name string) string {
 
 var errUnwanted = errors.New("not a process that is asked for")
 
-func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budgets budgets) (RunningProcess, error) {
+func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas proc.Quotas) (RunningProcess, error) {
 	process, err := p.fs.Open(pid)
 	if err != nil {
 		return RunningProcess{}, err
@@ -85,7 +85,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, budget
 		return r, errUnwanted
 	}
 	r.Parent, r.Session, r.Start, r.Name = stat.PPID, stat.Session, stat.Start, stat.Name
-	process.Budget = budgets.of(r.UID)
+	process.Quota = quotas.Of(proc.Account{UID: r.UID})
 	value, _, err := process.Environ(snapshot.ClaimVariable)
 	switch {
 	case err == nil:
