@@ -54,11 +54,8 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 		waited, stop := context.WithTimeout(context.Background(), killTime)
 		defer stop()
 		for _, one := range []*Querier{q, q.details} {
-			one.mu.Lock()
-			current := one.current
-			one.mu.Unlock()
-			if current != nil {
-				_ = current.wait(waited) // what hangs is left to the kernel
+			if one.take(waited) == nil { // what hangs is left to the kernel
+				<-one.turn
 			}
 		}
 	}

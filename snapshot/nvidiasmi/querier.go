@@ -53,20 +53,11 @@ type Querier struct {
 	runner  Runner
 	timeout time.Duration
 	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
+	turn    chan struct{}                                // whoever has put something in it may make a call
 
 	mu        sync.Mutex
-	current   *call                // nil if none is in progress
+	abandoned <-chan struct{}      // closed when nobody waits any more for the call in progress
 	questions map[string]*question // by their arguments
-}
-
-// call is one run of nvidia-smi.
-type call struct {
-	done      chan struct{}   // closed when it has returned
-	abandoned <-chan struct{} // closed when its caller no longer waits for it
-
-	// Valid once done is closed.
-	result RunResult
-	err    error
 }
 
 // New returns a Querier. A method returns within timeout, or within twice that after Keep, even if
@@ -75,7 +66,10 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Querier{runner: runner, timeout: timeout, details: &Querier{runner: runner, timeout: timeout}}
+	one := func() *Querier { return &Querier{runner: runner, timeout: timeout, turn: make(chan struct{}, 1)} }
+	q := one()
+	q.details = one()
+	return q
 }
 
 // query runs nvidia-smi and parses its answer. Where no new answer comes until ctx ends, or within the timeout, an
@@ -99,25 +93,71 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 	return parsed, out.Time, err
 }
 
+// run makes a call, which may go on after ctx has ended.
 func (q *Querier) run(ctx context.Context, args []string) (timedReply, error) {
-	run, err := q.begin(ctx)
-	if err != nil {
+	if err := q.take(ctx); err != nil {
 		return timedReply{}, err
 	}
-	began := time.Now()
+	q.setAbandoned(ctx.Done())
+	type outcome struct {
+		result RunResult
+		err    error
+	}
+	began, done := time.Now(), make(chan outcome, 1)
 	go func() {
-		run.result, run.err = q.runner.Run(ctx, args...)
-		q.end(run)
+		result, err := q.runner.Run(ctx, args...)
+		q.setAbandoned(nil)
+		<-q.turn
+		done <- outcome{result, err}
 	}()
 	select {
-	case <-run.done:
+	case o := <-done:
+		if o.err == nil || ctx.Err() == nil {
+			return timedReply{o.result, Time{Began: began, Ended: time.Now()}}, o.err
+		}
 	case <-ctx.Done():
-		return timedReply{}, contextError(ctx)
 	}
-	if run.err != nil && ctx.Err() != nil {
-		return timedReply{}, contextError(ctx)
+	return timedReply{}, contextError(ctx)
+}
+
+func (q *Querier) setAbandoned(done <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.abandoned = done
+}
+
+// killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
+const killTime = time.Second
+
+// take waits until no call is in progress: until ctx ends, or only for killTime if the call was abandoned. The error is
+// ErrHung, or the cause of ctx.
+func (q *Querier) take(ctx context.Context) error {
+	q.mu.Lock()
+	abandoned := q.abandoned
+	q.mu.Unlock()
+	select {
+	case q.turn <- struct{}{}:
+		return nil
+	default:
 	}
-	return timedReply{run.result, Time{Began: began, Ended: time.Now()}}, run.err
+	select {
+	case q.turn <- struct{}{}:
+		return nil
+	case <-abandoned:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, killTime)
+		defer cancel()
+	case <-ctx.Done():
+	}
+	select {
+	case q.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ErrHung
+	}
+	return context.Cause(ctx)
 }
 
 // contextError is the error of a call after its context has ended.
@@ -133,59 +173,3 @@ type lateError struct{}
 
 func (lateError) Error() string   { return ErrTimeout.Error() }
 func (lateError) Unwrap() []error { return []error{ErrTimeout, context.DeadlineExceeded} }
-
-// begin waits until no call is in progress, and registers the next one.
-func (q *Querier) begin(ctx context.Context) (*call, error) {
-	next := &call{done: make(chan struct{}), abandoned: ctx.Done()}
-	for {
-		before := q.tryBegin(next)
-		if before == nil {
-			return next, nil
-		}
-		if err := before.wait(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// tryBegin registers a call, or returns the one that is in progress.
-func (q *Querier) tryBegin(next *call) (before *call) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.current == nil {
-		q.current = next
-		return nil
-	}
-	return q.current
-}
-
-// killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
-const killTime = time.Second
-
-// wait waits until a call returns: until the context ends, or only for killTime if the
-// call was abandoned.
-func (r *call) wait(ctx context.Context) error {
-	select {
-	case <-r.abandoned:
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, killTime)
-		defer cancel()
-	default:
-	}
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return ErrHung
-		}
-		return context.Cause(ctx)
-	}
-}
-
-func (q *Querier) end(run *call) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.current = nil
-	close(run.done)
-}
