@@ -57,9 +57,6 @@ const (
 	askAtOnce = 100
 )
 
-// ofMachine are the accounts of this machine, for every FS without others.
-var ofMachine Accounts
-
 // UnknownAccount stands for the uids of unknown accounts of which no range is known either.
 const UnknownAccount snapshot.UID = math.MaxUint32
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +49,7 @@ func (fs FS) Account(uid snapshot.UID) (snapshot.UID, error) { return fs.AllAcco
 // AllAccounts are the accounts of the uids.
 func (fs FS) AllAccounts() *Accounts {
 	if fs.Accounts == nil {
-		return &ofMachine
+		return &here.accounts
 	}
 	return fs.Accounts
 }
@@ -214,13 +213,10 @@ func classify(pid snapshot.PID, err error) error {
 	return fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)
 }
 
-// ofThisBoot is the boot id of this machine, which stays for as long as this program runs; nil before it was read.
-var ofThisBoot atomic.Pointer[string]
-
 // BootID is /proc/sys/kernel/random/boot_id, which differs for each boot of this machine.
 // Start times are comparable only within one boot.
 func (fs FS) BootID() (string, error) {
-	if id := ofThisBoot.Load(); id != nil && fs.root() == machineRoot {
+	if id := here.bootID.Load(); id != nil && fs.root() == machineRoot {
 		return *id, nil
 	}
 	path := filepath.Join(fs.root(), "sys/kernel/random/boot_id")
@@ -233,7 +229,7 @@ func (fs FS) BootID() (string, error) {
 		return "", fmt.Errorf("read the boot id: %s does not contain one", path)
 	}
 	if fs.root() == machineRoot {
-		ofThisBoot.Store(&id)
+		here.bootID.Store(&id)
 	}
 	return id, nil
 }

@@ -48,9 +48,6 @@ func (p *LockHolder) Describe() string {
 // from the first one at each read.
 const maxLocks = 1 << 20
 
-// holders remembers which holders don't answer: reading the stat of one that is in execve(2) can take for ever.
-var holders Reader
-
 // LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
 // mounted.
 func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
@@ -65,7 +62,7 @@ func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 		return nil
 	}
 	found := &LockHolder{PID: pid}
-	fs := FS{Root: root, Reader: &holders}
+	fs := FS{Root: root, Reader: &here.lockHolders}
 	if stat, err := fs.Stat(pid); err == nil {
 		found.Command = stat.Name
 	}

@@ -23,8 +23,6 @@ type mounts struct {
 	at   time.Time // when it was read
 }
 
-var mountsHere mounts
-
 // Mount is one line of a list of mounts.
 type Mount struct {
 	Device      string // major:minor
@@ -56,7 +54,7 @@ func (fs FS) Mounts() (string, error) {
 		data, err := os.ReadFile(filepath.Join(fs.root(), "self/mountinfo"))
 		return string(data), err
 	}
-	return mountsHere.read()
+	return here.mounts.read()
 }
 
 func (m *mounts) read() (list string, err error) {
