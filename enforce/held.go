@@ -150,7 +150,8 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
 func (c *counting) addProcess(u *held, d *caps.HeldDevice, in *envView, p *snapshot.Process) {
-	d.Uses = append(d.Uses, caps.Use{Process: p, Attached: in != nil && c.policy.Account(in.env.Username) == u.user && in.Attached(d.Index)})
+	attached := in != nil && c.policy.Account(in.env.Username) == u.user && in.Attached(d.Index)
+	d.Uses = append(d.Uses, caps.Use{Process: p, Attached: attached})
 	if !p.Unproved() { // else any user may have started it
 		d.Used = caps.Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}

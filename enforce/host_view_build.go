@@ -66,7 +66,8 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt || fleet.protects(p) || h.settings.LeaveContainers && p.OfRootsRuntime():
+		case exempt || env != nil && env.exempt || fleet.protects(p) ||
+			h.settings.LeaveContainers && p.OfRootsRuntime():
 			h.spare(p, env)
 		case p.NodeMissing:
 			h.spare(p, nil) // what is attached is judged as without it
@@ -133,9 +134,11 @@ func (h *hostView) spareDesktop(p *snapshot.Process, env *envView) {
 	}
 }
 
-// ignoresAllUses reports whether no rule is about any of a process's uses. One judged use is enough to judge the process.
+// ignoresAllUses reports whether no rule is about any of a process's uses. One judged use is enough to judge the
+// process.
 func (h *hostView) ignoresAllUses(p *snapshot.Process) bool {
-	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, func(u snapshot.DeviceUsage) bool { return !h.ignoresUse(u) })
+	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage,
+		func(u snapshot.DeviceUsage) bool { return !h.ignoresUse(u) })
 }
 
 // ignoresUse reports whether no rule is about a use of a device: the device is exempt, or a desktop draws

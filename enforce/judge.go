@@ -55,16 +55,19 @@ func (j *judgement) noteUnknowns(h *hostView) {
 		}
 	}
 	if unknown > 0 {
-		j.note(h, "what is attached to %d of its %d GPUs is unknown, so no rule acts on them", unknown, len(h.snapshot.Devices))
+		j.note(h, "what is attached to %d of its %d GPUs is unknown, so no rule acts on them", unknown,
+			len(h.snapshot.Devices))
 	}
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		if p.NodeMissing {
 			holder := "its PID may be one of another PID namespace"
 			if p.NodeHolder != 0 {
-				holder = fmt.Sprintf("process %d of the same user has one open, and the driver doesn't list it", p.NodeHolder)
+				holder = fmt.Sprintf("process %d of the same user has one open, and the driver doesn't list it",
+					p.NodeHolder)
 			}
-			j.note(h, "the driver lists process %d%s on GPU %s, but it has not been seen with a device of the driver open, so it is left alone (unproved): %s",
+			j.note(h, "the driver lists process %d%s on GPU %s, but it has not been seen with a device of the "+
+				"driver open, so it is left alone (unproved): %s",
 				p.PID, p.Describe(), text.JoinIndices(p.Indices()), holder)
 			continue
 		}
@@ -75,17 +78,20 @@ func (j *judgement) noteUnknowns(h *hostView) {
 			}
 		}
 		if !h.settings.JudgeGraphics && slices.ContainsFunc(p.Usage, h.snapshot.TypeUnknown) {
-			j.note(h, "nvidia-smi has not said yet whether process %d%s draws on a screen, so it is left alone", p.PID, p.Describe())
+			j.note(h, "nvidia-smi has not said yet whether process %d%s draws on a screen, so it is left alone", p.PID,
+				p.Describe())
 		}
 		if p.UserUnknown {
-			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, p.Describe())
+			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is "+
+				"left alone", p.PID, p.Describe())
 		}
 		if p.EnvUnknown && p.Unreadable == nil && !h.outsideByPolicy(p) {
 			why := ""
 			if p.EnvOverwritten {
 				why = ": it has overwritten its environment variables (unknown-environment: leave)"
 			}
-			j.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, p.Describe(), why)
+			j.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, p.Describe(),
+				why)
 		}
 	}
 }

@@ -130,7 +130,8 @@ const RuleMaxDuration Rule = "max-duration"
 var maxDurationRule = rule{
 	Setting: Setting{strictyaml.NewDuration(string(RuleMaxDuration),
 		func(s *Settings) *time.Duration { return &s.MaxDuration }, "7d", time.Minute, year), ByHost | ByUser},
-	advice: "Save your work: what goes on using the GPU may be ended. Attach it again afterwards, if it is free: genv attach.",
+	advice: "Save your work: what goes on using the GPU may be ended. Attach it again afterwards, if it is free: " +
+		"genv attach.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
@@ -147,7 +148,8 @@ func (j *judgement) maxDuration(h *hostView) {
 			continue
 		}
 		for _, a := range env.Attachments {
-			if lasted := j.now.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
+			if lasted := j.now.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit &&
+				!h.sparesUse(env, a.Device.Index) {
 				j.detachOld(h, env, a, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
 			}
 		}

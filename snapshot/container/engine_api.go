@@ -122,7 +122,9 @@ func checkPeer(conn *net.UnixConn) error {
 	}
 	var peer *unix.Ucred
 	var peerErr error
-	if err := raw.Control(func(fd uintptr) { peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
 		return err
 	}
 	if peerErr != nil {
@@ -178,7 +180,8 @@ func ParseDocker(data []byte, id string) (Details, error) {
 		return Details{}, errors.New("not understood: it is about another container")
 	}
 	details := Details{
-		Name: shortened(strings.TrimPrefix(d.Name, "/")), Image: shortened(d.Config.Image), Labels: d.Config.Labels, EID: claimIn(d.Config.Env),
+		Name: shortened(strings.TrimPrefix(d.Name, "/")), Image: shortened(d.Config.Image), Labels: d.Config.Labels,
+		EID: claimIn(d.Config.Env),
 	}
 	if d.State.Running && d.State.Pid > 0 {
 		details.Init = d.State.Pid

@@ -18,7 +18,8 @@
 // <run>/containers/ID.json, which only root can write and everybody may read. A container that is
 // restarted has its ID again, so that the hook replaces the record at each start:
 //
-//	err := container.WriteRecord("/run/genv", container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: now})
+//	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: now}
+//	err := container.WriteRecord("/run/genv", record)
 //	r, err := container.ReadRecord("/run/genv", id)
 //
 // Starting a container with GPUs is for packages oci and grant.
@@ -250,7 +251,9 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	case err != nil:
 		return Running{}, err
 	}
-	process := snapshot.Process{Container: m.Place.ID, ContainerInfo: &snapshot.ContainerInfo{Name: details.Name, Image: details.Image}}
+	process := snapshot.Process{Container: m.Place.ID, ContainerInfo: &snapshot.ContainerInfo{
+		Name: details.Name, Image: details.Image,
+	}}
 	return Running{place: m.Place, Text: process.ContainerName()}, nil
 }
 

@@ -31,7 +31,8 @@ type deviceList struct {
 
 func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
 	devices := listing.GPUs
-	l := &deviceList{devices: devices, warnings: listing.Warnings, index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
+	l := &deviceList{devices: devices, warnings: listing.Warnings,
+		index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
 	for _, d := range devices {
 		if d.UUID != "" {
 			l.index[d.UUID] = d.Index
@@ -71,7 +72,9 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 
 // devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
 // one if it is younger than measured and complete, else a new one.
-func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, measured, oldest time.Duration) (*deviceList, error) {
+func (c *Collector) devicesFor(
+	ctx context.Context, usage nvidiasmi.Usage, measured, oldest time.Duration,
+) (*deviceList, error) {
 	if l := c.cached().devices; l != nil && !l.lacks(usage) && c.now().Sub(l.at) < measured {
 		return l, nil
 	}
@@ -146,7 +149,9 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 	details := l.details
 	for i := range usage.Apps {
 		app := &usage.Apps[i]
-		at := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.UUID == app.GPU && len(g.Instances) > 0 })
+		at := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool {
+			return g.UUID == app.GPU && len(g.Instances) > 0
+		})
 		if at < 0 {
 			continue
 		}

@@ -169,7 +169,8 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreadable {
 	switch {
 	case errors.Is(err, proc.ErrTooLarge):
-		return &snapshot.Unreadable{Why: fmt.Sprintf("its environment has more than the %d MiB that are read", proc.MaxEnviron>>20), ByUser: true}
+		return &snapshot.Unreadable{Why: fmt.Sprintf("its environment has more than the %d MiB that are read",
+			proc.MaxEnviron>>20), ByUser: true}
 	case !errors.Is(err, proc.ErrStalled):
 		d.stall = proc.Stall{}
 		return nil
@@ -181,7 +182,8 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 	case stall.Network:
 		return &snapshot.Unreadable{Why: what + "are stalled by a network file system"}
 	case stall.Mounter != nil:
-		return &snapshot.Unreadable{Why: fmt.Sprintf("%sare stalled by a FUSE file system of uid %d", what, *stall.Mounter), ByUser: *stall.Mounter != 0}
+		return &snapshot.Unreadable{Why: fmt.Sprintf("%sare stalled by a FUSE file system of uid %d", what,
+			*stall.Mounter), ByUser: *stall.Mounter != 0}
 	case stall.FUSE:
 		return &snapshot.Unreadable{Why: what + "are stalled by a FUSE file system"}
 	}
@@ -262,7 +264,8 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d 
 	if !o.brief {
 		d.command = h.CommandLine()
 		d.container = container.Process{
-			PID: h.PID, Start: stat.Start, Place: h.Container(), Rootless: rootless, UID: d.owner, InnerNamespace: h.InInnerNamespace(),
+			PID: h.PID, Start: stat.Start, Place: h.Container(), Rootless: rootless, UID: d.owner,
+			InnerNamespace: h.InInnerNamespace(),
 		}
 	}
 	d.ancestors, err = o.ancestors.Ancestors(stat)

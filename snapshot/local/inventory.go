@@ -17,7 +17,8 @@ import (
 // ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has, so
 // that they can't be registered: others would vanish, and these have other indices for
 // root.
-var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's devices: `sudo genv usage snapshot` registers all of them")
+var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's devices: `sudo genv usage " +
+	"snapshot` registers all of them")
 
 func (c *Collector) hardware() hardware.Source {
 	s := c.Hardware
@@ -186,7 +187,9 @@ func (l *deviceList) hiddenWarning() string {
 	case len(l.hidden) == 0:
 		return ""
 	case l.contained:
-		return fmt.Sprintf("this container doesn't have GPUs %s: whether they are in use is unknown", text.JoinIndices(l.hidden))
+		return fmt.Sprintf("this container doesn't have GPUs %s: whether they are in use is unknown",
+			text.JoinIndices(l.hidden))
 	}
-	return fmt.Sprintf("a guard hides GPUs %s from this user: whether they are in use is unknown", text.JoinIndices(l.hidden))
+	return fmt.Sprintf("a guard hides GPUs %s from this user: whether they are in use is unknown",
+		text.JoinIndices(l.hidden))
 }

@@ -50,7 +50,8 @@ func (o *observer) resolve(seen []observation, files state.Files, readErr error)
 		case owner.Unread != nil:
 			warnings = append(warnings, owner.Unread.Error())
 		default:
-			warnings = append(warnings, fmt.Sprintf("whether process %d is in an environment is not known: %v", s.process.PID, owner.Unknown))
+			warnings = append(warnings, fmt.Sprintf("whether process %d is in an environment is not known: %v",
+				s.process.PID, owner.Unknown))
 		}
 	}
 	if unread > 0 {
@@ -76,7 +77,8 @@ func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 
 // remember notes an answer that the process may stop to show: that of its environ, or that of an ancestor where its
 // environ can't be read.
-func (o *observer) remember(s *observation, owner *snapshot.Owner, environments map[snapshot.EnvID]*snapshot.Environment) {
+func (o *observer) remember(s *observation, owner *snapshot.Owner,
+	environments map[snapshot.EnvID]*snapshot.Environment) {
 	p, e := &s.process, environments[owner.EID]
 	shown := owner.Basis == snapshot.ByClaim || owner.Basis == snapshot.ByAncestor && owner.Unread != nil
 	if !shown || p.UID == nil || p.Start == 0 || e == nil || e.UID != *p.UID {

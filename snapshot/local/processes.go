@@ -19,7 +19,9 @@ import (
 
 // observe reads the processes that use devices from /proc, except for what is in the
 // cache.
-func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache) (*observer, []observation, []string) {
+func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList,
+	before processCache,
+) (*observer, []observation, []string) {
 	used, warnings := devices.attribute(usage)
 	if usage.Time.Late {
 		warnings = append(warnings, slowWarning(usage.Time.Began))
@@ -90,7 +92,8 @@ const maxUnseen = 8
 func (o *observer) unseenWarnings() (warnings []string) {
 	for i := range o.unseen[:min(len(o.unseen), maxUnseen)] {
 		p := &o.unseen[i]
-		warnings = append(warnings, fmt.Sprintf("process %d, which the driver lists on GPU %s, can't be seen: it has just ended, or is in another PID namespace, or hidepid hides it",
+		warnings = append(warnings, fmt.Sprintf("process %d, which the driver lists on GPU %s, can't be seen: it "+
+			"has just ended, or is in another PID namespace, or hidepid hides it",
 			p.PID, text.JoinIndices(p.Indices())))
 	}
 	return warnings
@@ -129,13 +132,15 @@ func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []str
 		warnings = append(warnings, warning)
 	}
 	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a GPU")))
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any",
+			cmp.Or(gpu, "a GPU")))
 	}
 	byPID := map[snapshot.PID]*snapshot.Process{}
 	for _, app := range merge(usage.Apps) {
 		index, ok := l.index[app.GPU]
 		if !ok {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no GPU",
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is "+
+				"attributed to no GPU",
 				app.PID, cmp.Or(app.GPU, "a GPU without an id")))
 			continue
 		}

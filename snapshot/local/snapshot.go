@@ -74,14 +74,16 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: files.Environments,
-		Devices:      described(files.Devices, devices, slices.Concat(devices.unreported(usage), observer.doubtful(processes), c.unexplained(usage, devices))),
-		Warnings:     fileWarnings(files),
+		Devices: described(files.Devices, devices, slices.Concat(devices.unreported(usage),
+			observer.doubtful(processes), c.unexplained(usage, devices))),
+		Warnings: fileWarnings(files),
 	}
 	if unread != nil {
 		s.HideState(unread)
 	}
 	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
-	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more, s.Warnings)
+	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more,
+		s.Warnings)
 	s.Bound()
 	if c.Types != nil {
 		within, cancel := context.WithTimeout(asking, typesWithin)
@@ -114,7 +116,8 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 
 // remarks are the warnings of two answers of nvidia-smi, each once.
 func remarks(first, second []string) []string {
-	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second), func(w string) bool { return slices.Contains(first, w) }))
+	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second),
+		func(w string) bool { return slices.Contains(first, w) }))
 }
 
 // described are the registered devices. Of those in doubt there may be processes that aren't in the snapshot.
@@ -184,7 +187,8 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{proved: c.cached().processes.proved, unverified: c.cached().processes.claims})
+	observer, seen, warnings := c.observe(ctx, usage, devices,
+		processCache{proved: c.cached().processes.proved, unverified: c.cached().processes.claims})
 	warnings = append(remarks(devices.warnings, usage.Warnings), warnings...)
 	var files state.Files
 	if len(seen) > 0 {
@@ -273,12 +277,14 @@ func fileWarnings(files state.Files) []string {
 			continue
 		}
 		if mismatches++; mismatches <= maxMismatches {
-			warnings = append(warnings, fmt.Sprintf("environment %s is registered for uid %d (%s), but under another name, or for processes of another user",
+			warnings = append(warnings, fmt.Sprintf("environment %s is registered for uid %d (%s), but under "+
+				"another name, or for processes of another user",
 				text.Shown(string(e.EID)), e.UID, text.Shown(string(e.Username))))
 		}
 	}
 	if more := mismatches - maxMismatches; more > 0 {
-		warnings = append(warnings, fmt.Sprintf("the same is true of %d more environments: find out who writes them into envs.json", more))
+		warnings = append(warnings, fmt.Sprintf("the same is true of %d more environments: find out who writes "+
+			"them into envs.json", more))
 	}
 	return warnings
 }

@@ -99,7 +99,8 @@ func (a *answer) remark(line string) bool {
 
 // lostLine is what drivers print in place of a GPU, with its index, its address, or both: "GPU
 // 0000:02:00.0: …", "GPU0000:02:00.0: …" or "GPU3: 0000:04:00.0: …".
-var lostLine = regexp.MustCompile(`^Unable to determine the device handle for (?i:gpu) ?(?:(?:(\d{1,4}): ?)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}):)?`)
+var lostLine = regexp.MustCompile(`^Unable to determine the device handle for (?i:gpu) ?` +
+	`(?:(?:(\d{1,4}): ?)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}):)?`)
 
 // noIndex is the index of a GPU of which nvidia-smi doesn't say it.
 const noIndex = -1
@@ -137,16 +138,22 @@ func diagnose(out RunResult) (line string, err error) {
 // Errors of nvidia-smi, each with the next step. If nvidia-smi ran and failed, an
 // *ExitError wraps one of them.
 var (
-	ErrNotInstalled    = errors.New("nvidia-smi not found: install the NVIDIA driver, or add the folder of nvidia-smi to PATH")
-	ErrNoDriver        = errors.New("the NVIDIA driver is not loaded: try `modprobe nvidia`, and look at `dmesg` if that fails")
-	ErrVersionMismatch = errors.New("the NVIDIA driver was updated but the old one is still loaded: reboot, or stop the processes that use the GPUs and load the new one")
-	ErrNoDevices       = errors.New("the NVIDIA driver finds no GPU: look at `lspci -d 10de:` and `dmesg`")
-	ErrGPULost         = errors.New("a GPU has fallen off the bus: look at `dmesg` for Xid, then reset it or reboot")
-	ErrPermission      = errors.New("nvidia-smi has no permission to use the GPUs: run it as root, or give it access to /dev/nvidia*")
-	ErrFailed          = errors.New("nvidia-smi failed: run it manually on this machine to see its output")
-	ErrTimeout         = errors.New("nvidia-smi did not answer in time: the driver may hang (look at `dmesg`); with persistence mode (`nvidia-smi -pm 1`) it answers faster")
-	ErrHung            = errors.New("the GPU or its driver hangs, so that an earlier nvidia-smi does not return: look at `dmesg` for Xid; the machine may need a reboot")
-	ErrGarbled         = errors.New("nvidia-smi printed unexpected output: run it manually on this machine to see it")
+	ErrNotInstalled = errors.New("nvidia-smi not found: install the NVIDIA driver, or add the folder of " +
+		"nvidia-smi to PATH")
+	ErrNoDriver = errors.New("the NVIDIA driver is not loaded: try `modprobe nvidia`, and look at `dmesg` " +
+		"if that fails")
+	ErrVersionMismatch = errors.New("the NVIDIA driver was updated but the old one is still loaded: reboot, or " +
+		"stop the processes that use the GPUs and load the new one")
+	ErrNoDevices  = errors.New("the NVIDIA driver finds no GPU: look at `lspci -d 10de:` and `dmesg`")
+	ErrGPULost    = errors.New("a GPU has fallen off the bus: look at `dmesg` for Xid, then reset it or reboot")
+	ErrPermission = errors.New("nvidia-smi has no permission to use the GPUs: run it as root, or give it " +
+		"access to /dev/nvidia*")
+	ErrFailed  = errors.New("nvidia-smi failed: run it manually on this machine to see its output")
+	ErrTimeout = errors.New("nvidia-smi did not answer in time: the driver may hang (look at `dmesg`); " +
+		"with persistence mode (`nvidia-smi -pm 1`) it answers faster")
+	ErrHung = errors.New("the GPU or its driver hangs, so that an earlier nvidia-smi does not return: " +
+		"look at `dmesg` for Xid; the machine may need a reboot")
+	ErrGarbled = errors.New("nvidia-smi printed unexpected output: run it manually on this machine to see it")
 )
 
 // ExitError is a failed run of nvidia-smi. It wraps one of the errors above.
@@ -185,4 +192,5 @@ var symptoms = []struct {
 
 // exitCodes are the return codes listed in nvidia-smi(1), for failures without a known
 // text.
-var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost, 18: ErrVersionMismatch, 127: ErrNotInstalled}
+var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
+	18: ErrVersionMismatch, 127: ErrNotInstalled}

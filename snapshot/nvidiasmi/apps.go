@@ -77,7 +77,7 @@ func ParseApps(out RunResult) (Usage, error) {
 			continue
 		}
 		usage.NotListed = append(usage.NotListed, app.GPU)
-		if !strings.Contains(line, "[N/A]") && !strings.Contains(line, "[Not Supported]") { // as for ever on some models
+		if !strings.Contains(line, "[N/A]") && !strings.Contains(line, "[Not Supported]") { // for ever on some models
 			a.warn(line)
 		}
 	}

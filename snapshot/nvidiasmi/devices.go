@@ -45,7 +45,8 @@ func (g *GPU) Device() snapshot.Device {
 	return snapshot.Device{
 		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory, Unified: g.Unified,
 		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
-		Driver: g.Driver, Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous, Unidentified: g.Ambiguous,
+		Driver: g.Driver, Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous,
+		Unidentified: g.Ambiguous,
 	}
 }
 
@@ -59,8 +60,11 @@ type Listing struct {
 
 // DevicesArgs are the arguments for the output that ParseDevices reads.
 func DevicesArgs() []string {
-	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version", "--format=csv,noheader,nounits"}
+	return columns("index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version")
 }
+
+// columns are the arguments for these columns of each GPU.
+func columns(list string) []string { return []string{"--query-gpu=" + list, "--format=csv,noheader,nounits"} }
 
 // Devices lists the devices. There is at least one row: a machine without devices is
 // ErrNoDevices.
@@ -129,7 +133,8 @@ func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRo
 	}
 	var r row
 	g = GPU{
-		Index: noIndex, UUID: r.uuid(fields[1]), TotalMemory: r.memory("total memory", fields[2]), UsedMemory: r.memory("used memory", fields[3]),
+		Index: noIndex, UUID: r.uuid(fields[1]), TotalMemory: r.memory("total memory", fields[2]),
+		UsedMemory:  r.memory("used memory", fields[3]),
 		Utilization: r.percent(fields[4]), Temperature: r.celsius(fields[5]), Power: r.watts(fields[6]),
 	}
 	if isNumber {
@@ -149,7 +154,8 @@ func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRo
 func place(rows, lost []GPU) []GPU {
 	for _, l := range lost {
 		i := slices.IndexFunc(rows, func(g GPU) bool {
-			return g.Index == l.Index && l.Index != noIndex || g.Failed && g.Address == "" && g.UUID == "" && (l.Index == noIndex || g.Index == noIndex)
+			return g.Index == l.Index && l.Index != noIndex || g.Failed && g.Address == "" && g.UUID == "" &&
+				(l.Index == noIndex || g.Index == noIndex)
 		})
 		if i < 0 {
 			rows = append(rows, l)
@@ -177,7 +183,8 @@ func place(rows, lost []GPU) []GPU {
 	}
 	for index := range last {
 		if !taken[index] && len(rows) < 2*len(taken) { // a gap of a few
-			rows = append(rows, GPU{Index: index, Failed: true, Problem: "nvidia-smi lists later GPUs, and not this one"})
+			rows = append(rows, GPU{Index: index, Failed: true,
+				Problem: "nvidia-smi lists later GPUs, and not this one"})
 		}
 	}
 	slices.SortFunc(rows, func(x, y GPU) int { return cmp.Compare(x.Index, y.Index) })
@@ -199,7 +206,8 @@ func withoutDuplicates(rows []GPU) []GPU {
 			if slices.ContainsFunc(kept, func(k GPU) bool { return k.Index == g.Index }) {
 				continue
 			}
-			g = GPU{Index: g.Index, Name: g.Name, Ambiguous: true, Problem: fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index)}
+			g = GPU{Index: g.Index, Name: g.Name, Ambiguous: true,
+				Problem: fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index)}
 		case g.UUID != "" && uuids[g.UUID] > 1:
 			g.Problem = fmt.Sprintf("nvidia-smi lists the UUID %s twice", g.UUID)
 			g.UUID, g.Ambiguous = "", true

@@ -140,5 +140,6 @@ func (h lockHolder) hungError() error {
 	if h.pid == 0 {
 		return fmt.Errorf("nvidia-smi is already running and does not return: %w", ErrHung)
 	}
-	return fmt.Errorf("nvidia-smi has been running since %s as process %d and does not return: %w", h.since.Format(time.RFC3339), h.pid, ErrHung)
+	return fmt.Errorf("nvidia-smi has been running since %s as process %d and does not return: %w",
+		h.since.Format(time.RFC3339), h.pid, ErrHung)
 }

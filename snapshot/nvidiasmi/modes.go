@@ -7,7 +7,8 @@ import (
 
 // ModesArgs are the arguments for the output that ParseModes reads.
 func ModesArgs() []string {
-	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,persistence_mode,driver_version", "--format=csv,noheader,nounits"}
+	return columns("index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw," +
+		"persistence_mode,driver_version")
 }
 
 // Modes lists the devices with how the driver runs each of them, and without names.

@@ -71,7 +71,8 @@ func placeIn(path string) Place {
 			id, runtime = systemContainer(parent, name, child)
 		}
 		if id != "" {
-			return Place{ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length], Delegated: delegated, Nested: isNested(names[i:])}
+			return Place{ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length],
+				Delegated: delegated, Nested: isNested(names[i:])}
 		}
 		delegated = delegated || isOfUser(name)
 		parent = name
@@ -133,7 +134,8 @@ func containerID(parent, name string) (id, runtime string) {
 
 // byPrefix are the runtimes by what they put before the ids.
 var byPrefix = map[string]string{
-	"docker": Docker, "libpod": Podman, "libpod-payload": Podman, "cri-containerd": Containerd, "containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
+	"docker": Docker, "libpod": Podman, "libpod-payload": Podman, "cri-containerd": Containerd,
+	"containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
 }
 
 // maxContainer is the maximum length of a container's id, in bytes.
@@ -186,7 +188,7 @@ func machine(unit, child string) (id, runtime string) {
 	if name, isScope := strings.CutSuffix(unit, ".scope"); isScope {
 		name, isMachine := strings.CutPrefix(name, "machine-")
 		name = unescape(name)
-		if !isMachine || strings.HasPrefix(name, "qemu-") { // of libvirt: the process is the emulator, outside of its machine
+		if !isMachine || strings.HasPrefix(name, "qemu-") { // of libvirt: it is the emulator
 			return "", ""
 		}
 		return name, Nspawn

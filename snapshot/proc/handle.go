@@ -200,7 +200,8 @@ func (fs FS) classify(pid snapshot.PID, err error) error {
 		return err
 	}
 	if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
-		return fmt.Errorf("%w: PID %d: %s hides the processes of others (hidepid); run it as root", ErrUnreadable, pid, fs.root())
+		return fmt.Errorf("%w: PID %d: %s hides the processes of others (hidepid); run it as root", ErrUnreadable, pid,
+			fs.root())
 	}
 	return err
 }

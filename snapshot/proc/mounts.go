@@ -40,7 +40,8 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 			}
 			// 36 35 98:0 /root /point options… - type source options
 			mount, system, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-			at, of := strings.Split(mount, " "), strings.Split(system, " ") // users choose sources, also empty ones, and points: only " " is escaped
+			at, of := strings.Split(mount, " "), strings.Split(system,
+				" ") // users choose sources, also empty ones, and points: only " " is escaped
 			if len(at) > 4 && len(of) > 2 && !yield(Mount{at[2], at[3], at[4], of[0], of[2]}) {
 				return
 			}
@@ -78,7 +79,8 @@ func (m *mounts) read() (list string, err error) {
 	return m.list, err
 }
 
-// changed says whether something may have been mounted or unmounted since it was called before, or since the file was opened.
+// changed says whether something may have been mounted or unmounted since it was called before, or since the file was
+// opened.
 func (m *mounts) changed() bool {
 	events := []unix.PollFd{{Fd: int32(m.file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(events, 0)

@@ -51,7 +51,8 @@ func (f *fanotify) close() {
 
 // mark watches a node, for as long as the node exists. Marking it again changes nothing.
 func (f *fanotify) mark(path string) error {
-	if err := unix.FanotifyMark(f.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_DONT_FOLLOW, unix.FAN_OPEN, unix.AT_FDCWD, path); err != nil {
+	if err := unix.FanotifyMark(f.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_DONT_FOLLOW, unix.FAN_OPEN, unix.AT_FDCWD,
+		path); err != nil {
 		return fmt.Errorf("fanotify_mark: %w", err)
 	}
 	return nil

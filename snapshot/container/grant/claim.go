@@ -125,17 +125,20 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 		return g, err
 	}
 	if len(c.Minors) > 0 && len(change.Parts(f, env.EID)) > 0 {
-		return g, fmt.Errorf("%w: environment %s has MIG instances, and a device node is of a whole GPU: use --gpus", ErrRefused, text.Shown(string(env.EID)))
+		return g, fmt.Errorf("%w: environment %s has MIG instances, and a device node is of a whole GPU: use --gpus",
+			ErrRefused, text.Shown(string(env.EID)))
 	}
 	for _, index := range wanted {
 		if !slices.Contains(attached, index) {
-			return g, fmt.Errorf("%w: GPU %d is not attached to environment %s, which has %s: run `genv attach` in it first",
+			return g, fmt.Errorf("%w: GPU %d is not attached to environment %s, which has %s: run `genv attach` in "+
+				"it first",
 				ErrRefused, index, text.Shown(string(env.EID)), listed(attached))
 		}
 	}
 	if c.Count > 0 {
 		if c.Count > len(attached) {
-			return g, fmt.Errorf("%w: %d GPUs are more than environment %s has (%d): run `genv attach --count %d` in it first",
+			return g, fmt.Errorf("%w: %d GPUs are more than environment %s has (%d): run `genv attach --count %d` "+
+				"in it first",
 				ErrRefused, c.Count, text.Shown(string(env.EID)), len(attached), c.Count)
 		}
 		wanted = attached[:c.Count]
@@ -145,7 +148,8 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 	if c.Proof.UID == nil {
 		return g.with(f, wanted, c.Hardware), nil
 	}
-	if err := f.Activate(state.Activation{EID: eid, UID: env.UID, Username: env.Username, PID: c.PID, At: c.Now}); err != nil {
+	activation := state.Activation{EID: eid, UID: env.UID, Username: env.Username, PID: c.PID, At: c.Now}
+	if err := f.Activate(activation); err != nil {
 		return g, err
 	}
 	g.Registered = true
@@ -174,7 +178,8 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	if c.Count > 0 {
 		config.GPUs = &c.Count
 	}
-	if err := f.Activate(state.Activation{EID: eid, UID: uid, Username: username, PID: c.PID, Config: config, At: c.Now}); err != nil {
+	activation := state.Activation{EID: eid, UID: uid, Username: username, PID: c.PID, Config: config, At: c.Now}
+	if err := f.Activate(activation); err != nil {
 		return g, err
 	}
 	attached, err := f.Attach(state.AttachRequest{
@@ -231,7 +236,8 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 	}
 	if c.Count > 0 {
 		if c.All || len(c.Names)+len(c.Minors) > 0 {
-			return nil, fmt.Errorf("%w: %s is a number of devices, and --device names some: use one of both", ErrRequest, GPUs)
+			return nil, fmt.Errorf("%w: %s is a number of devices, and --device names some: use one of both",
+				ErrRequest, GPUs)
 		}
 		return nil, nil
 	}
@@ -251,7 +257,8 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 	for _, minor := range c.Minors {
 		i := slices.IndexFunc(c.Hardware, func(d hardware.Device) bool { return d.Minor != nil && *d.Minor == minor })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: which GPU /dev/nvidia%d is isn't known: `sudo genv usage snapshot` finds out", ErrRefused, minor)
+			return nil, fmt.Errorf("%w: which GPU /dev/nvidia%d is isn't known: `sudo genv usage snapshot` finds out",
+				ErrRefused, minor)
 		}
 		add(c.Hardware[i].Index)
 	}

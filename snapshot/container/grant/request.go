@@ -57,7 +57,8 @@ func (r *Request) AsksForGPUs() bool {
 // that asks for GPUs has one.
 func Asked(c *oci.Config, nvidia bool) (Request, error) {
 	r := Request{
-		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)), OverSubscribe: isSet(c, OverSubscribe),
+		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
+		OverSubscribe: isSet(c, OverSubscribe),
 	}
 	r.askByVariable(c, nvidia || hasNVIDIAHook(c))
 	if err := r.askByCount(c.Getenv(GPUs)); err != nil {
@@ -72,8 +73,10 @@ func Asked(c *oci.Config, nvidia bool) (Request, error) {
 	}
 	if memory := c.Getenv(GPUMemory); memory != "" {
 		var err error
-		if r.Memory, err = snapshot.ParseMemory(memory); err != nil || len(memory) > maxMemory || r.Memory.Bytes() == 0 {
-			return r, fmt.Errorf("%s=%s: %w: write an amount such as 4g", GPUMemory, text.Quoted(memory, maxShown), ErrRequest)
+		if r.Memory, err = snapshot.ParseMemory(memory); err != nil || len(memory) > maxMemory ||
+			r.Memory.Bytes() == 0 {
+			return r, fmt.Errorf("%s=%s: %w: write an amount such as 4g", GPUMemory, text.Quoted(memory, maxShown),
+				ErrRequest)
 		}
 	}
 	r.Called = c.Getenv(Name)

@@ -93,7 +93,8 @@ func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 	switch {
 	case err != nil:
 		return RestartNote{}, fmt.Errorf("%w: %w", ErrUnknownStart, err)
-	case note.Runtime != runtime, subtle.ConstantTimeCompare([]byte(note.Token), []byte(hashedToken(token))) != 1, n.old(note):
+	case note.Runtime != runtime, subtle.ConstantTimeCompare([]byte(note.Token), []byte(hashedToken(token))) != 1,
+		n.old(note):
 		return RestartNote{}, ErrUnknownStart
 	}
 	return note, nil
