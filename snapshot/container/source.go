@@ -18,7 +18,7 @@
 // <run>/containers/ID.json, which only root can write and everybody may read. A container that is
 // restarted has its ID again, so that the hook replaces the record at each start:
 //
-//	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: now}
+//	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, StartedAt: now}
 //	err := container.WriteRecord("/run/genv", record)
 //	r, err := container.ReadRecord("/run/genv", id)
 //

@@ -64,7 +64,9 @@ func DevicesArgs() []string {
 }
 
 // columns are the arguments for these columns of each GPU.
-func columns(list string) []string { return []string{"--query-gpu=" + list, "--format=csv,noheader,nounits"} }
+func columns(list string) []string {
+	return []string{"--query-gpu=" + list, "--format=csv,noheader,nounits"}
+}
 
 // Devices lists the devices. There is at least one row: a machine without devices is
 // ErrNoDevices.
