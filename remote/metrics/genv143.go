@@ -114,7 +114,7 @@ func ofHost(value func(*view) int) func(*view, add) {
 // ofUsers are samples of each user for whom the value is known.
 func ofUsers(value func(*user) (int, bool)) func(*view, add) {
 	return func(v *view, add add) {
-		for _, name := range v.shownUsers() {
+		for _, name := range v.userNames {
 			if value, known := value(v.byUser[name]); known {
 				add(float64(value), string(name))
 			}
@@ -123,7 +123,7 @@ func ofUsers(value func(*user) (int, bool)) func(*view, add) {
 }
 
 func (v *view) environmentProcesses(add add) {
-	for _, e := range v.shownEnvironments() {
+	for _, e := range v.Snapshot.Environments {
 		if n := v.members[e.EID]; !n.unknown {
 			add(float64(n.processes), string(e.EID))
 		}
@@ -131,7 +131,7 @@ func (v *view) environmentProcesses(add add) {
 }
 
 func (v *view) environmentDevices(add add) {
-	for _, e := range v.shownEnvironments() {
+	for _, e := range v.Snapshot.Environments {
 		add(float64(len(v.devicesOf[e.EID])), string(e.EID))
 	}
 }
@@ -172,39 +172,9 @@ func (v *view) processContainers(add add) {
 
 func pid(p *snapshot.Process) string { return strconv.Itoa(int(p.PID)) }
 
-// Every user of a host can register environments, and start processes that use a device.
-// More than these of one host would only fill Prometheus' disk.
-const (
-	maxEnvironments = 1000
-	maxProcesses    = 4000
-	maxUses         = 32_000 // of devices by processes
-)
-
-func (v *view) shownEnvironments() []snapshot.Environment {
-	if len(v.Snapshot.Environments) > maxEnvironments {
-		return nil
-	}
-	return v.Snapshot.Environments
-}
-
-func (v *view) shownUsers() []snapshot.Username {
-	if len(v.Snapshot.Environments) > maxEnvironments {
-		return nil
-	}
-	return v.userNames
-}
-
 func (v *view) shownProcesses() []snapshot.Process {
-	if !v.hasGenv || len(v.Snapshot.Processes) > maxProcesses || v.uses() > maxUses {
+	if !v.hasGenv {
 		return nil
 	}
 	return v.Snapshot.Processes
-}
-
-// uses is how many devices all processes use together.
-func (h *Host) uses() (n int) {
-	for i := range h.Snapshot.Processes {
-		n += len(h.Snapshot.Processes[i].Usage)
-	}
-	return n
 }

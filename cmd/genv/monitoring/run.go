@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,7 +51,7 @@ func Run(ctx context.Context, p *command.Program, config Config, source Source) 
 	e := &exporter{now: time.Now, maxAge: 3*config.Interval + source.Patience}
 	failed, stop := socket.Serve(listener, e)
 	defer stop()
-	l := loop{source: source, exporter: e, warn: p.Warn, warned: make(map[snapshot.Hostname][]string)}
+	l := loop{source: source, exporter: e, warn: p.Warn, warned: make(map[snapshot.Hostname]string)}
 	ticker := time.NewTicker(config.Interval)
 	defer ticker.Stop()
 	for {
@@ -74,7 +73,7 @@ type loop struct {
 	source   Source
 	exporter *exporter
 	warn     func(...string)
-	warned   map[snapshot.Hostname][]string
+	warned   map[snapshot.Hostname]string
 }
 
 // collect publishes what the hosts answer now. A collection that was interrupted says
@@ -95,15 +94,16 @@ func (l *loop) collect(ctx context.Context) error {
 // warnAbout says what is missing in a host's metrics, and again only when that changes.
 func (l *loop) warnAbout(h *metrics.Host) {
 	missing := h.Missing()
-	if slices.Equal(l.warned[h.Name], missing) {
+	if l.warned[h.Name] == missing {
 		return
 	}
 	l.warned[h.Name] = missing
-	for _, reason := range missing {
-		if h.Name != "" {
-			reason = string(h.Name) + ": " + reason
-		}
-		l.warn(reason)
+	switch {
+	case missing == "":
+	case h.Name != "":
+		l.warn(string(h.Name) + ": " + missing)
+	default:
+		l.warn(missing)
 	}
 }
 
