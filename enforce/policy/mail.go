@@ -42,18 +42,17 @@ type Mail struct {
 	Contact string // who to ask, as a mail says it
 
 	accounts Aliases
-	// Where mail to a user goes: Addresses first, then AddressTemplate or AddressCommand.
+	// Where mail to a user goes: Addresses first, then AddressTemplate.
 	Addresses       map[snapshot.Username]string
 	AddressTemplate *template.Template // nil for none
-	AddressCommand  []string
 	// OptOut are users who get no mail.
 	OptOut []string
 	// CopyTo are addresses that get a copy of each mail that a user was sent.
 	CopyTo []string
 
-	PerUser int           // mails an hour about new matters; what is beyond waits for the digest
+	PerUser int           // mails in a digest's time; what is beyond waits for its end
 	InAll   int           // mails an hour
-	Digest  time.Duration // for how long what isn't new is collected
+	Digest  time.Duration // for how long what is beyond is collected
 	Timeout time.Duration // for each try
 
 	From Source

@@ -232,7 +232,6 @@ func TestRefusedMail(t *testing.T) {
 		{"a password in the clear", good + "  tls: none\n  allow-plaintext: true\n  user: a\n  password-file: /x\n", "p.yaml:5:8: tls: none would send the password in the clear"},
 		{"tls for a program", "mail:\n  sendmail: /x\n  tls: starttls\n  from: a@b.org\n  template: \"{{.User}}@x.org\"", "are for `smtp:`; remove them"},
 		{"no addresses", "mail:\n  sendmail: /x\n  from: a@b.org", "mail: it has no addresses; write `template:"},
-		{"two sources", good + "  command: [/x]\n", "write one of `template:` and `command:`"},
 		{"a template of nothing", "mail:\n  template: \"{{.Naam}}@example.org\"", `p.yaml:2:13: template: `},
 		{"a template that is no address", "mail:\n  template: \"{{.User}}\"", `is not a mail address such as alice@example.org`},
 		{"a template cut short", "mail:\n  template: \"{{.User\"", `p.yaml:2:13: template: `},

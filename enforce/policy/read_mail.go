@@ -27,7 +27,7 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
 		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{Place: n.Place(), By: "mail"},
 	}
-	plaintext := false
+	plaintext, program := false, false
 	var tlsAt *strictyaml.Node
 	n.Map(strictyaml.Keys{
 		"sendmail": func(n *strictyaml.Node) { m.Sendmail = readPath(n) },
@@ -47,7 +47,6 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		"contact":   func(n *strictyaml.Node) { m.Contact = n.Text() },
 		"addresses": func(n *strictyaml.Node) { r.readAddresses(n, m.Addresses) },
 		"template":  func(n *strictyaml.Node) { m.AddressTemplate = readAddressTemplate(n) },
-		"command":   func(n *strictyaml.Node) { m.AddressCommand = readCommand(n) },
 		"opt-out": func(n *strictyaml.Node) {
 			n.List(func(n *strictyaml.Node) {
 				users, _ := r.readUserOrGroup(n)
@@ -61,15 +60,18 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		"in-all":   func(n *strictyaml.Node) { m.InAll = n.Int(1, maxLimit) },
 		"digest":   func(n *strictyaml.Node) { m.Digest = n.Duration(time.Minute, 7*24*time.Hour) },
 		"timeout":  func(n *strictyaml.Node) { m.Timeout = n.Duration(time.Second, 10*time.Minute) },
-	})
+	}, strictyaml.Keys{"command": func(n *strictyaml.Node) {
+		program = true
+		r.ignore("command", "use `template:` or `addresses:`")(n)
+	}})
 	if n.IsMap() && !r.failed() {
-		m.check(n, tlsAt, plaintext)
+		m.check(n, tlsAt, plaintext, program)
 	}
 	r.file.Mail = m
 }
 
 // check refuses what contradicts itself, or is missing.
-func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext bool) {
+func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 	host, _, _ := net.SplitHostPort(m.SMTP)
 	if tlsAt == nil {
 		tlsAt = n
@@ -87,10 +89,8 @@ func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext bool) {
 		tlsAt.Failf("tls: none sends mail in the clear; write starttls or implicit, or add `allow-plaintext: true`")
 	case m.TLS == NoTLS && m.User != "" && !isLoopback(host):
 		tlsAt.Failf("tls: none would send the password in the clear; write starttls or implicit")
-	case m.AddressTemplate != nil && m.AddressCommand != nil:
-		n.Failf("mail: write one of `template:` and `command:`")
-	case len(m.Addresses) == 0 && m.AddressTemplate == nil && m.AddressCommand == nil:
-		n.Failf("mail: it has no addresses; write `template: \"{{.User}}@example.org\"`, `command: [/usr/local/bin/address]` or `addresses: {alice: alice@example.org}`")
+	case len(m.Addresses) == 0 && m.AddressTemplate == nil && !program: // with the program of earlier versions, nobody has an address
+		n.Failf("mail: it has no addresses; write `template: \"{{.User}}@example.org\"` or `addresses: {alice: alice@example.org}`")
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -31,8 +30,8 @@ type Options struct {
 	// 10 seconds. OnSave, if set, is told in the background what came of each time.
 	Store  Store
 	OnSave func(error)
-	// Mailing is how users get mail. NoTerminals has nothing shown on their terminals.
-	Mailing     Mailing
+	// Mailer sends users mail; nil for none. NoTerminals has nothing shown on their terminals.
+	Mailer      Mailer
 	NoTerminals bool
 	// ID and By are how guards of hosts know this controller, and what they call it; without an
 	// ID it is known by its run.
@@ -176,25 +175,25 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		return
 	}
 	c.Memory = next
-	messages, letters := c.tell(cycle, events, orders)
+	messages := c.tell(cycle, events, orders)
 	errands = append(errands, messages...)
 	for _, o := range orders {
 		c.Memory.Rules = c.Memory.Rules.Begin(*o.OfHost, c.Now())
 		errands, events = append(errands, o), append(events, o.acting())
 	}
-	c.send(ctx, cycle, errands, letters)
+	c.send(ctx, cycle, errands)
 	c.emit(cycle, events)
 }
 
 // tell is what users are told of a cycle: on terminals, nothing in a dry run, and by mail.
-func (c *Controller) tell(cycle *Cycle, events []enforce.Event, orders []*sentOrder) (messages []errand, letters []mail.Letter) {
+func (c *Controller) tell(cycle *Cycle, events []enforce.Event, orders []*sentOrder) (messages []errand) {
 	now, owners := c.Now(), notify.NewOwners(cycle.Cluster)
 	list := make(map[snapshot.Hostname][]notify.Notification)
 	addNotifications(list, events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, now) })
 	nameDecisions(list, orders, now)
-	letters = c.mail(cycle, list, now)
+	c.mail(cycle, list)
 	if c.DryRun || c.NoTerminals {
-		return nil, letters
+		return nil
 	}
 	addNotifications(list, events, func(f *enforce.Finding) []notify.Notification { // last, and so not in place of a warning
 		return notify.Elsewhere(f, owners, c.Policy.Account, now)
@@ -203,14 +202,13 @@ func (c *Controller) tell(cycle *Cycle, events []enforce.Event, orders []*sentOr
 	for host, notifications := range list {
 		messages = append(messages, c.batch(host, notifications, now))
 	}
-	return messages, letters
+	return messages
 }
 
 // send saves the memory, which has what is going to be sent, and then sends it.
-func (c *Controller) send(ctx context.Context, cycle *Cycle, errands []errand, letters []mail.Letter) {
+func (c *Controller) send(ctx context.Context, cycle *Cycle, errands []errand) {
 	c.unsaved = true
-	safe := c.save(ctx, len(errands)+len(letters) > 0) // before sending: a crash must not lead to a second order
-	c.post(ctx, letters, safe)
+	safe := c.save(ctx, len(errands) > 0) // before sending: a crash must not lead to a second order
 	if len(errands) > 0 {
 		c.sentLog = c.Audit
 		c.visits.send(ctx, &c.Asker, visitsFor(cycle, errands), safe.afterSave())

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -22,7 +21,6 @@ type FleetMemory struct {
 	Rules    enforce.Memory       `json:"rules"`
 	Machines Machines             `json:"machines"`
 	Messages Budget[snapshot.UID] `json:"messages"`
-	Mail     mail.Backlog         `json:"mail,omitzero"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`

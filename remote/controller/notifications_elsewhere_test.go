@@ -66,8 +66,8 @@ func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.
 }
 
 // controller is one that mails, too.
-func (a *attachments) controller(log controller.Recorder, l *letters) *controller.Controller {
-	c := mailing(newFakeFleet(nil), log, l)
+func (a *attachments) controller(log controller.Recorder, m *mails) *controller.Controller {
+	c := mailing(newFakeFleet(nil), log, m)
 	c.Asker = controller.Asker{Link: a, Fanout: 1}
 	for _, name := range []string{"a", "b", "c"} {
 		if a.users[name] != "" {
@@ -107,8 +107,8 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := attached(map[string]snapshot.Username{"a": "alice", "b": user, "c": "bob"})
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			var mails letters
-			c := p.controller(&audit.Log{Path: path}, &mails)
+			var sent mails
+			c := p.controller(&audit.Log{Path: path}, &sent)
 			policy := deviceCap{most: 1, warn: enforce.Warn{Cycles: 1}}
 			cycle := cycleOf(t.Context(), c, 1, policy)
 			require.Equal(t, map[string][]agent.Message{
@@ -123,9 +123,7 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			require.Equal(t, over+"GPU 0 is being detached on a."+after, p.messages["b"][1].Text)
 			cycleOf(t.Context(), c, 3, policy)
 			require.Len(t, p.messages["b"], 2)
-			require.Len(t, mails, 1)
-			require.Len(t, mails[0].Items, 1)
-			require.Len(t, c.Memory.Mail.Users["alice"].Items, 1, "that it is done, for the digest")
+			require.Len(t, sent.list, 2, "the warning, and that it is done")
 			require.Equal(t, []string{"a", "a"}, recipients(t, path))
 		})
 	}
@@ -161,8 +159,8 @@ func TestNoNotificationElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := attached(tt.users)
-			var mails letters
-			c := p.controller(nil, &mails)
+			var sent mails
+			c := p.controller(nil, &sent)
 			if tt.set != nil {
 				tt.set(c)
 			}
@@ -192,8 +190,8 @@ func TestAFailureElsewhereRepeatsNoWarning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := attached(map[string]snapshot.Username{"a": "alice", "b": "alice"})
-			var mails letters
-			c := p.controller(nil, &mails)
+			var sent mails
+			c := p.controller(nil, &sent)
 			p.fails[tt.fails] = lost
 			warned := 0
 			for number := range 3 {
@@ -211,9 +209,9 @@ func TestMessagesElsewhereAreLimited(t *testing.T) {
 		p := attached(map[string]snapshot.Username{"a": "alice", "b": "alice"})
 		p.shown = tt.shown
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
-		var mails letters
-		c := p.controller(&audit.Log{Path: path}, &mails)
-		c.Mailing.Mailer = nil
+		var sent mails
+		c := p.controller(&audit.Log{Path: path}, &sent)
+		c.Mailer = nil
 		now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 		c.Now = func() time.Time { return now }
 		for number := range 60 { // over the cap in each second one

@@ -35,13 +35,7 @@ func (w *stateWriter) Write(write func() error) *saving {
 	return w.waiting
 }
 
-// After does something in the background once a state is written.
-func (w *stateWriter) After(s *saving, do func()) {
-	w.work.Go(func() { <-s.done; do() })
-}
-
-// Wait waits until all is written, and what comes After that is done. Neither Write nor After
-// may be called meanwhile. A nil stateWriter has nothing to write.
+// Wait waits until all is written. Write may not be called meanwhile. A nil stateWriter has nothing to write.
 func (w *stateWriter) Wait() {
 	if w != nil {
 		w.work.Wait()

@@ -72,12 +72,9 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 // store the results of messages under way for the next leader.
 const resignAfter = 4 * time.Second
 
-// mailWithin is how long a leader that ends tries to send mails, before the next one has them.
-const mailWithin = 2 * time.Second
-
-// resign gives up leadership. Mails that could not be sent are left to the next leader.
+// resign gives up leadership, after what mail waits was sent.
 func (l *loop) resign() {
-	l.mail.end(&l.controller.Memory.Mail, l.mayAct, mailWithin)
+	l.mail.close(mailWithin)
 	if l.store != nil && l.mayAct() == nil {
 		l.saveNow(l.store)
 	}

@@ -67,9 +67,8 @@ func TestAWarningThatWasNotSent(t *testing.T) {
 	first.exits(command.ExitOK)
 }
 
-// What waits for a mail is in the memory that the next leader goes on with: neither the leader
-// that ends mails it, nor a standby that has it in its folder.
-func TestMailIsLeftToTheNextLeader(t *testing.T) {
+// A leader that ends sends what waits. Nobody else does.
+func TestALeaderThatEndsSendsItsMail(t *testing.T) {
 	t.Parallel()
 	state, alice := outsiders(1), snapshot.UID(1001)
 	state.Processes[0].UID, state.Processes[0].Username = &alice, "alice"
@@ -93,7 +92,9 @@ func TestMailIsLeftToTheNextLeader(t *testing.T) {
 	again.is(election.Standby)
 	again.signal(syscall.SIGTERM)
 	again.exits(command.ExitOK)
-	require.NoFileExists(t, mails)
+	sent, err := os.ReadFile(mails)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(sent), "To: <alice@example.org>"))
 }
 
 // A leader and a host fail together, as when a rack loses its power. The standby is just waiting

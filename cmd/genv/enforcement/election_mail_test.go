@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
@@ -135,23 +134,11 @@ func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
 	options := mailSetup(server)
 	options.Progress = &render.Progress{}
 	leading(l).configure(*options)
-	l.controller.Memory.Mail.Add("bob", letterTo("bob").Items[0], mailRules(options), time.Now())
+	require.NoError(t, l.controller.Mailer.Add(about("bob"), "run", 7))
 	return l
 }
 
-// nextMemory is the memory of another controller that leads next.
-func nextMemory(t *testing.T, s *store) controller.FleetMemory {
-	t.Helper()
-	folder, err := statedir.Open(t.TempDir())
-	require.NoError(t, err)
-	defer folder.Close()
-	memory, err := (&statedir.Shared{Folder: folder, Cluster: s, Key: electionKey, Self: "next"}).Load(t.Context())
-	require.NoError(t, err)
-	return memory
-}
-
-// A leader that ends sends what it has taken out of the memory, and leaves the rest to the next
-// one: each mail is sent once.
+// A leader that ends sends what waits. What the server doesn't take is in the record.
 func TestMailOfALeaderThatEnds(t *testing.T) {
 	for name, mails := range map[string]int{"the server takes it": 1, "it doesn't": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -162,80 +149,32 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 			l := electedLoop(t, s, m)
 			var recorded records
 			l.mail.record = recorded.add
-			l.saveNow(l.store)
-			l.mail.Send(letterTo("alice"))
 			l.resign()
 			l.part.work.Wait()
 			l.close()
 			require.Len(t, m.Mails(), mails)
-			require.Len(t, recorded.list, mails, "nothing is said to be lost")
-			for _, sent := range m.Mails() {
-				require.Equal(t, "alice@example.org", sent.To)
-			}
-			memory := nextMemory(t, s)
-			require.Len(t, memory.Mail.Users["bob"].Items, 1)
-			require.Len(t, memory.Mail.Users, 2-mails, "who gets one of the next leader")
+			require.Len(t, recorded.list, 1)
+			require.Equal(t, mails == 0, recorded.list[0].Reason != "")
 		})
 	}
 }
 
-// A leader is killed at each step of a mail: the next one sends it, or it is lost, but it is never sent
-// by both.
-func TestAMailIsSentAtMostOnce(t *testing.T) {
-	for name, row := range map[string]struct{ saved, mailed, next int }{
-		"before the memory is safe":      {0, 0, 1},
-		"when the memory is safe":        {1, 0, 0},
-		"when the mail server has taken": {1, 1, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
-			l := electedLoop(t, s, m)
-			l.saveNow(l.store)
-			due := l.controller.Memory.Mail.Due(mailRules(&l.options), time.Now().Add(2*mailGather))
-			require.Len(t, due, 1)
-			if row.saved > 0 {
-				l.saveNow(l.store)
-			}
-			if row.mailed > 0 {
-				l.mail.Send(due[0])
-				require.Eventually(t, func() bool { return len(m.Mails()) == row.mailed }, time.Minute, time.Millisecond)
-			}
-			memory := nextMemory(t, s)
-			require.Len(t, memory.Mail.Due(mailRules(&l.options), time.Now().Add(4*mailGather)), row.next)
-			l.resign()
-			l.close()
-		})
-	}
-}
-
-// What waits in the folder of a standby was mailed by the one that leads, perhaps long ago.
-func TestAStandbyMailsNothing(t *testing.T) {
-	m := mailtest.Start(t)
-	l := electedLoop(t, &store{entries: map[string]etcd.Entry{}}, m)
-	l.term = nil
-	l.configure(l.options)
-	require.Nil(t, l.controller.Mailing.Mailer)
-	l.resign()
-	l.close()
-	require.Empty(t, m.Mails())
-}
-
-// What a leader took out of the memory is sent by no other controller, so it goes on with that when it
-// has become a standby. Should it end first, it says so.
+// Who doesn't lead any more sends no mail: the next leader tells users.
 func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
-	m := mailtest.Start(t)
-	m.Answer("EHLO", "421 closed")
-	l := electedLoop(t, &store{entries: map[string]etcd.Entry{}}, m)
+	m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
+	l := electedLoop(t, s, m)
 	var recorded records
 	l.mail.record = recorded.add
-	l.mail.Send(letterTo("alice"))
-	require.Eventually(t, func() bool { return len(m.Commands()) > 0 }, time.Minute, time.Millisecond)
+	require.NoError(t, s.Revoke(t.Context(), 1))
+	s.elect("another")
+	require.Eventually(t, func() bool { return l.mayAct() != nil }, time.Minute, time.Millisecond)
 	l.term = nil
 	l.configure(l.options)
+	require.Nil(t, l.controller.Mailer)
 	l.close()
 	require.Empty(t, m.Mails())
 	require.Len(t, recorded.list, 1)
-	require.Equal(t, errNotLeading.Error(), recorded.list[0].Reason)
+	require.NotEmpty(t, recorded.list[0].Reason)
 }
 
 // Who is elected again acts with the memory of those who led meanwhile, and not with its own.

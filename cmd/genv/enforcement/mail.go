@@ -8,67 +8,72 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// mailGather is how long the first mail about a matter waits for more findings. A loop with
-// a longer interval doesn't wait: all findings of a cycle come at once.
-const mailGather = time.Minute
+const (
+	// mailGather is how long the first message to a user waits for others. A loop with a longer interval waits less: all of
+	// a cycle comes at once. By then the memory has been saved that says that the user was told.
+	mailGather, leastGather = time.Minute, 3 * time.Second
+	// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
+	mailWithin = 2 * time.Second
+)
 
-// mailer is the mail of a run. Its post changes with the policy.
+// mailer is the mail of a run. Its sender changes with the policy. It belongs to the loop.
 type mailer struct {
 	log    zerolog.Logger
 	record func(audit.Record) // nil for none
 	now    func() time.Time
-
-	mu     sync.Mutex
-	post   *mail.Post // nil for none
+	sender *mail.Sender // nil for none
 	former sync.WaitGroup
 }
 
-// configure begins to send mail as a policy says, and returns what the controller needs.
-// What waits for the server of the policy before is sent by the new one.
-func (m *mailer) configure(options *Options) controller.Mailing {
+// configure begins to send mail as a policy says; mayBegin is asked before each. What waits for the server of the policy
+// before is sent by the new one. The result is nil for no mail.
+func (m *mailer) configure(options *Options, mayBegin func() error) controller.Mailer {
 	settings := options.Policy.Mail
-	var next *mail.Post
+	var next *mail.Sender
 	if settings != nil && !options.DryRun {
 		m.check(settings)
-		next = mail.NewPost(mail.Options{
-			Settings: settings, Now: m.now, Done: m.done,
+		gather := mailGather
+		if options.Interval == 0 || options.Interval >= mailGather {
+			gather = leastGather
+		}
+		next = mail.NewSender(mail.Options{
+			Settings: settings, Gather: gather, Now: m.now, MayBegin: mayBegin, Done: m.done,
 			Warn: func(err error) { m.log.Warn().Err(err).Msg("mail: enforcement continues") },
 		})
 	}
-	m.mu.Lock()
-	former := m.post
-	m.post = next
-	m.mu.Unlock()
-	if former != nil {
-		m.former.Go(func() {
-			for _, l := range former.Close(hooksTimeout) {
-				m.Send(l)
-			}
-		})
+	m.replace(next, hooksTimeout)
+	switch {
+	case settings == nil:
+		return nil
+	case options.DryRun:
+		return dryMailer{m.log, options.Policy}
 	}
-	if settings == nil {
-		return controller.Mailing{}
-	}
-	mailing := controller.Mailing{Mailer: m, Rules: mailRules(options), OptedOut: settings.OptedOut}
-	if options.DryRun {
-		mailing.Mailer = dryMailer{m.log, options.Policy}
-	}
-	return mailing
+	return next
 }
 
-func mailRules(options *Options) mail.Rules {
-	settings := options.Policy.Mail
-	rules := mail.Rules{Gather: mailGather, Digest: settings.Digest, PerUser: settings.PerUser, InAll: settings.InAll}
-	if options.Interval == 0 || options.Interval >= mailGather || options.DryRun {
-		rules.Gather = 0
+// replace ends the present sender in the background. What it could not send is sent by the next one.
+func (m *mailer) replace(next *mail.Sender, within time.Duration) {
+	former := m.sender
+	m.sender = next
+	if former == nil {
+		return
 	}
-	return rules
+	m.former.Go(func() {
+		for _, l := range former.Close(within) {
+			if next != nil {
+				next.Send(l)
+			} else {
+				m.done(mail.Result{Letter: l, Err: errNotSent})
+			}
+		}
+	})
 }
 
 // check warns of what will keep mail from being sent. Enforcement doesn't depend on it.
@@ -80,22 +85,6 @@ func (m *mailer) check(settings *policy.Mail) {
 		m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read")
 	}
 }
-
-// Send implements controller.Mailer.
-func (m *mailer) Send(l mail.Letter) {
-	m.mu.Lock()
-	post := m.post
-	if post != nil {
-		post.Send(l)
-	}
-	m.mu.Unlock()
-	if post == nil {
-		m.done(mail.Result{Letter: l, Err: errors.New("not sent: the policy has no `mail:` any more")})
-	}
-}
-
-// Unsent implements controller.Mailer.
-func (m *mailer) Unsent(l mail.Letter, err error) { m.done(mail.Result{Letter: l, Err: err}) }
 
 // done records what became of a mail.
 func (m *mailer) done(r mail.Result) {
@@ -111,8 +100,8 @@ func (m *mailer) done(r mail.Result) {
 	for i := range r.Items {
 		record.IDs = append(record.IDs, r.Items[i].ID)
 	}
-	if host := r.Items[0].Host; len(r.Items) == 1 {
-		record.Host = snapshot.Hostname(host)
+	if len(r.Items) == 1 {
+		record.Host = snapshot.Hostname(r.Items[0].Host)
 	}
 	if r.Err != nil {
 		record.Reason = r.Err.Error()
@@ -120,41 +109,15 @@ func (m *mailer) done(r mail.Result) {
 	m.record(record)
 }
 
-// close sends what waits for less than a minute. Digests wait in the memory.
-func (m *mailer) close(last *controller.Controller) {
-	if last.Mailing.Mailer != nil {
-		for _, l := range last.Memory.Mail.Flush(last.Mailing.Rules, m.now()) {
-			last.Mailing.Mailer.Send(l)
-		}
-	}
-	m.end(&last.Memory.Mail, func() error { return nil }, hooksTimeout)
-}
-
-// end sends what was taken out of the memory, and gives back to it what could not be sent within
-// a time, for the next run or leader, unless mayAct says that it isn't the fleet's any more. It reports whether
-// that is something.
-func (m *mailer) end(memory *mail.Backlog, mayAct func() error, within time.Duration) (returned bool) {
+// close sends what waits, for as long as a time lets it.
+func (m *mailer) close(within time.Duration) {
 	m.former.Wait()
-	m.mu.Lock()
-	post := m.post
-	m.post = nil
-	m.mu.Unlock()
-	if post == nil {
-		return false
-	}
-	for _, l := range post.Close(within) {
-		if mayAct() != nil {
-			m.Unsent(l, errNotLeading)
-			continue
-		}
-		memory.Return(l, m.now())
-		returned = true
-	}
-	return returned
+	m.replace(nil, within)
+	m.former.Wait()
 }
 
-// errNotLeading is why a mail was lost that the mail server didn't take.
-var errNotLeading = errors.New("not sent until the run ended, and this controller doesn't lead any more")
+// errNotSent is why a mail was lost.
+var errNotSent = errors.New("not sent: the mail server didn't take it before the run, or `mail:` of the policy, ended")
 
 // dryMailer says which mails would be sent.
 type dryMailer struct {
@@ -162,11 +125,13 @@ type dryMailer struct {
 	policy *policy.File
 }
 
-// Unsent implements controller.Mailer. There is no election in a dry run.
-func (dryMailer) Unsent(mail.Letter, error) {}
-
-// Send implements controller.Mailer.
-func (d dryMailer) Send(l mail.Letter) {
+// Add implements controller.Mailer.
+func (d dryMailer) Add(n *notify.Notification, run string, cycle int) error {
+	if err := mail.Refuse(d.policy.Mail, n.User); err != nil {
+		return err
+	}
+	l := mail.Letter{User: n.User, Items: []notify.NoticeItem{n.Details}, Run: run, Cycle: cycle}
 	subject, body := mail.Compose(l, d.policy.Mail)
 	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).Msg("dry run: this mail would be sent")
+	return nil
 }

@@ -12,10 +12,9 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // records keeps what is recorded of mails.
@@ -42,9 +41,13 @@ func mailSetup(s *mailtest.Server) *Options {
 	return &Options{Policy: file, Interval: 10 * time.Second}
 }
 
-func letterTo(user string) mail.Letter {
-	return mail.Letter{User: "alice", Run: "run", Cycle: 7, Items: []notify.NoticeItem{{ID: "id of " + user, Host: "a", Rule: "idle", Text: "It is idle.", At: time.Now()}}}
+func about(user snapshot.Username) *notify.Notification {
+	return &notify.Notification{User: user, Host: "a", ID: "id", Details: notify.NoticeItem{
+		ID: "id of " + string(user), Host: "a", Rule: "idle", Text: "It is idle.", At: time.Now(),
+	}}
 }
+
+func leads() error { return nil }
 
 // After SIGHUP what waits for the old server is sent by the new one, once.
 func TestMailAfterAReload(t *testing.T) {
@@ -52,14 +55,12 @@ func TestMailAfterAReload(t *testing.T) {
 	old.Answer("EHLO", "421 closed")
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	m.configure(mailSetup(old)).Mailer.Send(letterTo("alice"))
-	require.Eventually(t, func() bool { return len(old.Commands()) > 0 }, time.Minute, time.Millisecond)
-	last := &controller.Controller{Options: controller.Options{Mailing: m.configure(mailSetup(next))}}
+	require.NoError(t, m.configure(mailSetup(old), leads).Add(about("alice"), "run", 7))
+	m.configure(mailSetup(next), leads)
 	require.Eventually(t, func() bool { return len(next.Mails()) == 1 }, time.Minute, time.Millisecond)
-	m.close(last)
+	m.close(time.Minute)
 	require.Len(t, next.Mails(), 1)
 	require.Empty(t, old.Mails())
-	require.Empty(t, last.Memory.Mail.Users)
 	require.Len(t, recorded.list, 1)
 	r := recorded.list[0]
 	require.Equal(t, audit.ChannelMail, r.Channel)
@@ -69,32 +70,16 @@ func TestMailAfterAReload(t *testing.T) {
 	require.Empty(t, r.Reason)
 }
 
-// A policy without mail sends none, and says so of what was waiting.
-func TestMailIsSwitchedOff(t *testing.T) {
-	old := mailtest.Start(t)
-	old.Answer("EHLO", "421 closed")
-	var recorded records
-	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	m.configure(mailSetup(old)).Mailer.Send(letterTo("alice"))
-	require.Eventually(t, func() bool { return len(old.Commands()) > 0 }, time.Minute, time.Millisecond)
-	mailing := m.configure(mailSetup(nil))
-	require.Nil(t, mailing.Mailer)
-	m.close(&controller.Controller{Options: controller.Options{Mailing: mailing}})
-	require.Len(t, recorded.list, 1)
-	require.Contains(t, recorded.list[0].Reason, "no `mail:` any more")
-	require.Empty(t, old.Mails())
-}
-
-// What can't be sent at the end of a run is in its memory, for the next one.
-func TestMailThatIsNotSentStaysInTheMemory(t *testing.T) {
+// What can't be sent at the end of a run is in the record.
+func TestMailThatIsNotSent(t *testing.T) {
 	s := mailtest.Start(t)
 	s.Answer("EHLO", "421 closed")
-	m := &mailer{log: zerolog.Nop(), now: time.Now}
-	last := &controller.Controller{Options: controller.Options{Mailing: m.configure(mailSetup(s))}}
-	require.True(t, last.Memory.Mail.Add("bob", letterTo("bob").Items[0], last.Mailing.Rules, time.Now()))
-	m.close(last)
+	var recorded records
+	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
+	require.NoError(t, m.configure(mailSetup(s), leads).Add(about("bob"), "run", 7))
+	require.Nil(t, m.configure(mailSetup(nil), leads))
+	m.close(time.Minute)
 	require.Empty(t, s.Mails())
-	require.Len(t, last.Memory.Mail.Users["bob"].Items, 1)
-	due := last.Memory.Mail.Due(mail.Rules{Digest: time.Hour, PerUser: 4, InAll: 100}, time.Now())
-	require.Len(t, due, 1, "it is due at once")
+	require.Len(t, recorded.list, 1)
+	require.Contains(t, recorded.list[0].Reason, "the mail server didn't take it")
 }

@@ -208,7 +208,6 @@ func (l *loop) configure(options Options) {
 	l.part.configure(&options)
 	l.groups.Store(&options.Policy.Groups)
 	l.service.limit.Store(int64(options.CycleLimit))
-	mailing := l.mail.configure(&options)
 	parts := controller.Options{
 		Asker: controller.Asker{
 			Hosts: options.Hosts, Link: l.screen.summary.timed(options.Link), Fanout: options.Fanout,
@@ -217,8 +216,9 @@ func (l *loop) configure(options Options) {
 		Policy: options.policy(), Now: l.program.Now,
 	}
 	if l.acts() {
-		l.enable(&parts, &options, mailing)
+		l.enable(&parts, &options)
 	} else {
+		l.mail.replace(nil, mailWithin)
 		parts.Standby, parts.DryRun = true, true
 	}
 	if l.usage != nil {
@@ -230,13 +230,18 @@ func (l *loop) configure(options Options) {
 }
 
 // enable adds what a controller that enforces has, and one that only looks doesn't.
-func (l *loop) enable(c *controller.Options, options *Options, mailing controller.Mailing) {
+func (l *loop) enable(c *controller.Options, options *Options) {
 	c.DryRun, c.ActUnrecorded = options.DryRun, options.ActUnrecorded
 	if l.record != nil {
 		c.Audit = l.record
 	}
 	c.Store, c.OnSave = l.store, l.saved
-	c.Mailing, c.NoTerminals = mailing, !options.Policy.TellUsers.On
+	mayBegin := func() error { return nil }
+	if l.term != nil {
+		term := l.term.ctx
+		mayBegin = func() error { return remote.MayBegin(term) }
+	}
+	c.Mailer, c.NoTerminals = l.mail.configure(options, mayBegin), !options.Policy.TellUsers.On
 	c.ID, c.By = l.announce(options)
 	if events, ok := options.Link.(controller.Events); ok && options.Events {
 		c.Events = events
@@ -361,13 +366,9 @@ func (l *loop) close() {
 	l.former.Wait()
 }
 
-// finish sends what mail waits, unless that is for the next leader, and saves the memory a last time.
+// finish sends what mail waits, and saves the memory a last time.
 func (l *loop) finish() {
-	if l.part == nil {
-		l.mail.close(&l.controller)
-	} else {
-		l.mail.end(&l.controller.Memory.Mail, l.mayAct, hooksTimeout)
-	}
+	l.mail.close(hooksTimeout)
 	l.unsaved = unsaved{}                              // it was about another store
 	if !l.controller.DryRun && l.memory.store != nil { // nor is it a standby: what another controller keeps is newer
 		l.saveNow(l.memory.store)

@@ -2,15 +2,15 @@ package mail
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"errors"
-	"fmt"
 	netmail "net/mail"
 	"strings"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
 
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -30,8 +30,8 @@ type mimeMessage struct {
 // maxSubject is how many characters a subject has at most.
 const maxSubject = 200
 
-// bytes is the message by RFC 5322, with CRLF at the end of each line. Nothing in it
-// can add a header: what isn't ASCII or plain is encoded.
+// bytes is the message by RFC 5322, with CRLF at the end of each line. Nothing in it can add a header: what isn't ASCII
+// or plain is encoded.
 func (m *mimeMessage) bytes() ([]byte, error) {
 	_, domain, _ := strings.Cut(m.from.Address, "@")
 	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP), gomail.WithNoDefaultUserAgent())
@@ -53,45 +53,39 @@ func (m *mimeMessage) bytes() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// ErrOptedOut is why a user gets no mail.
-var ErrOptedOut = errors.New("not sent: the policy lists the user under `opt-out`")
+// write writes a letter as a message, and returns its text for the record.
+func write(settings *policy.Mail, j *job, to string, now time.Time) (data []byte, body string, err error) {
+	subject, body := Compose(j.letter, settings)
+	if j.letter.Test {
+		subject = "[test] " + subject
+	}
+	m := mimeMessage{
+		from: settings.Sender, to: to, replyTo: settings.ReplyTo, subject: subject, body: body, id: j.id, date: now,
+	}
+	data, err = m.bytes()
+	return data, subject + "\n" + body, finally(err)
+}
+
+// Compose is the subject and the text of a letter.
+func Compose(l Letter, settings *policy.Mail) (subject, body string) {
+	n := notify.Notice{
+		User: text.Shown(string(l.User)), Contact: cmp.Or(settings.Contact, settings.ReplyTo),
+		Findings: l.Items, More: l.More, Digest: l.Digest,
+	}
+	return notify.Subject(n), notify.Body(n)
+}
 
 // errNoAddress is why a user gets no mail.
 var errNoAddress = errors.New("no mail address is known for this user")
 
-// addressWithin is how long a command may take to find an address.
-const addressWithin = 10 * time.Second
-
-// addressOf is where mail to a user goes. An error that isn't final may be over soon.
-func addressOf(ctx context.Context, settings *policy.Mail, user snapshot.Username) (string, error) {
+// addressOf is where mail to a user goes. An error is final.
+func addressOf(settings *policy.Mail, user snapshot.Username) (string, error) {
 	switch address, known := settings.Address(user); {
 	case known:
 		return address, nil
 	case settings.AddressTemplate != nil:
 		address, err := settings.TemplatedAddress(user)
 		return address, finally(err)
-	case len(settings.AddressCommand) > 0:
-		return askAddress(ctx, settings.AddressCommand, user)
 	}
 	return "", finally(errNoAddress)
-}
-
-// askAddress asks a program for the address of a user: the name is its last argument.
-func askAddress(ctx context.Context, command []string, user snapshot.Username) (string, error) {
-	if text.CheckUsername(string(user)) != nil || strings.ContainsAny(string(user), "'`\"$;&<>|(){}") { // it may be a script
-		return "", finally(fmt.Errorf("%w: %s", policy.ErrUserName, text.Quoted(string(user), 80)))
-	}
-	out, err := runProgram(ctx, addressWithin, nil, append(command[:len(command):len(command)], string(user))...)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", command[0], err)
-	}
-	answer := strings.TrimSuffix(strings.TrimSuffix(out, "\n"), "\r")
-	if answer == "" {
-		return "", finally(errNoAddress)
-	}
-	address, err := policy.ParseAddress(answer)
-	if err != nil {
-		return "", finally(fmt.Errorf("%s: %w", command[0], err))
-	}
-	return address, nil
 }

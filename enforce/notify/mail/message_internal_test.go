@@ -11,17 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// A memory from etcd or from the disk may be damaged: a user without anything is no reason to
-// crash, and have the next leader crash, too.
-func TestADamagedMemoryTakesMore(t *testing.T) {
-	m := &Backlog{Users: map[snapshot.Username]*Person{"bob": nil}}
-	require.True(t, m.Add("ann", notify.NoticeItem{Host: "gpu-01"}, Rules{}, time.Unix(0, 0)))
-}
 
 // Whatever a user or a host writes, the mail has exactly the headers that it is to have.
 func FuzzMessage(f *testing.F) {

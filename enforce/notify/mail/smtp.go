@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/textproto"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -23,80 +25,32 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// server is a mail server.
-type server struct {
-	settings *policy.Mail
-	hello    string // the name of this machine
-}
-
-// send sends one message over a connection of its own. Before the connection is
-// encrypted as the policy wants it, neither a password nor the mail leaves.
-func (s server) send(ctx context.Context, to string, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+// send sends one message. Its error is final or a *serverError, or says that a later try may succeed.
+func send(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
-	conn, err := s.dial(ctx)
-	if err != nil {
-		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))}
+	if settings.Sendmail != "" {
+		return sendmail(ctx, settings, to, data)
 	}
-	defer conn.Close()
-	client, err := s.greet(ctx, conn)
+	s := server{settings}
+	client, err := s.dial(ctx)
 	if err != nil {
-		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))}
+		return &serverError{s.plain(late(ctx, err))}
 	}
-	if err := s.transfer(client, to, data); err != nil {
+	defer client.Close()
+	if err := s.transfer(ctx, client, to, data); err != nil {
 		return err
 	}
 	_ = client.Quit() // the server has the mail
 	return nil
 }
 
-// dial connects. What is read and written later ends with ctx, too.
-func (s server) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.settings.SMTP)
-	if err != nil {
-		return nil, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	return &brief{conn, maxAnswers, stop}, nil
-}
+// server is a mail server.
+type server struct{ settings *policy.Mail }
 
-// maxAnswers is how much is read from a server for one mail, in bytes: its certificates and
-// some lines.
-const maxAnswers = 256 << 10
-
-// brief is a connection to a server that may only say so much: the reader would keep a line
-// of any length. Its deadline is that of the whole conversation.
-type brief struct {
-	net.Conn
-	left int
-	stop func() bool
-}
-
-var errTooMuch = errors.New("the mail server says more than a mail server should")
-
-func (b *brief) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, errTooMuch
-	}
-	n, err := b.Conn.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, err
-}
-
-// SetDeadline does nothing: the deadline doesn't move with each step.
-func (b *brief) SetDeadline(time.Time) error { return nil }
-
-func (b *brief) Close() error {
-	b.stop()
-	return b.Conn.Close()
-}
-
-// greet says hello, has the connection encrypted as the policy wants it, and logs in if the
-// policy names a user.
-func (s server) greet(ctx context.Context, conn net.Conn) (*smtp.Client, error) {
+// dial connects, has the connection encrypted as the policy wants it, and logs in if the policy names a user. Before it is
+// encrypted, neither a password nor a mail leaves.
+func (s server) dial(ctx context.Context) (*smtp.Client, error) {
 	host, _, err := net.SplitHostPort(s.settings.SMTP)
 	if err != nil {
 		return nil, err
@@ -106,16 +60,22 @@ func (s server) greet(ctx context.Context, conn net.Conn) (*smtp.Client, error) 
 		return nil, err
 	}
 	encrypt := gomail.NoTLS
-	switch s.settings.TLS {
-	case policy.StartTLS:
+	if s.settings.TLS == policy.StartTLS {
 		encrypt = gomail.TLSMandatory
-	case policy.Implicit:
-		conn = tls.Client(conn, config)
-	case policy.NoTLS:
 	}
 	options := []gomail.Option{
-		gomail.WithHELO(s.hello), gomail.WithTLSPolicy(encrypt), gomail.WithTLSConfig(config),
-		gomail.WithDialContextFunc(func(context.Context, string, string) (net.Conn, error) { return conn, nil }),
+		gomail.WithTimeout(s.settings.Timeout), gomail.WithTLSConfig(config), gomail.WithTLSPolicy(encrypt),
+		gomail.WithDialContextFunc(func(_ context.Context, _, _ string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.settings.SMTP)
+			if err != nil {
+				return nil, err
+			}
+			context.AfterFunc(ctx, func() { _ = conn.Close() }) // whatever go-mail waits for
+			if s.settings.TLS == policy.Implicit {
+				return tls.Client(conn, config), nil
+			}
+			return conn, nil
+		}),
 	}
 	if s.settings.User != "" {
 		password, err := ReadPassword(s.settings.PasswordFile)
@@ -151,52 +111,98 @@ func (s server) tls(host string) (*tls.Config, error) {
 	return config, nil
 }
 
-// transfer sends the message. Once the server has all of it, an error is final: the mail
-// may have been delivered.
-func (s server) transfer(client *smtp.Client, to string, data []byte) error {
-	if err := client.Mail("<" + s.settings.Sender.Address + ">"); err != nil {
-		return s.answered(err)
+// transfer sends the message. Once the server has all of it, an error is final: the mail may have been delivered.
+func (s server) transfer(ctx context.Context, client *smtp.Client, to string, data []byte) error {
+	err := client.Mail("<" + s.settings.Sender.Address + ">")
+	if err == nil {
+		err = client.Rcpt("<" + to + ">")
 	}
-	if err := client.Rcpt("<" + to + ">"); err != nil {
-		return s.answered(err)
+	var w io.WriteCloser
+	if err == nil {
+		w, err = client.Data()
 	}
-	w, err := client.Data()
+	if err == nil {
+		_, err = w.Write(data)
+	}
 	if err != nil {
-		return s.answered(err)
-	}
-	if _, err := w.Write(data); err != nil {
-		return s.answered(err)
+		return s.failed(late(ctx, err))
 	}
 	err = w.Close() // sends the end, and reads the answer
 	var answer *textproto.Error
-	if err == nil || errors.As(err, &answer) {
-		return s.answered(err)
+	if err == nil {
+		return nil
 	}
-	return finally(fmt.Errorf("%s: the connection was lost at the end of the mail, which may have arrived and is not sent again: %w", s.settings.SMTP, s.plain(err)))
+	if errors.As(err, &answer) {
+		return s.failed(err)
+	}
+	return finally(fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not sent again: %w",
+		s.plain(late(ctx, err))))
 }
 
-// answered says whether an answer of the server is final, as those from 500 are
-// (RFC 5321), or a later try may succeed.
-func (s server) answered(err error) error {
+// late is the error of a connection that was closed since its time was over.
+func late(ctx context.Context, err error) error {
+	if errors.Is(err, net.ErrClosed) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// failed is the error of a server in the middle of a mail. Answers from 500 are final (RFC 5321), and a later try may
+// succeed after others.
+func (s server) failed(err error) error {
 	var answer *textproto.Error
 	switch {
-	case err == nil:
-		return nil
 	case !errors.As(err, &answer):
-		return &serverError{fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))}
+		return &serverError{s.plain(err)}
 	case answer.Code >= 500:
-		return finally(fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err)))
+		return finally(s.plain(err))
 	}
-	return fmt.Errorf("%s: %w", s.settings.SMTP, s.plain(err))
+	return s.plain(err)
 }
 
 // plain is the error of a server, safe to show: it may have any text.
 func (s server) plain(err error) error {
 	var answer *textproto.Error
 	if errors.As(err, &answer) {
-		return fmt.Errorf("it answered %d: %s", answer.Code, text.Quoted(answer.Msg, 200))
+		return fmt.Errorf("%s: it answered %d: %s", s.settings.SMTP, answer.Code, text.Quoted(answer.Msg, 200))
 	}
-	return errors.New(text.Printable(text.Late(err, s.settings.Timeout).Error()))
+	return fmt.Errorf("%s: %s", s.settings.SMTP, text.Printable(text.Late(err, s.settings.Timeout).Error()))
+}
+
+// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h), and how much of what it says is read.
+const (
+	exitOSError     = 71 // EX_OSERR: no memory, no process
+	exitTemporarily = 75 // EX_TEMPFAIL
+	maxOutput       = 4 << 10
+)
+
+// sendmail gives a message to a program such as /usr/sbin/sendmail. Its children end with it when the time is over.
+func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
+	cmd := exec.CommandContext(ctx, settings.Sendmail, "-i", "-f", settings.Sender.Address, to)
+	// Programs of this kind expect the lines of this system, and make the others of them.
+	cmd.Stdin = bytes.NewReader(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	complaint := &text.Head{Limit: maxOutput}
+	cmd.Stderr = complaint
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child may still have its output open
+		return nil
+	case ctx.Err() != nil:
+		return finally(fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is not sent again", settings.Sendmail))
+	}
+	err = fmt.Errorf("%s: %w", settings.Sendmail, err)
+	if said := text.OneLine(complaint.String()); said != "" {
+		err = fmt.Errorf("%w: %s", err, text.Shorten(said, 300))
+	}
+	if errors.As(err, &exit) && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError {
+		return finally(err)
+	}
+	return err
 }
 
 // maxPassword is how long a password may be.

@@ -8,22 +8,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// SendTest sends a user a mail that says that it is a test, and a copy of it to each address of `copy-to:`,
-// once each and as a Post would. It returns what became of them, the mail first; without the mail there are
-// no copies. Done isn't called.
+// SendTest sends a user a mail that says that it is a test, and a copy of it to each address of `copy-to:`, once each. It
+// returns what became of them, the mail first; without the mail there are no copies. Done isn't called.
 func SendTest(ctx context.Context, o Options, user snapshot.Username) []Result {
 	now := o.Now()
-	p := newPost(o)
-	l := Letter{User: user, Items: []notify.NoticeItem{{ID: "test", Text: notify.TestText, At: now}}, Test: true}
-	r, message := p.deliver(ctx, newJob(l, now), now)
+	j := newJob(Letter{User: user, Items: []notify.NoticeItem{{ID: "test", Text: notify.TestText, At: now}}, Test: true}, now)
+	r, data := newQueue(o).deliver(ctx, j, now)
 	results := []Result{r}
 	if r.Err != nil {
 		return results
 	}
-	l.message = message
+	j.data = data
 	for _, to := range o.Settings.CopyTo {
-		c := newCopies(o, to)
-		r, _ := c.deliver(ctx, newJob(l, now), now)
+		c := newQueue(o)
+		c.copyTo = to
+		r, _ := c.deliver(ctx, j, now)
 		results = append(results, r)
 	}
 	return results
@@ -31,6 +30,7 @@ func SendTest(ctx context.Context, o Options, user snapshot.Username) []Result {
 
 // NextStep is what an administrator can do about the error of a Result.
 func NextStep(err error) string {
+	var server *serverError
 	switch {
 	case err == nil:
 		return ""
@@ -38,7 +38,7 @@ func NextStep(err error) string {
 		return "name another user"
 	case errors.Is(err, errNoAddress):
 		return "name the user under `addresses:` of `mail:`, or add a `template:`"
-	case isServer(err):
+	case errors.As(err, &server):
 		return "check `smtp:`, `tls:`, `ca-file:` and `password-file:` of `mail:`, and that this machine reaches the server"
 	case isFinal(err):
 		return "correct what was refused: a controller doesn't send such a mail again"

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -85,7 +84,6 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	d, err := s.read(ctx)
 	switch {
 	case err != nil:
-		own.Mail = mail.Backlog{} // another leader may have sent it
 		var damaged *damagedError
 		if errors.As(err, &damaged) {
 			own.Operator = own.Operator.With(operator.Lost(now))

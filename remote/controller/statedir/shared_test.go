@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/statedir"
@@ -115,7 +114,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
 		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
 	}}
-	m.Machines.Twins, m.Mail.Users = map[string][]string{}, map[snapshot.Username]*mail.Person{}
+	m.Machines.Twins = map[string][]string{}
 	for i := range hosts {
 		host := snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))
 		key := fmt.Sprintf("env-devices/%s/7/100", host)
@@ -129,7 +128,6 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
 		m.Messages.Spend(host, 1000, 1, controller.Share{}, noon)
 	}
-	m.Mail.Users["alice"] = &mail.Person{Host: "gpu-0000", Since: noon}
 	m.Operator.Hold = &operator.OnHold{Since: noon.Add(-time.Minute), By: "ann", Reason: "a test"}
 	m.Operator.Exemptions = policy.ExemptionList{{
 		Who: policy.Who{User: "alice"}, Reason: "a test", By: "ann", Created: noon.Add(-time.Minute), Until: noon.Add(time.Hour),

@@ -7,14 +7,17 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"mime/quotedprintable"
 	netmail "net/mail"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"text/template"
 	"time"
@@ -38,12 +41,13 @@ func settings(s *mailtest.Server) *policy.Mail {
 	return &policy.Mail{
 		SMTP: s.Address, TLS: policy.StartTLS, CAFile: s.CAFile, Sender: netmail.Address{Name: "GPU admins", Address: "genv@example.org"},
 		ReplyTo: "help@example.org", AddressTemplate: template.Must(template.New("").Parse("{{.User}}@example.org")), Timeout: 10 * time.Second,
+		Digest: time.Hour, PerUser: 4, InAll: 100,
 	}
 }
 
-// outbox is a Post with its results and warnings.
+// outbox is a Sender with its results and warnings.
 type outbox struct {
-	*mail.Post
+	*mail.Sender
 	mu      sync.Mutex
 	results []mail.Result
 	warned  []string
@@ -59,7 +63,7 @@ func open(settings *policy.Mail, change func(*mail.Options)) *outbox {
 	if change != nil {
 		change(&options)
 	}
-	o.Post = mail.NewPost(options)
+	o.Sender = mail.NewSender(options)
 	return o
 }
 
@@ -392,4 +396,34 @@ func TestSendmail(t *testing.T) {
 			}
 		})
 	}
+}
+
+func end(t *testing.T, pid string) {
+	n, err := strconv.Atoi(strings.TrimSpace(pid))
+	require.NoError(t, err)
+	_ = syscall.Kill(n, syscall.SIGKILL) // if it is there
+}
+
+func TestDroppedLettersAreCounted(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("RCPT", "hang")
+	with := settings(s)
+	with.Timeout = time.Hour
+	o := open(with, nil)
+	for range 1100 {
+		o.Send(letter("alice"))
+	}
+	require.NotEmpty(t, o.wait(t))
+	require.ErrorContains(t, o.results[0].Err, "it was dropped")
+	require.Len(t, o.Close(time.Millisecond), 1000)
+}
+
+// Nothing is sent by a controller that may not act any more.
+func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
+	s := mailtest.Start(t)
+	o := open(settings(s), func(o *mail.Options) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
+	o.Send(letter("alice"))
+	require.ErrorContains(t, o.wait(t)[0].Err, "doesn't lead any more")
+	require.Empty(t, o.Close(time.Minute))
+	require.Empty(t, s.Commands())
 }
