@@ -156,14 +156,26 @@ func TestNextStepOfARefusal(t *testing.T) {
 		"it doesn't act any more":   {&fence.RefusedError{Foreign: true, Until: time.Unix(1, 0)}, elected, remote.Replaced.NextStep(), false},
 		"an election of which none acts, by an earlier version": {errors.New(
 			`refused: "a" acted on this host, since 2026-03-01T10:00:00Z, and has ended: the host waits for the next leader of its election`), folder, endedStep, false},
-		"a name that ends like that, and acts": {&fence.RefusedError{Foreign: true, Name: hasEnded}, folder, remote.Replaced.NextStep(), false},
+		"a name that ends like that, and acts": {&fence.RefusedError{Foreign: true, Name: "and has ended: the host waits for the next leader of its election"}, folder, remote.Replaced.NextStep(), false},
 	} {
-		err := refusedByHost(fmt.Errorf("%w: %w", ErrRefused, tt.refusal), tt.lease)
-		require.Equal(t, remote.Replaced, remote.ClassOf(err), name)
-		require.Equal(t, tt.want, remote.NextStepOf(err), name)
-		require.Equal(t, tt.later, errors.Is(err, ErrLater), name)
+		bodies := map[string]string{"text of an older version": tt.refusal.Error()}
+		if held := new(fence.RefusedError); errors.As(tt.refusal, &held) {
+			bodies["code"] = coded(fmt.Errorf("wrapped: %w", tt.refusal)).Error()
+		}
+		for form, body := range bodies {
+			err := refusedByHost(fmt.Errorf("x: %w", refusalOf([]byte(body))), tt.lease)
+			require.Equal(t, remote.Replaced, remote.ClassOf(err), "%s: %s", name, form)
+			require.Equal(t, tt.want, remote.NextStepOf(err), "%s: %s", name, form)
+			require.Equal(t, tt.later, errors.Is(err, ErrLater), "%s: %s", name, form)
+			require.ErrorIs(t, err, ErrRefused)
+		}
 	}
-	require.Empty(t, refusedByHost(ErrRefused, folder).Next)
+	for _, body := range []string{"", "no space", `{"code":"","text":"x"}`, coded(errors.New("refused: replaced by nobody")).Error()} {
+		err := refusedByHost(refusalOf([]byte(body)), folder)
+		require.Empty(t, err.Next)
+		require.Equal(t, remote.CommandFailed, remote.ClassOf(err), body)
+	}
+	require.EqualError(t, refusalOf([]byte(coded(errors.New("no space")).Error())), "the host says: no space")
 }
 
 // A call that took too long says so in plain words, and is known for what it is.

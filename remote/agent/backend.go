@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
@@ -86,6 +87,7 @@ type Answers struct {
 	// Allow passes on how many GPUs users may have, and waits for nothing. It may be nil.
 	Allow func(*service.Allowance)
 
+	codes    atomic.Bool // see SnapshotRequest.Codes
 	revision uint64
 	last     []byte         // the snapshot of that revision
 	lease    *fence.Request // of the controller; nil if it asked for none
@@ -131,6 +133,14 @@ func (a *Answers) admit(r *fence.Request) error {
 
 // Handle implements Handler. Only RequestExecute and RequestWait may be handled concurrently.
 func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
+	body, err := a.handle(ctx, r)
+	if err != nil && a.codes.Load() {
+		err = coded(err)
+	}
+	return body, err
+}
+
+func (a *Answers) handle(ctx context.Context, r Request) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
 		return answer(r.Wanted, r.Body, func(ctx context.Context, request SnapshotRequest) (SnapshotAnswer, error) {
@@ -175,6 +185,7 @@ func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err erro
 }
 
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (answer SnapshotAnswer, err error) {
+	a.codes.Store(request.Codes)
 	if err := a.renew(request.Lease); err != nil {
 		return answer, err
 	}

@@ -54,6 +54,8 @@ type SnapshotRequest struct {
 	// Allowance is how many GPUs the policy allows users, from a controller that enforces it. A host with
 	// an older genv ignores it.
 	Allowance *service.Allowance `json:"allowance,omitempty"`
+	// Codes asks for codes in refusals, from now on. An older genv ignores it.
+	Codes bool `json:"codes,omitempty"`
 	// Lease asks for a lease, in the first request and when it has changed; nil from a controller
 	// that asks for none, or only looks. Only hosts with CapabilityFence get it.
 	Lease *fence.Request `json:"claim,omitempty"`

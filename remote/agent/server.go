@@ -190,7 +190,7 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 // begin begins an order in the background, unless too many are under way.
 func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
 	if c.underWay.Load() >= enforce.MaxOrdersUnderWay {
-		return c.reply(ctx, refusal(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxOrdersUnderWay)))
+		return c.reply(ctx, refusalFrame(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxOrdersUnderWay)))
 	}
 	c.underWay.Add(1)
 	c.orders.Go(func() error {
@@ -226,7 +226,7 @@ func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame.
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))
 	}
 	if err != nil {
-		return c.reply(ctx, refusal(request, err))
+		return c.reply(ctx, refusalFrame(request, err))
 	}
 	return c.reply(ctx, &frame.Frame{Kind: frame.KindAnswer, ID: request.ID, Body: body})
 }
@@ -251,7 +251,7 @@ func (c *conversation) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func refusal(request *frame.Frame, err error) *frame.Frame {
+func refusalFrame(request *frame.Frame, err error) *frame.Frame {
 	text := err.Error()
 	return &frame.Frame{Kind: frame.KindRefusal, ID: request.ID, Body: []byte(text[:min(len(text), maxRefusal)])}
 }

@@ -14,9 +14,6 @@ import (
 )
 
 var (
-	// ErrRefused is wrapped when the host understood a request and could not do
-	// it. The connection is still good.
-	ErrRefused = errors.New("the host says")
 	// ErrNotSent is wrapped, with the reason, when nothing of a request was sent:
 	// whatever it asks for is not done.
 	ErrNotSent = errors.New("not sent")
@@ -242,7 +239,7 @@ func (s *Stream) deliver(f *frame.Frame) error {
 	case !underWay:
 		return fmt.Errorf("%w: an answer to request %d, which is not under way", frame.ErrProtocol, f.ID)
 	case f.Kind == frame.KindRefusal:
-		r = callEnd{err: fmt.Errorf("%w: %s", ErrRefused, f.Body[:min(len(f.Body), maxRefusalKept)])}
+		r = callEnd{err: refusalOf(f.Body)}
 	case f.Kind != frame.KindAnswer:
 		return fmt.Errorf("%w: a frame of the kind %q for an answer", frame.ErrProtocol, f.Kind)
 	}
@@ -252,10 +249,6 @@ func (s *Stream) deliver(f *frame.Frame) error {
 	}
 	return nil
 }
-
-// maxRefusalKept is how much is kept of the text with which a host refuses, in
-// bytes: it is shown to the administrator.
-const maxRefusalKept = 4096
 
 // within waits for work that waits for the host, or for the end of ctx: then
 // the work goes on until the session is closed, and its result is dropped.

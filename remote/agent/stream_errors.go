@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
@@ -33,48 +31,6 @@ func classify(ctx context.Context, err error) error {
 	}
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // frame.ErrProtocol, frame.ErrNoGreeting
 }
-
-// The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one
-// of which the predecessor has ended.
-const (
-	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, check its log and `genv remote doctor -H @all`"
-	folderStep  = "stop this controller: a newer start of the same state folder acts on the host. " +
-		"If there is none, because the folder was restored from a backup, remove controller-id from it and start once with --take-over"
-	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after --leader has changed"
-)
-
-// hasEnded ends the text of a refusal by a host of an earlier version.
-const hasEnded = "and has ended: the host waits for the next leader of its election"
-
-// refusedByHost is the error of a refusal: its text says whether this controller was replaced. lease is what it asked
-// for; nil for none, as of one that was elected and isn't any more.
-func refusedByHost(err error, lease *fence.Request) *remote.Error {
-	e := &remote.Error{Class: remote.Replaced, Err: err}
-	switch said := strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "); {
-	case !strings.HasPrefix(said, fence.Refused):
-		e.Class = remote.CommandFailed
-	case strings.HasSuffix(said, hasEnded):
-		e.Next = endedStep
-	case strings.HasPrefix(said, fence.Replaced):
-		e.Err, e.Next = laterError{err}, electedStep
-		if lease != nil && !lease.Elected() {
-			e.Next = folderStep
-		}
-	}
-	return e
-}
-
-// ErrLater says that a host has seen a later controller of the same election or state folder.
-var ErrLater = errors.New("a later controller acts on the host")
-
-// laterError is a refusal that is ErrLater.
-type laterError struct{ error }
-
-// Is says so.
-func (laterError) Is(target error) bool { return target == ErrLater }
-
-// Unwrap returns what the host said.
-func (e laterError) Unwrap() error { return e.error }
 
 // explain is the error of a call, or of a stream that ended by itself.
 func (t *streamTransport) explain(ctx context.Context, err error) error {

@@ -63,8 +63,8 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	revision, last := t.revision, t.last
 	t.mu.Unlock()
 	request := SnapshotRequest{
-		Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds(), Types: t.pool.Types,
-		Allowance: t.pool.allowance.Load(),
+		Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds(),
+		Types: t.pool.Types, Allowance: t.pool.allowance.Load(), Codes: true,
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		request.WithinMS = time.Until(deadline).Milliseconds()

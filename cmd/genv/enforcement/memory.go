@@ -3,7 +3,6 @@ package enforcement
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -94,7 +93,7 @@ func nextStep(err error) string {
 	switch {
 	case errors.Is(err, statedir.ErrTooLarge):
 		return ""
-	case etcd.Refused(err) && strings.Contains(err.Error(), "database space exceeded"):
+	case etcd.IsFull(err):
 		return "; next: " + freeSpace
 	}
 	return "; next: `etcdctl endpoint health`"

@@ -149,21 +149,20 @@ type RefusedError struct {
 	Foreign bool
 }
 
-// Controllers recognise a RefusedError by these prefixes: Refused begins all of them, Replaced those that are not Foreign.
-const (
-	Refused  = "refused: "
-	Replaced = Refused + "replaced by "
-)
-
+// Error is what controllers of versions before refusals had codes know it by: "refused: " begins all texts, and
+// "refused: replaced by " those that aren't Foreign.
 func (e *RefusedError) Error() string {
 	name, since := text.Quoted(e.Name, maxShown), e.Since.UTC().Format(time.RFC3339)
 	switch {
 	case !e.Foreign:
-		return fmt.Sprintf("%s%s at %s", Replaced, name, since)
+		return fmt.Sprintf("refused: replaced by %s at %s", name, since)
 	case !e.Until.IsZero():
-		return fmt.Sprintf("%s%s acted on this host, since %s, and was last seen about %s: the host waits a day for it", Refused, name, since, e.Until.UTC().Format(time.RFC3339))
+		return fmt.Sprintf(
+			"refused: %s acted on this host, since %s, and was last seen about %s: the host waits a day for it",
+			name, since, e.Until.UTC().Format(time.RFC3339),
+		)
 	}
-	return fmt.Sprintf("%s%s acts on this host, since %s", Refused, name, since)
+	return fmt.Sprintf("refused: %s acts on this host, since %s", name, since)
 }
 
 // Admit decides on a request, and returns the lease to keep: the same one if there is nothing new. l is nil if the host

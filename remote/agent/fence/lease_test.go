@@ -99,7 +99,7 @@ func TestAdmit(t *testing.T) {
 				var refused *fence.RefusedError
 				require.ErrorAs(t, err, &refused)
 				require.ErrorContains(t, err, row.refused)
-				require.Contains(t, err.Error(), fence.Refused)
+				require.Contains(t, err.Error(), "refused: ")
 			} else {
 				require.NoError(t, err)
 			}

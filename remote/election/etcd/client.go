@@ -117,6 +117,15 @@ func Refused(err error) bool {
 	return errors.As(err, &refused) && !refused.another()
 }
 
+// noSpace is what etcd says when its space is used up. The code of gRPC says that of other limits, too.
+const noSpace = "database space exceeded"
+
+// IsFull reports whether a member refused a request because etcd's space is used up.
+func IsFull(err error) bool {
+	var refused *MemberError
+	return errors.As(err, &refused) && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
+}
+
 // call asks the cluster. A *MemberError says that a member refused the request; every other error
 // that none of them answered, and then whether the request was carried out isn't known. It takes
 // at most a second for each member, and up to four times that if the token is missing or has expired.

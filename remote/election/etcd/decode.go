@@ -150,6 +150,6 @@ var refusals = map[string]string{
 	"user name is empty":            "etcd has users: --leader-login is needed",
 	"authentication is not enabled": "etcd has no users: leave out --leader-login",
 	"permission denied":             "the role of the user needs all keys that begin with the key of --leader, to read and to write",
-	"database space exceeded":       "etcd's space is used up: compact, defragment and disarm the alarm",
+	noSpace:                         "etcd's space is used up: compact, defragment and disarm the alarm",
 	"request is too large":          "larger than etcd's --max-request-bytes",
 }
