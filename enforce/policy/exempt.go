@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -85,7 +84,9 @@ func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool)
 
 // Environment says whether an environment is exempt, by its id on its host or
 // by its owner and name.
-func (e *Exemptions) Environment(host snapshot.Hostname, eid snapshot.EnvID, user snapshot.Username, name string) (Source, bool) {
+func (e *Exemptions) Environment(
+	host snapshot.Hostname, eid snapshot.EnvID, user snapshot.Username, name string,
+) (Source, bool) {
 	return find(e.environments, func(x *exemptEntry) bool {
 		if x.eid != "" {
 			return x.eid == eid && x.host.Matches(string(host))
@@ -100,7 +101,10 @@ func (e *Exemptions) Device(host snapshot.Hostname, index snapshot.DeviceIndex, 
 		return from, true
 	}
 	written := index.String()
-	return find(e.devices, func(d *exemptEntry) bool { return d.index.Matches(written) && d.host.Matches(string(host)) })
+	return find(e.devices, func(d *exemptEntry) bool {
+		return d.index.Matches(written) &&
+			d.host.Matches(string(host))
+	})
 }
 
 // containerExemption is an entry of exempt: containers:. What it doesn't name may be
@@ -155,15 +159,11 @@ func (e *Exemptions) readContainer(n *strictyaml.Node) {
 		},
 	})
 	if n.IsMap() && x.name == "" && x.image == "" && !labelled {
-		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: team=vision}")
+		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: " +
+			"team=vision}")
 	}
 	x.matchName, x.matchIm = glob(x.name), glob(x.image)
 	e.containers = append(e.containers, x)
-}
-
-// canonical is the entry without its place.
-func (x *containerExemption) canonical() string {
-	return fmt.Sprintf("exempt container %q %q %q %q", x.name, x.image, x.key, x.value)
 }
 
 // Aliases are the names that users have besides the one under which rules know them: an

@@ -96,7 +96,8 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 // usersOn are the users who are exempt from all rules on a host, sorted.
 func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	for at, list := range p.at {
-		if at.user != "" && (at.host == "" || at.host == host) && slices.ContainsFunc(list, func(e *Exemption) bool { return e.Rule == "" }) {
+		if at.user != "" && (at.host == "" || at.host == host) &&
+			slices.ContainsFunc(list, func(e *Exemption) bool { return e.Rule == "" }) {
 			users = append(users, at.user)
 		}
 	}

@@ -47,7 +47,8 @@ type Who struct {
 
 // Same reports whether the user, host, device and rule are the same.
 func (w *Who) Same(other *Who) bool {
-	device := w.Device == nil && other.Device == nil || w.Device != nil && other.Device != nil && w.IsOf(*other.Device, other.UUID)
+	device := w.Device == nil && other.Device == nil || w.Device != nil && other.Device != nil &&
+		w.IsOf(*other.Device, other.UUID)
 	return device && w.User == other.User && w.Host == other.Host && w.Rule == other.Rule
 }
 
@@ -79,7 +80,8 @@ func (w *Who) String() string {
 
 // String is a line about it.
 func (e *Exemption) String() string {
-	return fmt.Sprintf("%s is exempt until %s by %s: %s", e.Who.String(), e.Until.Local().Format(time.DateTime), e.By, e.Reason)
+	return fmt.Sprintf("%s is exempt until %s by %s: %s", e.Who.String(), e.Until.Local().Format(time.DateTime), e.By,
+		e.Reason)
 }
 
 // Check returns an error unless it can be exempted.
@@ -101,7 +103,8 @@ func (w *Who) Check() error {
 	s, known := w.Rule.Setting()
 	switch {
 	case !known:
-		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)), strings.Join(enforce.RuleNames(), ", "))
+		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)),
+			strings.Join(enforce.RuleNames(), ", "))
 	case w.User == "" && !s.By(enforce.ByHost):
 		return fmt.Errorf("rule %s counts on all hosts together: name a user, and no host", w.Rule)
 	case w.User != "" && !s.By(enforce.ByUser):
@@ -211,7 +214,10 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
-		at := slices.IndexFunc(cluster.Hosts, func(h snapshot.Host) bool { return e.Device != nil && h.Name == e.Host && h.Snapshot != nil })
+		at := slices.IndexFunc(cluster.Hosts, func(h snapshot.Host) bool {
+			return e.Device != nil && h.Name == e.Host &&
+				h.Snapshot != nil
+		})
 		if at < 0 {
 			continue
 		}

@@ -41,6 +41,8 @@ type File struct {
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
+	text string // of the file, for Digest
+
 	mu       sync.RWMutex
 	settings map[string]*enforce.Settings // what Settings returned, by what it follows from
 }
@@ -118,7 +120,9 @@ type Hook struct {
 func Default() *File {
 	builtIn := Source{By: "built in"}
 	f := &File{
-		Defaults: Settings{Settings: enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: order.DefaultGrace, MaxAge: enforce.DefaultMaxAge}},
+		Defaults: Settings{Settings: enforce.Settings{
+			EnvDevices: true, EnvMemory: true, Grace: order.DefaultGrace, MaxAge: enforce.DefaultMaxAge,
+		}},
 		Limits: Limits{
 			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},
 			Throttle: Value[bool]{From: builtIn},

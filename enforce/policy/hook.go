@@ -28,7 +28,8 @@ func (r *reader) readHook(n *strictyaml.Node) {
 		"retries": func(n *strictyaml.Node) { hook.Retries = n.Int(0, 10) },
 	}, strictyaml.Keys{"format": r.ignore("format", "use a command to write to a chat (docs/policy.md)")})
 	if n.IsMap() && targets != 1 {
-		n.Failf("a hook is either a command or a webhook; write `command: [/usr/local/bin/notify]` or `webhook: https://…`")
+		n.Failf("a hook is either a command or a webhook; write `command: [/usr/local/bin/notify]` or `webhook: " +
+			"https://…`")
 	}
 	r.file.Hooks = append(r.file.Hooks, hook)
 }

@@ -77,9 +77,11 @@ func ParseAddress(s string) (string, error) {
 	case err != nil || parsed.Address != s || parsed.Name != "":
 		return "", fmt.Errorf("%s is not a mail address such as alice@example.org", text.Quoted(s, maxShownAddress))
 	case len(s) > maxAddress:
-		return "", fmt.Errorf("the mail address %s is longer than %d characters", text.Quoted(s, maxShownAddress), maxAddress)
+		return "", fmt.Errorf("the mail address %s is longer than %d characters", text.Quoted(s, maxShownAddress),
+			maxAddress)
 	case s[0] == '-' || !text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~"):
-		return "", fmt.Errorf("the mail address %s has characters that genv does not send mail to", text.Quoted(s, maxShownAddress))
+		return "", fmt.Errorf("the mail address %s has characters that genv does not send mail to",
+			text.Quoted(s, maxShownAddress))
 	}
 	return s, nil
 }

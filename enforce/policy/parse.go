@@ -32,7 +32,7 @@ func Check(name string, data []byte) error { return read(name, data, nil).doc.Al
 // whatever their order in the file.
 func read(name string, data []byte, accounts Aliases) *reader {
 	r := &reader{file: Default(), doc: strictyaml.Parse(name, data)}
-	r.file.Accounts = accounts
+	r.file.Accounts, r.file.text = accounts, string(data)
 	parts := []struct {
 		key  string
 		read func(*strictyaml.Node)
@@ -63,9 +63,6 @@ func read(name string, data []byte, accounts Aliases) *reader {
 		if n := nodes[part.key]; n != nil {
 			part.read(n)
 		}
-	}
-	if n := nodes["overrides"]; n != nil && !r.failed() {
-		r.checkOverlaps(n)
 	}
 	return r
 }
@@ -113,7 +110,8 @@ const useSchedules = "use overrides with a schedule, or genv remote exempt --for
 func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	return func(n *strictyaml.Node) {
 		r.file.Ignored = append(r.file.Ignored, Ignored{
-			Key: key, Place: n.Place(), Message: fmt.Sprintf("%s is ignored, and the next version refuses it: remove it, and %s", key, instead),
+			Key: key, Place: n.Place(), Message: fmt.Sprintf("%s is ignored, and the next version refuses it: remove "+
+				"it, and %s", key, instead),
 		})
 	}
 }

@@ -78,7 +78,8 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 		x.match = glob(x.name)
 		r.file.Exemptions.environments = append(r.file.Exemptions.environments, x)
 	case n.IsMap():
-		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name")
+		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user " +
+			"may choose a name")
 	}
 }
 

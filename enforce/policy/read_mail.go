@@ -25,7 +25,8 @@ const (
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
 		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
-		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{Place: n.Place(), By: "mail"},
+		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{Place: n.Place(),
+			By: "mail"},
 	}
 	plaintext, program := false, false
 	var tlsAt *strictyaml.Node
@@ -40,7 +41,8 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		"user":            func(n *strictyaml.Node) { m.User = n.Text() },
 		"password-file":   func(n *strictyaml.Node) { m.PasswordFile = readPath(n) },
 		"password": func(n *strictyaml.Node) {
-			n.Failf("a password does not belong into the policy; write it into a file that only the controller's account may read, and its path after `password-file:`")
+			n.Failf("a password does not belong into the policy; write it into a file that only the controller's " +
+				"account may read, and its path after `password-file:`")
 		},
 		"from":      func(n *strictyaml.Node) { m.Sender = readSender(n) },
 		"reply-to":  func(n *strictyaml.Node) { m.ReplyTo = readAddress(n) },
@@ -89,8 +91,10 @@ func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 		tlsAt.Failf("tls: none sends mail in the clear; write starttls or implicit, or add `allow-plaintext: true`")
 	case m.TLS == NoTLS && m.User != "" && !isLoopback(host):
 		tlsAt.Failf("tls: none would send the password in the clear; write starttls or implicit")
-	case len(m.Addresses) == 0 && m.AddressTemplate == nil && !program: // with the program of earlier versions, nobody has an address
-		n.Failf("mail: it has no addresses; write `template: \"{{.User}}@example.org\"` or `addresses: {alice: alice@example.org}`")
+	// with the program of earlier versions, nobody has an address
+	case len(m.Addresses) == 0 && m.AddressTemplate == nil && !program:
+		n.Failf("mail: it has no addresses; write `template: \"{{.User}}@example.org\"` or `addresses: {alice: " +
+			"alice@example.org}`")
 	}
 }
 

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,7 +35,6 @@ func (r *reader) readSchedules(n *strictyaml.Node) {
 		if value.IsList() && len(s.spans) == 0 && !r.failed() {
 			value.Failf("the schedule has no hours; write them as {days: mon-fri, hours: 8-18}")
 		}
-		slices.SortFunc(s.spans, func(a, b weekMinutes) int { return cmp.Compare(a.from, b.from) })
 		r.file.Schedules[s.Name] = s
 	})
 }
@@ -64,13 +61,7 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 		on = []int{0, 1, 2, 3, 4, 5, 6}
 	}
 	for _, day := range on {
-		for _, sp := range hours.on(day) {
-			if minute, both := common(s.spans, []weekMinutes{sp}); both {
-				n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
-				return
-			}
-			s.spans = append(s.spans, sp)
-		}
+		s.spans = append(s.spans, hours.on(day)...)
 	}
 }
 
@@ -152,9 +143,8 @@ func minuteOf(text string) (int, bool) {
 // Schedule is some hours of a week in the file's time zone, in local time: it
 // follows the changes to and from daylight saving time.
 type Schedule struct {
-	Name string
-	zone *time.Location
-	// spans are sorted and don't overlap.
+	Name  string
+	zone  *time.Location
 	spans []weekMinutes
 }
 
@@ -175,22 +165,4 @@ func (s *Schedule) Contains(t time.Time) bool {
 	day := (int(local.Weekday()) + 6) % 7 // Monday is 0
 	minute := day*minutesADay + local.Hour()*60 + local.Minute()
 	return slices.ContainsFunc(s.spans, func(sp weekMinutes) bool { return minute >= sp.from && minute < sp.to })
-}
-
-// common is the first minute of the week that two lists of spans share.
-func common(a, b []weekMinutes) (int, bool) {
-	first, found := minutesAWeek, false
-	for _, x := range a {
-		for _, y := range b {
-			if from := max(x.from, y.from); from < min(x.to, y.to) {
-				first, found = min(first, from), true
-			}
-		}
-	}
-	return first, found
-}
-
-// clock is a minute of the week as text, such as "wed 12:00".
-func clock(minute int) string {
-	return fmt.Sprintf("%s %02d:%02d", days[minute/minutesADay], minute%minutesADay/60, minute%60)
 }

@@ -86,7 +86,8 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 		list[name] = func(n *strictyaml.Node) {
 			switch {
 			case selects&enforce.ByHost > key.Scope&enforce.ByHost:
-				n.Failf("%s counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`", name)
+				n.Failf("%s counts on all hosts together and cannot differ by host; select users, or move it to "+
+					"`defaults:`", name)
 			case selects&enforce.ByUser > key.Scope&enforce.ByUser:
 				n.Failf("%s cannot differ by user; select hosts, or put the users under `exempt:`", name)
 			default:

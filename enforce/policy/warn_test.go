@@ -65,18 +65,3 @@ func TestExplainWarningsOfRules(t *testing.T) {
 	idle := parse(t, "defaults: {idle: {after: 1h, below: 5%, warn: false}}").Explain(enforce.Query{})
 	require.Contains(t, idle, policy.Explanation{Key: "idle", Value: "{after: 1h, below: 5%, warn: false}", From: "defaults, p.yaml:1:19"})
 }
-
-// A warning is the same however it is written, and no warning is not that of all rules.
-func TestDigestOfWarnings(t *testing.T) {
-	digest := func(defaults string) string { return parse(t, "defaults: {"+defaults+"}").Digest() }
-	require.Equal(t, digest("warn: {for: 1h}"), digest("warn: 60m"))
-	require.Equal(t, digest("warn: {rules: {env-memory: 1h}}"), digest("warn: {rules: {env-memory: {for: 3600}}}"))
-	seen := map[string]string{}
-	for _, defaults := range []string{
-		"warn: 1h", "warn: {for: 1h, rules: {env-memory: false}}", "warn: {for: 1h, rules: {env-devices: false}}",
-		"warn: {for: 1h, rules: {env-memory: 1h}}", "warn: {rules: {env-memory: 1h}}", "idle: {after: 1h}", "idle: {after: 1h, warn: 1h}", "idle: {after: 1h, warn: false}",
-	} {
-		require.NotContains(t, seen, digest(defaults), defaults)
-		seen[digest(defaults)] = defaults
-	}
-}

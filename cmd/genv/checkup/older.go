@@ -20,7 +20,8 @@ func writeOlder(b *strings.Builder, d *remotedoctor.Document) {
 	count := 0
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
-		if version := text.OneLine(h.Genv.Version); h.Check(doctor.Genv).Status == doctor.OK && older(version, d.Genv.Version) {
+		if version := text.OneLine(h.Genv.Version); h.Check(doctor.Genv).Status == doctor.OK &&
+			older(version, d.Genv.Version) {
 			versions, count = append(versions, version), count+1
 		}
 	}

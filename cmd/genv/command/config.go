@@ -62,7 +62,8 @@ func readConfigs(p *Program, commands Commands) ([]configFile, error) {
 
 // onHosts are the commands below `genv remote`.
 func onHosts(commands []*cli.Command) []*cli.Command {
-	return commands[slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == remoteSection })].Subcommands
+	return commands[slices.IndexFunc(commands,
+		func(c *cli.Command) bool { return c.Name == remoteSection })].Subcommands
 }
 
 func readAll(path string) ([]byte, error) {

@@ -88,7 +88,8 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 
 func setName(c *snapshot.EnvConfig, text string) error {
 	if snapshot.CheckName("name", text) != nil {
-		return command.UsageError("the name %q is too long, or has characters that can't be shown: choose another one", text)
+		return command.UsageError("the name %q is too long, or has characters that can't be shown: choose another one",
+			text)
 	}
 	c.Name = text
 	return nil
@@ -183,9 +184,12 @@ func Bytes(m snapshot.Memory) *int64 {
 
 // Queries are the values of `--query` and what each prints.
 var Queries = map[string]func(host string, e *snapshot.Environment) string{
-	"hostname":          func(host string, _ *snapshot.Environment) string { return host },
-	"eid":               func(_ string, e *snapshot.Environment) string { return string(e.EID) },
-	"uid":               func(_ string, e *snapshot.Environment) string { return strconv.FormatUint(uint64(e.UID), 10) },
+	"hostname": func(host string, _ *snapshot.Environment) string { return host },
+	"eid":      func(_ string, e *snapshot.Environment) string { return string(e.EID) },
+	"uid": func(_ string, e *snapshot.Environment) string {
+		return strconv.FormatUint(uint64(e.UID),
+			10)
+	},
 	"username":          func(_ string, e *snapshot.Environment) string { return string(e.Username) },
 	"creation":          func(_ string, e *snapshot.Environment) string { return e.Creation.String() },
 	"config.name":       func(_ string, e *snapshot.Environment) string { return e.Config.Name },

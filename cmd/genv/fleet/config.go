@@ -53,12 +53,14 @@ func (o *hostFlags) flags(s scope, more ...cli.Flag) []cli.Flag {
 		hosts = command.Site
 	}
 	return append([]cli.Flag{
-		command.Strings(&o.host, "host,H", "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group "+
+		command.Strings(&o.host, "host,H", "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or "+
+			"@group "+
 			"or hosts.yaml; several times").Config(hosts),
 		command.String(&o.hostFile, "hostfile", "`FILE` of hosts, one per line or YAML").Config(hosts),
 		command.Strings(&o.exclude, "exclude,x", "`HOSTS` to leave out, written as with -H").Config(command.OfFleet),
 		command.String(&o.username, "username,l", "`USER` to log in as").Config(command.Connection),
-		command.Duration(&o.timeout, "timeout,t", "`TIME` for connecting, the handshake included, in seconds or as 500ms").
+		command.Duration(&o.timeout, "timeout,t", "`TIME` for connecting, the handshake included, in seconds or as "+
+			"500ms").
 			Config(command.Connection).DefaultText("10, or ssh_config's ConnectTimeout"),
 		command.Duration(&o.commandTimeout, "command-timeout",
 			"`TIME` for a command or an answer of a host, in seconds or as 500ms").
@@ -70,7 +72,8 @@ func (o *hostFlags) flags(s scope, more ...cli.Flag) []cli.Flag {
 			Config(command.Connection),
 		command.Bool(&o.noSudo, "no-sudo", "run genv on the hosts without sudo, for logins as root; "+
 			"`sudo: false` in hosts.yaml does it for some hosts").Config(command.Connection),
-		command.String(&o.ssh, "ssh", "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, GSSAPI "+
+		command.String(&o.ssh, "ssh", "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, "+
+			"GSSAPI "+
 			"and what else genv's own SSH can't do").OneOf(inventory.Ways...).
 			Config(command.Connection).DefaultText("builtin, or `ssh:` in hosts.yaml"),
 		command.Bool(&o.insecureIgnoreHostKeys, "insecure-ignore-host-keys",
@@ -138,5 +141,6 @@ func (p *program) unnamedHosts(c *cli.Context) error {
 			"write -H a,b or --hostfile FILE", c.Command.HelpName)
 	}
 	return command.UsageError("no hosts are selected: %s takes only hosts that are named; "+
-		"write -H a,b or -H @all, or `hosts: \"@all\"` under `%s:` in %s", c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
+		"write -H a,b or -H @all, or `hosts: \"@all\"` under `%s:` in "+
+		"%s", c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
 }

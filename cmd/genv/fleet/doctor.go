@@ -118,7 +118,9 @@ func (p *program) wantedGuards(path string) func(remote.Host) snapshot.GuardMode
 }
 
 // examine looks at all hosts. Names of one machine are each examined.
-func (f *fleet) examine(ctx context.Context, leader *enforcement.LeaderConfig, guards func(remote.Host) snapshot.GuardMode) *remotedoctor.Document {
+func (f *fleet) examine(
+	ctx context.Context, leader *enforcement.LeaderConfig, guards func(remote.Host) snapshot.GuardMode,
+) *remotedoctor.Document {
 	pool := f.pool()
 	defer pool.Close()
 	d := &remotedoctor.Doctor{
@@ -147,7 +149,8 @@ func (f *fleet) examine(ctx context.Context, leader *enforcement.LeaderConfig, g
 		election = remotedoctor.AskEtcd(ctx, leader.Etcd, leader.Key, leader.Health())
 	}
 	self, _ := os.Executable() // empty is unknown
-	document := remotedoctor.DocumentOf(examined, election, doctor.Program{Path: self, Version: f.program.Version, Protocol: frame.Version}, f.program.Now())
+	document := remotedoctor.DocumentOf(examined, election,
+		doctor.Program{Path: self, Version: f.program.Version, Protocol: frame.Version}, f.program.Now())
 	document.Duplicates = append(document.Duplicates, duplicates...)
 	return &document
 }

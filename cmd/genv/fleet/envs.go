@@ -123,7 +123,10 @@ func (o *queryOptions) write(
 	var rows [][]string
 	for i := range results {
 		r := &results[i]
-		r.Value = slices.DeleteFunc(r.Value, func(e snapshot.Environment) bool { return named && e.Config.Name != o.name })
+		r.Value = slices.DeleteFunc(r.Value, func(e snapshot.Environment) bool {
+			return named &&
+				e.Config.Name != o.name
+		})
 		for j := range r.Value {
 			rows = append(rows, environment.Facts(o.queries, r.Host.Name, &r.Value[j]))
 		}

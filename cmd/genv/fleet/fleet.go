@@ -121,7 +121,8 @@ func unansweredOf[T any](results []remote.Result[T], duplicates []controller.Dup
 }
 
 // list asks all hosts a question, keeps one answer for each machine, and prints the answers with write.
-func list[T any](p *program, c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T, error),
+func list[T any](p *program, c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T,
+	error),
 	write func([]remote.Result[T], []controller.Duplicate) error,
 ) error {
 	f, err := p.openHosts(c, o)

@@ -53,7 +53,8 @@ func (p *program) remoteHosts(c *cli.Context, list *listFlags) error {
 			labels = map[string]string{}
 		}
 		document.Hosts[i] = selectedHost{
-			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath, "genv"), Sudo: !h.NoSudo,
+			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath,
+				"genv"), Sudo: !h.NoSudo,
 			Labels: labels,
 		}
 	}
@@ -77,7 +78,8 @@ func (p *program) writeHosts(list *listFlags, hosts []selectedHost) error {
 	if err := t.Write(p.Out); err != nil || list.noSummary || list.output.Format == "csv" {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Out, "\n%s selected; what is empty is left to ssh_config\n", render.Plural(len(hosts), "host"))
+	_, err := fmt.Fprintf(p.Out, "\n%s selected; what is empty is left to ssh_config\n",
+		render.Plural(len(hosts), "host"))
 	return err
 }
 

@@ -47,7 +47,8 @@ func (p *program) installCommand() *cli.Command {
 				"replace another version of genv; connected controllers continue with the new one"),
 			command.Bool(&o.ShellSetup, "shell-setup", "put genv into the interactive shells of all users, "+
 				"by /etc/bash.bashrc and /etc/zsh/zshrc, or /etc/bashrc and /etc/zshrc"),
-			command.Bool(&o.uninstall, "uninstall", "remove genv and what came with it; state, logs and the account stay"),
+			command.Bool(&o.uninstall, "uninstall", "remove genv and what came with it; state, logs and the account "+
+				"stay"),
 			command.Bool(&o.Purge, "purge", "remove state and logs, too, if no environment is active; "+
 				"only the account stays"),
 			command.String(&o.State, "state", "`WHO` owns the state: root (by its service, docs/host.md) or shared "+
@@ -59,7 +60,8 @@ func (p *program) installCommand() *cli.Command {
 				"the `USER` who may run genv with sudo on the hosts, without a password").Config(command.Site).Hide(),
 			command.String(&o.amd64, "binary-amd64", otherArch).Config(command.Site),
 			command.String(&o.arm64, "binary-arm64", otherArch).Config(command.Site),
-			command.Bool(&o.askPassword, "ask-sudo-password", "ask once for sudo's password, for hosts where sudo wants one"),
+			command.Bool(&o.askPassword, "ask-sudo-password",
+				"ask once for sudo's password, for hosts where sudo wants one"),
 			command.Duration(&o.Timeout, "host-timeout", "`TIME` for everything on a host").Config(command.Site),
 		)...),
 		Action: o.run,
@@ -252,7 +254,8 @@ func (f *installOptions) write(results []remote.Result[*install.Outcome], failur
 	if len(document.Hosts) == 0 {
 		return nil
 	}
-	table := f.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6), render.Col("BEFORE", 8),
+	table := f.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
+		render.Col("BEFORE", 8),
 		render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
 	for _, h := range document.Hosts {
 		result := string(h.Result)
@@ -260,7 +263,8 @@ func (f *installOptions) write(results []remote.Result[*install.Outcome], failur
 			result = "would be " + result
 		}
 		same := h.Before != nil && h.Now != nil && h.Before.Version == h.Now.Version && h.Before.Sum != h.Now.Sum
-		table.Add(h.Host, h.Arch, h.Path, versionCell(h.Before, same), versionCell(h.Now, same), sudoersCell(&h), result)
+		table.Add(h.Host, h.Arch, h.Path, versionCell(h.Before, same), versionCell(h.Now, same), sudoersCell(&h),
+			result)
 	}
 	err := table.Write(w)
 	if f.output.Format == "tui" {

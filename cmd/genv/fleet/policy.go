@@ -253,7 +253,8 @@ func (p *program) writeCheck(d *CheckDocument, wrong error) error {
 	}
 	accounts, others := policycheck.SplitAccounts(d.Warnings)
 	for _, w := range others {
-		fmt.Fprintf(p.Err, "%s:%d:%d: warning: %s\n", text.Printable(d.File), w.Line, w.Column, text.Printable(w.Message))
+		fmt.Fprintf(p.Err, "%s:%d:%d: warning: %s\n", text.Printable(d.File), w.Line, w.Column,
+			text.Printable(w.Message))
 	}
 	if accounts != "" {
 		fmt.Fprintf(p.Err, "%s: warning: %s\n", text.Printable(d.File), text.Printable(accounts))
@@ -262,7 +263,8 @@ func (p *program) writeCheck(d *CheckDocument, wrong error) error {
 		fmt.Fprintf(p.Err, "Not checked: %s\n", text.Printable(line))
 	}
 	if !d.OK {
-		return command.UsageError("%s: %s, which --strict makes an error", d.File, render.Plural(len(others), "warning"))
+		return command.UsageError("%s: %s, which --strict makes an error", d.File,
+			render.Plural(len(others), "warning"))
 	}
 	_, err := fmt.Fprintf(p.Out, "%s: OK\n", d.File)
 	return err

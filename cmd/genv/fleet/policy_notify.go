@@ -43,7 +43,8 @@ func (p *program) policyTestNotify(c *cli.Context, rules *policycheck.RuleFlags,
 		return err
 	}
 	if file.Mail == nil && len(file.Hooks) == 0 {
-		return command.UsageError("nothing was sent: the policy has neither `mail:` nor `hooks:`; docs/policy.md describes them")
+		return command.UsageError("nothing was sent: the policy has neither `mail:` nor `hooks:`; docs/policy.md " +
+			"describes them")
 	}
 	tests := append(p.testMail(c, file, user), hookTests(hooks.SendTest(c.Context, file.Hooks, user, p.Now()))...)
 	return p.writeNoticeTests(tests)
@@ -71,7 +72,8 @@ func (p *program) testMail(c *cli.Context, file *policy.File, user snapshot.User
 	kind := "mail"
 	for _, r := range results {
 		tests = append(tests, noticeTest{
-			kind: kind, to: cmp.Or(r.To, string(user)), done: file.Mail.SMTP + file.Mail.Sendmail + " has taken it", err: r.Err, next: mail.NextStep(r.Err),
+			kind: kind, to: cmp.Or(r.To, string(user)), done: file.Mail.SMTP + file.Mail.Sendmail +
+				" has taken it", err: r.Err, next: mail.NextStep(r.Err),
 		})
 		kind = "copy"
 	}
@@ -86,9 +88,11 @@ var errNothingToCopy = errors.New("not sent: there is no mail to copy")
 
 func hookTests(results []hooks.Result) (tests []noticeTest) {
 	for _, r := range results {
-		t := noticeTest{kind: "command", to: r.To, done: "exit status 0", err: r.Err, next: "run it yourself as the controller's account, and read its log"}
+		t := noticeTest{kind: "command", to: r.To, done: "exit status 0", err: r.Err,
+			next: "run it yourself as the controller's account, and read its log"}
 		if r.Webhook {
-			t.kind, t.done, t.next = "webhook", "the server has taken it", "check the address after `webhook:`, and the log of that server"
+			t.kind, t.done, t.next = "webhook", "the server has taken it", "check the address after `webhook:`, and "+
+				"the log of that server"
 		}
 		tests = append(tests, t)
 	}
@@ -117,5 +121,6 @@ func (p *program) writeNoticeTests(tests []noticeTest) error {
 			p.Warn(fmt.Sprintf("%s to %s: next: %s", t.kind, text.OneLine(t.to), t.next))
 		}
 	}
-	return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d of %s did not succeed", failed, render.Plural(len(tests), "test"))}
+	return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d of %s did not succeed", failed,
+		render.Plural(len(tests), "test"))}
 }

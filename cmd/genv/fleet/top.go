@@ -42,14 +42,17 @@ func (p *program) topCommand() *cli.Command {
 		Name:  "top",
 		Usage: "watch hosts, GPUs, users and findings live on the terminal",
 		Flags: o.flags(allHosts,
-			command.String(&o.socket, "socket", "read from the controller with this `PATH` (or off: look at the hosts); $"+
+			command.String(&o.socket, "socket", "read from the controller with this `PATH` (or off: look at the "+
+				"hosts); $"+
 				socket.Variable).Config(command.Top|command.OrOff).Unless(socket.Variable).
 				DefaultText("that of the running controller"),
 			command.Duration(&o.interval, "interval,i", "without a controller: `TIME` between two looks at the hosts, "+
 				"in seconds or as 500ms").Config(command.Site),
 			command.String(&o.filter, "filter",
-				"show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 state=finding'").Config(command.Site),
-			command.Bool(&o.plain, "plain", "print lines, for screen readers and logs: a host again when it has changed"),
+				"show only what meets `CONDITIONS`, such as 'host~gpu-1 user=bob util<5 "+
+					"state=finding'").Config(command.Site),
+			command.Bool(&o.plain, "plain", "print lines, for screen readers and logs: a host again when it has "+
+				"changed"),
 			command.Bool(&o.once, "once", "with --plain: print each host once, and end"),
 			command.Int(&o.cycles, "cycles", "with --plain: end after `N` cycles; 0 never ends").AtLeast(0),
 			command.Bool(&o.allowActions, "allow-actions",
@@ -289,7 +292,8 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 	}}
 	go func() {
 		defer close(l.stopped)
-		_ = controller.Loop(ctx, c, schedule, func(controller.Cycle) error { return nil }) // it returns what this returns
+		// it returns what this returns
+		_ = controller.Loop(ctx, c, schedule, func(controller.Cycle) error { return nil })
 	}()
 	return l
 }

@@ -108,7 +108,8 @@ func (w *waiter) run(ctx context.Context) error {
 		case w.exitOnError && len(failures) > 0:
 			return w.fleet.conclude(failures, seen.Duplicates)
 		case len(failures) == 0 && !w.wanted.Exists(seen.Cluster):
-			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is", w.wanted.Of(""))
+			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is",
+				w.wanted.Of(""))
 		}
 		w.show(failures, &seen)
 		if !said {
@@ -151,7 +152,8 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
 func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	for i := range found {
 		if g := &found[i]; !isFree(g) {
-			w.Warn(fmt.Sprintf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host, g.Problem))
+			w.Warn(fmt.Sprintf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host,
+				g.Problem))
 		}
 	}
 }
@@ -197,7 +199,8 @@ func (r *requirement) fits(g *gpus.GPU) bool {
 
 // mayFit is fits, and true where that isn't known.
 func (r *requirement) mayFit(g *gpus.GPU) bool {
-	return (g.Model == "" || r.model.Matches(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil || *g.MemoryTotal >= r.memory)
+	return (g.Model == "" || r.model.Matches(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil ||
+		*g.MemoryTotal >= r.memory)
 }
 
 func isFree(g *gpus.GPU) bool { return g.State == gpus.Free }
@@ -211,7 +214,9 @@ func mayBeFree(g *gpus.GPU) bool {
 
 // Find is the host with the most GPUs of the kind that match, the first named of equals, with as
 // many of them as are wanted, free ones first; nil if none has enough.
-func (r *requirement) Find(cluster snapshot.Cluster, matches func(*gpus.GPU) bool) (host snapshot.Hostname, found []gpus.GPU) {
+func (r *requirement) Find(
+	cluster snapshot.Cluster, matches func(*gpus.GPU) bool,
+) (host snapshot.Hostname, found []gpus.GPU) {
 	for _, h := range cluster.Answered() {
 		fitting := only(h.Snapshot, func(g *gpus.GPU) bool { return matches(g) && r.fits(g) })
 		if len(fitting) >= r.count && len(fitting) > len(found) {

@@ -27,7 +27,8 @@ func (p *program) watchCommand() *cli.Command {
 		Name:  "watch",
 		Usage: "serve the live state of all hosts, as enforce does, without enforcing anything",
 		Flags: o.flags(allHosts, append([]cli.Flag{
-			command.Duration(&o.interval, "interval,i", "`TIME` between two looks at the hosts, in seconds or as 500ms").
+			command.Duration(&o.interval, "interval,i", "`TIME` between two looks at the hosts, in seconds or as "+
+				"500ms").
 				Config(command.Site),
 			enforcement.TimestampsFlag(&o.timestamps),
 		}, o.listen.Flags()...)...),

@@ -73,7 +73,8 @@ func (l *List) summary(s *Selection) string {
 	free, total, failed, unknown := l.Counts.Free, l.Counts.Total(), l.Counts.Failed, l.Counts.Unknown
 	line := fmt.Sprintf("%d of %s %s free", free, render.Plural(total, "GPU"), is(free, total))
 	if s.User != "" {
-		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows), render.Plural(total, "GPU"))
+		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows),
+			render.Plural(total, "GPU"))
 	}
 	if !l.here() {
 		line += " on " + render.Plural(l.Hosts, "host")
@@ -103,7 +104,10 @@ func is(n, of int) string {
 
 // columns are those that a list has.
 func (l *List) columns(has func(*gpus.Column) bool) []gpus.Column {
-	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool { return !has(&c) || c.Name == "HOST" && l.here() })
+	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
+		return !has(&c) || c.Name == "HOST" &&
+			l.here()
+	})
 }
 
 func (l *List) writeCSV(w io.Writer, output *Output) error {

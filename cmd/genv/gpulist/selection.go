@@ -32,7 +32,8 @@ func (o *Flags) Flags() []cli.Flag {
 		command.Bool(&o.Free, "free", "only GPUs that are free: neither attached nor used"),
 		command.String(&o.User, "user", "only GPUs that this `USER` is attached to or uses"),
 		o.Model.Flag(),
-		command.String(&o.Sort, "sort", "sort by `WHAT`: "+strings.Join(sortNames(), ", ")+"; what is unknown comes last").
+		command.String(&o.Sort, "sort", "sort by `WHAT`: "+strings.Join(sortNames(),
+			", ")+"; what is unknown comes last").
 			OneOf(sortNames()...),
 		command.Bool(&o.NoSummary, "no-summary", "leave out the summary"),
 		command.TimestampFlag(&o.Output.Output),
@@ -47,7 +48,8 @@ type Model struct {
 
 // Flag is --model.
 func (m *Model) Flag() cli.Flag {
-	return command.String(&m.Pattern, "model", "only GPUs with `PATTERN` in their model's name, such as a100 or h100*80gb")
+	return command.String(&m.Pattern, "model", "only GPUs with `PATTERN` in their model's name, such as a100 or "+
+		"h100*80gb")
 }
 
 // Matches says whether a model is selected. One that isn't known is not.
@@ -73,7 +75,10 @@ func (s *Selection) Of(list []gpus.GPU) []gpus.GPU {
 		return s.Free && g.State != gpus.Free || s.User != "" && !slices.Contains(g.Users(), s.User)
 	})
 	if c := s.sortColumn(); c != nil {
-		slices.SortStableFunc(list, func(a, b gpus.GPU) int { return compare(c, &gpus.Row{GPU: &a}, &gpus.Row{GPU: &b}) })
+		slices.SortStableFunc(list, func(a, b gpus.GPU) int {
+			return compare(c, &gpus.Row{GPU: &a},
+				&gpus.Row{GPU: &b})
+		})
 	}
 	return list
 }

@@ -40,11 +40,15 @@ func Command(with command.Program) *cli.Command {
 				Name:  "run",
 				Usage: "guard this machine until a signal comes",
 				Flags: []cli.Flag{
-					command.String(&o.mode, "mode", "`MODE`: watch reports what enforce would deny").OneOf("watch", "enforce"),
-					command.Duration(&o.lease, "lease", "allow every open if this process hasn't renewed the guard for this `TIME`"),
-					command.Int(&o.firstUID, "first-uid", "never deny users below this `UID`").DefaultText("UID_MIN of /etc/login.defs"),
+					command.String(&o.mode, "mode", "`MODE`: watch reports what enforce would deny").OneOf("watch",
+						"enforce"),
+					command.Duration(&o.lease, "lease", "allow every open if this process hasn't renewed the guard "+
+						"for this `TIME`"),
+					command.Int(&o.firstUID, "first-uid", "never deny users below this "+
+						"`UID`").DefaultText("UID_MIN of /etc/login.defs"),
 					command.Strings(&o.exemptUser, "exempt-user", "let this `USER` open every GPU; may be repeated"),
-					command.Strings(&o.exemptDevice, "exempt-device", "let every user open GPU `INDEX`; may be repeated"),
+					command.Strings(&o.exemptDevice, "exempt-device",
+						"let every user open GPU `INDEX`; may be repeated"),
 				},
 				Action: func(c *cli.Context) error { return p.run(c, o) },
 			},
@@ -113,7 +117,8 @@ func (p *program) off(c *cli.Context, lasting bool) error {
 		fmt.Fprintf(p.Out, "It stays off as long as %s exists.\n", veto)
 		return nil
 	}
-	fmt.Fprintf(p.Out, "It stays off, whatever a controller orders, until sudo genv guard resume or run, or a reboot. To keep it off for good: sudo touch %s\n", veto)
+	fmt.Fprintf(p.Out, "It stays off, whatever a controller orders, until sudo genv guard resume or run, or a reboot. "+
+		"To keep it off for good: sudo touch %s\n", veto)
 	return nil
 }
 
@@ -132,7 +137,8 @@ func (p *program) awaitUnpinned(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("process %[1]d, which keeps the guard without pins, has not ended it: sudo kill -KILL %[1]d ends both", said.Keeper)
+			return fmt.Errorf("process %[1]d, which keeps the guard without pins, has not ended it: sudo kill -KILL "+
+				"%[1]d ends both", said.Keeper)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

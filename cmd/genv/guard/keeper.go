@@ -52,7 +52,8 @@ type pins struct {
 func pinsOf(getenv func(string) string) pins {
 	p := pins{Location: kernel.Location{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
 	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
-		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for the guard", kernel.ErrUnsupported)
+		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for "+
+			"the guard", kernel.ErrUnsupported)
 	}
 	return p
 }

@@ -106,12 +106,14 @@ func (r *reporter) record(d guard.Denial) {
 
 func (r *reporter) recordOf(d guard.Denial) audit.Record {
 	uid := d.UID
-	record := audit.Record{Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID, Device: d.Index}
+	record := audit.Record{Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID,
+		Device: d.Index}
 	what := deviceName(&d)
 	if d.Denied {
 		record.Action, record.Text = audit.ActionDenied, fmt.Sprintf("%s is not attached: opening it was denied", what)
 	} else {
-		record.Action, record.Text = audit.ActionWouldDeny, fmt.Sprintf("%s is not attached: opening it would be denied in mode enforce", what)
+		record.Action, record.Text = audit.ActionWouldDeny, fmt.Sprintf("%s is not attached: opening it would be "+
+			"denied in mode enforce", what)
 	}
 	if d.Name != "" {
 		record.Text += fmt.Sprintf(" (program %s)", text.Shown(d.Name))
@@ -164,7 +166,8 @@ func noticeOf(list []guard.Denial) string {
 		}
 	}
 	if last := list[len(list)-1]; last.Subordinate {
-		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its container, which is you"
+		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its " +
+			"container, which is you"
 	}
 	slices.Sort(indices)
 	indices = slices.Compact(indices)
@@ -174,5 +177,6 @@ func noticeOf(list []guard.Denial) string {
 	case 1:
 		return fmt.Sprintf("GPU %s is not attached to you: genv attach --index %s", indices[0], indices[0])
 	}
-	return fmt.Sprintf("GPUs %s are not attached to you: genv attach --index %s, for example", text.JoinIndices(indices), indices[0])
+	return fmt.Sprintf("GPUs %s are not attached to you: genv attach --index %s, for example",
+		text.JoinIndices(indices), indices[0])
 }

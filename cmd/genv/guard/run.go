@@ -52,7 +52,8 @@ func (p *program) run(c *cli.Context, flags *options) error {
 	go func() { renewed <- p.renew(ctx, cancel, log, given) }()
 	keeper := NewKeeper(&p.Program, log)
 	keeper.Waiting = func(err error) {
-		log.Info().Err(err).Msg("another process keeps the guard: it carries out this order, and this process takes over when it ends")
+		log.Info().Err(err).Msg("another process keeps the guard: it carries out this order, and this process takes " +
+			"over when it ends")
 	}
 	err = keeper.Run(ctx)
 	cancel()
@@ -130,7 +131,8 @@ func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, giv
 			return nil
 		case mine:
 			mine = false
-			log.Info().Str("by", present.By).Stringer("mode", present.Mode).Msg("another order has replaced that of this process, which now follows it")
+			log.Info().Str("by", present.By).Stringer("mode",
+				present.Mode).Msg("another order has replaced that of this process, which now follows it")
 		}
 	}
 }

@@ -87,7 +87,8 @@ func (d *StatusDocument) takeOver(said *guard.Status, now time.Time) {
 	d.Problems = append(d.Problems, said.Problems...)
 	if d.Mode == guard.Off {
 		if said.Mode != guard.Off {
-			d.Reason = "its lease ended at " + said.Until.Local().Format(time.DateTime) + ", and no process has renewed it"
+			d.Reason = "its lease ended at " + said.Until.Local().Format(time.DateTime) +
+				", and no process has renewed it"
 		}
 		return
 	}
@@ -114,7 +115,8 @@ func (d *StatusDocument) askKernel(at pins) {
 	}
 	report := kernel.Probe(at.Location)
 	d.Kernel = &KernelReport{
-		Possible: report.Err == nil, Abilities: append([]kernel.Ability{}, report.Abilities...), Programs: append([]kernel.Program{}, report.Programs...),
+		Possible: report.Err == nil, Abilities: append([]kernel.Ability{},
+			report.Abilities...), Programs: append([]kernel.Program{}, report.Programs...),
 	}
 	if report.Err != nil {
 		d.Kernel.Why = report.Err.Error()
@@ -126,7 +128,8 @@ func (d *StatusDocument) askKernel(at pins) {
 	switch {
 	case errors.Is(err, guard.ErrRemoved) && d.Mode == guard.Off:
 	case errors.Is(err, guard.ErrRemoved):
-		d.Problems = append(d.Problems, "guard.json says that the guard is on, but it is not in the kernel: every open is allowed")
+		d.Problems = append(d.Problems, "guard.json says that the guard is on, but it is not in the kernel: every "+
+			"open is allowed")
 		d.Mode, d.LeaseSeconds = guard.Off, 0
 	case err != nil:
 		d.Problems = append(d.Problems, "the guard in the kernel can't be read: "+err.Error())
@@ -162,7 +165,8 @@ func (d *StatusDocument) listDevices(source hardware.Source) {
 		return
 	}
 	for _, each := range devices {
-		d.Devices = append(d.Devices, guard.Device{Index: each.Index, UUID: each.UUID, Minor: each.Minor, Why: "the guard is off"})
+		d.Devices = append(d.Devices, guard.Device{Index: each.Index, UUID: each.UUID, Minor: each.Minor,
+			Why: "the guard is off"})
 	}
 }
 

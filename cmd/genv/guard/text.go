@@ -24,13 +24,15 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 	case d.Mode == guard.Off:
 		line("guard", "off")
 	default:
-		line("guard", "%s, until %s (%s left) unless the lease is renewed", d.Mode, d.Until.Local().Format(time.TimeOnly), left(d.LeaseSeconds))
+		line("guard", "%s, until %s (%s left) unless the lease is renewed", d.Mode,
+			d.Until.Local().Format(time.TimeOnly), left(d.LeaseSeconds))
 		if d.Reason != "" {
 			line("", "less than ordered: %s", d.Reason)
 		}
 	}
 	if d.Order != nil {
-		line("order", "%s, by %s at %s%s", d.Order.Mode, d.Order.By, d.Given.Local().Format(time.DateTime), exemptions(d))
+		line("order", "%s, by %s at %s%s", d.Order.Mode, d.Order.By, d.Given.Local().Format(time.DateTime),
+			exemptions(d))
 	}
 	switch {
 	case d.Unpinned:
@@ -138,7 +140,8 @@ func writeTables(w io.Writer, d *StatusDocument) error {
 }
 
 func deviceTable(output render.Output, d *StatusDocument) *render.Table {
-	table := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14), render.Col("GUARDED", 0))
+	table := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14),
+		render.Col("GUARDED", 0))
 	for _, each := range d.Devices {
 		node, guarded := "?", "yes"
 		if each.Minor != nil {
@@ -168,7 +171,8 @@ func userTable(output render.Output, d *StatusDocument) *render.Table {
 }
 
 func denialTable(output render.Output, d *StatusDocument) *render.Table {
-	table := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8), render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
+	table := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8),
+		render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
 	for _, each := range d.Denials {
 		what, device := "would be denied", fmt.Sprintf("node %d", each.Minor)
 		if each.Denied {
@@ -181,7 +185,8 @@ func denialTable(output render.Output, d *StatusDocument) *render.Table {
 		if user == "" {
 			user = fmt.Sprint(each.UID)
 		}
-		table.Add(each.Last.Local().Format(time.TimeOnly), output.Name(user), device, output.Name(text.Printable(each.Name)), fmt.Sprint(each.Count), what)
+		table.Add(each.Last.Local().Format(time.TimeOnly), output.Name(user), device,
+			output.Name(text.Printable(each.Name)), fmt.Sprint(each.Count), what)
 	}
 	return table
 }

@@ -106,10 +106,12 @@ func (o *Options) read(p *command.Program) (q audit.Filter, err error) {
 func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error) {
 	entries, damage, err := audit.History(path, q)
 	if damage.Lines > 0 {
-		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
+		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path,
+			render.Plural(damage.Lines, "line"), damage.First)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		err = command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
+		err = command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err,
+			os.Getuid())
 	}
 	return entries, err
 }
@@ -129,7 +131,8 @@ func write(p *command.Program, output render.Output, entries []audit.Entry) erro
 
 // table has the id of a decision before its reason, in CSV behind all that was there before it.
 func table(output render.Output, entries []audit.Entry) *render.Table {
-	columns := []render.Column{render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0)}
+	columns := []render.Column{render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10),
+		render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0)}
 	last := len(columns) - 1
 	if output.Format == "csv" {
 		columns[last], columns[last-1] = columns[last-1], columns[last]
@@ -137,7 +140,8 @@ func table(output render.Output, entries []audit.Entry) *render.Table {
 	t := output.Table(columns...)
 	for i := range entries {
 		e := &entries[i]
-		row := []string{e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status), e.ID, whyOf(e)}
+		row := []string{e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status),
+			e.ID, whyOf(e)}
 		if output.Format == "csv" {
 			row[last], row[last-1] = row[last-1], row[last]
 		}
@@ -205,7 +209,8 @@ func (o *Options) ShowController(p *command.Program, c *cli.Context) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise %s", err, another)
 	case errors.Is(err, fs.ErrPermission):
-		return command.UsageError("the log: %w; %s, or as a member of the group %s", err, command.AskWithSudo, socket.Group)
+		return command.UsageError("the log: %w; %s, or as a member of the group %s", err, command.AskWithSudo,
+			socket.Group)
 	case err != nil:
 		return command.UsageError("the log: %w; %s", err, another)
 	}
@@ -239,7 +244,8 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	t := output.Table(columns...)
 	add := func(user, rule string, c audit.ActionCounts) {
 		row := []string{user, rule}
-		for _, n := range []int{c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate, c.WouldDetach} {
+		for _, n := range []int{c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate,
+			c.WouldDetach} {
 			row = append(row, strconv.Itoa(n))
 		}
 		t.Add(row[:len(columns)]...)
@@ -292,17 +298,21 @@ func readID(c *cli.Context) (string, error) {
 	}
 	id := strings.ToLower(c.Args().First())
 	if id != "" && !audit.IsDecisionID(id) {
-		return "", command.UsageError("%q is not the id of a decision: it has 8 hexadecimal digits, as in the column ID of the history", c.Args().First())
+		return "", command.UsageError("%q is not the id of a decision: it has 8 hexadecimal digits, as in the column "+
+			"ID of the history", c.Args().First())
 	}
 	return id, nil
 }
 
-func writeDecisions(p *command.Program, output render.Output, path, id string, entries []audit.Entry, lines func(*audit.Entry) []string) error {
+func writeDecisions(
+	p *command.Program, output render.Output, path, id string, entries []audit.Entry, lines func(*audit.Entry) []string,
+) error {
 	switch {
 	case len(entries) == 0 && id != "":
 		return command.UsageError("no decision %s is recorded in %s: the history lists those that are", id, path)
 	case output.Format == "json":
-		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: append([]audit.Entry{}, entries...)})
+		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1",
+			Entries: append([]audit.Entry{}, entries...)})
 	case output.Format == "csv":
 		return table(output, entries).Write(p.Out)
 	case len(entries) == 0:

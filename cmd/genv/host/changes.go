@@ -36,14 +36,18 @@ type changes struct {
 }
 
 // Change implements service.Backend.
-func (b *changes) Change(ctx context.Context, c change.Change, by change.Requester, turn service.TakeTurn) (change.Result, error) {
+func (b *changes) Change(
+	ctx context.Context, c change.Change, by change.Requester, turn service.TakeTurn,
+) (change.Result, error) {
 	return service.Changer{
 		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
 	}.Change(ctx, c, by)
 }
 
 func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
-	return b.listings.get(listingsFor, func() ([]snapshot.Device, error) { return b.host.Machine.ListDevices(context.WithoutCancel(ctx)) })
+	return b.listings.get(listingsFor, func() ([]snapshot.Device, error) {
+		return b.host.Machine.ListDevices(context.WithoutCancel(ctx))
+	})
 }
 
 // Look implements service.Backend: the documents of `genv usage snapshot --type devices` and
@@ -107,7 +111,8 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 	}
 	document, err := h.Service.Look(ctx, name)
 	if err != nil {
-		return nil, false, fmt.Sprintf("this is what uid %d sees of the GPUs, which may be a part: %v", os.Geteuid(), err)
+		return nil, false, fmt.Sprintf("this is what uid %d sees of the GPUs, which may be a part: %v", os.Geteuid(),
+			err)
 	}
 	return document, true, ""
 }

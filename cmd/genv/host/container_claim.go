@@ -27,7 +27,8 @@ type claimed struct {
 
 // errRootless is why a container of a user's own engine gets nothing: this process is root only
 // in a namespace of that user, and can't judge what it sees of the state files from there.
-var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime runc, "+
+var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+
+	"runc, "+
 	"or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 
 // claim gives a container its environment. Its error is a whole message.
@@ -73,14 +74,17 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 		return nil, err
 	}
 	if why != nil && done.Own {
-		r.Warn(fmt.Sprintf("genv: container %.12s has environment %s, which counts for no user: %v", r.id, done.EID, why))
+		r.Warn(fmt.Sprintf("genv: container %.12s has environment %s, which counts for no user: %v", r.id, done.EID,
+			why))
 	}
 	return done, nil
 }
 
 // apply changes the state files, with a record that is written before they are. nvidia-smi
 // is asked for devices if too few are registered.
-func (r *runtime) apply(ctx context.Context, c grant.Claim, write func(grant.Granted) error) (g grant.Granted, err error) {
+func (r *runtime) apply(
+	ctx context.Context, c grant.Claim, write func(grant.Granted) error,
+) (g grant.Granted, err error) {
 	err = service.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
 		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
 			if g, err = c.Apply(f); err != nil {
@@ -96,7 +100,8 @@ func (r *runtime) apply(ctx context.Context, c grant.Claim, write func(grant.Gra
 // known.
 func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof, error) {
 	if request.Token == "" {
-		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
+		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an " +
+			"environment")
 	}
 	notes := grant.RestartNotes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
@@ -111,7 +116,8 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 	case err != nil:
 		return grant.Proof{}, err
 	}
-	if err := notes.Write(grant.RestartNote{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.engineName()}, request.Token); err != nil {
+	if err := notes.Write(grant.RestartNote{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.engineName()},
+		request.Token); err != nil {
 		r.Warn("genv: the container counts for no user after a restart: " + err.Error())
 	}
 	return grant.Proof{UID: &holder.UID, Kind: container.ProofToken, EID: holder.EID}, nil

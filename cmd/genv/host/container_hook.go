@@ -74,7 +74,8 @@ func (h *hookCall) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("the container's state: %w", err)
 	}
 	if !container.IsID(h.ID) {
-		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(h.ID, maxShown))
+		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused,
+			text.Quoted(h.ID, maxShown))
 	}
 	h.host = localhost.Open(h.Program)
 	if args[0] == hookStop {
@@ -100,7 +101,8 @@ func (h *hookCall) start(ctx context.Context) error {
 		if env == nil || env.UID != h.owner() {
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
-		if err := f.Activate(state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID, At: snapshot.DateOf(h.Now())}); err != nil {
+		if err := f.Activate(state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID,
+			At: snapshot.DateOf(h.Now())}); err != nil {
 			return err
 		}
 		return container.WriteRecord(h.Run, r)

@@ -135,7 +135,8 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 		return nil, nil
 	}
 	if !container.IsID(r.id) && asks {
-		return nil, fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(r.id, maxShown))
+		return nil, fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused,
+			text.Quoted(r.id, maxShown))
 	}
 	if asks {
 		return r.give(ctx, config, request)

@@ -33,8 +33,9 @@ type daemonRuntime struct {
 // setupDockerCommand is `genv host setup-docker`, which changes nothing: daemon.json is the site's.
 func (p *program) setupDockerCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "setup-docker",
-		Usage: "print what " + dockerConfig + " has to say for genv's runtime, which gives containers GPUs and an environment",
+		Name: "setup-docker",
+		Usage: "print what " + dockerConfig + " has to say for genv's runtime, which gives containers GPUs and an " +
+			"environment",
 		Action: func(*cli.Context) error {
 			data, err := os.ReadFile(dockerConfig)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -115,7 +116,8 @@ func checkProgram(path string) error {
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		sticky := info.IsDir() && info.Mode()&os.ModeSticky != 0
 		if !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 && !sticky {
-			return fmt.Errorf("%s: other users can write %s, and dockerd would run it as root: install genv with its package", path, at)
+			return fmt.Errorf("%s: other users can write %s, and dockerd would run it as root: install genv with its "+
+				"package", path, at)
 		}
 	}
 	return nil

@@ -93,7 +93,8 @@ func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.G
 	}
 	answer.State = g.state(&r, now)
 	if r.Order.Mode != guard.Off && turnedOff(&present) {
-		answer.State.Reason = fmt.Sprintf("it was turned off by %s. On the host, `sudo genv guard resume` lets the policy turn it on again", present.By)
+		answer.State.Reason = fmt.Sprintf("it was turned off by %s. On the host, `sudo genv guard resume` lets the "+
+			"policy turn it on again", present.By)
 	}
 	return answer, nil
 }

@@ -58,7 +58,8 @@ const executeGrace = 10 * time.Second
 
 func (p *program) openHost() *host {
 	here := localhost.Open(p.Program)
-	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc}
+	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid()),
+		Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc}
 	if p.SharedAccount {
 		options.UID = 0
 	}
@@ -73,8 +74,9 @@ func (p *program) openHost() *host {
 		noMessages:  p.Getenv("GENV_TELL") == "off",
 		getenv:      p.Getenv,
 		executor:    enforcelocal.New(here.Machine, here.Store, options),
-		record:      &hostRecord{path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
-		names:       userNames{now: p.Now},
+		record: &hostRecord{path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"),
+			proc: here.Machine.Proc},
+		names: userNames{now: p.Now},
 	}
 }
 
@@ -116,13 +118,16 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 // execution carries out an order for a controller.
 func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authority) agent.Execution {
 	var done agent.Execution
-	done.Outcomes, done.Warnings = h.carryOut(ctx, o, asker, func(line string) { done.Lines = append(done.Lines, line) })
+	done.Outcomes, done.Warnings = h.carryOut(ctx, o, asker,
+		func(line string) { done.Lines = append(done.Lines, line) })
 	return done
 }
 
 // carryOut carries out an order, and calls say with a line for each action. The
 // warnings are about the audit log of this host, and its list of processes that were asked.
-func (h *host) carryOut(ctx context.Context, o order.Order, asker asked.Authority, say func(string)) (_ []order.Outcome, warnings []string) {
+func (h *host) carryOut(
+	ctx context.Context, o order.Order, asker asked.Authority, say func(string),
+) (_ []order.Outcome, warnings []string) {
 	refused := []order.Termination(nil)
 	if h.noTerminate {
 		refused, o.Terminate = o.Terminate, nil
@@ -132,7 +137,8 @@ func (h *host) carryOut(ctx context.Context, o order.Order, asker asked.Authorit
 	outcomes := executor.Execute(ctx, o)
 	for _, t := range refused {
 		outcomes = append(outcomes, order.Outcome{
-			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
+			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 " +
+				"on this host",
 		})
 	}
 	recorded.end(outcomes)

@@ -36,7 +36,8 @@ func (p *program) hostHandover(c *cli.Context) error {
 	if given {
 		fmt.Fprintf(p.Out, "The state of this host is in %s again, where all users write it.\n", disk.Dir(p.Getenv))
 	} else {
-		fmt.Fprintf(p.Out, "The state of this host doesn't belong to root: all users write it in %s.\n", disk.Dir(p.Getenv))
+		fmt.Fprintf(p.Out, "The state of this host doesn't belong to root: all users write it in %s.\n",
+			disk.Dir(p.Getenv))
 	}
 	return nil
 }
@@ -131,7 +132,8 @@ func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 			by += fmt.Sprintf(" (%q)", name)
 		}
 	}
-	return fmt.Sprintf("the state of this host can't be taken over yet: %s is held by %s; waiting until it ends or is killed", busy.Path, by)
+	return fmt.Sprintf("the state of this host can't be taken over yet: %s is held by %s; waiting until it ends or is "+
+		"killed", busy.Path, by)
 }
 
 func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {

@@ -92,7 +92,8 @@ func (p *program) hostServe(c *cli.Context) error {
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
-	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
+	log.Info().Str("state", h.Store.OwnedPath()).Str("socket",
+		localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
 	enforcement.NotifySystemd(log, daemon.SdNotifyStopping)
 	return err
@@ -114,7 +115,8 @@ func (p *program) lockService() (*os.File, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, `systemctl stop genv-host.socket genv-host.service`")
+		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, `systemctl " +
+			"stop genv-host.socket genv-host.service`")
 	}
 	return lock, nil
 }

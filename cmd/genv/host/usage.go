@@ -44,9 +44,11 @@ func (p *program) usageCommand() *cli.Command {
 				Name:  "serve",
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
-					command.String(&serve.token, "token", "begin the greeting with `TOKEN`, so that it is found after banners; "+
+					command.String(&serve.token, "token", "begin the greeting with `TOKEN`, so that it is found after "+
+						"banners; "+
 						"otherwise the first line of stdin has it"),
-					command.Duration(&serve.idle, "idle", "end after this `TIME` without a request, in seconds or as 10m"),
+					command.Duration(&serve.idle, "idle", "end after this `TIME` without a request, in seconds or as "+
+						"10m"),
 				},
 				Action: func(c *cli.Context) error { return p.usageServe(c, serve) },
 			},
@@ -86,7 +88,9 @@ func (h *host) document(ctx context.Context, part string) (document []byte, warn
 	return nil, nil, command.WrongFlag("type", " %q: write devices, envs or processes", part)
 }
 
-func encoded[T any](ctx context.Context, read func(context.Context) (T, []string, error), encode func(T) ([]byte, error)) ([]byte, []string, error) {
+func encoded[T any](
+	ctx context.Context, read func(context.Context) (T, []string, error), encode func(T) ([]byte, error),
+) ([]byte, []string, error) {
 	part, warnings, err := read(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -113,7 +117,8 @@ func inexpressible(processes []snapshot.Process) []string {
 	var warnings []string
 	for i := range processes {
 		if p := &processes[i]; !p.EnvUnknown && !p.Expressible() {
-			warnings = append(warnings, fmt.Sprintf("how much memory process %d uses is not known, so this format leaves it out", p.PID))
+			warnings = append(warnings, fmt.Sprintf("how much memory process %d uses is not known, so this format "+
+				"leaves it out", p.PID))
 		}
 	}
 	return warnings

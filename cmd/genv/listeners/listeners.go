@@ -49,18 +49,22 @@ type Flags struct {
 func (o *Flags) Flags() []cli.Flag {
 	o.names = web.AllNames
 	return []cli.Flag{
-		command.String(&o.socket, "socket", "serve the live state on this unix socket (`PATH`, or off); $"+socket.Variable).
+		command.String(&o.socket, "socket", "serve the live state on this unix socket (`PATH`, or off); "+
+			"$"+socket.Variable).
 			Config(command.Loop | command.Top | command.OrOff).Unless(socket.Variable).
 			DefaultText("/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR"),
 		command.String(&o.metrics, "metrics", "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; "+
 			":9400 is on all addresses of this machine").Config(command.Loop),
 		command.String(&o.web, "web", "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or "+
 			"unix:/run/genv-controller/web.sock").Config(command.Loop),
-		command.String(&o.names, "web-names", "the users' `NAMES` that the web page shows: all, self (of who is logged "+
+		command.String(&o.names, "web-names", "the users' `NAMES` that the web page shows: all, self (of who is "+
+			"logged "+
 			"in) or none").OneOf("all", "self", "none").Config(command.Loop).Hide(),
-		command.Strings(&o.hosts, "web-host", "a `NAME` by which browsers may ask for the web page, besides localhost; "+
+		command.Strings(&o.hosts, "web-host", "a `NAME` by which browsers may ask for the web page, besides "+
+			"localhost; "+
 			"repeatable").Config(command.Loop),
-		command.String(&o.webConfig, "web-config", "TLS and passwords of --web and --metrics: a `FILE` of the format of "+
+		command.String(&o.webConfig, "web-config", "TLS and passwords of --web and --metrics: a `FILE` of the format "+
+			"of "+
 			"Prometheus' web.config.file; not for unix sockets").Config(command.Loop),
 	}
 }
@@ -263,7 +267,8 @@ func (l *Listeners) openSocket(ctx context.Context, config Socket) error {
 	case err != nil && config.Required:
 		return command.WrongFlag("socket", ": %w", err)
 	case err != nil:
-		l.log.Warn().Err(err).Msg("the live state is not served; --socket PATH chooses another socket, --socket off none")
+		l.log.Warn().Err(err).Msg("the live state is not served; --socket PATH chooses another socket, --socket off " +
+			"none")
 		return nil
 	}
 	mux := http.NewServeMux()

@@ -72,7 +72,8 @@ func (w *Web) check(hasFile bool) error {
 	}
 	switch {
 	case w.exposed() && !hasFile:
-		return command.WrongFlag("web", " %s can be reached from other machines: say with --web-config FILE who may look, "+
+		return command.WrongFlag("web", " %s can be reached from other machines: say with --web-config FILE who may "+
+			"look, "+
 			"or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where())
 	case w.exposed() && len(w.Hosts) == 0:
 		return command.WrongFlag("web",
@@ -83,7 +84,8 @@ func (w *Web) check(hasFile bool) error {
 	return nil
 }
 
-const selfNeedsUsers = "--web-names self: the page knows who looks only with basic_auth_users in the file of --web-config, " +
+const selfNeedsUsers = "--web-names self: the page knows who looks only with basic_auth_users in the file of " +
+	"--web-config, " +
 	"or from a proxy in front of --web unix:PATH; --web-names none shows no names"
 
 // exposed reports whether other machines can connect.
@@ -92,8 +94,10 @@ func (w *Web) exposed() bool { return w.Unix == "" && !isLoopback(w.Address) }
 func (w *Web) checkAccess(file string, has web.Demands) error {
 	switch {
 	case w.exposed() && !has.TLS:
-		return command.WrongFlag("web", " %s can be reached from other machines, and passwords would cross the network in "+
-			"clear: add tls_server_config to %s, or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where(), file)
+		return command.WrongFlag("web", " %s can be reached from other machines, and passwords would cross the "+
+			"network in "+
+			"clear: add tls_server_config to %s, or serve on 127.0.0.1 or a unix socket, with a proxy in "+
+			"front", w.where(), file)
 	case w.exposed() && !has.Passwords && !has.Certificates:
 		return command.WrongFlag("web", " %s can be reached from other machines: say in %s who may look, "+
 			"with basic_auth_users or `client_auth_type: RequireAndVerifyClientCert`", w.where(), file)

@@ -33,7 +33,8 @@ func (config *Config) file(template string, port int) ([]byte, error) {
 	if err != nil || strings.HasSuffix(template, ".json") {
 		return text, err
 	}
-	return []byte(strings.NewReplacer("DIR", config.ConfigDir, "TARGET", config.target(port), "INTERVAL", scrapeInterval(config.Interval)).Replace(string(text))), nil
+	return []byte(strings.NewReplacer("DIR", config.ConfigDir, "TARGET", config.target(port), "INTERVAL",
+		scrapeInterval(config.Interval)).Replace(string(text))), nil
 }
 
 // scrapeInterval is how often Prometheus scrapes: each collection once. It knows no less
@@ -57,7 +58,8 @@ func publish(config Config, port int, getenv func(string) string) error {
 			err = put(root, file.path, text)
 		}
 		if err != nil {
-			return fmt.Errorf("write the configuration file %s: %w; choose another folder with --config-dir", file.path, err)
+			return fmt.Errorf("write the configuration file %s: %w; choose another folder with --config-dir", file.path,
+				err)
 		}
 	}
 	return nil

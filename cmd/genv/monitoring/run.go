@@ -46,7 +46,8 @@ func Run(ctx context.Context, p *command.Program, config Config, source Source) 
 	if err := publish(config, port, p.Getenv); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Err, "Metrics: http://%s/metrics, collected every %s. Configuration files: %s\n", config.target(port), config.Interval, config.ConfigDir)
+	fmt.Fprintf(p.Err, "Metrics: http://%s/metrics, collected every %s. Configuration files: %s\n", config.target(port),
+		config.Interval, config.ConfigDir)
 
 	e := &exporter{now: time.Now, maxAge: 3*config.Interval + source.Patience}
 	failed, stop := socket.Serve(listener, e)
@@ -165,10 +166,12 @@ type Config struct {
 // Flags are those of genv 1.4.3, and the address.
 func (config *Config) Flags(getenv func(string) string) []cli.Flag {
 	*config = Config{
-		Address: "127.0.0.1", Port: 8000, Interval: 10 * time.Second, ConfigDir: filepath.Join(disk.Dir(getenv), "metrics"),
+		Address: "127.0.0.1", Port: 8000, Interval: 10 * time.Second, ConfigDir: filepath.Join(disk.Dir(getenv),
+			"metrics"),
 	}
 	return []cli.Flag{
-		command.String(&config.ConfigDir, "config-dir", "`FOLDER` for the configuration files of Prometheus and Grafana").
+		command.String(&config.ConfigDir, "config-dir", "`FOLDER` for the configuration files of Prometheus and "+
+			"Grafana").
 			Config(command.Site),
 		command.Int(&config.Port, "port,p", "serve the metrics on this `PORT`").Config(command.Site),
 		command.String(&config.Address, "address", "serve them on this IP `ADDRESS`; 0.0.0.0 for all of this machine, "+
@@ -190,7 +193,10 @@ func (config *Config) Check() (err error) {
 	if config.ConfigDir, err = filepath.Abs(config.ConfigDir); err != nil {
 		return err
 	}
-	if strings.ContainsFunc(config.ConfigDir, func(r rune) bool { return r < ' ' || strings.ContainsRune("\x7f\"'`;#$%\\", r) }) {
+	if strings.ContainsFunc(config.ConfigDir, func(r rune) bool {
+		return r < ' ' ||
+			strings.ContainsRune("\x7f\"'`;#$%\\", r)
+	}) {
 		return command.WrongFlag("config-dir", " %q: grafana.ini can't express this path; "+
 			"write one without quotes and without ; # $ %% \\", config.ConfigDir)
 	}

@@ -111,7 +111,8 @@ func (p *program) stoppedController(o *controllerOptions, readOnly bool) (*stopp
 		case 1:
 			dir = dirs[0]
 		default:
-			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with --state-dir DIR",
+			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with "+
+				"--state-dir DIR",
 				strings.Join(dirs, " and "))
 		}
 	}

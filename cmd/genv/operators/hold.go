@@ -17,7 +17,8 @@ import (
 
 // holdCommand is `genv remote hold`. Hosts are held by an exemption for as long as one may last.
 func (p *program) holdCommand() *cli.Command {
-	return p.holdOrRelease("hold", "have rules do nothing until genv remote release: on all hosts, or on some for at most 30 days", func(reason string, host snapshot.Hostname) operator.Action {
+	return p.holdOrRelease("hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
+		"most 30 days", func(reason string, host snapshot.Hostname) operator.Action {
 		if host == "" {
 			return operator.Action{Kind: operator.Hold, Reason: reason}
 		}
@@ -27,16 +28,19 @@ func (p *program) holdCommand() *cli.Command {
 
 // releaseCommand is `genv remote release`.
 func (p *program) releaseCommand() *cli.Command {
-	return p.holdOrRelease("release", "end what genv remote hold began", func(reason string, host snapshot.Hostname) operator.Action {
-		if host == "" {
-			return operator.Action{Kind: operator.Release, Reason: reason}
-		}
-		return operator.Action{Kind: operator.Unexempt, Host: host, Reason: reason}
-	})
+	return p.holdOrRelease("release", "end what genv remote hold began",
+		func(reason string, host snapshot.Hostname) operator.Action {
+			if host == "" {
+				return operator.Action{Kind: operator.Release, Reason: reason}
+			}
+			return operator.Action{Kind: operator.Unexempt, Host: host, Reason: reason}
+		})
 }
 
 // holdOrRelease is a command that has an action done for each host that is named, or once for all.
-func (p *program) holdOrRelease(name, usage string, action func(reason string, host snapshot.Hostname) operator.Action) *cli.Command {
+func (p *program) holdOrRelease(
+	name, usage string, action func(reason string, host snapshot.Hostname) operator.Action,
+) *cli.Command {
 	var o struct {
 		controllerOptions
 		host   []string

@@ -63,7 +63,8 @@ func (p *program) checkNames(ctx context.Context, at exemptions, actions ...oper
 // user. Either name may be empty.
 func (k *knownNames) check(host, user string) (warning string, err error) {
 	if host != "" && len(k.hosts) > 0 && !slices.Contains(k.hosts, host) {
-		return "", command.UsageError("there is no host %s; %s", text.Shown(host), text.Hint(host, k.hosts, "genv remote hosts lists them"))
+		return "", command.UsageError("there is no host %s; %s", text.Shown(host),
+			text.Hint(host, k.hosts, "genv remote hosts lists them"))
 	}
 	if user == "" || isUID(user) || slices.Contains(k.users, user) {
 		return "", nil
@@ -74,11 +75,16 @@ func (k *knownNames) check(host, user string) (warning string, err error) {
 		return "", nil
 	case !errors.Is(err, nss.ErrNoAccount):
 		return fmt.Sprintf("warning: whether there is a user %s is unknown: %v", text.Shown(user), err), nil
-	case len(k.users) == 0 || slices.ContainsFunc(k.users, func(name string) bool { return !isUID(name) && k.account(name) != nil }):
-		return fmt.Sprintf("warning: user %s has no account on this machine, as users of hosts may, and no GPU now: check the spelling", text.Shown(user)), nil
+	case len(k.users) == 0 || slices.ContainsFunc(k.users, func(name string) bool {
+		return !isUID(name) &&
+			k.account(name) != nil
+	}):
+		return fmt.Sprintf("warning: user %s has no account on this machine, as users of hosts may, and no GPU now: "+
+			"check the spelling", text.Shown(user)), nil
 	}
 	hint := text.Hint(user, slices.Concat(k.users, k.accounts()), "check the spelling.")
-	return "", command.UsageError("no user %s has an account on this machine or a GPU now; %s If the account is only on the hosts, name it under `exempt:` in the policy",
+	return "", command.UsageError("no user %s has an account on this machine or a GPU now; %s If the account is only "+
+		"on the hosts, name it under `exempt:` in the policy",
 		text.Shown(user), hint)
 }
 

@@ -52,11 +52,14 @@ type Warning struct {
 func Check(references []policy.Reference, known Known) Result {
 	c := checker{known: known, seen: map[string]bool{}}
 	for _, kind := range []policy.ReferenceKind{policy.ToHost, policy.ToLabel} {
-		if len(known.Hosts) == 0 && slices.ContainsFunc(references, func(r policy.Reference) bool { return r.Kind == kind }) {
-			c.result.Unchecked = append(c.result.Unchecked, fmt.Sprintf("%ss: no inventory was found; name one with -H hosts.yaml", kind))
+		if len(known.Hosts) == 0 && slices.ContainsFunc(references,
+			func(r policy.Reference) bool { return r.Kind == kind }) {
+			c.result.Unchecked = append(c.result.Unchecked,
+				fmt.Sprintf("%ss: no inventory was found; name one with -H hosts.yaml", kind))
 		}
 	}
-	if known.Accounts.Err != nil && slices.ContainsFunc(references, func(r policy.Reference) bool { return r.Kind == policy.ToUser }) {
+	if known.Accounts.Err != nil && slices.ContainsFunc(references,
+		func(r policy.Reference) bool { return r.Kind == policy.ToUser }) {
 		c.result.Unchecked = append(c.result.Unchecked, fmt.Sprintf("users: %v", known.Accounts.Err))
 	}
 	for i := range references {
@@ -95,7 +98,8 @@ func (c *checker) user(name string) (message, account string) {
 	case a.Users[name]:
 		return "", ""
 	case a.Groups[name]:
-		return fmt.Sprintf("%q is a group of this machine, and not a user; list its users under `groups:`, and write \"@%s\"", name, name), ""
+		return fmt.Sprintf("%q is a group of this machine, and not a user; list its users under `groups:`, and write "+
+			"\"@%s\"", name, name), ""
 	}
 	hint := text.Hint(name, a.All, "")
 	message = fmt.Sprintf("user %q has no account on this machine; %s", name, cmp.Or(hint, "the hosts may know it"))
@@ -128,7 +132,8 @@ func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 	if len(names) > 1 {
 		who = fmt.Sprintf("%d users have", len(names))
 	}
-	return fmt.Sprintf("%s no account on this machine: %s; the hosts may know them", who, text.Shorten(strings.Join(names, ", "), longest)), others
+	return fmt.Sprintf("%s no account on this machine: %s; the hosts may know them", who,
+		text.Shorten(strings.Join(names, ", "), longest)), others
 }
 
 // host is what is wrong with a host pattern, of which at least one name must be known.
@@ -138,16 +143,19 @@ func (c *checker) host(name string) string {
 		return ""
 	}
 	if slices.Contains(c.known.Groups, "@"+name) {
-		return fmt.Sprintf("%q is a group of the inventory, and not a host; a policy selects by names or `labels:`", name)
+		return fmt.Sprintf("%q is a group of the inventory, and not a host; a policy selects by names or `labels:`",
+			name)
 	}
 	names := make([]string, len(c.known.Hosts))
 	for i := range c.known.Hosts {
 		names[i] = c.known.Hosts[i].Name
 	}
 	if pattern.Count() > 1 {
-		return fmt.Sprintf("none of the hosts %s is in the inventory; %s", name, text.Hint(pattern.Expand()[0], names, "correct the name, or add them there"))
+		return fmt.Sprintf("none of the hosts %s is in the inventory; %s", name,
+			text.Hint(pattern.Expand()[0], names, "correct the name, or add them there"))
 	}
-	return fmt.Sprintf("host %q is not in the inventory; %s", name, text.Hint(name, names, "correct the name, or add it there"))
+	return fmt.Sprintf("host %q is not in the inventory; %s", name,
+		text.Hint(name, names, "correct the name, or add it there"))
 }
 
 // label is what is wrong with a label.
@@ -165,11 +173,14 @@ func (c *checker) label(key, value string) string {
 	case values[value]:
 		return ""
 	case len(keys) == 0:
-		return fmt.Sprintf("no host of the inventory has the label %q: its hosts have no labels; add `labels:` there", key)
+		return fmt.Sprintf("no host of the inventory has the label %q: its hosts have no labels; add `labels:` there",
+			key)
 	case !keys[key]:
-		return fmt.Sprintf("no host of the inventory has the label %q; %s", key, text.Hint(key, slices.Sorted(maps.Keys(keys)), "the labels are "+list(keys)))
+		return fmt.Sprintf("no host of the inventory has the label %q; %s", key,
+			text.Hint(key, slices.Sorted(maps.Keys(keys)), "the labels are "+list(keys)))
 	}
-	return fmt.Sprintf("no host of the inventory has the label %s=%s; %s", key, value, text.Hint(value, slices.Sorted(maps.Keys(values)), "the values of "+key+" are "+list(values)))
+	return fmt.Sprintf("no host of the inventory has the label %s=%s; %s", key, value,
+		text.Hint(value, slices.Sorted(maps.Keys(values)), "the values of "+key+" are "+list(values)))
 }
 
 // list is some words in a line.

@@ -37,7 +37,8 @@ func (o *RuleFlags) Flags() []cli.Flag {
 	o.on, o.not = map[enforce.Rule]*bool{}, map[enforce.Rule]*bool{}
 	flags := []cli.Flag{
 		o.PolicyFlag(),
-		command.Int(&o.maxDevices, "max-devices-per-user", "detach the GPUs of a user beyond `N` on all hosts together").
+		command.Int(&o.maxDevices, "max-devices-per-user", "detach the GPUs of a user beyond `N` on all hosts "+
+			"together").
 			AtLeast(0).Config(command.OfPolicy).DefaultText("no cap"),
 		command.Strings(&o.perUser, "max-devices-for-user", "the same for one user: `USER=N`; several values allowed").
 			Many().Config(command.OfPolicy),
@@ -133,7 +134,8 @@ func userCaps(words []string) (map[string]int, error) {
 			user := pair[:at]
 			n, err := strconv.Atoi(strings.TrimPrefix(pair[at:], "="))
 			if err != nil || n < 0 || text.CheckUsername(user) != nil {
-				return nil, command.WrongFlag("max-devices-for-user", " %q: write USER=N with N of 0 or more, such as john=3", pair)
+				return nil, command.WrongFlag("max-devices-for-user",
+					" %q: write USER=N with N of 0 or more, such as john=3", pair)
 			}
 			if old, twice := caps[user]; twice && old != n {
 				return nil, command.WrongFlag("max-devices-for-user", ": %s has both %d and %d", user, old, n)

@@ -151,7 +151,8 @@ func readKey(f *folder.Folder) ([]byte, error) {
 	case status.Mode&0o077 != 0:
 		return nil, fmt.Errorf("other users can read it: chmod 600 %s", path)
 	case len(key) != keySize:
-		return nil, fmt.Errorf("%s has %d bytes, not %d: copy it again from where it was made, or remove it, and users get other pseudonyms", path, len(key), keySize)
+		return nil, fmt.Errorf("%s has %d bytes, not %d: copy it again from where it was made, or remove it, and "+
+			"users get other pseudonyms", path, len(key), keySize)
 	}
 	return key, nil
 }

@@ -203,5 +203,6 @@ func checkOwner(path string) error {
 	if account, err := user.LookupId(owner[1:]); err == nil {
 		owner = account.Username
 	}
-	return command.UsageError("%s belongs to %s: run this as that account: sudo -u %s genv remote …", path, owner, remote.Quote(owner))
+	return command.UsageError("%s belongs to %s: run this as that account: sudo -u %s genv remote …", path, owner,
+		remote.Quote(owner))
 }

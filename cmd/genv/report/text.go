@@ -61,7 +61,8 @@ func peak(r *usage.Row) string {
 // writeText prints a table, and what the time is.
 func writeText(p *command.Program, d *usage.Document, output render.Output) error {
 	if len(d.Rows) == 0 {
-		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime), d.Until.Format(shortTime))
+		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime),
+			d.Until.Format(shortTime))
 	} else if _, err := io.WriteString(p.Out, table(d, output, render.Width(p.Out))); err != nil {
 		return err
 	}
@@ -73,7 +74,8 @@ const shortTime = "2006-01-02 15:04"
 
 func writeSummary(w io.Writer, d *usage.Document) {
 	t := &d.Total
-	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime), d.Until.Format(shortTime),
+	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime),
+		d.Until.Format(shortTime),
 		usage.Hours(t.Attached), usage.Hours(t.Used), usage.Hours(t.Idle), render.Plural(int(*t.Peak), "GPU"))
 	if d.LeftOut > 0 {
 		fmt.Fprintf(w, " %s left out.", render.Plural(d.LeftOut, "line"))
@@ -83,7 +85,8 @@ func writeSummary(w io.Writer, d *usage.Document) {
 		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
 	if d.Missing > 0 {
-		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n", usage.ShortTime(d.Missing))
+		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n",
+			usage.ShortTime(d.Missing))
 	}
 }
 

@@ -51,13 +51,16 @@ const minKeep = 24 * time.Hour
 
 // Read returns what opens the usage database in the folder of a controller, or on a server; nil for none. leader is
 // the key of the controllers' election; empty for none.
-func (o *UsageFlags) Read(p *command.Program, leader string, log zerolog.Logger) (func(string) *enforcement.Usage, error) {
+func (o *UsageFlags) Read(
+	p *command.Program, leader string, log zerolog.Logger,
+) (func(string) *enforcement.Usage, error) {
 	if o.keepFor < minKeep {
 		return nil, command.WrongFlag("usage-keep", " %s: write a day or more, such as 90d, or --usage-db off",
 			text.FormatDuration(o.keepFor))
 	}
 	if o.name > 0 && o.name < minKeep {
-		return nil, command.WrongFlag("usage-names", " %s: write a day or more, such as 90d", text.FormatDuration(o.name))
+		return nil, command.WrongFlag("usage-names", " %s: write a day or more, such as 90d",
+			text.FormatDuration(o.name))
 	}
 	if o.url == off {
 		return nil, nil //nolint:nilnil // none is asked for
@@ -144,7 +147,10 @@ func (k *usageKeeper) open(place string, options store.Options) (usage.Store, er
 func (k *usageKeeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *usage.Reader {
 	return usage.NewReader(usage.ReaderOptions{
 		Open: open, Now: k.program.Now, In: time.Local,
-		Groups: func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups(), users) },
+		Groups: func(ctx context.Context, users []string) func(string) []string {
+			return groupsOf(ctx, groups(),
+				users)
+		},
 	})
 }
 

@@ -26,7 +26,8 @@ var (
 type endedError struct{ eid snapshot.EnvID }
 
 func (e endedError) Error() string {
-	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", text.Shown(string(e.eid)))
+	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a "+
+		"new one", text.Shown(string(e.eid)))
 }
 
 // advised is the text of an error, with the next step if the cause doesn't say it.
@@ -48,7 +49,8 @@ func advised(err error) string {
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
-		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole host"
+		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole " +
+			"host"
 	}
 	return err.Error()
 }

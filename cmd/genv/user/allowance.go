@@ -61,7 +61,8 @@ func (p *program) lastNotice() string {
 	if err != nil || len(list) == 0 || p.Now().Sub(list[len(list)-1].Time) > 24*time.Hour {
 		return ""
 	}
-	return fmt.Sprintf("genv notices shows what you were told last at %s\n", list[len(list)-1].Time.Local().Format("15:04"))
+	return fmt.Sprintf("genv notices shows what you were told last at %s\n",
+		list[len(list)-1].Time.Local().Format("15:04"))
 }
 
 // warnOfExcess warns a user who has more GPUs on this host than are allowed. What the user has on other hosts
@@ -80,6 +81,7 @@ func (p *program) warnOfExcess(ctx context.Context, who *hostUser) {
 	if !a.OneHost {
 		where = " on all hosts together"
 	}
-	p.Warn(fmt.Sprintf("Warning: you have %s on this host, and the policy allows %d%s, not counting exempt ones: give back %d with genv detach --index N",
+	p.Warn(fmt.Sprintf("Warning: you have %s on this host, and the policy allows %d%s, not counting exempt ones: give "+
+		"back %d with genv detach --index N",
 		render.Plural(here, "GPU"), *a.GPUs, where, here-*a.GPUs))
 }

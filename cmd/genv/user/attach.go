@@ -167,7 +167,8 @@ func (p *program) adviseScript(active shell.Active) {
 	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == active.VisibleDevices() {
 		return
 	}
-	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"", visible))
+	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"",
+		visible))
 }
 
 func (p *program) detachCommand() *cli.Command {

@@ -94,7 +94,8 @@ func (o *configOptions) request(c *cli.Context) (configRequest, error) {
 }
 
 func (r *configRequest) check() error {
-	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.load, r.save && r.load}, func(on bool) bool { return !on })
+	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.load, r.save && r.load},
+		func(on bool) bool { return !on })
 	if len(asked) > 1 {
 		return command.UsageError("a value, --clear and --load exclude each other, and --load --save")
 	}

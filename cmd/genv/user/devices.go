@@ -115,7 +115,8 @@ func localDevicesOf(b *state.Files) LocalDevices {
 		}
 		for _, a := range d.Attachments {
 			device.Attachments = append(device.Attachments, localAttachment{
-				EID: a.EID, Name: nameOf(b, a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
+				EID: a.EID, Name: nameOf(b,
+					a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
 			})
 		}
 		document.Devices = append(document.Devices, device)
@@ -153,7 +154,8 @@ func (p *program) devicesCommand() *cli.Command {
 				Flags:  []cli.Flag{eid, only, command.Bool(&o.quiet, "quiet,q", "don't print the GPUs")},
 				Action: o.detachFrom,
 			},
-			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(o.fileFlags(), eid), Action: o.find},
+			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(o.fileFlags(), eid),
+				Action: o.find},
 			{
 				Name: "query", Usage: "print facts about GPUs, one per line",
 				Flags: append(o.fileFlags(), command.FormatFlag(&o.Format, "tui", "csv", "json"), only,

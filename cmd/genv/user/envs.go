@@ -188,7 +188,8 @@ func (p *program) environmentFiles(c *cli.Context, o *stateOptions) (state.Files
 	for i := range files.Environments {
 		if e := &files.Environments[i]; e.OwnerMismatch {
 			p.Warn(fmt.Sprintf("environment %s is registered for %s, "+
-				"but that uid has another name or its processes another owner", text.Shown(string(e.EID)), shownOwner(e)))
+				"but that uid has another name or its processes another "+
+				"owner", text.Shown(string(e.EID)), shownOwner(e)))
 		}
 	}
 	return files, err

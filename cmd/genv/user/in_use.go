@@ -97,7 +97,8 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(doubtful), func(a, b doubt) int { return cmp.Compare(a.why, b.why) }) {
+	for _, d := range slices.SortedFunc(maps.Keys(doubtful),
+		func(a, b doubt) int { return cmp.Compare(a.why, b.why) }) {
 		lines = append(lines, fmt.Sprintf(d.about, text.JoinIndices(doubtful[d]), d.why))
 	}
 	return lines
@@ -131,7 +132,8 @@ func (u *inUse) doubt(g *gpus.GPU) doubt {
 	case g.State != gpus.Unknown:
 		return doubt{}
 	case g.Unexplained() > 0:
-		return doubt{usersUnknown, "no visible process accounts for " + text.GiB(g.Unexplained()) + " of its used memory"}
+		return doubt{usersUnknown, "no visible process accounts for " + text.GiB(g.Unexplained()) +
+			" of its used memory"}
 	}
 	return doubt{usersUnknown, "not all processes on it can be seen; `genv gpus` shows what is known"}
 }

@@ -40,7 +40,8 @@ func (p *program) llmCommand() *cli.Command {
 				Flags: append(o.GPUFlags(), o.OverSubscribeFlag(),
 					command.String(&o.host, "host",
 						"listen at the interface with this `ADDRESS`; Ollama asks for no password"),
-					command.Int(&o.port, "port,p", "serve at this `PORT`").DefaultText("the first free one from 11434")),
+					command.Int(&o.port, "port,p", "serve at this `PORT`").DefaultText("the first free one from "+
+						"11434")),
 				Action: o.serve,
 			},
 			{

@@ -19,8 +19,9 @@ import (
 
 func (p *program) lockCommand() *cli.Command {
 	return &cli.Command{
-		Name:            "lock",
-		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's GPUs",
+		Name: "lock",
+		Usage: "run a command, or without one only wait, while no other `genv lock` uses this environment's " +
+			"GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's
 		Action:          p.lock,
@@ -43,7 +44,8 @@ func (p *program) lock(c *cli.Context) error {
 	case ownedErr != nil:
 		return ownedErr
 	case owned != "" && (notActive || err == nil && len(devices) == 0):
-		return errors.New("no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach` first")
+		return errors.New("no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach` " +
+			"first")
 	case notActive:
 		fmt.Fprintln(p.Err, "genv: no GPU is locked: this shell is in no environment; run `genv activate` first")
 	case err != nil:
@@ -85,7 +87,8 @@ func (p *program) lockDevices(
 			holder += ", to whom the GPU is not attached"
 		}
 	}
-	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
+	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path,
+		holder)))
 	release, err = who.Store.LockDevices(ctx, devices)
 	if again := (*disk.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder

@@ -54,7 +54,8 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 func (p *program) visible(who *hostUser, active shell.Active) shell.Active {
 	var err error
 	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and they are not known: %v", err))
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and "+
+			"they are not known: %v", err))
 	}
 	return active
 }
@@ -66,7 +67,8 @@ func (p *program) adviseOfIndices(who *hostUser) {
 	if visible == "" || strings.Trim(visible, "0123456789,") != "" || !who.guarded() {
 		return
 	}
-	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
+	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: "+
+		"run genv attach --refresh", text.Quoted(visible, 80)))
 }
 
 // adviseOfOthers warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: another terminal
@@ -82,7 +84,8 @@ func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
 		return
 	}
 	if isIndices && visible != now.VisibleDevices() && len(now.Parts) == 0 {
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach --refresh",
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach " +
+			"--refresh",
 			text.Quoted(visible, 80), now.VisibleDevices()))
 	}
 }
@@ -119,7 +122,8 @@ func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]
 		case known:
 			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
 		default:
-			return nil, command.WrongFlag("mig", " %s: there is no such MIG instance or profile here; %s", text.Shown(name), listed(devices))
+			return nil, command.WrongFlag("mig", " %s: there is no such MIG instance or profile here; %s",
+				text.Shown(name), listed(devices))
 		}
 	}
 	return requests, nil
@@ -127,7 +131,9 @@ func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]
 
 // chooseInstance finds the instance with a UUID, or the first one of a profile to which no
 // environment is attached. known says that there is one.
-func chooseInstance(devices, attached []snapshot.Device, name string, taken []state.InstanceRequest) (request *state.InstanceRequest, known bool) {
+func chooseInstance(
+	devices, attached []snapshot.Device, name string, taken []state.InstanceRequest,
+) (request *state.InstanceRequest, known bool) {
 	for i := range devices {
 		d := &devices[i]
 		for _, instance := range d.Instances {
@@ -137,7 +143,8 @@ func chooseInstance(devices, attached []snapshot.Device, name string, taken []st
 			}
 			known = true
 			chosen := state.InstanceRequest{Index: d.Index, UUID: instance.UUID, Memory: instance.Memory()}
-			if byUUID || !isTaken(taken, instance.UUID) && isFree(snapshot.FindDevice(attached, d.Index), instance.UUID) {
+			if byUUID || !isTaken(taken, instance.UUID) && isFree(snapshot.FindDevice(attached, d.Index),
+				instance.UUID) {
 				return &chosen, true
 			}
 		}
@@ -151,7 +158,9 @@ func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
 
 // shares says whether an instance has its memory in common with one that the environment has or
 // asks for, too: they are compute instances of one GPU instance.
-func shares(devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest, others []state.InstanceRequest) bool {
+func shares(
+	devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest, others []state.InstanceRequest,
+) bool {
 	var has []snapshot.GPUUUID
 	if d := snapshot.FindDevice(attached, request.Index); d != nil && d.Attachment(eid) != nil {
 		has = d.Attachment(eid).Instances
@@ -161,9 +170,10 @@ func shares(devices, attached []snapshot.Device, eid snapshot.EnvID, request *st
 		return list[slices.IndexFunc(list, func(i snapshot.Instance) bool { return i.UUID == uuid })].Pool
 	}
 	own := pool(request.UUID)
-	return own != "" && slices.ContainsFunc(snapshot.FindDevice(devices, request.Index).Instances, func(i snapshot.Instance) bool {
-		return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
-	})
+	return own != "" && slices.ContainsFunc(snapshot.FindDevice(devices, request.Index).Instances,
+		func(i snapshot.Instance) bool {
+			return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
+		})
 }
 
 // isFree says whether no environment has a MIG instance of a device, or all of the device.
@@ -178,7 +188,8 @@ func listed(devices []snapshot.Device) string {
 	var names []string
 	for i := range devices {
 		for _, instance := range devices[i].Instances {
-			names = append(names, strings.TrimSpace(instance.Profile+" "+string(instance.UUID))+" of GPU "+devices[i].Index.String())
+			names = append(names,
+				strings.TrimSpace(instance.Profile+" "+string(instance.UUID))+" of GPU "+devices[i].Index.String())
 		}
 	}
 	if names == nil {
