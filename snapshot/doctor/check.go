@@ -15,7 +15,6 @@
 package doctor
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,8 +97,7 @@ func If(holds bool, cause Cause, format string, args ...any) Check {
 	case Unsure:
 		c.Status, c.Cause = Skipped, ""
 	default:
-		m := meaningOf(cause)
-		c.Status, c.NextStep = m.status, m.step
+		c.Status, c.NextStep = meaningOf(cause)
 	}
 	return c
 }
@@ -246,12 +244,14 @@ func Decode(data []byte) (*Document, error) {
 		c := Check{Name: name, Status: given[at].Status, Detail: OneLine(given[at].Detail)}
 		switch c.Status {
 		case OK, Skipped:
-			if m := meaningOf(given[at].Cause); m.status == c.Status { // a proposal
-				c.Cause, c.NextStep = given[at].Cause, m.step
+			if status, step := meaningOf(given[at].Cause); status == c.Status { // a proposal
+				c.Cause, c.NextStep = given[at].Cause, step
 			}
 		case Warning, Failed:
 			c.Cause = Cause(text.OneLine(text.Cut(string(given[at].Cause), 64)))
-			c.NextStep = cmp.Or(meaningOf(c.Cause).step, "run `genv doctor` on the host, which has a newer genv and knows the next step")
+			if _, c.NextStep = meaningOf(c.Cause); c.NextStep == "" {
+				c.NextStep = "run `genv doctor` on the host, which has a newer genv and knows the next step"
+			}
 		default:
 			return nil, fmt.Errorf("%w: the status of %s is %q", ErrInvalid, name, text.Cut(string(c.Status), 32))
 		}

@@ -84,7 +84,7 @@ func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
 		return
 	}
 	if isIndices && visible != now.VisibleDevices() && len(now.Parts) == 0 {
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach " +
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach "+
 			"--refresh",
 			text.Quoted(visible, 80), now.VisibleDevices()))
 	}
