@@ -111,8 +111,8 @@ func TestTheElection(t *testing.T) {
 		detail     string
 	}{
 		"a leader and a standby":       {leaderOf("2"), []election.Registration{registered("1", false), registered("2", false)}, "etcd leader standby", "", `"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, the last cycle ended 4s ago; its memory was written to etcd 8s ago`},
-		"none at all":                  {nil, nil, "etcd leader", "no-leader", "no controller leads, so nothing is enforced"},
-		"standbys alone":               {nil, []election.Registration{registered("1", false)}, "etcd leader standby", "no-leader", "no controller leads, so nothing is enforced"},
+		"none at all":                  {nil, nil, "etcd leader", "no-leader", "no controller of this election leads, so it enforces nothing"},
+		"standbys alone":               {nil, []election.Registration{registered("1", false)}, "etcd leader standby", "no-leader", "no controller of this election leads, so it enforces nothing"},
 		"no standby":                   {leaderOf("1"), []election.Registration{registered("1", false)}, "etcd leader standby", "no-standby", "there is no standby: if the leader fails, nothing is enforced"},
 		"of another version":           {&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"a controller of another version" leads`},
 		"a restart that isn't written": {&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"genv on jump-1, process 6" leads`},
@@ -121,8 +121,6 @@ func TestTheElection(t *testing.T) {
 		"another policy":               {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`},
 		"the same":                     {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, "etcd leader standby", "", `"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`},
 		"of an older genv":             {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, "etcd leader standby", "", ""},
-		"the leader reaches no host":   {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 0)}, "etcd leader standby", "leader-reaches-few", `only 0 of 4 hosts answer the leader, and 4 answer "genv on jump-1, process 7"`},
-		"the leader reaches a quarter": {leaderOf("2"), []election.Registration{reaching("1", 2), reaching("2", 1)}, "etcd leader standby", "leader-reaches-few", `only 1 of 4 hosts answer the leader, and 2 answer "genv on jump-1, process 7"`},
 		"the leader reaches half":      {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 2)}, "etcd leader standby", "", "2 of 4 hosts answer"},
 		"neither reaches a host":       {leaderOf("2"), []election.Registration{reaching("1", 0), reaching("2", 0)}, "etcd leader standby", "", "0 of 4 hosts answer"},
 		"a standby of an older genv":   {leaderOf("2"), []election.Registration{registered("1", false), reaching("2", 0)}, "etcd leader standby", "", ""},
@@ -296,10 +294,6 @@ func TestFreeSpace(t *testing.T) {
 	e := ask()
 	require.NoError(t, e.Err)
 	require.True(t, e.OutOfSpace)
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", e.freeSpace()).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Eventually(t, func() bool { return !ask().OutOfSpace }, 10*time.Second, 100*time.Millisecond, "%s", out)
-	require.NoError(t, client.Put(t.Context(), "/full", make([]byte, 1<<20), 0))
 
 	c.Kill(1)
 	require.Eventually(t, func() bool { // the others may elect a leader first

@@ -106,10 +106,12 @@ func (e *Election) checks(otherActs bool, now time.Time) []doctor.Check {
 		list = append(list, checkStandby(r, cmp.Or(leader, new(election.Registration)), now))
 	}
 	if e.Leader != nil && len(standbys) == 0 {
-		list = append(list, doctor.Problem(standbyRow, "no-standby", "there is no standby: if the leader fails, nothing is enforced"))
+		list = append(list, doctor.Problem(standbyRow, "no-standby",
+			"there is no standby: if the leader fails, nothing is enforced"))
 	}
 	for _, r := range lost {
-		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s is lost: it was killed, or can't reach etcd", quoted(r.Name)).
+		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s is lost: it was killed, or can't reach etcd",
+			quoted(r.Name)).
 			Next("look at `systemctl status genv-controller` on "+orItsHost(r)))
 	}
 	return list
@@ -137,18 +139,16 @@ func (e *Election) checkEtcd() doctor.Check {
 		answer = "member answers"
 	}
 	return doctor.First(etcdRow,
-		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", "etcd doesn't say which controller leads: %v", e.Err),
+		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", "etcd doesn't say which controller leads: %v",
+			e.Err),
 		doctor.If(e.Err != nil, "etcd-silent", "etcd doesn't say which controller leads: %v", e.Err).Next(look),
-		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept").Next("free it: `"+e.freeSpace()+"`"),
-		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members of etcd don't answer: %s", len(e.Silent), e.Members, strings.Join(e.Silent, "; ")).
+		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up: no other controller can take over, and the "+
+			"memory of the leader isn't kept").
+			Next("free it with etcdctl: compact, defrag, and then alarm disarm"),
+		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members of etcd don't answer: %s", len(e.Silent),
+			e.Members, strings.Join(e.Silent, "; ")).
 			Next(look+": without a majority of its members no controller can lead"),
 		doctor.If(true, "", "%d %s for the election %s", e.Members, answer, e.Key))
-}
-
-// freeSpace is what an operator enters to free etcd's space and to end the alarm.
-func (e *Election) freeSpace() string {
-	return `e() { ` + strings.TrimSuffix(e.Health, " endpoint health") + ` "$@"; }; ` +
-		`e compact --physical $(e endpoint status -w json | grep -o '"revision":[0-9]*' | head -n 1 | cut -d: -f2) && e defrag && e alarm disarm`
 }
 
 func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
@@ -156,7 +156,8 @@ func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
 	if e.Leader == nil {
 		return vacancy(otherActs, len(standbys) > 0)
 	}
-	seen := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name), e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch)
+	seen := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name),
+		e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch)
 	if r == nil {
 		return doctor.Good(leaderRow, "%s", seen)
 	}
@@ -164,46 +165,40 @@ func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
 	if !e.Memory.IsZero() {
 		memory = "its memory was written to etcd " + ago(e.Memory, now)
 	}
-	limit, age, none := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter), now.Sub(r.Cycled), r.Cycled.IsZero()
+	limit, age, none := max(time.Duration(late*r.Interval*float64(time.Second)),
+		lateAfter), now.Sub(r.Cycled), r.Cycled.IsZero()
 	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and compare the clocks"
 	return doctor.First(leaderRow,
-		doctor.If(none && now.Sub(e.Leader.Since) > limit, "leader-late", "the leader has not completed a cycle since it became the leader").Next(look),
-		doctor.If(!none && age > limit, "leader-late", "the last cycle of the leader ended %s", ago(r.Cycled, now)).Next(look),
-		doctor.If(!none && -age > aheadAfter, "leader-clock", "the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late isn't known").Next(look),
-		checkReach(r, standbys),
+		doctor.If(none && now.Sub(e.Leader.Since) > limit, "leader-late",
+			"the leader has not completed a cycle since it became the leader").Next(look),
+		doctor.If(!none && age > limit, "leader-late", "the last cycle of the leader ended %s",
+			ago(r.Cycled, now)).Next(look),
+		doctor.If(!none && -age > aheadAfter, "leader-clock",
+			"the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late "+
+				"isn't known").Next(look),
 		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 
-// vacancy says that no controller leads, and what helps.
+// vacancy says that no controller leads. otherActs says that another controller acts on hosts.
 func vacancy(otherActs, standby bool) doctor.Check {
-	const vacant = "no controller leads, so nothing is enforced"
-	return doctor.First(leaderRow,
-		doctor.If(otherActs, "no-leader", "no controller of this election leads, so nothing is enforced except by the controllers that act on hosts by another right").
-			Next("first decide which controllers are to act: hosts on which another one acts refuse those of this election"),
-		doctor.If(standby, "no-leader", vacant).
-			Next("wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` on their machines"),
-		doctor.If(true, "no-leader", vacant))
-}
-
-// checkReach says that the leader reaches less than half of its hosts, if a standby reaches more:
-// hosts that are down aren't a reason to change the leader.
-func checkReach(r *election.Registration, standbys []*election.Registration) doctor.Check {
-	if r.Answered == nil || *r.Answered*2 >= r.Hosts {
-		return doctor.Check{}
+	step := "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`"
+	switch {
+	case otherActs:
+		step = "first decide which controllers are to act: hosts on which another one acts refuse those of this " +
+			"election"
+	case standby:
+		step = "wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` " +
+			"there"
 	}
-	at := slices.IndexFunc(standbys, func(o *election.Registration) bool { return o.Answered != nil && *o.Answered > *r.Answered })
-	if at < 0 {
-		return doctor.Check{}
-	}
-	o := standbys[at]
-	return doctor.Problem(leaderRow, "leader-reaches-few", "only %d of %d hosts answer the leader, and %d answer %s", *r.Answered, r.Hosts, *o.Answered, quoted(o.Name)).
-		Next("if `journalctl -u genv-controller` on " + orItsHost(r) + " says that it can't connect to them, stop it: `systemctl stop genv-controller` there; the standby reaches them")
+	return doctor.Problem(leaderRow, "no-leader", "no controller of this election leads, so it enforces "+
+		"nothing").Next(step)
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
 func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check {
 	differ := func(own, leads, what, that, file string) doctor.Check {
-		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs", "%s has %s than the leader: if it leads, it enforces %s", quoted(r.Name), what, that).
+		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs",
+			"%s has %s than the leader: if it leads, it enforces %s", quoted(r.Name), what, that).
 			Next("use the same " + file + ", then `systemctl reload genv-controller` on " + orItsHost(r))
 	}
 	return doctor.First(standbyRow,
@@ -294,17 +289,23 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	leads := elects && e.Leader != nil
 	outside := acts(a) && !own
 	c := doctor.First(doctor.Controller,
-		doctor.If(a.Unknown != "", "controller-unknown", "genv can't read which controller may act, so none may: %s", a.Unknown),
+		doctor.If(a.Unknown != "", "controller-unknown", "genv can't read which controller may act, so none may: %s",
+			a.Unknown),
 		doctor.If(!a.Refuses && elects, "genv-refuses-none", "its genv can't refuse a controller that was replaced"),
 		doctor.If(!a.Refuses, "", "its genv lets each controller act"),
 		doctor.If(elects && e.Err != nil, doctor.Unsure, "%s; whether it should isn't known without etcd", seen),
-		doctor.If(own && leads && n.Epoch > e.Epoch, "later-epoch", "the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was set up again as it was, or restored"),
+		doctor.If(own && leads && n.Epoch > e.Epoch, "later-epoch",
+			"the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was "+
+				"set up again as it was, or restored"),
 		doctor.If(acts(a) && own, "", "%s", seen),
 		doctor.If(outside && !elects, "other-controller", "%s, and another controller on other hosts", seen).
 			Next("if that isn't intended, end one of them, and start the other one once with --take-over"),
-		doctor.If(outside && leads && e.Leader.Name == n.Name, "other-cluster", "the leader acts with an epoch from another etcd cluster, so no standby can take over here"),
+		doctor.If(outside && leads && e.Leader.Name == n.Name, "other-cluster",
+			"the leader acts with an epoch from another etcd cluster, so no standby can take over here"),
 		doctor.If(outside, "other-controller", "%s, so the host refuses the controllers of this election", seen),
-		doctor.If(elects && n.Elected() && !own, "other-election", "%s, and the host waits for the next leader of its election: the controllers of this one are refused", seen),
+		doctor.If(elects && n.Elected() && !own, "other-election",
+			"%s, and the host waits for the next leader of its election: the controllers of this one are "+
+				"refused", seen),
 		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen),
 		doctor.If(true, "", "%s", seen))
 	if c.Cause == "other-controller" && !elects {
@@ -322,7 +323,8 @@ func describe(n *fence.Lease) string {
 	if n.Elected() {
 		origin = "etcd"
 	}
-	seen := fmt.Sprintf("%s, since %s by epoch %d of %s", quoted(cmp.Or(n.Name, n.Controller)), n.Since.UTC().Format(time.RFC3339), n.Epoch, origin)
+	seen := fmt.Sprintf("%s, since %s by epoch %d of %s", quoted(cmp.Or(n.Name, n.Controller)),
+		n.Since.UTC().Format(time.RFC3339), n.Epoch, origin)
 	if n.GivenBack {
 		return "no controller acts; the last one was " + seen
 	}

@@ -31,7 +31,8 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, s.version), document.Genv.Protocol
 		own, seen := document.System, e.System
 		e.System = doctor.System{
-			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch, seen.Arch), Driver: own.Driver,
+			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch,
+				seen.Arch), Driver: own.Driver,
 		}
 		for _, c := range document.Checks {
 			if c.Name != doctor.Clock { // which was compared
@@ -59,7 +60,8 @@ func (e *examination) unseen() {
 func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
 	defer cancel()
-	args := []string{"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout", e.smiTimeout().String()}
+	args := []string{"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout",
+		e.smiTimeout().String()}
 	out, err := e.run(ctx, remote.Command{Args: args})
 	_, data, found := strings.Cut("\n"+string(out.Stdout), "\n"+e.token+"\n")
 	if found && strings.TrimSpace(data) != "" {
@@ -68,7 +70,8 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Do
 			return document, nil
 		}
 		if err == nil {
-			return nil, &remote.Error{Class: remote.InvalidOutput, Err: invalid, Next: "run `genv doctor --format json` on the host and look at what it prints"}
+			return nil, &remote.Error{Class: remote.InvalidOutput, Err: invalid,
+				Next: "run `genv doctor --format json` on the host and look at what it prints"}
 		}
 	}
 	if err == nil {
@@ -91,10 +94,13 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	switch {
 	case failure == nil:
 		return doctor.First(doctor.Genv, doctor.If(e.Genv.Protocol != frame.Version, doctor.Cause(remote.Version),
-			"%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, frame.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
+			"%s, protocol %d, and this genv speaks protocol "+
+				"%d", seen, e.Genv.Protocol, frame.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
 	case version143().MatchString(s.version):
-		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports no start times, UUIDs and outcomes, and has no `genv doctor`", seen)
-	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) && unknownCommand().MatchString(known.Stderr):
+		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports no start times, UUIDs and outcomes, and has "+
+			"no `genv doctor`", seen)
+	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) &&
+		unknownCommand().MatchString(known.Stderr):
 		return doctor.Problem(doctor.Genv, "genv-older", "%s: it has no `genv doctor`", seen)
 	}
 	c := failed(doctor.Genv, failure)
@@ -108,15 +114,21 @@ var unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is 
 func (e *examination) checkProgram(s survey) doctor.Check {
 	login, root := s.programs["login"], s.programs["sudo"]
 	writable := func(p program) doctor.Check {
-		return doctor.If(p.path != "" && (p.uid != "0" || p.mode&0o022 != 0), "genv-writable", "%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
+		return doctor.If(p.path != "" && (p.uid != "0" || p.mode&0o022 != 0), "genv-writable",
+			"%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
 	}
 	const missing = doctor.Cause(remote.GenvMissing)
 	set := fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or ", doctor.OneLine(s.genv()))
 	return doctor.First(doctor.Genv, writable(root), writable(login),
-		doctor.If(e.host.NoSudo && login.path == "", missing, "the login doesn't find genv; it is at %s", s.genv()).Next(set+"link it to "+remote.DefaultGenv),
+		doctor.If(e.host.NoSudo && login.path == "", missing, "the login doesn't find genv; it is at %s",
+			s.genv()).Next(set+"link it to "+remote.DefaultGenv),
 		doctor.If(e.host.NoSudo, "", ""),
-		doctor.If(root.path == "", missing, "sudo doesn't find genv; it is at %s", s.genv()).Next(set+"install genv at "+remote.DefaultGenv),
-		doctor.If(login.path == "", "genv-not-in-login-path", "sudo finds %s, and the login finds no genv: commands that only look fail", root.path).Next(set+"link it to "+remote.DefaultGenv),
-		doctor.If(login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path, root.path),
+		doctor.If(root.path == "", missing, "sudo doesn't find genv; it is at %s",
+			s.genv()).Next(set+"install genv at "+remote.DefaultGenv),
+		doctor.If(login.path == "", "genv-not-in-login-path",
+			"sudo finds %s, and the login finds no genv: commands that only look "+
+				"fail", root.path).Next(set+"link it to "+remote.DefaultGenv),
+		doctor.If(login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
+			root.path),
 		doctor.If(true, "", ""))
 }

@@ -59,7 +59,8 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	if e.host.NoSudo {
 		mode = "login"
 	}
-	out, err := e.run(ctx, remote.Command{Args: []string{"sh", "-c", surveyScript, "sh", e.token, cmp.Or(e.host.GenvPath, "genv"), mode}})
+	out, err := e.run(ctx, remote.Command{Args: []string{"sh", "-c", surveyScript, "sh", e.token,
+		cmp.Or(e.host.GenvPath, "genv"), mode}})
 	answered := e.Now()
 	peer, connected := e.Client.Peer(e.host)
 	if err != nil && !connected {
@@ -76,7 +77,8 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 			}
 			err = &remote.Error{
 				Class: remote.InvalidOutput, Err: errors.New(text),
-				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in authorized_keys, and the login's shell",
+				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in authorized_keys, " +
+					"and the login's shell",
 			}
 		}
 		e.fail(doctor.Login, err)
@@ -86,7 +88,9 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	e.add(checkClock(parts["clock"], answered))
 	if !e.host.NoSudo {
 		script := "m=" + e.token + "; " + remote.TrySudo
-		out, _ := e.run(ctx, remote.Command{Args: []string{"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"), "doctor"}}) // what is incomplete isn't parsed
+		// what is incomplete isn't parsed
+		out, _ := e.run(ctx, remote.Command{Args: []string{"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"),
+			"doctor"}})
 		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
 			s.trial = trial
 		}
@@ -115,7 +119,8 @@ func parseSurvey(parts map[string]string) survey {
 	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
 		s.uid = who[1]
 	}
-	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]), Arch: doctor.OneLine(who[3])}
+	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]),
+		Arch: doctor.OneLine(who[3])}
 	for line := range strings.Lines(parts["genv"]) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
 		if len(f) < 5 || !strings.HasPrefix(f[4], "/") {

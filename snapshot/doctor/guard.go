@@ -68,7 +68,8 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 		fine.Detail = OneLine(fmt.Sprintf("%s; the guard is %s", kernel.Detail, g.shown()))
 	}
 	return First(Guard,
-		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, and the host can't do it: %s (%s)", g.order(), g.Reason, kernel.Detail),
+		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, and the host can't do it: %s (%s)", g.order(), g.Reason,
+			kernel.Detail),
 		If(g.over(), "guard-not-renewed", "%s, and not since; every open is allowed (%s)", g.order(), kernel.Detail),
 		fine)
 }
@@ -93,7 +94,8 @@ func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 	}
 	return First(Guard,
 		If(g.Mode == wanted, "", "%s, as the policy says", own.Detail),
-		If(slices.Contains([]Cause{"old-kernel", "no-bpf", "no-cgroup2"}, own.Cause), "guard-impossible", "%sthe host has no kernel for it: %s", says, own.Detail),
+		If(slices.Contains([]Cause{"old-kernel", "no-bpf", "no-cgroup2"}, own.Cause), "guard-impossible",
+			"%sthe host has no kernel for it: %s", says, own.Detail),
 		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%sthe host can't do it: %s", says, g.Reason),
 		If(g.Veto || g.Ordered == snapshot.GuardOff, "guard-turned-off", "%sthe guard is off: %s", says, g.Reason),
 		If(g.Ordered == "", "guard-not-ordered", "%sno controller has ordered it since the host was started", says),

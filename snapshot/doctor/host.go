@@ -56,7 +56,8 @@ func CheckServices(absent bool, output string, err error) Check {
 // checkUnit judges a unit: active is active, inactive, failed and so on, file enabled, disabled or static;
 // it is empty if there is no file.
 func checkUnit(name, active, file string) Check {
-	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"), cmp.Or(file, "unknown"))
+	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"),
+		cmp.Or(file, "unknown"))
 	running := slices.Contains([]string{"active", "activating", "reloading"}, active)
 	return First(Services,
 		If(active == "failed", "service-failed", "%s", state),
@@ -111,7 +112,8 @@ func (s *Space) check() Check {
 		If(s.ReadOnly, "disk-read-only", "%s is on a read-only file system", seen),
 		If(s.Free < fullBytes, "disk-full", "%s has %d bytes free", seen, s.Free),
 		If(!s.NoInodes && s.Inodes < fullInodes, "disk-full", "%s has no inode free", seen),
-		If(!f.Mode.IsDir() || f.UID != s.Owner || !f.trusted(s.Owner) && f.Mode&fs.ModeSticky == 0, "record-unsafe", "%s is %s", seen, f.describe()),
+		If(!f.Mode.IsDir() || f.UID != s.Owner || !f.trusted(s.Owner) && f.Mode&fs.ModeSticky == 0, "record-unsafe",
+			"%s is %s", seen, f.describe()),
 		If(s.Free < lowBytes, "disk-low", "%s has %s free", seen, size(s.Free)),
 		If(!s.NoInodes && s.Inodes < lowInodes, "disk-low", "%s has %d inodes free", seen, s.Inodes),
 		If(true, "", "%s has %s free", seen, size(s.Free)))
@@ -170,14 +172,16 @@ func CheckDriver(d DriverCall) Check {
 	if failed > 0 {
 		count = fmt.Sprintf("%d of %s", len(d.Modes.GPUs)-failed, count)
 	}
-	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), count, d.Took.Round(precision))
+	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), count,
+		d.Took.Round(precision))
 	if d.Restricted {
 		seen += "; a guard may hide others, and these have other indices"
 	}
 	cause := causeOf(d.Err)
 	return First(DriverState,
 		If(cause == "nvidia-smi-missing", cause, "nvidia-smi was not found in PATH"), // the error has all of PATH
-		If(d.Restricted && (cause == "no-gpus" || cause == "driver-permission"), Unsure, "a guard shows this user no GPU: run it as root"),
+		If(d.Restricted && (cause == "no-gpus" || cause == "driver-permission"), Unsure,
+			"a guard shows this user no GPU: run it as root"),
 		If(d.Err != nil, cause, "%v", d.Err),
 		If(failed > 0, "gpu-failed", "%s%s", seen, unsure),
 		If(unsure != "", "gpu-values-unknown", "%s%s", seen, unsure),

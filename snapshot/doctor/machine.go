@@ -55,7 +55,8 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	go func() { // SMI ends with its timeout at the latest
 		began := time.Now()
 		modes, err := m.SMI.Modes(ctx)
-		if known, driverErr := hardware.FromDriver(m.Proc); err == nil && driverErr == nil && !m.Restricted && int(m.Owner) == os.Geteuid() {
+		if known, driverErr := hardware.FromDriver(m.Proc); err == nil && driverErr == nil && !m.Restricted &&
+			int(m.Owner) == os.Geteuid() {
 			modes.GPUs = hardware.WithMissing(modes.GPUs, known)
 		}
 		driver <- DriverCall{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
@@ -64,7 +65,8 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
 	checks := []Check{
 		m.checkGenv(), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
-		CheckGuard(CheckKernel(software.Kernel, string(mounts), hasBPF()), m.Guard), m.checkServices(ctx), CheckDisk(m.spaces()),
+		CheckGuard(CheckKernel(software.Kernel, string(mounts), hasBPF()),
+			m.Guard), m.checkServices(ctx), CheckDisk(m.spaces()),
 	}
 	found := <-driver
 	software.Driver = found.Version()
@@ -97,7 +99,8 @@ func clock() Check {
 	_, err := unix.Adjtimex(&now)
 	return First(Clock,
 		If(err != nil, Unsure, "adjtimex: %v", err),
-		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized", "the kernel says that the clock is not synchronized"),
+		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized",
+			"the kernel says that the clock is not synchronized"),
 		If(true, "", "synchronized, as the kernel says"))
 }
 
@@ -146,7 +149,8 @@ func systemHere() System {
 
 // state looks at the state folder, and follows no link in it.
 func (m *Machine) state(ctx context.Context) State {
-	s := State{Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(), Tampered: system.UsersMount(m.Proc, m.StateDir)}
+	s := State{Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
+		Tampered: system.UsersMount(m.Proc, m.StateDir)}
 	if root, err := stat(m.RootDir, os.Lstat); err == nil {
 		s.Root = &root
 	}
@@ -284,7 +288,8 @@ func (m *Machine) spaces() []Space {
 func space(what, path string, root bool) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t
-	for s.Err = unix.Statfs(s.Path, &st); errors.Is(s.Err, unix.ENOENT) && s.Path != "/" && s.Path != "."; s.Err = unix.Statfs(s.Path, &st) {
+	for s.Err = unix.Statfs(s.Path, &st); errors.Is(s.Err, unix.ENOENT) && s.Path != "/" &&
+		s.Path != "."; s.Err = unix.Statfs(s.Path, &st) {
 		s.Path = filepath.Dir(s.Path)
 	}
 	free := st.Bavail

@@ -49,7 +49,8 @@ type File struct {
 // CheckState judges the state folder.
 func CheckState(s State) Check {
 	r := cmp.Or(s.Root, &File{Mode: fs.ModeDir, UID: s.Owner})
-	root := First(StateFolder, If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name, r.describe()))
+	root := First(StateFolder, If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name,
+		r.describe()))
 	if s.Tampered != "" {
 		return Problem(StateFolder, "state-tampered", "%s", s.Tampered)
 	}
@@ -63,12 +64,14 @@ func CheckState(s State) Check {
 	found := []Check{s.inOrder(), First(StateFolder,
 		If(!f.Mode.IsDir(), "state-unsafe", "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode)),
 		f.narrowed(s.Path, s.bits(0o777), true),
-		If(f.Mode&fs.ModeSticky != 0, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path, f.permissions()))}
+		If(f.Mode&fs.ModeSticky != 0, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path,
+			f.permissions()))}
 	for _, f := range s.Files {
 		found = append(found, f.check(s.Path+"/"+f.Name, s.bits(0o666)))
 	}
 	for _, name := range s.Lost {
-		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, although root saw it since the machine was started", s.Path, name))
+		found = append(found, Problem(StateFolder, "state-lost",
+			"%s/%s is missing, although root saw it since the machine was started", s.Path, name))
 	}
 	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
 	return Worst(append(found, locked, root)...)
@@ -96,7 +99,8 @@ func (s *State) inOrder() Check {
 	case s.Systemd && cause == "":
 		cause, unread = "state-shared", "; every user writes it, and can forge, remove or lock what others have there"
 	}
-	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(), plural(len(s.Files), "file"), unread)
+	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(),
+		plural(len(s.Files), "file"), unread)
 }
 
 // check judges a state file, which all users may use as these bits say.
@@ -104,7 +108,8 @@ func (f *File) check(path string, bits uint32) Check {
 	return First(StateFolder,
 		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
 		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
-		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe", "%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size),
+		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe",
+			"%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size),
 		If(f.Content != nil, "state-corrupt", "%s of uid %d: %v", path, f.UID, f.Content),
 		f.narrowed(path, bits, f.Name != lockName),
 		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))
@@ -117,7 +122,8 @@ func (f *File) narrowed(path string, bits uint32, mayBe bool) Check {
 	if mayBe && f.UID == 0 && f.permissions()&readable == readable {
 		cause = "state-read-only"
 	}
-	return If(f.permissions()&bits != bits, cause, "%s of uid %d has mode %04o: not all users can write it", path, f.UID, f.permissions())
+	return If(f.permissions()&bits != bits, cause, "%s of uid %d has mode %04o: not all users can write it", path,
+		f.UID, f.permissions())
 }
 
 // trusted says whether only its owner can change it.
