@@ -131,7 +131,7 @@ type ExplainDocument struct {
 type CheckDocument struct {
 	Schema string `json:"schema"`
 	File   string `json:"file"`
-	// OK means no error, and with --strict no warning but for users without an account; then the exit code is 0.
+	// no error, and with --strict no warning but for users without an account; then the exit code is 0
 	OK        bool                  `json:"ok"`
 	Errors    []checkError          `json:"errors"`
 	Warnings  []policycheck.Warning `json:"warnings"`  // keys that do nothing any more, and unknown names
