@@ -51,7 +51,9 @@ func (h *hostView) use(env *envView, index snapshot.DeviceIndex) contents.Eviden
 // hidesOn reports whether a process of the environment's user whose environment is unknown uses a device. It may be
 // in this environment or in another one.
 func (h *hostView) hidesOn(env *envView, index snapshot.DeviceIndex) bool {
-	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool { return contents.UseBy(env.env.UID, p) == contents.Proven })
+	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool {
+		return contents.UseBy(env.env.UID, p) == contents.Proven
+	})
 }
 
 // userOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root,

@@ -25,7 +25,8 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	seen := snapshot.Process{EID: snapshot.Claim(value), Inherited: listed.Inherited}
 	claimed := seen.EID != "" && !(seen.EID != listed.EID && now.registered(t.judged.PID, listed.EID))
 	madeUnreadable := t.judged.Unreadable == nil && (listed.Unreadable.IsByUser() || errors.Is(err, proc.ErrTooLarge))
-	byItself := err == nil || madeUnreadable || errors.Is(err, proc.ErrOverwritten) // else it may be a file server that hangs
+	// Otherwise it may be a file server that hangs.
+	byItself := err == nil || madeUnreadable || errors.Is(err, proc.ErrOverwritten)
 	switch {
 	case errors.Is(err, proc.ErrGone):
 		return changed("its environment can't be read any more; it may be ending")
@@ -46,7 +47,8 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	}
 	// A process that claims nothing, and claimed nothing when it was judged, did not
 	// cause the change: the environment of an ancestor changed.
-	return o.evasiveIf(o.raised() && byItself && (claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown || t.judged.EID != t.judged.Inherited))
+	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown || t.judged.EID != t.judged.Inherited
+	return o.evasiveIf(o.raised() && byItself && caused)
 }
 
 // checkUnreadable objects unless a process that was judged as unreadable by its user still is that.

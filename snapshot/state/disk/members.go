@@ -32,7 +32,9 @@ type members struct {
 
 // membersOf lists the members among the processes of one user, for all environments
 // at once: a user may register any number of them.
-func membersOf(r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess, excluded func(system.RunningProcess) bool) members {
+func membersOf(
+	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess, excluded func(system.RunningProcess) bool,
+) members {
 	own := processesOf(uid, processes)
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
 	for _, p := range byAge(processes) {
@@ -134,7 +136,8 @@ func (t *transaction) register(processes []system.RunningProcess) (pids []snapsh
 // loginPrograms come with a login and don't keep an environment alive. Most hide
 // their environ even from their own user, since they hold secrets.
 var loginPrograms = []string{
-	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d", "fusermount", "fusermount3", "sudo", "su", "login",
+	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d",
+	"fusermount", "fusermount3", "sudo", "su", "login",
 }
 
 // byAge sorts the oldest first; start times are in hundredths of a second.
@@ -155,7 +158,9 @@ func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.processes(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
-	m := membersOf(t.registered(leaving, env.EID), env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
+	m := membersOf(t.registered(leaving, env.EID), env.UID, list, func(p system.RunningProcess) bool {
+		return p.PID == leaving || between[p.PID]
+	})
 	if len(m.of[env.EID]) == 0 && m.late && leaving != 0 { // a kernel has no PID
 		return []snapshot.PID{leaving}
 	}
