@@ -116,7 +116,7 @@ func TestIgnoredKeys(t *testing.T) {
 		{"defaults: {max-devices-per-user: 1, extend: [x]}\n", []ignored{{"extend", "p.yaml:1:45"}}},
 		{"defaults: {max-devices-per-user: 1}\nfair-share: {boost: 2, free: 25%}\n", []ignored{{"fair-share", "p.yaml:2:14"}}},
 		{"defaults: {max-devices-per-user: 1}\nfair-share: false\noverrides: [{users: [eve], set: {extend: 2h}}]\n", []ignored{{"fair-share", "p.yaml:2:13"}, {"extend", "p.yaml:3:42"}}},
-		{"defaults: {max-devices-per-user: 1}\nmail: {sendmail: /x, from: a@b.org, command: [/x]}\n", []ignored{{"command", "p.yaml:2:48"}}},
+		{"defaults: {max-devices-per-user: 1}\nmail: {sendmail: /x, from: a@b.org, command: [/x]}\n", []ignored{{"command", "p.yaml:2:46"}}},
 		{"defaults: {max-devices-per-user: 1}\nhooks: [{command: [/bin/x], format: slack}, {webhook: 'https://x', format: [x]}]\n", []ignored{{"format", "p.yaml:2:37"}, {"format", "p.yaml:2:76"}}},
 		{"defaults: {max-devices-per-user: 1}\ntemplates: {slack: '{{nope'}\n", []ignored{{"templates", "p.yaml:2:13"}}},
 		{"defaults: {max-devices-per-user: 1}\ntemplates:\n  mail-body: |\n    {{.User}\n\n  terminal: >\n    x\n", []ignored{{"templates", "p.yaml:3:3"}}},

@@ -40,14 +40,11 @@ type cycleWriter struct {
 	looked   int // the last cycle whose hosts were looked at
 	findings findings
 	repeats  repeats
-	budget   controller.Budget[lineKey]
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
-	undelivered []remote.Failure  // orders that failed in this cycle
-	over        []*printedFinding // that are over since the last one
-	shown       map[snapshot.Hostname]int
-	broken      error // out can't be written
+	undelivered []remote.Failure // orders that failed in this cycle
+	broken      error            // out can't be written
 }
 
 // newCycleWriter dates stderr, and stdout where people read it.
@@ -72,7 +69,6 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	w.bar.End()
 	now := w.time(cycle)
 	w.look(cycle)
-	w.leftOut(now)
 	for i := range events {
 		e := &events[i]
 		w.summary.count(e)
@@ -88,7 +84,10 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		case enforce.EventNote:
 			w.repeatedNote(e.Host, e.Text, now)
 		case enforce.EventMore:
-			w.more(e.Host, now)
+			const text = "… and more findings; --format json has them all"
+			if _, ok := w.repeats.admit(on(e.Host, text), now); ok {
+				w.print(e.Host, text)
+			}
 		case enforce.EventNew, enforce.EventChanged:
 			w.finding(e, now)
 		case enforce.EventDue:
@@ -97,7 +96,7 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			}
 		case enforce.EventOver:
 			if f := w.findings[e.ID]; f != nil && len(f.said) > 0 {
-				w.over = append(w.over, f)
+				w.note(e.Host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
 			}
 			delete(w.findings, e.ID)
 		}
@@ -139,26 +138,8 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 		return
 	case earlier && e.Decision == enforce.DecisionHold: // who or what holds it back is said, for all
 		return
-	case w.dated && !earlier && !w.admit(e.Host, lineKey{e.Finding.User, string(e.Finding.Rule)}, rateShown, now):
-		return
-	case !known.sayAgain(e.Decision, now):
-		return
-	}
-	if w.shown == nil {
-		w.shown = make(map[snapshot.Hostname]int)
-	}
-	switch w.shown[e.Host]++; {
-	case w.shown[e.Host] == maxFindingsShown+1:
-		w.more(e.Host, now)
-	case w.shown[e.Host] <= maxFindingsShown:
+	case known.say(e.Decision, now):
 		w.print(e.Host, e.Finding.Line()+waitOf(e.Finding, now))
-	}
-}
-
-func (w *cycleWriter) more(host snapshot.Hostname, now time.Time) {
-	const text = "… and more findings; --format json has them all"
-	if _, ok := w.repeats.admit(on(host, text), now); ok {
-		w.print(host, text)
 	}
 }
 
@@ -202,7 +183,7 @@ func (w *cycleWriter) note(host snapshot.Hostname, s string) {
 
 // repeatedNote is a note that may come in every cycle.
 func (w *cycleWriter) repeatedNote(host snapshot.Hostname, s string, now time.Time) {
-	if again, ok := w.repeats.admit(on(host, s), now); ok && w.admit(host, lineKey{}, notesShown, now) {
+	if again, ok := w.repeats.admit(on(host, s), now); ok {
 		w.note(host, s+again)
 	}
 }
@@ -234,10 +215,6 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	case cycle.DryRun && !cycle.Stopped && !cycle.Standby:
 		w.intentions(cycle)
 	}
-	w.leftOut(now)
-	for _, line := range overLines(w.over, now) { // after what was done because of them
-		w.note("", line)
-	}
 	unrecorded := remarkOfRecord(cycle)
 	if unrecorded != "" {
 		w.remark(unrecorded)
@@ -255,7 +232,7 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	}
 	render.WriteDuplicates(w.err, cycle.Duplicates)
 	w.summary.cycle(cycle, &w.hosts, w.line)
-	w.undelivered, w.over, w.shown = nil, nil, nil
+	w.undelivered = nil
 	return w.broken
 }
 
@@ -288,10 +265,6 @@ func (w *cycleWriter) writeUndelivered(now time.Time) {
 		}
 	}
 }
-
-// maxFindingsShown is how many findings of a host a cycle shows to people: one
-// that makes up processes must not fill the screen.
-const maxFindingsShown = 256
 
 // on puts a host in front of a line; this machine has no name.
 func on(host snapshot.Hostname, s string) string {

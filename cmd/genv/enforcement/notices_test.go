@@ -62,20 +62,20 @@ func TestMailOverRealSSH(t *testing.T) {
 		require.NotContains(t, r.Err, "Hello bob")
 		require.Empty(t, s.Commands())
 	})
-	t.Run("the server is away: the mail waits in the state folder", func(t *testing.T) {
+	t.Run("the server is away: the mail is lost when the run ends, and the record says so", func(t *testing.T) {
 		s.AnswerOnce("EHLO", "421 later")
 		r := enforce(mailPolicy(s, ""))
 		require.Zero(t, r.Code, r.Err)
 		require.Contains(t, r.Err, "mail waits, and is tried again")
 		require.Empty(t, s.Mails())
 	})
-	t.Run("the next run sends it, once", func(t *testing.T) {
+	t.Run("the next run mails what is new, once", func(t *testing.T) {
 		for range 3 {
 			r := enforce(mailPolicy(s, "tell-users: false\n"))
 			require.Zero(t, r.Code, r.Err)
 		}
 		mails := s.Mails()
-		require.Len(t, mails, 1, "and that the process is ended waits for the digest")
+		require.Len(t, mails, 1, "that the process is ended")
 		require.Equal(t, "alice@example.org", mails[0].To)
 		require.Contains(t, mails[0].Data, fmt.Sprintf("Process %d is not running in a GPU environment", jobs["alice"].PID))
 		require.Contains(t, mails[0].Data, "Questions: room 1.23")
@@ -98,7 +98,8 @@ func TestMailOverRealSSH(t *testing.T) {
 				sent = append(sent, line)
 			}
 		}
-		require.Len(t, sent, 3, sent)
+		require.Len(t, sent, 4, sent)
+		require.Equal(t, 1, strings.Count(strings.Join(sent, ""), "the mail server didn't take it"))
 		require.Equal(t, 2, strings.Count(strings.Join(sent, ""), "opt-out"), "before bob's process is ended, and then")
 		require.Contains(t, strings.Join(sent, ""), `"to":"alice@example.org"`)
 		entries, _, err := audit.History(log, audit.Filter{User: "alice"})
