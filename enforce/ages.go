@@ -58,14 +58,11 @@ func (j *judgement) rememberSeenOn(h *hostView) {
 // firstSeen is since when something counts that a host shows for the first time: not before
 // the last look at the host. Without one the age begins now.
 func (j *judgement) firstSeen(h *hostView, written snapshot.Date) time.Time {
-	known, last := j.before.Hosts[h.name], j.before.Time
-	if !known.Answered || known.Lost != "" {
-		last = known.Looked
-	}
+	last := j.lastLook(h)
 	at := written.In(h.zone)
 	switch {
-	case last.IsZero() || at.After(j.now):
-		return j.now
+	case last.IsZero() || at.After(h.at):
+		return h.at
 	case at.Before(last):
 		return last
 	}
@@ -81,7 +78,16 @@ func (j *judgement) since(h *hostView, device string, eid snapshot.EnvID, report
 	if seen, known := j.next.Seen[snapshot.AttachmentKey{Host: h.name, Device: device, EID: eid}]; known {
 		return seen.Since
 	}
-	return j.now
+	return h.at
+}
+
+// lastLook is when the host was asked for the last snapshot that was judged; zero for none.
+func (j *judgement) lastLook(h *hostView) time.Time {
+	known := j.before.Hosts[h.name]
+	if known.Looked.IsZero() && known.Answered && known.Lost == "" {
+		return j.before.Time // as earlier versions kept it
+	}
+	return known.Looked
 }
 
 // reports says whether root's looks show since when something counts.

@@ -51,6 +51,8 @@ type Finding struct {
 	Pending bool      `json:"pending,omitempty"` // nothing is done yet
 	Due     time.Time `json:"due,omitzero"`      // the earliest time at which something is done
 	Waits   string    `json:"waits,omitempty"`   // what else than time it waits for
+	// Deferred says that it is due, and waits for another look or for the next tick. Nothing new is said about it.
+	Deferred bool `json:"-"`
 	// Held says that it waits for a safety limit, which holds back all that would be done because of it.
 	Held bool `json:"-"`
 	// HostsMissing is how many hosts did not answer: the user may have more.

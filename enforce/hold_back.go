@@ -13,19 +13,26 @@ import (
 // holdBack takes out of the plan what the safety limits hold back, and marks the findings
 // that have no action left.
 func (j *judgement) holdBack(plan *Plan) {
-	if !j.fleet.Limits.Exceedable(plan.Orders) {
+	limits := j.fleet.Limits
+	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
 		return
 	}
 	byName := j.hostsByName()
 	actions := plan.actions(func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
 		return byName[host].targetOf(&t.Process)
 	})
-	for _, held := range safety.Hold(j.fleet.Limits, actions) {
-		if held.User != "" {
-			plan.HeldUsers = append(plan.HeldUsers, held)
-		} else {
-			plan.HeldHosts = append(plan.HeldHosts, held)
+	if limits.Exceedable(plan.Orders) {
+		for _, held := range safety.Hold(limits, actions) {
+			if held.User != "" {
+				plan.HeldUsers = append(plan.HeldUsers, held)
+			} else {
+				plan.HeldHosts = append(plan.HeldHosts, held)
+			}
 		}
+	}
+	allowed := slices.DeleteFunc(slices.Clone(actions), func(a *safety.Action) bool { return a.Held != nil })
+	for _, a := range j.next.Interval.Allow(limits, allowed) {
+		a.Held = &safety.Held{UntilTick: true}
 	}
 	ends, detaches := make(map[ProcessRef]*safety.Held), make(map[DeviceRef]*safety.Held)
 	for _, a := range actions {
@@ -88,6 +95,8 @@ func (f *Finding) holdBack(ends map[ProcessRef]*safety.Held, detaches map[Device
 	case held == nil:
 	case len(terminate)+len(detach) > 0:
 		f.Terminate, f.Detach = terminate, detach
+	case held.UntilTick:
+		f.Pending, f.Deferred = true, true
 	default:
 		f.Pending, f.Held, f.Waits = true, true, held.Waits()
 	}

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,21 +16,23 @@ import (
 // for whom the cycle does not count keeps the memory that it has. The zero Memory
 // judges this moment alone.
 //
+// A cluster may have snapshots that were judged before, so it is judged as a whole whenever one host has answered. A
+// rule of one host acts only by a look that is new, or at most two seconds old; a rule of the fleet acts
+// when such looks confirm it. Plan.Ask are the hosts to ask for that. All times advance by Host.AskedAt.
+//
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
 func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {
-	return newJudgement(policy, cluster, memory, now).judge(cluster, false)
+	return newJudgement(policy, cluster, memory, now).judge(cluster)
 }
 
-func (j *judgement) judge(cluster snapshot.Cluster, early bool) (Plan, Memory, []Event) {
+func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.apply((*judgement).see, (*judgement).adoptReleased, (*judgement).noteUnknowns)
 	j.forgetEnded()
 	j.rememberSeen()
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
-	j.apply(ofHosts(early)...)
+	j.apply(ofHosts()...)
 	j.rememberReleased()
-	if !early {
-		j.caps()
-	}
+	j.caps()
 
 	plan := j.plan()
 	j.holdBack(&plan) // what exceeds the safety limits
@@ -129,6 +132,9 @@ func (j *judgement) plan() Plan {
 		}
 	}
 	plan := Plan{Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers}
+	if j.fleet.Limits.Paused == "" {
+		plan.Ask = slices.Sorted(maps.Keys(j.ask))
+	}
 	lines := j.lines()
 	for _, h := range j.hosts {
 		o := h.Order(lines)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -21,13 +20,18 @@ func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	ofHosts := j.hostEvents(cluster)
 	j.forgetHosts()
 	ofFindings, toUsers := j.findingEvents(plan)
-	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), heldEvents(plan), j.noteEvents(plan, cluster))
+	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.heldEvents(plan), j.noteEvents(plan, cluster))
 }
 
-func heldEvents(plan *Plan) (events []Event) {
+// heldEvents are about what the limits hold back, once in an interval.
+func (j *judgement) heldEvents(plan *Plan) (events []Event) {
 	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
 	for _, held := range all[:min(len(all), maxHeldEvents)] {
-		events = append(events, Event{Kind: EventHeld, Host: held.Host, Held: &held, Text: held.String()})
+		whom := string(held.Host) + "/" + string(held.User)
+		if said := j.next.Interval.Held; !said[whom] {
+			said[whom] = true
+			events = append(events, Event{Kind: EventHeld, Host: held.Host, Held: &held, Text: held.String()})
+		}
 	}
 	return events
 }
@@ -37,15 +41,20 @@ func heldEvents(plan *Plan) (events []Event) {
 func (j *judgement) findingEvents(plan *Plan) (events, notify []Event) {
 	c := eventCollector{
 		events: make([]Event, 0, 2*max(0, len(plan.Findings)-len(j.before.Findings))), // a new one may have two
-		j:      j, tellUsers: plan.TellUsers,
-		announced: make(map[snapshot.Hostname]int),
-		more:      make(map[snapshot.Hostname]int),
-		notified:  make(map[snapshot.Hostname]int),
+		j:      j, tellUsers: plan.TellUsers, interval: &j.next.Interval,
+		looked: make(map[snapshot.Hostname]bool, len(j.hosts)), more: make(map[snapshot.Hostname]int),
+	}
+	for _, h := range j.hosts {
+		c.looked[h.name] = h.isNew
 	}
 	for i := range plan.Findings {
 		c.add(&plan.Findings[i])
 	}
 	for _, host := range slices.Sorted(maps.Keys(c.more)) {
+		if c.interval.More[host] {
+			continue
+		}
+		c.interval.More[host] = true
 		c.events = append(c.events, Event{Kind: EventMore, Host: host, Count: c.more[host]})
 	}
 	return c.events, c.notify
@@ -56,9 +65,11 @@ type eventCollector struct {
 	j         *judgement
 	tellUsers bool
 
-	// Counts by host: findings with an event, without one, and notifications.
-	announced, more, notified map[snapshot.Hostname]int
-	events, notify            []Event
+	interval *safety.Interval           // which counts the events
+	looked   map[snapshot.Hostname]bool // the hosts of which this is a new look
+	more     map[snapshot.Hostname]int  // findings without an event, by host
+
+	events, notify []Event
 }
 
 // add adds the events of a finding, and remembers it in the next memory.
@@ -68,7 +79,13 @@ func (c *eventCollector) add(f *Finding) {
 	event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	kind, host, acts := changeOf(before, known, now), f.Affects(), now.Decision == DecisionAct
 	switch {
-	case kind != "" && !acts && c.announced[host] >= safety.MaxEventsPerHost:
+	case f.Deferred, known && f.Host != "" && !c.looked[f.Host] && (!acts || before.Decision == DecisionAct): // nothing is new
+		if known {
+			c.announce(event, "", host)
+			c.j.next.Findings[f.ID] = before
+		}
+		return
+	case kind != "" && !acts && c.interval.Announced[host] >= safety.MaxEventsPerHost:
 		c.more[host]++
 		if known {
 			c.j.next.Findings[f.ID] = before // so that the next cycle finds it changed, too
@@ -79,8 +96,8 @@ func (c *eventCollector) add(f *Finding) {
 	if acts {
 		c.events = append(c.events, event.of(EventDue))
 	}
-	if stage := f.wantsNotified(); c.tellUsers && now.Notified < stage && c.notified[host] < safety.MaxEventsPerHost {
-		c.notified[host]++
+	if stage := f.wantsNotified(); c.tellUsers && now.Notified < stage && c.interval.Notified[host] < safety.MaxEventsPerHost {
+		c.interval.Notified[host]++
 		now.Notified = stage
 		c.notify = append(c.notify, event.of(EventNotify))
 	}
@@ -92,7 +109,7 @@ func (c *eventCollector) add(f *Finding) {
 func (c *eventCollector) announce(event Event, kind EventKind, host snapshot.Hostname) {
 	switch {
 	case kind != "":
-		c.announced[host]++
+		c.interval.Announced[host]++
 		c.events = append(c.events, event.of(kind))
 	case c.j.before.Resumed:
 		resumed := event.of(EventNew)
@@ -152,7 +169,7 @@ func (j *judgement) overEvents() []Event {
 		_, present := j.next.Findings[id]
 		switch {
 		case present:
-		case j.next.Hosts[known.Host].Lost != "":
+		case j.next.Hosts[known.Host].Lost != "", j.waiting[known.Host], len(j.waiting) > 0 && known.Host == "":
 			j.next.Findings[id] = known
 		default:
 			over = append(over, Event{Kind: EventOver, Host: known.Host, ID: id})
@@ -167,12 +184,14 @@ func (j *judgement) hostEvents(cluster snapshot.Cluster) []Event {
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		before := j.before.Hosts[h.Name]
-		now := KnownHost{Answered: before.Answered || h.Snapshot != nil, Lost: lostBecause(h), Looked: before.Looked}
-		switch {
-		case now.Lost == "":
-			now.Looked = time.Time{}
-		case before.Answered && before.Lost == "":
-			now.Looked = j.before.Time
+		if h.Err == nil && h.Snapshot == nil {
+			j.next.Hosts[h.Name] = before // it is not known yet
+			continue
+		}
+		now := before
+		now.Answered, now.Lost = before.Answered || h.Snapshot != nil, lostBecause(h)
+		if now.Lost == "" {
+			now.Looked, now.Round = cmp.Or(h.AskedAt, j.now), h.Round
 		}
 		j.next.Hosts[h.Name] = now
 		switch changed := before.Lost != now.Lost; {
@@ -185,10 +204,10 @@ func (j *judgement) hostEvents(cluster snapshot.Cluster) []Event {
 	return events
 }
 
-// lostBecause is the kind of the error of a host that has no snapshot, if its error
-// has one (a remote.Error has); "" for a host that answered.
+// lostBecause is the kind of the error of a host that failed, if its error has one (a remote.Error has); "" for a
+// host that answered.
 func lostBecause(h *snapshot.Host) string {
-	if h.Err == nil && h.Snapshot != nil {
+	if h.Err == nil {
 		return ""
 	}
 	var classified interface{ Kind() string }

@@ -149,16 +149,19 @@ func TestEventsOfAResumedMemory(t *testing.T) {
 	require.Len(t, memory.events, 302, "all that is known, since it is shown only now")
 }
 
-// Another run that reads the memory of a loop does not advance the cycles.
-func TestAnObserverAdvancesNothing(t *testing.T) {
+// Two looks of one round are one cycle: another run that reads the memory of a loop goes on with its round.
+func TestARoundIsOneCycle(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10 | proc 6 - 0:10`)
 	var memory controllerMemory
-	memory.Judge(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:10`), noon(0))
-	memory.Observer = true
-	require.Empty(t, planText(memory.Judge(policy, cluster, noon(1))))
-	memory.Observer = false
-	require.Equal(t, "a end 5,6", strings.ReplaceAll(planText(memory.Judge(policy, cluster, noon(2))), "; a end ", ","))
+	judge := func(round int, cluster snapshot.Cluster, now time.Time) enforce.Plan {
+		cluster.Hosts[0].Round = round
+		return memory.Judge(policy, cluster, now)
+	}
+	judge(1, parseCluster(t, `a | dev 0 | proc 5 - 0:10`), noon(0))
+	require.Empty(t, planText(judge(1, cluster, noon(1))))
+	cluster.Hosts[0].Round = 2
+	require.Equal(t, "a end 5", planText(memory.Judge(policy, cluster, noon(2))), "6 counts from the next round on")
 }
 
 // A host that makes up findings fills neither a log nor a screen: the events about

@@ -2,9 +2,11 @@ package enforce
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -16,17 +18,22 @@ type judgement struct {
 	now     time.Time
 	hosts   []*hostView         // that answered, in the order of the cluster
 	missing []snapshot.Hostname // that did not
+	// waiting are hosts that have not answered yet since this controller began, and didn't fail either.
+	waiting  map[snapshot.Hostname]bool
+	advances bool // it is the first look at a host of another round
 
 	next     Memory // starts with what is still valid of before
 	findings []Finding
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
+	ask      map[snapshot.Hostname]bool // hosts to ask before something is done
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
 	j := &judgement{
 		policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
+		waiting: make(map[snapshot.Hostname]bool), ask: make(map[snapshot.Hostname]bool),
 	}
 	views := make([]hostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
@@ -34,16 +41,59 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
 		switch {
 		case exempt: // whether it answered doesn't matter
-		case h.Err != nil || h.Snapshot == nil:
+		case h.Err == nil && h.Snapshot == nil:
+			j.waiting[h.Name] = true
+		case h.Err != nil:
 			j.missing = append(j.missing, h.Name)
 		default:
 			views = append(views, hostView{j: j, name: h.Name, host: h, position: i})
-			j.hosts = append(j.hosts, &views[len(views)-1])
+			view := &views[len(views)-1]
+			view.setTime(memory.Hosts[h.Name], now)
+			j.advances = j.advances || view.advances
+			j.next.Round = max(j.next.Round, h.Round)
+			j.hosts = append(j.hosts, view)
 		}
 	}
+	if j.advances {
+		j.next.Interval = safety.Interval{}
+	}
+	j.next.Interval = j.next.Interval.Clone()
+	j.keepWaiting()
 	j.markUnderWay()
 	j.nameReleased()
 	return j
+}
+
+// freshFor is how old a look may be on which something is done.
+const freshFor = 2 * time.Second
+
+// setTime sets when the host was asked. A look is fresh in the first cycle that judges it, and for freshFor, unless
+// it was asked for before the outcome of an order came.
+func (h *hostView) setTime(known KnownHost, now time.Time) {
+	h.at, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
+	if h.at.IsZero() {
+		h.at = now
+	}
+	h.isNew = h.host.AskedAt.IsZero() || h.host.IsNew
+	h.acted = !known.Acted.IsZero() && !h.at.After(known.Acted)
+	h.fresh = (h.isNew || now.Sub(h.at) <= freshFor) && !h.acted
+}
+
+// keepWaiting keeps what is known of hosts that have not answered yet.
+func (j *judgement) keepWaiting() {
+	if len(j.waiting) == 0 {
+		return
+	}
+	for key, p := range j.before.Present {
+		if j.waiting[p.Host] {
+			j.next.Present[key] = p
+		}
+	}
+	for key, since := range j.before.Idle {
+		if host, _, _ := strings.Cut(key, "/"); j.waiting[snapshot.Hostname(host)] {
+			j.next.Idle[key] = since
+		}
+	}
 }
 
 // markUnderWay adds to the drafts the orders that hosts are still carrying out.
@@ -68,48 +118,58 @@ func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
 	return byName
 }
 
-// checkDue sets Since of a finding, and reports whether it is time to act on it. Each of the keys, at least one,
-// names what must be there without a break: a process; or user, host and device, so that restarting a process
-// does not reset the time. The oldest key counts. The caller adds the finding next.
-func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
-	j.keys = append(j.keys, keys)
-	oldest := j.countPresence(keys[0])
-	for _, key := range keys[1:] {
-		if other := j.countPresence(key); other.Since.Before(oldest.Since) {
-			oldest = other
+// clock is a warning, with the keys of what it is about. Each key, at least one, names what must be there without a
+// break: a process; or user, host and device, so that restarting a process does not reset the time. The oldest counts.
+type clock struct {
+	warn Warn
+	keys []string
+}
+
+// checkDue sets Since of a finding, and reports whether it is time to act on it: whether one of the clocks is due.
+// The host is that of the finding, nil for one about several. What is due on an old look waits: see Finding.Deferred.
+// The caller adds the finding next.
+func (j *judgement) checkDue(h *hostView, f *Finding, clocks ...clock) (due bool) {
+	over := false // by now, and not only by the host's snapshot
+	for i, c := range clocks {
+		oldest := j.countPresence(h, c.keys[0])
+		for _, key := range c.keys[1:] {
+			if other := j.countPresence(h, key); other.Since.Before(oldest.Since) {
+				oldest = other
+			}
+		}
+		isDue, at := oldest.due(c.warn, j.at(h))
+		isOver, _ := oldest.due(c.warn, j.now)
+		due, over = due || isDue, over || isOver
+		if i == 0 {
+			f.Since, f.Cycles, f.Due = oldest.Since, oldest.Cycles, at
+		} else if at.After(j.now) && at.Before(f.Due) {
+			f.Due = at
 		}
 	}
-	due, at := oldest.due(warn, j.now)
-	f.Since, f.Cycles = oldest.Since, oldest.Cycles
-	if !due {
-		f.Pending, f.Due = true, at
+	f.Deferred = over && (!due || h != nil && !h.fresh)
+	if due = due && !f.Deferred; due {
+		f.Due = time.Time{}
 	}
+	f.Pending = !due
 	return due
 }
 
-// checkSooner is checkDue with more keys, after it, that have another warning: what is due first counts.
-func (j *judgement) checkSooner(f *Finding, warn Warn, keys ...string) (due bool) {
-	var other Finding
-	due = j.checkDue(&other, warn, keys...)
-	n := len(j.keys) - 1
-	j.keys[n-1], j.keys = append(j.keys[n-1], keys...), j.keys[:n]
-	switch {
-	case due:
-		f.Pending, f.Due = false, time.Time{}
-	case other.Due.After(j.now) && other.Due.Before(f.Due):
-		f.Due = other.Due
+// at is the moment of a host's snapshot; for what is about several hosts, now.
+func (j *judgement) at(h *hostView) time.Time {
+	if h == nil {
+		return j.now
 	}
-	return due
+	return h.at
 }
 
 // dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if it is. What is
 // named in its warning must not end by then for another reason.
-func (j *judgement) dueAt(warn Warn, key string) time.Time {
+func (j *judgement) dueAt(h *hostView, warn Warn, key string) time.Time {
 	p, counted := j.next.Present[key]
 	if !counted {
-		p = j.presence(key)
+		p = j.presence(h, key)
 	}
-	due, at := p.due(warn, j.now)
+	due, at := p.due(warn, j.at(h))
 	switch {
 	case due:
 		return time.Time{}
@@ -120,22 +180,25 @@ func (j *judgement) dueAt(warn Warn, key string) time.Time {
 }
 
 // countPresence counts a key of a finding once in this cycle, and returns how long it has been there.
-func (j *judgement) countPresence(key string) Presence {
+func (j *judgement) countPresence(h *hostView, key string) Presence {
 	p, counted := j.next.Present[key]
 	if !counted {
-		p = j.presence(key)
+		p = j.presence(h, key)
 		j.next.Present[key] = p
 	}
 	return p
 }
 
 // presence is what countPresence counts for a key that was not counted in this cycle.
-func (j *judgement) presence(key string) Presence {
-	p := j.before.Present[key]
-	if p.Cycles == 0 {
-		p.Since = j.now
+func (j *judgement) presence(h *hostView, key string) Presence {
+	p, advances := j.before.Present[key], j.advances
+	if h != nil {
+		p.Host, advances = h.name, h.advances
 	}
-	if p.Cycles == 0 || !j.before.Observer {
+	if p.Since.IsZero() {
+		p.Since = j.at(h)
+	}
+	if advances { // else it counts from the next tick on
 		p.Cycles++
 	}
 	return p
@@ -174,6 +237,15 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 	case f.Waits == "":
 		h.ExpectEnd(p.PID, f.Due)
 	}
+	j.askFirst(f, h)
+}
+
+// askFirst has a host asked on which something is due by an old look. What an order did there is left to show itself,
+// or to the next tick: a process that was signalled may be saving its work.
+func (j *judgement) askFirst(f *Finding, h *hostView) {
+	if f.Deferred && f.Host != "" && !h.acted {
+		j.ask[h.name] = true
+	}
 }
 
 // loseDevice notes that an environment is to lose a device; if it is due, in the order as well.
@@ -189,4 +261,5 @@ func (j *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, 
 	case f.Waits == "":
 		h.ExpectDetach(index, env.env.EID, f.Due)
 	}
+	j.askFirst(f, h)
 }

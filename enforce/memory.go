@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -15,6 +16,8 @@ import (
 type Memory struct {
 	// Time is when the last cycle was judged.
 	Time time.Time `json:"time"`
+	// Round is the last one of which a snapshot was judged.
+	Round int `json:"round,omitempty"`
 	// Findings are those that events were about, by their IDs.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
 	// Present is since when something is there without a break, by the keys of
@@ -42,9 +45,8 @@ type Memory struct {
 	// Resumed says that it was read from disk: the next events include what was
 	// known before, so that a display starts complete.
 	Resumed bool `json:"-"`
-	// Observer says that another controller writes this memory: the cycles of
-	// known findings are not advanced.
-	Observer bool `json:"-"`
+	// Interval is what was done and said since the last tick: limits hold for all of it together.
+	Interval safety.Interval `json:"-"`
 }
 
 // At returns the memory with the times that the wall clock now gives them: each is as
@@ -61,7 +63,7 @@ func (m Memory) Shifted(d time.Duration) Memory {
 // withTimes returns the memory with each of its times replaced.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
-	m.Present = mapped(m.Present, func(p Presence) Presence { return Presence{at(p.Since), p.Cycles} })
+	m.Present = mapped(m.Present, func(p Presence) Presence { p.Since = at(p.Since); return p })
 	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
 	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
 		if !h.Looked.IsZero() {
@@ -94,15 +96,21 @@ type KnownHost struct {
 	Answered bool `json:"answered,omitempty"`
 	// Lost is the kind of error of a host that doesn't answer; empty if it does.
 	Lost string `json:"lost,omitempty"`
-	// Looked is when the last snapshot of a host that doesn't answer was judged: of others
-	// it is Memory.Time.
+	// Looked is when the host was asked for the last snapshot that was judged, and Round its round.
 	Looked time.Time `json:"looked,omitzero"`
+	Round  int       `json:"round,omitempty"`
+	// Acted is when the outcome of the last order came: a snapshot from before shows what was.
+	Acted time.Time `json:"-"`
 }
 
 // Presence is since when something is there without a break.
 type Presence struct {
 	Since  time.Time `json:"since"`
-	Cycles int       `json:"cycles"` // in which it was there, the last one included
+	Cycles int       `json:"cycles"` // rounds in which it was there, the last one included
+	// Host is where it is; empty for what is on several hosts.
+	Host snapshot.Hostname `json:"host,omitempty"`
+	// AskedAgain is since when hosts are asked once more, before a rule of the fleet acts; zero if they aren't.
+	AskedAgain time.Time `json:"-"`
 }
 
 // next begins the memory of the cycle that follows m, which is of so many hosts.
@@ -118,7 +126,8 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 		Hosts:     make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,
-		Observer:  m.Observer,
+		Round:     m.Round,
+		Interval:  m.Interval,
 	}
 }
 
@@ -126,7 +135,7 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 // the earliest time at which it will have been.
 func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
 	at := p.Since.Add(warn.For)
-	return p.Cycles > warn.Cycles && !now.Before(at), at
+	return (warn.Cycles == 0 || p.Cycles > warn.Cycles) && !now.Before(at), at
 }
 
 // copyOf is a copy that can be added to, and mapped one with other values.

@@ -12,8 +12,13 @@ import (
 // Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end hangs
 // in the kernel, and one that its host refuses to end will be refused again: they stay in the findings, and no further
 // attempt is made while they are there. One that survived SIGTERM alone may be saving its work: it gets SIGTERM again
-// after a while, not in every cycle. If the outcome is unknown, what Begin noted stays.
+// after a while, not in every cycle. If the outcome is unknown, what Begin noted stays. Nothing further is done on the
+// host before it is asked again.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
+	m.Hosts = copyOf(m.Hosts)
+	host := m.Hosts[sent.Host]
+	host.Acted = now
+	m.Hosts[sent.Host] = host
 	start := make(map[snapshot.PID]snapshot.StartTime, len(sent.Order.Terminate))
 	for i := range sent.Order.Terminate {
 		p := &sent.Order.Terminate[i].Process

@@ -20,6 +20,8 @@ type Plan struct {
 	// those against unknown users there. They are not in Orders.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
+	// Ask are hosts to ask at once, sorted: something is due there by a look that is too old to act on.
+	Ask []snapshot.Hostname
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }

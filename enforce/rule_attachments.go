@@ -87,7 +87,7 @@ func (j *judgement) idle(h *hostView) {
 		}
 		for _, a := range env.Attachments {
 			since, idle := j.next.Idle[idleKey(h, env, a)]
-			if lasted := j.now.Sub(since); idle && lasted >= env.settings.Idle.After {
+			if lasted := h.at.Sub(since); idle && lasted >= env.settings.Idle.After {
 				j.detachOld(h, env, a, Finding{Rule: RuleIdle, For: lasted, Limit: env.settings.Idle.After})
 			}
 		}
@@ -105,7 +105,7 @@ func (j *judgement) watchIdle(h *hostView) {
 			index := a.Device.Index
 			unused := !a.Device.ProcessesUnknown && h.use(env, index) == contents.Unused
 			if !h.sparesUse(env, index) && (unused || a.Device.ComputesLess(rule.Below)) {
-				j.rememberIdle(idleKey(h, env, a), rule.After)
+				j.rememberIdle(h, idleKey(h, env, a), rule.After)
 			}
 		}
 	}
@@ -116,10 +116,10 @@ func (j *judgement) watchIdle(h *hostView) {
 // which the controller didn't run was not seen idle all night.
 const looksPerIdleTime = 4
 
-func (j *judgement) rememberIdle(key string, allowed time.Duration) {
+func (j *judgement) rememberIdle(h *hostView, key string, allowed time.Duration) {
 	since, known := j.before.Idle[key]
-	if !known || j.now.Sub(j.before.Time) > allowed/looksPerIdleTime {
-		since = j.now
+	if !known || h.at.Sub(j.lastLook(h)) > allowed/looksPerIdleTime {
+		since = h.at
 	}
 	j.next.Idle[key] = since
 }
@@ -148,7 +148,7 @@ func (j *judgement) maxDuration(h *hostView) {
 			continue
 		}
 		for _, a := range env.Attachments {
-			if lasted := j.now.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit &&
+			if lasted := h.at.Sub(j.since(h, a.Device.Key(), env.env.EID, a.Since)); lasted > limit &&
 				!h.sparesUse(env, a.Device.Index) {
 				j.detachOld(h, env, a, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
 			}
@@ -160,7 +160,7 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
-	due := j.checkDue(&f, env.settings.warnOf(f.Rule), string(f.Rule)+"/"+idleKey(h, env, a))
+	due := j.checkDue(h, &f, clock{env.settings.warnOf(f.Rule), []string{string(f.Rule) + "/" + idleKey(h, env, a)}})
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
 		h.release(deviceOfEnv{a.Device.Index, env.env.EID})

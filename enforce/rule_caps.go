@@ -104,7 +104,7 @@ func (j *judgement) maxDevices(u *held) {
 	if len(counted) <= limit {
 		return
 	}
-	by := j.dueAt(u.settings.warnOf(RuleMaxDevicesPerUser), u.findingOf(RuleMaxDevicesPerUser))
+	by := j.dueAt(nil, u.settings.warnOf(RuleMaxDevicesPerUser), u.findingOf(RuleMaxDevicesPerUser))
 	then := caps.Counted(u.devices, by)
 	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
 	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit}, CountedOn: hostsOf(counted, hostOf)}
@@ -125,7 +125,7 @@ func (j *judgement) maxMemory(u *held) {
 	if used <= limit {
 		return
 	}
-	by := j.dueAt(u.settings.warnOf(RuleMaxMemoryPerUser), u.findingOf(RuleMaxMemoryPerUser))
+	by := j.dueAt(nil, u.settings.warnOf(RuleMaxMemoryPerUser), u.findingOf(RuleMaxMemoryPerUser))
 	then, left := j.withMemory(u, by)
 	c := caps.Choice{By: by, Excess: left - limit, Weight: (*caps.HeldDevice).Memory, MayKeep: limit}
 	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}
@@ -188,12 +188,13 @@ func (u *held) findingOf(rule Rule) string { return fmt.Sprintf("%s/%s", rule, u
 // overCap adds a finding about a user who is to lose environments or devices.
 func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.HeldDevice) {
 	f.User, f.ID, f.HostsMissing, f.Count.Hosts = u.user, u.findingOf(f.Rule), len(j.missing), len(f.CountedOn)
-	due := j.checkDue(&f, u.settings.warnOf(f.Rule), f.ID)
+	due := j.checkDue(nil, &f, clock{u.settings.warnOf(f.Rule), []string{f.ID}})
 	if j.fleet.PauseCaps && f.HostsMissing > 0 {
 		// The user may have more there, never less; but what costs least to lose may be there.
 		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
 		due, f.Pending = false, true
 	}
+	due = due && j.confirmed(&f)
 	named := make(map[*snapshot.Process]bool)
 	end := func(h *hostView, p *snapshot.Process) { // once
 		if !named[p] {
@@ -228,4 +229,41 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.
 		}
 	}
 	j.add(f)
+}
+
+// confirmedFor is how old a look may be on which a rule of the fleet acts without asking once more.
+const confirmedFor = freshFor / 10
+
+// confirmed reports whether all looks at the hosts on which a cap counts something are recent, or were asked for
+// since the cap is due. Otherwise these hosts are asked once more: somebody who moved a job to another
+// host would be counted twice.
+func (j *judgement) confirmed(f *Finding) bool {
+	if len(j.waiting) > 0 {
+		f.Pending, f.Deferred = true, true
+		return false
+	}
+	p, byName := j.next.Present[f.ID], j.hostsByName()
+	var old []snapshot.Hostname
+	acted := false
+	for _, name := range f.CountedOn {
+		h := byName[name]
+		acted = acted || h.acted
+		if recent := j.now.Sub(h.at) <= confirmedFor; !recent && (p.AskedAgain.IsZero() || h.at.Before(p.AskedAgain)) {
+			old = append(old, name)
+		}
+	}
+	if len(old) == 0 && !acted {
+		p.AskedAgain = time.Time{}
+		j.next.Present[f.ID] = p
+		return true
+	}
+	if p.AskedAgain.IsZero() {
+		p.AskedAgain = j.now
+		j.next.Present[f.ID] = p
+		for _, name := range old {
+			j.ask[name] = true
+		}
+	}
+	f.Pending, f.Deferred = true, true
+	return false
 }

@@ -17,7 +17,6 @@ const RuleEnvMemory Rule = "env-memory"
 
 var envMemoryRule = rule{
 	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }), ByHost},
-	early:   true,
 	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough free memory: " +
 		"genv config gpu-memory AMOUNT.",
 	line: func(f Finding) string {
@@ -75,7 +74,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
 	warn := env.settings.warnOf(f.Rule)
-	by = j.dueAt(warn, f.ID)
+	by = j.dueAt(h, warn, f.ID)
 	then, unprovedThen := relieve()
 	j.relieve(h, f, warn, a, proved, then)
 	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil
@@ -90,7 +89,7 @@ func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attach
 	}
 	f.Memory = &MemoryExcess{UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()}
 	f.Container, f.ContainerInfo = excess.Container()
-	due := j.checkDue(&f, warn, f.ID)
+	due := j.checkDue(h, &f, clock{warn, []string{f.ID}})
 	for _, p := range then.Ending {
 		j.end(&f, due, h, p)
 	}

@@ -16,7 +16,6 @@ const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
 	Setting: Setting{strictyaml.NewSwitch(string(RuleNonEnvProcesses), func(s *Settings) *bool { return &s.NonEnvProcesses }), ByHost},
-	early:   true,
 	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
 	host:    (*judgement).nonEnvProcesses,
@@ -45,7 +44,6 @@ const RuleUnreadable Rule = "unreadable-processes"
 
 var unreadableRule = rule{
 	Setting: Setting{strictyaml.NewChoice(string(RuleUnreadable), "end", "report", func(s *Settings) *bool { return &s.EndUnreadable }), ByHost},
-	early:   true,
 	advice:  "Start it without that file system, or with fewer environment variables.",
 	line:    func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
 	host:    (*judgement).unreadable,
@@ -66,7 +64,7 @@ func (j *judgement) unreadable(h *hostView) {
 			continue
 		}
 		j.describe(h, p, &f)
-		j.checkDue(&f, Warn{}, f.ID)
+		j.checkDue(h, &f, clock{Warn{}, []string{f.ID}})
 		j.add(f)
 	}
 }
@@ -84,7 +82,6 @@ const RuleEnvDevices Rule = "env-devices"
 
 var envDevicesRule = rule{
 	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }), ByHost},
-	early:   true,
 	advice:  "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
@@ -169,8 +166,7 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Setti
 	if warn == longest {
 		own = shared
 	}
-	due := j.checkDue(&f, warn, own...)
-	due = j.checkSooner(&f, longest, shared...) || due
+	due := j.checkDue(h, &f, clock{warn, own}, clock{longest, shared})
 	j.end(&f, due, h, p)
 	j.add(f)
 }

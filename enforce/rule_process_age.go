@@ -31,7 +31,7 @@ func (j *judgement) processAge(h *hostView) {
 		if h.exempt[p.PID] || !h.reports(p.Start) || p.EnvUnknown && !h.outsideByPolicy(p) {
 			continue
 		}
-		f := Finding{Rule: RuleMaxProcessAge, For: j.now.Sub(h.snapshot.When(p.Start, snapshot.Date{}))}
+		f := Finding{Rule: RuleMaxProcessAge, For: h.at.Sub(h.snapshot.When(p.Start, snapshot.Date{}))}
 		f.User, f.UID = p.Reported()
 		settings := h.settings
 		if user := cmp.Or(h.userOf(p), f.User); user != "" {
@@ -41,7 +41,7 @@ func (j *judgement) processAge(h *hostView) {
 			continue
 		}
 		j.describe(h, p, &f)
-		due := j.checkDue(&f, settings.warnOf(f.Rule), f.ID)
+		due := j.checkDue(h, &f, clock{settings.warnOf(f.Rule), []string{f.ID}})
 		j.end(&f, due, h, p)
 		j.add(f)
 	}

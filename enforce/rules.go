@@ -14,8 +14,6 @@ type rule struct {
 	// Setting switches it on; its Key is the rule's name. What it may differ by says whom and what
 	// can be exempted.
 	Setting
-	// early says that a look at one host between two full cycles may apply it.
-	early  bool
 	advice string               // to the user of a finding, in a sentence or two
 	line   func(Finding) string // the finding in plain English
 	// One of these applies it: to one host alone, or to what a user has on all hosts.
@@ -78,12 +76,6 @@ func (r Rule) Advice() string {
 	return other
 }
 
-// early says that a look at one host between two full cycles may apply the rule.
-func (r Rule) early() bool {
-	known := r.of()
-	return known != nil && known.early
-}
-
 // RuleOf is the rule of a finding, with which its ID begins; empty for an ID that is not of a finding.
 func RuleOf(id string) Rule {
 	name, _, _ := strings.Cut(id, "/")
@@ -93,10 +85,10 @@ func RuleOf(id string) Rule {
 	return Rule(name)
 }
 
-// ofHosts are the rules about one host alone or, if early, those of them that apply between two full cycles.
-func ofHosts(early bool) (apply []func(*judgement, *hostView)) {
+// ofHosts are the rules about one host alone.
+func ofHosts() (apply []func(*judgement, *hostView)) {
 	for i := range rules {
-		if rules[i].host != nil && (rules[i].early || !early) {
+		if rules[i].host != nil {
 			apply = append(apply, rules[i].host)
 		}
 	}

@@ -1,29 +1,38 @@
 package snapshot
 
+import "time"
+
 // Cluster is the hosts of a controller in one cycle, in the order in which the
 // administrator listed them.
 type Cluster struct{ Hosts []Host }
 
-// Host is one host of a Cluster, with either its Snapshot or an error: a host that did
-// not answer is not a host without processes.
+// Host is one host of a Cluster, with either its last Snapshot or an error: a host that did
+// not answer is not a host without processes. It has neither before its first answer.
 type Host struct {
 	Name     Hostname
 	Labels   map[string]string // chosen by the administrator
 	Snapshot *Snapshot
 	Err      error
+	// AskedAt is when the host was asked for Snapshot, by the monotonic clock; zero for just now. IsNew says that
+	// no cycle has judged it before.
+	AskedAt time.Time
+	IsNew   bool
+	// Round is that of the last tick before it was asked: all hosts are asked at a tick. Two snapshots
+	// of one round count once where a policy counts cycles. 0 is a round of its own.
+	Round int
 }
 
 func (h *Host) answered() bool { return h.Err == nil && h.Snapshot != nil }
 
 // Answered lists the hosts with a snapshot.
-func (c Cluster) Answered() []Host { return c.where(true) }
+func (c Cluster) Answered() []Host { return c.where((*Host).answered) }
 
-// Failed lists the hosts without a snapshot.
-func (c Cluster) Failed() []Host { return c.where(false) }
+// Failed lists the hosts with an error.
+func (c Cluster) Failed() []Host { return c.where(func(h *Host) bool { return h.Err != nil }) }
 
-func (c Cluster) where(answered bool) (list []Host) {
+func (c Cluster) where(is func(*Host) bool) (list []Host) {
 	for i := range c.Hosts {
-		if h := &c.Hosts[i]; h.answered() == answered {
+		if h := &c.Hosts[i]; is(h) {
 			list = append(list, *h)
 		}
 	}

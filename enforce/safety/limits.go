@@ -53,6 +53,9 @@ type Held struct {
 	Detachments  int               `json:"detachments"`
 	Because      string            `json:"because"`
 
+	// UntilTick says that it is only until the next tick, because of what was done earlier in the same interval.
+	UntilTick bool `json:"-"`
+
 	partly bool // others were carried out, as Throttle allows
 	paused bool // by an operator
 }

@@ -99,7 +99,7 @@ type Look struct {
 
 // Look asks every host once.
 func (l *Snapshotter) Look(ctx context.Context) Look {
-	fleet := merge(&l.Asker, l.Collect(ctx), l.machines)
+	fleet := merge(l.Hosts, l.Collect(ctx), l.machines, l.Link.About)
 	l.machines = fleet.machines
 	return Look{Cluster: fleet.cluster, Duplicates: fleet.duplicates, Via: fleet.via}
 }

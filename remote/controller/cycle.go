@@ -1,31 +1,29 @@
 package controller
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Cycle is one round: what was seen, concluded and done.
+// Cycle is what was seen, concluded and done since a tick, at which all hosts are asked.
 type Cycle struct {
 	Run    string // of the controller, as in the log
 	Number int
-	// Early counts the cycles between two full ones; 0 for a full one. Of such a cycle only the
-	// hosts in Asked were asked: all others are as in the last full cycle. Number is that of
-	// the full one.
-	Early int
-	Asked map[snapshot.Hostname]bool
-	// Earlier is how many early cycles there were before a full one.
-	Earlier int
-	Start   time.Time
-	Took    time.Duration // set by Loop
+	// Early is how many times the fleet was judged since the tick, besides the first, and Earlier how many
+	// times between the two ticks before.
+	Early, Earlier int
+	Start          time.Time
+	Took           time.Duration // until all hosts had answered, and their orders had ended
 	// Ended says that sinks get it for the last time, with all that was done in it.
 	Ended   bool
 	Cluster snapshot.Cluster
@@ -36,7 +34,7 @@ type Cycle struct {
 	Via    map[snapshot.Hostname]agent.Via
 	Plan   enforce.Plan
 	DryRun bool
-	// Standby says that this controller may not act, since another one does or may: it only looks.
+	// Standby says that another controller acts, or may: this one only looks.
 	Standby bool
 	// Results are those of the orders that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are
@@ -47,7 +45,7 @@ type Cycle struct {
 	// run is ending.
 	Stopped bool
 	// Notified are the users who were notified of a finding, or could not be.
-	Notified []Delivery
+	Notified []Notified
 	// Unrecorded is why the record could not be kept. Without Results, nothing
 	// was done for that.
 	Unrecorded error
@@ -61,8 +59,17 @@ type Cycle struct {
 	// Records are of what came of the orders that ended last.
 	Records []audit.Record
 
-	askedAt  map[string]time.Time              // by the monotonic clock, when each host that answered was asked for its snapshot
-	answered map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
+	// Items are what is done because of what was judged last, as the record has them.
+	Items []audit.Record
+	// Policy is what was judged by, Now when, and About what is known of a host without asking it: for companions.
+	Policy enforce.Policy
+	Now    time.Time
+	About  func(snapshot.Hostname) agent.About
+
+	judged     int      // how many times
+	unsent     bool     // the orders of Plan were not sent, since that could not be recorded
+	unwarned   []string // IDs of findings whose users are to be warned again in the next round
+	unrecorded string   // why the record could not be kept in the last cycle
 }
 
 // Decision is what the cycle does about a finding.
@@ -74,11 +81,63 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 	return d
 }
 
-// AtEnd is the cycle as sinks get it when it has ended.
-func (cycle *Cycle) AtEnd() *Cycle {
-	ended := *cycle
-	ended.Ended = true
-	return &ended
+// see takes in what is known of the hosts.
+func (cycle *Cycle) see(f *fleet, m *FleetMemory) {
+	before := cycle.Duplicates
+	cycle.Cluster, cycle.Duplicates, cycle.Via = f.cluster, slices.Clone(f.duplicates), f.via
+	for i := range cycle.Duplicates {
+		d := &cycle.Duplicates[i]
+		d.New = d.New || slices.ContainsFunc(before, func(known Duplicate) bool { return known.New && known.Name == d.Name })
+	}
+	cycle.operator(m.Operator)
+}
+
+// operator shows what operators asked for that lasts.
+func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
+
+// add adds a plan to what was judged since the tick. A finding that was acted on, or waits only for another look, stays
+// as it was judged before.
+func (cycle *Cycle) add(plan enforce.Plan) {
+	before := cycle.Plan
+	if cycle.unsent {
+		before.Orders, cycle.unsent = nil, false
+	}
+	cycle.Plan, cycle.Early, cycle.judged = plan, cycle.judged, cycle.judged+1
+	if cycle.Early == 0 {
+		return
+	}
+	cycle.Plan.Orders = slices.Concat(before.Orders, plan.Orders)
+	now := make(map[string]int, len(plan.Findings))
+	for i := range plan.Findings {
+		now[plan.Findings[i].ID] = i
+	}
+	cycle.Plan.Findings = slices.Clone(plan.Findings)
+	for i := range before.Findings {
+		f := &before.Findings[i]
+		at, there := now[f.ID]
+		switch {
+		case there && plan.Findings[at].Deferred:
+			cycle.Plan.Findings[at] = *f
+		case !there && f.Decision() == enforce.DecisionAct:
+			cycle.Plan.Findings = append(cycle.Plan.Findings, *f)
+		}
+	}
+}
+
+// label is the number of what is going to be judged next, unique in its run.
+func (cycle *Cycle) label() string {
+	if cycle.judged == 0 {
+		return fmt.Sprint(cycle.Number)
+	}
+	return fmt.Sprintf("%d.%d", cycle.Number, cycle.judged)
+}
+
+// Notified is what became of a message to a user about a finding.
+type Notified struct {
+	notify.Notification
+	Terminals int  // on which it was shown
+	Kept      bool // for the next login of the user
+	Err       error
 }
 
 // OrderResult is an order that was sent to its host, and what came of it.
@@ -98,4 +157,11 @@ type OrderResult struct {
 // messages are sent to the hosts with the orders.
 type Sink interface {
 	Consume(cycle *Cycle, events []enforce.Event)
+}
+
+// AtEnd is the cycle as sinks get it when it has ended.
+func (cycle *Cycle) AtEnd() *Cycle {
+	ended := *cycle
+	ended.Ended = true
+	return &ended
 }

@@ -34,8 +34,8 @@ type merged struct {
 // merge keeps one host for each machine, with the first of the machine's names
 // and the snapshot of the first name that answered. So nothing changes while one of
 // the names fails.
-func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
-	names, leads, vias := leadsOf(a, all)
+func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) merged {
+	names, leads, vias := leadsOf(asked, all, about)
 	groups := known.group(names, leads)
 	n := len(all.Hosts)
 	m := merged{
@@ -49,12 +49,12 @@ func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
 		if i == first {
 			at[i] = len(m.cluster.Hosts)
 			m.cluster.Hosts = append(m.cluster.Hosts, h)
-			m.reached(h.Name, a.Hosts[i], vias[i])
+			m.reached(h.Name, asked[i], vias[i])
 			continue
 		}
-		if same := &m.cluster.Hosts[at[first]]; same.Err != nil && h.Err == nil {
-			same.Snapshot, same.Err = h.Snapshot, nil
-			m.reached(same.Name, a.Hosts[i], vias[i])
+		if same := &m.cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
+			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
+			m.reached(same.Name, asked[i], vias[i])
 		}
 		m.duplicates = append(m.duplicates, m.machines.duplicate(names[i], names[first]))
 	}
@@ -70,14 +70,14 @@ func (m *merged) reached(name snapshot.Hostname, answered remote.Host, via agent
 }
 
 // leadsOf returns the name of each host, where it leads, and how those that answered were spoken with.
-func leadsOf(a *Asker, all snapshot.Cluster) ([]string, []lead, []agent.Via) {
+func leadsOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) ([]string, []lead, []agent.Via) {
 	n := len(all.Hosts)
 	names, leads, vias := make([]string, n), make([]lead, n), make([]agent.Via, n)
 	for i := range all.Hosts {
-		names[i] = a.Hosts[i].Name
+		names[i] = asked[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
-			about := a.Link.About(a.Hosts[i])
-			leads[i], vias[i] = lead{answered: true, token: s.Token, tokens: s.Tokens, peer: about.Peer}, about.Via
+			host := about(asked[i])
+			leads[i], vias[i] = lead{answered: true, token: s.Token, tokens: s.Tokens, peer: host.Peer}, host.Via
 		}
 	}
 	return names, leads, vias

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -27,6 +29,7 @@ import (
 // which an order ends one by one until it is cut off.
 type fakeFleet struct {
 	plain
+	now     atomic.Int64 // a clock that goes on when somebody looks
 	t       *testing.T
 	hosts   map[string][]snapshot.PID
 	signals map[snapshot.PID]int
@@ -90,10 +93,11 @@ func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Me
 }
 
 func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	p.now.Store(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixNano())
 	return &controller.Controller{Options: controller.Options{
 		Asker: controller.Asker{Hosts: []remote.Host{{Name: "a", Labels: map[string]string{"gpu": "h100"}}, {Name: "b"}}, Link: p, Fanout: 1},
-		Audit: log, Now: func() time.Time { now = now.Add(time.Second); return now },
+		Audit: log, Now: func() time.Time { return time.Unix(0, p.now.Add(int64(time.Millisecond))).UTC() },
+		Companions: []controller.Companion{&companions.Messages{}},
 	}}
 }
 
@@ -148,6 +152,7 @@ func TestAnOrderCutOffAtEveryStep(t *testing.T) {
 				}
 
 				p.cut = -1
+				p.now.Add(int64(time.Minute))
 				second := cycleOf(t.Context(), c, 2, strict{})
 				require.Len(t, second.Plan.Findings, 3-cut, "what is left")
 				require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1, 8: 1}, p.signals, "none twice, none forgotten")
@@ -317,4 +322,16 @@ func (h *oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, er
 func (h *oldHost) Execute(context.Context, remote.Host, order.Order) (agent.Execution, error) {
 	line := fmt.Sprintf("Terminating process 5 from environment %s that is running on GPU(s) 0", cmp.Or(string(h.eid), "N/A"))
 	return agent.Execution{Lines: []string{line}}, nil
+}
+
+func sameUser(t *testing.T, n map[string]int) *fakeFleet {
+	p := newFakeFleet(t)
+	p.hosts = map[string][]snapshot.PID{}
+	for host, n := range n {
+		for i := range n {
+			p.hosts[host] = append(p.hosts[host], snapshot.PID(100+i))
+		}
+	}
+	p.uid = func(snapshot.PID) snapshot.UID { return 1001 }
+	return p
 }

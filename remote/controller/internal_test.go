@@ -2,7 +2,6 @@ package controller
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -18,41 +17,9 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/order"
-	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// Of a host that woke during a full cycle the look counts that was asked for last.
-func TestTheNewestLookCounts(t *testing.T) {
-	full, early, begun := &snapshot.Snapshot{BootID: "full"}, &snapshot.Snapshot{BootID: "early"}, time.Now()
-	for name, row := range map[string]struct {
-		woke []time.Duration // looks of events, since the cycle asked
-		err  error           // of the cycle's look
-		want string
-		at   time.Duration
-	}{
-		"it didn't wake":         {nil, nil, "full", 0},
-		"before the cycle asked": {[]time.Duration{-time.Second}, nil, "full", 0},
-		"after it":               {[]time.Duration{-time.Second, time.Second}, nil, "early", time.Second},
-		"the cycle's own look":   {[]time.Duration{0}, nil, "full", 0},
-		"it failed":              {[]time.Duration{time.Second}, errors.New("no route"), "full", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := remote.Host{Name: "a"}
-			a := &pacedLink{at: map[string]time.Time{"a": begun}, newest: map[string]wake.Look{}}
-			for _, d := range row.woke {
-				a.woke([]wake.Look{{Host: h, Snapshot: early, Asked: begun.Add(d)}})
-			}
-			cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: full, Err: row.err}}}
-			a.renew([]remote.Host{h}, &cluster)
-			require.Equal(t, row.want, cluster.Hosts[0].Snapshot.BootID)
-			require.Equal(t, begun.Add(row.at), a.at["a"])
-		})
-	}
-}
 
 // What changes a host or is shown to its users has one way to it: dispatcher.send
 // delivers a visit, and only its errands use the methods of a Link that do so.
@@ -76,8 +43,7 @@ func TestHostsAreChangedFromOnePlace(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"orders"}, callers["Execute"])
-	require.Equal(t, []string{"messages"}, callers["Notify"])
-	require.Equal(t, []string{"dispatch"}, callers["deliver"])
+	require.Equal(t, []string{"delivery"}, callers["deliver"])
 }
 
 func TestShownLines(t *testing.T) {
@@ -103,31 +69,6 @@ func TestShownLines(t *testing.T) {
 	} {
 		require.Equal(t, []string{want}, shownLines(o, []string{line}))
 	}
-}
-
-// A user reads of own processes only, with the id and the wording that the record has.
-func TestNameDecisions(t *testing.T) {
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	alice, bob := snapshot.UID(1001), snapshot.UID(1002)
-	item := func(pid snapshot.PID, uid *snapshot.UID) audit.Record {
-		return audit.Record{Kind: audit.KindOrder, Order: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
-	}
-	orders := []*sentOrder{{OfHost: &order.OfHost{Host: "a"}, items: []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}}}
-	all := map[snapshot.Hostname][]notify.Notification{
-		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: notify.NoticeItem{Pending: true}}},
-		"b": {{ID: "cap", UID: alice}},
-	}
-	nameDecisions(all, orders, now)
-	first := all["a"][0].Details
-	require.Equal(t, []string{audit.DecisionID("r/1/a", 2, "", nil), audit.DecisionID("r/1/a", 3, "", nil)}, first.Decisions)
-	want := item(2, &alice)
-	want.Time = now
-	require.Equal(t, want.Decided().Lines(), first.Record)
-	require.Contains(t, first.Record, "Judged     process")
-	require.Empty(t, all["a"][1].Details.Decisions)
-	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Details.Decisions)
-	require.Empty(t, all["b"][0].Details.Record)
-	require.Contains(t, notify.Body(notify.Notice{Findings: []notify.NoticeItem{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }
 
 // While the disk is slow, what comes is written together, the newest once.
@@ -191,55 +132,6 @@ func TestNothingToWrite(*testing.T) {
 	(*stateWriter)(nil).Wait()
 }
 
-func TestMessages(t *testing.T) {
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l Budget[snapshot.UID]
-	for i := range messagesAnHour - 1 {
-		note, ok := admit(&l, "a", 1001, now.Add(time.Duration(i)*time.Second))
-		require.True(t, ok)
-		require.Empty(t, note)
-	}
-	note, ok := admit(&l, "a", 1001, now.Add(time.Minute))
-	require.True(t, ok, "the last one")
-	require.Contains(t, note, "suppressed for up to an hour")
-	for range 7 {
-		_, ok = admit(&l, "a", 1001, now.Add(time.Hour-1))
-		require.False(t, ok)
-	}
-	_, ok = admit(&l, "a", 1002, now.Add(time.Hour-1))
-	require.True(t, ok, "another user")
-	_, ok = admit(&l, "b", 1001, now.Add(time.Hour-1))
-	require.True(t, ok, "the user of this uid elsewhere")
-	l.Forget(now.Add(time.Hour))
-	note, ok = admit(&l, "a", 1001, now.Add(time.Hour))
-	require.True(t, ok)
-	require.Equal(t, "7 more messages suppressed.", note)
-	note, ok = admit(&l, "a", 1001, now.Add(time.Hour))
-	require.True(t, ok)
-	require.Empty(t, note, "it is said once")
-	_, ok = admit(&l, "a", 1001, now)
-	require.True(t, ok, "a clock that was set back suppresses nothing")
-	l.Forget(now.Add(24 * time.Hour))
-	require.Empty(t, l.Users)
-}
-
-// A host that makes up users takes a bounded amount of memory, and none of the
-// other hosts' room.
-func TestMessagesAreBounded(t *testing.T) {
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l Budget[snapshot.UID]
-	admitted := 0
-	for i := range 3 * maxAccounts {
-		if _, ok := admit(&l, "evil", snapshot.UID(i+1), now); ok {
-			admitted++
-		}
-	}
-	require.Equal(t, maxAccounts, admitted)
-	require.Len(t, l.Users["evil"], maxAccounts+1)
-	_, ok := admit(&l, "good", 1001, now)
-	require.True(t, ok)
-}
-
 // kept is a record in memory.
 type kept []audit.Record
 
@@ -275,7 +167,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Zero(t, found("a", "eve", 100))
 	uid := snapshot.UID(1001)
 	for kind, recorded := range map[*audit.Record]bool{
-		{Kind: audit.KindNotified, Reason: errSuppressed.Error()}:  false,
+		{Kind: audit.KindNotified, Reason: "suppressed"}:           false,
 		{Kind: audit.KindNotified, Channel: audit.ChannelTerminal}: true,
 		{Kind: audit.KindOutcome}:                                  true,
 		{Kind: audit.KindFinding, Decision: enforce.DecisionAct}:   true,
@@ -303,40 +195,4 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	before := len(log)
 	require.Greater(t, found("a", "alice", 10), 10)
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "the rest of the hour before")
-}
-
-// What ended between two cycles is shown once: at the end of the loop, or in the first cycle of the next one.
-func TestCarriedIsShownOnce(t *testing.T) {
-	for name, row := range map[string]struct {
-		carried Cycle
-		want    int // cycles
-	}{
-		"nothing":   {Cycle{}, 0},
-		"an order":  {Cycle{Results: []OrderResult{{Host: "a"}}}, 1},
-		"a message": {Cycle{Notified: []Delivery{{Terminals: 1}}}, 1},
-		"both":      {Cycle{Results: []OrderResult{{Host: "a"}}, Notified: []Delivery{{Terminals: 1}}}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var shown []Cycle
-			each := func(cycle Cycle) error { shown = append(shown, cycle); return nil }
-			c := &Controller{Options: Options{Now: time.Now}, carried: row.carried}
-			require.NoError(t, c.Finish(t.Context(), each))
-			require.NoError(t, c.Finish(t.Context(), each))
-			require.Len(t, shown, row.want)
-			for _, cycle := range shown {
-				require.Equal(t, row.carried.Results, cycle.Results)
-				require.Equal(t, row.carried.Notified, cycle.Notified)
-			}
-			next := c.newCycle()
-			require.Empty(t, next.Results)
-			require.Empty(t, next.Notified)
-
-			c.carried = row.carried
-			next = c.newCycle()
-			require.Equal(t, row.carried.Results, next.Results)
-			require.Equal(t, row.carried.Notified, next.Notified)
-			require.NoError(t, c.Finish(t.Context(), each))
-			require.Len(t, shown, row.want)
-		})
-	}
 }

@@ -6,164 +6,204 @@ import (
 	"os"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Schedule says when cycles begin.
+// Schedule says when hosts are asked.
 type Schedule struct {
-	// Interval is the time between the starts of two cycles. A cycle that takes
-	// longer is followed by the next multiple of it: cycles neither overlap nor
-	// pile up. 0 means once.
+	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
 	Interval time.Duration
-	// Cycles ends the loop after so many; 0 means never.
+	// Cycles ends the loop after so many ticks; 0 means never.
 	Cycles int
 
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, between two
-	// cycles. It may Configure the controller.
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, when no tick's answers are waited for. It may
+	// Configure the controller.
 	Hangup <-chan os.Signal
 	Reload func()
-	// Actions brings what operators ask for; nil for none. It is carried out while the
-	// loop waits for hosts or for the next cycle.
+	// Actions brings what operators ask for; nil for none.
 	Actions *Queue
 	// Settle is how long the outcomes of orders are waited for when ctx ends; 0 is as long as
 	// they take. A Loop of a controller that continues this one has those that come later.
 	Settle time.Duration
-	// Step, if set, is called before each cycle with 0, and before each wait with its length,
-	// also one for orders: a loop that is not stuck gets to the next step.
+	// Step, if set, is called at each tick with 0, and before each wait with its length, also one for orders: a loop that is
+	// not stuck gets to the next step.
 	Step func(wait time.Duration)
 }
 
-// Loop runs cycles until the schedule is over, ctx ends, or each returns an error,
-// which it then returns. each is called after every cycle. A cycle does not wait for
-// orders until the next one begins. When ctx ends, no order is begun any
-// more, and the outcomes of those under way are waited for.
+// Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each is called
+// with what was done since a tick, when all hosts have answered and their orders have ended, or at the next
+// tick. When ctx ends, no order is begun any more, and the outcomes of those under way are waited for.
 func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
-	if s.Step == nil {
-		s.Step = func(time.Duration) {}
-	}
-	c.queue, c.interval = s.Actions, s.Interval
-	defer func() { c.stopEvents(); c.writer.Wait() }()
-	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
+	l := newLoop(ctx, c, s)
+	defer l.close()
 	for {
-		c.number++
-		s.Step(0)
-		begun := time.Now()
-		cycle := c.begin(ctx)
-		last := s.Interval == 0 || s.Cycles > 0 && c.number >= s.Cycles // the loop before may have passed it
-		var until time.Time
-		if last {
-			c.stopEvents() // or what they lead to would have to be waited for, too
-		} else {
-			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
+		e := l.next(ctx)
+		if e.tick {
+			if err := l.show(each); err != nil {
+				return errors.Join(err, l.finish(ctx, nil))
+			}
+			l.begin(ctx)
 		}
-		s.stepForOrders(c, until)
-		c.await(ctx, &cycle, until, s.Settle)
-		settled := s.Settle > 0 && ctx.Err() != nil
-		cycle.Took = time.Since(begun)
-		if !cycle.Stopped && c.last.Early == 0 { // otherwise hosts were asked again since
-			c.last = &cycle
+		if e.isEmpty() {
+			continue
 		}
-		c.emit(cycle.AtEnd(), nil)
-		if err := each(cycle); err != nil {
-			s.stepForOrders(c, time.Time{})
-			return errors.Join(err, c.finish(ctx, &cycle, s.Settle, func(Cycle) error { return nil }))
+		if e.reload {
+			l.reload()
 		}
-		if last || settled {
-			return nil
+		l.judge(ctx, e)
+		if ctx.Err() != nil {
+			return l.finish(ctx, each)
 		}
-		if !s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)) { // ctx may have ended while the cycle was shown: then its orders may still be under way
-			s.stepForOrders(c, time.Time{})
-			return c.finish(ctx, &cycle, s.Settle, each)
+		if l.isOver() {
+			if err := l.show(each); err != nil {
+				return errors.Join(err, l.finish(ctx, nil))
+			}
+			if l.last {
+				return nil
+			}
 		}
 	}
+}
+
+// Cycle asks all hosts, judges and acts once, and waits for the outcome.
+func (c *Controller) Cycle(ctx context.Context, number int) (cycle Cycle) {
+	c.round.Number = number - 1
+	_ = Loop(ctx, c, Schedule{}, func(done Cycle) error { cycle = done; return nil }) // its function returns no error
+	return cycle
 }
 
 // Finish waits for the orders that are still under way after a Loop that had to Settle, and until the memory is
 // written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
-	defer func() { c.writer.Wait() }()
-	return c.finish(ctx, &Cycle{}, 0, each)
+	l := newLoop(ctx, c, Schedule{})
+	defer l.close()
+	l.shown = true
+	return l.finish(ctx, each)
 }
 
-// finish waits for the orders under way when the loop ends after a cycle.
-func (c *Controller) finish(ctx context.Context, last *Cycle, settle time.Duration, each func(Cycle) error) error {
-	c.stopEvents()
-	if c.visits.underWay == 0 && len(c.carried.Results)+len(c.carried.Notified) == 0 {
+// judge has the controller act on an event, asks the hosts that it wants to hear again, and notes when the next judgement
+// may be: judging takes at most a tenth of the time.
+func (l *loop) judge(ctx context.Context, e *event) {
+	begun := time.Now()
+	l.cycle(ctx, e)
+	l.notBefore = begun.Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
+	if l.last && l.asking.open == 0 {
+		l.stopListening() // or what it leads to would have to be waited for, too
+	} else if e.complete || l.wake == nil && len(e.answers) > 0 {
+		l.listen()
+	}
+	if !l.DryRun {
+		l.askAgain(ctx, l.round.Plan.Ask)
+	}
+	l.round.Plan.Ask = nil
+	l.due = nextDue(&l.round.Plan, l.Now())
+}
+
+// leastPause and mostPause bound the time between two judgements.
+const (
+	leastPause = 100 * time.Millisecond
+	mostPause  = 3 * time.Second
+)
+
+// nextDue is how long until the first finding that waits is due; negative for none.
+func nextDue(plan *enforce.Plan, now time.Time) time.Time {
+	var first time.Time
+	for i := range plan.Findings {
+		f := &plan.Findings[i]
+		if f.Pending && f.Due.After(now) && (first.IsZero() || f.Due.Before(first)) {
+			first = f.Due
+		}
+	}
+	if first.IsZero() {
+		return first
+	}
+	return time.Now().Add(first.Sub(now)) // by the monotonic clock
+}
+
+// begin asks all hosts, at a tick.
+func (l *loop) begin(ctx context.Context) {
+	l.step(0)
+	l.Controller.begin()
+	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
+	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
+	l.asking.tick(ctx, l)
+	l.listen()
+	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
+		l.tick = time.Time{}
+	}
+}
+
+// isOver reports whether what was begun at the last tick has ended.
+func (l *loop) isOver() bool {
+	return !l.shown && l.asking.open == 0 && l.sent.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
+}
+
+// show ends what was begun at the last tick, unless it is shown already.
+func (l *loop) show(each func(Cycle) error) error {
+	if l.shown {
 		return nil
 	}
-	c.number++
-	cycle := Cycle{Run: c.run, Number: c.number, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
-	c.takeCarried(&cycle)
-	c.await(ctx, &cycle, time.Time{}, settle)
-	c.emit(cycle.AtEnd(), nil)
-	return each(cycle)
+	l.shown = true
+	return each(l.end(time.Since(l.begun)))
 }
 
-// nextStart is the first multiple of interval after start that lies after now.
-func nextStart(start, now time.Time, interval time.Duration) time.Time {
-	rounds := now.Sub(start)/interval + 1
-	return start.Add(rounds * interval)
-}
-
-// wait waits until t, and reloads meanwhile when SIGHUP comes. It is false when ctx
-// ended first.
-func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) bool {
-	s.stepUntil(t)
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	for {
+// finish waits for the orders under way when the loop ends.
+func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
+	l.stopListening()
+	if l.shown && l.sent.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
+		return nil
+	}
+	if l.shown {
+		l.Controller.begin()
+		l.shown, l.round.Plan = false, enforce.Plan{}
+	}
+	l.round.Stopped = l.round.judged == 0
+	patience := time.NewTimer(l.Settle)
+	defer patience.Stop()
+	var late <-chan time.Time
+	if l.Settle > 0 && ctx.Err() != nil {
+		late = patience.C
+	}
+	for l.sent.underWay > 0 {
+		l.step(longestOrders)
 		select {
-		case <-s.Hangup: // first, should all be due at once
-			s.Reload()
-			continue
-		default:
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-s.Hangup:
-			s.Reload()
-		case r := <-s.Actions.waiting():
-			c.operate(ctx, r)
-		case v := <-c.visits.results:
-			c.learnAside(ctx, v)
-		case looks := <-c.between.wake.Looks():
-			c.early(ctx, looks)
-		case <-timer.C:
-			return ctx.Err() == nil
+		case <-l.sent.ended.ready():
+			l.learn(l.sent.take())
+		case <-late:
+			return l.showLast(ctx, each)
 		}
 	}
+	return l.showLast(ctx, each)
 }
 
-// stepForOrders is Step for the wait for orders that are under way: until a time or, if that is zero, for as
-// long as they take.
-func (s *Schedule) stepForOrders(c *Controller, until time.Time) {
-	switch {
-	case c.visits.underWay == 0:
-	case until.IsZero():
-		s.Step(longestOrders)
-	default:
-		s.stepUntil(until)
+func (l *loop) showLast(ctx context.Context, each func(Cycle) error) error {
+	if each == nil {
+		each = func(Cycle) error { return nil }
+	}
+	l.save(ctx, false)
+	return l.show(each)
+}
+
+// step says how long the next step may take.
+func (s *Schedule) step(wait time.Duration) {
+	if s.Step != nil {
+		s.Step(wait)
 	}
 }
 
 // longestOrders is how long orders may take: the grace of their processes, and what hosts need in addition.
 const longestOrders = 2 * agent.MaxGrace
 
-// stepUntil is Step for a wait until t, also if that is over.
-func (s *Schedule) stepUntil(t time.Time) { s.Step(max(1, time.Until(t))) }
-
-// learnAside learns of a visit that ends between two cycles.
-func (c *Controller) learnAside(ctx context.Context, v *visit) {
-	c.visits.underWay--
-	aside := c.aside()
-	c.learn(aside, []*visit{v})
-	c.carried.Results = append(c.carried.Results, aside.Results...)
-	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
-	c.save(ctx, false)
+// nextStart is the first multiple of interval after start that lies after now.
+func nextStart(start, now time.Time, interval time.Duration) time.Time {
+	rounds := now.Sub(start)/max(interval, 1) + 1
+	return start.Add(rounds * interval)
 }
 
-// takeCarried gives a cycle what ended between two cycles, which no other one has then.
-func (c *Controller) takeCarried(cycle *Cycle) {
-	cycle.Results, cycle.Notified, c.carried = c.carried.Results, c.carried.Notified, Cycle{}
+// reload has hosts and policy read again.
+func (l *loop) reload() {
+	l.stopListening()
+	l.Reload()
 }

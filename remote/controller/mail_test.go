@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -37,7 +38,7 @@ func (m *mails) Add(n *notify.Notification, run string, cycle int) error {
 // mailing is a controller of a fleet that mails to m.
 func mailing(p *fakeFleet, log controller.Recorder, m *mails) *controller.Controller {
 	c := p.controller(log)
-	c.Mailer = m
+	c.Companions = append(c.Companions, companions.Mail{Mailer: m})
 	return c
 }
 
@@ -111,7 +112,7 @@ func TestMailWithoutTerminals(t *testing.T) {
 	p := named(t, "alice")
 	var sent mails
 	c := mailing(p, nil, &sent)
-	c.NoTerminals = true
+	c.Companions = c.Companions[1:]
 	cycle := cycleOf(t.Context(), c, 1, strict{notify: true})
 	require.Len(t, sent.list, 1)
 	require.Empty(t, p.messages)

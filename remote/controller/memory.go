@@ -1,16 +1,14 @@
 package controller
 
 import (
-	"errors"
+	"encoding/json"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxMemoryAge is how old a memory may be to be continued: what happened meanwhile is not
+// MaxMemoryAge is how old a memory may be to be continued: what happened in the meantime is not
 // known, so "without a break" would be a guess.
 const MaxMemoryAge = time.Hour
 
@@ -18,37 +16,44 @@ const MaxMemoryAge = time.Hour
 // It is replaced after a cycle that counts: one that was judged, and recorded if there
 // is a record. Otherwise it stays as it was, as if there had been no such cycle.
 type FleetMemory struct {
-	Rules    enforce.Memory       `json:"rules"`
-	Machines Machines             `json:"machines"`
-	Messages Budget[snapshot.UID] `json:"messages"`
+	Rules    enforce.Memory `json:"rules"`
+	Machines Machines       `json:"machines"`
+	// Companions are the memories of companions, by their names.
+	Companions map[string]json.RawMessage `json:"companions,omitempty"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`
-
-	guards map[snapshot.Hostname]trackedGuard // in this role
+	// ReadOnly says that another controller writes this memory, and counts its rounds.
+	ReadOnly bool `json:"-"`
 }
 
-// learnOfDeliveries marks warnings that may not have arrived, so that they are sent
-// again, and does not count messages that were shown on no terminal. Messages about
-// actions are not sent again: the action has taken place.
-func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
-	var lost []string
-	type recipient struct {
-		host snapshot.Hostname
-		uid  snapshot.UID
+// restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins anew.
+func (c *Controller) restoreCompanions() {
+	for _, companion := range c.Companions {
+		if keeper, ok := companion.(Keeper); ok && c.Memory.Companions[keeper.Name()] != nil {
+			_ = keeper.Restore(c.Memory.Companions[keeper.Name()])
+			delete(c.Memory.Companions, keeper.Name())
+		}
 	}
-	uncounted := make(map[recipient]bool)
-	for _, d := range deliveries {
-		if errors.Is(d.Err, errSuppressed) {
+}
+
+// withCompanions is the memory with what companions remember now.
+func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
+	memories := make(map[string]json.RawMessage)
+	for name, memory := range m.Companions { // of companions that this run doesn't have
+		memories[name] = memory
+	}
+	for _, c := range companions {
+		keeper, ok := c.(Keeper)
+		if !ok {
 			continue
 		}
-		if d.Err != nil && !d.Information && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
-			lost = append(lost, d.ID)
+		data, err := json.Marshal(keeper.Memory())
+		if err != nil {
+			return m, err
 		}
-		if to := (recipient{d.Host, d.UID}); d.Terminals == 0 && !uncounted[to] {
-			uncounted[to] = true
-			m.Messages.Refund(to.host, to.uid, 1)
-		}
+		memories[c.Name()] = data
 	}
-	m.Rules = m.Rules.WarnAgain(lost)
+	m.Companions = memories
+	return m, nil
 }

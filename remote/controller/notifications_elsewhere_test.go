@@ -151,7 +151,7 @@ func TestNoNotificationElsewhere(t *testing.T) {
 	}{
 		"told":                         {users: two, most: 1, want: map[string]int{"a": 1, "b": 1}},
 		"a dry run":                    {users: two, most: 1, set: func(c *controller.Controller) { c.DryRun = true }},
-		"no terminals":                 {users: two, most: 1, set: func(c *controller.Controller) { c.NoTerminals = true }},
+		"no terminals":                 {users: two, most: 1, set: func(c *controller.Controller) { c.Companions = c.Companions[1:] }},
 		"no more than the cap":         {users: two, most: 2},
 		"something ends on each":       {users: two, most: 0, want: map[string]int{"a": 1, "b": 1}},
 		"on one host":                  {users: map[string]snapshot.Username{"a": "alice", "b": "bob"}, most: 0, want: map[string]int{"a": 1, "b": 1}},
@@ -211,7 +211,7 @@ func TestMessagesElsewhereAreLimited(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
 		var sent mails
 		c := p.controller(&audit.Log{Path: path}, &sent)
-		c.Mailer = nil
+		c.Companions = c.Companions[:1]
 		now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 		c.Now = func() time.Time { return now }
 		for number := range 60 { // over the cap in each second one

@@ -19,19 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// sameUser is a fleet whose hosts have n processes each, all of one user.
-func sameUser(t *testing.T, n map[string]int) *fakeFleet {
-	p := newFakeFleet(t)
-	p.hosts = map[string][]snapshot.PID{}
-	for host, n := range n {
-		for i := range n {
-			p.hosts[host] = append(p.hosts[host], snapshot.PID(100+i))
-		}
-	}
-	p.uid = func(snapshot.PID) snapshot.UID { return 1001 }
-	return p
-}
-
 // A user with many processes gets one message, with one bell and one piece of
 // advice.
 func TestOneMessagePerUser(t *testing.T) {

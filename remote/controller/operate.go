@@ -15,19 +15,20 @@ import (
 // EventOperator is about what an operator asked for, or about an exemption that ended.
 const EventOperator enforce.EventKind = "operator"
 
-// operate carries out an action, between two steps of the loop. Like a plan it is recorded
-// first.
-func (c *Controller) operate(ctx context.Context, r *request) {
-	if r.ctx.Err() != nil {
-		return // the person has left, and may not want it any more
+// operate carries out what operators ask for. Like a plan it is recorded first.
+func (c *Controller) operate(ctx context.Context, requests []*request) {
+	for _, r := range requests {
+		if r.ctx.Err() != nil {
+			continue // the person has left, and may not want it any more
+		}
+		text, err := c.carryOut(ctx, r)
+		r.replies <- reply{operator.Answer{Schema: operator.AnswerSchema, Done: err == nil, Text: text}, err}
 	}
-	text, err := c.carryOut(ctx, r)
-	r.replies <- reply{operator.Answer{Schema: operator.AnswerSchema, Done: err == nil, Text: text}, err}
 }
 
 func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	switch {
-	case c.Standby || remote.MayBegin(ctx) != nil:
+	case c.Policy == nil || remote.MayBegin(ctx) != nil:
 		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now")
 	case c.DryRun:
 		return "", operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
@@ -38,20 +39,6 @@ func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	}
 	return c.changeState(ctx, r)
 }
-
-// aside is a cycle for what happens between cycles: it has the number of the last one, and
-// no snapshots.
-func (c *Controller) aside() *Cycle {
-	cycle := &Cycle{Run: c.run, Start: c.Now(), DryRun: c.DryRun}
-	if c.last != nil {
-		cycle.Number, cycle.answered = c.last.Number, c.last.answered
-	}
-	cycle.operator(c.Memory.Operator)
-	return cycle
-}
-
-// operator shows what operators asked for that lasts.
-func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 
 // recordAction records what an operator asked for. If that fails, nothing may be done, unless
 // ActUnrecorded.
@@ -76,40 +63,26 @@ func (c *Controller) changeState(ctx context.Context, r *request) (string, error
 	if err != nil {
 		return "", err
 	}
-	if c.last != nil {
-		next.Exemptions = next.Exemptions.Follow(c.last.Cluster)
-	}
-	cycle := c.aside()
-	if err := c.recordAction(cycle, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
+	next.Exemptions = next.Exemptions.Follow(c.fleet.cluster)
+	if err := c.recordAction(&c.round, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
 		return "", err
 	}
 	c.Memory.Operator = next
 	if err := c.keep(ctx); err != nil {
 		text += fmt.Sprintf(" (but %v)", err)
 	}
-	c.show([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
+	c.round.operator(next)
+	c.emit(&c.round, []enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
 	return text, nil
 }
 
-// show passes events on between two cycles, with the last cycle as it is now.
-func (c *Controller) show(events []enforce.Event) {
-	cycle := c.aside()
-	if c.last != nil {
-		c.last.operator(c.Memory.Operator)
-		cycle = c.last
-	}
-	c.emit(cycle, events)
-}
-
 // expire ends the exemptions that are over, and says so, also if the cycle can't be recorded.
-func (c *Controller) expire(now time.Time) {
-	left, expired := c.Memory.Operator.Exemptions.Expire(now)
+func (c *Controller) expire(ctx context.Context, now time.Time) {
+	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.cluster).Expire(now)
+	c.Memory.Operator.Exemptions = left
 	if len(expired) == 0 {
 		return
 	}
-	c.Memory.Operator.Exemptions = left
-	cycle := c.aside()
-	cycle.Number = c.number
 	var events []enforce.Event
 	var records []audit.Record
 	for i := range expired {
@@ -118,9 +91,11 @@ func (c *Controller) expire(now time.Time) {
 		events = append(events, enforce.Event{Kind: EventOperator, Host: e.Host, Text: text})
 		records = append(records, expiryRecord(e, text))
 	}
-	c.record(cycle, records)
-	c.unsaved = true
-	c.emit(cycle, events)
+	c.record(&c.round, records)
+	if !c.DryRun {
+		_ = c.keep(ctx) // an exemption that is over stays over
+	}
+	c.emit(&c.round, events)
 }
 
 func expiryRecord(e *policy.Exemption, text string) audit.Record {

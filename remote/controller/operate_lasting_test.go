@@ -54,9 +54,9 @@ func TestHold(t *testing.T) {
 			require.Contains(t, f.Waits, "by alice (uid 1000), as root: it was asked for")
 		}
 		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released")
-		time.Sleep(10 * time.Second)
+		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		require.Equal(t, before+1, r.sent(), "rules act again")
+		require.Greater(t, r.sent(), before, "rules act again")
 		require.Nil(t, r.last().Hold)
 		var actions []string
 		for _, e := range r.history() {

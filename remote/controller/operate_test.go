@@ -223,7 +223,7 @@ func TestConditionsOfTheController(t *testing.T) {
 		"unable: this controller runs with --dry-run: it does nothing":                 func(c *controller.Controller) { c.DryRun = true },
 		"unable: this controller keeps no record of who asks for what":                 func(c *controller.Controller) { c.Audit = nil },
 		"unable: nothing was done, since it could not be recorded: " + errFull.Error(): func(c *controller.Controller) { c.Audit = broken },
-		"unable: this controller doesn't act now":                                      func(c *controller.Controller) { c.Standby = true },
+		"unable: this controller doesn't act now":                                      func(c *controller.Controller) { c.Policy = nil },
 	} {
 		for _, a := range []operator.Action{exemptBob, hold} {
 			synctest.Test(t, func(t *testing.T) {

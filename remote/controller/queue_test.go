@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
@@ -165,7 +166,8 @@ func TestGuardsOfAFleet(t *testing.T) {
 	var seen []enforce.Event
 	c := &controller.Controller{Options: controller.Options{
 		Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path},
-		Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) { seen = append(seen, events...) })},
+		Sinks:      []controller.Sink{sinkFunc(func(events []enforce.Event) { seen = append(seen, events...) })},
+		Companions: []controller.Companion{&companions.Guard{}},
 	}}
 	said := func() (texts []string) {
 		for i := range seen {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -83,7 +84,7 @@ func (w recordWriter) beyond() (records []audit.Record) {
 	return records
 }
 
-func (c *Controller) recordWriter() recordWriter { return recordWriter{c.Audit, c.Now, &c.recorded} }
+func (c *Controller) recordWriter() recordWriter { return recordWriter{c.Audit, c.Now, &c.records} }
 
 // record records what became of something, and notes whether that failed.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) {
@@ -100,7 +101,7 @@ func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []a
 		return nil
 	}
 	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
-		cycle.Unrecorded = w.ahead(cycle, events, items)
+		cycle.Unrecorded = cmp.Or(w.ahead(cycle, events, c.fleet.duplicates, items), cycle.Unrecorded)
 		if cycle.Unrecorded != nil && !c.ActUnrecorded {
 			w.notSent(cycle, items)
 		}
@@ -108,11 +109,12 @@ func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []a
 	if c.ActUnrecorded {
 		return nil
 	}
+	cycle.unsent = cycle.Unrecorded != nil
 	return cycle.Unrecorded
 }
 
 // ahead writes what was found, within the budgets, and items, and makes room for their outcomes.
-func (w recordWriter) ahead(cycle *Cycle, events []enforce.Event, items []audit.Record) error {
+func (w recordWriter) ahead(cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	before := w.beyond() // of the hour before
 	var records []audit.Record
 	for i := range events {
@@ -121,7 +123,7 @@ func (w recordWriter) ahead(cycle *Cycle, events []enforce.Event, items []audit.
 		}
 	}
 	records = slices.Concat(before, w.bounded(records), w.beyond())
-	for _, d := range cycle.Duplicates {
+	for _, d := range duplicates {
 		if d.New {
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
 		}
@@ -173,7 +175,7 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 	case enforce.EventHeld:
 		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
 	case enforce.EventGuard:
-		r = guardRecord(e)
+		r.Kind = audit.KindGuard
 	default:
 		return r, false
 	}

@@ -55,20 +55,20 @@ func TestLooksOfAFullCycleAreSpread(t *testing.T) {
 		h00, h01, h02, h3 []time.Duration
 	}{
 		"where events are reported": {h00: []time.Duration{begin}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end}},
-		"the others at the end, at a time": {
+		"the others at once": {
 			do: func(w *wakeful) {
 				at(5)
 				w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
 				w.change("h02", "h02", func(h *wakefulHost) { h.deaf = true })
 			},
-			h00: []time.Duration{end - 50*time.Millisecond}, h01: []time.Duration{begin}, h02: []time.Duration{end - 50*time.Millisecond}, h3: []time.Duration{end - 50*time.Millisecond},
+			h00: []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{end - 50*time.Millisecond},
 		},
-		"again at the end if events end meanwhile": {
+		"once, also if events end in the meantime": {
 			do: func(w *wakeful) {
 				at(10.5)
 				w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
 			},
-			h00: []time.Duration{begin, end}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end},
+			h00: []time.Duration{begin}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end},
 		},
 		"not without events": {
 			prepare: func(_ *wakeful, c *controller.Controller) { c.Events = nil },
@@ -170,7 +170,7 @@ var spreadCases = map[string]struct {
 			at(0.2)
 			w.change("h40", "h40", attach)
 		},
-		ended: []string{"11 h00 detach 0"},
+		ended: []string{"10 h00 detach 0"},
 	},
 	"what was ended meanwhile is not ended again": {
 		policy: warned(enforce.Warn{}),
@@ -208,7 +208,7 @@ var spreadCases = map[string]struct {
 	},
 }
 
-// What a spread cycle judges is of its end, as far as events say it.
+// What is judged while hosts are asked one after the other is right at each moment.
 func TestWhatASpreadCycleJudges(t *testing.T) {
 	for name, row := range spreadCases {
 		t.Run(name, func(t *testing.T) {

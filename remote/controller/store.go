@@ -60,6 +60,15 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
+// Encode returns the memory as it is now, with what companions remember.
+func (c *Controller) Encode(now time.Time) (Saved, error) {
+	memory, err := c.Memory.withCompanions(c.Companions)
+	if err != nil {
+		return Saved{}, fmt.Errorf("encode the memory: %w", err)
+	}
+	return memory.Encode(now)
+}
+
 // DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
@@ -97,6 +106,13 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 // saveEvery is how often a memory is saved that changes in every cycle.
 const saveEvery = 10 * time.Second
 
+// saver is what was saved of a memory.
+type saver struct {
+	unsaved bool // it changed since
+	saved   time.Time
+	writer  *stateWriter // nil before the first time
+}
+
 // save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is urgent.
 // What it returns is done when the memory is kept; nil if it is not saved.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
@@ -108,7 +124,7 @@ func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 		c.writer = new(stateWriter)
 	}
 	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
-	saved, err := c.Memory.Encode(c.Now())
+	saved, err := c.Encode(c.Now())
 	c.saved, c.unsaved = c.Now(), false
 	return c.writer.Write(func() error {
 		if err == nil {
@@ -138,10 +154,9 @@ func (c *Controller) keep(ctx context.Context) error {
 // errNoStore is why a restart forgets what operators asked for.
 var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR gives it a folder")
 
-// afterSave is closed when a memory is kept; nil for none.
-func (s *saving) afterSave() <-chan struct{} {
-	if s == nil {
-		return nil
+// wait waits until a memory is kept. A nil one is not waited for.
+func (s *saving) wait() {
+	if s != nil {
+		<-s.done
 	}
-	return s.done
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -243,7 +244,7 @@ func (m *fleetState) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard)
 	if m.options.Policy == nil || !m.options.Enforcing || m.cycle.DryRun {
 		return g
 	}
-	if wanted := controller.WantedGuard(m.options.Policy, h, m.cycle.Start).Mode; wanted != guard.Off {
+	if wanted := companions.WantedGuard(m.options.Policy, h, m.cycle.Start).Mode; wanted != guard.Off {
 		g.Policy = snapshot.GuardMode(wanted.String())
 	}
 	return g

@@ -29,6 +29,7 @@
 package live
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"sync"
@@ -157,8 +158,8 @@ func (f *Feed) take(cycle *controller.Cycle) {
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
 		hosts[h.Name] = f.state.hosts[h.Name]
-		if asked := cycle.Early == 0 || cycle.Asked[h.Name]; asked && h.Err == nil {
-			hosts[h.Name] = seen{cycle.Start, cycle.Via[h.Name], h.Snapshot}
+		if h.Snapshot != nil {
+			hosts[h.Name] = seen{cmp.Or(h.AskedAt, cycle.Start), cycle.Via[h.Name], h.Snapshot}
 		}
 	}
 	f.state = fleetState{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}

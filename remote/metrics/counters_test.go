@@ -152,7 +152,7 @@ func TestOutcomes(t *testing.T) {
 	c.Consume(&controller.Cycle{}, []enforce.Event{
 		{Kind: enforce.EventNew}, {Kind: enforce.EventActing, Order: &o}, {Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes},
 	})
-	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Notified: []controller.Delivery{
+	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Notified: []controller.Notified{
 		{Notification: notify.Notification{ID: "idle/a/7/0/x"}, Terminals: 2},
 		{Notification: notify.Notification{ID: "idle/b/7/0/x"}},
 		{Notification: notify.Notification{ID: "idle/b/7/0/y"}, Err: errors.New("no answer"), Terminals: 1},

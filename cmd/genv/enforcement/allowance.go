@@ -29,7 +29,7 @@ func newAllowanceSink(o *Options) *allowanceSink {
 
 // Consume implements controller.Sink.
 func (s *allowanceSink) Consume(cycle *controller.Cycle, _ []enforce.Event) {
-	if !cycle.Ended || cycle.Early > 0 || cycle.Stopped {
+	if !cycle.Ended || cycle.Stopped {
 		return
 	}
 	next := s.at(cycle)

@@ -37,7 +37,6 @@ type cycleWriter struct {
 	summary *summary // nil for none
 
 	hosts    render.HostLog
-	looked   int // the last cycle whose hosts were looked at
 	findings findings
 	repeats  repeats
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
@@ -111,12 +110,11 @@ func (w *cycleWriter) time(cycle *controller.Cycle) time.Time {
 	return cycle.Start
 }
 
-// look prints which hosts are lost or back, once in a cycle and before everything else.
+// look prints which hosts are lost or back, before everything else.
 func (w *cycleWriter) look(cycle *controller.Cycle) {
-	if cycle.Stopped || len(cycle.Cluster.Hosts) == 0 || cycle.Number != 0 && cycle.Number <= w.looked {
+	if cycle.Stopped {
 		return
 	}
-	w.looked = cycle.Number
 	for _, line := range w.hosts.Look(cycle.Cluster, w.time(cycle)) {
 		if !w.quiet {
 			w.line(line)

@@ -134,7 +134,7 @@ func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
 	options := mailSetup(server)
 	options.Progress = &render.Progress{}
 	leading(l).configure(*options)
-	require.NoError(t, l.controller.Mailer.Add(about("bob"), "run", 7))
+	require.NoError(t, l.mail.sender.Add(about("bob"), "run", 7))
 	return l
 }
 
@@ -170,7 +170,7 @@ func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 	require.Eventually(t, func() bool { return l.mayAct() != nil }, time.Minute, time.Millisecond)
 	l.term = nil
 	l.configure(l.options)
-	require.Nil(t, l.controller.Mailer)
+	require.Empty(t, l.controller.Companions)
 	l.close()
 	require.Empty(t, m.Mails())
 	require.Len(t, recorded.list, 1)

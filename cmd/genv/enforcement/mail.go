@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -34,7 +34,7 @@ type mailer struct {
 
 // configure begins to send mail as a policy says; mayBegin is asked before each. What waits for the server of the policy
 // before is sent by the new one. The result is nil for no mail.
-func (m *mailer) configure(options *Options, mayBegin func() error) controller.Mailer {
+func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mailer {
 	settings := options.Policy.Mail
 	var next *mail.Sender
 	if settings != nil && !options.DryRun {
@@ -125,7 +125,7 @@ type dryMailer struct {
 	policy *policy.File
 }
 
-// Add implements controller.Mailer.
+// Add implements companions.Mailer.
 func (d dryMailer) Add(n *notify.Notification, run string, cycle int) error {
 	if err := mail.Refuse(d.policy.Mail, n.User); err != nil {
 		return err

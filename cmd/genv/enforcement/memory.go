@@ -31,7 +31,7 @@ func (l *loop) load(ctx context.Context) controller.FleetMemory {
 
 // saveNow saves the memory, and waits for it.
 func (l *loop) saveNow(store controller.Store) {
-	saved, err := l.controller.Memory.Encode(l.program.Now())
+	saved, err := l.controller.Encode(l.program.Now())
 	if err == nil {
 		err = store.Save(context.Background(), saved)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -151,6 +152,7 @@ func (l *loop) enforce(ctx context.Context) error {
 
 // cycles runs the loop with a memory, as what this run is now.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, settle time.Duration) error {
+	l.guard, l.messages = companions.Guard{}, companions.Messages{}
 	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
 	schedule := controller.Schedule{
@@ -193,6 +195,8 @@ type loop struct {
 	controller controller.Controller
 	options    Options
 	hooks      *hooks.Queue
+	guard      companions.Guard
+	messages   companions.Messages
 	mail       mailer
 	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
 	last       error          // with the exit code of the last cycle
@@ -219,7 +223,7 @@ func (l *loop) configure(options Options) {
 		l.enable(&parts, &options)
 	} else {
 		l.mail.replace(nil, mailWithin)
-		parts.Standby, parts.DryRun = true, true
+		parts.Policy, parts.DryRun = nil, true
 	}
 	if l.usage != nil {
 		l.usage.Configure(options.Interval)
@@ -241,8 +245,15 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 		term := l.term.ctx
 		mayBegin = func() error { return remote.MayBegin(term) }
 	}
-	c.Mailer, c.NoTerminals = l.mail.configure(options, mayBegin), !options.Policy.TellUsers.On
-	c.ID, c.By = l.announce(options)
+	l.guard.ID, l.guard.By = l.announce(options)
+	l.guard.Interval = options.Interval
+	c.Companions = []controller.Companion{&l.guard}
+	if options.Policy.TellUsers.On {
+		c.Companions = append(c.Companions, &l.messages)
+	}
+	if mailer := l.mail.configure(options, mayBegin); mailer != nil {
+		c.Companions = append(c.Companions, companions.Mail{Mailer: mailer})
+	}
 	if events, ok := options.Link.(controller.Events); ok && options.Events {
 		c.Events = events
 	}

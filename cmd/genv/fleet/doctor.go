@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -113,7 +114,7 @@ func (p *program) wantedGuards(path string) func(remote.Host) snapshot.GuardMode
 	}
 	return func(h remote.Host) snapshot.GuardMode {
 		host := snapshot.Host{Name: snapshot.Hostname(h.Name), Labels: h.Labels}
-		return snapshot.GuardMode(controller.WantedGuard(file, &host, p.Now()).Mode.String())
+		return snapshot.GuardMode(companions.WantedGuard(file, &host, p.Now()).Mode.String())
 	}
 }
 

@@ -55,17 +55,17 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		present[h.Name] = true
-		if h.Err == nil && h.Snapshot != nil {
+		if h.Err == nil && h.Snapshot == nil {
+			continue // it is being asked for the first time
+		}
+		if h.Err == nil {
 			if r, ok := l.answers(h.Name, now); ok {
 				back = append(back, r)
 			}
 			continue
 		}
 		failed++
-		f := remote.Failure{Host: string(h.Name), Class: remote.CommandFailed, Error: "no answer"}
-		if h.Err != nil {
-			f = remote.FailureOf(string(h.Name), h.Err)
-		}
+		f := remote.FailureOf(string(h.Name), h.Err)
 		switch l.fails(h.Name, f.Class, first, now) {
 		case isLost:
 			lost = append(lost, f)

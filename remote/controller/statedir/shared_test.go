@@ -126,7 +126,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
 		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
-		m.Messages.Spend(host, 1000, 1, controller.Share{}, noon)
+		m.Companions = map[string]json.RawMessage{"messages": json.RawMessage(`{"users":{}}`)}
 	}
 	m.Operator.Hold = &operator.OnHold{Since: noon.Add(-time.Minute), By: "ann", Reason: "a test"}
 	m.Operator.Exemptions = policy.ExemptionList{{

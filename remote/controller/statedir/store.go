@@ -195,7 +195,7 @@ func (s *Store) load(now time.Time) (m controller.FleetMemory, written time.Time
 	if err != nil {
 		err = fmt.Errorf("the memory of the last run is dropped, so all times start again: %w", err)
 	}
-	m.Rules.Observer = s.lock == nil
+	m.ReadOnly = s.lock == nil
 	var unknown error
 	if m.Operator, unknown = s.LoadOperator(now); unknown != nil {
 		unknown = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator releases it: %w", unknown)

@@ -4,13 +4,12 @@
 //	w := wake.Start(pool)
 //	defer w.Close()
 //	w.Watch(hosts) // after each full cycle: those that answered
-//	for looks := range w.Looks() { … ; w.Took(d) }
+//	for looks := range w.Looks() { … }
 //
 // Each host is asked in a goroutine of its own, so that none delays another; while it is waited
 // for it has none, since these take memory.
 // Whatever a host answers, it is asked at most ten times a second, and less often while its
-// snapshot doesn't change or is large (pacing.go). What comes from all hosts is passed on together, and
-// takes at most about half of the controller's time.
+// snapshot doesn't change or is large (pacing.go). What comes from all hosts is passed on together.
 package wake
 
 import (
@@ -58,7 +57,6 @@ type Watch struct {
 	work sync.WaitGroup // collect, and the hosts that are waited for
 	in   chan Look
 	out  chan []Look
-	next atomic.Int64 // when looks are passed on next, in nanoseconds since begun
 
 	begun time.Time
 	mu    sync.Mutex
@@ -128,33 +126,15 @@ func (w *Watch) Watch(hosts []remote.Host) {
 	}
 }
 
-// Offer passes on a look at a host that a full cycle asked. A nil Watch drops it, and so is
-// one that takes long to judge.
-func (w *Watch) Offer(l Look) {
-	if w == nil || entries(l.Snapshot) > maxEntries {
-		return
-	}
+// offer passes on a look.
+func (w *Watch) offer(l Look) {
 	select {
 	case w.in <- l:
 	case <-w.ctx.Done():
 	}
 }
 
-// Again asks a host once more, since a look at it came too late to be judged. A look that fails is left to the next full cycle. A nil Watch asks none.
-func (w *Watch) Again(h remote.Host) {
-	if w == nil {
-		return
-	}
-	w.work.Go(func() {
-		asked := time.Now()
-		if s, err := w.link.Snapshot(w.ctx, h); err == nil {
-			w.Offer(Look{h, s, asked, time.Now()})
-		}
-	})
-}
-
-// Looks are those of hosts that woke or that were offered, the last one of each. They are taken as soon as the
-// controller can judge them.
+// Looks are those of hosts that woke, the last one of each. They are taken as soon as the controller can judge them.
 func (w *Watch) Looks() <-chan []Look {
 	if w == nil {
 		return nil
@@ -171,32 +151,12 @@ func (w *Watch) Close() {
 	w.work.Wait()
 }
 
-// The controller is left alone for as long as it took for looks, within these bounds: much of
-// what takes long is waiting for a disk.
-const (
-	pause    = 10 * time.Millisecond
-	pauseMax = 100 * time.Millisecond
-)
-
-// Took says how long the controller took for the looks that it got last.
-func (w *Watch) Took(d time.Duration) {
-	next := int64(time.Since(w.begun) + min(max(d, pause), pauseMax))
-	for before := w.next.Load(); before < next && !w.next.CompareAndSwap(before, next); before = w.next.Load() {
-	}
-}
-
 // collect passes on looks.
 func (w *Watch) collect() {
 	pending := make(map[string]Look)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		var out chan<- []Look
-		var due <-chan time.Time
-		if wait := time.Duration(w.next.Load()) - time.Since(w.begun); wait > 0 && len(pending) > 0 {
-			timer.Reset(wait)
-			due = timer.C
-		} else if len(pending) > 0 {
+		if len(pending) > 0 {
 			out = w.out
 		}
 		select {
@@ -206,8 +166,6 @@ func (w *Watch) collect() {
 			}
 		case out <- slices.Collect(maps.Values(pending)):
 			clear(pending)
-			w.Took(0)
-		case <-due:
 		case <-w.ctx.Done():
 			return
 		}
@@ -276,7 +234,7 @@ func (w *Watch) ask(one *waiting, woke bool) {
 		afterCycle(one.ctx, one.again)
 	default:
 		one.last = s
-		w.Offer(Look{one.host, s, asked, time.Now()})
+		w.offer(Look{one.host, s, asked, time.Now()})
 	}
 }
 

@@ -163,27 +163,6 @@ func TestAHostWithoutEvents(t *testing.T) {
 	})
 }
 
-func TestTheControllerIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, hosts := newRinging("a", "b")
-		w := Start(r)
-		defer w.Close()
-		w.Watch(hosts)
-		r.bells["a"] <- nil
-		next(w)
-		w.Took(time.Second) // a slow one
-		begun := time.Now()
-		r.bells["b"] <- nil
-		require.Equal(t, map[string]string{"b": "1"}, next(w))
-		require.Equal(t, 100*time.Millisecond, time.Since(begun))
-		w.Took(0)
-		begun = time.Now()
-		r.bells["a"] <- nil
-		next(w)
-		require.Equal(t, 10*time.Millisecond, time.Since(begun))
-	})
-}
-
 func TestNoWatch(t *testing.T) {
 	var w *Watch
 	require.Nil(t, w.Looks())
@@ -256,10 +235,6 @@ func TestHostsThatAreTooLargeAreForFullCycles(t *testing.T) {
 		r.bells["b"] <- nil
 		require.Equal(t, map[string]string{"b": "1"}, next(w))
 		require.Equal(t, 1, r.askedOf("a"))
-
-		// One that a full cycle asked isn't judged before the others either.
-		w.Offer(Look{Host: hosts[0], Snapshot: manyProcesses(maxEntries + 1), Asked: time.Now()})
-		require.Empty(t, next(w))
 
 		w.Watch(hosts) // after a full cycle
 		time.Sleep(time.Minute)

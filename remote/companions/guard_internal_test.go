@@ -1,4 +1,4 @@
-package controller
+package companions
 
 import (
 	"context"
@@ -9,12 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -27,42 +26,35 @@ func read(t *testing.T, text string) *policy.File {
 	return f
 }
 
-// guarding is a controller of hosts that answered, and one that didn't; "old" and "1.4.3" have no guard.
-func guarding(dryRun bool) *Controller {
-	about := func(h remote.Host) agent.About {
-		switch h.Name {
-		case "old":
-			return agent.About{Via: agent.ViaStream}
-		case "1.4.3":
-			return agent.About{Via: agent.ViaCommands}
-		}
-		return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
+// aboutHost is what is known of a host: "old" and "1.4.3" have no guard.
+func aboutHost(name snapshot.Hostname) agent.About {
+	switch name {
+	case "old":
+		return agent.About{Via: agent.ViaStream}
+	case "1.4.3":
+		return agent.About{Via: agent.ViaCommands}
 	}
-	return &Controller{interval: 2 * time.Second, Options: Options{
-		Asker: Asker{Link: withAbout{about: about}}, DryRun: dryRun, ID: "c1", By: "genv remote enforce (root on jump)",
-	}}
+	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
 }
 
-// withAbout is a Link of which only About is known.
-type withAbout struct {
-	Link
-	about func(remote.Host) agent.About
+func guarding() *Guard {
+	return &Guard{Interval: 2 * time.Second, ID: "c1", By: "genv remote enforce (root on jump)"}
 }
 
-func (l withAbout) About(h remote.Host) agent.About { return l.about(h) }
-
-// planned is what guards are asked in a cycle, and what is new about them.
-func planned(c *Controller, f *policy.File, names ...snapshot.Hostname) (asks []errand, events []enforce.Event) {
-	return c.planGuards(cycleWith(names...), f, &c.Memory, guardNoon)
+// planned is what guards are asked in a round, and what is new about them.
+func planned(g *Guard, f *policy.File, names ...snapshot.Hostname) ([]*controller.Delivery, controller.Learned) {
+	return g.Plan(cycleWith(f, names...), nil)
 }
 
-func cycleWith(names ...snapshot.Hostname) *Cycle {
-	cycle := &Cycle{answered: map[snapshot.Hostname]remote.Host{}}
+var rounds int
+
+func cycleWith(f *policy.File, names ...snapshot.Hostname) *controller.Cycle {
+	rounds++
+	cycle := &controller.Cycle{Policy: f, Now: guardNoon, About: aboutHost}
 	for _, name := range names {
-		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{
+		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: name, IsNew: true, Round: rounds, Snapshot: &snapshot.Snapshot{
 			Devices: []snapshot.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2}},
 		}})
-		cycle.answered[name] = remote.Host{Name: string(name)}
 	}
 	cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
 	return cycle
@@ -70,7 +62,7 @@ func cycleWith(names ...snapshot.Hostname) *Cycle {
 
 // link answers what the test says, and keeps the last request.
 type link struct {
-	Link
+	controller.Link
 	request agent.GuardRequest
 	answer  agent.GuardAnswer
 	err     error
@@ -81,7 +73,8 @@ func (l *link) Guard(_ context.Context, _ remote.Host, r agent.GuardRequest) (ag
 	return l.answer.Bounded(), l.err
 }
 
-func guardTexts(events []enforce.Event) (list []string) {
+func guardTexts(said controller.Learned) (list []string) {
+	events := said.Events
 	for i := range events {
 		list = append(list, fmt.Sprintf("%s %s: %s", events[i].Kind, events[i].Host, events[i].Text))
 	}
@@ -94,7 +87,7 @@ defaults: {guard: watch}
 overrides: [{hosts: [h2], set: {guard: enforce}}, {hosts: [h3], set: {guard: off}}]
 exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes: [Xorg]}
 `)
-	c := guarding(false)
+	c := guarding()
 	asks, events := planned(c, f, "h1", "h2", "h3", "h4", "old", "1.4.3")
 	require.Equal(t, []string{
 		"guard h1: setting the kernel guard to watch",
@@ -104,7 +97,7 @@ exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes:
 	}, guardTexts(events))
 	require.Len(t, asks, 2)
 	var l link
-	require.NoError(t, asks[1].send(t.Context(), &l, remote.Host{}))
+	require.NoError(t, asks[1].Send(t.Context(), &l, remote.Host{}))
 	require.Equal(t, agent.GuardRequest{ID: "controller c1", Order: guard.Order{
 		Mode: guard.Enforce, Lease: time.Minute, ExemptUsers: []snapshot.Username{"zoe"}, ExemptUIDs: []snapshot.UID{7},
 		ExemptDevices: []snapshot.DeviceIndex{1, 2}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-b"}, By: "genv remote enforce (root on jump)",
@@ -112,7 +105,7 @@ exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes:
 	require.NoError(t, l.request.Order.Check())
 
 	_, events = planned(c, f, "h1", "h2", "old", "1.4.3")
-	require.Empty(t, events, "it is said once")
+	require.Empty(t, events.Events, "it is said once")
 }
 
 func TestLeases(t *testing.T) {
@@ -125,114 +118,35 @@ func TestLeases(t *testing.T) {
 }
 
 func TestADryRunTellsHostsNothing(t *testing.T) {
-	c := guarding(true)
+	g := guarding()
+	dry := func(f *policy.File) ([]*controller.Delivery, controller.Learned) {
+		cycle := cycleWith(f, "h1")
+		cycle.DryRun = true
+		return g.Plan(cycle, nil)
+	}
 	for _, name := range []string{"watch", "enforce"} {
-		asks, events := planned(c, read(t, "defaults: {guard: "+name+"}"), "h1")
+		asks, events := dry(read(t, "defaults: {guard: "+name+"}"))
 		require.Empty(t, asks)
 		require.Equal(t, []string{"guard h1: would set the kernel guard to " + name + " (dry run)"}, guardTexts(events))
 	}
-	asks, events := planned(c, policy.Default(), "h1")
+	asks, events := dry(policy.Default())
 	require.Empty(t, asks)
 	require.Empty(t, events)
 }
 
-// What a standby would do is what the leader does.
-func TestAStandbySaysNothingOfOrders(t *testing.T) {
-	c := guarding(true)
-	c.Standby = true
-	asks, events := planned(c, read(t, "defaults: {guard: enforce}"), "h1", "1.4.3")
-	require.Empty(t, asks)
-	require.Equal(t, []string{
-		"guard 1.4.3: the policy asks for guard: enforce, but there is no kernel guard without our genv on the host. It is polled as before",
-	}, guardTexts(events))
-}
-
-// TestPendingEvents: while no cycle can be recorded, the latest event of each host waits, however many hosts there are.
-func TestPendingEvents(t *testing.T) {
-	var names []snapshot.Hostname
-	for i := range 300 {
-		names = append(names, snapshot.Hostname(fmt.Sprint("h", i)))
-	}
-	c := guarding(false)
-	for _, mode := range []string{"watch", "enforce", "watch", "enforce"} {
-		_, events := c.planGuards(cycleWith(names...), read(t, "defaults: {guard: "+mode+"}"), new(FleetMemory), guardNoon)
-		require.Len(t, events, 300)
-	}
-}
-
-// guarded is a Link to hosts with guards, and a record that may be full.
-type guarded struct {
-	link
-	kept
-	full  error
-	asked int
-	said  []string
-}
-
-func (g *guarded) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
-	return &snapshot.Snapshot{}, nil
-}
-
-func (g *guarded) About(remote.Host) agent.About {
-	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
-}
-
-func (g *guarded) Guard(ctx context.Context, h remote.Host, r agent.GuardRequest) (agent.GuardAnswer, error) {
-	g.asked++
-	return g.link.Guard(ctx, h, r)
-}
-
-func (g *guarded) Append(records ...audit.Record) error {
-	if g.full != nil {
-		return g.full
-	}
-	return g.kept.Append(records...)
-}
-
-func (g *guarded) Consume(_ *Cycle, events []enforce.Event) {
-	g.said = append(g.said, guardTexts(events)...)
-}
-
-// What could not be recorded is neither asked nor said, and both later.
-func TestGuardsOfACycleThatDoesNotCount(t *testing.T) {
-	g := &guarded{full: errors.New("no space left")}
-	c := &Controller{Options: Options{
-		Asker: Asker{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: read(t, "defaults: {guard: enforce}"),
-		Now: func() time.Time { return guardNoon }, Audit: g, Sinks: []Sink{g},
-	}}
-	g.answer = agent.GuardAnswer{State: agent.GuardState{Mode: guard.Enforce}}
-	for number := range 2 {
-		c.Cycle(t.Context(), number+1)
-		require.Zero(t, g.asked)
-		require.Empty(t, g.said)
-	}
-	g.full = nil
-	for number := range 2 {
-		c.Cycle(t.Context(), number+3)
-		require.Equal(t, number+1, g.asked)
-		require.Equal(t, []string{"guard h1: setting the kernel guard to enforce", "guard h1: the kernel guard is enforcing"}, g.said)
-		require.Len(t, g.kept, 2, "once")
-	}
-	g.full = errors.New("no space left")
-	c.Cycle(t.Context(), 5)
-	require.Equal(t, 2, g.asked)
-	g.full = nil
-	c.Cycle(t.Context(), 6)
-	require.Equal(t, 3, g.asked, "or everything would open")
-}
-
 // guardCycle plans for one host, and has it answer.
-func guardCycle(t *testing.T, c *Controller, f *policy.File, l Link) []string {
+func guardCycle(t *testing.T, g *Guard, f *policy.File, l controller.Link) []string {
 	t.Helper()
-	asks, events := planned(c, f, "h1")
-	for _, a := range asks {
-		events = append(events, a.learn(c, nil, a.send(t.Context(), l, remote.Host{})).events...)
+	asks, said := planned(g, f, "h1")
+	for _, d := range asks {
+		d.Err = d.Send(t.Context(), l, remote.Host{})
+		said.Events = append(said.Events, g.Learn(nil, d).Events...)
 	}
-	return guardTexts(events)
+	return guardTexts(said)
 }
 
 func TestWhatTheGuardDoesIsSaidOnce(t *testing.T) {
-	c := guarding(false)
+	c := guarding()
 	on, off := read(t, "defaults: {guard: enforce}"), policy.Default()
 	l := &link{answer: agent.GuardAnswer{}}
 	require.Empty(t, guardCycle(t, c, off, l))
@@ -266,26 +180,26 @@ func TestWhatTheGuardDoesIsSaidOnce(t *testing.T) {
 }
 
 func TestAHostWithoutGuard(t *testing.T) {
-	c := guarding(false)
+	c := guarding()
 	said := guardCycle(t, c, read(t, "defaults: {guard: watch}"), &link{err: agent.ErrCannotGuard})
 	require.Equal(t, "guard h1: the kernel guard can't be set: "+agent.ErrCannotGuard.Error(), said[1])
 }
 
 // TestAHostThatHangsIsAskedOnce: requests to it don't pile up.
 func TestAHostThatHangsIsAskedOnce(t *testing.T) {
-	c := guarding(false)
+	c := guarding()
 	f := read(t, "defaults: {guard: watch}")
 	asks, _ := planned(c, f, "h1")
 	require.Len(t, asks, 1)
 	again, _ := planned(c, f, "h1")
 	require.Empty(t, again)
-	asks[0].learn(c, nil, nil)
+	c.Learn(nil, asks[0])
 	again, _ = planned(c, f, "h1")
 	require.Len(t, again, 1)
 }
 
 func TestTheNumberOfDenialsIsSaidWhenTheyBegin(t *testing.T) {
-	c := guarding(false)
+	c := guarding()
 	f := read(t, "defaults: {guard: enforce}")
 	l := &link{answer: agent.GuardAnswer{State: agent.GuardState{Mode: guard.Enforce}}}
 	guardCycle(t, c, f, l)
@@ -300,9 +214,4 @@ func TestTheNumberOfDenialsIsSaidWhenTheyBegin(t *testing.T) {
 			require.Equal(t, "guard h1: users opened GPUs that are not attached to them, 3 times in the last hour: `sudo genv guard status` on the host shows who", said[0])
 		}
 	}
-}
-
-func TestRecords(t *testing.T) {
-	r := guardRecord(&enforce.Event{Kind: enforce.EventGuard, Host: "h1", Text: "x"})
-	require.Equal(t, audit.Record{Kind: audit.KindGuard, Host: "h1", Text: "x"}, r)
 }

@@ -1,12 +1,14 @@
-package controller
+package companions
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -15,27 +17,34 @@ type Mailer interface {
 	Add(n *notify.Notification, run string, cycle int) error
 }
 
-// mail passes on what users are notified of, and records who gets no mail. In a dry run the Mailer only says what would
-// be sent.
-func (c *Controller) mail(cycle *Cycle, all map[snapshot.Hostname][]notify.Notification) {
-	if c.Mailer == nil {
-		return
-	}
-	var refused []audit.Record
+// Mail sends users mail about what is wrong and what is done. In a dry run its Mailer only says what would be sent.
+type Mail struct{ Mailer Mailer }
+
+// Name implements controller.Companion.
+func (Mail) Name() string { return "mail" }
+
+// Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
+func (m Mail) Plan(cycle *controller.Cycle, events []enforce.Event) (_ []*controller.Delivery, refused controller.Learned) {
+	owners := notify.NewOwners(cycle.Cluster)
+	all := notificationsOf(events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, cycle.Now) })
+	nameDecisions(all, cycle.Items, cycle.Now)
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		for i := range all[host] {
 			n := &all[host][i]
-			if err := c.Mailer.Add(n, cycle.Run, cycle.Number); err != nil {
-				refused = append(refused, audit.Record{
+			if err := m.Mailer.Add(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
+				refused.Records = append(refused.Records, audit.Record{
 					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID,
 					Text: n.Text, Reason: err.Error(),
 				})
 			}
 		}
 	}
-	if len(refused) > 0 && !cycle.DryRun {
-		c.record(cycle, refused)
-	}
+	return nil, refused
+}
+
+// Learn implements controller.Companion.
+func (Mail) Learn(*controller.Cycle, *controller.Delivery) controller.Learned {
+	return controller.Learned{}
 }
 
 // maxDecisions is how many ids of decisions a mail names for a finding.
@@ -43,10 +52,10 @@ const maxDecisions = 8
 
 // nameDecisions adds to notifications the ids of the decisions that they are about, and to
 // those of actions the record of the first one.
-func nameDecisions(all map[snapshot.Hostname][]notify.Notification, orders []*sentOrder, now time.Time) {
-	items := make(map[snapshot.Hostname][]audit.Record, len(orders))
-	for _, o := range orders {
-		items[o.Host] = o.items
+func nameDecisions(all map[snapshot.Hostname][]notify.Notification, done []audit.Record, now time.Time) {
+	items := make(map[snapshot.Hostname][]audit.Record)
+	for i := range done {
+		items[done[i].Host] = append(items[done[i].Host], done[i])
 	}
 	for host, notifications := range all {
 		for i := range notifications {

@@ -1,0 +1,224 @@
+package companions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Guard has the kernel guards of hosts do what the policy says: once in each round, which also renews their
+// leases. It remembers nothing over a restart.
+type Guard struct {
+	// ID and By are how guards know the controller, and what they call it; without an ID it is known by its run.
+	ID, By   string
+	Interval time.Duration // between two rounds
+
+	hosts map[snapshot.Hostname]*trackedGuard
+}
+
+// trackedGuard is the guard of a host: what it was ordered to do, and what it does.
+type trackedGuard struct {
+	round    int        // of the last order
+	sent     guard.Mode // in the last order
+	underWay bool       // a request was sent and not answered yet
+	said     string     // the text of the last event about it
+	heard    string     // the state in the last answer, as text
+	deadline time.Time  // when the last order that arrived ends
+	denied   uint64     // opens that were denied, by the last answer
+}
+
+// guardRequest is a request to the guard of a host, and its answer.
+type guardRequest struct {
+	agent.GuardRequest
+	begun  time.Time
+	answer agent.GuardAnswer
+}
+
+// Name implements controller.Companion.
+func (*Guard) Name() string { return "guard" }
+
+// Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
+func (g *Guard) Plan(cycle *controller.Cycle, _ []enforce.Event) (requests []*controller.Delivery, said controller.Learned) {
+	if g.hosts == nil {
+		g.hosts = make(map[snapshot.Hostname]*trackedGuard)
+	}
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		if h.Snapshot == nil || !h.IsNew {
+			continue
+		}
+		setting := WantedGuard(cycle.Policy, h, cycle.Now)
+		one, tracked := g.hosts[h.Name]
+		if !tracked && setting.Mode == guard.Off {
+			continue
+		}
+		if !tracked {
+			one = &trackedGuard{}
+			g.hosts[h.Name] = one
+		}
+		about := cycle.About(h.Name)
+		one.say(&said, h.Name, one.plan(setting.Mode, &about, cycle.DryRun))
+		renews := one.round != h.Round || one.sent != setting.Mode
+		if may := !cycle.DryRun && !one.underWay && about.Can.Guard; may && renews && (setting.Mode != guard.Off || one.sent != guard.Off) {
+			one.sent, one.underWay, one.round = setting.Mode, true, h.Round
+			requests = append(requests, g.request(cycle, h, setting))
+		}
+	}
+	return requests, said
+}
+
+// request is what the guard of a host is asked.
+func (g *Guard) request(cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting) *controller.Delivery {
+	r := &guardRequest{begun: cycle.Now, GuardRequest: agent.GuardRequest{
+		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Policy, h, setting),
+	}}
+	return &controller.Delivery{Host: h.Name, Content: r, Send: func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.answer, err = link.Guard(ctx, host, r.GuardRequest)
+		return err
+	}}
+}
+
+// Learn implements controller.Companion.
+func (g *Guard) Learn(_ *controller.Cycle, d *controller.Delivery) (said controller.Learned) {
+	if one, known := g.hosts[d.Host]; known {
+		one.learn(&said, d.Host, d.Content.(*guardRequest), d.Err)
+	}
+	return said
+}
+
+// WantedGuard is the guard that the policy wants; off for a host that is exempt.
+func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.PolicySetting {
+	s := policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now}).Guard
+	if s.Mode == guard.Off {
+		return guard.PolicySetting{}
+	}
+	if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name}); exempt {
+		return guard.PolicySetting{}
+	}
+	return s
+}
+
+// order is the order for a host.
+func (g *Guard) order(policy enforce.Policy, h *snapshot.Host, s guard.PolicySetting) guard.Order {
+	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: cmp.Or(g.By, "genv remote enforce")}
+	if s.Mode == guard.Off {
+		return wanted
+	}
+	wanted.Lease = guardLease(g.Interval)
+	for i := range h.Snapshot.Devices {
+		d := &h.Snapshot.Devices[i]
+		if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name, Device: d}); !exempt {
+			continue
+		}
+		wanted.ExemptDevices = append(wanted.ExemptDevices, d.Index)
+		if d.UUID != "" {
+			wanted.ExemptUUIDs = append(wanted.ExemptUUIDs, d.UUID)
+		}
+	}
+	return wanted
+}
+
+// guardLease is for how long each round renews the guard: 60 s, or three intervals if that is
+// longer, within what an order may have.
+func guardLease(interval time.Duration) time.Duration {
+	return min(max(time.Minute, 3*interval), guard.MaxLease)
+}
+
+// plan is what to say before a host is asked; empty for nothing new.
+func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) string {
+	switch {
+	case m == guard.Off && g.sent == guard.Off:
+		return ""
+	case m == guard.Off:
+		return "turning the kernel guard off"
+	case !about.Can.Guard && about.Via == agent.ViaStream:
+		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
+	case !about.Can.Guard:
+		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
+	case dryRun:
+		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)
+	case g.sent != m:
+		return fmt.Sprintf("setting the kernel guard to %s", m)
+	}
+	return ""
+}
+
+// say adds an event about a text, and its record, unless the text is empty or was the last one.
+func (g *trackedGuard) say(said *controller.Learned, host snapshot.Hostname, text string) {
+	if text == "" || text == g.said {
+		return
+	}
+	g.said = text
+	say(said, host, text)
+}
+
+func say(said *controller.Learned, host snapshot.Hostname, text string) {
+	said.Events = append(said.Events, enforce.Event{Kind: enforce.EventGuard, Host: host, Text: text})
+	said.Records = append(said.Records, audit.Record{Kind: audit.KindGuard, Host: host, Text: text})
+}
+
+// learn takes note of an answer, and says what is new about the guard.
+func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r *guardRequest, err error) {
+	g.underWay = false
+	switch {
+	case err == nil:
+		g.deadline = r.begun.Add(r.Order.Lease)
+		g.say(said, host, g.state(r))
+		g.denials(said, host, r)
+		return
+	case r.Order.Mode == guard.Off:
+		g.sent = guard.Watch // so that it is asked again
+	}
+	if g.deadline.IsZero() {
+		g.say(said, host, fmt.Sprintf("the kernel guard can't be set: %v", err))
+		return
+	}
+	until := g.deadline.Local().Format(time.TimeOnly)
+	g.say(said, host, fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", err, until))
+}
+
+// guardModes are the modes as people read them.
+var guardModes = [...]string{guard.Off: "off", guard.Watch: "watching", guard.Enforce: "enforcing"}
+
+// state is what to say about the guard's state. An order takes a moment to be carried out,
+// so what differs from it has to be so for two answers.
+func (g *trackedGuard) state(r *guardRequest) string {
+	want, is := r.Order.Mode, r.answer.State
+	said := "the kernel guard is " + guardModes[is.Mode]
+	if is.Mode == want {
+		g.heard = said
+		return said
+	}
+	why := slices.DeleteFunc(append([]string{is.Reason}, is.Problems...), func(s string) bool { return s == "" })
+	said += fmt.Sprintf(", although the policy says %s: %s", want, strings.Join(why, "; "))
+	before := g.heard
+	g.heard = said
+	if before != said || len(why) == 0 {
+		return ""
+	}
+	return said
+}
+
+// denials says it if users begin to open GPUs that are not attached to them.
+func (g *trackedGuard) denials(said *controller.Learned, host snapshot.Hostname, r *guardRequest) {
+	before := g.denied
+	if g.denied = r.answer.State.Denied; g.denied == 0 || before > 0 {
+		return
+	}
+	say(said, host, fmt.Sprintf("users opened GPUs that are not attached to them, %d times in the last hour: "+
+		"`sudo genv guard status` on the host shows who", g.denied))
+}

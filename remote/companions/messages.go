@@ -1,0 +1,224 @@
+package companions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Messages shows users on their terminals what is wrong and what is done. It remembers how much each was shown.
+type Messages struct {
+	budget controller.Budget[snapshot.UID]
+}
+
+// batch is what the users of a host are sent because of a cycle: one message for each, since each rings a bell.
+type batch struct {
+	messages   []agent.Message
+	about      [][]notify.Notification // that each message is about
+	suppressed []notify.Notification   // not sent
+	shown      []agent.Shown           // what became of each message
+}
+
+// Name implements controller.Companion.
+func (*Messages) Name() string { return "messages" }
+
+// Memory implements controller.Keeper.
+func (m *Messages) Memory() any { return m.budget }
+
+// Restore implements controller.Keeper.
+func (m *Messages) Restore(memory []byte) error { return json.Unmarshal(memory, &m.budget) }
+
+// Plan implements controller.Companion.
+func (m *Messages) Plan(cycle *controller.Cycle, events []enforce.Event) (deliveries []*controller.Delivery, _ controller.Learned) {
+	if cycle.DryRun {
+		return nil, controller.Learned{}
+	}
+	owners := notify.NewOwners(cycle.Cluster)
+	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, cycle.Now) })
+	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.Notification {
+		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
+	})
+	for host, list := range elsewhere { // last, and so not in place of a warning
+		room := max(0, safety.MaxEventsPerHost-len(byHost[host]))
+		byHost[host] = append(byHost[host], list[:min(len(list), room)]...)
+	}
+	m.budget.Forget(cycle.Now)
+	for _, host := range slices.Sorted(maps.Keys(byHost)) {
+		deliveries = append(deliveries, m.batch(byHost[host], cycle.Now).delivery(host))
+	}
+	return deliveries, controller.Learned{}
+}
+
+// notificationsOf are what users are to be notified of, by host.
+func notificationsOf(events []enforce.Event, of func(*enforce.Finding) []notify.Notification) map[snapshot.Hostname][]notify.Notification {
+	list := make(map[snapshot.Hostname][]notify.Notification)
+	for i := range events {
+		if events[i].Kind != enforce.EventNotify {
+			continue
+		}
+		for _, n := range of(events[i].Finding) {
+			if len(list[n.Host]) < safety.MaxEventsPerHost {
+				list[n.Host] = append(list[n.Host], n)
+			}
+		}
+	}
+	return list
+}
+
+// batch separates what users of a host are sent from what is suppressed, and counts it.
+func (m *Messages) batch(notifications []notify.Notification, now time.Time) *batch {
+	b := &batch{}
+	of := make(map[snapshot.UID][]notify.Notification)
+	var users []snapshot.UID
+	for _, n := range notifications {
+		if of[n.UID] == nil {
+			users = append(users, n.UID)
+		}
+		of[n.UID] = append(of[n.UID], n)
+	}
+	for _, uid := range users {
+		footer, ok := admit(&m.budget, notifications[0].Host, uid, now)
+		if !ok {
+			b.suppressed = append(b.suppressed, of[uid]...)
+			continue
+		}
+		message := agent.Message{UID: uid, Text: textOf(of[uid])}
+		if footer != "" {
+			message.Text += "\n" + footer
+		}
+		for _, n := range of[uid] {
+			if !n.Information {
+				message.IDs = append(message.IDs, n.ID)
+			}
+		}
+		b.messages, b.about = append(b.messages, message), append(b.about, of[uid])
+	}
+	return b
+}
+
+// messagesWithin is how long messages may take when the run ends in the meantime: whether they arrived
+// wouldn't be known otherwise, and the next controller would send them once more.
+const messagesWithin = 2 * time.Second
+
+func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
+	return &controller.Delivery{Host: host, Content: b, Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
+		if len(b.messages) == 0 {
+			return nil
+		}
+		longer, cancel := remote.Outlasting(ctx, messagesWithin)
+		defer cancel()
+		b.shown, err = link.Notify(longer, h, b.messages)
+		return err
+	}}
+}
+
+// Learn implements controller.Companion: it reports who could not be notified, and has lost warnings sent again.
+// Messages about actions are not sent again: the action has taken place.
+func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learned controller.Learned) {
+	uncounted := make(map[snapshot.UID]bool)
+	for _, n := range d.Content.(*batch).notified(d.Err) {
+		if suppressed := errors.Is(n.Err, errSuppressed); !suppressed {
+			if n.Err != nil && !n.Information && !errors.Is(n.Err, agent.ErrCannotNotify) && !errors.Is(n.Err, agent.ErrRefused) {
+				learned.Unwarned = append(learned.Unwarned, n.ID)
+			}
+			if n.Terminals == 0 && !uncounted[n.UID] { // what was shown on no terminal doesn't count
+				uncounted[n.UID] = true
+				m.budget.Refund(d.Host, n.UID, 1)
+			}
+		}
+		if !n.Information { // which warns of nothing
+			cycle.Notified = append(cycle.Notified, n)
+			learned.Records = append(learned.Records, recordOf(&n))
+		}
+	}
+	return learned
+}
+
+// notified is what became of the notifications.
+func (b *batch) notified(err error) (list []controller.Notified) {
+	for i, about := range b.about {
+		var shown agent.Shown
+		if i < len(b.shown) {
+			shown = b.shown[i]
+		}
+		for _, n := range about {
+			list = append(list, controller.Notified{Notification: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
+		}
+	}
+	for _, n := range b.suppressed {
+		list = append(list, controller.Notified{Notification: n, Err: errSuppressed})
+	}
+	return list
+}
+
+// maxShownInMessage is how many findings one message shows in full.
+const maxShownInMessage = 6
+
+// textOf lists the findings, and once for all that have the same, the advice.
+func textOf(notifications []notify.Notification) string {
+	var lines []string
+	shown := notifications[:min(len(notifications), maxShownInMessage)]
+	for i, n := range shown {
+		lines = append(lines, n.Text)
+		if i+1 < len(shown) && shown[i+1].Advice == n.Advice {
+			continue
+		}
+		if more := len(notifications) - len(shown); i+1 == len(shown) && more > 0 {
+			lines = append(lines, fmt.Sprintf("And there are %d more; genv history shows what is done.", more))
+		}
+		lines = append(lines, n.Advice)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// recordOf is for the log.
+func recordOf(n *controller.Notified) audit.Record {
+	r := audit.Record{
+		Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID, Text: n.Text + "\n" + n.Advice,
+	}
+	switch {
+	case n.Err != nil:
+		r.Reason = n.Err.Error()
+	case n.Kept:
+		r.Channel = audit.ChannelLogin
+	case n.Terminals == 0:
+		r.Reason = "not logged in, or takes no messages (mesg n)"
+	}
+	return r
+}
+
+// errSuppressed is why a message about a finding was not sent.
+var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
+
+// messagesAnHour is the most that a user is shown, so that the terminals of a user who breaks rules
+// all the time stay usable.
+const messagesAnHour = 20
+
+// admit counts a message, and reports whether it may be sent and what it is to end
+// with: how many were not sent in the hour before, and that no more will be.
+func admit(l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time) (note string, ok bool) {
+	before, spent, ok := l.Spend(host, uid, 1, controller.Share{User: messagesAnHour}, now)
+	switch {
+	case !ok:
+		return "", false
+	case spent.Sent == messagesAnHour:
+		note = "Further messages are suppressed for up to an hour; genv history shows what is done."
+	case before.Suppressed > 0:
+		note = fmt.Sprintf("%d more messages suppressed.", before.Suppressed)
+	}
+	return note, true
+}

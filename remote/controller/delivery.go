@@ -1,0 +1,160 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Delivery is what is sent to a host: an order, messages to its users, or what its guard is asked.
+type Delivery struct {
+	Host snapshot.Hostname
+	// Send sends it, in the background. It is called once, if something may be begun, with the host under the name
+	// that answered.
+	Send func(ctx context.Context, link Link, host remote.Host) error
+	// Err is that of Send, or why it was not sent.
+	Err error
+	// Content is for the Companion that planned it.
+	Content any
+
+	by    Companion  // nil for an order
+	order *sentOrder // nil for others
+
+	cycle, position int // when it was sent, and where the host is in the fleet
+}
+
+// Companion plans what is sent because of a cycle besides orders, and learns what came of it. It is never called from
+// two goroutines at a time, and must not wait for anything slow.
+type Companion interface {
+	// Name is that of its memory.
+	Name() string
+	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
+	Plan(cycle *Cycle, events []enforce.Event) ([]*Delivery, Learned)
+	// Learn takes in what came of a delivery.
+	Learn(cycle *Cycle, d *Delivery) Learned
+}
+
+// Keeper is a Companion with a memory that is kept over restarts.
+type Keeper interface {
+	Companion
+	// Memory returns what is kept, as JSON has it. It is called when the memory is saved.
+	Memory() any
+	// Restore takes over a memory, which Memory returned as JSON.
+	Restore(memory []byte) error
+}
+
+// Learned is what there is to record and to say of a delivery that has ended.
+type Learned struct {
+	Records []audit.Record
+	Events  []enforce.Event
+	// Unwarned are the IDs of findings whose users were not warned after all.
+	Unwarned []string
+}
+
+func (l *Learned) add(more Learned) {
+	l.Records, l.Events = append(l.Records, more.Records...), append(l.Events, more.Events...)
+	l.Unwarned = append(l.Unwarned, more.Unwarned...)
+}
+
+// dispatcher sends deliveries without waiting for them, and returns those that ended. It belongs to one
+// goroutine.
+type dispatcher struct {
+	underWay int
+	ended    mailbox[*Delivery]
+}
+
+// dispatch is the choke point: the only place from which a host is changed. What is sent to one host is sent one after
+// the other. It waits in the background until the memory is safe, if that is not nil.
+func (d *dispatcher) dispatch(ctx context.Context, c *Controller, deliveries []*Delivery, safe *saving) {
+	byHost := make(map[snapshot.Hostname][]*Delivery)
+	for _, one := range deliveries {
+		byHost[one.Host] = append(byHost[one.Host], one)
+		one.cycle, d.underWay = c.round.Number, d.underWay+1
+	}
+	byName := make(map[string][]*Delivery, len(byHost))
+	var hosts []remote.Host
+	for i := range c.fleet.cluster.Hosts { // in their order
+		name := c.fleet.cluster.Hosts[i].Name
+		if list := byHost[name]; len(list) > 0 {
+			list[0].position = i
+			hosts = append(hosts, c.fleet.reached[name])
+			byName[c.fleet.reached[name].Name] = list
+		}
+	}
+	link, fanout := c.Link, c.Fanout // the controller may get other options while they are sent
+	d.ended.work.Go(func() {
+		safe.wait()
+		remote.Each(context.WithoutCancel(ctx), hosts, fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
+			for _, one := range byName[h.Name] {
+				one.deliver(ctx, link, h)
+				d.ended.put(one)
+			}
+			return struct{}{}, nil
+		})
+	})
+}
+
+// deliver sends it, unless nothing may be begun any more.
+func (d *Delivery) deliver(ctx context.Context, link Link, host remote.Host) {
+	if d.Err = remote.MayBegin(ctx); d.Err == nil {
+		d.Err = d.Send(ctx, link, host)
+	}
+}
+
+// take returns the deliveries that ended.
+func (d *dispatcher) take() []*Delivery {
+	list := d.ended.take()
+	d.underWay -= len(list)
+	return list
+}
+
+// mailbox has what goroutines have finished, for one that takes it. They never wait for that.
+type mailbox[T any] struct {
+	work sync.WaitGroup // of these goroutines
+
+	mu     sync.Mutex
+	list   []T
+	signal chan struct{}
+}
+
+// ready has a value when there is something to take.
+func (m *mailbox[T]) ready() chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.signal == nil {
+		m.signal = make(chan struct{}, 1)
+	}
+	return m.signal
+}
+
+func (m *mailbox[T]) put(one T) {
+	m.mu.Lock()
+	m.list = append(m.list, one)
+	m.mu.Unlock()
+	select {
+	case m.ready() <- struct{}{}:
+	default: // it has yet to notice the one before
+	}
+}
+
+func (m *mailbox[T]) take() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.list
+	m.list = nil
+	return list
+}
+
+// inOrder sorts deliveries by cycle and host.
+func inOrder(list []*Delivery) []*Delivery {
+	slices.SortStableFunc(list, func(a, b *Delivery) int {
+		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
+	})
+	return list
+}

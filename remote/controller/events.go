@@ -1,0 +1,355 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/watch"
+)
+
+// Events waits until something may have changed on a host; see wake.Link.
+type Events interface {
+	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
+}
+
+// event is what a cycle begins with.
+type event struct {
+	tick     bool // all hosts are to be asked
+	reload   bool
+	answers  []answer
+	complete bool // all hosts that were asked at the last tick have answered, or failed
+	ended    []*Delivery
+	requests []*request
+
+	urgent bool      // an answer shows that something has changed
+	first  time.Time // when the first of answers came
+}
+
+// isEmpty reports whether there is only a tick.
+func (e *event) isEmpty() bool {
+	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.requests) == 0
+}
+
+// loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
+type loop struct {
+	*Controller
+	Schedule
+
+	asking asking
+	wake   *wake.Watch                // nil for none
+	asked  map[snapshot.Hostname]bool // once more since the tick, in a loop that ends
+
+	start, begun time.Time // of the loop, and of the last tick
+	tick         time.Time // the next one; zero for none
+	due          time.Time // when the next finding is; zero for none
+	notBefore    time.Time // the next judgement
+	last         bool      // no further tick follows
+	shown        bool      // what was begun at the last tick has ended
+}
+
+func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
+	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true}
+	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
+	c.fleet = c.fleet.of(c.Hosts)
+	c.restoreCompanions()
+	l.tick = l.start
+	return l
+}
+
+// close ends what runs in the background, and waits for it.
+func (l *loop) close() {
+	l.stopListening()
+	l.asking.cancel()
+	l.asking.answers.work.Wait()
+	l.writer.Wait()
+}
+
+// together is how long answers of a tick wait for each other to be judged together, so that limits are for all.
+const together = 2 * time.Second
+
+// next waits for the next event.
+func (l *loop) next(ctx context.Context) *event {
+	e := new(event)
+	for now := time.Now(); !l.isReady(ctx, e, now); now = time.Now() {
+		l.wait(ctx, e, now)
+	}
+	return e
+}
+
+// isReady reports whether an event is to be dealt with now.
+func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
+	switch {
+	case ctx.Err() != nil, len(e.requests) > 0:
+		return true
+	case l.mayTick(now):
+		e.tick = true
+		return true
+	case e.reload && l.asking.open == 0:
+		return true
+	case now.Before(l.notBefore):
+		return false
+	}
+	isDue := l.Events != nil && !l.due.IsZero() && !now.Before(l.due)
+	return len(e.ended) > 0 || e.complete || isDue || len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= together)
+}
+
+// mayTick reports whether it is time for a tick. One at which no host could be asked, since all are being asked, or
+// before what has to be judged as a whole is complete, is left out.
+func (l *loop) mayTick(now time.Time) bool {
+	if l.tick.IsZero() || now.Before(l.tick) {
+		return false
+	}
+	whole := l.DryRun || l.StopAtFailure
+	if n := len(l.Hosts); n > 0 && (len(l.asking.underWay) >= n || whole && l.asking.open > 0) {
+		l.tick = nextStart(l.start, now, l.Interval)
+		return false
+	}
+	return true
+}
+
+// wait waits until something happens, and adds it to an event.
+func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
+	patience := l.patience(e, now)
+	l.stepWait()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	hangup := l.Hangup
+	if e.reload {
+		hangup = nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-l.asking.answers.ready():
+		l.take(e, l.asking.answers.take())
+	case looks := <-l.wake.Looks():
+		for _, look := range looks {
+			l.add(e, answer{host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came, round: l.fleet.round, snapshot: look.Snapshot})
+			e.urgent = true
+		}
+	case <-l.sent.ended.ready():
+		e.ended = append(e.ended, l.sent.take()...)
+	case r := <-l.Actions.waiting():
+		e.requests = append(e.requests, r)
+	case <-hangup:
+		e.reload = true
+	}
+}
+
+// stepWait says how long it may take until the next event.
+func (l *loop) stepWait() {
+	switch {
+	case !l.tick.IsZero():
+		l.step(max(1, time.Until(l.tick)))
+	case l.sent.underWay > 0:
+		l.step(longestOrders)
+	default:
+		l.step(0)
+	}
+}
+
+// patience is how long to wait for something to happen.
+func (l *loop) patience(e *event, now time.Time) time.Duration {
+	var judged time.Time
+	if l.Events != nil {
+		judged = l.due
+	}
+	if len(e.answers) > 0 {
+		judged = earlier(judged, e.first.Add(together))
+	}
+	if len(e.ended) > 0 || e.complete || e.urgent {
+		judged = now
+	}
+	if !judged.IsZero() && judged.Before(l.notBefore) {
+		judged = l.notBefore
+	}
+	until := earlier(judged, l.tick)
+	if until.IsZero() {
+		return time.Hour
+	}
+	return max(until.Sub(now), 0)
+}
+
+// earlier is the earlier of two times; a zero one is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// take adds answers of hosts that were asked.
+func (l *loop) take(e *event, answers []answer) {
+	for _, a := range answers {
+		tick := l.asking.ended(&a)
+		if a.err == nil && l.shows(&a) || !tick {
+			e.urgent = true
+		}
+		l.add(e, a)
+	}
+	e.complete = e.complete || l.asking.completed()
+}
+
+func (l *loop) add(e *event, a answer) {
+	if len(e.answers) == 0 {
+		e.first = time.Now()
+	}
+	e.answers = append(e.answers, a)
+}
+
+// shows reports whether an answer shows another use of GPUs than the one before.
+func (l *loop) shows(a *answer) bool {
+	last := l.fleet.lastOf(a.host.Name)
+	return last != nil && last != a.snapshot && !watch.SameUse(last, a.snapshot)
+}
+
+// listen waits for events of the hosts that answered.
+func (l *loop) listen() {
+	if l.Events == nil || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
+		return
+	}
+	if l.wake == nil {
+		l.wake = wake.Start(eventLink{l.Events, l.Link})
+	}
+	hosts := make([]remote.Host, 0, len(l.fleet.cluster.Hosts))
+	for i := range l.fleet.cluster.Hosts {
+		if h := &l.fleet.cluster.Hosts[i]; h.Snapshot != nil {
+			hosts = append(hosts, l.fleet.reached[h.Name])
+		}
+	}
+	l.wake.Watch(hosts)
+}
+
+type eventLink struct {
+	Events
+	Link
+}
+
+// stopListening ends the waits.
+func (l *loop) stopListening() {
+	l.wake.Close()
+	l.wake = nil
+}
+
+// asking asks hosts in the background, each once at a time.
+type asking struct {
+	ctx    context.Context //nolint:containedctx // it is for as long as the loop
+	cancel context.CancelFunc
+
+	answers  mailbox[answer]
+	underWay map[string]bool // by name, and whether it was asked at the last tick
+	open     int             // hosts that were asked at the last tick, and have not answered
+	done     bool            // all have, and that is not said yet
+}
+
+// tick asks all hosts that are not being asked.
+func (a *asking) tick(ctx context.Context, l *loop) {
+	turns := l.turns()
+	asker := l.Asker
+	asker.Hosts = nil
+	for _, listens := range []bool{false, true} { // those that have to wait for their turn don't hold up others
+		for _, h := range l.Hosts {
+			_, asked := a.underWay[h.Name]
+			if _, waits := turns[h.Name]; !asked && waits == listens {
+				asker.Hosts = append(asker.Hosts, h)
+			}
+		}
+	}
+	for name := range a.underWay {
+		a.underWay[name] = false
+	}
+	a.open, a.done = len(asker.Hosts), len(asker.Hosts) == 0
+	a.ask(asker, l.Now, l.fleet.round, true, turns)
+}
+
+// ask asks hosts. Those that were not asked to the end have an error, too.
+func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
+	if a.underWay == nil {
+		a.underWay = make(map[string]bool)
+	}
+	for _, h := range asker.Hosts {
+		a.underWay[h.Name] = atTick
+	}
+	a.answers.work.Go(func() {
+		var begun sync.Map
+		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (struct{}, error) {
+			begun.Store(h.Name, true)
+			waitUntil(ctx, turns[h.Name])
+			askedAt := now()
+			s, err := asker.Link.Snapshot(ctx, h)
+			a.answers.put(answer{host: h, askedAt: askedAt, came: time.Now(), round: round, snapshot: s, err: err})
+			return struct{}{}, err
+		})
+		for _, r := range results {
+			if _, ok := begun.Load(r.Host.Name); !ok {
+				a.answers.put(answer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
+			}
+		}
+	})
+}
+
+// ended notes that a host has answered, and reports whether it was asked at the last tick.
+func (a *asking) ended(answer *answer) (atTick bool) {
+	atTick = a.underWay[answer.host.Name]
+	delete(a.underWay, answer.host.Name)
+	if atTick {
+		a.open--
+		a.done = a.open == 0
+	}
+	return atTick
+}
+
+// completed reports, once, that all hosts that were asked at the last tick have answered.
+func (a *asking) completed() bool {
+	done := a.done
+	a.done = false
+	return done
+}
+
+// turns are when hosts that listen are asked at a tick: one after the other, since what happens there is known
+// from their events.
+func (l *loop) turns() map[string]time.Time {
+	turns := make(map[string]time.Time)
+	var listening []string
+	for _, h := range l.Hosts {
+		if l.wake.Listens(h.Name) {
+			listening = append(listening, h.Name)
+		}
+	}
+	gap, begun := wake.Spread(len(listening), l.Interval), time.Now()
+	for i, name := range listening {
+		turns[name] = begun.Add(time.Duration(i) * gap)
+	}
+	return turns
+}
+
+// askAgain asks hosts at once, under the names that answered. Before a loop ends each is asked at most once more.
+func (l *loop) askAgain(_ context.Context, names []snapshot.Hostname) {
+	asker := l.Asker
+	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
+	for _, name := range names {
+		h := l.fleet.reached[name]
+		if _, asked := l.asking.underWay[h.Name]; asked || l.last && l.asked[name] {
+			continue
+		}
+		l.asked[name] = true
+		asker.Hosts = append(asker.Hosts, h)
+	}
+	if len(asker.Hosts) > 0 {
+		l.asking.ask(asker, l.Now, l.fleet.round, false, nil)
+	}
+}
+
+// waitUntil waits until t, or the end of ctx.
+func waitUntil(ctx context.Context, t time.Time) {
+	if !time.Now().Before(t) {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, t)
+	defer cancel()
+	<-ctx.Done()
+}

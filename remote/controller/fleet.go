@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// answer is what came of asking a host for its snapshot.
+type answer struct {
+	host     remote.Host
+	askedAt  time.Time // by the monotonic clock, and when it came
+	came     time.Time
+	round    int
+	snapshot *snapshot.Snapshot
+	err      error
+}
+
+// stale is how long an answer may have waited to be judged as one that just came.
+const stale = 2 * time.Second
+
+// fleet is what is known of all hosts: the last answer of each. It is a value.
+type fleet struct {
+	hosts    []remote.Host
+	last     []snapshot.Host // of each of hosts
+	round    int             // of the last tick
+	machines Machines        // which names are one machine
+
+	cluster    snapshot.Cluster // each machine once
+	duplicates []Duplicate
+	reached    map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
+	via        map[snapshot.Hostname]agent.Via   // how it was spoken with, where the Link knows
+}
+
+// of returns the fleet with other hosts. What is known of those with the same name stays.
+func (f fleet) of(hosts []remote.Host) fleet {
+	last := make([]snapshot.Host, len(hosts))
+	for i, h := range hosts {
+		last[i] = snapshot.Host{Name: snapshot.Hostname(h.Name), Labels: h.Labels}
+		if at := slices.IndexFunc(f.hosts, func(known remote.Host) bool { return known.Name == h.Name }); at >= 0 {
+			last[i] = f.last[at]
+			last[i].Labels = h.Labels
+		}
+	}
+	f.hosts, f.last = hosts, last
+	return f
+}
+
+// with returns the fleet with answers that came. Those of a host that is not in the fleet any more are dropped.
+func (f fleet) with(answers []answer, known Machines, about func(remote.Host) agent.About) fleet {
+	byName := make(map[string]*answer, len(answers))
+	for i := range answers {
+		byName[answers[i].host.Name] = &answers[i]
+	}
+	f.last = slices.Clone(f.last)
+	for i := range f.last {
+		h := &f.last[i]
+		if h.IsNew = false; byName[string(h.Name)] == nil {
+			continue
+		}
+		a := byName[string(h.Name)]
+		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round, time.Since(a.came) <= stale
+		if h.Err != nil {
+			h.Snapshot = nil
+		}
+	}
+	m := merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
+	f.cluster, f.duplicates, f.reached, f.via, f.machines = m.cluster, m.duplicates, m.answered, m.via, m.machines
+	return f
+}
+
+// asNew is the cluster as if all hosts had just answered.
+func (f *fleet) asNew() snapshot.Cluster {
+	hosts := slices.Clone(f.cluster.Hosts)
+	for i := range hosts {
+		hosts[i].IsNew = true
+	}
+	return snapshot.Cluster{Hosts: hosts}
+}
+
+// answered reports whether any host has answered, or failed.
+func (f *fleet) answered() bool {
+	return slices.ContainsFunc(f.last, func(h snapshot.Host) bool { return h.Snapshot != nil || h.Err != nil })
+}
+
+// lastOf is the last snapshot of a host; nil for none.
+func (f *fleet) lastOf(name string) *snapshot.Snapshot {
+	at := slices.IndexFunc(f.hosts, func(h remote.Host) bool { return h.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return f.last[at].Snapshot
+}
