@@ -111,6 +111,9 @@ type typeSource struct {
 }
 
 func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Displays, error) {
+	if !nvidiasmi.MayCall(ctx) { // no call goes on there
+		return nvidiasmi.Displays{}, nvidiasmi.ErrTimeout
+	}
 	began := time.Now()
 	devices, err := s.look.Devices(ctx, s.host)
 	if err != nil {

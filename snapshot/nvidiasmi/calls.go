@@ -61,13 +61,20 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 	}
 }
 
+type withoutCall struct{}
+
+// WithoutCall has a Querier make no new call: earlier answers serve, or the error is ErrTimeout.
+func WithoutCall(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutCall{}, true)
+}
+
+// MayCall says whether ctx isn't one of WithoutCall.
+func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
+
 // ask returns the answer of a call that began after ask was called. If none comes in time, it
-// returns the last answer, unless that is older than oldest. With a context that has ended it
-// makes no call.
+// returns the last answer, unless that is older than oldest. The call goes on also if ctx has
+// ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) (timedReply, error) {
-	if ctx.Err() != nil {
-		return q.earlier(args, oldest, contextError(ctx))
-	}
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)
 	defer cancel()

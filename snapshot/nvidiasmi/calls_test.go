@@ -109,6 +109,24 @@ func TestAHangingDriverDelaysNoLook(t *testing.T) {
 	})
 }
 
+// TestALateQuestionBeginsACall: one before it has used up the time of a look, and the next look has the answer.
+func TestALateQuestionBeginsACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 6 * time.Second }), 0)
+		querier.Keep(t.Context())
+		ended, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		_, err := querier.Apps(ended, time.Minute)
+		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+		time.Sleep(10 * time.Second)
+		usage, err := querier.Apps(ended, time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, usage.Apps[0].PID)
+		time.Sleep(10 * time.Second)
+	})
+}
+
 // TestANewCallIsNewerThanTheQuestion: what is verified before a signal comes from no call that was
 // begun before.
 func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
@@ -122,12 +140,11 @@ func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 2, usage.Apps[0].PID)
 		require.False(t, usage.Time.Late)
-		ended, cancel := context.WithTimeout(t.Context(), 0)
-		defer cancel()
-		again, err := querier.Apps(ended, time.Minute)
+		without := nvidiasmi.WithoutCall(t.Context())
+		again, err := querier.Apps(without, time.Minute)
 		require.NoError(t, err, "no new call is made")
 		require.Equal(t, usage.Apps, again.Apps)
-		_, err = querier.Apps(ended, 0)
+		_, err = querier.Apps(without, 0)
 		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 		require.EqualValues(t, 2, calls.Load())
 	})

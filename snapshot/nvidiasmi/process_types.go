@@ -13,7 +13,7 @@ import (
 const typesEvery = 30 * time.Second
 
 // TypeSource is what Types asks; *Querier is one. Answers may be as old as oldest if no new one comes until ctx
-// ends. With a context that has ended already, no new call is made.
+// ends. With a context of WithoutCall, no new call is made.
 type TypeSource interface {
 	Displays(ctx context.Context, oldest time.Duration) (Displays, error)
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
@@ -51,9 +51,7 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	now time.Time, source TypeSource) {
 	if unknown, ask := t.follow(s, gpus, now); unknown {
 		if !ask { // but the answer to an earlier question may have come
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, 0)
-			defer cancel()
+			ctx = WithoutCall(ctx)
 		}
 		t.learn(ctx, source)
 		if ask {

@@ -78,9 +78,14 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 	parse func(RunResult) (T, error)) (T, Time, error) {
 	var out timedReply
 	var err error
-	if q.keep != nil {
+	switch {
+	case q.keep == nil && !MayCall(ctx):
+		err = ErrTimeout
+	case !MayCall(ctx):
+		out, err = q.earlier(args, oldest, ErrTimeout)
+	case q.keep != nil:
 		out, err = q.ask(ctx, args, oldest)
-	} else {
+	default:
 		limited, cancel := context.WithTimeout(ctx, q.timeout)
 		defer cancel()
 		out, err = q.run(limited, args)
