@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,10 @@ import (
 func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList,
 	before processCache,
 ) (*observer, []observation, []string) {
-	used, warnings := devices.attribute(usage)
+	used, warnings := usage.Processes(devices.index)
+	if warning := devices.hiddenWarning(); warning != "" {
+		warnings = slices.Insert(warnings, 0, warning)
+	}
 	if usage.Time.Late {
 		warnings = append(warnings, slowWarning(usage.Time.Began))
 	}
@@ -122,68 +124,4 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 			o.after.details[members[i].PID] = d
 		}
 	}
-}
-
-// attribute groups the lines of nvidia-smi by process, in ascending order of PID, each
-// with its devices in ascending order of index.
-func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
-	var warnings []string
-	if warning := l.hiddenWarning(); warning != "" {
-		warnings = append(warnings, warning)
-	}
-	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any",
-			cmp.Or(gpu, "a GPU")))
-	}
-	byPID := map[snapshot.PID]*snapshot.Process{}
-	for _, app := range merge(usage.Apps) {
-		index, ok := l.index[app.GPU]
-		if !ok {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is "+
-				"attributed to no GPU",
-				app.PID, cmp.Or(app.GPU, "a GPU without an id")))
-			continue
-		}
-		if byPID[app.PID] == nil {
-			byPID[app.PID] = &snapshot.Process{PID: app.PID}
-		}
-		p := byPID[app.PID]
-		if app.Instance != "" {
-			p.Instances = append(p.Instances, app.Instance)
-		}
-		p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index, Memory: app.Memory})
-	}
-	return sorted(byPID), warnings
-}
-
-// merge combines several lines of a process on the same device. They count
-// the same memory, so the largest amount is taken.
-func merge(apps []nvidiasmi.App) []nvidiasmi.App {
-	type key struct {
-		gpu snapshot.GPUUUID
-		pid snapshot.PID
-	}
-	place := make(map[key]int, len(apps))
-	merged := make([]nvidiasmi.App, 0, len(apps))
-	for _, app := range apps {
-		i, twice := place[key{app.GPU, app.PID}]
-		if !twice {
-			place[key{app.GPU, app.PID}] = len(merged)
-			merged = append(merged, app)
-		} else if !merged[i].Memory.Known() || app.Memory.Bytes() > merged[i].Memory.Bytes() {
-			merged[i].Memory = app.Memory
-		}
-	}
-	return merged
-}
-
-func sorted(byPID map[snapshot.PID]*snapshot.Process) []snapshot.Process {
-	processes := make([]snapshot.Process, 0, len(byPID))
-	for _, p := range byPID {
-		slices.Sort(p.Instances)
-		slices.SortFunc(p.Usage, func(a, b snapshot.DeviceUsage) int { return cmp.Compare(a.Index, b.Index) })
-		processes = append(processes, *p)
-	}
-	slices.SortFunc(processes, func(a, b snapshot.Process) int { return cmp.Compare(a.PID, b.PID) })
-	return processes
 }

@@ -8,10 +8,8 @@
 package readonly
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -52,7 +50,10 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 	}
 	s := &snapshot.Snapshot{Devices: devicesOf(listing)}
 	indices := r.indices(ctx, host, s.Devices, &usage)
-	s.Processes, s.Warnings = processesOf(usage, indices)
+	s.Processes, s.Warnings = usage.Processes(indices)
+	for i := range s.Processes {
+		s.Processes[i].EnvUnknown = true
+	}
 	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
 	markUnreported(s.Devices, usage.NotListed, indices)
 	s.Bound()
@@ -162,33 +163,4 @@ func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID, in
 			}
 		}
 	}
-}
-
-// processesOf gathers what each process uses. What can't be attributed to a device is a
-// warning.
-func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) (list []snapshot.Process, warnings []string) {
-	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a GPU")))
-	}
-	at := make(map[snapshot.PID]int)
-	for _, a := range usage.Apps {
-		index, known := indices[a.GPU]
-		if !known {
-			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which the driver does not list: it is attributed to no GPU", a.PID, cmp.Or(a.GPU, "a GPU without an id")))
-			continue
-		}
-		i, seen := at[a.PID]
-		if !seen {
-			i = len(list)
-			at[a.PID] = i
-			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
-		}
-		if a.Instance != "" && !slices.Contains(list[i].Instances, a.Instance) {
-			list[i].Instances = append(list[i].Instances, a.Instance)
-		}
-		if list[i].Uses(index) == nil {
-			list[i].Usage = append(list[i].Usage, snapshot.DeviceUsage{Index: index, Memory: a.Memory})
-		}
-	}
-	return list, warnings
 }

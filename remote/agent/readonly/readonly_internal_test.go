@@ -44,29 +44,6 @@ func TestParseDescriptions(t *testing.T) {
 	}
 }
 
-// TestProcessesOfInstances: the MIG instances of a device count for it, each once.
-func TestProcessesOfInstances(t *testing.T) {
-	mib := snapshot.MiB
-	list, warnings := processesOf(nvidiasmi.Usage{
-		Apps: []nvidiasmi.App{
-			{GPU: "GPU-0", PID: 7, Memory: mib(150), Instance: "MIG-1"},
-			{GPU: "GPU-0", PID: 7, Memory: mib(150), Instance: "MIG-2"},
-			{GPU: "GPU-1", PID: 7, Memory: mib(5)},
-			{GPU: "GPU-0", PID: 9},
-			{GPU: "GPU-gone", PID: 11},
-		},
-		NotListed: []snapshot.GPUUUID{"GPU-2"},
-	}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"GPU-0": 0, "GPU-1": 1})
-	require.Equal(t, []snapshot.Process{
-		{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: mib(150)}, {Index: 1, Memory: mib(5)}}, Instances: []snapshot.GPUUUID{"MIG-1", "MIG-2"}},
-		{PID: 9, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
-	}, list)
-	require.Equal(t, []string{
-		"the driver does not report which processes use GPU-2: there may be any",
-		"process 11 uses GPU-gone, which the driver does not list: it is attributed to no GPU",
-	}, warnings)
-}
-
 // TestDevicesWithoutAListOfProcesses: they are not unused.
 func TestDevicesWithoutAListOfProcesses(t *testing.T) {
 	indices := map[snapshot.GPUUUID]snapshot.DeviceIndex{"GPU-0": 0, "GPU-1": 1}
