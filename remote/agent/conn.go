@@ -30,7 +30,8 @@ type Conn struct {
 	closed    bool      // the Conn was removed from its Pool
 	backoff   remote.Backoff
 
-	tookOver atomic.Bool // the host admitted this controller's claim
+	tookOver  atomic.Bool // the host admitted this controller's claim
+	tokenFlag atomic.Bool // the host takes the token as a flag
 }
 
 // reconnectWait is how long a call waits for a host whose connection was cut off to be

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -130,17 +131,25 @@ func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 }
 
 func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
-	session, err := c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve"))
+	token := rand.Text()
+	command := c.host.Genv("usage", "serve")
+	flag := c.tokenFlag.Load()
+	if flag {
+		command = c.host.Genv("usage", "serve", "--token", token)
+	}
+	session, err := c.pool.Start(ctx, c.host, command)
 	if err != nil {
 		return nil, err
 	}
-	token := rand.Text()
-	c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) }) // a command that doesn't read it doesn't greet either
+	if !flag {
+		c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) }) // who doesn't read it doesn't greet either
+	}
 	t := &streamTransport{session: session, pool: c.pool, token: token, tookOver: &c.tookOver}
 	before := &preface{Reader: session}
 	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {
 		before.over.Store(true)
 		t.able = ableTo(t.stream.Greeting)
+		c.tokenFlag.Store(flag && t.stream.Greeting.Can(capabilityControllers))
 	}
 	switch {
 	case err == nil && !t.can().Snapshot:
@@ -149,6 +158,11 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 	case err == nil:
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
+	}
+	if errors.Is(err, frame.ErrNoGreeting) && !flag && before.greetsWithoutToken() {
+		c.tokenFlag.Store(true)
+		c.pool.running.Go(session.Close)
+		return c.greet(ctx)
 	}
 	if errors.Is(err, frame.ErrNoGreeting) && errors.Is(err, io.EOF) {
 		if _, reason := t.closeReason(ctx); reason != nil {
@@ -182,6 +196,17 @@ func (p *preface) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// capabilityControllers is that of hosts of versions that take the token as a flag. Without the flag they greet with an
+// empty one.
+const capabilityControllers = "controllers"
+
+// greetsWithoutToken says whether the greeting of such a host came.
+func (p *preface) greetsWithoutToken() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Contains(p.end, frame.Beacon(""))
+}
+
 // explain adds the last line to an error that doesn't say more than a status, or nothing.
 func (p *preface) explain(host string, err error) error {
 	var e *remote.Error
@@ -198,7 +223,8 @@ func (p *preface) explain(host string, err error) error {
 	}
 	return &remote.Error{
 		Class: e.Class, Err: fmt.Errorf("%w: it says: %s", err, text.OneLine(text.Cut(lines[len(lines)-1], 300))),
-		Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits of logins; try `ssh " + host + " true`",
+		Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits of logins; " +
+			"try `ssh " + host + " true`",
 	}
 }
 

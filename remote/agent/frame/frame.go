@@ -164,20 +164,20 @@ type Greeting struct {
 // Can says whether the host knows a request.
 func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabilities, request) }
 
-// beacon is the line before the greeting. Whoever starts the command makes up
+// Beacon is the line before the greeting. Whoever starts the command makes up
 // the token, so that no banner holds it by chance or by intent.
-func beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
+func Beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 
 // Encode returns the greeting behind its beacon.
 func (g Greeting) Encode(token string) ([]byte, error) {
 	body, err := json.Marshal(g)
 	f := Frame{Kind: KindGreeting, Body: body}
-	return f.Append(beacon(token)), err
+	return f.Append(Beacon(token)), err
 }
 
 // ReadGreeting skips what a login prints, up to the beacon.
 func ReadGreeting(r *bufio.Reader, token string) (Greeting, error) {
-	if err := skipTo(r, beacon(token)); err != nil {
+	if err := skipTo(r, Beacon(token)); err != nil {
 		return Greeting{}, err
 	}
 	f, err := Read(r)
