@@ -154,7 +154,9 @@ type recordingBackend struct {
 	orders   []order.Order
 }
 
-func (b *recordingBackend) Snapshot(context.Context, local.Age) ([]byte, error) { return b.snapshot, nil }
+func (b *recordingBackend) Snapshot(context.Context, local.Age) ([]byte, error) {
+	return b.snapshot, nil
+}
 
 func (b *recordingBackend) Execute(_ context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
 	b.orders = append(b.orders, o)
