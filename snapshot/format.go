@@ -39,6 +39,10 @@ type (
 	environmentOf struct {
 		*Environment
 		UID *UID `json:"uid"`
+		// Former are indices that hosts of earlier versions let its shells use after GPUs were renumbered.
+		Former []struct {
+			Index DeviceIndex `json:"device"`
+		} `json:"former,omitempty"`
 	}
 	deviceOf struct {
 		Index *DeviceIndex `json:"index"`
@@ -77,7 +81,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		Environments: make([]environmentOf, len(s.Environments)), Devices: make([]deviceOf, len(s.Devices)),
 	}
 	for i := range s.Environments {
-		d.Environments[i] = environmentOf{&s.Environments[i], &s.Environments[i].UID}
+		d.Environments[i] = environmentOf{Environment: &s.Environments[i], UID: &s.Environments[i].UID}
 	}
 	for i := range s.Devices {
 		d.Devices[i] = s.Devices[i].document()
@@ -183,6 +187,15 @@ func (r *reader) parts(s *Snapshot, processes []processOf, envs []environmentOf,
 		return err
 	}
 	s.Devices, err = r.devices(devices)
+	former := make(map[DeviceIndex]bool)
+	for i := range envs {
+		for _, f := range envs[i].Former {
+			former[f.Index] = true
+		}
+	}
+	for i := range s.Devices {
+		s.Devices[i].Unidentified = s.Devices[i].Unidentified || former[s.Devices[i].Index]
+	}
 	return err
 }
 
@@ -302,9 +315,6 @@ func (d *environmentOf) read(r *reader) (Environment, error) {
 	if n := orZero(e.Config.GPUs); n < 0 || n > math.MaxInt32 {
 		r.leaveOut("gpus", fmt.Errorf("it is %d", n))
 		e.Config.GPUs = nil
-	}
-	if len(e.Former) > maxDevices {
-		return *e, tooMany(len(e.Former), "former indices", maxDevices)
 	}
 	return *e, nil
 }

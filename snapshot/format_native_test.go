@@ -31,7 +31,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 			{PID: 8, EnvUnknown: true, EnvOverwritten: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 		},
 		Environments: []snapshot.Environment{{
-			EID: "1667", UID: uid, Creation: at, Username: "alice", PIDs: []snapshot.PID{3}, KernelIDs: []string{"k"}, OwnerMismatch: true, Since: 7, Former: []snapshot.FormerIndex{{Index: 3, Until: 9}},
+			EID: "1667", UID: uid, Creation: at, Username: "alice", PIDs: []snapshot.PID{3}, KernelIDs: []string{"k"}, OwnerMismatch: true, Since: 7,
 			Config: snapshot.EnvConfig{Name: "Norwegian Wood", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
 		}},
 		Devices: []snapshot.Device{{
@@ -182,4 +182,14 @@ func TestHTMLIsNotEscaped(t *testing.T) {
 	data, err = snapshot.EncodeNativeProcesses(s.Processes)
 	require.NoError(t, err)
 	require.Contains(t, string(data), name)
+}
+
+// A host of an earlier version lets shells use indices after GPUs were renumbered: what is attached there is unknown.
+func TestFormerIndicesOfEarlierVersions(t *testing.T) {
+	s, err := snapshot.DecodeNative([]byte(`{"processes":[],"envs":[{"eid":"1","uid":7,"creation":"20/11/2026 21:10:33","username":"x",` +
+		`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[],"former":[{"device":1,"until":9}]}],` +
+		`"devices":[{"index":0,"total_memory":"100mi","attachments":[]},{"index":1,"total_memory":"100mi","attachments":[]}]}`))
+	require.NoError(t, err)
+	require.False(t, s.Device(0).Unidentified)
+	require.True(t, s.Device(1).Unidentified)
 }

@@ -146,9 +146,6 @@ type Environment struct {
 
 	// Since is from when its age counts, by root's own looks: see Attachment.Since.
 	Since StartTime `json:"since,omitempty"`
-	// Former are indices that its shells may still use, since GPUs of the host were renumbered
-	// and they don't know it. Not in the 1.4.3 format.
-	Former []FormerIndex `json:"former,omitempty"`
 	// OwnerMismatch says that the owner of its running processes is not its UID:
 	// someone else wrote it into the state files. Not in the 1.4.3 format.
 	OwnerMismatch bool `json:"owner_mismatch,omitempty"`
@@ -158,12 +155,6 @@ type Environment struct {
 // root's, the host doesn't report uids (nil), as 1.4.3 doesn't, or its owner can't be read.
 func (e *Environment) Admits(uid *UID) bool {
 	return uid == nil || *uid == e.UID || *uid == 0 || e.UID == NoUID
-}
-
-// FormerIndex is an index that an environment may use for a while without an attachment.
-type FormerIndex struct {
-	Index DeviceIndex `json:"device"`
-	Until StartTime   `json:"until"`
 }
 
 // EnvConfig is what the owner configured.

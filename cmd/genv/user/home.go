@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -117,22 +118,9 @@ func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Co
 			}
 			continue
 		}
-		if err := writeSetting(path, text+"\n"); err != nil {
+		if err := folder.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
 			return fmt.Errorf("save the configuration: %w", err)
 		}
 	}
 	return nil
-}
-
-func writeSetting(path, text string) error {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // nothing is there after the rename
-	_, err = file.WriteString(text)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
 }

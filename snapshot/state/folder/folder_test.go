@@ -133,16 +133,16 @@ func TestEnsureCreatesAnEmptyFileForAllUsers(t *testing.T) {
 	}
 }
 
-func TestTheSameVersionIsKeptOnce(t *testing.T) {
-	d, at := open(t, t.TempDir()), time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	for range 2 {
-		path, err := d.KeepCopy("file", []byte("{"), 0o640, at)
+func TestWriteFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for _, content := range []string{"a", "b"} {
+		require.NoError(t, folder.WriteFile(path, []byte(content), 0o600))
+		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, d.Join("file.corrupt-20261120-120000"), path)
+		require.Equal(t, content, string(data))
 	}
-	_, err := d.KeepCopy("file", []byte("["), 0o640, at)
-	require.Error(t, err, "another version has that name")
-	require.Len(t, namesIn(t, d.Path), 1)
+	require.Len(t, namesIn(t, filepath.Dir(path)), 1)
+	require.Error(t, folder.WriteFile(filepath.Join(path, "x"), nil, 0o600))
 }
 
 func TestLock(t *testing.T) {

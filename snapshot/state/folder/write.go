@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -92,6 +94,25 @@ func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
 		return err
 	}
 	return d.Put(name, append(data, '\n'), mode, durable)
+}
+
+// MoveAside renames what has a name, without opening or following it, to NAME.corrupt-TIME.
+func (d *Folder) MoveAside(name string, now time.Time) error {
+	to := name + ".corrupt-" + now.Format("20060102-150405.000000000")
+	if err := Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT); err != nil {
+		return &fs.PathError{Op: "move aside", Path: d.Join(name), Err: err}
+	}
+	return nil
+}
+
+// WriteFile replaces a file at a path as a whole. It is safe on disk afterwards.
+func WriteFile(path string, data []byte, mode uint32) error {
+	d, err := OpenExisting(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Put(filepath.Base(path), data, mode, true)
 }
 
 // Remove removes a file, which may be missing.
