@@ -37,7 +37,6 @@ func spared() *snapshot.Snapshot {
 			ProcessesUnknown: i == 4, Attachments: []snapshot.Attachment{{EID: e.EID, GPUMemory: snapshot.MiB(1000), Time: at, Since: 29000}},
 		}
 		if i == 5 {
-			e.Former = []snapshot.FormerIndex{{Index: 6, Until: 1 << 40}}
 			d.Instances = []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.10gb", Total: snapshot.MiB(9000), Pool: "7"}, {UUID: "MIG-2", Profile: "1g.10gb", Pool: "8"}}
 			d.Attachments[0].Instances = []snapshot.GPUUUID{"MIG-1"}
 		}

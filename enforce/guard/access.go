@@ -43,7 +43,8 @@ func accessOf(f facts) access {
 	for i := range f.Devices {
 		d := judged(&f.Devices[i], f.Order)
 		if f.renumbered(&d) {
-			d.Guarded, d.Why = false, "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
+			d.Guarded = false
+			d.Why = "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
 		}
 		if d.Guarded {
 			p.Guarded.Add(*d.Minor)

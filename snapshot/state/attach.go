@@ -119,7 +119,8 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	}
 	order := func(d *snapshot.Device) int { return slices.Index(gpus.States(), r.States[d.Index]) }
 	slices.SortFunc(free, func(x, y *snapshot.Device) int {
-		return cmp.Or(cmp.Compare(order(x), order(y)), cmp.Compare(len(x.Attachments), len(y.Attachments)), cmp.Compare(x.Index, y.Index))
+		attached := cmp.Compare(len(x.Attachments), len(y.Attachments))
+		return cmp.Or(cmp.Compare(order(x), order(y)), attached, cmp.Compare(x.Index, y.Index))
 	})
 	return free[:max(missing, 0)], nil
 }
@@ -156,7 +157,8 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 			return nil, &UnavailableError{Reason: reason}
 		}
 		if !r.fits(d) {
-			return nil, &UnavailableError{Reason: fmt.Sprintf("Device %d is not available", index), Conflicts: f.conflicts(r.EID, &index)}
+			reason := fmt.Sprintf("Device %d is not available", index)
+			return nil, &UnavailableError{Reason: reason, Conflicts: f.conflicts(r.EID, &index)}
 		}
 		chosen = append(chosen, d)
 	}
@@ -170,7 +172,8 @@ func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	case r.States[d.Index] == gpus.Failed:
 		return fmt.Sprintf("GPU %d has failed and is given to no user: `genv gpus` says why", d.Index)
 	case d.Unified && r.Memory.Known():
-		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own: attach it without --gpu-memory", d.Index)
+		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own:"+
+			" attach it without --gpu-memory", d.Index)
 	}
 	return ""
 }
@@ -213,7 +216,8 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 		case reason != "":
 			return &UnavailableError{Reason: reason}
 		case !smaller && !r.fits(&others):
-			return &UnavailableError{Reason: fmt.Sprintf("GPU %d has too little free memory: nothing was changed", d.Index), Conflicts: f.conflicts(eid, &d.Index)}
+			reason := fmt.Sprintf("GPU %d has too little free memory: nothing was changed", d.Index)
+			return &UnavailableError{Reason: reason, Conflicts: f.conflicts(eid, &d.Index)}
 		}
 		d.Attachments = slices.Clone(d.Attachments)
 		d.Attachment(eid).GPUMemory = memory

@@ -26,9 +26,11 @@ func (f *Files) attachInstances(r AttachRequest) error {
 		case own != nil && len(own.Instances) == 0:
 			return fmt.Errorf("%w: the environment has all of GPU %s: detach that first", ErrRequest, wanted.Index)
 		case !r.OverSubscribe && !instanceFree(d, r.EID, wanted.UUID):
-			return &UnavailableError{Reason: fmt.Sprintf("MIG instance %s of GPU %d is not available", wanted.UUID, wanted.Index), Conflicts: f.conflicts(r.EID, &wanted.Index)}
+			reason := fmt.Sprintf("MIG instance %s of GPU %d is not available", wanted.UUID, wanted.Index)
+			return &UnavailableError{Reason: reason, Conflicts: f.conflicts(r.EID, &wanted.Index)}
 		}
-		next := snapshot.Attachment{EID: r.EID, GPUMemory: r.Memory, Time: r.At, Instances: []snapshot.GPUUUID{wanted.UUID}}
+		instances := []snapshot.GPUUUID{wanted.UUID}
+		next := snapshot.Attachment{EID: r.EID, GPUMemory: r.Memory, Time: r.At, Instances: instances}
 		if !r.Memory.Known() {
 			next.GPUMemory = wanted.Memory
 		}

@@ -170,7 +170,8 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		case now == nil && len(d.Attachments) == 0:
 			continue
 		case now == nil:
-			f.Warn("GPU %d is attached to %d environments but nvidia-smi no longer shows it", d.Index, len(d.Attachments))
+			f.Warn("GPU %d is attached to %d environments but nvidia-smi no longer shows it",
+				d.Index, len(d.Attachments))
 		}
 		kept = append(kept, d)
 	}
@@ -178,7 +179,9 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 		switch {
 		case f.Device(d.Index) != nil:
 		case d.TotalMemory.Known():
-			kept = append(kept, snapshot.Device{Index: d.Index, UUID: d.UUID, TotalMemory: d.TotalMemory, Unified: d.Unified})
+			kept = append(kept, snapshot.Device{
+				Index: d.Index, UUID: d.UUID, TotalMemory: d.TotalMemory, Unified: d.Unified,
+			})
 		case !d.Failed:
 			f.Warn("GPU %d is not registered: nvidia-smi does not report its memory", d.Index)
 		}

@@ -78,9 +78,12 @@ func (o *olderEnvironments) convert() []any {
 	for _, key := range slices.Sorted(maps.Keys(o.Environments)) {
 		e := o.Environments[key]
 		out = append(out, map[string]any{
-			"eid": cmp.Or(e.EID, key), "uid": orNull(e.UID), "creation": orNull(e.Creation), "username": orNull(e.Username),
-			"config": map[string]any{"name": orNull(e.Config.Name), "gpu_memory": orNull(e.Config.GPUMemory), "gpus": orNull(e.Config.GPUs)},
-			"pids":   orEmpty(e.PIDs), "kernel_ids": orEmpty(e.KernelIDs),
+			"eid": cmp.Or(e.EID, key), "uid": orNull(e.UID), "creation": orNull(e.Creation),
+			"username": orNull(e.Username),
+			"config": map[string]any{
+				"name": orNull(e.Config.Name), "gpu_memory": orNull(e.Config.GPUMemory), "gpus": orNull(e.Config.GPUs),
+			},
+			"pids": orEmpty(e.PIDs), "kernel_ids": orEmpty(e.KernelIDs),
 		})
 	}
 	return out
@@ -100,9 +103,13 @@ func (o *olderDevices) convert() ([]any, error) {
 		attachments := []any{}
 		for _, key := range slices.Sorted(maps.Keys(indices[index].Attachments)) {
 			a := indices[index].Attachments[key]
-			attachments = append(attachments, map[string]any{"eid": cmp.Or(a.EID, key), "gpu_memory": orNull(a.GPUMemory), "time": orNull(a.Attached)})
+			attachments = append(attachments, map[string]any{
+				"eid": cmp.Or(a.EID, key), "gpu_memory": orNull(a.GPUMemory), "time": orNull(a.Attached),
+			})
 		}
-		out = append(out, map[string]any{"index": index, "total_memory": orNull(indices[index].TotalMemory), "attachments": attachments})
+		out = append(out, map[string]any{
+			"index": index, "total_memory": orNull(indices[index].TotalMemory), "attachments": attachments,
+		})
 	}
 	return out, nil
 }

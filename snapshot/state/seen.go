@@ -184,11 +184,14 @@ func (f *Files) WarnRenumbered() {
 		d := &f.Devices[i]
 		for k := range d.Attachments {
 			eid := d.Attachments[k].EID
-			if gpus := withGPU(f.madeTo[attachmentPlace{d.Index, eid}], d.UUID); len(gpus) > 1 && named < maxRenumbered {
-				named++
-				f.Warn("GPU %s was another GPU since environment %s attached it: what is attached to these GPUs is unknown"+
-					" until it is attached again (genv attach --refresh in its shell)", d.Index, text.Shown(string(eid)))
+			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, eid}], d.UUID)
+			if len(gpus) < 2 || named == maxRenumbered {
+				continue
 			}
+			named++
+			f.Warn("GPU %s was another GPU since environment %s attached it: what is attached to these GPUs is"+
+				" unknown until it is attached again (genv attach --refresh in its shell)",
+				d.Index, text.Shown(string(eid)))
 		}
 	}
 }
@@ -263,11 +266,14 @@ func (s *Seen) since(known snapshot.StartTime, written snapshot.Date, now Moment
 // Same says whether both notes are equal, except for the time of the last look.
 func (s *Seen) Same(o *Seen) bool {
 	same := func(a, b SeenEnvironment) bool {
-		return a.EnvironmentOwner == b.EnvironmentOwner && a.Written == b.Written && a.Since == b.Since && maps.Equal(a.Starts, b.Starts)
+		same := a.EnvironmentOwner == b.EnvironmentOwner && a.Written == b.Written && a.Since == b.Since
+		return same && maps.Equal(a.Starts, b.Starts)
 	}
 	sameAttachment := func(a, b SeenAttachment) bool {
-		return a.EID == b.EID && a.Index == b.Index && a.Written == b.Written && a.Since == b.Since && slices.Equal(a.GPUs, b.GPUs)
+		same := a.EID == b.EID && a.Index == b.Index && a.Written == b.Written && a.Since == b.Since
+		return same && slices.Equal(a.GPUs, b.GPUs)
 	}
-	return slices.EqualFunc(s.Environments, o.Environments, same) && slices.EqualFunc(s.Attachments, o.Attachments, sameAttachment) &&
+	return slices.EqualFunc(s.Environments, o.Environments, same) &&
+		slices.EqualFunc(s.Attachments, o.Attachments, sameAttachment) &&
 		slices.Equal(s.Devices, o.Devices) && slices.Equal(s.Earlier, o.Earlier) && s.Registered == o.Registered
 }

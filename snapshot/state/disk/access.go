@@ -46,7 +46,8 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 	if err != nil {
 		return denied(dir, err.Error())
 	}
-	a := folderAccess{mayClean: true, root: root, writable: root != nil && root.IsOurs(), seen: readSeen(root), now: now}
+	ours := root != nil && root.IsOurs()
+	a := folderAccess{mayClean: true, root: root, writable: ours, seen: readSeen(root), now: now}
 	outside := now.ofSameBoot(a.seen)
 	if outside != nil {
 		a.noted = *outside
@@ -94,7 +95,8 @@ func denied(dir place, why string) folderAccess { return folderAccess{}.deny(dir
 
 func (a folderAccess) deny(dir place, why string) folderAccess {
 	a.mayClean, a.writable = false, false
-	a.warning = fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.Path, why)
+	a.warning = fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s",
+		dir.Path, why)
 	return a
 }
 
@@ -115,9 +117,11 @@ func (n folderNote) refusal(outside *folderNote, isRoot, besideNotes bool) strin
 	case n.Initial(), isRoot && outside != nil:
 		return ""
 	case !isRoot:
-		return "this is not the initial PID namespace, and root's genv has not run here yet: have root run `genv envs` once"
+		return "this is not the initial PID namespace, and root's genv has not run here yet:" +
+			" have root run `genv envs` once"
 	case !besideNotes:
-		return "this is not the initial PID namespace, and the folder is not on this container's own file system" + resetHint
+		return "this is not the initial PID namespace, and the folder is not on this container's own file system" +
+			resetHint
 	}
 	return ""
 }

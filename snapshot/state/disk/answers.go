@@ -49,7 +49,8 @@ func (t *transaction) writeAnswers() {
 func (t *transaction) forgetAnswers() {
 	t.files.Answers = slices.DeleteFunc(t.files.Answers, func(a snapshot.Answer) bool {
 		now := t.process(a.PID)
-		return now.Liveness == system.Gone || now.Start != 0 && now.Start != a.Start || snapshot.CheckName("eid", string(a.EID)) != nil
+		ended := now.Liveness == system.Gone || now.Start != 0 && now.Start != a.Start
+		return ended || snapshot.CheckName("eid", string(a.EID)) != nil
 	})
 }
 

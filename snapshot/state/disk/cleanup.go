@@ -37,7 +37,8 @@ func (t *transaction) removeDead() {
 func (t *transaction) findOwner(env *snapshot.Environment) {
 	for _, pid := range env.PIDs {
 		p := t.process(pid)
-		if env.UID == snapshot.NoUID && p.Liveness == system.Alive && !t.ended(env, pid) && p.Owner != nil && *p.Owner != 0 {
+		lives := p.Liveness == system.Alive && !t.ended(env, pid)
+		if env.UID == snapshot.NoUID && lives && p.Owner != nil && *p.Owner != 0 {
 			env.UID = *p.Owner
 		}
 	}
@@ -58,7 +59,9 @@ func registeredKernels(f *state.Files) (kernels []system.Kernel) {
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
-	case owner == nil || *owner == env.UID || env.UID == snapshot.NoUID || t.Keeps != nil && t.Keeps(env.EID, pid, now.Start):
+	case owner == nil || *owner == env.UID || env.UID == snapshot.NoUID:
+		return true
+	case t.Keeps != nil && t.Keeps(env.EID, pid, now.Start):
 		return true
 	case *owner != 0 || pid == 1:
 		return false
@@ -84,7 +87,8 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	unsure = map[snapshot.EnvID]bool{}
 	for _, env := range empty {
 		m := membersOf(env)
-		if len(m.of[env.EID]) == 0 && env.UID != snapshot.NoUID && (m.unsure || !complete && int(env.UID) != os.Geteuid()) {
+		maybe := env.UID != snapshot.NoUID && (m.unsure || !complete && int(env.UID) != os.Geteuid())
+		if len(m.of[env.EID]) == 0 && maybe {
 			unsure[env.EID] = true
 			continue
 		}

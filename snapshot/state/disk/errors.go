@@ -42,8 +42,8 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s: %v: %v; it belongs to %s and was last changed at %s: what it said is unknown; restore it, or begin again with %s",
-		e.Path, ErrCorrupt, e.Cause, system.DescribeUser(e.Owner), e.Changed.Format(time.DateTime), e.Reset)
+	return fmt.Sprintf("%s: %v: %v; it belongs to %s and was last changed at %s: what it said is unknown;"+
+		" restore it, or begin again with %s", e.Path, ErrCorrupt, e.Cause, system.DescribeUser(e.Owner), e.Changed.Format(time.DateTime), e.Reset)
 }
 
 // Unwrap makes errors.Is find ErrCorrupt and the cause.
@@ -59,7 +59,8 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), e.Waited.Round(time.Millisecond))
+	waited := e.Waited.Round(time.Millisecond)
+	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), waited)
 }
 
 func (e *BusyError) held() string {

@@ -58,7 +58,8 @@ func (t *transaction) lost(file state.File) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s is missing, in a folder of %s: what it said is unknown;"+
-		" restore it from a backup, or begin again with %s", ErrLost, t.dir.Join(file.String()), system.DescribeUser(st.Uid), resetCommand(file))
+		" restore it from a backup, or begin again with %s",
+		ErrLost, t.dir.Join(file.String()), system.DescribeUser(st.Uid), resetCommand(file))
 }
 
 // resetCommand begins again with an empty file.
@@ -113,7 +114,9 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 		}
 		t.step("unreadable " + file.String())
 		if attempt == attempts || !sleep(ctx, pause) {
-			return &CorruptError{Path: t.dir.Join(file.String()), Owner: st.Uid, Changed: t.local(st.Mtim), Reset: resetCommand(file), Cause: cause}
+			return &CorruptError{
+				Path: t.dir.Join(file.String()), Owner: st.Uid, Changed: t.local(st.Mtim), Reset: resetCommand(file), Cause: cause,
+			}
 		}
 	}
 }

@@ -101,7 +101,8 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
 		if !sleep(ctx, pauseAfter(time.Since(begun))) {
-			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: proc.LockHolderOf(system.RealProc, st), Cause: ctx.Err()}
+			holder := proc.LockHolderOf(system.RealProc, st)
+			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holder, Cause: ctx.Err()}
 		}
 	}
 }

@@ -106,7 +106,8 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 	}
 	var owner Owner
 	if err := json.Unmarshal(data, &owner); err != nil || owner.Schema != OwnerSchema {
-		return nil, fmt.Errorf("%w: %s is not of this version of genv (%s): use the one that wrote it, which gives the state back with `genv host handover`",
+		return nil, fmt.Errorf("%w: %s is not of this version of genv (%s): use the one that wrote it,"+
+			" which gives the state back with `genv host handover`",
 			folder.ErrUnsafe, dir.Join(ownerFile), OwnerSchema)
 	}
 	if owner.StateDir != s.path() {

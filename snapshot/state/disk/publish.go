@@ -54,7 +54,8 @@ func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	st, _ := dir.Status()
 	if owner, unknown := s.Owner(); unknown == nil && owner != nil && !sealed(&st) {
 		defer func() {
-			err = cmp.Or(err, fmt.Errorf("%w: the folder %s was removed or replaced; what was found there is of %s with mode %04o, and is root's again; root goes by its own state",
+			err = cmp.Or(err, fmt.Errorf("%w: the folder %s was removed or replaced; what was found there is of %s"+
+				" with mode %04o, and is root's again; root goes by its own state",
 				errReplaced, dir.Path, system.DescribeUser(st.Uid), st.Mode&0o7777))
 		}()
 	}

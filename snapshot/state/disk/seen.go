@@ -47,7 +47,8 @@ func (n folderNote) ofSameBoot(o *seenNote) *folderNote {
 // noteAbout is what root notes about a folder.
 func (s *Store) noteAbout(dir place) (folderNote, error) {
 	st, err := dir.Status()
-	return folderNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.System.BootID(), Namespaces: s.System.Namespaces()}, err
+	boot, namespaces := s.System.BootID(), s.System.Namespaces()
+	return folderNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: boot, Namespaces: namespaces}, err
 }
 
 // readSeen returns nil if there is no readable note.
@@ -60,7 +61,9 @@ func readSeen(root *folder.Folder) *seenNote {
 }
 
 // replacedNotes are files of earlier versions of genv, which the note replaces.
-var replacedNotes = []string{"note.json", "looks.json", "last-good", "restored.json", "whole.json", "genv.identities.json"}
+var replacedNotes = []string{
+	"note.json", "looks.json", "last-good", "restored.json", "whole.json", "genv.identities.json",
+}
 
 // putSeen is not synced: nothing in it outlives a crash of the machine.
 func putSeen(root *folder.Folder, n seenNote) {

@@ -111,7 +111,8 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 	if err == nil {
 		err = s.checkOther(dir)
 	}
-	for _, name := range append([]string{state.Envs.String(), state.Devices.String(), seenFile, answersFile}, replacedNotes...) {
+	written := []string{state.Envs.String(), state.Devices.String(), seenFile, answersFile}
+	for _, name := range append(written, replacedNotes...) {
 		if err == nil {
 			err = dir.Remove(name)
 		}
@@ -127,7 +128,8 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 func (s *Store) checkOther(dir *folder.Folder) error {
 	var owner Owner
 	if dir.ReadJSON(ownerFile, maxNote, &owner) && owner.StateDir != s.path() {
-		return fmt.Errorf("%w: %s has the state of %s: give that back with GENV_TMPDIR=%s and `genv host handover`", folder.ErrUnsafe, dir.Path, owner.StateDir, owner.StateDir)
+		return fmt.Errorf("%w: %s has the state of %s: give that back with GENV_TMPDIR=%s and `genv host handover`",
+			folder.ErrUnsafe, dir.Path, owner.StateDir, owner.StateDir)
 	}
 	return nil
 }

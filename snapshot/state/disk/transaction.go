@@ -60,7 +60,9 @@ func (t *transaction) useSeen() {
 }
 
 // transact runs a transaction with the lock held.
-func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*transaction) error) (*transaction, error) {
+func (s *Store) transact(
+	ctx context.Context, timeout time.Duration, run func(*transaction) error,
+) (*transaction, error) {
 	t := &transaction{Store: s}
 	err := s.afterReading(func(known *running) error {
 		return s.locked(ctx, timeout, func(dir place) error {
@@ -73,7 +75,9 @@ func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*t
 }
 
 // update is transact for a change. After an error of writing, its files are valid.
-func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
+func (s *Store) update(
+	ctx context.Context, timeout time.Duration, change func(*state.Files) error,
+) (*transaction, error) {
 	return s.transact(ctx, timeout, func(t *transaction) error {
 		uptime := s.System.Uptime()
 		if err := t.loadAndClean(ctx); err != nil {
@@ -123,8 +127,8 @@ func (t *transaction) loadAndClean(ctx context.Context) error {
 func (t *transaction) clean() error {
 	switch {
 	case t.access.private: // what isn't in it is not lost
-		return fmt.Errorf("%w: %s is %s; nothing is lost: run genv from a login that shares the folder with root, or turn that off for this one",
-			ErrPrivate, t.dir.Path, privateFolder)
+		return fmt.Errorf("%w: %s is %s; nothing is lost: run genv from a login that shares the folder with root,"+
+			" or turn that off for this one", ErrPrivate, t.dir.Path, privateFolder)
 	case t.loadError() != nil:
 		return t.loadError()
 	case t.access.mayClean:
@@ -171,7 +175,9 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 // nothing to them. genv replaces a file as a whole, so two equal and valid readings
 // are what a reader with the lock would get. If that fails, the error is busy, which is nil
 // for files that only root may write.
-func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error) (t *transaction, err error) {
+func (s *Store) readUnlocked(
+	ctx context.Context, busy *BusyError, clean func(*transaction) error,
+) (t *transaction, err error) {
 	err = s.afterReading(func(known *running) error {
 		t, err = s.readUnlockedOnce(ctx, busy, known, clean)
 		return err
@@ -179,7 +185,9 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	return t, err
 }
 
-func (s *Store) readUnlockedOnce(ctx context.Context, busy *BusyError, known *running, clean func(*transaction) error) (*transaction, error) {
+func (s *Store) readUnlockedOnce(
+	ctx context.Context, busy *BusyError, known *running, clean func(*transaction) error,
+) (*transaction, error) {
 	dir, err := s.open()
 	if err != nil {
 		return &transaction{}, err

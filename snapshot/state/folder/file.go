@@ -79,7 +79,7 @@ func (d *Folder) openAt(name string, flags int) (int, error) {
 		switch {
 		case errors.Is(err, unix.EXDEV):
 			return -1, fmt.Errorf("%w: a file system is mounted at %s", ErrTampered, d.Join(name))
-		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // before Linux 5.6; by a filter of an old engine
+		case !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM): // Linux before 5.6; filters of old engines
 			return fd, err
 		}
 	}

@@ -95,7 +95,8 @@ func openLink(path string) (*Folder, error) {
 	case st.Mode&unix.S_IFMT != unix.S_IFLNK:
 		return nil, unsafeDir(unix.ENOTDIR, path)
 	case (st.Uid != 0 && int(st.Uid) != os.Geteuid()) || st.Nlink > 1:
-		return nil, fmt.Errorf("%w: %s is a link that uid %d made: remove it, or set GENV_TMPDIR", ErrUnsafe, path, st.Uid)
+		return nil, fmt.Errorf("%w: %s is a link that uid %d made: remove it, or set GENV_TMPDIR",
+			ErrUnsafe, path, st.Uid)
 	}
 	target := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", target)
@@ -215,7 +216,7 @@ func (d *Folder) Own(mode uint32) error {
 func (d *Folder) CheckPrivate() error {
 	st, err := d.Status()
 	if err == nil && !onlyOwnerWrites(&st) {
-		err = fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", ErrUnsafe, d.Path, st.Uid, st.Mode&0o7777)
+		err = notTrusted(d.Path, &st)
 	}
 	return err
 }

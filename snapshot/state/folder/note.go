@@ -11,7 +11,9 @@ import (
 // replaced as a whole, so that readers need no lock. Who reads a note in order to change it takes a
 // lock first: see Hold.
 //
-//	var opens = folder.Note[content]{Name: "opens.json", Max: 16 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*content).check}
+//	var opens = folder.Note[content]{
+//		Name: "opens.json", Max: 16 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*content).check,
+//	}
 //	err := opens.Write("/run/genv", content{…})
 //	c, err := opens.Read("/run/genv")
 type Note[T any] struct {

@@ -40,9 +40,14 @@ func (d *Folder) readTrusted(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !onlyOwnerWrites(&st) {
-		return nil, fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", ErrUnsafe, d.Join(name), st.Uid, st.Mode&0o7777)
+		return nil, notTrusted(d.Join(name), &st)
 	}
 	return data, nil
+}
+
+func notTrusted(path string, st *unix.Stat_t) error {
+	return fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it",
+		ErrUnsafe, path, st.Uid, st.Mode&0o7777)
 }
 
 // onlyOwnerWrites says whether root or the caller owns a file or folder, and no other user
