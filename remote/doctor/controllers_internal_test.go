@@ -24,8 +24,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func registered(id string, lost bool) election.Registration {
 	return election.Registration{
-		Candidate: election.Candidate{ID: id, Name: "genv on jump-" + id + ", process 7"}, Host: "jump-" + id, PID: 7, Version: "2.0.0",
-		Since: noon.Add(-time.Hour), Cycled: noon.Add(-4 * time.Second), Interval: 10, Hosts: 2, Lost: lost,
+		Candidate: election.Candidate{ID: id, Name: "genv on jump-" + id + ", process 7"}, Host: "jump-" + id, Version: "2.0.0",
+		Cycled: noon.Add(-4 * time.Second), Interval: 10, Hosts: 2, Lost: lost,
 	}
 }
 

@@ -1,8 +1,7 @@
 // Package election says which of several controllers may act, by a key in etcd.
 //
 //	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock})
-//	go elector.Run(ctx)
-//	err := elector.Follow(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
+//	err := elector.Run(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
 //
 // The leader is the one that made the key KEY/leader, which depends on its lease. The revision
 // of the cluster in which the key was made is its epoch: each later leader has a higher one. A
@@ -33,6 +32,8 @@ type LeaseStore interface {
 	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.Entry, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
+	// Update writes a key that was created in a revision, and depends on a lease.
+	Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error
 	Get(ctx context.Context, key string) (*etcd.Entry, error)
 }
 
@@ -64,9 +65,6 @@ type Options struct {
 	Works func() bool
 }
 
-// LeaderKey is the key that only a leader has made.
-func LeaderKey(key string) string { return key + "/leader" }
-
 // Status is what is known of an election.
 type Status struct {
 	Role  Role
@@ -77,14 +75,16 @@ type Status struct {
 	Cluster uint64
 	// Leader is who leads, if that is another one; nil if it isn't known.
 	Leader *Leader
+	// OtherPolicy says that the Leader has another policy than this controller.
+	OtherPolicy bool
 	// Err is why etcd can't be asked; nil if it answered last.
 	Err error
 	// Answered is when etcd answered last: of a leader, that it still leads.
 	Answered time.Time
 }
 
-// Elector takes part in an election. Its methods are safe for concurrent use, but Run, which
-// is called once.
+// Elector takes part in an election. Its methods are safe for concurrent use, but Run and Campaign, of which
+// one is called, once.
 type Elector struct {
 	Options
 	changed chan struct{}
@@ -92,6 +92,8 @@ type Elector struct {
 	mu     sync.Mutex
 	state  State
 	status Status
+	policy string // of this controller; empty if it isn't known
+	stated string // as its key has it
 }
 
 // New returns an Elector that is a standby until Run.
@@ -124,13 +126,20 @@ func (e *Elector) Status() Status {
 	return s
 }
 
+// SetPolicy says which policy this controller has: the other ones say if theirs is another one.
+func (e *Elector) SetPolicy(digest string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.policy = digest
+}
+
 // Changed gets a value when the Role, the epoch, the leader or whether etcd answers has
 // changed since. Several changes may be one value.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
-// Run campaigns and leads until ctx ends. Then it leads no more, and resigns, so that another
+// Campaign campaigns and leads until ctx ends. Then it leads no more, and resigns, so that another
 // one can lead at once.
-func (e *Elector) Run(ctx context.Context) {
+func (e *Elector) Campaign(ctx context.Context) {
 	for ctx.Err() == nil {
 		remote.Sleep(ctx, e.step(ctx))
 	}
@@ -171,7 +180,7 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 		return askEvery
 	}
 	since := e.Now()
-	value, err := encode(Leader{e.Self, since.Truncate(time.Second).UTC()})
+	value, policy, err := e.value(since)
 	if err != nil {
 		e.learn(nil, err)
 		return askEvery
@@ -185,8 +194,28 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 	e.set(func(s *State, status *Status) {
 		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
 		*status = Status{Since: since, Epoch: made.Created, Cluster: made.Cluster, Answered: since}
+		e.stated = policy
 	})
 	return 0
+}
+
+// value is that of the key of this controller, with its policy as it is now.
+func (e *Elector) value(since time.Time) (value []byte, policy string, err error) {
+	e.mu.Lock()
+	policy = e.policy
+	e.mu.Unlock()
+	value, err = encode(Leader{e.Self, since.Truncate(time.Second).UTC(), policy})
+	return value, policy, err
+}
+
+// statePolicy writes the key of this controller if it has another policy since. What fails is tried again with the next
+// renewal.
+func (e *Elector) statePolicy(ctx context.Context, state State) {
+	value, policy, err := e.value(e.Status().Since)
+	if err != nil || policy == e.stated || e.Cluster.Update(ctx, LeaderKey(e.Key), state.epoch, value, state.lease) != nil {
+		return
+	}
+	e.set(func(*State, *Status) { e.stated = policy })
 }
 
 // learn notes who leads, or that etcd doesn't answer.
@@ -195,10 +224,11 @@ func (e *Elector) learn(entry *etcd.Entry, err error) {
 		if status.Err = err; err != nil {
 			return
 		}
-		status.Leader, status.Answered = nil, e.Now()
+		status.Leader, status.OtherPolicy, status.Answered = nil, false, e.Now()
 		if entry != nil {
 			leader := decode(entry.Value)
 			status.Leader = &leader
+			status.OtherPolicy = e.policy != "" && leader.Policy != "" && e.policy != leader.Policy
 		}
 	})
 }
@@ -225,7 +255,8 @@ func (e *Elector) renew(ctx context.Context, state State, left time.Duration) ti
 	case err != nil:
 		return max(0, min(askEvery, left-(now-sent)))
 	}
-	return max(0, renewEvery-(now-sent))
+	e.statePolicy(limited, state)
+	return max(0, renewEvery-(e.Clock()-sent))
 }
 
 // retire gives up what may be left of a lease that has expired: then this controller
@@ -284,7 +315,7 @@ func (e *Elector) set(change func(*State, *Status)) {
 }
 
 func differs(a, b *Status) bool {
-	if a.Role != b.Role || a.Epoch != b.Epoch || (a.Err == nil) != (b.Err == nil) || (a.Leader == nil) != (b.Leader == nil) {
+	if a.Role != b.Role || a.Epoch != b.Epoch || (a.Err == nil) != (b.Err == nil) || (a.Leader == nil) != (b.Leader == nil) || a.OtherPolicy != b.OtherPolicy {
 		return true
 	}
 	return a.Leader != nil && *a.Leader != *b.Leader

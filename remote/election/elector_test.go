@@ -102,6 +102,19 @@ func (c *cluster) keepAlive(id int64) bool {
 	return ok
 }
 
+func (c *cluster) Update(ctx context.Context, _ string, created uint64, value []byte, lease int64) error {
+	if err := c.answer(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == nil || c.key.Created != created || c.key.Lease != lease {
+		return etcd.ErrConflict
+	}
+	c.key.Value = value
+	return nil
+}
+
 func (c *cluster) Revoke(ctx context.Context, id int64) error {
 	err := c.answer(ctx)
 	c.mu.Lock()
@@ -158,16 +171,21 @@ func (c *cluster) taken() {
 // run starts an Elector in a bubble of synctest. stop ends it, and waits for its end.
 func run(c *cluster) (e *election.Elector, stop func()) { return runWith(c, nil) }
 
-func runWith(c *cluster, works func() bool) (e *election.Elector, stop func()) {
+// elector is one that doesn't campaign yet.
+func elector(c *cluster, works func() bool) *election.Elector {
 	c.leases = make(map[int64]time.Time)
 	begun := time.Now()
-	e = election.New(election.Options{
+	return election.New(election.Options{
 		Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "a", Name: "ann on jump"},
 		Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now, Works: works,
 	})
+}
+
+func runWith(c *cluster, works func() bool) (e *election.Elector, stop func()) {
+	e = elector(c, works)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { e.Run(ctx); close(ended) }()
+	go func() { e.Campaign(ctx); close(ended) }()
 	return e, func() { cancel(); <-ended }
 }
 
@@ -284,7 +302,7 @@ func TestALeaderThatWasStopped(t *testing.T) {
 		e := election.New(election.Options{Cluster: c, Key: "/k", Clock: func() time.Duration { return time.Since(begun) + time.Duration(slept.Load()) }, Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { e.Run(ctx); close(ended) }()
+		go func() { e.Campaign(ctx); close(ended) }()
 		<-e.Changed()
 		require.True(t, e.Leads())
 		slept.Store(int64(election.TTL))

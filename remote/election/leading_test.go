@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -234,8 +236,6 @@ func TestALeaderThatIsLate(t *testing.T) {
 func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{slow: time.Millisecond}
-		e, stop := run(c)
-		defer stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		var roles []string
 		var epoch uint64
@@ -250,7 +250,7 @@ func TestRoles(t *testing.T) {
 		time.AfterFunc(30*time.Second, func() { c.set(func() { c.key, c.silent = nil, false }) })
 		time.AfterFunc(40*time.Second, func() { c.set(func() { c.silent = true }) })
 		time.AfterFunc(50*time.Second, cancel)
-		err := e.Follow(ctx, election.Roles{
+		err := elector(c, nil).Run(ctx, election.Roles{
 			Changed: func(election.Status) {},
 			Stand: func(ctx context.Context) error {
 				require.NoError(t, remote.MayBegin(ctx))
@@ -283,13 +283,46 @@ func TestARoleThatReturns(t *testing.T) {
 	errBroken := errors.New("stdout is closed")
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{slow: time.Millisecond}
-		e, stop := run(c)
-		defer stop()
-		err := e.Follow(t.Context(), election.Roles{
+		err := elector(c, nil).Run(t.Context(), election.Roles{
 			Changed: func(election.Status) {},
 			Stand:   func(ctx context.Context) error { <-ctx.Done(); return nil },
 			Lead:    func(context.Context, election.Term) error { time.Sleep(time.Minute); return errBroken },
 		})
 		require.ErrorIs(t, err, errBroken)
+	})
+}
+
+// Each controller knows if the leader has another policy, also when one of them reads another one.
+func TestAnotherPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{slow: time.Millisecond}
+		a := elector(c, nil)
+		a.SetPolicy("1")
+		b := election.New(election.Options{Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "b"}, Clock: a.Clock, Now: time.Now})
+		b.SetPolicy("1")
+		ctx, cancel := context.WithCancel(t.Context())
+		var campaigns sync.WaitGroup
+		defer campaigns.Wait()
+		defer cancel()
+		campaigns.Go(func() { a.Campaign(ctx) })
+		time.Sleep(5 * time.Second)
+		campaigns.Go(func() { b.Campaign(ctx) })
+		for _, step := range []struct {
+			change func()
+			differ bool
+		}{
+			{func() {}, false},
+			{func() { b.SetPolicy("2") }, true},
+			{func() { a.SetPolicy("2") }, false},
+			{func() { a.SetPolicy("3") }, true},
+			{func() { b.SetPolicy("") }, false}, // it isn't known
+		} {
+			step.change()
+			time.Sleep(5 * time.Second)
+			require.True(t, a.Leads())
+			status := b.Status()
+			require.Equal(t, step.differ, status.OtherPolicy)
+			require.Equal(t, step.differ, strings.Contains(status.Shown().String(), "with another policy"), status.Shown().String())
+		}
 	})
 }

@@ -35,7 +35,7 @@ func stand(t *testing.T, c *servers.EtcdCluster, id string) *candidate {
 func campaign(t *testing.T, client *etcd.Client, e *election.Elector) (resign func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { e.Run(ctx); close(ended) }()
+	go func() { e.Campaign(ctx); close(ended) }()
 	resign = func() { cancel(); <-ended }
 	t.Cleanup(func() { resign(); client.Close() })
 	return resign

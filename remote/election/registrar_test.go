@@ -20,6 +20,7 @@ import (
 type registry struct {
 	mu     sync.Mutex // over all of these
 	ends   map[int64]time.Time
+	ttls   map[int64]time.Duration
 	keys   map[string]etcd.Entry
 	puts   int
 	silent bool
@@ -55,7 +56,7 @@ func (r *registry) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, erro
 		return etcd.Lease{}, err
 	}
 	r.lease++
-	r.ends[r.lease] = time.Now().Add(ttl)
+	r.ends[r.lease], r.ttls[r.lease] = time.Now().Add(ttl), ttl
 	return etcd.Lease{ID: r.lease, TTL: ttl}, nil
 }
 
@@ -68,11 +69,17 @@ func (r *registry) KeepAlive(_ context.Context, lease int64) (time.Duration, err
 	if _, ok := r.ends[lease]; !ok {
 		return 0, nil
 	}
-	r.ends[lease] = time.Now().Add(election.RegisteredFor)
-	if lease == 2 { // that of what is remembered
-		r.ends[lease] = time.Now().Add(7 * 24 * time.Hour)
+	r.ends[lease] = time.Now().Add(r.ttls[lease])
+	return r.ttls[lease], nil
+}
+
+func (r *registry) TimeToLive(_ context.Context, lease int64) (left, granted time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.answer(); err != nil {
+		return 0, 0, err
 	}
-	return election.RegisteredFor, nil
+	return time.Until(r.ends[lease]), r.ttls[lease], nil
 }
 
 func (r *registry) Revoke(_ context.Context, lease int64) error {
@@ -110,16 +117,19 @@ func (r *registry) List(_ context.Context, prefix string) (list []etcd.Entry, er
 	return list, err
 }
 
+func newRegistry() *registry {
+	return &registry{ends: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, keys: map[string]etcd.Entry{}}
+}
+
 var one = election.Registration{
-	Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 7"}, Host: "jump-1", PID: 7, Version: "2.0.0",
-	Since: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), Interval: 10, Hosts: 40,
+	Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 7"}, Host: "jump-1", Version: "2.0.0", Interval: 10, Hosts: 40,
 }
 
 // A controller is registered while it runs, lost if it stops without saying so, and registered
 // again when it is back; what hasn't changed isn't written again.
 func TestRegistrar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
+		r := newRegistry()
 		registrar := election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -132,9 +142,9 @@ func TestRegistrar(t *testing.T) {
 		}
 		wait(time.Minute - time.Second)
 		require.Equal(t, []election.Registration{one}, shown())
-		require.Equal(t, 2, r.puts, "nothing has changed")
+		require.Equal(t, 1, r.puts, "nothing has changed")
 
-		cycled := one.Since.Add(time.Hour)
+		cycled := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
 		registrar.Set(func(r *election.Registration) { r.Cycled = cycled })
 		wait(3 * time.Second)
 		require.Equal(t, cycled, shown()[0].Cycled)
@@ -160,7 +170,7 @@ func TestRegistrar(t *testing.T) {
 // An operator may have etcd forget all controllers, to forget those that are lost.
 func TestARunningControllerIsRememberedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
+		r := newRegistry()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -168,7 +178,7 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 			close(ended)
 		}()
 		time.Sleep(time.Second)
-		const known = "/genv/lab/known/"
+		const known = "/genv/lab/controllers/"
 		remembered := func() int {
 			list, err := r.List(t.Context(), known)
 			require.NoError(t, err)
@@ -179,7 +189,7 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 		delete(r.keys, known+"1@jump-1")
 		r.mu.Unlock()
 		require.Zero(t, remembered())
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + 2*time.Second)
 		require.Equal(t, 1, remembered(), "also if it has not completed a cycle since")
 		cancel()
 		<-ended
@@ -187,22 +197,27 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 }
 
 func TestWhatIsNoRegistration(t *testing.T) {
-	r := &registry{ends: map[int64]time.Time{}, keys: map[string]etcd.Entry{}}
+	r := newRegistry()
+	lost, err := r.Grant(t.Context(), 7*24*time.Hour)
+	require.NoError(t, err)
+	r.ends[lost.ID] = time.Now().Add(time.Hour)
 	for key, value := range map[string]string{
 		"/k/controllers/1@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"it"}`,
 		"/k/controllers/2@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"another key"}`,
 		"/k/controllers/3@jump-1": `{"schema":"genv.election.controller/9","id":"3","host":"jump-1","name":"another version"}`,
 		"/k/controllers/4@jump-1": `damaged`,
-		"/k/known/1@jump-1":       `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"it before"}`,
-		"/k/known/1@jump-2":       `{"schema":"genv.election.controller/1","id":"1","host":"jump-2","name":"a copy","pid":9}`,
+		"/k/controllers/1@jump-2": `{"schema":"genv.election.controller/1","id":"1","host":"jump-2","name":"a copy","pid":9}`,
 		"/k/leader":               `{"schema":"genv.election.controller/1","id":"1","name":"no controller's key"}`,
 	} {
 		r.keys[key] = etcd.Entry{Key: key, Value: []byte(value)}
+		if strings.HasSuffix(key, "jump-2") {
+			r.keys[key] = etcd.Entry{Key: key, Value: []byte(value), Lease: lost.ID}
+		}
 	}
 	list, err := election.Registered(t.Context(), r, "/k")
 	require.NoError(t, err)
 	require.Equal(t, []election.Registration{
-		{Candidate: election.Candidate{ID: "1", Name: "a copy"}, Host: "jump-2", PID: 9, Lost: true},
+		{Candidate: election.Candidate{ID: "1", Name: "a copy"}, Host: "jump-2", Lost: true},
 		{Candidate: election.Candidate{ID: "1", Name: "it"}, Host: "jump-1"},
 	}, list)
 }

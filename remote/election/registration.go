@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -14,16 +13,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// Registration is what a controller says about itself to the others, while it runs.
+// Registration is what a controller says about itself to `genv remote doctor`, while it runs.
 type Registration struct {
 	Candidate
-	Host    string    `json:"host"` // on which it runs, by that host's own name
-	PID     int       `json:"pid"`
-	Version string    `json:"version"` // of genv
-	Since   time.Time `json:"since"`   // since when it runs; this and Cycled are by its own clock
-	Cycled  time.Time `json:"cycled,omitzero"`
-	// Interval is the time from cycle to cycle, in seconds.
-	Interval float64 `json:"interval,omitempty"`
+	Host    string `json:"host"`    // on which it runs, by that host's own name
+	Version string `json:"version"` // of genv
+	// Cycled is when its last cycle ended, by its own clock, and Interval the time from cycle to cycle, in seconds.
+	Cycled   time.Time `json:"cycled,omitzero"`
+	Interval float64   `json:"interval,omitempty"`
 	// Hosts is how many hosts it has. HostsDigest and Policy are the same for the same hosts and
 	// for equal policies, and empty from an older genv.
 	Hosts       int    `json:"hosts,omitempty"`
@@ -44,97 +41,52 @@ type storedRegistration struct {
 	Registration
 }
 
-// registeredPrefix begins the keys of controllers that run, and knownPrefix those of
-// controllers that ran: these remain for keepKnown unless a controller ends in order.
 func registeredPrefix(key string) string { return key + "/controllers/" }
-func knownPrefix(key string) string      { return key + "/known/" }
 
-// name is that of the keys of a controller: a state folder may have been copied to another host.
+// name is that of the key of a controller: a state folder may have been copied to another host.
 func (r *Registration) name() string { return r.ID + "@" + r.Host }
+
+// The times of registrations.
+const (
+	// RegisteredFor is how long a controller may say nothing until it is lost, and registerEvery how often it does.
+	RegisteredFor = 10 * time.Second
+	registerEvery = 2 * time.Second
+	// rewriteEvery is when a registration is written again that hasn't changed: an operator may have deleted it, to forget
+	// those that are lost.
+	rewriteEvery = time.Minute
+	// keepLost is how long a controller that is lost is remembered.
+	keepLost = 7 * 24 * time.Hour
+)
 
 // Registry is what Registered asks; *etcd.Client is one.
 type Registry interface {
 	List(ctx context.Context, prefix string) ([]etcd.Entry, error)
+	// TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
+	TimeToLive(ctx context.Context, lease int64) (left, granted time.Duration, err error)
 }
 
 // Registered are the controllers of an election that run, and those that are Lost, by their
 // names. What can't be read, as of another version, is left out.
-func Registered(ctx context.Context, r Registry, key string) ([]Registration, error) {
-	known, err := read(ctx, r, knownPrefix(key))
-	if err != nil {
-		return nil, err
-	}
-	list, err := read(ctx, r, registeredPrefix(key))
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range known {
-		if !slices.ContainsFunc(list, func(l Registration) bool { return l.name() == k.name() }) {
-			k.Lost = true
-			list = append(list, k)
-		}
-	}
-	slices.SortFunc(list, func(a, b Registration) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
-	})
-	return list, nil
-}
-
-func read(ctx context.Context, r Registry, prefix string) ([]Registration, error) {
+func Registered(ctx context.Context, r Registry, key string) (list []Registration, err error) {
+	prefix := registeredPrefix(key)
 	entries, err := r.List(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	var list []Registration
 	for _, e := range entries {
 		var s storedRegistration
-		if json.Unmarshal(e.Value, &s) == nil && s.Schema == registrationSchema && s.name() == strings.TrimPrefix(e.Key, prefix) {
-			list = append(list, s.Registration)
+		if json.Unmarshal(e.Value, &s) != nil || s.Schema != registrationSchema || s.name() != strings.TrimPrefix(e.Key, prefix) {
+			continue
 		}
+		left, granted, err := r.TimeToLive(ctx, e.Lease)
+		if err != nil {
+			return nil, err
+		}
+		s.Lost = granted-left > RegisteredFor
+		list = append(list, s.Registration)
 	}
+	slices.SortFunc(list, func(a, b Registration) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list, nil
-}
-
-// Candidate is a controller that takes part in an election, as the others see it.
-type Candidate struct {
-	ID   string `json:"id"`   // the same after a restart
-	Name string `json:"name"` // for people
-}
-
-// Leader is the controller that leads, as its key says.
-type Leader struct {
-	Candidate
-	Since time.Time `json:"since"` // by its own clock
-}
-
-const schema = "genv.election/1"
-
-// storedLeader is the value of the key.
-type storedLeader struct {
-	Schema string `json:"schema"`
-	Leader
-}
-
-func encode(l Leader) ([]byte, error) { return json.Marshal(storedLeader{schema, l}) }
-
-// LeaderOf is what the key of the leader says; nil if no controller leads. The
-// epoch is that of the leader, and the cluster is etcd's.
-func LeaderOf(ctx context.Context, c *etcd.Client, key string) (leader *Leader, epoch, cluster uint64, err error) {
-	entry, cluster, err := c.Look(ctx, LeaderKey(key))
-	if err != nil || entry == nil {
-		return nil, 0, cluster, err
-	}
-	leads := decode(entry.Value)
-	return &leads, entry.Created, cluster, nil
-}
-
-// decode reads the value of a key. Whatever is there, somebody leads: the name is for people.
-func decode(value []byte) Leader {
-	var c storedLeader
-	if err := json.Unmarshal(value, &c); err != nil || c.Schema != schema {
-		return Leader{Candidate: Candidate{Name: "a controller of another version"}}
-	}
-	return c.Leader
 }
 
 // RegistrarCluster is what a Registrar asks; *etcd.Client is one.
@@ -145,25 +97,15 @@ type RegistrarCluster interface {
 	Put(ctx context.Context, key string, value []byte, lease int64) error
 }
 
-// The times of registrations.
-const (
-	// RegisteredFor is how long a controller that says nothing is registered.
-	RegisteredFor = 10 * time.Second
-	// registerEvery is how often a registration is renewed, and written if it has changed.
-	registerEvery = 2 * time.Second
-	// keepKnown is how long a controller that is lost is remembered.
-	keepKnown = 7 * 24 * time.Hour
-	// renewKnownEvery is how often what is remembered is renewed, and its time of the last
-	// cycle written.
-	renewKnownEvery = time.Minute
-)
-
-// Registrar keeps a controller registered. Its methods are safe for concurrent use, but Run,
-// which is called once.
+// Registrar keeps a controller registered, by a key with a lease that it renews. Its methods are safe for concurrent use,
+// but Run, which is called once.
 type Registrar struct {
-	cluster           RegistrarCluster
-	refused           func(error)
-	registered, known leasedKey
+	cluster RegistrarCluster
+	key     string
+	refused func(error)
+	lease   int64  // 0 for none
+	written []byte // nil if that isn't known
+	wrote   time.Time
 
 	mu   sync.Mutex
 	self Registration
@@ -172,11 +114,7 @@ type Registrar struct {
 // NewRegistrar returns a Registrar for an election with this key. refused is called once, by Run, when
 // etcd refuses a registration: the user may not be allowed to write these keys.
 func NewRegistrar(cluster RegistrarCluster, key string, self Registration, refused func(error)) *Registrar {
-	return &Registrar{
-		cluster: cluster, self: self, refused: refused,
-		registered: leasedKey{key: registeredPrefix(key) + self.name(), ttl: RegisteredFor, every: registerEvery},
-		known:      leasedKey{key: knownPrefix(key) + self.name(), ttl: keepKnown, every: renewKnownEvery, anyway: true},
-	}
+	return &Registrar{cluster: cluster, key: registeredPrefix(key) + self.name(), self: self, refused: refused}
 }
 
 // Set changes what the controller says about itself, but for its ID and Host. It is written within
@@ -205,62 +143,42 @@ func (r *Registrar) Run(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
-	defer cancel()
-	for _, k := range []*leasedKey{&r.registered, &r.known} {
-		if k.lease != 0 {
-			_ = r.cluster.Revoke(limited, k.lease) // or it ends by itself
-		}
+	if r.lease != 0 {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
+		defer cancel()
+		_ = r.cluster.Revoke(limited, r.lease) // or the controller counts as lost
 	}
 }
 
-// register does what is due.
+// register renews the lease, or makes one, and writes the key if it has changed.
 func (r *Registrar) register(ctx context.Context) error {
 	r.mu.Lock()
-	self := r.self
+	value, err := json.Marshal(storedRegistration{registrationSchema, r.self})
 	r.mu.Unlock()
-	return errors.Join(r.registered.keep(ctx, r.cluster, self), r.known.keep(ctx, r.cluster, self))
-}
-
-// leasedKey is a key that depends on a lease.
-type leasedKey struct {
-	key        string
-	ttl, every time.Duration
-	anyway     bool  // write it also if it hasn't changed: an operator may have deleted it
-	lease      int64 // 0 for none
-	written    []byte
-	renewed    time.Time
-}
-
-// keep renews the lease, or makes one, and writes the key if it has changed or is written anyway.
-func (k *leasedKey) keep(ctx context.Context, cluster RegistrarCluster, self Registration) error {
-	now := time.Now()
-	if k.lease != 0 && now.Sub(k.renewed) < k.every-registerEvery/2 {
-		return nil
-	}
-	value, err := json.Marshal(storedRegistration{registrationSchema, self})
 	if err != nil {
 		return err
 	}
 	ttl := time.Duration(0)
-	if k.lease != 0 {
-		if ttl, err = cluster.KeepAlive(ctx, k.lease); err != nil {
+	if r.lease != 0 {
+		if ttl, err = r.cluster.KeepAlive(ctx, r.lease); err != nil {
 			return err
 		}
 	}
 	if ttl == 0 { // it is the first one, or has ended
-		lease, err := cluster.Grant(ctx, k.ttl)
+		lease, err := r.cluster.Grant(ctx, keepLost)
 		if err != nil {
 			return err
 		}
-		k.lease, k.written = lease.ID, nil
+		r.lease, r.written = lease.ID, nil
 	}
-	if k.anyway || !bytes.Equal(value, k.written) {
-		if err := cluster.Put(ctx, k.key, value, k.lease); err != nil {
-			k.written = nil // it may have been written
-			return err
-		}
+	now := time.Now()
+	if bytes.Equal(value, r.written) && now.Sub(r.wrote) < rewriteEvery {
+		return nil
 	}
-	k.written, k.renewed = value, now
+	r.written = nil // it isn't known whether a write without an answer was carried out
+	if err := r.cluster.Put(ctx, r.key, value, r.lease); err != nil {
+		return err
+	}
+	r.written, r.wrote = value, now
 	return nil
 }

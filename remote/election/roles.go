@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 )
@@ -31,9 +32,18 @@ var ErrNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller d
 // their time, and are not waited for again before they answer.
 var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", remote.ErrLate)
 
-// Follow calls what the roles of this controller are, until ctx ends or one of them returns before
-// it is over, and returns its error. It reads Changed. Run has to run meanwhile.
-func (e *Elector) Follow(ctx context.Context, roles Roles) error {
+// resignAfter bounds how long a leader keeps leading after its run was stopped, so that it can
+// store the results of messages under way for the next leader.
+const resignAfter = 4 * time.Second
+
+// Run campaigns, and calls what the roles of this controller are, until ctx ends or one of them returns before
+// it is over, and returns its error. A leader resigns after that: what it does then can still be stored for the next one.
+func (e *Elector) Run(ctx context.Context, roles Roles) error {
+	longer, resign := remote.Outlasting(ctx, resignAfter)
+	var campaign sync.WaitGroup
+	campaign.Go(func() { e.Campaign(longer) })
+	defer campaign.Wait()
+	defer resign()
 	for {
 		turned, err := e.follow(ctx, e.term(), roles)
 		if !turned || ctx.Err() != nil {

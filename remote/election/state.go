@@ -77,7 +77,9 @@ type Shown struct {
 	// Leader is another controller that leads.
 	Leader      string    `json:"leader,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
-	Error       string    `json:"error,omitempty"` // why etcd doesn't answer, or refuses
+	// OtherPolicy says that it has another policy than this controller.
+	OtherPolicy bool   `json:"other_policy,omitempty"`
+	Error       string `json:"error,omitempty"` // why etcd doesn't answer, or refuses
 	// Refused says that etcd answered with the error: it is there.
 	Refused bool `json:"refused,omitempty"`
 	// Answered is when etcd answered last.
@@ -101,7 +103,7 @@ func (s *Status) Shown() *Shown {
 		shown.Answered = s.Answered.Truncate(time.Second).UTC()
 	}
 	if s.Leader != nil {
-		shown.Leader, shown.LeaderSince = s.Leader.Name, s.Leader.Since.UTC()
+		shown.Leader, shown.LeaderSince, shown.OtherPolicy = s.Leader.Name, s.Leader.Since.UTC(), s.OtherPolicy
 	}
 	shown.Unknown = s.Role == Standby && !s.LeaderKnown()
 	if s.Err != nil {
@@ -135,10 +137,15 @@ func (s *Shown) String() string {
 		return "standby; etcd hasn't said yet which controller leads"
 	case s.Leader == "":
 		return "standby; no controller leads"
-	case s.LeaderSince.IsZero():
-		return "standby; " + text.Quoted(s.Leader, maxShown) + " leads"
 	}
-	return "standby; " + text.Quoted(s.Leader, maxShown) + " leads since " + s.LeaderSince.Format(time.RFC3339)
+	line := "standby; " + text.Quoted(s.Leader, maxShown) + " leads"
+	if !s.LeaderSince.IsZero() {
+		line += " since " + s.LeaderSince.Format(time.RFC3339)
+	}
+	if s.OtherPolicy {
+		line += ", with another policy: if this controller takes over, other rules apply"
+	}
+	return line
 }
 
 // SinceBoot is the Clock of Options: it can't be set and, unlike that of time.Since, goes on while

@@ -28,8 +28,7 @@ type participation struct {
 	*election.Elector
 	client *etcd.Client
 	work   sync.WaitGroup
-	// cancel ends it.
-	cancel context.CancelFunc
+	cancel context.CancelFunc // ends its work
 
 	registrar *election.Registrar
 	written   atomic.Pointer[writing] // of the memory, the last one
@@ -62,17 +61,15 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), l.unregistered),
 		client:    client,
 	}
-	ctx, l.part.cancel = remote.Outlasting(ctx, resignAfter)
-	l.part.work.Go(func() { l.part.Run(ctx) })
+	ctx, l.part.cancel = context.WithCancel(ctx)
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
 	return nil
 }
 
-// resignAfter bounds how long a leader keeps leading after its run was stopped, so that it can
-// store the results of messages under way for the next leader.
-const resignAfter = 4 * time.Second
+// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
+const mailWithin = 2 * time.Second
 
-// resign gives up leadership, after what mail waits was sent.
+// resign prepares the end of the run in its last role: what mail waits is sent, and the memory is saved for the next leader.
 func (l *loop) resign() {
 	l.mail.close(mailWithin)
 	if l.store != nil && l.mayAct() == nil {
@@ -80,7 +77,6 @@ func (l *loop) resign() {
 	}
 	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
 	log.Info().Msg(l.part.resignation(l.program.Now()))
-	l.part.cancel()
 }
 
 // resignation is what the log says when a controller ends in order.
@@ -96,7 +92,7 @@ func (p *participation) resignation(now time.Time) string {
 	return "ended as a standby"
 }
 
-// close resigns, and ends the connections to etcd.
+// close ends the registration, and the connections to etcd.
 func (p *participation) close() {
 	if p != nil {
 		p.cancel()
@@ -196,8 +192,7 @@ func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
 // registration is what the other controllers of an election get to know of this one.
 func (l *loop) registration(self election.Candidate, options *Options) election.Registration {
 	r := election.Registration{
-		Candidate: self, Host: l.self.Hostname, PID: l.self.PID, Version: l.program.Version,
-		Since: l.self.Started.Truncate(time.Second).UTC(), Hosts: len(options.Hosts),
+		Candidate: self, Host: l.self.Hostname, Version: l.program.Version, Hosts: len(options.Hosts),
 	}
 	configured(&r, options)
 	return r
@@ -216,7 +211,11 @@ func configured(r *election.Registration, options *Options) {
 
 // configure registers another configuration.
 func (p *participation) configure(options *Options) {
-	if p != nil && p.registrar != nil {
+	if p == nil {
+		return
+	}
+	p.SetPolicy(options.Policy.Digest())
+	if p.registrar != nil {
 		p.registrar.Set(func(r *election.Registration) { configured(r, options) })
 	}
 }

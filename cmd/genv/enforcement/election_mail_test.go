@@ -80,6 +80,8 @@ func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
 	return nil, s.failed //nolint:nilnil // as etcd.Client does
 }
 
+func (s *store) Update(context.Context, string, uint64, []byte, int64) error { return s.failed }
+
 func (s *store) PutAfter(_ context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +103,7 @@ func electedPart(t *testing.T, s *store) *participation {
 	begun := time.Now()
 	e := election.New(election.Options{Cluster: s, Key: electionKey, Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now})
 	p := &participation{Elector: e, cancel: cancel}
-	p.work.Go(func() { e.Run(ctx) })
+	p.work.Go(func() { e.Campaign(ctx) })
 	t.Cleanup(func() { cancel(); p.work.Wait() })
 	<-e.Changed()
 	require.True(t, e.Leads())
@@ -150,6 +152,7 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 			var recorded records
 			l.mail.record = recorded.add
 			l.resign()
+			l.part.cancel()
 			l.part.work.Wait()
 			l.close()
 			require.Len(t, m.Mails(), mails)

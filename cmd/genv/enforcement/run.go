@@ -144,9 +144,18 @@ func (l *loop) enforce(ctx context.Context) error {
 		}
 		return l.cycles(ctx, l.load(ctx), 0)
 	}
-	takeOver := l.options.TakeOver // which a reload doesn't change
-	err := l.part.Follow(ctx, election.Roles{Stand: l.stand, Lead: l.lead, Changed: func(s election.Status) { l.sayElection(&s, takeOver) }})
-	l.resign()
+	takeOver := l.options.TakeOver                        // which a reload doesn't change
+	ends := func(role context.Context, err error) error { // while it still leads, if it does
+		if role.Err() == nil || ctx.Err() != nil {
+			l.resign()
+		}
+		return err
+	}
+	err := l.part.Run(ctx, election.Roles{
+		Stand:   func(role context.Context) error { return ends(role, l.stand(role)) },
+		Lead:    func(role context.Context, t election.Term) error { return ends(role, l.lead(role, t)) },
+		Changed: func(s election.Status) { l.sayElection(&s, takeOver) },
+	})
 	return errors.Join(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
 }
 

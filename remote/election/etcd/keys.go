@@ -118,6 +118,19 @@ func (c *Client) Create(ctx context.Context, key string, value []byte, lease int
 	return Creation{entry, o.Header.Cluster, entry.Lease == lease && lease != 0}, nil
 }
 
+// Update writes a key that was created in a revision, and depends on a lease; ErrConflict if it is another one.
+func (c *Client) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
+	var o transactionResult
+	err := c.call(ctx, "/v3/kv/txn", transaction{
+		If:   []compare{createdIn(key, created)},
+		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value, Lease: lease}}},
+	}, &o)
+	if err == nil && !o.Succeeded {
+		err = ErrConflict
+	}
+	return err
+}
+
 // Get reads a key; nil if there is none.
 func (c *Client) Get(ctx context.Context, key string) (*Entry, error) {
 	entry, _, err := c.get(ctx, key)
@@ -245,6 +258,18 @@ func (c *Client) Renew(ctx context.Context, id int64, key string) (ttl time.Dura
 		err = errTerm
 	}
 	return ttl, entry, err
+}
+
+// TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
+func (c *Client) TimeToLive(ctx context.Context, id int64) (left, granted time.Duration, err error) {
+	var answer struct {
+		leaseMessage
+		Granted int64 `json:"grantedTTL,string"`
+	}
+	if err := c.call(ctx, "/v3/lease/timetolive", leaseMessage{ID: id}, &answer); err != nil || answer.TTL < 0 {
+		return 0, 0, err
+	}
+	return time.Duration(answer.TTL) * time.Second, time.Duration(answer.Granted) * time.Second, nil
 }
 
 // Revoke ends a lease now. One that has ended is no error.
