@@ -66,9 +66,6 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
-// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
-const mailWithin = 2 * time.Second
-
 // resign prepares the end of the run in its last role: what mail waits is sent, and the memory is saved for the next leader.
 func (l *loop) resign() {
 	l.mail.close(mailWithin)
