@@ -78,5 +78,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// signalAgainAfter is how long a process that survived SIGTERM is left alone.
-const signalAgainAfter = time.Minute
+// signalAgainAfter is how long a process that survived SIGTERM is left alone: a minute, less what its outcome may come
+// after a tick, or each minute's tick would just be missed.
+const signalAgainAfter = time.Minute - 500*time.Millisecond

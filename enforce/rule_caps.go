@@ -231,24 +231,36 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.
 	j.add(f)
 }
 
-// confirmedFor is how old a look may be on which a rule of the fleet acts without asking once more.
-const confirmedFor = freshFor / 10
+// together is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
+const together = freshFor / 10
 
-// confirmed reports whether all looks at the hosts on which a cap counts something are recent, or were asked for
-// since the cap is due. Otherwise these hosts are asked once more: somebody who moved a job to another
-// host would be counted twice.
+// confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
+// Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
 func (j *judgement) confirmed(f *Finding) bool {
 	if len(j.waiting) > 0 {
 		f.Pending, f.Deferred = true, true
 		return false
 	}
 	p, byName := j.next.Present[f.ID], j.hostsByName()
-	var old []snapshot.Hostname
+	var newest time.Time
 	acted := false
 	for _, name := range f.CountedOn {
 		h := byName[name]
 		acted = acted || h.acted
-		if recent := j.now.Sub(h.at) <= confirmedFor; !recent && (p.AskedAgain.IsZero() || h.at.Before(p.AskedAgain)) {
+		if h.isNew || j.now.Sub(h.at) <= freshFor {
+			newest = later(newest, h.at)
+		}
+	}
+	since := j.now // all are old
+	if !newest.IsZero() {
+		since = newest.Add(-together)
+	}
+	if !p.AskedAgain.IsZero() {
+		since = earlier(since, p.AskedAgain)
+	}
+	var old []snapshot.Hostname
+	for _, name := range f.CountedOn {
+		if byName[name].at.Before(since) {
 			old = append(old, name)
 		}
 	}
@@ -266,4 +278,18 @@ func (j *judgement) confirmed(f *Finding) bool {
 	}
 	f.Pending, f.Deferred = true, true
 	return false
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -107,6 +108,8 @@ func (cycle *Cycle) add(plan enforce.Plan) {
 		return
 	}
 	cycle.Plan.Orders = slices.Concat(before.Orders, plan.Orders)
+	cycle.Plan.HeldUsers = heldIn(before.HeldUsers, plan.HeldUsers)
+	cycle.Plan.HeldHosts = heldIn(before.HeldHosts, plan.HeldHosts)
 	now := make(map[string]int, len(plan.Findings))
 	for i := range plan.Findings {
 		now[plan.Findings[i].ID] = i
@@ -122,6 +125,17 @@ func (cycle *Cycle) add(plan enforce.Plan) {
 			cycle.Plan.Findings = append(cycle.Plan.Findings, *f)
 		}
 	}
+}
+
+// heldIn is what the limits held back since the tick: of each user and host what was judged last.
+func heldIn(before, now []safety.Held) []safety.Held {
+	all := slices.Clone(now)
+	for _, held := range before {
+		if !slices.ContainsFunc(now, func(h safety.Held) bool { return h.Host == held.Host && h.User == held.User }) {
+			all = append(all, held)
+		}
+	}
+	return all
 }
 
 // label is the number of what is going to be judged next, unique in its run.

@@ -97,13 +97,13 @@ func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	return len(e.ended) > 0 || e.complete || isDue || len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= together)
 }
 
-// mayTick reports whether it is time for a tick. One at which no host could be asked, since all are being asked, or
-// before what has to be judged as a whole is complete, is left out.
+// mayTick reports whether it is time for a tick. One is left out if no host could be asked, since all are being
+// asked, while answers of the one before are waited for, and before what has to be judged as a whole is complete.
 func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false
 	}
-	whole := l.DryRun || l.StopAtFailure
+	whole := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < together
 	if n := len(l.Hosts); n > 0 && (len(l.asking.underWay) >= n || whole && l.asking.open > 0) {
 		l.tick = nextStart(l.start, now, l.Interval)
 		return false
