@@ -127,6 +127,29 @@ func TestALateQuestionBeginsACall(t *testing.T) {
 	})
 }
 
+// TestQuestionsWaitForEachOther: however many wait for a driver that is slow, it hangs for none of them.
+func TestQuestionsWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 3 * time.Second }), 0)
+		querier.Keep(t.Context())
+		errs := make(chan error, 3)
+		go func() { _, err := querier.Apps(t.Context(), 0); errs <- err }()
+		time.Sleep(time.Second)
+		for _, ask := range []func() error{
+			func() error { _, err := querier.List(t.Context(), 0); return err },
+			func() error { _, err := querier.Displays(t.Context(), 0); return err },
+		} {
+			go func() { errs <- ask() }()
+			time.Sleep(time.Millisecond)
+		}
+		for range 3 {
+			require.NotErrorIs(t, <-errs, nvidiasmi.ErrHung)
+		}
+		require.EqualValues(t, 3, calls.Load())
+	})
+}
+
 // TestANewCallIsNewerThanTheQuestion: what is verified before a signal comes from no call that was
 // begun before.
 func TestANewCallIsNewerThanTheQuestion(t *testing.T) {

@@ -138,28 +138,36 @@ const killTime = time.Second
 // take waits until no call is in progress: until ctx ends, or only for killTime if the call was abandoned. The error is
 // ErrHung, or the cause of ctx.
 func (q *Querier) take(ctx context.Context) error {
+	for {
+		abandoned := q.ofCall()
+		select {
+		case q.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return hungOr(ctx)
+		case <-abandoned:
+		}
+		select {
+		case q.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return hungOr(ctx)
+		case <-time.After(killTime):
+		}
+		if q.ofCall() == abandoned { // else that call has returned, and this is another one
+			return ErrHung
+		}
+	}
+}
+
+// ofCall is closed when nobody waits any more for the call in progress; nil for none.
+func (q *Querier) ofCall() <-chan struct{} {
 	q.mu.Lock()
-	abandoned := q.abandoned
-	q.mu.Unlock()
-	select {
-	case q.turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case q.turn <- struct{}{}:
-		return nil
-	case <-abandoned:
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, killTime)
-		defer cancel()
-	case <-ctx.Done():
-	}
-	select {
-	case q.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-	}
+	defer q.mu.Unlock()
+	return q.abandoned
+}
+
+func hungOr(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrHung
 	}
