@@ -28,8 +28,8 @@ type Age struct {
 	Until time.Time
 }
 
-// typesWithin is how long a snapshot waits for the types of processes.
-const typesWithin = 2 * time.Second
+// typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.
+const typesWithin = time.Second
 
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
 // is cached, and twice more where devices have MIG instances. The processes are in ascending
