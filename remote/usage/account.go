@@ -27,7 +27,7 @@ type Account struct {
 // hostCounts is what is known of a host.
 type hostCounts struct {
 	snapshot *snapshot.Snapshot // the last one
-	sight
+	hostUses
 	lost bool // it didn't answer since
 }
 
@@ -66,7 +66,7 @@ func (a *Account) seen(before *hostCounts, h *snapshot.Host) *hostCounts {
 		before.lost = false
 		return before
 	}
-	return &hostCounts{snapshot: h.Snapshot, sight: sightOf(h.Snapshot, a.known.of(h.Name))}
+	return &hostCounts{snapshot: h.Snapshot, hostUses: usesOf(h.Snapshot, a.known.of(h.Name))}
 }
 
 // Settle counts the time since the last look, as at the end of a run.
@@ -93,7 +93,7 @@ func (a *Account) passed(now time.Time) (s timeRange, gap bool) {
 		return timeRange{}, false
 	}
 	elapsed := now.Sub(a.last) // by the monotonic clock, where there is one
-	return between(a.last, now, elapsed), a.MaxGap > 0 && elapsed > a.MaxGap
+	return rangeOf(a.last, now, elapsed), a.MaxGap > 0 && elapsed > a.MaxGap
 }
 
 // rates are what a second amounts to, of no Hour; in a gap, as if no host had answered.

@@ -59,14 +59,14 @@ func (u use) with(other *use) use {
 	return u
 }
 
-// sight is what a snapshot shows of a host.
-type sight struct {
+// hostUses is what a snapshot shows of a host.
+type hostUses struct {
 	// byUser has one for each user on a device, and byDevice one for each device.
 	byUser, byDevice []use
 }
 
-// sightOf is what a snapshot shows.
-func sightOf(s *snapshot.Snapshot, names *hostNames) sight {
+// usesOf is what a snapshot shows.
+func usesOf(s *snapshot.Snapshot, names *hostNames) hostUses {
 	environments := snapshot.ByID(s.Environments)
 	devices := make(map[snapshot.DeviceIndex]use, len(s.Devices))
 	var uses []use
@@ -115,7 +115,7 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 }
 
 // summed joins uses by user and by device.
-func summed(uses []use) (s sight) {
+func summed(uses []use) (s hostUses) {
 	slices.SortStableFunc(uses, func(a, b use) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user))
 	})

@@ -132,9 +132,9 @@ func (s timeRange) hours(in *time.Location, f func(hour, seconds int64)) {
 	}
 }
 
-// between is the time between two looks, in which as much time elapsed. It ends at the second
+// rangeOf is the time between two looks, in which as much time elapsed. It ends at the second
 // one by the wall clock, also if that was set meanwhile.
-func between(last, now time.Time, elapsed time.Duration) timeRange {
+func rangeOf(last, now time.Time, elapsed time.Duration) timeRange {
 	s := timeRange{last.Unix(), now.Unix()}
 	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step > time.Second || step < -time.Second {
 		s.from = s.to - int64(elapsed.Round(time.Second)/time.Second)

@@ -110,9 +110,9 @@ func (r *results) add(place proc.Place, e *entry, inTime bool) {
 	}
 }
 
-// settle puts what was found out into entries. What is known stays known while the container
+// update puts what was found out into entries. What is known stays known while the container
 // runs, and what there was no time for is asked again in the next look.
-func (s *Source) settle(wanted map[proc.Place]bool, found, entries map[proc.Place]*entry, now time.Time) {
+func (s *Source) update(wanted map[proc.Place]bool, found, entries map[proc.Place]*entry, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
 		less := e == nil || e.info.Unknown && (e.init == 0 || before != nil && !before.info.Unknown)

@@ -205,7 +205,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	changed time.Time // when the folder had changed last
-	settled bool      // it was read so much later that no other change has the same time
+	stable bool      // it was read so much later that no other change has the same time
 	inits   map[registered]snapshot.StartTime
 }
 
@@ -228,8 +228,8 @@ func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.Star
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.settled || !info.ModTime().Equal(k.changed) {
-		k.changed, k.settled = info.ModTime(), time.Since(info.ModTime()) > tick
+	if !k.stable || !info.ModTime().Equal(k.changed) {
+		k.changed, k.stable = info.ModTime(), time.Since(info.ModTime()) > tick
 		k.inits = initsIn(k.Run)
 	}
 	recorded, known := k.inits[registered{eid, pid}]

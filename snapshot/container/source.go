@@ -113,7 +113,7 @@ func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries ma
 	s.askAll(asking, reading, wanted, false, &found)
 	late := !silent && ctx.Err() == nil && asking.Err() != nil && found.inTime == 0
 	s.askAll(asking, reading, wanted, true, &found)
-	s.settle(wanted, found.entries, entries, now)
+	s.update(wanted, found.entries, entries, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if late {

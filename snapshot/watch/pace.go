@@ -10,13 +10,13 @@ import (
 const (
 	// floor is the least time between the begins of two looks.
 	floor = 100 * time.Millisecond
-	// settle is how long an opener gets to begin to use the device. A user whose openers
+	// delay is how long an opener gets to begin to use the device. A user whose openers
 	// were not worth a look several times has to keep one alive for longer, at most
-	// settleMost: by then most programs that only ask for the state of GPUs have ended.
-	settle     = 20 * time.Millisecond
-	settleMost = 2 * time.Second
-	// settleFree is how many looks for openers of a user may show nothing new before that.
-	settleFree = 5
+	// delayMost: by then most programs that only ask for the state of GPUs have ended.
+	delay     = 20 * time.Millisecond
+	delayMost = 2 * time.Second
+	// delayFree is how many looks for openers of a user may show nothing new before that.
+	delayFree = 5
 	// followUps is how many more looks an opener gets that doesn't use the device yet.
 	followUps = 8
 	// often is how many of them come as soon as the floor allows; then their distance doubles.
@@ -100,7 +100,7 @@ func (p *pace) happened(s source, now time.Time) {
 		p.reasons[s] = r
 		p.count[s.party]++
 	}
-	due := now.Add(p.settle(s.party, now))
+	due := now.Add(p.delay(s.party, now))
 	if rested := r.looked.Add(s.rest(r.fruitless)); rested.After(due) && r.fruitless > 0 {
 		due = rested
 	}
@@ -109,19 +109,19 @@ func (p *pace) happened(s source, now time.Time) {
 	}
 }
 
-// settle is how long to wait after an event of a party.
-func (p *pace) settle(of party, now time.Time) time.Duration {
+// delay is how long to wait after an event of a party.
+func (p *pace) delay(of party, now time.Time) time.Duration {
 	known := p.parties[of]
 	switch {
 	case of == stateFiles, of == processEnds:
 		return 0
-	case known == nil || known.fruitless < settleFree:
-		return settle
+	case known == nil || known.fruitless < delayFree:
+		return delay
 	case now.Sub(known.last) > forgetAfter:
 		delete(p.parties, of)
-		return settle
+		return delay
 	}
-	return doubled(floor, known.fruitless-settleFree, settleMost)
+	return doubled(floor, known.fruitless-delayFree, delayMost)
 }
 
 // rest is how long to wait after a look because of a source, so many of which in a row

@@ -153,9 +153,9 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-// settle is how long a role waits for the outcomes of orders when it ends: a process may have a long
+// drain is how long a role waits for the outcomes of orders when it ends: a process may have a long
 // grace, and another term may begin.
-const settle = 4 * time.Second
+const drain = 4 * time.Second
 
 // wrote notes what came of writing the memory to etcd.
 func (p *participation) wrote(err error, now time.Time) {
@@ -170,7 +170,7 @@ func (l *loop) stand(ctx context.Context) error {
 		l.options.Announce("", nil)
 	}
 	l.term, l.lease, l.store = nil, nil, nil
-	return l.cycles(ctx, controller.FleetMemory{}, settle)
+	return l.cycles(ctx, controller.FleetMemory{}, drain)
 }
 
 // lead enforces for a term.
@@ -178,7 +178,7 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 	l.term = &leaderTerm{t, ctx}
 	l.lease = l.self.lease(fence.Election(t.Cluster, l.part.Key), t.Epoch, l.options.TakeOver)
 	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), unsaved{}
-	return l.cycles(ctx, l.load(ctx), settle)
+	return l.cycles(ctx, l.load(ctx), drain)
 }
 
 // shared is where the memory is kept in a term.

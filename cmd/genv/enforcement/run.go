@@ -160,12 +160,12 @@ func (l *loop) enforce(ctx context.Context) error {
 }
 
 // cycles runs the loop with a memory, as what this run is now.
-func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, settle time.Duration) error {
+func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain time.Duration) error {
 	l.guard, l.messages = companions.Guard{}, companions.Messages{}
 	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
 	schedule := controller.Schedule{
-		Interval: l.options.Interval, Cycles: l.options.Cycles, Settle: settle,
+		Interval: l.options.Interval, Cycles: l.options.Cycles, Settle: drain,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
 	return controller.Loop(ctx, &l.controller, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })

@@ -39,10 +39,10 @@ func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitorin
 	defer f.close()
 	pool := f.pool()
 	defer pool.Close()
-	looker := &controller.Snapshotter{Asker: *f.asker()}
-	looker.Link = f.visible(pool, monitor.Interval)
-	looker.Fanout = len(config.Hosts)
-	m := fleetMonitor{fleet: f, looker: looker}
+	snapshotter := &controller.Snapshotter{Asker: *f.asker()}
+	snapshotter.Link = f.visible(pool, monitor.Interval)
+	snapshotter.Fanout = len(config.Hosts)
+	m := fleetMonitor{fleet: f, snapshotter: snapshotter}
 	source := monitoring.Source{Collect: m.collect, Patience: config.SSH.CommandTimeout}
 	return monitoring.Run(c.Context, &p.Program, *monitor, source)
 }
@@ -50,13 +50,13 @@ func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitorin
 // fleetMonitor collects the metrics of a fleet.
 type fleetMonitor struct {
 	*fleet
-	looker *controller.Snapshotter
+	snapshotter *controller.Snapshotter
 	hosts  render.HostLog
 }
 
 // collect asks all hosts. Its error ends the run, with -e.
 func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
-	seen := m.looker.Look(ctx)
+	seen := m.snapshotter.Look(ctx)
 	m.progress.End()
 	if ctx.Err() != nil {
 		return nil, nil

@@ -57,7 +57,7 @@ type waiter struct {
 	format   string
 
 	fleet  *fleet
-	looker *controller.Snapshotter
+	snapshotter *controller.Snapshotter
 	named  map[string]bool // the hosts of which it was printed that they failed
 }
 
@@ -72,8 +72,8 @@ func (w *waiter) start(c *cli.Context) (err error) {
 		return err
 	}
 	defer w.fleet.close()
-	w.looker = &controller.Snapshotter{Asker: *w.fleet.asker()}
-	w.looker.Link = newWaitLink(w.fleet)
+	w.snapshotter = &controller.Snapshotter{Asker: *w.fleet.asker()}
+	w.snapshotter.Link = newWaitLink(w.fleet)
 	return w.run(c.Context)
 }
 
@@ -88,7 +88,7 @@ func (w *waiter) run(ctx context.Context) error {
 	}
 	begun := w.Now()
 	for said := false; ; {
-		seen := w.looker.Look(ctx)
+		seen := w.snapshotter.Look(ctx)
 		w.fleet.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
 		host, found := w.wanted.Find(seen.Cluster, isFree)

@@ -109,7 +109,7 @@ func (k *usageKeeper) keep(dir string) *enforcement.Usage {
 	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
 	if !shared {
 		place = filepath.Join(dir, store.FileName)
-		options.Replace = func(why error) error { return moveAside(place, why, k.program.Now(), k.log) }
+		options.Replace = func(why error) error { return setDamagedApart(place, why, k.program.Now(), k.log) }
 	}
 	options.Open = func() (s usage.Store, err error) {
 		to := k.options
@@ -129,7 +129,7 @@ func (k *usageKeeper) keep(dir string) *enforcement.Usage {
 func (k *usageKeeper) open(place string, options store.Options) (usage.Store, error) {
 	s, err := store.Open(context.Background(), place, options)
 	if errors.Is(err, usage.ErrDamaged) {
-		if err := moveAside(place, err, k.program.Now(), k.log); err != nil {
+		if err := setDamagedApart(place, err, k.program.Now(), k.log); err != nil {
 			return nil, err
 		}
 		s, err = store.Open(context.Background(), place, options)
@@ -154,15 +154,15 @@ func (k *usageKeeper) reader(open func() (usage.Store, error), groups func() map
 	})
 }
 
-// moveAside gives a damaged database another name.
-func moveAside(path string, why error, now time.Time, log zerolog.Logger) error {
-	aside := path + ".damaged-" + now.Format("20060102-150405")
-	if err := os.Rename(path, aside); err != nil {
+// setDamagedApart gives a damaged database another name.
+func setDamagedApart(path string, why error, now time.Time, log zerolog.Logger) error {
+	damaged := path + ".damaged-" + now.Format("20060102-150405")
+	if err := os.Rename(path, damaged); err != nil {
 		return errors.Join(why, err)
 	}
 	for _, with := range []string{"-wal", "-shm"} {
-		_ = os.Rename(path+with, aside+with) // there may be none
+		_ = os.Rename(path+with, damaged+with) // there may be none
 	}
-	log.Error().Err(why).Msgf("the usage database can't be read: it was moved to %s, and a new one begins", aside)
+	log.Error().Err(why).Msgf("the usage database can't be read: it was moved to %s, and a new one begins", damaged)
 	return nil
 }

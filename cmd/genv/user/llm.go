@@ -64,7 +64,7 @@ func (o *llmOptions) serve(c *cli.Context) error {
 	address := net.JoinHostPort(client.Host, strconv.Itoa(served.Port))
 	return o.runJob(c, &o.activateOptions, envCommand{
 		words: []string{"ollama", "serve"}, name: served.Name(), environ: []string{"OLLAMA_HOST=" + address},
-		meanwhile: func(ctx context.Context) {
+		background: func(ctx context.Context) {
 			err := client.WaitReady(ctx)
 			if err == nil {
 				err = client.Load(ctx, served.Model, o.Err)

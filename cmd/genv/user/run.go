@@ -53,8 +53,8 @@ type envCommand struct {
 	name    string   // of the environment, instead of that of the flags; empty for that
 	environ []string // more variables
 	quiet   bool     // don't print its GPUs
-	// meanwhile runs as long as the command; it may be nil.
-	meanwhile func(context.Context)
+	// background runs as long as the command; it may be nil.
+	background func(context.Context)
 }
 
 func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error {
@@ -79,8 +79,8 @@ func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if j.meanwhile != nil {
-			j.meanwhile(ctx)
+		if j.background != nil {
+			j.background(ctx)
 		}
 	}()
 	status := supervise(&p.Program, "run", cmd, signals)

@@ -40,7 +40,7 @@ func (s *Store) LoadOperator(now time.Time) (operator.State, error) {
 	if err != nil {
 		err = fmt.Errorf("%s is damaged: %w", path, err)
 		if s.lock != nil {
-			err = errors.Join(err, s.folder.MoveAside(operatorName, now))
+			err = errors.Join(err, s.folder.RenameCorrupt(operatorName, now))
 		}
 		state = operator.Lost(now)
 		return state, errors.Join(err, s.KeepOperator(state, now))

@@ -148,8 +148,8 @@ func (r *Request) name(list string) {
 
 // hasNVIDIAHook recognizes the hook that dockerd adds for --gpus.
 func hasNVIDIAHook(c *oci.Config) bool {
-	for _, moment := range []string{"prestart", "createRuntime"} {
-		for _, h := range c.Hooks[moment] {
+	for _, stage := range []string{"prestart", "createRuntime"} {
+		for _, h := range c.Hooks[stage] {
 			switch filepath.Base(h.Path) {
 			case "nvidia-container-runtime-hook", "nvidia-container-toolkit":
 				return true

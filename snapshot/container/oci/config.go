@@ -177,11 +177,11 @@ func (c *Config) SetEnv(name, value string) {
 }
 
 // AddHook adds a hook behind those of a moment: "createRuntime" or "poststop".
-func (c *Config) AddHook(moment string, h Hook) {
+func (c *Config) AddHook(stage string, h Hook) {
 	if c.added == nil {
 		c.added = map[string][]Hook{}
 	}
-	c.added[moment] = append(c.added[moment], h)
+	c.added[stage] = append(c.added[stage], h)
 }
 
 // Encode is the config.json with the changes.
@@ -194,8 +194,8 @@ func (c *Config) Encode() ([]byte, error) {
 	if len(c.added) > 0 {
 		err = errors.Join(err, change(next, "hooks", func(hooks object) error {
 			var failed error
-			for moment, added := range c.added {
-				failed = errors.Join(failed, appendTo(hooks, moment, added))
+			for stage, added := range c.added {
+				failed = errors.Join(failed, appendTo(hooks, stage, added))
 			}
 			return failed
 		}))

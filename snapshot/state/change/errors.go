@@ -59,16 +59,16 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// carriedError is an error of another process.
-type carriedError struct {
+// decodedError is an error of another process.
+type decodedError struct {
 	text   string
 	causes []error
 }
 
-func (e *carriedError) Error() string { return e.text }
+func (e *decodedError) Error() string { return e.text }
 
 // Unwrap makes errors.Is and errors.As find the classes of the error.
-func (e *carriedError) Unwrap() []error { return e.causes }
+func (e *decodedError) Unwrap() []error { return e.causes }
 
 // DecodeError is the error that EncodeError wrote: it has the text, and for errors.Is and
 // errors.As the classes of package state, but nothing else that it wrapped. What
@@ -78,14 +78,14 @@ func DecodeError(data []byte) error {
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {
 		return errors.New("an error that can't be decoded")
 	}
-	carried := &carriedError{text: printable(w.Text)}
+	decoded := &decodedError{text: printable(w.Text)}
 	for name := range w.Classes {
 		if class := classes[name]; class != nil {
-			carried.causes = append(carried.causes, class)
+			decoded.causes = append(decoded.causes, class)
 		}
 	}
 	if w.Unavailable != nil {
-		carried.causes = append(carried.causes, bounded(w.Unavailable))
+		decoded.causes = append(decoded.causes, bounded(w.Unavailable))
 	}
-	return carried
+	return decoded
 }

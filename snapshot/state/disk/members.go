@@ -157,9 +157,9 @@ func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 // look finds that, or ends the environment with the process.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.processes(env.UID)
-	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
+	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(t.registered(leaving, env.EID), env.UID, list, func(p system.RunningProcess) bool {
-		return p.PID == leaving || between[p.PID]
+		return p.PID == leaving || path[p.PID]
 	})
 	if len(m.of[env.EID]) == 0 && m.late && leaving != 0 { // a kernel has no PID
 		return []snapshot.PID{leaving}
@@ -167,17 +167,17 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesBetween are a process and its ancestors below the given one; the process
+// processesUpTo are a process and its ancestors below the given one; the process
 // alone if that is not among its ancestors.
-func processesBetween(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
+func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
-	between := map[snapshot.PID]bool{pid: true}
+	path := map[snapshot.PID]bool{pid: true}
 	for at := pid; at != ancestor; {
 		p, ok := processes[at]
-		if !ok || between[p.Parent] {
+		if !ok || path[p.Parent] {
 			return map[snapshot.PID]bool{pid: true}
 		}
-		between[p.Parent], at = true, p.Parent
+		path[p.Parent], at = true, p.Parent
 	}
-	return between
+	return path
 }

@@ -94,7 +94,7 @@ func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, dur
 		return nil
 	}
 	if st, err := dir.Stat(name); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if err := dir.MoveAside(name, s.Now()); err != nil {
+		if err := dir.RenameCorrupt(name, s.Now()); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mod
 func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
 	if errors.Is(err, folder.ErrUnsafe) {
-		if err := dir.MoveAside(locksName, s.Now()); err != nil {
+		if err := dir.RenameCorrupt(locksName, s.Now()); err != nil {
 			return err
 		}
 		locks, err = dir.SharedSub(locksName)
@@ -153,7 +153,7 @@ func (s *Store) ownLock(dir *folder.Folder, name string) error {
 		defer file.Close()
 	}
 	if err != nil || private {
-		if err := dir.MoveAside(name, s.Now()); err != nil {
+		if err := dir.RenameCorrupt(name, s.Now()); err != nil {
 			return err
 		}
 		return dir.Ensure(name, folder.SharedMode)

@@ -96,8 +96,8 @@ func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
 	return d.Put(name, append(data, '\n'), mode, durable)
 }
 
-// MoveAside renames what has a name, without opening or following it, to NAME.corrupt-TIME.
-func (d *Folder) MoveAside(name string, now time.Time) error {
+// RenameCorrupt renames what has a name, without opening or following it, to NAME.corrupt-TIME.
+func (d *Folder) RenameCorrupt(name string, now time.Time) error {
 	to := name + ".corrupt-" + now.Format("20060102-150405.000000000")
 	if err := Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT); err != nil {
 		return &fs.PathError{Op: "move aside", Path: d.Join(name), Err: err}
