@@ -205,7 +205,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	changed time.Time // when the folder had changed last
-	stable bool      // it was read so much later that no other change has the same time
+	stable  bool      // it was read so much later that no other change has the same time
 	inits   map[registered]snapshot.StartTime
 }
 

@@ -51,7 +51,7 @@ func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitorin
 type fleetMonitor struct {
 	*fleet
 	snapshotter *controller.Snapshotter
-	hosts  render.HostLog
+	hosts       render.HostLog
 }
 
 // collect asks all hosts. Its error ends the run, with -e.

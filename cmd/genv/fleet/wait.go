@@ -56,9 +56,9 @@ type waiter struct {
 	within   time.Duration // 0 for ever
 	format   string
 
-	fleet  *fleet
+	fleet       *fleet
 	snapshotter *controller.Snapshotter
-	named  map[string]bool // the hosts of which it was printed that they failed
+	named       map[string]bool // the hosts of which it was printed that they failed
 }
 
 // start returns when a host has enough free GPUs, and prints which.
