@@ -52,14 +52,16 @@ func Causes(failures []Failure) []Cause {
 		if len(g.Hosts) > 1 {
 			g.Error = common(g.rest, g.pieces)
 		}
-		if where, why, found := strings.Cut(g.Error, ": dial tcp "); found && strings.HasPrefix(where, "no connection to ") {
+		if where, why, found := strings.Cut(g.Error, ": dial tcp "); found &&
+			strings.HasPrefix(where, "no connection to ") {
 			_, why, _ = strings.Cut(why, ": ") // it says the same address again
 			g.Error = where + ": " + strings.TrimPrefix(why, "connect: ")
 		}
 		causes[i] = g.Cause
 	}
 	slices.SortStableFunc(causes, func(a, b Cause) int {
-		return cmp.Or(cmp.Compare(perClass[b.Class], perClass[a.Class]), cmp.Compare(a.Class, b.Class), cmp.Compare(len(b.Hosts), len(a.Hosts)))
+		return cmp.Or(cmp.Compare(perClass[b.Class], perClass[a.Class]), cmp.Compare(a.Class, b.Class),
+			cmp.Compare(len(b.Hosts), len(a.Hosts)))
 	})
 	return causes
 }
@@ -129,7 +131,8 @@ func nameIn(text, host string) (begin, end int) {
 				break
 			}
 			begin, end = from+at, from+at+len(name)
-			if (begin == 0 || !inName(folded[begin-1])) && (end == len(folded) || !inName(folded[end]) || folded[end] == '.') {
+			if (begin == 0 || !inName(folded[begin-1])) &&
+				(end == len(folded) || !inName(folded[end]) || folded[end] == '.') {
 				for end < len(folded) && inName(folded[end]) {
 					end++
 				}

@@ -23,7 +23,8 @@ const diagnoseTimeout = 5 * time.Second
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	var known *Error
 	if runner == nil || !errors.As(err, &known) || known.Next != "" ||
-		known.Class != Sudo && known.Class != SudoRefused && known.Class != GenvMissing && (known.Class != CommandFailed || host.NoSudo) {
+		known.Class != Sudo && known.Class != SudoRefused && known.Class != GenvMissing &&
+			(known.Class != CommandFailed || host.NoSudo) {
 		return err
 	}
 	if host.Personal && (known.Class == Sudo || known.Class == SudoRefused) {
@@ -35,7 +36,8 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	if host.NoSudo {
 		mode = "login"
 	}
-	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh", host.program(), mode}})
+	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh",
+		host.program(), mode}})
 	if failed != nil {
 		return err
 	}
@@ -50,11 +52,11 @@ const diagnosisMark = "genv-diagnosis"
 
 // TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial
 // that begin with $m; $1 is the genv, and $2 "sudo", or "login" for commands that do without sudo:
-// the host would log a user who has no rights. With "doctor" the command is also started where sudo lists nothing, and it is tried what else sudo allows. It looks for genv in the path of sudo,
-// then in the usual folders, and last in the path of the login; a program that
-// others than root can change must not be in sudoers. Only where sudo lists the command as allowed it is
-// started: `usage serve` ends at once when it reads nothing. The terminal of script(1) shows whether
-// one is all that is missing. It is one line without exclamation marks, so that any login shell passes it on.
+// the host would log a user who has no rights. With "doctor" the command is also started where sudo lists nothing, and
+// it is tried what else sudo allows. It looks for genv in the path of sudo, then in the usual folders, and last in the
+// path of the login; a program that others than root can change must not be in sudoers. Only where sudo lists the
+// command as allowed it is started: `usage serve` ends at once when it reads nothing. The terminal of script(1) shows
+// whether one is all that is missing. It is one line without exclamation marks, so that any login shell passes it on.
 const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout >/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +
 	`l=; n=; if [ "$2" = login ]; then n=yes; fi; if [ -z "$n" ]; then if command -v sudo >/dev/null; then l=$(t sudo -n -l 2>&1); s=$?; else say nosudo; s=1; fi; fi; ` +
@@ -140,7 +142,8 @@ func (t *Trial) explain(host Host, known *Error, err error) error {
 	missing := t.Genv == ""
 	switch {
 	case host.NoSudo && missing:
-		e.Next = "install genv on the host where every login finds it (/usr/local/bin): `genv remote install -H HOST`; or set `genv:` for it in hosts.yaml"
+		e.Next = "install genv on the host where every login finds it (/usr/local/bin): `genv remote install -H " +
+			"HOST`; or set `genv:` for it in hosts.yaml"
 	case host.NoSudo:
 		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of the login", err, t.Genv)
 		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or have it linked to %s", t.Genv, DefaultGenv)
@@ -153,7 +156,8 @@ func (t *Trial) explain(host Host, known *Error, err error) error {
 	case t.NoSudo:
 		e.Class, e.Next = Sudo, noSudoStep
 	case missing && known.Class != Sudo || missing && t.Lists:
-		e.Class, e.Err = GenvMissing, fmt.Errorf("no %s that only root can change was found on the host (%w)", host.program(), err)
+		e.Class, e.Err = GenvMissing, fmt.Errorf("no %s that only root can change was found on the host (%w)",
+			host.program(), err)
 	default:
 		refusal := t.Refusal()
 		if refusal == nil {
@@ -179,15 +183,19 @@ func (t *Trial) Refusal() *Error {
 		e.Err, e.Next = errors.New("there is no sudo"), noSudoStep
 	case t.NeedsTTY:
 		e.Err = errors.New("sudoers has `Defaults requiretty`, and genv has no terminal")
-		e.Next = fmt.Sprintf("exempt the account in sudoers on the host, after that line: `Defaults:%s !requiretty`", account)
+		e.Next = fmt.Sprintf("exempt the account in sudoers on the host, after that line: `Defaults:%s !requiretty`",
+			account)
 	case allowed && t.Lists:
-		e.Err = errors.New("sudo allows genv, and wants a password for it: the last rule in sudoers that covers it has no NOPASSWD")
+		e.Err = errors.New("sudo allows genv, and wants a password for it: the last rule in sudoers that covers it " +
+			"has no NOPASSWD")
 		if t.Entry != "" {
 			e.Err = fmt.Errorf("%w (it is in %s)", e.Err, t.Entry)
 		}
-		e.Next = fmt.Sprintf("of the rules in sudoers the last one counts: let the file with `%s` sort last, as /etc/sudoers.d/%s does", t.line(), SudoersFile)
+		e.Next = fmt.Sprintf("of the rules in sudoers the last one counts: let the file with `%s` sort last, as "+
+			"/etc/sudoers.d/%s does", t.line(), SudoersFile)
 	case t.Lists:
-		e.Class, e.Err, e.Next = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage serve`", cmp.Or(t.Genv, DefaultGenv)), t.step(SudoRefused)
+		e.Class, e.Err, e.Next = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage serve`",
+			cmp.Or(t.Genv, DefaultGenv)), t.step(SudoRefused)
 	default:
 		e.Err, e.Next = errors.New("sudo wants a password, or knows no rule for the account"), t.step(Sudo)
 	}
@@ -216,9 +224,11 @@ func (t *Trial) step(class Class) string {
 func SudoStep(class Class, account, genv string) string {
 	line := SudoersLine(account, genv)
 	if class == SudoRefused {
-		return fmt.Sprintf("in /etc/sudoers.d/%s on the host, allow genv with its full path and these commands: `%s`; `sudo -l` there shows what is allowed now", SudoersFile, line)
+		return fmt.Sprintf("in /etc/sudoers.d/%s on the host, allow genv with its full path and these commands: "+
+			"`%s`; `sudo -l` there shows what is allowed now", SudoersFile, line)
 	}
-	return fmt.Sprintf("allow it without a password: add the line `%s` to /etc/sudoers.d/%s on the host", line, SudoersFile)
+	return fmt.Sprintf("allow it without a password: add the line `%s` to /etc/sudoers.d/%s on the host", line,
+		SudoersFile)
 }
 
 // DefaultGenv is the default path of genv on a host.
@@ -246,7 +256,8 @@ func SudoersAccount(name, uid string) string {
 // knows wildcards in them.
 func SudoersLine(account, genv string) string {
 	commands := []string{
-		"usage snapshot", "usage snapshot --type devices", "usage snapshot --type envs", "usage snapshot --type processes", "usage execute", "usage serve",
+		"usage snapshot", "usage snapshot --type devices", "usage snapshot --type envs",
+		"usage snapshot --type processes", "usage execute", "usage serve",
 	}
 	for i, words := range commands {
 		commands[i] = genv + " " + words

@@ -20,18 +20,19 @@ const (
 	HostKeyChanged Class = "host-key-changed" // the host's key has changed, or is revoked
 	Auth           Class = "auth"             // no key was accepted
 	OpenSSH        Class = "openssh"          // ssh(1), which was run for the host, failed
-	Sudo           Class = "sudo"             // sudo requires a password (as without any line in sudoers), or is missing
-	SudoRefused    Class = "sudo-refused"     // the account has lines in sudoers, and none covers genv's commands
-	GenvMissing    Class = "genv-missing"     // genv is not on the host, or not where sudo looks for it
-	Version        Class = "version"          // genv on the host has an incompatible version
-	InvalidOutput  Class = "invalid-output"   // the output is not in the expected format
-	Timeout        Class = "timeout"          // connected, but no answer in time
-	OutcomeUnknown Class = "outcome-unknown"  // cut off while an order ran: it is never sent again
-	CommandFailed  Class = "command-failed"   // the command itself failed
-	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
-	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed
-	Replaced       Class = "replaced"         // another controller acts on the host: nothing was done
-	Cancelled      Class = "cancelled"        // genv was stopped before it was done
+	// sudo requires a password (as without any line in sudoers), or is missing
+	Sudo           Class = "sudo"
+	SudoRefused    Class = "sudo-refused"    // the account has lines in sudoers, and none covers genv's commands
+	GenvMissing    Class = "genv-missing"    // genv is not on the host, or not where sudo looks for it
+	Version        Class = "version"         // genv on the host has an incompatible version
+	InvalidOutput  Class = "invalid-output"  // the output is not in the expected format
+	Timeout        Class = "timeout"         // connected, but no answer in time
+	OutcomeUnknown Class = "outcome-unknown" // cut off while an order ran: it is never sent again
+	CommandFailed  Class = "command-failed"  // the command itself failed
+	Configuration  Class = "configuration"   // ssh_config or a key file can't be used
+	InstallRefused Class = "install-refused" // genv can't be installed there; nothing was changed
+	Replaced       Class = "replaced"        // another controller acts on the host: nothing was done
+	Cancelled      Class = "cancelled"       // genv was stopped before it was done
 )
 
 // Error is a failure on a host.
@@ -91,29 +92,36 @@ func ClassOf(err error) Class {
 
 var nextSteps = sync.OnceValue(func() map[Class]string {
 	return map[Class]string{
-		Unreachable:    "check that the host is up and that `ssh HOST true` connects",
-		HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
+		Unreachable: "check that the host is up and that `ssh HOST true` connects",
+		HostKey: "check the fingerprint with the host's owner, then add the key to known_hosts, for example " +
+			"with ssh-keyscan",
 		HostKeyChanged: ChangedKeyStep("remove the old one: ssh-keygen -R HOST -f FILE"),
-		Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
-		OpenSSH:        "check that `ssh -o BatchMode=yes HOST true` connects without a question: its last words are in the error",
-		Sudo:           SudoStep(Sudo, "USER", DefaultGenv),
-		SudoRefused:    SudoStep(SudoRefused, "USER", DefaultGenv),
-		GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin): `genv remote install -H HOST`; or set `genv:` for it in hosts.yaml",
-		Version:        "install the same version of genv on the host and on this machine",
-		InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
-		Timeout:        "the host may be overloaded or its driver hung; raise --timeout or --command-timeout if it is only slow",
+		Auth: "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent " +
+			"running? ssh-add -l)",
+		OpenSSH: "check that `ssh -o BatchMode=yes HOST true` connects without a question: its last words are " +
+			"in the error",
+		Sudo:        SudoStep(Sudo, "USER", DefaultGenv),
+		SudoRefused: SudoStep(SudoRefused, "USER", DefaultGenv),
+		GenvMissing: "install genv on the host where sudo finds it (/usr/local/bin): `genv remote install -H " +
+			"HOST`; or set `genv:` for it in hosts.yaml",
+		Version:       "install the same version of genv on the host and on this machine",
+		InvalidOutput: "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
+		Timeout: "the host may be overloaded or its driver hung; raise --timeout or --command-timeout if it " +
+			"is only slow",
 		OutcomeUnknown: "nothing is sent again; the next cycle judges the new state",
 		CommandFailed:  "read the output of the host above; run the command there by hand to see more",
 		Configuration:  "correct the named file and line, or use another file with --ssh-config",
 		InstallRefused: "correct what is said about the host, then install again",
-		Replaced:       "only one controller may act on a host: end the other one; if the host still refuses, since that one was killed or elected, start this one once with --take-over",
-		Cancelled:      "run it again",
+		Replaced: "only one controller may act on a host: end the other one; if the host still refuses, since " +
+			"that one was killed or elected, start this one once with --take-over",
+		Cancelled: "run it again",
 	}
 })
 
 // ChangedKeyStep is the next step for a host whose key has changed, with what to do once it is checked.
 func ChangedKeyStep(then string) string {
-	return "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then " + then
+	return "another machine may be intercepting the connection: check the key with the host's owner before you do " +
+		"anything, then " + then
 }
 
 // NextStepOf is the next step for an error: its own, or that of its class.

@@ -107,5 +107,6 @@ func Quote(word string) string {
 // unsafe is anything but letters, digits and the few characters that no shell
 // interprets. "~" and "=" are unsafe at the start of a word.
 func unsafe(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,@%+", r))
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+		strings.ContainsRune("-_./:,@%+", r))
 }

@@ -161,7 +161,8 @@ func (c *ContainerInfo) check() error {
 		return fmt.Errorf("%w: a container's user and the proof come together", ErrInvalid)
 	}
 	return cmp.Or(
-		CheckText("runtime", c.Runtime), CheckText("container name", c.Name), CheckText("image", c.Image), CheckName("eid", string(c.EID)),
+		CheckText("runtime", c.Runtime), CheckText("container name", c.Name), CheckText("image", c.Image),
+		CheckName("eid", string(c.EID)),
 		CheckText("started_by", string(c.User)), CheckText("proof", string(c.Proof)),
 	)
 }

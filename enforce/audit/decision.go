@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lines are the entry as people read it, with a short id, which is the same everywhere: on a controller and on the host,
-// in mail and on the web page. Nothing in them needs to be escaped for a terminal.
+// Lines are the entry as people read it, with a short id, which is the same everywhere: on a controller and on the
+// host, in mail and on the web page. Nothing in them needs to be escaped for a terminal.
 func (e *Entry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))

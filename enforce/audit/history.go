@@ -102,7 +102,8 @@ func (n lastNotices) warned(action time.Time) time.Time {
 }
 
 func newJoiner() joiner {
-	return joiner{notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{}, undone: map[undoneKey]*Entry{}}
+	return joiner{notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{},
+		undone: map[undoneKey]*Entry{}}
 }
 
 func (j *joiner) add(r *Record, filter *Filter) {
@@ -175,7 +176,8 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 	}
 	what, _, _ := strings.Cut(r.Text, "\n")
 	e := &Entry{
-		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, Action: ActionNotice, Channel: cmp.Or(r.Channel, ChannelTerminal), To: r.To,
+		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, Action: ActionNotice,
+		Channel: cmp.Or(r.Channel, ChannelTerminal), To: r.To,
 		IDs: append([]string{}, r.IDs...), Why: []string{what}, Rules: r.rules(), By: r.By, Reason: r.Reason,
 		warned: warned, Text: r.Text,
 	}
@@ -191,7 +193,8 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 func operatorEntry(r *Record) *Entry {
 	e := &Entry{
 		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
-		Action: r.Action, By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Rules: r.rules(), Status: r.Status,
+		Action: r.Action, By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Rules: r.rules(),
+		Status: r.Status,
 	}
 	if r.Status != "" {
 		e.Reason = r.Reason
@@ -217,9 +220,11 @@ func (j *joiner) action(r *Record) {
 	if e == nil {
 		e = &Entry{
 			ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
-			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Order: r.Order,
+			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
+			Order:     r.Order,
 			Container: r.Container,
-			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: order.StatusUnknown, Reason: "genv ended before it received the outcome",
+			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: order.StatusUnknown,
+			Reason: "genv ended before it received the outcome",
 		}
 		for _, id := range r.IDs {
 			if at := j.notified[id].warned(r.Time); at.After(e.Notified) {
@@ -304,7 +309,9 @@ func Sum(entries []Entry) Stats {
 	for r, c := range rows {
 		s.Rows = append(s.Rows, StatsRow{User: r.user, Rule: r.rule, ActionCounts: c})
 	}
-	slices.SortFunc(s.Rows, func(a, b StatsRow) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Rule, b.Rule)) })
+	slices.SortFunc(s.Rows, func(a, b StatsRow) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Rule, b.Rule))
+	})
 	return s
 }
 

@@ -52,7 +52,8 @@ func (e *explainer) termination(p *snapshot.Process) []string {
 	for _, usage := range p.Usage[:min(len(p.Usage), maxDevices)] {
 		lines = append(lines, e.device(usage.Index)...)
 	}
-	if env := e.Environment(p.EID); env != nil && p.UID != nil && !env.OwnerMismatch && env.UID == *p.UID { // not one of another user
+	// not one of another user
+	if env := e.Environment(p.EID); env != nil && p.UID != nil && !env.OwnerMismatch && env.UID == *p.UID {
 		lines = append(lines, e.environment(env))
 	}
 	return bounded(lines)
@@ -89,7 +90,8 @@ func processLine(p *snapshot.Process) string {
 	}
 	parts = append(parts, userText(p))
 	if command := p.CommandOrName(); command != "" {
-		parts = append(parts, "command "+text.Quoted(strings.Join(strings.Fields(text.Cut(command, snapshot.MaxCommand)), " "), maxCommand))
+		parts = append(parts, "command "+text.Quoted(
+			strings.Join(strings.Fields(text.Cut(command, snapshot.MaxCommand)), " "), maxCommand))
 	}
 	if container := p.ContainerText(); container != "" {
 		parts = append(parts, container)
@@ -159,7 +161,8 @@ func (e *explainer) environment(env *snapshot.Environment) string {
 	}
 	attached := e.AttachedTo(env.EID)
 	for _, index := range attached[:min(len(attached), maxDevices)] {
-		parts = append(parts, fmt.Sprintf("attached to GPU %s since %s", index, e.Device(index).Attachment(env.EID).Time.ISO()))
+		parts = append(parts, fmt.Sprintf("attached to GPU %s since %s", index, e.Device(index).Attachment(env.EID).
+			Time.ISO()))
 	}
 	if len(attached) == 0 {
 		parts = append(parts, "attached to no GPU")

@@ -86,7 +86,8 @@ func (l *Log) Append(records ...Record) error {
 		l.backlog = append(l.backlog, line...)
 	}
 	if lost > 0 {
-		err = errors.Join(err, fmt.Errorf("%d records are lost: %d bytes are waiting in memory already", lost, len(l.backlog)))
+		err = errors.Join(err, fmt.Errorf("%d records are lost: %d bytes are waiting in memory already", lost,
+			len(l.backlog)))
 	}
 	return notWritten(errors.Join(err, l.write(0)))
 }

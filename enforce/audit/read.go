@@ -98,7 +98,8 @@ func openRead(name string) (*os.File, error) {
 
 // Matches says whether the filter selects a record.
 func (f *Filter) Matches(r *Record) bool {
-	return (f.User == "" || r.User == f.User || r.UID != nil && strconv.FormatUint(uint64(*r.UID), 10) == string(f.User)) &&
+	return (f.User == "" || r.User == f.User || r.UID != nil &&
+		strconv.FormatUint(uint64(*r.UID), 10) == string(f.User)) &&
 		(f.Host == "" || r.Host == f.Host) &&
 		(f.PID == 0 || r.PID == f.PID) &&
 		(f.Rule == "" || slices.Contains(r.rules(), f.Rule)) &&
@@ -162,7 +163,8 @@ func holdsRecords(r io.Reader) (bool, error) {
 	n := 0
 	for ; n < maxLines && lines.Scan(); n++ {
 		var record Record
-		if json.Unmarshal(lines.Bytes(), &record) == nil && slices.Contains(kinds, record.Kind) && !record.Time.IsZero() {
+		if json.Unmarshal(lines.Bytes(), &record) == nil && slices.Contains(kinds, record.Kind) &&
+			!record.Time.IsZero() {
 			return true, nil
 		}
 	}

@@ -169,7 +169,8 @@ func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) [
 	for i := range o.Detach {
 		d := &o.Detach[i]
 		record := Record{
-			Kind: KindOrder, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID, User: d.Environment.Username,
+			Kind: KindOrder, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID,
+			User: d.Environment.Username,
 			Text: d.String(), Why: d.Why, Judged: d.Judged,
 		}
 		if !d.Environment.OwnerMismatch {
@@ -255,7 +256,8 @@ func (j *joiner) leftUndone(r *Record, what string, filter *Filter) {
 	e := j.undone[key]
 	if e == nil {
 		e = &Entry{
-			ID: WarningID(r.IDs[0]), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
+			ID: WarningID(r.IDs[0]), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID,
+			Device: r.Device,
 			Status: StatusDryRun, Text: what,
 		}
 		j.undone[key] = e

@@ -41,7 +41,8 @@ func Advice(losses []Loss, severalHosts, jobsEnd bool) string {
 	var commands []string
 	for _, at := range places[:min(len(places), maxAdvised)] {
 		slices.Sort(devices[at])
-		command := fmt.Sprintf("genv detach --index %s in the shell of environment %s", text.JoinIndices(devices[at]), text.Shown(string(at.eid)))
+		command := fmt.Sprintf("genv detach --index %s in the shell of environment %s", text.JoinIndices(devices[at]),
+			text.Shown(string(at.eid)))
 		if severalHosts {
 			command += " on " + text.OneLine(string(at.host))
 		}

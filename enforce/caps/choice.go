@@ -103,7 +103,8 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 			}
 		}
 		if devices = over; len(over) > 0 && !c.enough(cost) {
-			least := slices.MinFunc(over, func(a, b *HeldDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
+			least := slices.MinFunc(over,
+				func(a, b *HeldDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
 			c.take(least)
 		}
 	}
@@ -200,7 +201,9 @@ func (c *Choice) leaves(d *HeldDevice) bool {
 	if len(d.Envs) == 0 && d.Unknown == contents.Proven {
 		return false
 	}
-	return !slices.ContainsFunc(d.Envs, func(eid snapshot.EnvID) bool { return !d.Host.DetachesBy(d.Index, eid, c.By) }) &&
+	return !slices.ContainsFunc(d.Envs, func(eid snapshot.EnvID) bool {
+		return !d.Host.DetachesBy(d.Index, eid, c.By)
+	}) &&
 		!slices.ContainsFunc(d.Uses, func(use Use) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
 }
 

@@ -34,7 +34,8 @@ const (
 )
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
-	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents), news: make(chan Denial, maxNews)}
+	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents),
+		news: make(chan Denial, maxNews)}
 	d.know(nil)
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {
@@ -65,7 +66,8 @@ func (d *denialWriter) take(e Event) {
 		uid = e.UID
 	}
 	o := Open{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
-	if stat, err := (proc.FS{Reader: &d.reader}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
+	if stat, err := (proc.FS{Reader: &d.reader}).Stat(e.PID); err == nil && e.PID != 0 &&
+		snapshot.CheckText("name", stat.Name) == nil {
 		o.Name = stat.Name
 	}
 	for _, device := range *d.devices.Load() {
@@ -124,7 +126,8 @@ func (d *denialWriter) pass(denial *Denial) {
 	if denial.Denied {
 		what = "denied"
 	}
-	event := d.Log.Info().Uint32("uid", uint32(denial.UID)).Int32("pid", int32(denial.PID)).Str("program", denial.Name).Int("minor", denial.Minor)
+	event := d.Log.Info().Uint32("uid", uint32(denial.UID)).Int32("pid", int32(denial.PID)).Str("program", denial.Name).
+		Int("minor", denial.Minor)
 	if denial.Index != nil {
 		event = event.Int("device", int(*denial.Index))
 	}

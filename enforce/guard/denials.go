@@ -60,7 +60,8 @@ const (
 // Add counts an open. It returns its denial, and whether that is a new one.
 func (l *Denials) Add(o Open, now time.Time) (_ Denial, isNew bool) {
 	i := slices.IndexFunc(l.Denials, func(d Denial) bool {
-		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < DenialWithin && !now.Before(d.First)
+		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < DenialWithin &&
+			!now.Before(d.First)
 	})
 	d := Denial{First: now, Denied: o.Denied, UID: o.UID, Minor: o.Minor}
 	isNew = i < 0

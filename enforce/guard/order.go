@@ -82,7 +82,8 @@ func (o *Order) set(w *orderWire) error {
 	}
 	*o = Order{
 		Mode: w.Mode, Lease: time.Duration(w.LeaseMS) * time.Millisecond, FirstUID: w.FirstUID,
-		ExemptUsers: w.ExemptUsers, ExemptUIDs: w.ExemptUIDs, ExemptDevices: w.ExemptDevices, ExemptUUIDs: w.ExemptUUIDs, By: w.By,
+		ExemptUsers: w.ExemptUsers, ExemptUIDs: w.ExemptUIDs, ExemptDevices: w.ExemptDevices,
+		ExemptUUIDs: w.ExemptUUIDs, By: w.By,
 	}
 	return o.Check()
 }

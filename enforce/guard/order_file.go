@@ -69,7 +69,8 @@ func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 // OfferOrder is GiveOrder, unless the order before shall hold: replaces decides, and gets what ReadOrder
 // returns. No other order is given meanwhile. It returns the order that holds, and whether
 // that is the new one.
-func OfferOrder(dir string, o Order, id string, now At, replaces func(present Order, err error) bool) (holds Order, given bool, err error) {
+func OfferOrder(dir string, o Order, id string, now At,
+	replaces func(present Order, err error) bool) (holds Order, given bool, err error) {
 	if err := o.Check(); err != nil {
 		return Order{}, false, err
 	}
@@ -143,7 +144,8 @@ func lockOrder(dir string) (*folder.Folder, error) {
 func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
 	o.ID, o.Given, o.bootID, o.ends = id, now.Time, now.BootID, now.SinceBoot+o.Lease
 	return o, orderNote.Put(d, storedOrder{
-		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: o.bootID, EndsMS: o.ends.Milliseconds(),
+		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: o.bootID,
+		EndsMS: o.ends.Milliseconds(),
 	})
 }
 

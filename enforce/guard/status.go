@@ -56,7 +56,8 @@ func (p *problems) list() []string {
 
 // publish writes guard.json if something in it has changed.
 func (s *lockedKeeper) publish(now At) {
-	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.order.Given) && !s.written.Time.IsZero() {
+	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason &&
+		s.written.Given.Equal(s.order.Given) && !s.written.Time.IsZero() {
 		return
 	}
 	next := s.status()
@@ -76,8 +77,9 @@ func (s *lockedKeeper) publish(now At) {
 // status is what guard.json says.
 func (s *lockedKeeper) status() Status {
 	st := Status{
-		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()), KeeperStart: s.began,
-		Devices: []Device{}, Users: []User{}, Problems: s.problems.list(),
+		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
+		KeeperStart: s.began,
+		Devices:     []Device{}, Users: []User{}, Problems: s.problems.list(),
 	}
 	if s.order.ID != "" {
 		st.Order, st.Given, st.FirstUID = &s.order, s.order.Given, s.order.First()

@@ -113,7 +113,8 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 	s.problems.set("kernel", "")
 	s.loaded, s.removed = g, false
 	if g.unpinned {
-		s.problems.set("pins", "without a bpffs the guard can't be pinned: it ends at once with its process, and is off for a moment when another one takes over. Mount one: mount -t bpf bpf /sys/fs/bpf")
+		s.problems.set("pins", "without a bpffs the guard can't be pinned: it ends at once with its process, and is "+
+			"off for a moment when another one takes over. Mount one: mount -t bpf bpf /sys/fs/bpf")
 	}
 	if g.left != nil {
 		s.view.tookOver(g.left)
@@ -144,7 +145,8 @@ func (s *lockedKeeper) renew(now At) {
 		return
 	}
 	if s.present.mode != m || s.present.reason != reason {
-		s.Log.Info().Stringer("mode", m).Int("devices", s.loaded.plan.Guarded.Len()).Int("users", len(s.loaded.plan.Allowed)).
+		s.Log.Info().Stringer("mode", m).Int("devices", s.loaded.plan.Guarded.Len()).
+			Int("users", len(s.loaded.plan.Allowed)).
 			Str("reason", reason).Msg("guard on")
 	}
 	s.present = present{m, reason}
@@ -174,9 +176,10 @@ func (s *lockedKeeper) wasRemoved() {
 	now, err := s.now()
 	if err == nil && s.offReason(now) == "" {
 		following := s.order.ID
-		s.order, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now, func(g Order, _ error) bool {
-			return g.ID == following
-		})
+		s.order, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now,
+			func(g Order, _ error) bool {
+				return g.ID == following
+			})
 		s.Log.Warn().Msg("the guard was removed by hand: off until the next order on this host")
 	}
 	if err != nil {

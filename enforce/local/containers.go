@@ -106,7 +106,8 @@ func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, 
 func (t *target) containerReason() string {
 	switch {
 	case t.engineErr != nil:
-		return fmt.Sprintf("it is the first process of a container, and its engine could not be asked to stop it: %v", t.engineErr)
+		return fmt.Sprintf("it is the first process of a container, and its engine could not be asked to stop it: %v",
+			t.engineErr)
 	case t.stopping == nil:
 		return ""
 	}

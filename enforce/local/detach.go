@@ -81,7 +81,8 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 	// Every user may change the creation date, so a different date doesn't prove
 	// that the id names another environment. A different owner does.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
-		return order.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", judged.EID.Shown())
+		return order.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged",
+			judged.EID.Shown())
 	}
 	if err := files.CheckOwner(judged.EID, uid); errors.Is(err, state.ErrNotOwner) {
 		return order.StatusRefused, err.Error()

@@ -80,7 +80,8 @@ func (x *execution) byGrace(targets []*target) [][]*target {
 // earlierReason is what an outcome adds about a target that was asked before.
 func (t *target) earlierReason() string {
 	e := t.earlier
-	said := fmt.Sprintf("already under way: another order asked it to end %s ago", text.FormatDuration(e.Ago.Round(time.Second)))
+	said := fmt.Sprintf("already under way: another order asked it to end %s ago",
+		text.FormatDuration(e.Ago.Round(time.Second)))
 	if e.Left > 0 {
 		said += fmt.Sprintf(", and it has %s from then on", text.FormatDuration((e.Ago + e.Left).Round(time.Second)))
 	}

@@ -47,7 +47,8 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	}
 	// A process that claims nothing, and claimed nothing when it was judged, did not
 	// cause the change: the environment of an ancestor changed.
-	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown || t.judged.EID != t.judged.Inherited
+	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown ||
+		t.judged.EID != t.judged.Inherited
 	return o.evasiveIf(o.raised() && byItself && caused)
 }
 

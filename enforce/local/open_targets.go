@@ -72,7 +72,8 @@ func openProcess(pid snapshot.PID) (pidfd, objection) {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return 0, failed("too many open files to open the process: raise the limit (ulimit -n)")
 	case errors.Is(err, unix.ENOSYS):
-		return 0, failed("this kernel has no pidfd_open, without which a process can't be signalled safely: Linux 5.3 or newer is needed")
+		return 0, failed("this kernel has no pidfd_open, without which a process can't be signalled safely: Linux " +
+			"5.3 or newer is needed")
 	}
 	return 0, failed("pidfd_open: %v", err)
 }

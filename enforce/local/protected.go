@@ -20,7 +20,8 @@ const (
 // reports such a process. Most processes belong to a person and are not an MPS
 // server: nothing more is read of those.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
-	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
+	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] &&
+		p.Name != mpsServer {
 		return ""
 	}
 	stat, err := x.proc().Stat(p.PID)
@@ -79,7 +80,8 @@ func (x *Executor) isSystemMPS(server proc.Stat) bool {
 		return false
 	}
 	uid, err := x.proc().Owner(control.PID)
-	return err == nil && uid < system.FirstUID() && x.nameOf(control) == mpsControl && x.proc().IsInstalledWith(control.PID, mpsServer, server.PID)
+	return err == nil && uid < system.FirstUID() && x.nameOf(control) == mpsControl &&
+		x.proc().IsInstalledWith(control.PID, mpsServer, server.PID)
 }
 
 // sameNamespace says whether a process is in our own PID namespace. If that can't

@@ -158,7 +158,8 @@ func (t Terminals) message(message string) []byte {
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"
 	}
-	return fmt.Appendf(nil, "\r\n\aMessage from genv on %s at %s:\r\n  %s\r\n", text.Printable(cmp.Or(t.Host, "this host")),
+	return fmt.Appendf(nil, "\r\n\aMessage from genv on %s at %s:\r\n  %s\r\n",
+		text.Printable(cmp.Or(t.Host, "this host")),
 		t.now().Format("15:04"), strings.ReplaceAll(text.PrintableLines(message), "\n", "\r\n  "))
 }
 

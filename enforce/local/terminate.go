@@ -91,7 +91,8 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	for _, t := range left {
 		o := notEnded(err, "SIGKILL", x.options.KillWait)
 		if err == nil && x.proc().WaitsForFUSE(t.judged.PID) {
-			o.reason = fmt.Sprintf("it did not end within %s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", x.options.KillWait)
+			o.reason = fmt.Sprintf("it did not end within %s of SIGKILL: a thread waits for a FUSE file system, and "+
+				"ends when its server does", x.options.KillWait)
 		}
 		t.conclude(o)
 		if err == nil {
@@ -188,7 +189,8 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 // why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) objection {
 	if err != nil {
-		return objection{status: order.StatusSignalled, reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)}
+		return objection{status: order.StatusSignalled,
+			reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)}
 	}
 	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
 	if signal == "SIGKILL" {

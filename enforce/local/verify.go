@@ -57,7 +57,8 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	}
 	listed := now.processes[t.judged.PID]
 	if listed != nil && listed.NodeMissing {
-		return changed("the driver lists it, but it has not been seen with a device of the driver open: the PID may be one of another namespace")
+		return changed("the driver lists it, but it has not been seen with a device of the driver open: the PID may " +
+			"be one of another namespace")
 	}
 	o := checkEnvironment(t, now, p, uid)
 	if !o.raised() {
@@ -83,7 +84,8 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
 	case x.memories.get(t.key()).unkillable:
-		return objection{status: order.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
+		return objection{status: order.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has " +
+			"not ended it; it is not signalled again"}
 	}
 	if name := x.protectedBy(stat, uid, x.Unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)

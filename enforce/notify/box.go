@@ -66,8 +66,9 @@ var errOther = errors.New("not a file with notices")
 
 func noteOf(uid snapshot.UID) folder.Note[file] {
 	return folder.Note[file]{
-		Name: strconv.FormatUint(uint64(uid), 10) + ".json", Max: maxFile, Mode: 0o600, Durable: true, Invalid: errOther,
-		Check: func(f *file) error { return folder.CheckSchema(f.Schema, schema) },
+		Name: strconv.FormatUint(uint64(uid), 10) + ".json", Max: maxFile, Mode: 0o600, Durable: true,
+		Invalid: errOther,
+		Check:   func(f *file) error { return folder.CheckSchema(f.Schema, schema) },
 	}
 }
 
@@ -147,7 +148,8 @@ func makeRoom(dir *folder.Folder, now time.Time) error {
 	left := len(entries)
 	for _, e := range entries {
 		status, err := dir.Stat(e.Name())
-		if err == nil && now.Sub(time.Unix(status.Mtim.Unix())) > MaxKeptAge && filepath.Ext(e.Name()) == ".json" && dir.Remove(e.Name()) == nil {
+		if err == nil && now.Sub(time.Unix(status.Mtim.Unix())) > MaxKeptAge && filepath.Ext(e.Name()) == ".json" &&
+			dir.Remove(e.Name()) == nil {
 			left--
 		}
 	}
@@ -263,5 +265,6 @@ func readSeen(f *os.File) []string {
 }
 
 func without(list []KeptNotice, ids []string) []KeptNotice {
-	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return n.Shown || slices.Contains(ids, n.ID) })
+	return slices.DeleteFunc(slices.Clone(list),
+		func(n KeptNotice) bool { return n.Shown || slices.Contains(ids, n.ID) })
 }

@@ -65,7 +65,8 @@ const maxNamedHosts = 3
 
 // Elsewhere are notifications on the other hosts where something counts for a cap: they say what happens, and on
 // which hosts. They are for Information. The account is that of a user as a host names it.
-func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username, now time.Time) []Notification {
+func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
+	now time.Time) []Notification {
 	of, hosts := stakesOf(f,
 		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
 		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
@@ -97,7 +98,8 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, now time.Time) Notification {
 	what := fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o))
 	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
-		follows = fmt.Sprintf("what is beyond the cap will be taken back, idle GPUs first (as things are now, %s)", follows)
+		follows = fmt.Sprintf("what is beyond the cap will be taken back, idle GPUs first (as things are now, %s)",
+			follows)
 	}
 	outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
 	if !f.Pending {
@@ -112,7 +114,8 @@ func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, n
 // details are a finding as a mail has it.
 func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) NoticeItem {
 	return NoticeItem{
-		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
+		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what),
+		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
 		Pending: f.Pending, Due: f.Due, Waits: waitsForHosts(f), Since: f.Since, At: now, Advice: f.Advice(),
 	}
 }
@@ -135,7 +138,8 @@ func claim(f *enforce.Finding, owners *Owners) string {
 	case f.Rule != enforce.RuleNonEnvProcesses || f.EID == "":
 		return ""
 	case owners.registered(f.Host, f.EID):
-		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", text.Shown(string(f.EID)))
+		return fmt.Sprintf(" It claims environment %s, which is registered for another user.",
+			text.Shown(string(f.EID)))
 	}
 	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", text.Shown(string(f.EID)))
 }
@@ -226,7 +230,8 @@ type ownersOfHost struct {
 
 // NewOwners begins with a cluster, which must not change.
 func NewOwners(cluster snapshot.Cluster) *Owners {
-	o := &Owners{hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)), found: make(map[snapshot.Hostname]*ownersOfHost)}
+	o := &Owners{hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)),
+		found: make(map[snapshot.Hostname]*ownersOfHost)}
 	for i := range cluster.Hosts {
 		o.hosts[cluster.Hosts[i].Name] = &cluster.Hosts[i]
 	}
@@ -249,7 +254,8 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 		return found
 	}
 	found = &ownersOfHost{
-		processes: map[snapshot.PID]snapshot.UID{}, envs: map[snapshot.EnvID]snapshot.UID{}, names: map[snapshot.UID]snapshot.Username{},
+		processes: map[snapshot.PID]snapshot.UID{}, envs: map[snapshot.EnvID]snapshot.UID{},
+		names: map[snapshot.UID]snapshot.Username{},
 	}
 	o.found[host] = found
 	h := o.hosts[host]

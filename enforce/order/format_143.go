@@ -52,7 +52,8 @@ func encodeTerminations(items []Termination) (json.RawMessage, error) {
 	for i := range items {
 		p := &items[i].Process
 		if !p.Expressible() {
-			return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, which the 1.4.3 format cannot express", p.PID)
+			return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, which the 1.4.3 "+
+				"format cannot express", p.PID)
 		}
 		processes = append(processes, *p)
 	}
@@ -103,7 +104,8 @@ func Decode143(data []byte) (Order, error) {
 
 func checkSize(data []byte) error {
 	if len(data) > MaxBytes {
-		return fmt.Errorf("%w: an order of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxBytes)
+		return fmt.Errorf("%w: an order of %d bytes is longer than the %d that are read", snapshot.ErrInvalid,
+			len(data), MaxBytes)
 	}
 	return nil
 }

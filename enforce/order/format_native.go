@@ -44,7 +44,8 @@ func EncodeNative(o Order) ([]byte, error) {
 			unused[d.Device] = append(unused[d.Device], d.Environment.EID)
 		}
 	}
-	return json.Marshal(nativeObject{Terminate: terminate, Outside: outside, Detach: detach, GPUs: o.GPUs, Unused: unused})
+	return json.Marshal(nativeObject{Terminate: terminate, Outside: outside, Detach: detach, GPUs: o.GPUs,
+		Unused: unused})
 }
 
 // DecodeNative reads what EncodeNative wrote.

@@ -1,5 +1,6 @@
 // Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers
-// send orders to hosts: in the format of genv 1.4.3, and in the native one, which carries all that is known of processes.
+// send orders to hosts: in the format of genv 1.4.3, and in the native one, which carries all that is known of
+// processes.
 //
 //	var d order.Draft // while rules are applied
 //	d.Terminate(process, findingID)
@@ -138,7 +139,8 @@ func (t Termination) object() string {
 
 func (t Termination) objectFrom(environment string) string {
 	p := &t.Process
-	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, environment, text.JoinIndices(p.Indices()))
+	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, environment,
+		text.JoinIndices(p.Indices()))
 }
 
 // String is the line that 1.4.3 prints when it removes the attachment.

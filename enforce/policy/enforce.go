@@ -106,7 +106,8 @@ func (f *File) Fleet() enforce.Fleet {
 		PauseCaps: f.Unreachable.Value == PauseCaps,
 		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected,
 		Limits: safety.Limits{
-			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(), Throttle: f.Limits.Throttle.On,
+			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),
+			Throttle: f.Limits.Throttle.On,
 		},
 	}
 }

@@ -23,8 +23,8 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 		n.Failf("the override sets nothing; add `set:` with the settings that differ")
 		return
 	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !r.failed():
-		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or when, or move " +
-			"it to `defaults:`")
+		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or " +
+			"when, or move it to `defaults:`")
 	}
 	r.readSettings(set, &o.Set, o.scope(), o.String())
 	r.file.Overrides = append(r.file.Overrides, o)

@@ -27,7 +27,9 @@ func Hold(limits Limits, actions []*Action) []Held {
 		if why == "" {
 			break
 		}
-		most := slices.MaxFunc(l.hosts, func(a, b *hostActions) int { return cmp.Compare(size(a.tally), size(b.tally)) })
+		most := slices.MaxFunc(l.hosts, func(a, b *hostActions) int {
+			return cmp.Compare(size(a.tally), size(b.tally))
+		})
 		l.hold(most, most.largest(size), "in all "+why)
 	}
 	if limits.Throttle {
@@ -61,7 +63,9 @@ type pair struct {
 
 func newLimiter(limits Limits, actions []*Action) *limiter {
 	l := &limiter{limits: limits, actions: slices.Clone(actions)}
-	slices.SortStableFunc(l.actions, func(a, b *Action) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.User, b.User)) })
+	slices.SortStableFunc(l.actions, func(a, b *Action) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.User, b.User))
+	})
 	var h *hostActions
 	var p *pair
 	for _, a := range l.actions {
@@ -95,7 +99,8 @@ func (l *limiter) holdOn(h *hostActions) {
 			l.hold(h, p, why)
 		}
 	}
-	for why, size := l.limits.PerHost.over(h.tally, perHost); why != ""; why, size = l.limits.PerHost.over(h.tally, perHost) {
+	for why, size := l.limits.PerHost.over(h.tally, perHost); why != ""; why, size = l.limits.PerHost.over(h.tally,
+		perHost) {
 		l.hold(h, h.largest(size), why)
 	}
 }
@@ -132,7 +137,8 @@ func (l *limiter) release() {
 		onHost := waiting[first:]
 		slices.SortFunc(onHost, func(x, y *waits) int {
 			a, b := x.action, y.action
-			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Device, b.Device), cmp.Compare(a.EID, b.EID))
+			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Device, b.Device),
+				cmp.Compare(a.EID, b.EID))
 		})
 		for turn, w := range onHost {
 			w.turn = turn
@@ -182,6 +188,8 @@ func (l *limiter) result() []Held {
 			list = append(list, *h)
 		}
 	}
-	slices.SortFunc(list, func(a, b Held) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Host, b.Host)) })
+	slices.SortFunc(list, func(a, b Held) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Host, b.Host))
+	})
 	return list
 }

@@ -74,7 +74,8 @@ func (h Held) String() string {
 	if h.partly {
 		taken = "Only some actions"
 	}
-	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
+	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)",
+		h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
 }
 
 // Whom says against whom, and where, they are.
@@ -116,10 +117,12 @@ func (t *tally) add(a *Action, n int) {
 func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
 	switch {
 	case l.Terminations > 0 && t.terminations > l.Terminations:
-		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix, l.Terminations),
+		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix,
+				l.Terminations),
 			func(t tally) int { return t.terminations }
 	case l.Detachments > 0 && t.detachments > l.Detachments:
-		return fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments),
+		return fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix,
+				l.Detachments),
 			func(t tally) int { return t.detachments }
 	}
 	return "", nil

@@ -35,7 +35,8 @@ type Backend interface {
 func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
-		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel"}, more...),
+		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel"},
+			more...),
 	}
 }
 
@@ -93,8 +94,8 @@ type Answers struct {
 	lease    *fence.Request // of the controller; nil if it asked for none
 }
 
-// renew admits the request for a lease that comes with one for a snapshot, or else that of an earlier one. Any controller
-// may look without a lease. A host is taken over once: then another one may do it, too.
+// renew admits the request for a lease that comes with one for a snapshot, or else that of an earlier one. Any
+// controller may look without a lease. A host is taken over once: then another one may do it, too.
 func (a *Answers) renew(r *fence.Request) error {
 	if r != nil {
 		kept := *r
@@ -184,7 +185,8 @@ func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err erro
 	return answer, a.Fence.GiveBack(a.lease)
 }
 
-func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (answer SnapshotAnswer, err error) {
+func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest,
+	r *Request) (answer SnapshotAnswer, err error) {
 	a.codes.Store(request.Codes)
 	if err := a.renew(request.Lease); err != nil {
 		return answer, err

@@ -120,7 +120,8 @@ func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Di
 		return nvidiasmi.Displays{}, err
 	}
 	found, err := s.look.Displays(ctx, s.host)
-	numbered := nvidiasmi.Displays{Active: make(map[snapshot.GPUUUID]bool, len(devices)), Time: nvidiasmi.Time{Began: began}}
+	numbered := nvidiasmi.Displays{Active: make(map[snapshot.GPUUUID]bool, len(devices)),
+		Time: nvidiasmi.Time{Began: began}}
 	for i := range devices {
 		if active, known := found.Active[devices[i].UUID]; known {
 			numbered.Active[numberOf(devices[i].Index)] = active
@@ -147,7 +148,8 @@ func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapsho
 }
 
 // part asks for a part of a snapshot. What can't be read of it is left out.
-func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]byte) (T, []string, error), name string) (T, error) {
+func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]byte) (T, []string, error),
+	name string) (T, error) {
 	var odd []string
 	value, _, err := usageSnapshot(ctx, c, withoutSudo(host), func(data []byte) (value T, err error) {
 		value, odd, err = read(data)
@@ -196,7 +198,8 @@ func (Commands) Guard(context.Context, remote.Host, GuardRequest) (GuardAnswer, 
 }
 
 // usageSnapshot runs `genv usage snapshot` and parses its JSON document.
-func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error), flags ...string) (value T, warnings []string, err error) {
+func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error),
+	flags ...string) (value T, warnings []string, err error) {
 	out, err := c.run(ctx, host, host.Genv(append([]string{"usage", "snapshot"}, flags...)...))
 	if err != nil {
 		return value, nil, err
@@ -236,16 +239,19 @@ func (c Commands) About(host remote.Host) About {
 // withoutRoot is the failure of a host that can't be enforced, since genv runs there as a
 // login without root: its snapshot would lack what other users' processes belong to.
 func withoutRoot(host remote.Host) error {
-	next := "have sudo run genv as root there (`sudo -n genv usage serve`): look for runas_default and `Runas` in sudoers"
+	next := "have sudo run genv as root there (`sudo -n genv usage serve`): look for runas_default and " +
+		"`Runas` in sudoers"
 	if host.NoSudo {
-		next = "remove `sudo: false` for it from hosts.yaml and allow genv in sudoers, as docs/fleet.md says, or log in as root"
+		next = "remove `sudo: false` for it from hosts.yaml and allow genv in sudoers, as docs/fleet.md says, or " +
+			"log in as root"
 	}
 	if host.Personal {
 		next = remote.PersonalStep
 	}
 	return &remote.Error{
 		Class: remote.Sudo, Next: next,
-		Err: fmt.Errorf("genv runs without root on %s: it shows GPUs and environments, and nothing can be enforced", host.Name),
+		Err: fmt.Errorf("genv runs without root on %s: it shows GPUs and environments, and nothing can be enforced",
+			host.Name),
 	}
 }
 

@@ -136,7 +136,9 @@ func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken
 		return nil, err
 	}
 	defer leave()
-	taken, err = call(ctx, c, t, limit, func(ctx context.Context) (*snapshot.Snapshot, error) { return t.Snapshot(ctx, c.host) })
+	taken, err = call(ctx, c, t, limit, func(ctx context.Context) (*snapshot.Snapshot, error) {
+		return t.Snapshot(ctx, c.host)
+	})
 	if err == nil {
 		c.mu.Lock()
 		c.asked = true
@@ -163,7 +165,8 @@ func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	if err := remote.MayBegin(ctx); err != nil {
 		return Execution{}, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	return call(ctx, c, t, c.pool.timeFor(t, o), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
+	return call(ctx, c, t, c.pool.timeFor(t, o),
+		func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
 }
 
 // notify has the host show messages. It is not worth a login.
@@ -174,7 +177,9 @@ func (c *Conn) notify(ctx context.Context, messages []Message) ([]Shown, error) 
 	if !ok || !t.can().Notify {
 		return nil, ErrCannotNotify
 	}
-	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]Shown, error) { return t.notify(ctx, messages) })
+	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]Shown, error) {
+		return t.notify(ctx, messages)
+	})
 }
 
 // lose ends a transport because of an error, and begins an attempt to get another.
@@ -241,7 +246,8 @@ func (c *Conn) close() {
 
 // call makes a call on a transport within a time, and loses the transport if the
 // call shows that it is broken.
-func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration, do func(context.Context) (T, error)) (value T, err error) {
+func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
+	do func(context.Context) (T, error)) (value T, err error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if value, err = do(limited); err != nil && broken(limited, err) {

@@ -11,10 +11,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse everything of the controllers that
-// this one replaced, and everything of this one once it is replaced: that fails with the class remote.Replaced. A nil
-// request asks for none, as a Pool does that isn't told so. After another one this controller only looks again: hosts
-// take all that comes on a connection for that of the controller that asked for a lease on it, so these end.
+// Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse everything of the controllers
+// that this one replaced, and everything of this one once it is replaced: that fails with the class remote.Replaced. A
+// nil request asks for none, as a Pool does that isn't told so. After another one this controller only looks again:
+// hosts take all that comes on a connection for that of the controller that asked for a lease on it, so these end.
 func (p *Pool) Lease(r *fence.Request) {
 	if r != nil {
 		asked := *r
@@ -61,8 +61,8 @@ func leaseFor(asked *fence.Request, tookOver bool) *fence.Request {
 // giveBackWithin is how long hosts have to note that this controller has ended.
 const giveBackWithin = time.Second
 
-// GiveBack gives back the leases of the hosts that are connected, so that any controller may follow. A host that doesn't
-// hear of it goes on refusing others for a day.
+// GiveBack gives back the leases of the hosts that are connected, so that any controller may follow. A host that
+// doesn't hear of it goes on refusing others for a day.
 func (p *Pool) GiveBack(ctx context.Context) {
 	leave, err := p.beginCall()
 	if err != nil {

@@ -259,7 +259,8 @@ func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func
 	case err == nil:
 		return places.release, nil
 	case ctx.Err() == nil:
-		return nil, remote.Errorf(remote.Timeout, "%w: commands to %d other hosts took all of %s", ErrNotSent, cap(places), limit)
+		return nil, remote.Errorf(remote.Timeout, "%w: commands to %d other hosts took all of %s", ErrNotSent,
+			cap(places), limit)
 	}
 	return nil, notBegun(err)
 }

@@ -26,7 +26,8 @@ const (
 	codeEnded   refusalCode = "ended"   // somebody else had it, and has ended: see fromText
 )
 
-// refusal is the answer of a host that refuses a request: JSON for a controller that asks for codes, else the text alone.
+// refusal is the answer of a host that refuses a request: JSON for a controller that asks for codes, else the text
+// alone.
 type refusal struct {
 	Code refusalCode `json:"code"`
 	Text string      `json:"text"` // for people
@@ -90,11 +91,11 @@ func fromText(said string) refusal {
 // The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one
 // whose predecessor has ended.
 const (
-	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, check its log " +
-		"and `genv remote doctor -H @all`"
+	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, " +
+		"check its log and `genv remote doctor -H @all`"
 	folderStep = "stop this controller: a newer start of the same state folder acts on the host. " +
-		"If there is none, because the folder was restored from a backup, remove controller-id from it and start once " +
-		"with --take-over"
+		"If there is none, because the folder was restored from a backup, remove controller-id from it and " +
+		"start once with --take-over"
 	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after " +
 		"--leader has changed"
 )

@@ -64,8 +64,8 @@ const replacedCheck = time.Second
 // Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
 // end of in is the ordinary end, and no error. Orders (RequestExecute) are carried
 // out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
-// before; all other requests are answered one after the other. Serve returns when the requests that were begun are handled to
-// their end, as far as the handler heeds its contexts. A read or a write that
+// before; all other requests are answered one after the other. Serve returns when the requests that were begun are
+// handled to their end, as far as the handler heeds its contexts. A read or a write that
 // waits when Serve returns goes on until its file is closed or the program ends.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
@@ -190,7 +190,8 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 // begin begins an order in the background, unless too many are under way.
 func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
 	if c.underWay.Load() >= enforce.MaxOrdersUnderWay {
-		return c.reply(ctx, refusalFrame(f, fmt.Errorf("%d orders are under way on this host: this one was not begun", enforce.MaxOrdersUnderWay)))
+		return c.reply(ctx, refusalFrame(f, fmt.Errorf("%d orders are under way on this host: this one was not begun",
+			enforce.MaxOrdersUnderWay)))
 	}
 	c.underWay.Add(1)
 	c.orders.Go(func() error {
@@ -218,7 +219,8 @@ func (c *conversation) answer(ctx context.Context, request *frame.Frame) error {
 }
 
 func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame.Frame) error {
-	body, err := c.Handler.Handle(ctx, Request{Name: request.Name, Body: request.Body, Token: c.secret, Received: request.Received, Wanted: wanted})
+	body, err := c.Handler.Handle(ctx, Request{Name: request.Name, Body: request.Body, Token: c.secret,
+		Received: request.Received, Wanted: wanted})
 	if request.Name == RequestWait && c.wanted.Err() != nil {
 		return nil // there is no client to answer
 	}
@@ -303,7 +305,8 @@ func receive(in io.Reader, last uint64) received {
 	case err != nil:
 		return received{err: fmt.Errorf("read a request: %w", err)}
 	case f.Kind != frame.KindRequest || f.ID <= last:
-		return received{err: fmt.Errorf("%w: request %d of the kind %q after request %d", frame.ErrProtocol, f.ID, f.Kind, last)}
+		return received{err: fmt.Errorf("%w: request %d of the kind %q after request %d", frame.ErrProtocol, f.ID,
+			f.Kind, last)}
 	}
 	f.Received = time.Now()
 	return received{frame: f}

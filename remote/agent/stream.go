@@ -140,7 +140,8 @@ func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEn
 	go func() {
 		defer s.writing.release()
 		if s.WriteTimeout > 0 {
-			late := time.AfterFunc(s.WriteTimeout, func() { s.fail(fmt.Errorf("%w within %s", errNotRead, s.WriteTimeout)) })
+			late := time.AfterFunc(s.WriteTimeout,
+				func() { s.fail(fmt.Errorf("%w within %s", errNotRead, s.WriteTimeout)) })
 			defer late.Stop()
 		}
 		if _, err := s.out.Write(f.Append(nil)); err != nil {

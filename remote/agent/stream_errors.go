@@ -21,7 +21,8 @@ func classify(ctx context.Context, err error) error {
 		return refusedByHost(err, nil)
 	case errors.Is(err, frame.ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, errNotRead):
 		if !errors.Is(err, context.DeadlineExceeded) { // which says so itself
 			err = fmt.Errorf("%w: %w", remote.ErrLate, err)
 		}

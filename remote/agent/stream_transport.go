@@ -80,7 +80,8 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 		return t.changed(&answer)
 	}
 	if last == nil || answer.Revision != revision {
-		return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)
+		return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one "+
+			"that came is %d", answer.Revision, revision)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +129,8 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Order: encoded, ID: o.ID, Because: order.Reasons.Of(o), Findings: order.Findings.Of(o), Judged: order.Judged.Of(o),
+		Order: encoded, ID: o.ID, Because: order.Reasons.Of(o), Findings: order.Findings.Of(o),
+		Judged:  order.Judged.Of(o),
 		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
 		Lease: leaseFor(t.pool.lease.Load(), true),
 	}
@@ -137,7 +139,8 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 		err = checkOutcomes(o, answer.Outcomes)
 	}
 	if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
-		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the order was sent, and what came of it is not known: %w", err)
+		return Execution{}, remote.Errorf(remote.OutcomeUnknown,
+			"the order was sent, and what came of it is not known: %w", err)
 	}
 	answer.Lines = boundLines(answer.Lines, 2*len(answer.Outcomes))
 	answer.Warnings = boundLines(answer.Warnings, 2*len(answer.Outcomes)+maxWarnings)

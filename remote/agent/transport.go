@@ -142,7 +142,8 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 		return nil, err
 	}
 	if !flag {
-		c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) }) // who doesn't read it doesn't greet either
+		// who doesn't read it doesn't greet either
+		c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) })
 	}
 	t := &streamTransport{session: session, pool: c.pool, token: token, tookOver: &c.tookOver}
 	before := &preface{Reader: session}
@@ -223,8 +224,8 @@ func (p *preface) explain(host string, err error) error {
 	}
 	return &remote.Error{
 		Class: e.Class, Err: fmt.Errorf("%w: it says: %s", err, text.OneLine(text.Cut(lines[len(lines)-1], 300))),
-		Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits of logins; " +
-			"try `ssh " + host + " true`",
+		Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits " +
+			"of logins; try `ssh " + host + " true`",
 	}
 }
 

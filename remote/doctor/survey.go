@@ -77,8 +77,8 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 			}
 			err = &remote.Error{
 				Class: remote.InvalidOutput, Err: errors.New(text),
-				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in authorized_keys, " +
-					"and the login's shell",
+				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in " +
+					"authorized_keys, and the login's shell",
 			}
 		}
 		e.fail(doctor.Login, err)

@@ -98,7 +98,8 @@ type Elector struct {
 
 // New returns an Elector that is a standby until Run.
 func New(options Options) *Elector {
-	return &Elector{Options: options, changed: make(chan struct{}, 1), status: Status{Role: Standby, Since: options.Now()}}
+	return &Elector{Options: options, changed: make(chan struct{}, 1),
+		status: Status{Role: Standby, Since: options.Now()}}
 }
 
 // Leads reports whether this controller may act now. It is asked right before each act: a
@@ -212,7 +213,8 @@ func (e *Elector) value(since time.Time) (value []byte, policy string, err error
 // renewal.
 func (e *Elector) statePolicy(ctx context.Context, state State) {
 	value, policy, err := e.value(e.Status().Since)
-	if err != nil || policy == e.stated || e.Cluster.Update(ctx, LeaderKey(e.Key), state.epoch, value, state.lease) != nil {
+	if err != nil || policy == e.stated ||
+		e.Cluster.Update(ctx, LeaderKey(e.Key), state.epoch, value, state.lease) != nil {
 		return
 	}
 	e.set(func(*State, *Status) { e.stated = policy })
@@ -315,7 +317,8 @@ func (e *Elector) set(change func(*State, *Status)) {
 }
 
 func differs(a, b *Status) bool {
-	if a.Role != b.Role || a.Epoch != b.Epoch || (a.Err == nil) != (b.Err == nil) || (a.Leader == nil) != (b.Leader == nil) || a.OtherPolicy != b.OtherPolicy {
+	if a.Role != b.Role || a.Epoch != b.Epoch || (a.Err == nil) != (b.Err == nil) ||
+		(a.Leader == nil) != (b.Leader == nil) || a.OtherPolicy != b.OtherPolicy {
 		return true
 	}
 	return a.Leader != nil && *a.Leader != *b.Leader

@@ -51,8 +51,8 @@ const (
 	// RegisteredFor is how long a controller may say nothing until it is lost, and registerEvery how often it does.
 	RegisteredFor = 10 * time.Second
 	registerEvery = 2 * time.Second
-	// rewriteEvery is when a registration is written again that hasn't changed: an operator may have deleted it, to forget
-	// those that are lost.
+	// rewriteEvery is when a registration is written again that hasn't changed: an operator may have deleted it, to
+	// forget those that are lost.
 	rewriteEvery = time.Minute
 	// keepLost is how long a controller that is lost is remembered.
 	keepLost = 7 * 24 * time.Hour
@@ -75,7 +75,8 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 	}
 	for _, e := range entries {
 		var s storedRegistration
-		if json.Unmarshal(e.Value, &s) != nil || s.Schema != registrationSchema || s.name() != strings.TrimPrefix(e.Key, prefix) {
+		if json.Unmarshal(e.Value, &s) != nil || s.Schema != registrationSchema ||
+			s.name() != strings.TrimPrefix(e.Key, prefix) {
 			continue
 		}
 		left, granted, err := r.TimeToLive(ctx, e.Lease)
@@ -85,7 +86,9 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 		s.Lost = granted-left > RegisteredFor
 		list = append(list, s.Registration)
 	}
-	slices.SortFunc(list, func(a, b Registration) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Registration) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
 	return list, nil
 }
 
@@ -97,8 +100,8 @@ type RegistrarCluster interface {
 	Put(ctx context.Context, key string, value []byte, lease int64) error
 }
 
-// Registrar keeps a controller registered, by a key with a lease that it renews. Its methods are safe for concurrent use,
-// but Run, which is called once.
+// Registrar keeps a controller registered, by a key with a lease that it renews. Its methods are safe for concurrent
+// use, but Run, which is called once.
 type Registrar struct {
 	cluster RegistrarCluster
 	key     string

@@ -117,7 +117,8 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	names := expand(name)
 	addresses := expand(address)
 	if len(addresses) > 0 && len(addresses) != len(names) {
-		address.Failf("address: %d addresses for %d names; write a range with the same number", len(addresses), len(names))
+		address.Failf("address: %d addresses for %d names; write a range with the same number", len(addresses),
+			len(names))
 		return
 	}
 	f.addHosts(name, names, addresses, s.over(defaults))
@@ -197,7 +198,8 @@ func (f *fleet) known(item *strictyaml.Node) []string {
 	for i, name := range list {
 		host, ok := f.host(name)
 		if !ok {
-			item.Failf("host %s is not in `hosts:`; %s", name, text.Hint(name, names(f.hosts), "add it there, or correct the name"))
+			item.Failf("host %s is not in `hosts:`; %s", name,
+				text.Hint(name, names(f.hosts), "add it there, or correct the name"))
 			return nil
 		}
 		list[i] = host.Name

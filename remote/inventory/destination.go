@@ -51,7 +51,8 @@ func splitDestination(word string) (destination, error) {
 // splitPort separates the port from a host. Brackets at the beginning that contain
 // a colon are around an IPv6 address, not a range.
 func splitPort(text string) (host string, port int, err error) {
-	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") && strings.Contains(inside, ":") {
+	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") &&
+		strings.Contains(inside, ":") {
 		return splitBracketed(inside[1:], rest)
 	}
 	if _, err := netip.ParseAddr(text); err == nil {

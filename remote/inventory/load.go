@@ -139,7 +139,8 @@ func (sel Selection) noHosts(t terms, f *fleet) error {
 	case sel.HostFile != "" && len(t.within)+len(t.exclude) == 0:
 		return usagef("--hostfile %s: it has no hosts; write one per line", sel.HostFile)
 	case sel.All && len(sel.DefaultFiles) > 0:
-		return usagef("no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in %s, which doesn't exist yet", strings.Join(sel.DefaultFiles, " or "))
+		return usagef("no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in %s, which doesn't "+
+			"exist yet", strings.Join(sel.DefaultFiles, " or "))
 	case !sel.All && len(f.files)+len(sel.DefaultFiles) > 0:
 		return usagef("no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml")
 	default:
@@ -150,7 +151,8 @@ func (sel Selection) noHosts(t terms, f *fleet) error {
 // findFleet reads the files that were given, or else the first default file
 // that exists, if one is needed.
 func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet, error) {
-	f := &fleet{strict: len(files) > 0, index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
+	f := &fleet{strict: len(files) > 0, index: map[string]int{}, places: map[string]string{},
+		groups: map[string][]string{}}
 	for _, file := range files {
 		if err := f.add(file); err != nil {
 			return nil, err

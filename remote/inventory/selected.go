@@ -36,7 +36,8 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 			if known, ok := f.host(h.Name); ok {
 				h.Name = known.Name // as the file writes it
 			} else if f.strict {
-				return nil, usagef("%s: host %s is not in %s; %s", w.place, h.Name, f.in(), text.Hint(h.Name, names(f.hosts), "add it there, or correct the name"))
+				return nil, usagef("%s: host %s is not in %s; %s", w.place, h.Name, f.in(),
+					text.Hint(h.Name, names(f.hosts), "add it there, or correct the name"))
 			}
 			if err := s.add(h); err != nil {
 				return nil, usagef("%s: %w", w.place, err)
@@ -64,7 +65,8 @@ func (s *selected) add(h remote.Host) error {
 		return fmt.Errorf("host %s is named with the users %s and %s; name it once", h.Name, old.User, h.User)
 	}
 	if old.Port != 0 && h.Port != 0 && old.Port != h.Port {
-		return fmt.Errorf("host %s is named with the ports %d and %d; for two machines give each a name and `address:` in hosts.yaml", h.Name, old.Port, h.Port)
+		return fmt.Errorf("host %s is named with the ports %d and %d; for two machines give each a name and "+
+			"`address:` in hosts.yaml", h.Name, old.Port, h.Port)
 	}
 	old.User, old.Port = cmp.Or(old.User, h.User), cmp.Or(old.Port, h.Port)
 	return nil
@@ -134,7 +136,8 @@ func (f *fleet) members(group string) ([]string, error) {
 		return names(f.hosts), nil
 	}
 	known := f.groupNames()
-	return nil, fmt.Errorf("no such group in %s; %s", f.in(), text.Hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
+	return nil, fmt.Errorf("no such group in %s; %s", f.in(),
+		text.Hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
 }
 
 // groupNames are the groups as they are written in a selection, in order.

@@ -72,7 +72,8 @@ func isYAML(path string, data []byte) bool {
 			continue
 		}
 		key, _, ok := strings.Cut(text, ":")
-		return text == "---" || text[0] == '{' || text[0] == '%' || ok && (key == "defaults" || key == "hosts" || key == "groups")
+		return text == "---" || text[0] == '{' || text[0] == '%' ||
+			ok && (key == "defaults" || key == "hosts" || key == "groups")
 	}
 	return false
 }

@@ -159,7 +159,8 @@ func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 		keys[key] = true
 	}
 	if !known {
-		return nil, usagef("%s: %s is not one of the selected hosts; %s", w.place, w.text, text.Hint(w.text, names(s.hosts), "correct it, or leave it out"))
+		return nil, usagef("%s: %s is not one of the selected hosts; %s", w.place, w.text,
+			text.Hint(w.text, names(s.hosts), "correct it, or leave it out"))
 	}
 	return keys, nil
 }
@@ -220,7 +221,8 @@ func (f *fleet) labelled(l label) ([]string, error) {
 func (l label) hint(values map[string][]string) string {
 	if known, ok := values[l.key]; ok {
 		slices.Sort(known)
-		return text.Hint(l.value, known, fmt.Sprintf("the values of %s are %s", l.key, text.Shorten(strings.Join(known, ", "), 200)))
+		return text.Hint(l.value, known, fmt.Sprintf("the values of %s are %s", l.key,
+			text.Shorten(strings.Join(known, ", "), 200)))
 	}
 	keys := slices.Sorted(maps.Keys(values))
 	if len(keys) == 0 {

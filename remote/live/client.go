@@ -120,7 +120,8 @@ func SendAction(ctx context.Context, path string, action operator.Action) (opera
 	}
 	client := NewClient(path)
 	defer client.Close()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+ActionsPath, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+ActionsPath,
+		bytes.NewReader(body))
 	if err != nil {
 		return operator.Answer{}, err
 	}

@@ -41,11 +41,13 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 	cycle := &m.cycle
 	f := &Fleet{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
-		Took: cycle.Took.Seconds(), Interval: m.options.Interval.Seconds(), Enforcing: m.options.Enforcing, DryRun: cycle.DryRun && m.options.Enforcing && !cycle.Standby, Election: m.election,
+		Took: cycle.Took.Seconds(), Interval: m.options.Interval.Seconds(), Enforcing: m.options.Enforcing,
+		DryRun: cycle.DryRun && m.options.Enforcing && !cycle.Standby, Election: m.election,
 		Hosts: make([]Host, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
 		Failed: []remote.Failure{}, Notes: []enforce.Note{},
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
-		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
+		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...),
+		HeldHosts:  append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
 	if m.options.Enforcing { // else nothing is judged
 		f.Notes = append(f.Notes, cycle.Plan.Notes...)
@@ -78,7 +80,8 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 // host describes a host, or returns what it was before, if that is the same.
 func (m *fleetState) host(h *snapshot.Host, before *Host) Host {
 	last := m.hosts[h.Name]
-	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision, snapshot: last.snapshot}
+	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
+		snapshot: last.snapshot}
 	if h.Err != nil {
 		failure := remote.FailureOf(string(h.Name), h.Err)
 		host.Failure = &failure
@@ -104,7 +107,8 @@ func (m *fleetState) host(h *snapshot.Host, before *Host) Host {
 // same reports whether nothing has changed, except for when the host was seen.
 func (h *Host) same(before *Host) bool {
 	failed, failedBefore := h.Failure, before.Failure
-	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard && maps.Equal(h.Labels, before.Labels) &&
+	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard &&
+		maps.Equal(h.Labels, before.Labels) &&
 		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
 }
 
@@ -129,7 +133,8 @@ func (m *fleetState) users(f *Fleet) []User {
 			here := &f.Hosts[i].users[j]
 			u := all.user(here.Name)
 			u.Hosts++
-			u.Attached, u.Idle, u.Used, u.Memory = u.Attached+here.Attached, u.Idle+here.Idle, u.Used+here.Used, u.Memory+here.Memory
+			u.Attached, u.Idle, u.Used, u.Memory = u.Attached+here.Attached, u.Idle+here.Idle, u.Used+here.Used,
+				u.Memory+here.Memory
 		}
 	}
 	for i := range f.Findings {

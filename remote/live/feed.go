@@ -125,7 +125,8 @@ func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 	if excess := len(f.events) - maxEvents; excess > maxEvents/4 {
 		f.events = fairly(f.events)
 	}
-	if cycle.Ended && !cycle.Stopped || !cycle.Ended && len(cycle.Cluster.Hosts) > 0 { // else it only has outcomes of an earlier one
+	// else it only has outcomes of an earlier one
+	if cycle.Ended && !cycle.Stopped || !cycle.Ended && len(cycle.Cluster.Hosts) > 0 {
 		f.take(cycle)
 	}
 	f.wake()

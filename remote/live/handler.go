@@ -30,8 +30,10 @@ func NewHandler(feed Source) http.Handler {
 	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *Fleet, _ string) (any, bool) {
 		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}, true
 	}))
-	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host", func(f *Fleet, name string) (any, bool) { return hostOf(f, name) }))
-	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user", func(f *Fleet, name string) (any, bool) { return userOf(f, name) }))
+	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host",
+		func(f *Fleet, name string) (any, bool) { return hostOf(f, name) }))
+	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user",
+		func(f *Fleet, name string) (any, bool) { return userOf(f, name) }))
 	mux.HandleFunc("GET /api/v1/events", h.events)
 	mux.HandleFunc("GET /events", h.stream)
 	return mux

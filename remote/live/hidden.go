@@ -32,9 +32,11 @@ func (f *Feed) hidden(from *Fleet) *Fleet {
 
 func withoutNames(f *Fleet) *Fleet {
 	h := &Fleet{
-		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took, Interval: f.Interval,
+		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took,
+		Interval:  f.Interval,
 		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]Host, len(f.Hosts)), Users: []User{},
-		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{}, Failed: make([]remote.Failure, len(f.Failed)),
+		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{},
+		Failed:     make([]remote.Failure, len(f.Failed)),
 		Duplicates: f.Duplicates, HeldUsers: []safety.Held{}, HeldHosts: make([]safety.Held, len(f.HeldHosts)),
 		Exemptions: policy.ExemptionList{},
 	}
@@ -42,7 +44,8 @@ func withoutNames(f *Fleet) *Fleet {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
 	if e := f.Election; e != nil { // the name of a leader has that of its account
-		h.Election = &election.Shown{Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered, Memory: e.Memory, Refused: e.Refused}
+		h.Election = &election.Shown{Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince,
+			Answered: e.Answered, Memory: e.Memory, Refused: e.Refused}
 		if e.Leader != "" {
 			h.Election.Leader = hiddenText
 		}
@@ -60,7 +63,8 @@ func withoutNames(f *Fleet) *Fleet {
 		h.Failed[i] = hideFailure(&f.Failed[i])
 	}
 	for i, held := range f.HeldHosts {
-		h.HeldHosts[i] = safety.Held{Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments, Because: hiddenText}
+		h.HeldHosts[i] = safety.Held{Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments,
+			Because: hiddenText}
 	}
 	if f.Unrecorded != "" {
 		h.Unrecorded = hiddenText
@@ -72,7 +76,8 @@ func withoutNames(f *Fleet) *Fleet {
 func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 	host := Host{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
-		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service, // the reason may name somebody
+		// the reason may name somebody
+		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
 	}
 	if h.Failure != nil {
 		failure := hideFailure(h.Failure)
@@ -86,7 +91,8 @@ func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 
 func hideGPU(g *gpus.GPU, shown func(snapshot.Username) bool) gpus.GPU {
 	hidden := gpus.GPU{
-		Index: g.Index, UUID: g.UUID, Model: g.Model, Driver: g.Driver, State: g.State, Problem: g.Problem, MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
+		Index: g.Index, UUID: g.UUID, Model: g.Model, Driver: g.Driver, State: g.State, Problem: g.Problem,
+		MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
 		Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power, Instances: g.Instances,
 		Attached: make([]gpus.Attachment, len(g.Attached)), Processes: make([]gpus.Process, len(g.Processes)),
 	}

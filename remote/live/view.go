@@ -27,8 +27,9 @@ type hostPID struct {
 // NewView looks at a Fleet once for all that is asked later.
 func NewView(f *Fleet) *View {
 	v := &View{
-		Fleet: f, hosts: make(map[snapshot.Hostname]*Host, len(f.Hosts)), findings: make(map[snapshot.Hostname][]*Finding),
-		gpus: make(map[gpuKey][]*Finding), pids: make(map[hostPID][]*Finding), found: make(map[gpuKey]bool),
+		Fleet: f, hosts: make(map[snapshot.Hostname]*Host, len(f.Hosts)),
+		findings: make(map[snapshot.Hostname][]*Finding),
+		gpus:     make(map[gpuKey][]*Finding), pids: make(map[hostPID][]*Finding), found: make(map[gpuKey]bool),
 	}
 	ended := make(map[hostPID]bool)
 	for i := range f.Findings {

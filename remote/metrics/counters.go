@@ -42,8 +42,9 @@ func NewCounters(now time.Time, interval time.Duration) *Counters {
 	return &Counters{
 		interval: interval, latest: now,
 		durations:    newHistogram(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
-		terminations: make(map[ruleAnd]uint64), warnings: make(map[ruleAnd]uint64), detachments: make(map[enforce.Rule]uint64),
-		gpuTime: newGPUTime(),
+		terminations: make(map[ruleAnd]uint64), warnings: make(map[ruleAnd]uint64),
+		detachments: make(map[enforce.Rule]uint64),
+		gpuTime:     newGPUTime(),
 	}
 }
 
@@ -164,7 +165,8 @@ func (c *Counters) Text(enforcing bool) []byte {
 // writeActions writes also what has not happened yet: Prometheus sees no increase in a
 // series that begins with 1.
 func (c *Counters) writeActions(w *Writer) {
-	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule", "status")
+	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
+		"status")
 	for _, rule := range rules() {
 		for _, status := range statuses() {
 			w.Sample(float64(c.terminations[ruleAnd{rule, string(status)}]), string(rule), string(status))
@@ -174,7 +176,8 @@ func (c *Counters) writeActions(w *Writer) {
 	for _, rule := range rules() {
 		w.Sample(float64(c.detachments[rule]), string(rule))
 	}
-	w.Counter("genv_warnings_total", "Messages to users about findings, by rule and whether one of their terminals showed them.", "rule", "delivered")
+	w.Counter("genv_warnings_total", "Messages to users about findings, by rule and whether one of their terminals "+
+		"showed them.", "rule", "delivered")
 	for _, rule := range rules() {
 		for _, delivered := range []bool{true, false} {
 			text := strconv.FormatBool(delivered)
@@ -193,11 +196,13 @@ func (c *Counters) Users(users []live.User) []byte {
 	for i, label := range labels {
 		w.Sample(float64(devices[i].Attached), label)
 	}
-	w.Gauge("genv_user_idle_devices", "GPUs of genv_user_devices that the user's processes don't use, or that compute nothing.", "user")
+	w.Gauge("genv_user_idle_devices", "GPUs of genv_user_devices that the user's processes don't use, or that "+
+		"compute nothing.", "user")
 	for i, label := range labels {
 		w.Sample(float64(devices[i].Idle), label)
 	}
-	w.Counter("genv_user_gpu_seconds_total", "Time for which GPUs were attached to the user's environments, summed over the GPUs.", "user")
+	w.Counter("genv_user_gpu_seconds_total", "Time for which GPUs were attached to the user's environments, summed "+
+		"over the GPUs.", "user")
 	for _, label := range slices.Sorted(maps.Keys(c.gpuTime.seconds)) {
 		w.Sample(c.gpuTime.seconds[label], label)
 	}

@@ -73,7 +73,8 @@ func Findings(f *live.Fleet) []byte {
 		w.Gauge("genv_leader_etcd_up", "Whether etcd answers (1).")
 		w.Sample(number(e.Error == ""))
 		if !e.Answered.IsZero() {
-			w.Gauge("genv_leader_etcd_answered_timestamp_seconds", "When etcd answered last; to a leader, that its lease goes on.")
+			w.Gauge("genv_leader_etcd_answered_timestamp_seconds",
+				"When etcd answered last; to a leader, that its lease goes on.")
 			w.Sample(float64(e.Answered.Unix()))
 		}
 		if e.Role == election.Leading {
@@ -104,10 +105,12 @@ func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	hosts := e.Feed.Fleet().Hosts
 	address := []string{r.Host}
 	list := make([]targets, 0, len(hosts)+1)
-	list = append(list, targets{address, map[string]string{"__metrics_path__": "/metrics", "__param_part": "controller"}})
+	list = append(list, targets{address, map[string]string{"__metrics_path__": "/metrics",
+		"__param_part": "controller"}})
 	for i := range hosts {
 		name := string(hosts[i].Name)
-		list = append(list, targets{address, map[string]string{"__metrics_path__": "/metrics", "__param_host": name, "instance": name}})
+		list = append(list, targets{address, map[string]string{"__metrics_path__": "/metrics", "__param_host": name,
+			"instance": name}})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -54,7 +54,8 @@ type Action struct {
 	User   snapshot.Username     `json:"user,omitempty"`   // who is exempted
 	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
 	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
-	// Reason is why, for the record and other operators: at most 200 printable characters. Only unexempt and release need none.
+	// Reason is why, for the record and other operators: at most 200 printable characters. Only unexempt and release
+	// need none.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -194,5 +195,6 @@ func (a *Action) checkOnly(used ...string) error {
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.
 func (a *Action) Exemption() policy.Exemption {
-	return policy.Exemption{Who: policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule}, Reason: a.Reason}
+	return policy.Exemption{Who: policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},
+		Reason: a.Reason}
 }

@@ -42,7 +42,8 @@ type OnHold struct {
 
 // String is a line about it.
 func (h *OnHold) String() string {
-	return fmt.Sprintf("enforcement is on hold since %s by %s: %s", h.Since.Local().Format(time.DateTime), h.By, h.Reason)
+	return fmt.Sprintf("enforcement is on hold since %s by %s: %s", h.Since.Local().Format(time.DateTime), h.By,
+		h.Reason)
 }
 
 // With is what was asked for in either state: a hold of one holds, and what is exempt in one is
@@ -52,7 +53,8 @@ func (s State) With(other State) State {
 		s.Hold = other.Hold
 	}
 	for _, e := range other.Exemptions {
-		known := slices.ContainsFunc(s.Exemptions, func(own policy.Exemption) bool { return own.Same(&e.Who) && !own.Until.Before(e.Until) })
+		known := slices.ContainsFunc(s.Exemptions,
+			func(own policy.Exemption) bool { return own.Same(&e.Who) && !own.Until.Before(e.Until) })
 		if longer, err := s.Exemptions.Add(e); !known && err == nil { // with too many, the first ones stay
 			s.Exemptions = longer
 		}
@@ -182,7 +184,8 @@ func Decode(data []byte, now time.Time) (State, error) {
 // Lost is the state to continue with if the saved one can't be read: whether there was a
 // hold is not known, so there is one.
 func Lost(now time.Time) State {
-	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; release when you have looked at it"}}
+	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; " +
+		"release when you have looked at it"}}
 }
 
 // After returns the state after an action, and a line about it. The error is a
@@ -195,10 +198,12 @@ func (s State) After(who Person, a *Action, now time.Time) (next State, line str
 		w := a.Exemption().Who
 		list, ended, found := s.Exemptions.Remove(w)
 		if !found {
-			return s, "", Refuse(Changed, "Look again: the view shows the exemptions that there are.", "there is no exemption of %s", w.String())
+			return s, "", Refuse(Changed, "Look again: the view shows the exemptions that there are.",
+				"there is no exemption of %s", w.String())
 		}
 		s.Exemptions = list
-		return s, fmt.Sprintf("%s ended the exemption of %s%s (its reason: %s; made by %s)", who, w.String(), because(a), ended.Reason, ended.By), nil
+		return s, fmt.Sprintf("%s ended the exemption of %s%s (its reason: %s; made by %s)", who, w.String(),
+			because(a), ended.Reason, ended.By), nil
 	case Hold:
 		if s.Hold != nil {
 			return s, "", Refuse(Changed, "Release it first to change the reason.", "%s", s.Hold)
@@ -207,11 +212,13 @@ func (s State) After(who Person, a *Action, now time.Time) (next State, line str
 		return s, fmt.Sprintf("%s put enforcement on hold: %s", who, a.Reason), nil
 	case Release:
 		if s.Hold == nil {
-			return s, "", Refuse(Changed, "Look again: the view shows whether there is a hold.", "enforcement is not on hold")
+			return s, "", Refuse(Changed, "Look again: the view shows whether there is a hold.",
+				"enforcement is not on hold")
 		}
 		before := s.Hold
 		s.Hold = nil
-		return s, fmt.Sprintf("%s released enforcement%s (it was on hold by %s: %s)", who, because(a), before.By, before.Reason), nil
+		return s, fmt.Sprintf("%s released enforcement%s (it was on hold by %s: %s)", who, because(a), before.By,
+			before.Reason), nil
 	}
 	return s, "", invalid("unknown action %s", text.Shown(string(a.Kind)))
 }
@@ -228,7 +235,8 @@ func (s State) exempt(who Person, a *Action, now time.Time) (State, string, erro
 		return s, "", Refuse(Unable, "End other exemptions, or correct this one.", "%v", err)
 	}
 	s.Exemptions = list
-	return s, fmt.Sprintf("%s exempted %s until %s: %s", who, e.Who.String(), e.Until.Local().Format(time.DateTime), a.Reason), nil
+	return s, fmt.Sprintf("%s exempted %s until %s: %s", who, e.Who.String(), e.Until.Local().Format(time.DateTime),
+		a.Reason), nil
 }
 
 func because(a *Action) string {

@@ -162,7 +162,8 @@ func (e errTimeout) Unwrap() error { return context.DeadlineExceeded }
 
 // addresses resolves the host's name.
 func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.AddrPort, error) {
-	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily], "ip"), s.HostName)
+	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily],
+		"ip"), s.HostName)
 	list := make([]netip.AddrPort, len(found))
 	for i, a := range found {
 		list[i] = netip.AddrPortFrom(a, uint16(s.Port))

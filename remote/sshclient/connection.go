@@ -178,7 +178,8 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w", err)
+		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w",
+			err)
 	case isDrop(err):
 		err = &droppedError{err}
 	}
@@ -213,7 +214,8 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 		if c.lifetime.Err() != nil {
 			return nil, nil, stopped(ctx, "while connecting to "+t.address())
 		}
-		return nil, nil, remote.Errorf(remote.Unreachable, "no connection from jump host %s to %s: %w", e.Host, t.address(), printableError(err))
+		return nil, nil, remote.Errorf(remote.Unreachable, "no connection from jump host %s to %s: %w", e.Host,
+			t.address(), printableError(err))
 	}
 	return conn, release, nil
 }

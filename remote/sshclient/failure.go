@@ -38,7 +38,8 @@ func (e *droppedError) Error() string {
 func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
 // handshakeError classifies an error of the SSH library by how far the login came.
-func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string, err error) error {
+func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string,
+	err error) error {
 	err = printableError(err)
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
@@ -47,11 +48,13 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	case ctx.Err() != nil:
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
 	case check.seen && said != "":
-		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %s (%w; %w)", t.address(), t.User, said, remote.ErrSaidWhy, err)
+		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %s (%w; %w)", t.address(), t.User, said,
+			remote.ErrSaidWhy, err)
 		refused.Next = "the host says why itself: wait until that is over, or ask its administrator"
 		return refused
 	case check.seen && endedByKeys(login, err):
-		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right key with IdentityFile and set IdentitiesOnly yes; %s",
+		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right "+
+			"key with IdentityFile and set IdentitiesOnly yes; %s",
 			t.address(), t.User, login.Offered(), err, login.Tried())
 	case errors.Is(err, auth.ErrNoMoreKeys):
 		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, login.Tried())
@@ -118,7 +121,8 @@ func lastLine(output string) string {
 func (s *Session) verdict(captures ...*capture) error {
 	for _, c := range append(captures, s.stderr) {
 		if c.overflowed() {
-			return remote.Errorf(remote.InvalidOutput, "%s: the command wrote more than %d bytes to %s and was given up", s.host, c.limit, c.name)
+			return remote.Errorf(remote.InvalidOutput, "%s: the command wrote more than %d bytes to %s and was given "+
+				"up", s.host, c.limit, c.name)
 		}
 	}
 	var exit exited
@@ -137,16 +141,19 @@ func (s *Session) verdict(captures ...*capture) error {
 	case s.conn.endsSoon():
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.conn.reason())
 	}
-	return remote.Errorf(remote.OutcomeUnknown, "%s: the command ended without a status: %w", s.host, printableError(s.failed))
+	return remote.Errorf(remote.OutcomeUnknown, "%s: the command ended without a status: %w", s.host,
+		printableError(s.failed))
 }
 
 // Messages of sudo, sudo-rs and shells, in the C locale; these have the same exit status. They say
 // what to look for: remote.Diagnose tries what sudo does.
 var (
-	sudoPassword = text.Pattern(`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a tty|interactive authentication is required)`)
-	sudoRefused  = text.Pattern(`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
-	sudoMissing  = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
-	notFound     = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
+	sudoPassword = text.Pattern(
+		`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a tty|interactive authentication is required)`)
+	sudoRefused = text.Pattern(
+		`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
+	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
+	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
 	// crash is how the Go runtime begins when a program of ours crashes, which
 	// then exits with statusCrashed.
 	crash = text.Pattern(`(?m)^(panic|fatal error): .*$`)
@@ -203,15 +210,19 @@ func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *rem
 		keyword = "MACs"
 	}
 	host := slices.DeleteFunc(slices.Clone(e.RequestedAlgorithms), func(name string) bool {
-		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-") // extensions of the protocol
+		// extensions of the protocol
+		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-")
 	})
 	has := text.Printable(text.Cut(strings.Join(host, ","), 500))
 	if !slices.ContainsFunc(host, func(name string) bool { return config.Implements(keyword, name) }) {
-		lacking := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s alone, which genv's own SSH lacks", t.address(), e.What, has)
+		lacking := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s alone, which "+
+			"genv's own SSH lacks", t.address(), e.What, has)
 		lacking.Next = openSSHStep
 		return lacking
 	}
-	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in ssh_config does not allow", t.address(), e.What, has, keyword)
-	err.Next = "allow one for this host in ssh_config (`" + keyword + " +NAME`), or " + openSSHStep + "; better, update the host's sshd"
+	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in "+
+		"ssh_config does not allow", t.address(), e.What, has, keyword)
+	err.Next = "allow one for this host in ssh_config (`" + keyword + " +NAME`), or " + openSSHStep +
+		"; better, update the host's sshd"
 	return err
 }

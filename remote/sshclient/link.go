@@ -110,5 +110,6 @@ func EnoughDescriptors(hosts int) error {
 	if limit.Cur >= need {
 		return nil
 	}
-	return remote.Errorf(remote.Configuration, "%d hosts need %d open files and the limit is %d: run `ulimit -n %d` first", hosts, need, limit.Cur, need)
+	return remote.Errorf(remote.Configuration, "%d hosts need %d open files and the limit is %d: run `ulimit -n %d` "+
+		"first", hosts, need, limit.Cur, need)
 }

@@ -72,9 +72,11 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	c := p.client
 	switch {
 	case c.options.InsecureHostKeys:
-		return nil, remote.Errorf(remote.Configuration, "%s: ssh(1) connects to no host with an unknown key: leave --insecure-ignore-host-keys out", p.endpoint.Host)
+		return nil, remote.Errorf(remote.Configuration, "%s: ssh(1) connects to no host with an unknown key: leave "+
+			"--insecure-ignore-host-keys out", p.endpoint.Host)
 	case c.resolver.Program() == "":
-		return nil, remote.Errorf(remote.Configuration, "%s: there is no ssh in PATH: install the OpenSSH client", p.endpoint.Host)
+		return nil, remote.Errorf(remote.Configuration, "%s: there is no ssh in PATH: install the OpenSSH client",
+			p.endpoint.Host)
 	}
 	ctx, cancel := context.WithTimeout(c.lifetime, defaultConnectTimeout)
 	defer cancel()
@@ -89,7 +91,8 @@ func (p *sharedConn) overSSH() (*connection, error) {
 		keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
 	}
 	l, err := c.newConnection(settings, &sshLogin{
-		sshCommand: command, host: p.endpoint.Host, path: path, closed: make(chan struct{}), open: map[*sshProcess]bool{},
+		sshCommand: command, host: p.endpoint.Host, path: path, closed: make(chan struct{}),
+		open: map[*sshProcess]bool{},
 	})
 	if err == nil {
 		l.peer = p.expected(ctx, settings)

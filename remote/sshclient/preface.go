@@ -26,7 +26,8 @@ func skipPreface(r io.ByteReader) error {
 		matched := 0
 		for length := 0; ; length++ {
 			if length > maxPrefaceLine+1 { // with the carriage return
-				return fmt.Errorf("a line of more than %d bytes came before the version of an SSH server", maxPrefaceLine)
+				return fmt.Errorf("a line of more than %d bytes came before the version of an SSH server",
+					maxPrefaceLine)
 			}
 			next, err := r.ReadByte()
 			if err != nil {

@@ -37,7 +37,8 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	first := make([]byte, 1)
 	if _, err = conn.Read(first); err != nil {
 		_ = conn.Close()
-		return remote.Errorf(remote.Timeout, "connected to %s, but sshd does not answer: %w", conn.RemoteAddr(), cmp.Or(context.Cause(ctx), err))
+		return remote.Errorf(remote.Timeout, "connected to %s, but sshd does not answer: %w", conn.RemoteAddr(),
+			cmp.Or(context.Cause(ctx), err))
 	}
 	c.keep(e, &greetedConn{conn, first})
 	return nil

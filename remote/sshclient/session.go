@@ -98,18 +98,21 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 		<-l.sessions
 		return nil, err
 	}
-	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{}), release: func() { <-l.sessions }}, nil
+	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{}),
+		release: func() { <-l.sessions }}, nil
 }
 
 // channel opens a channel for a command. A host refuses it while there are too many:
 // it is requested again on the same connection until ctx ends.
 func (c *Client) channel(ctx context.Context, l *connection, host string) (channel, error) {
-	session, err := remote.UntilAdmitted(ctx, func() (channel, error) { return within(ctx, l, l.link.newSession) }, refusedForNow)
+	session, err := remote.UntilAdmitted(ctx, func() (channel, error) { return within(ctx, l, l.link.newSession) },
+		refusedForNow)
 	switch {
 	case err == nil:
 		return session, nil
 	case refusedForNow(err):
-		return nil, remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(err))
+		return nil, remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host,
+			printableError(err))
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, host+": while a session was opened")
 	}
@@ -177,7 +180,8 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	case errors.Is(err, errClosed): // nothing was sent
 		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	case !s.conn.alive() || errors.Is(err, io.EOF):
-		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, s.conn.reason())
+		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host,
+			s.conn.reason())
 	default:
 		return remote.Errorf(remote.CommandFailed, "%s refuses to run a command: %w", s.host, printableError(err))
 	}

@@ -27,7 +27,8 @@ type sshCommand struct {
 
 // sshAlways is what no ssh_config overrides: what comes first on the command line wins.
 var sshAlways = []string{
-	"-T", "-a", "-x", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oControlMaster=no", "-oClearAllForwardings=yes",
+	"-T", "-a", "-x", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oControlMaster=no",
+	"-oClearAllForwardings=yes",
 	"-oPermitLocalCommand=no", "-oLogLevel=ERROR",
 }
 

@@ -39,7 +39,8 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	if err != nil || !w.Direct() {
 		return w, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout))
+	ctx, cancel := context.WithTimeout(ctx, positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout),
+		defaultConnectTimeout))
 	defer cancel()
 	addresses, err := c.addresses(ctx, settings)
 	for _, a := range addresses {

@@ -29,10 +29,13 @@ const (
 // fields are all of them. Those of GPUs are columns of gpus.
 var fields = sync.OnceValue(func() []field {
 	tabs := func(list ...tabID) []tabID { return list }
-	onGPUs, onStates := tabs(tabHosts, tabGPUs, tabProcesses), tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory)
+	onGPUs, onStates := tabs(tabHosts, tabGPUs, tabProcesses),
+		tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory)
 	return []field{
-		{"host", textField, append(tabs(tabFailed), onStates...), func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) }},
-		{"user", textField, append(tabs(tabUsers), onStates...), func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) }},
+		{"host", textField, append(tabs(tabFailed), onStates...),
+			func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) }},
+		{"user", textField, append(tabs(tabUsers), onStates...),
+			func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) }},
 		{"state", textField, onStates, (*scene).statesOf},
 		{"rule", textField, onStates, (*scene).rulesOf},
 		{"label", textField, tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed), labels},
@@ -45,7 +48,8 @@ var fields = sync.OnceValue(func() []field {
 		{"container", textField, tabs(tabFindings, tabProcesses), containers},
 		{"free", numberField, tabs(tabHosts), func(_ *scene, r *row) []gpus.Value { return number(free(r.host)) }},
 		{"guard", textField, tabs(tabHosts), guardOf},
-		{"devices", numberField, tabs(tabUsers), func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) }},
+		{"devices", numberField, tabs(tabUsers),
+			func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) }},
 		{"idle", numberField, tabs(tabUsers), func(_ *scene, r *row) []gpus.Value { return number(r.user.Idle) }},
 		{"event", textField, tabs(tabHistory), func(_ *scene, r *row) []gpus.Value { return texts(r.event.Kind) }},
 		{"class", textField, tabs(tabFailed), func(_ *scene, r *row) []gpus.Value { return texts(r.failure.Class) }},
@@ -205,7 +209,8 @@ func commands(s *scene, r *row) []gpus.Value {
 
 func containers(_ *scene, r *row) []gpus.Value {
 	if r.finding != nil {
-		return texts((&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).ContainerText())
+		return texts((&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).
+			ContainerText())
 	}
 	return texts(r.process.ContainerText())
 }

@@ -106,7 +106,8 @@ func parseTerm(word string) (condition, error) {
 	case t.operator == "":
 		return t, fmt.Errorf("%s: write != or !~ after the field", text.Shown(word))
 	case i < 0:
-		return t, fmt.Errorf("unknown field %s (%s)", text.Shown(name), text.Hint(name, fieldNames(), "the fields are "+strings.Join(fieldNames(), " ")))
+		return t, fmt.Errorf("unknown field %s (%s)", text.Shown(name),
+			text.Hint(name, fieldNames(), "the fields are "+strings.Join(fieldNames(), " ")))
 	case t.value == "":
 		return t, fmt.Errorf("%s%s: a value is missing", name, t.operator)
 	}

@@ -117,7 +117,8 @@ func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[st
 		if len(c.Hosts) == 1 {
 			continue
 		}
-		p.print(fmt.Sprintf("%s: failed (%s): %s (%d hosts)", text.ShortHosts(c.Hosts, maxHosts), c.Class, draw.Shown(c.Error), len(c.Hosts)))
+		p.print(fmt.Sprintf("%s: failed (%s): %s (%d hosts)", text.ShortHosts(c.Hosts, maxHosts), c.Class,
+			draw.Shown(c.Error), len(c.Hosts)))
 		for _, host := range c.Hosts {
 			alike[host] = true
 		}
@@ -154,7 +155,8 @@ func (s *scene) sentence(h *live.Host) string {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
-	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(s, &r, time.Time{}).Plain(), amount(utilization(&r), "%").Plain())
+	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(s, &r, time.Time{}).
+		Plain(), amount(utilization(&r), "%").Plain())
 	if users := joinUsers(&r); users != "" {
 		line += "; users " + users
 	}

@@ -53,7 +53,8 @@ type Options struct {
 func Run(ctx context.Context, options Options) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the wait for the next update
-	program := tea.NewProgram(newModel(within, options), tea.WithInput(options.In), tea.WithOutput(options.Out), tea.WithoutSignalHandler())
+	program := tea.NewProgram(newModel(within, options), tea.WithInput(options.In), tea.WithOutput(options.Out),
+		tea.WithoutSignalHandler())
 	stop := context.AfterFunc(ctx, program.Quit)
 	defer stop()
 	_, err := program.Run()

@@ -38,7 +38,8 @@ func NewAccount(in *time.Location) *Account {
 
 // Renewed returns an Account that has counted nothing, and knows the same names.
 func (a *Account) Renewed() *Account {
-	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*hostCounts), sums: make(Sums)}
+	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*hostCounts),
+		sums: make(Sums)}
 }
 
 // Look counts the time since the last look for what that one showed, and takes in what the
@@ -161,7 +162,8 @@ func (a *Account) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 		}
 	case order.StatusDetached:
 		if d != nil {
-			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device}, gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
+			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device},
+				gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
 		}
 	}
 }

@@ -72,7 +72,8 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) hostUses {
 	var uses []use
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		blank := use{device: d.Index, model: names.model(d), blind: d.ProcessesUnknown || d.Failed || d.Unidentified, utilization: d.Utilization}
+		blank := use{device: d.Index, model: names.model(d), blind: d.ProcessesUnknown || d.Failed ||
+			d.Unidentified, utilization: d.Utilization}
 		devices[d.Index] = blank
 		for j := range d.Attachments {
 			u := blank

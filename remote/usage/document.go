@@ -82,7 +82,8 @@ func (d *Document) arrange() {
 		if d.By == ByDay {
 			return cmp.Compare(a.Key, b.Key)
 		}
-		return cmp.Or(cmp.Compare(b.Attached, a.Attached), cmp.Compare(b.Used, a.Used), cmp.Compare(b.Unknown, a.Unknown), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Attached, a.Attached), cmp.Compare(b.Used, a.Used),
+			cmp.Compare(b.Unknown, a.Unknown), cmp.Compare(a.Key, b.Key))
 	})
 }
 

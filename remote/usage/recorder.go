@@ -134,7 +134,8 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	case r.isNew(at) && !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
 		r.seen, r.looked, r.paused = at, now, false
 		if r.begun == 0 {
-			r.begun, r.woken = now.Unix(), now.Add(-writeEvery) // written at once: one that is killed in its first minute did not end in order
+			// written at once: one that is killed in its first minute did not end in order
+			r.begun, r.woken = now.Unix(), now.Add(-writeEvery)
 		}
 		r.account.Look(now, cycle.Cluster)
 		fallthrough
@@ -187,7 +188,8 @@ func (r *Recorder) Close() {
 	select {
 	case <-r.ended:
 	case <-time.After(closeTimeout):
-		r.options.Log.Warn().Msg("the usage database could not be written before the end: what was counted last is missing in it")
+		r.options.Log.Warn().Msg("the usage database could not be written before the end: what was counted last is " +
+			"missing in it")
 	}
 }
 

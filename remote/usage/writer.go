@@ -153,8 +153,9 @@ func (w *dbWriter) open(ctx context.Context) error {
 	}
 	w.entry.Gaps = append(w.entry.Gaps, Gap{Since: last.Until, Until: w.entry.Since})
 	if !last.Ended {
-		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage database has nothing of up to a minute before its end, "+
-			"and of the time until now: since %s", time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
+		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage database "+
+			"has nothing of up to a minute before its end, and of the time until now: since %s",
+			time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
 	}
 	return nil
 }
@@ -176,7 +177,8 @@ func (w *dbWriter) failed(err error, ended bool) {
 		}
 		w.dropped = true
 		w.entry.Gaps = append(w.entry.Gaps, Gap{Since: hour, Until: hour + 3600})
-		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage database", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
+		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage "+
+			"database", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
 	}
 }
 

@@ -166,10 +166,12 @@ type accessRules struct {
 var clientAuthTypes = map[string]tls.ClientAuthType{
 	"NoClientCert": tls.NoClientCert, "RequestClientCert": tls.RequestClientCert,
 	"RequireClientCert": tls.RequireAnyClientCert, "RequireAnyClientCert": tls.RequireAnyClientCert,
-	"VerifyClientCertIfGiven": tls.VerifyClientCertIfGiven, "RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
+	"VerifyClientCertIfGiven":    tls.VerifyClientCertIfGiven,
+	"RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
 }
 
-// readAccess reads a file and those that it names. If one of those can't be used, it returns their names with the error.
+// readAccess reads a file and those that it names. If one of those can't be used, it returns their names with the
+// error.
 func readAccess(path string) (*accessRules, error) {
 	data, err := folder.ReadRegular(path, maxAccessFile)
 	if err != nil {
@@ -210,7 +212,8 @@ func (r *accessRules) parseUsers(n *strictyaml.Node) {
 		case err != nil || len(hash) != 60:
 			value.Failf("not a bcrypt hash, as `htpasswd -nB USER` prints it after the colon")
 		case cost > maxCost:
-			value.Failf("a cost of %d is too slow: use at most %d, as with `htpasswd -nB -C %d USER`", cost, maxCost, maxCost)
+			value.Failf("a cost of %d is too slow: use at most %d, as with `htpasswd -nB -C %d USER`", cost, maxCost,
+				maxCost)
 		}
 		if r.hashes[user] = []byte(hash); cost >= slowest {
 			slowest, r.slowest = cost, r.hashes[user]
@@ -243,7 +246,8 @@ func (k *keyPair) parse(n *strictyaml.Node) {
 	n.Map(strictyaml.Keys{
 		"cert_file": file(&k.cert), "key_file": file(&k.key), "client_ca_file": file(&k.clientCA),
 		"client_auth_type": func(n *strictyaml.Node) {
-			k.clientAuth = clientAuthTypes[n.OneOf("NoClientCert", "RequestClientCert", "RequireClientCert", "RequireAnyClientCert",
+			k.clientAuth = clientAuthTypes[n.OneOf("NoClientCert", "RequestClientCert", "RequireClientCert",
+				"RequireAnyClientCert",
 				"VerifyClientCertIfGiven", "RequireAndVerifyClientCert")]
 		},
 		"min_version": func(n *strictyaml.Node) {

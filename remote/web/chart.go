@@ -37,6 +37,7 @@ func memoryBar(used, total *int64) template.HTML {
 		return ""
 	}
 	width := min(100*float64(max(*used, 0))/float64(*total), 100)
-	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`+
-		`<rect class="b" width="%.2f" height="8"/></svg>`, width)) //nolint:gosec // numbers only
+	return template.HTML(
+		fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`+
+			`<rect class="b" width="%.2f" height="8"/></svg>`, width)) //nolint:gosec // numbers only
 }

@@ -174,7 +174,8 @@ type (
 // GPUTable is for the template of this name.
 func (p *page) GPUTable(rows []gpuRow, withHost bool) gpuTable {
 	shown := rows[:min(len(rows), maxGPUs)]
-	columns := slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool { return c.Page == "" || c.Page == "Host" && !withHost })
+	columns := slices.DeleteFunc(gpus.Columns(),
+		func(c gpus.Column) bool { return c.Page == "" || c.Page == "Host" && !withHost })
 	return gpuTable{columns, shown, len(rows) - len(shown), p.Hidden, p.Now}
 }
 

@@ -27,10 +27,13 @@ const (
 
 var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText,
-	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
-	"decision": decision, "state": stateText, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName, "share": usage.Percent,
-	"bar": bar, "words": words, "kind": kind, "via": viaText, "first": first, "more": more,
+	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath,
+	"hostPath": hostPath,
+	"decision": decision, "state": stateText, "memoryBar": memoryBar,
+	"rule":       func(r enforce.Rule) string { return line(string(r)) },
+	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName,
+	"share": usage.Percent,
+	"bar":   bar, "words": words, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
 // maxItems is how much of a list is shown: hosts and users may make it as long as they like.
@@ -128,8 +131,9 @@ func pathOf(prefix, name string) string {
 }
 
 var decisions = map[enforce.Decision]string{
-	enforce.DecisionAct: "acts now", enforce.DecisionWait: "waiting", enforce.DecisionHold: "held back", enforce.DecisionDryRun: "dry run",
-	enforce.DecisionStuck: "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
+	enforce.DecisionAct: "acts now", enforce.DecisionWait: "waiting", enforce.DecisionHold: "held back",
+	enforce.DecisionDryRun: "dry run",
+	enforce.DecisionStuck:  "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
 }
 
 // decision is what is done about a finding.
@@ -139,7 +143,8 @@ func decision(d enforce.Decision) string { return decisions[d] }
 func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
 
 var states = map[gpus.State]string{
-	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy", gpus.Unknown: "unknown", gpus.Failed: "failed",
+	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy",
+	gpus.Unknown: "unknown", gpus.Failed: "failed",
 }
 
 func stateText(s gpus.State) string { return states[s] }

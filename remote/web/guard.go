@@ -36,7 +36,8 @@ func (s *server) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
 		if !AnswersTo(r.Host, s.options.Hosts) {
-			s.refuse(w, r, http.StatusMisdirectedRequest, "This server doesn't answer to this name. The controller's administrator can add it with --web-host.")
+			s.refuse(w, r, http.StatusMisdirectedRequest, "This server doesn't answer to this name. The controller's "+
+				"administrator can add it with --web-host.")
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

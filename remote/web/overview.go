@@ -136,7 +136,9 @@ func overview(p *page, r *http.Request) (string, any) {
 		}
 	}
 	users := slices.Clone(p.Fleet.Users)
-	slices.SortStableFunc(users, func(a, b live.User) int { return cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)) })
+	slices.SortStableFunc(users, func(a, b live.User) int {
+		return cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used))
+	})
 	if excess := len(users) - maxUsers; excess > 0 {
 		users, body.MoreUsers = users[:maxUsers], excess
 	}

@@ -47,13 +47,16 @@ type reportBody struct {
 
 // choices are what a report can be by.
 func choices(hidden bool) []string {
-	return slices.DeleteFunc(usage.Choices(), func(by string) bool { return hidden && by == usage.ByGroup }) // groups have the names of users on many systems
+	// groups have the names of users on many systems
+	return slices.DeleteFunc(usage.Choices(), func(by string) bool { return hidden && by == usage.ByGroup })
 }
 
 // What viewers are told.
 var (
-	errNames = errors.New("there are no reports by group here: the names of others are hidden, and groups often have the same")
-	errNone  = errors.New("this controller keeps no usage database: genv remote enforce with a --state-dir does, unless --usage-db is off")
+	errNames = errors.New("there are no reports by group here: the names of others are hidden, and groups often " +
+		"have the same")
+	errNone = errors.New("this controller keeps no usage database: genv remote enforce with a --state-dir does, " +
+		"unless --usage-db is off")
 )
 
 // readReport reads what a request asks for. Its error says what is wrong with that.
@@ -135,16 +138,19 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, s
 	read, err := s.options.Usage.Report(r.Context(), a.query)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return a, nil, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
+		return a, nil, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after " +
+			"the controller has started")
 	case errors.Is(err, usage.ErrNoGroups):
 		return a, nil, http.StatusNotFound, errors.New("there are no reports by group here")
 	case errors.Is(err, usage.ErrBusy), errors.Is(err, context.Canceled):
-		return a, nil, http.StatusServiceUnavailable, errors.New("the usage database is busy: try again in a minute, or ask for a shorter time")
+		return a, nil, http.StatusServiceUnavailable,
+			errors.New("the usage database is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
 			s.options.Failed(fmt.Errorf("the usage database: %w", err))
 		}
-		return a, nil, http.StatusInternalServerError, errors.New("the usage database can't be read: the controller's log says why")
+		return a, nil, http.StatusInternalServerError,
+			errors.New("the usage database can't be read: the controller's log says why")
 	}
 	shown := *read // others have it too
 	d = &shown

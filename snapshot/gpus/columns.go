@@ -59,48 +59,62 @@ func Columns() []Column {
 		},
 		{CSV: "UUID", value: func(r *Row) Value { return Value{Text: string(r.UUID)} }},
 		{
-			Column: draw.Column{Name: "MODEL", Width: 8, Least: 8, Order: 7}, CSV: "MODEL", Sort: "model", Filter: "model",
-			value: func(r *Row) Value { return Value{Text: r.Model} }, text: func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
+			Column: draw.Column{Name: "MODEL", Width: 8, Least: 8, Order: 7}, CSV: "MODEL", Sort: "model",
+			Filter: "model",
+			value:  func(r *Row) Value { return Value{Text: r.Model} },
+			text:   func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
 		},
 		{
 			Column: draw.Column{Name: "STATE", Width: 8}, CSV: "STATE", Page: "State", Sort: "state", Filter: "state",
 			value: func(r *Row) Value { return Value{Text: string(r.State)} },
-			order: func(r *Row) Value { return Value{Number: float64(slices.Index(States(), r.State)), IsNumber: true} },
+			order: func(r *Row) Value {
+				return Value{Number: float64(slices.Index(States(), r.State)), IsNumber: true}
+			},
 		},
 		{
 			Column: draw.Column{Name: "MEM GIB", Width: 7, Order: 9, Right: true}, CSV: "MEMORY USED", Page: "Memory",
 			Sort: "memory", Descending: true, Filter: "mem",
-			value: func(r *Row) Value { return number(r.MemoryUsed) }, text: func(r *Row, _ Times) string { return text.UsedGiB(r.MemoryUsed, r.MemoryTotal) },
+			value: func(r *Row) Value { return number(r.MemoryUsed) },
+			text:  func(r *Row, _ Times) string { return text.UsedGiB(r.MemoryUsed, r.MemoryTotal) },
 		},
 		{CSV: "MEMORY TOTAL", value: func(r *Row) Value { return number(r.MemoryTotal) }},
 		{
-			Column: draw.Column{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use", Unit: "%",
-			Sort: "utilization", Descending: true, Filter: "util", value: func(r *Row) Value { return number(r.Utilization) },
+			Column: draw.Column{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use",
+			Unit: "%",
+			Sort: "utilization", Descending: true, Filter: "util",
+			value: func(r *Row) Value { return number(r.Utilization) },
 		},
 		{
-			Column: draw.Column{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.", Unit: "°C",
+			Column: draw.Column{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.",
+			Unit: "°C",
 			Sort: "temperature", Descending: true, value: func(r *Row) Value { return number(r.Temperature) },
 		},
 		{
 			Column: draw.Column{Name: "POWER", Width: 5, Order: 2, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
 			Sort: "power", Descending: true, value: func(r *Row) Value { return number(r.Power) },
 		},
-		{CSV: "USERS", Sort: "user", Filter: "user", value: func(r *Row) Value { return append(users(r), Value{})[0] }, all: users, data: shownUsers},
+		{CSV: "USERS", Sort: "user", Filter: "user", value: func(r *Row) Value { return append(users(r), Value{})[0] },
+			all: users, data: shownUsers},
 		{
-			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO", Page: "Attached to",
+			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO",
+			Page: "Attached to",
 			text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
 		},
 		{
-			Column: draw.Column{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since", Descending: true,
-			value: func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
+			Column: draw.Column{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since",
+			Descending: true,
+			value:      func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
 		},
 		{
-			Column: draw.Column{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES", Page: "Processes",
+			Column: draw.Column{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES",
+			Page:  "Processes",
 			text:  func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
 			data:  func(r *Row, _ Times) string { return processesOf(r.GPU) },
 			order: func(r *Row) Value { return Value{Number: float64(len(r.Processes)), IsNumber: true} },
 		},
-		{Filter: "pid", all: func(r *Row) []Value { return each(r.Processes, func(p *Process) Value { return number(&p.PID) }) }},
+		{Filter: "pid", all: func(r *Row) []Value {
+			return each(r.Processes, func(p *Process) Value { return number(&p.PID) })
+		}},
 		{Filter: "command", all: func(r *Row) []Value {
 			return each(r.Processes, func(p *Process) Value { return Value{Text: p.CommandLine()} })
 		}},
@@ -191,8 +205,8 @@ func (c *Column) Data(r *Row, times Times) string {
 // Sorts reports whether rows can be sorted by the column.
 func (c *Column) Sorts() bool { return c.value != nil || c.order != nil }
 
-// Compare orders rows: texts from a to z, and the smallest number first. What is unknown is the smallest where --sort begins
-// with the largest; elsewhere it is the last.
+// Compare orders rows: texts from a to z, and the smallest number first. What is unknown is the smallest where --sort
+// begins with the largest; elsewhere it is the last.
 func (c *Column) Compare(a, b *Row) int {
 	key := c.value
 	if c.order != nil {

@@ -101,8 +101,9 @@ type Process struct {
 	// PrivateCommand replaces the command where /proc of the host hides it from other users (hidepid):
 	// for its owner, root and operators, and in no text.
 	PrivateCommand string `json:"private_command,omitempty"`
-	Unproved       bool   `json:"unproved,omitempty"`     // no device node of the driver was seen open in it: no rule acts on it
-	Memory         *int64 `json:"memory_bytes,omitempty"` // of this GPU
+	// no device node of the driver was seen open in it: no rule acts on it
+	Unproved bool   `json:"unproved,omitempty"`
+	Memory   *int64 `json:"memory_bytes,omitempty"` // of this GPU
 	// Type is as `nvidia-smi -q` has it, which is asked only before a rule would end a process.
 	Type      snapshot.ProcessType `json:"type,omitempty"`
 	Container string               `json:"container,omitempty"` // its id

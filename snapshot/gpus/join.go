@@ -35,7 +35,8 @@ func Of(s *snapshot.Snapshot) []GPU {
 	}
 	for i := range j.list {
 		d := &s.Devices[i]
-		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" || !d.Unified && j.list[i].fails()
+		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" ||
+			!d.Unified && j.list[i].fails()
 		if j.list[i].State = j.list[i].state(lost, used[i]); d.Failed {
 			j.list[i].State = Failed
 		}
@@ -122,8 +123,9 @@ func (j *join) attachment(a snapshot.Attachment) Attachment {
 
 func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
 	described := Process{
-		PID: p.PID, Start: p.Start, User: Owner(p, j.environments[p.EID]), EID: p.EID, Command: p.CommandOrName(), PrivateCommand: p.PrivateCommand,
-		Memory: j.bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
+		PID: p.PID, Start: p.Start, User: Owner(p, j.environments[p.EID]), EID: p.EID, Command: p.CommandOrName(),
+		PrivateCommand: p.PrivateCommand,
+		Memory:         j.bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}
 	if usage.Type != snapshot.TypePending {
 		described.Type = usage.Type

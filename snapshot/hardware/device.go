@@ -30,7 +30,8 @@ type Device struct {
 
 // Device is the device in the model, without attachments.
 func (d *Device) Device() snapshot.Device {
-	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified, Instances: d.Instances}
+	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
+		Instances: d.Instances}
 }
 
 // Devices are the devices in the model.
@@ -48,7 +49,8 @@ func Devices(list []Device) []snapshot.Device {
 func Identified(found []snapshot.Device, driver []Device) []Device {
 	list := make([]Device, len(found))
 	for i, d := range found {
-		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified, Instances: d.Instances}
+		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
+			Instances: d.Instances}
 		if known := byUUID(driver, d.UUID); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address
 		}
@@ -87,7 +89,9 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 	listed := make(map[snapshot.GPUUUID]bool, len(list))
 	for i := range list {
 		g := &list[i]
-		at := slices.IndexFunc(driver, func(d Device) bool { return g.Address != "" && SameAddress(d.Address, g.Address) })
+		at := slices.IndexFunc(driver, func(d Device) bool {
+			return g.Address != "" && SameAddress(d.Address, g.Address)
+		})
 		if at >= 0 && g.UUID == "" {
 			g.UUID, g.Name = driver[at].UUID, driver[at].Name
 		}
@@ -107,7 +111,8 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 		}
 	}
 	for i := len(list); i < len(driver); i++ {
-		g := nvidiasmi.GPU{Index: list[len(list)-1].Index + 1, Failed: true, Problem: "the driver has this GPU, and nvidia-smi doesn't list it"}
+		g := nvidiasmi.GPU{Index: list[len(list)-1].Index + 1, Failed: true,
+			Problem: "the driver has this GPU, and nvidia-smi doesn't list it"}
 		if len(unnamed) == 0 && len(missing) == len(driver)-len(list) {
 			g.UUID, g.Name = missing[0].UUID, missing[0].Name
 			missing = missing[1:]
@@ -212,5 +217,6 @@ func Guard(dir string, now time.Time, processes proc.FS) *snapshot.Guard {
 
 // ordered says whether an order to watch or to enforce is in force.
 func (s *guardStatus) ordered(now time.Time) bool {
-	return s.Order != nil && !s.Veto && on(s.Order.Mode) && now.Before(s.Given.Add(time.Duration(s.Order.LeaseMS)*time.Millisecond))
+	return s.Order != nil && !s.Veto && on(s.Order.Mode) &&
+		now.Before(s.Given.Add(time.Duration(s.Order.LeaseMS)*time.Millisecond))
 }

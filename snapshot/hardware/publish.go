@@ -44,7 +44,8 @@ import (
 
 // ErrNotPublished means that root's genv has not published the devices since the machine
 // was started: any `sudo genv usage snapshot` does.
-var ErrNotPublished = errors.New("root's list of this machine's GPUs does not exist yet: `sudo genv usage snapshot` writes it")
+var ErrNotPublished = errors.New("root's list of this machine's GPUs does not exist yet: `sudo genv usage " +
+	"snapshot` writes it")
 
 const (
 	devicesFile   = "devices.json"
@@ -118,7 +119,8 @@ func Read(dir string) ([]Device, error) {
 func encode(list []Device) published {
 	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
 	for i, d := range list {
-		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, Unified: d.Unified}
+		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
+			Unified: d.Unified}
 		for _, instance := range d.Instances {
 			p.Devices[i].Instances = append(p.Devices[i].Instances, publishedInstance(instance))
 		}
@@ -171,13 +173,15 @@ func (d *publishedDevice) device() (Device, error) {
 	}
 	var instances []snapshot.Instance
 	for _, instance := range d.Instances {
-		ok = ok && snapshot.CheckInstance(instance.UUID) == nil && snapshot.CheckText("profile", instance.Profile) == nil && snapshot.CheckText("pool", instance.Pool) == nil
+		ok = ok && snapshot.CheckInstance(instance.UUID) == nil &&
+			snapshot.CheckText("profile", instance.Profile) == nil && snapshot.CheckText("pool", instance.Pool) == nil
 		instances = append(instances, snapshot.Instance(instance))
 	}
 	if !ok {
 		return Device{}, ErrGarbled
 	}
-	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, TotalMemory: memory(d.TotalMemory, d.Unified), Unified: d.Unified, Instances: instances}, nil
+	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
+		TotalMemory: memory(d.TotalMemory, d.Unified), Unified: d.Unified, Instances: instances}, nil
 }
 
 // memory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.

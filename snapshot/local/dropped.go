@@ -22,7 +22,7 @@ func dropped(s *snapshot.Snapshot, files *state.Files) []string {
 	if found == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d processes are in environments that are no longer in the state files, so their environments"+
-		" are unknown: genv 1.4.3 drops an environment with its shell, and every user can write these files"+
-		" (docs/host.md says how root owns them)", found)}
+	return []string{fmt.Sprintf("%d processes are in environments that are no longer in the state files, so their "+
+		"environments are unknown: genv 1.4.3 drops an environment with its shell, and every user can write "+
+		"these files (docs/host.md says how root owns them)", found)}
 }

@@ -30,8 +30,8 @@ func (f *Files) Activate(a Activation) error {
 		return err
 	}
 	if f.Foreign && a.PID != 0 {
-		return fmt.Errorf("%w: this process is in another PID namespace than the state folder, where its PID %d is another process: "+
-			"set GENV_TMPDIR to a folder of this container's own", ErrRequest, a.PID)
+		return fmt.Errorf("%w: this process is in another PID namespace than the state folder, where its PID %d is "+
+			"another process: set GENV_TMPDIR to a folder of this container's own", ErrRequest, a.PID)
 	}
 	if other := f.elsewhere(a); other != nil {
 		return fmt.Errorf("%w: it is in %q; run `genv deactivate` there first", ErrActive, other.EID)

@@ -65,9 +65,11 @@ func (d *Document) parseable() bool {
 		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) == "" {
 			continue
 		}
-		flow = max(0, flow+strings.Count(line, "[")+strings.Count(line, "{")-strings.Count(line, "]")-strings.Count(line, "}"))
+		flow = max(0, flow+strings.Count(line, "[")+strings.Count(line, "{")-strings.Count(line,
+			"]")-strings.Count(line, "}"))
 		if flow > maxDepth || levels(line) > maxDepth {
-			d.failf(d.place(i+1, 1), "values are nested deeper than %d levels; close the brackets, or use fewer levels", maxDepth)
+			d.failf(d.place(i+1, 1), "values are nested deeper than %d levels; close the brackets, or use fewer levels",
+				maxDepth)
 			return false
 		}
 	}

@@ -15,7 +15,8 @@ type Setting[S any] struct {
 }
 
 // NewSetting makes a setting with a value, which `false` switches off: then it is the zero T.
-func NewSetting[S any, T comparable](key string, at func(*S) *T, example string, read func(*Node) T, write func(T) string) Setting[S] {
+func NewSetting[S any, T comparable](key string, at func(*S) *T, example string, read func(*Node) T,
+	write func(T) string) Setting[S] {
 	var off T
 	return Setting[S]{
 		Key: key,
@@ -38,14 +39,16 @@ func NewSetting[S any, T comparable](key string, at func(*S) *T, example string,
 }
 
 // NewOptional makes a setting of which the zero T is a value, too: nil is off.
-func NewOptional[S, T any](key string, at func(*S) **T, example string, read func(*Node) T, write func(T) string) Setting[S] {
+func NewOptional[S, T any](key string, at func(*S) **T, example string, read func(*Node) T,
+	write func(T) string) Setting[S] {
 	return NewSetting(key, at, example,
 		func(n *Node) *T { value := read(n); return &value }, func(value *T) string { return write(*value) })
 }
 
 // NewDuration makes a setting that is a duration within bounds.
 func NewDuration[S any](key string, at func(*S) *time.Duration, example string, low, high time.Duration) Setting[S] {
-	return NewSetting(key, at, example, func(n *Node) time.Duration { return n.Duration(low, high) }, text.FormatDuration)
+	return NewSetting(key, at, example, func(n *Node) time.Duration { return n.Duration(low, high) },
+		text.FormatDuration)
 }
 
 // NewSwitch makes a setting that is on or off.

@@ -35,7 +35,8 @@ func ParseMemory(s string) (bytes int64, err error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 63)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not an amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g", s)
+		return 0, fmt.Errorf("%q is not an amount of memory: write a whole number with a unit of b, k, m, g, ki, mi "+
+			"or gi, such as 4g", s)
 	}
 	if int64(n) > math.MaxInt64/factor {
 		return 0, fmt.Errorf("%q is more memory than can be counted", s)

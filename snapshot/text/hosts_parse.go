@@ -102,7 +102,8 @@ func parseRange(text string) (numberRange, error) {
 		return numberRange{}, fmt.Errorf("the range %s is reversed; write %s-%s", text, last, first)
 	}
 	if len(last) != len(first) && (last[0] == '0' || len(last) < len(first)) {
-		return numberRange{}, fmt.Errorf("the numbers of %s are padded to different widths; write both with the same number of digits", text)
+		return numberRange{}, fmt.Errorf("the numbers of %s are padded to different widths; write both with the same "+
+			"number of digits", text)
 	}
 	return numberRange{low: low, high: high, width: len(first)}, nil
 }

@@ -19,7 +19,8 @@ func Late(err error, within time.Duration) error {
 		words = "no answer within " + FormatDuration(within)
 	}
 	before := err.Error()
-	said := strings.NewReplacer(context.DeadlineExceeded.Error(), words, os.ErrDeadlineExceeded.Error(), words).Replace(before)
+	said := strings.NewReplacer(context.DeadlineExceeded.Error(), words, os.ErrDeadlineExceeded.Error(), words).
+		Replace(before)
 	if said == before {
 		return err
 	}

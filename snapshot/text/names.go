@@ -43,7 +43,8 @@ func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])
 	words := strings.Fields(text)
-	if len(text) <= maxShown && strings.Join(words, " ") == text && !slices.ContainsFunc(words, func(word string) bool { return !ordinary(word) }) {
+	if len(text) <= maxShown && strings.Join(words, " ") == text &&
+		!slices.ContainsFunc(words, func(word string) bool { return !ordinary(word) }) {
 		return text
 	}
 	return Shown(text)
@@ -57,7 +58,8 @@ func ordinary(text string) bool {
 
 // IsMadeOf says whether a text contains only ASCII letters, digits and the given marks.
 func IsMadeOf(text, marks string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune(marks, r) })
+	return !strings.ContainsFunc(text,
+		func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune(marks, r) })
 }
 
 func isAlphanumeric(r rune) bool {
@@ -68,7 +70,8 @@ func isAlphanumeric(r rune) bool {
 // characters that are invisible, reorder text or overlap others by a question mark.
 func harmless(r rune) rune {
 	switch {
-	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.M, r): // RuneError also for a byte that is not UTF-8
+	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.M, r):
+		// RuneError also for a byte that is not UTF-8
 		return '?'
 	case r == '"', r == '＂', r == '″', r == '‶', r == 'ʺ', r == '˝', r == '״', unicode.In(r, unicode.Quotation_Mark):
 		return '\''

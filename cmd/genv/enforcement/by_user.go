@@ -129,7 +129,8 @@ func writeByUser(w io.Writer, users []userDocument) error {
 			hosts[i] = string(host)
 		}
 		row := []string{
-			cmp.Or(output.Name(string(u.User)), "-"), strconv.Itoa(u.Processes), strconv.Itoa(u.GPUs), strconv.Itoa(u.Terminate),
+			cmp.Or(output.Name(string(u.User)), "-"), strconv.Itoa(u.Processes), strconv.Itoa(u.GPUs),
+			strconv.Itoa(u.Terminate),
 			strconv.Itoa(u.Detach), strings.Join(rules, ","), strings.Join(text.CompactHosts(hosts), ","),
 		}
 		t.Add(row[:len(names)]...)

@@ -49,12 +49,13 @@ type CycleDocument struct {
 
 // notifiedDocument is a user who was notified of a finding.
 type notifiedDocument struct {
-	Host      snapshot.Hostname `json:"host,omitempty"`
-	UID       snapshot.UID      `json:"uid"`
-	ID        string            `json:"id"`
-	Terminals int               `json:"terminals"`      // that showed it: 0 for a user who isn't logged in or takes no messages
-	Kept      bool              `json:"kept,omitempty"` // for the next login
-	Error     string            `json:"error,omitempty"`
+	Host snapshot.Hostname `json:"host,omitempty"`
+	UID  snapshot.UID      `json:"uid"`
+	ID   string            `json:"id"`
+	// that showed it: 0 for a user who isn't logged in or takes no messages
+	Terminals int    `json:"terminals"`
+	Kept      bool   `json:"kept,omitempty"` // for the next login
+	Error     string `json:"error,omitempty"`
 }
 
 type findingDocument struct {
@@ -86,16 +87,20 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 	document := CycleDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
-		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: cycle.Cluster.CountAnswered(),
+		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts),
+		Answered: cycle.Cluster.CountAnswered(),
 		Via:      cycle.Via,
-		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Orders: []orderDocument{}, Failed: failures,
+		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Orders: []orderDocument{},
+		Failed:     failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
 		Hold: cycle.Hold, Exemptions: append(policy.ExemptionList{}, cycle.Exemptions...),
-		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
+		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...),
+		HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
-		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
+		document.Findings = append(document.Findings,
+			findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
 	}
 	if cycle.Unrecorded != nil {
 		document.Unrecorded = cycle.Unrecorded.Error()
@@ -108,7 +113,8 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range cycle.Results {
-		if !slices.ContainsFunc(cycle.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) { // it was sent in an earlier cycle, or an early one
+		// it was sent in an earlier cycle, or an early one
+		if !slices.ContainsFunc(cycle.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) {
 			r := orderDocumentOf(cycle, order.OfHost{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle
 			document.Orders = append(document.Orders, r)
@@ -121,12 +127,15 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 }
 
 func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
-	document := orderDocument{Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []order.Outcome{}}
+	document := orderDocument{Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{},
+		Lines: []string{}, Outcomes: []order.Outcome{}}
 	for _, t := range o.Order.Terminate {
-		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
+		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID,
+			Devices: t.Process.Indices()})
 	}
 	for _, d := range o.Order.Detach {
-		document.Detach = append(document.Detach, enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID})
+		document.Detach = append(document.Detach, enforce.DeviceRef{Host: o.Host, Index: d.Device,
+			EID: d.Environment.EID})
 	}
 	for _, a := range cycle.Results {
 		if o.Order.ID != "" && a.Order.ID == o.Order.ID {
@@ -135,7 +144,8 @@ func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
 			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
 		}
 	}
-	document.UnderWay = slices.ContainsFunc(cycle.UnderWay, func(u order.OfHost) bool { return o.Order.ID != "" && u.Order.ID == o.Order.ID })
+	document.UnderWay = slices.ContainsFunc(cycle.UnderWay,
+		func(u order.OfHost) bool { return o.Order.ID != "" && u.Order.ID == o.Order.ID })
 	document.Sent = document.Sent || document.UnderWay
 	return document
 }

@@ -50,8 +50,10 @@ type cycleWriter struct {
 func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
 		out: p.Out, err: render.DatedLog(p.Err, p.Now, p.Getenv), now: p.Now, format: options.Format,
-		quiet: options.Quiet, byUser: options.ByUser, lookOnly: options.LookOnly, bar: options.Progress, summary: newSummary(options.Summary, p.Now()),
-		concludes: (options.Interval == 0 || options.DryRun) && !options.LookOnly && !options.Quiet && options.Format != "json",
+		quiet: options.Quiet, byUser: options.ByUser, lookOnly: options.LookOnly, bar: options.Progress,
+		summary: newSummary(options.Summary, p.Now()),
+		concludes: (options.Interval == 0 || options.DryRun) && !options.LookOnly && !options.Quiet &&
+			options.Format != "json",
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}
 	if w.dated = options.Timestamps.dates(p.Out) && options.Format != "json" && !options.ByUser; w.dated {
@@ -95,7 +97,8 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			}
 		case enforce.EventOver:
 			if f := w.findings[e.ID]; f != nil && len(f.said) > 0 {
-				w.note(e.Host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
+				w.note(e.Host, fmt.Sprintf("Resolved after %s: %s",
+					text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
 			}
 			delete(w.findings, e.ID)
 		}
@@ -217,7 +220,8 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	if unrecorded != "" {
 		w.remark(unrecorded)
 	}
-	if w.concludes && unrecorded == "" && !cycle.Stopped && !cycle.Standby && (cycle.DryRun || len(cycle.Plan.Findings) == 0) {
+	if w.concludes && unrecorded == "" && !cycle.Stopped && !cycle.Standby &&
+		(cycle.DryRun || len(cycle.Plan.Findings) == 0) {
 		w.line(conclusion(cycle))
 	}
 	w.concludes = false
@@ -237,7 +241,8 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 // conclusion is what is said of a cycle without findings, or of a dry run.
 func conclusion(cycle *controller.Cycle) string {
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s := fmt.Sprintf("%s answered, %s: ", render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"))
+	s := fmt.Sprintf("%s answered, %s: ", render.Plural(hosts, "host"),
+		render.Plural(len(cycle.Plan.Findings), "finding"))
 	if answered < hosts {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}
@@ -290,7 +295,8 @@ func coloured(line, says string, colourful bool) string {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })
 	}
 	switch {
-	case begins("Terminating ", "Killing ", "Detaching ", "Lost: ", "Still lost: ", "Unsteady ", "Order failed: ", "Safety limit "):
+	case begins("Terminating ", "Killing ", "Detaching ", "Lost: ", "Still lost: ", "Unsteady ", "Order failed: ",
+		"Safety limit "):
 		return red + line + plain
 	case begins("Process ", "Environment ", "User ", "Would "):
 		return yellow + line + plain

@@ -52,12 +52,14 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 		return nil
 	}
 	if l.memory.store == nil {
-		return command.WrongFlag("leader", " needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+		return command.WrongFlag("leader", " needs a state folder, by which hosts know this controller again: add "+
+			"--state-dir DIR")
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: l.self.name()}
 	client, key := etcd.New(options.Leader.Etcd), options.Leader.Key
 	l.part = &participation{
-		Elector:   election.New(election.Options{Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead}),
+		Elector: election.New(election.Options{Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot,
+			Now: time.Now, Works: l.mayLead}),
 		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), l.unregistered),
 		client:    client,
 	}
@@ -66,7 +68,8 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
-// resign prepares the end of the run in its last role: what mail waits is sent, and the memory is saved for the next leader.
+// resign prepares the end of the run in its last role: what mail waits is sent, and the memory is saved for the next
+// leader.
 func (l *loop) resign() {
 	l.mail.close(mailWithin)
 	if l.store != nil && l.mayAct() == nil {
@@ -81,7 +84,8 @@ func (p *participation) resignation(now time.Time) string {
 	status := p.Status()
 	switch status.Role {
 	case election.Leading:
-		return "resigned after leading for " + text.ShortDuration(now.Sub(status.Since)) + ": another controller can lead now"
+		return "resigned after leading for " + text.ShortDuration(now.Sub(status.Since)) +
+			": another controller can lead now"
 	case election.Expired:
 		return "ended while it wasn't known whether this controller still leads"
 	case election.Standby:
@@ -197,7 +201,8 @@ func (l *loop) registration(self election.Candidate, options *Options) election.
 
 // unregistered says why the other controllers don't get to know of this one.
 func (l *loop) unregistered(err error) {
-	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't show it as it is")
+	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't show " +
+		"it as it is")
 }
 
 // configured has a registration say how the controller is configured: a standby with other hosts
@@ -263,7 +268,8 @@ func (l *loop) noteRecord(cycle *controller.Cycle) {
 	case l.part == nil || l.record == nil || l.options.ActUnrecorded || cycle.Stopped:
 	case cycle.Unrecorded != nil:
 		if u.cycles++; u.cycles >= unrecordedCycles && !u.unable.Swap(true) {
-			l.log.Warn().AnErr("record", cycle.Unrecorded).Msg("the record can't be written, so this controller may not act: it gives up the lead until there is room")
+			l.log.Warn().AnErr("record", cycle.Unrecorded).Msg("the record can't be written, so this controller may " +
+				"not act: it gives up the lead until there is room")
 		}
 	default:
 		if u.cycles = 0; u.unable.Load() && l.record.Reserve(roomToLead) == nil {

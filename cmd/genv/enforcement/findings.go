@@ -25,7 +25,8 @@ type printedFinding struct {
 func (l findings) begin(e *enforce.Event, now time.Time) *printedFinding {
 	f := l[e.ID]
 	if f == nil {
-		f = &printedFinding{line: e.Finding.String(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time)}
+		f = &printedFinding{line: e.Finding.String(), since: e.Finding.Since,
+			said: make(map[enforce.Decision]time.Time)}
 		if f.since.IsZero() {
 			f.since = now
 		}
@@ -34,11 +35,12 @@ func (l findings) begin(e *enforce.Event, now time.Time) *printedFinding {
 	return f
 }
 
-// say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes again
-// and again: that is printed once. Of an order that is under way, what is done is printed, and what comes of it.
+// say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes
+// again and again: that is printed once. Of an order that is under way, what is done is printed, and what comes of it.
 func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	at, said := f.said[d]
-	if d == enforce.DecisionUnderWay || said && (d == enforce.DecisionAct || d == enforce.DecisionStuck || now.Sub(at) < repeatAfter) {
+	if d == enforce.DecisionUnderWay || said && (d == enforce.DecisionAct || d == enforce.DecisionStuck ||
+		now.Sub(at) < repeatAfter) {
 		return false
 	}
 	f.said[d] = now

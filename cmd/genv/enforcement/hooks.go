@@ -28,7 +28,8 @@ func (l *loop) hookDone(r hooks.Result) {
 		return
 	}
 	record := audit.Record{
-		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().UTC(), Text: string(r.Name),
+		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().
+			UTC(), Text: string(r.Name),
 	}
 	if r.Webhook {
 		record.Channel = audit.ChannelWebhook

@@ -84,12 +84,14 @@ const maxPerson = 64
 
 // name is what people read of the run.
 func (self *runIdentity) name() string {
-	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname, self.PID)
+	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname,
+		self.PID)
 }
 
 // lease is the request of the run for a lease.
 func (self *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
-	return &fence.Request{Who: who, Epoch: epoch, Controller: self.ID + " " + self.Hostname, Name: self.name(), Start: self.Start, TakeOver: takeOver}
+	return &fence.Request{Who: who, Epoch: epoch, Controller: self.ID + " " + self.Hostname, Name: self.name(),
+		Start: self.Start, TakeOver: takeOver}
 }
 
 // lease is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and
@@ -100,7 +102,8 @@ func (k *memoryKeeper) lease(options *Options, self *runIdentity) (*fence.Reques
 		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. "+
 			"Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
 	case options.TakeOver && k.store == nil:
-		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller again: add --state-dir DIR")
+		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller "+
+			"again: add --state-dir DIR")
 	case !options.loops() || k.store == nil:
 		return nil, nil //nolint:nilnil // it asks for none
 	}
@@ -132,7 +135,8 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	var first error
 	for i := range cycle.Cluster.Hosts {
 		err := cycle.Cluster.Hosts[i].Err
-		if remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater)) { // else it finds out that it doesn't lead
+		// else it finds out that it doesn't lead
+		if remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater)) {
 			refused++
 			first = cmp.Or(first, err)
 		}
@@ -141,7 +145,8 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
-	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first)}
+	return &command.ExitError{Code: command.ExitReplaced,
+		Err: fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first)}
 }
 
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.
@@ -156,7 +161,8 @@ func (l *loop) sayUnfenced() {
 		}
 	}
 	if len(names) > 0 {
-		l.log.Warn().Str("hosts", render.Hosts(names)).Msg("the genv of these hosts can't refuse a controller that was replaced: run one controller only")
+		l.log.Warn().Str("hosts", render.Hosts(names)).
+			Msg("the genv of these hosts can't refuse a controller that was replaced: run one controller only")
 	}
 	l.saidUnfenced = true
 }

@@ -49,7 +49,8 @@ func (o *LeaderFlags) Flags(usage string, keys command.Keys) []cli.Flag {
 		command.String(&o.url, "leader", usage).Config(keys),
 		command.String(&o.files.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
 			Config(keys).DefaultText("the system's").Hide(),
-		command.String(&o.files.cert, "leader-cert", "the certificate by which etcd knows this controller (`FILE`, PEM)").
+		command.String(&o.files.cert, "leader-cert", "the certificate by which etcd knows this controller "+
+			"(`FILE`, PEM)").
 			Config(keys).Hide(),
 		command.String(&o.files.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
 		command.String(&o.login, "leader-login", "a private `FILE` with USER:PASSWORD for etcd").
@@ -69,7 +70,8 @@ func (o *LeaderFlags) Off() bool { return o.url == "off" }
 func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig, error) {
 	if o.url == "" {
 		for _, needs := range [][2]string{
-			{"leader-ca", o.files.ca}, {"leader-cert", o.files.cert}, {"leader-key", o.files.key}, {"leader-login", o.login},
+			{"leader-ca", o.files.ca}, {"leader-cert", o.files.cert}, {"leader-key", o.files.key},
+			{"leader-login", o.login},
 		} {
 			if needs[1] != "" {
 				return LeaderConfig{}, command.WrongFlag(needs[0], " needs --leader")
@@ -107,7 +109,8 @@ func (config *LeaderConfig) readLogin(file, variable string) error {
 		return nil
 	}
 	var ok bool
-	if config.Etcd.User, config.Etcd.Password, ok = strings.Cut(login, ":"); !ok || config.Etcd.User == "" || config.Etcd.Password == "" {
+	if config.Etcd.User, config.Etcd.Password, ok = strings.Cut(login, ":"); !ok || config.Etcd.User == "" ||
+		config.Etcd.Password == "" {
 		return command.UsageError("%s: write USER:PASSWORD into it", from)
 	}
 	return nil
@@ -155,8 +158,10 @@ func (config LeaderConfig) WarnOfClearText(log zerolog.Logger) {
 	if config.Etcd.User != "" {
 		readable = "the password of " + config.Etcd.User + " and " + readable
 	}
-	log.Warn().Str("members", strings.Join(members, " ")).Msg("the connection to etcd is not encrypted: anyone on the network can read " + readable +
-		", and anyone who can modify the traffic decides which controller acts. Set up TLS in etcd and write --leader etcds://…")
+	log.Warn().Str("members", strings.Join(members, " ")).
+		Msg("the connection to etcd is not encrypted: anyone on the network can read " + readable +
+			", and anyone who can modify the traffic decides which controller acts. Set up TLS in etcd and write " +
+			"--leader etcds://…")
 }
 
 // inClearText are the members that are asked without TLS and are not on this machine, as far as
@@ -198,10 +203,12 @@ func (config LeaderConfig) CheckMembers(ctx context.Context, log zerolog.Logger)
 		}
 	}
 	if len(silent) > 0 && ctx.Err() == nil {
-		log.Warn().Errs("members", silent).Msgf("%d of %d members of etcd don't answer. Look at `%s`", len(silent), len(members), config.Health())
+		log.Warn().Errs("members", silent).Msgf("%d of %d members of etcd don't answer. Look at `%s`", len(silent),
+			len(members), config.Health())
 	}
 	if len(clusters) > 1 {
-		return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a leader of its own: %s; name those of one", shown(clusters))
+		return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a "+
+			"leader of its own: %s; name those of one", shown(clusters))
 	}
 	return nil
 }
@@ -219,7 +226,8 @@ func shown(clusters map[uint64][]string) string {
 // the user, if there is one.
 func (config LeaderConfig) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
-	for _, flag := range [][2]string{{"--cacert", config.files.ca}, {"--cert", config.files.cert}, {"--key", config.files.key}, {"--user", config.Etcd.User}} {
+	for _, flag := range [][2]string{{"--cacert", config.files.ca}, {"--cert", config.files.cert},
+		{"--key", config.files.key}, {"--user", config.Etcd.User}} {
 		if flag[1] != "" {
 			args = append(args, flag[0], flag[1])
 		}

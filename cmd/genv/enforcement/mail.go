@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// mailGather is how long the first message to a user waits for others. A loop with a longer interval waits less: all of
-	// a cycle comes at once. By then the memory has been saved that says that the user was told.
+	// mailGather is how long the first message to a user waits for others. A loop with a longer interval waits less:
+	// all of a cycle comes at once. By then the memory has been saved that says that the user was told.
 	mailGather, leastGather = time.Minute, 3 * time.Second
 	// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
 	mailWithin = 2 * time.Second
@@ -32,8 +32,8 @@ type mailer struct {
 	former sync.WaitGroup
 }
 
-// configure begins to send mail as a policy says; mayBegin is asked before each. What waits for the server of the policy
-// before is sent by the new one. The result is nil for no mail.
+// configure begins to send mail as a policy says; mayBegin is asked before each. What waits for the server of the
+// policy before is sent by the new one. The result is nil for no mail.
 func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mailer {
 	settings := options.Policy.Mail
 	var next *mail.Sender
@@ -95,7 +95,8 @@ func (m *mailer) done(r mail.Result) {
 		return
 	}
 	record := audit.Record{
-		Kind: audit.KindNotified, Channel: audit.ChannelMail, To: r.To, Time: m.now().UTC(), Run: r.Run, Cycle: r.Cycle, User: r.User, Text: r.Text,
+		Kind: audit.KindNotified, Channel: audit.ChannelMail, To: r.To, Time: m.now().UTC(), Run: r.Run, Cycle: r.Cycle,
+		User: r.User, Text: r.Text,
 	}
 	for i := range r.Items {
 		record.IDs = append(record.IDs, r.Items[i].ID)
@@ -132,6 +133,7 @@ func (d dryMailer) Add(n *notify.Notification, run string, cycle int) error {
 	}
 	l := mail.Letter{User: n.User, Items: []notify.NoticeItem{n.Details}, Run: run, Cycle: cycle}
 	subject, body := mail.Compose(l, d.policy.Mail)
-	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).Msg("dry run: this mail would be sent")
+	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).
+		Msg("dry run: this mail would be sent")
 	return nil
 }

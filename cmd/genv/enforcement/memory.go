@@ -66,7 +66,8 @@ func (l *loop) saved(err error) {
 		l.log.Warn().Msgf("the memory is saved again, after %s", text.ShortDuration(now.Sub(before.since)))
 	case errors.As(err, &notShared):
 		l.log.Warn().Str("error", text.Late(notShared.Err, 0).Error()).
-			Msg("no other controller can take over as things are, since the memory can't be written to etcd" + nextStep(notShared.Err))
+			Msg("no other controller can take over as things are, since the memory can't be written to etcd" +
+				nextStep(notShared.Err))
 	default:
 		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
 	}

@@ -91,7 +91,8 @@ func (o *LoopFlags) Flags() []cli.Flag {
 		command.Duration(&to.Interval, "interval", "`TIME` between cycles, in seconds or as 500ms; 0 runs once").
 			OrZero().Config(command.Site),
 		command.String(&o.events, "events",
-			"`on` or off: look at a host at once when something happens there, also between two cycles").OneOf("on", "off"),
+			"`on` or off: look at a host at once when something happens there, also between two cycles").
+			OneOf("on", "off"),
 		command.Int(&to.Cycles, "cycles", "end after `N` cycles; 0 never ends").AtLeast(0),
 		command.Bool(&to.DryRun, "dry-run", "print what would be done, and why, and do nothing"),
 		command.String(&o.by, "by", "with --dry-run and --interval 0: print how much would be done, by `user`").
@@ -118,8 +119,8 @@ func (o *LoopFlags) Flags() []cli.Flag {
 
 // TakeOverFlag is the one of a fleet.
 func (o *LoopFlags) TakeOverFlag() cli.Flag {
-	return command.Bool(&o.options.TakeOver, "take-over", "act on hosts on which a controller with another --state-dir "+
-		"acted until now, and have them refuse that one")
+	return command.Bool(&o.options.TakeOver, "take-over", "act on hosts on which a controller with another "+
+		"--state-dir acted until now, and have them refuse that one")
 }
 
 // Read checks the flags, and reads the policy file.
@@ -158,7 +159,8 @@ func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	}
 	log := &audit.Log{Path: o.AuditLog, MaxBytes: o.AuditSize, Keep: o.AuditKeep, Readers: readers}
 	if err := log.Append(); err != nil && !o.ActUnrecorded {
-		return nil, command.WrongFlag("audit-log", ": %w; nothing is done without a record (--act-unrecorded allows it)", err)
+		return nil, command.WrongFlag("audit-log", ": %w; nothing is done without a record (--act-unrecorded "+
+			"allows it)", err)
 	}
 	return log, nil
 }
@@ -176,8 +178,8 @@ const (
 // TimestampsFlag is that of loops.
 func TimestampsFlag(to *Timestamps) cli.Flag {
 	*to = TimestampsAuto
-	return command.String(to, "timestamps", "`WHEN` to print the time in front of lines on stdout: auto (on a terminal), "+
-		"always or never; on stderr it is always printed, except in systemd's journal").
+	return command.String(to, "timestamps", "`WHEN` to print the time in front of lines on stdout: auto (on a "+
+		"terminal), always or never; on stderr it is always printed, except in systemd's journal").
 		OneOf(string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)).Config(command.Site).Hide()
 }
 

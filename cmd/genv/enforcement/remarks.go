@@ -38,9 +38,11 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 	case !cycle.RecordChanged || cycle.Unrecorded == nil:
 		return ""
 	case len(cycle.Results) == 0 && len(cycle.Plan.Orders) > 0:
-		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
+		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with "+
+			"--act-unrecorded.", cycle.Unrecorded)
 	}
-	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
+	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.",
+		cycle.Unrecorded)
 }
 
 // failuresOfCycle lists the hosts that did not answer, and those whose order
@@ -85,7 +87,8 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 		if left[key] {
 			continue
 		}
-		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", key, text.ShortDuration(now.Sub(w.held[key]))))
+		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", key,
+			text.ShortDuration(now.Sub(w.held[key]))))
 		delete(w.held, key)
 		w.repeats.forget("held " + key)
 	}

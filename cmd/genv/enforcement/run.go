@@ -38,7 +38,8 @@ import (
 // cycle. At SIGHUP it continues with what reload returns; an error of reload is
 // logged, and changes nothing. Run's error has the exit code of the last cycle
 // that ran to its end.
-func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options, reload func() (Options, error)) error {
+func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
+	reload func() (Options, error)) error {
 	return newLoop(p, log, &options, reload).run(ctx, options)
 }
 
@@ -115,11 +116,13 @@ func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 func (l *loop) shown(options *Options) listeners.Content {
 	do := l.do
 	if options.LookOnly {
-		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
+		do = live.RefuseActions(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.",
+			"this is genv remote watch: it changes nothing"))
 	}
 	shown := listeners.Content{
 		Feed: options.Feed, Actions: live.NewActions(do, system.Username),
-		Metrics: &metrics.Exporter{Feed: options.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version},
+		Metrics: &metrics.Exporter{Feed: options.Feed, Counters: l.counters, Now: l.program.Now,
+			Version: l.program.Version},
 	}
 	if l.usage != nil {
 		shown.Usage = l.usage.Reader(func() map[string][]string { return *l.groups.Load() })
@@ -130,7 +133,8 @@ func (l *loop) shown(options *Options) listeners.Content {
 // do has an operator's action carried out.
 func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {
 	if l.part != nil && !l.part.Leads() {
-		return operator.Answer{}, operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now: %s", l.part.shown())
+		return operator.Answer{}, operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote "+
+			"doctor --leader URL` shows it.", "this controller doesn't act now: %s", l.part.shown())
 	}
 	return l.queue.Do(ctx, who, a)
 }
@@ -168,7 +172,8 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 		Interval: l.options.Interval, Cycles: l.options.Cycles, Settle: drain,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
-	return controller.Loop(ctx, &l.controller, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	return controller.Loop(ctx, &l.controller, schedule,
+		func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 }
 
 // errStopped ends a run after a cycle that was stopped.
@@ -296,7 +301,8 @@ func (l *loop) sayWhere(addresses []string, options *Options) {
 		return
 	}
 	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
-		render.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval), strings.Join(addresses, ", ")))
+		render.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval),
+		strings.Join(addresses, ", ")))
 }
 
 // reloaded reads the hosts and the policy again, after a SIGHUP.
@@ -335,7 +341,8 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Results) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
-	if exit := l.exit(cycle, ctx.Err() != nil && l.options.loops()); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
+	// a stopped cycle is not a better one
+	if exit := l.exit(cycle, ctx.Err() != nil && l.options.loops()); exit != nil || !cycle.Stopped {
 		l.last = exit
 	}
 	if err := l.screen.write(cycle, l.part.shown()); err != nil {

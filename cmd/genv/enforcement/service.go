@@ -49,7 +49,8 @@ const gcPercent = 16
 // ends with ctx and when the service is closed.
 func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context.Context, *service) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &service{log: log, hangup: make(chan os.Signal, 1), cancel: cancel, onTerminal: stderrIsTerminal(), oldPercent: -1, begun: time.Now()}
+	s := &service{log: log, hangup: make(chan os.Signal, 1), cancel: cancel, onTerminal: stderrIsTerminal(),
+		oldPercent: -1, begun: time.Now()}
 	if isLoop {
 		signal.Notify(s.hangup, syscall.SIGHUP)
 	}
@@ -97,7 +98,8 @@ func (s *service) status(cycle *controller.Cycle) {
 func (s *service) reloaded(err error, now time.Time) {
 	s.refused = ""
 	if err != nil {
-		s.refused = fmt.Sprintf("old hosts and policy in force since %s: %s; ", now.Format(time.DateTime), text.OneLine(err.Error()))
+		s.refused = fmt.Sprintf("old hosts and policy in force since %s: %s; ", now.Format(time.DateTime),
+			text.OneLine(err.Error()))
 	}
 	s.notify("STATUS=" + s.refused + s.cycle)
 }

@@ -74,7 +74,8 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 		s.actions(),
 	}
 	if host, took := s.times.slowest(); host != "" {
-		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", took.Round(time.Millisecond), text.Printable(string(host))))
+		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", took.Round(time.Millisecond),
+			text.Printable(string(host))))
 	}
 	write(fmt.Sprintf("Summary of %s: %s", text.FormatDuration(s.period), strings.Join(parts, "; ")))
 	s.since = s.since.Add(cycle.Start.Sub(s.since).Truncate(s.period))

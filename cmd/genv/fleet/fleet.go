@@ -64,7 +64,8 @@ func (f *fleet) pool() *agent.Pool {
 // asker asks the hosts without enforcing anything.
 func (f *fleet) asker() *controller.Asker {
 	return &controller.Asker{
-		Hosts: f.Hosts, Link: f.commands(), Fanout: f.Fanout, StopAtFailure: f.StopAtFailure, Progress: f.progress.Update,
+		Hosts: f.Hosts, Link: f.commands(), Fanout: f.Fanout, StopAtFailure: f.StopAtFailure,
+		Progress: f.progress.Update,
 	}
 }
 
@@ -164,7 +165,8 @@ func Commands(with command.Program, named string) []*cli.Command {
 func OnHosts(with command.Program) []*cli.Command {
 	p := &program{with}
 	return append(operators.Commands(with),
-		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(), p.devicesCommand(),
+		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(),
+		p.devicesCommand(),
 		p.envsCommand(), p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(),
 		report.Command(p.Program), p.waitCommand(), p.topCommand(), p.watchCommand(),
 	)

@@ -106,7 +106,8 @@ func (o *explainOptions) addLabels() error {
 func (p *program) writeExplanation(output render.Output, q enforce.Query, list []policy.Explanation) error {
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, ExplainDocument{
-			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, Labels: q.Labels, At: q.At.Format(time.RFC3339),
+			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, Labels: q.Labels,
+			At:       q.At.Format(time.RFC3339),
 			Settings: list,
 		})
 	}

@@ -151,7 +151,8 @@ func (l *List) writeTable(b *strings.Builder, output *Output) {
 
 // colours are those of the states; the word says it too.
 var colours = map[gpus.State]draw.Style{
-	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta, gpus.Failed: draw.Red,
+	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta,
+	gpus.Failed: draw.Red,
 }
 
 // times writes since when something is, or for how long in the largest unit.

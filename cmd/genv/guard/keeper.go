@@ -28,7 +28,8 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	reports := newReporter(p, log)
 	return &guard.Keeper{
 		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
-		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).Process, Devices: localhost.Hardware(p.Getenv).Known,
+		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).
+			Process, Devices: localhost.Hardware(p.Getenv).Known,
 		UserID: userID, Denied: reports.denied, Log: log,
 	}
 }
@@ -106,7 +107,8 @@ const stateLock = 250 * time.Millisecond
 // service may delay.
 func newStateFiles(p *command.Program) *stateFiles {
 	store := disk.New(disk.Dir(p.Getenv), disk.Config{
-		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: system.On(proc.FS{Reader: p.Reader}),
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock,
+		System: system.On(proc.FS{Reader: p.Reader}),
 	})
 	return &stateFiles{dir: disk.Dir(p.Getenv), store: store, cache: disk.NewCache(store)}
 }

@@ -57,7 +57,8 @@ const (
 func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	r := &reporter{
-		log: log, now: p.Now, account: accountOf, collect: collectFor, hostname: snapshot.Hostname(here.Host), recorded: map[recordKey]time.Time{},
+		log: log, now: p.Now, account: accountOf, collect: collectFor, hostname: snapshot.Hostname(here.Host),
+		recorded:  map[recordKey]time.Time{},
 		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 	}
 	if path := localhost.HostLog(p.Getenv); path != "" {

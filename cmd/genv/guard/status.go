@@ -48,7 +48,8 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	now := p.Now()
 	pins := pinsOf(p.Getenv)
 	d := StatusDocument{
-		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv), Pins: pins.dir(),
+		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv),
+		Pins:    pins.dir(),
 		Devices: []guard.Device{}, Users: []User{}, Problems: []string{},
 	}
 	_, err := os.Lstat(d.VetoFile)

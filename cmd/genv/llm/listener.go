@@ -37,7 +37,8 @@ func (c Client) checkListener() error {
 		lines := bufio.NewScanner(file)
 		for lines.Scan() && err == nil {
 			if uid, ok := listens(lines.Text(), c.Port); ok && uid != *c.Owner && uid != 0 {
-				err = fmt.Errorf("%s: %w (uid %d), not the user of the environment (uid %d)", c.URL(), ErrForeign, uid, *c.Owner)
+				err = fmt.Errorf("%s: %w (uid %d), not the user of the environment (uid %d)", c.URL(), ErrForeign, uid,
+					*c.Owner)
 			}
 		}
 		if err := errors.Join(err, lines.Err(), file.Close()); err != nil {
@@ -59,7 +60,8 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 	n, err := strconv.ParseUint(suffix, 16, 16)
 	id, uidErr := strconv.ParseUint(fields[owner], 10, 32)
 	everywhere := strings.Trim(address, "0") == ""
-	loopback := strings.HasSuffix(address, "0100007F") || strings.HasSuffix(address, "7F000001") // in the machine's byte order
+	// in the machine's byte order
+	loopback := strings.HasSuffix(address, "0100007F") || strings.HasSuffix(address, "7F000001")
 	return snapshot.UID(id), err == nil && uidErr == nil && int(n) == port && (everywhere || loopback)
 }
 

@@ -86,7 +86,8 @@ func RootLog(getenv func(string) string) string {
 
 // ErrContained says that nothing of the host can be changed from a container that genv's runtime
 // started: it keeps what it has until it ends.
-var ErrContained = errors.New("genv only shows what this container has, which it keeps until it ends: run this on the host itself")
+var ErrContained = errors.New("genv only shows what this container has, which it keeps until it ends: run this on " +
+	"the host itself")
 
 // CheckContained returns ErrContained in such a container. What its variable says is no proof:
 // the state files are mounted read-only, and root's service looks itself.
@@ -110,7 +111,8 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	if !h.Store.MayWrite() {
 		return h.Service.Change(ctx, c)
 	}
-	return service.Changer{Store: h.Store, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
+	return service.Changer{Store: h.Store, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c,
+		h.asker(ctx))
 }
 
 // UID is the account of this process as reported by the kernel; LOGNAME is only a claim.

@@ -85,7 +85,8 @@ func CauseLines(causes []remote.Cause) []string {
 			for _, c := range causes[i:] {
 				rest += len(c.Hosts)
 			}
-			return append(lines, fmt.Sprintf("… and %s with other errors; --format json has them all", Plural(rest, "host")))
+			return append(lines, fmt.Sprintf("… and %s with other errors; --format json has them all",
+				Plural(rest, "host")))
 		}
 		line := text.OneLine(c.Error) + countOf(c.Hosts)
 		if hosts := Hosts(c.Hosts); hosts != "" { // this machine has no name

@@ -103,7 +103,8 @@ func answering(answer, total int) string {
 }
 
 func unsteadyPrefix() string {
-	return fmt.Sprintf("Unsteady (lost %d times within %s; reported again after %[2]s without a change): ", flapLosses, text.FormatDuration(flapWindow))
+	return fmt.Sprintf("Unsteady (lost %d times within %s; reported again after %[2]s without a change): ", flapLosses,
+		text.FormatDuration(flapWindow))
 }
 
 type hostChange int

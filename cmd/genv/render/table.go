@@ -198,7 +198,8 @@ var plainNumber = text.Pattern(`^[-+]?[0-9]+(\.[0-9]+)?$`)
 // formula gets an apostrophe in front, which makes it text there. A value with a
 // semicolon or tab is quoted, for spreadsheets that split cells at these.
 func cell(value string) string {
-	formula := value != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(value)) && !plainNumber().MatchString(value)
+	formula := value != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(value)) &&
+		!plainNumber().MatchString(value)
 	if formula {
 		value = "'" + value
 	}

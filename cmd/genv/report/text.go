@@ -31,7 +31,8 @@ func writeCSV(w io.Writer, d *usage.Document, output render.Output) error {
 	var rows [][]string
 	if !output.NoHeader {
 		rows = append(rows, []string{
-			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds", "unmeasured_seconds", "memory_mib_seconds",
+			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds",
+			"unmeasured_seconds", "memory_mib_seconds",
 			"share", "peak_devices", "findings", "terminated", "detached",
 		})
 	}

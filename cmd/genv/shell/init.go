@@ -187,5 +187,6 @@ func ParseKind(name string) (Kind, error) {
 	case "zsh", "rzsh":
 		return Zsh, nil
 	}
-	return "", fmt.Errorf("%w %q: genv run COMMAND works in every shell, and genv activate in bash and zsh (genv shell --init --shell bash)", ErrUnknownShell, name)
+	return "", fmt.Errorf("%w %q: genv run COMMAND works in every shell, and genv activate in bash and zsh (genv "+
+		"shell --init --shell bash)", ErrUnknownShell, name)
 }

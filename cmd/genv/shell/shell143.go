@@ -61,7 +61,8 @@ func (s Shell143) Render(change Edit) (string, error) {
 	for _, name := range change.Unset {
 		code.line("unset " + name)
 	}
-	if path := s.Environ("PATH"); change.Shims == ShimsAdd && s.Shims != "" && !strings.Contains(":"+path+":", ":"+s.Shims+":") {
+	if path := s.Environ("PATH"); change.Shims == ShimsAdd && s.Shims != "" &&
+		!strings.Contains(":"+path+":", ":"+s.Shims+":") {
 		code.replace("PATH", strings.TrimSuffix(s.Shims+":"+path, ":"))
 	}
 	if change.Prompt == PromptAdd {
@@ -87,7 +88,8 @@ func (s Shell143) renderInitialised(change Edit) (string, error) {
 
 // list are the names in one of the lists that can be variables.
 func (s Shell143) list(name string) []string {
-	return slices.DeleteFunc(strings.Split(s.Environ(name), ":"), func(name string) bool { return checkName(name) != nil })
+	return slices.DeleteFunc(strings.Split(s.Environ(name), ":"),
+		func(name string) bool { return checkName(name) != nil })
 }
 
 // script143 gathers lines, and keeps its first error.

@@ -162,7 +162,8 @@ func FindReal(program, path, self string) (string, error) {
 			return candidate, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w (genv's own shim does not count): install %s, or add its folder to PATH", program, exec.ErrNotFound, program)
+	return "", fmt.Errorf("%s: %w (genv's own shim does not count): install %s, or add its folder to PATH", program,
+		exec.ErrNotFound, program)
 }
 
 // shimsFolder recognises the folder of any genv's shims by its name.

@@ -122,7 +122,8 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 	if err != nil {
 		return change.Result{}, err
 	}
-	renumbered := slices.ContainsFunc(files.Devices, func(d snapshot.Device) bool { return d.Unidentified && d.Attachment(eid) != nil })
+	renumbered := slices.ContainsFunc(files.Devices,
+		func(d snapshot.Device) bool { return d.Unidentified && d.Attachment(eid) != nil })
 	if renumbered { // root's genv learns that this shell knows the present indices
 		return w.changeIn(ctx, eid, change.Change{Attach: &change.Attach{EID: eid, Refresh: true}})
 	}

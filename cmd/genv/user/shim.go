@@ -62,7 +62,8 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 		}.Run()
 	}
 	return smi.Shim{
-		Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.Out, Stderr: p.Err, Exec: syscall.Exec,
+		Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.Out, Stderr: p.Err,
+		Exec: syscall.Exec,
 		View: func() (smi.View, error) {
 			if len(args) == 0 { // for a person
 				p.adviseOfIndices(who)

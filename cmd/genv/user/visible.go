@@ -159,7 +159,8 @@ func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
 // shares says whether an instance has its memory in common with one that the environment has or
 // asks for, too: they are compute instances of one GPU instance.
 func shares(
-	devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest, others []state.InstanceRequest,
+	devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest,
+	others []state.InstanceRequest,
 ) bool {
 	var has []snapshot.GPUUUID
 	if d := snapshot.FindDevice(attached, request.Index); d != nil && d.Attachment(eid) != nil {

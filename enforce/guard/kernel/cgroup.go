@@ -72,7 +72,8 @@ func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) 
 	l, err = newLink(program, folder)
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return noLink, 0, fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict, c.path, err)
+		return noLink, 0, fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict,
+			c.path, err)
 	case err != nil:
 		return noLink, 0, classify("attach to "+c.path, err)
 	}

@@ -160,7 +160,8 @@ func (f probedFacts) others() string {
 func (f probedFacts) conflict() error {
 	for _, p := range f.programs {
 		if p.Exclusive {
-			return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID, p.Name, p.Cgroup)
+			return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID,
+				p.Name, p.Cgroup)
 		}
 	}
 	return nil

@@ -54,7 +54,9 @@ func (r *Register) Begin(request Request, processes []Process) (*Execution, []*E
 
 // End notes which processes got the signal. The others may be asked by the next order.
 func (t *Execution) End(signalled []Process) error {
-	return t.register.update(func(l entryList, now time.Duration) entryList { return l.signalled(t.id, signalled, now) })
+	return t.register.update(func(l entryList, now time.Duration) entryList {
+		return l.signalled(t.id, signalled, now)
+	})
 }
 
 // short replaces an id of any length; "" for none.
@@ -83,7 +85,8 @@ const (
 func (r *Register) update(change func(l entryList, now time.Duration) entryList) error {
 	err := r.tryUpdate(change)
 	if err != nil {
-		err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them once more: %w", err)
+		err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them once "+
+			"more: %w", err)
 	}
 	return err
 }

@@ -201,7 +201,8 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 		switch {
 		case len(g.letter.Items) == 0 && ended:
 			delete(s.groups, user)
-		case len(g.letter.Items) == 0 || !closing && !ended && (g.sent >= settings.PerUser || !over(g.first, s.options.Gather, now)):
+		case len(g.letter.Items) == 0 || !closing && !ended && (g.sent >= settings.PerUser ||
+			!over(g.first, s.options.Gather, now)):
 		case s.admit(g.letter.Items):
 			letters = append(letters, g.take(now, ended, settings.PerUser))
 		}

@@ -34,7 +34,8 @@ const maxSubject = 200
 // or plain is encoded.
 func (m *mimeMessage) bytes() ([]byte, error) {
 	_, domain, _ := strings.Cut(m.from.Address, "@")
-	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP), gomail.WithNoDefaultUserAgent())
+	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP),
+		gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(&m.from)
 	msg.ToMailAddress(&netmail.Address{Address: m.to})
 	if m.replyTo != "" {

@@ -116,7 +116,8 @@ func (q *queue) work(ctx context.Context) {
 	}
 }
 
-// next is the job to try now; nil for none. At the end of a run it is one that was not tried yet, unless the server fails.
+// next is the job to try now; nil for none. At the end of a run it is one that was not tried yet, unless the server
+// fails.
 func (q *queue) next() (next *job, closing bool) {
 	now := q.options.Now()
 	q.mu.Lock()

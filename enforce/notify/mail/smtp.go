@@ -48,8 +48,8 @@ func send(ctx context.Context, settings *policy.Mail, to string, data []byte) er
 // server is a mail server.
 type server struct{ settings *policy.Mail }
 
-// dial connects, has the connection encrypted as the policy wants it, and logs in if the policy names a user. Before it is
-// encrypted, neither a password nor a mail leaves.
+// dial connects, has the connection encrypted as the policy wants it, and logs in if the policy names a user. Before it
+// is encrypted, neither a password nor a mail leaves.
 func (s server) dial(ctx context.Context) (*smtp.Client, error) {
 	host, _, err := net.SplitHostPort(s.settings.SMTP)
 	if err != nil {
@@ -135,7 +135,8 @@ func (s server) transfer(ctx context.Context, client *smtp.Client, to string, da
 	if errors.As(err, &answer) {
 		return s.failed(err)
 	}
-	return finally(fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not sent again: %w",
+	return finally(fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
+		"sent again: %w",
 		s.plain(late(ctx, err))))
 }
 
@@ -169,7 +170,8 @@ func (s server) plain(err error) error {
 	return fmt.Errorf("%s: %s", s.settings.SMTP, text.Printable(text.Late(err, s.settings.Timeout).Error()))
 }
 
-// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h), and how much of what it says is read.
+// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h), and how much of what it says is
+// read.
 const (
 	exitOSError     = 71 // EX_OSERR: no memory, no process
 	exitTemporarily = 75 // EX_TEMPFAIL
@@ -193,7 +195,8 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child may still have its output open
 		return nil
 	case ctx.Err() != nil:
-		return finally(fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is not sent again", settings.Sendmail))
+		return finally(fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
+			"not sent again", settings.Sendmail))
 	}
 	err = fmt.Errorf("%s: %w", settings.Sendmail, err)
 	if said := text.OneLine(complaint.String()); said != "" {
@@ -227,7 +230,8 @@ func ReadPassword(path string) (string, error) {
 	case !ok || owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
 		return "", fmt.Errorf("%s: it belongs to another user; chown it to root or to the account that runs this", path)
 	case info.Mode().Perm()&0o027 != 0:
-		return "", fmt.Errorf("%s: its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", path, info.Mode().Perm())
+		return "", fmt.Errorf("%s: its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640",
+			path, info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
 	if err != nil {

@@ -30,7 +30,8 @@ type Request struct {
 	// Controller is not empty. Earlier versions know by it, and by Start, who has an epoch.
 	Controller string `json:"controller"`
 	Name       string `json:"name"` // of the controller, for people
-	// Start is another one at each start of a controller: two that use copies of a state folder may have the same epoch.
+	// Start is another one at each start of a controller: two that use copies of a state folder may have the same
+	// epoch.
 	Start string `json:"start,omitempty"`
 	// Seconds is for how long the lease is wanted. Earlier versions don't say it.
 	Seconds int `json:"seconds,omitempty"`
@@ -113,8 +114,8 @@ type Lease struct {
 	// Until is when it ends unless it is renewed; zero if an earlier version gave it, which doesn't say it.
 	Until     time.Time `json:"until,omitzero"`
 	GivenBack bool      `json:"released,omitempty"`
-	// Replaced is from whom it was taken over. The same start can't take it over again, even if it never got the answer to
-	// its first request.
+	// Replaced is from whom it was taken over. The same start can't take it over again, even if it never got the answer
+	// to its first request.
 	Replaced *Replacement `json:"replaced,omitempty"`
 }
 
@@ -206,7 +207,8 @@ func give(r *Request, now time.Time) *Lease {
 	return l.until(r, now)
 }
 
-// renew returns the lease with a later end. It stays the same one for half of its time, so that not each request writes.
+// renew returns the lease with a later end. It stays the same one for half of its time, so that not each request
+// writes.
 func (l *Lease) renew(r *Request, now time.Time) *Lease {
 	left := l.Until.Sub(now)
 	if !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
@@ -222,7 +224,8 @@ func (l *Lease) until(r *Request, now time.Time) *Lease {
 	return l
 }
 
-// GiveBack returns the lease to keep when the controller with this request has ended: the same one if there is nothing new.
+// GiveBack returns the lease to keep when the controller with this request has ended: the same one if there is nothing
+// new.
 func (l *Lease) GiveBack(r *Request) *Lease {
 	if !l.isOf(r) || l.GivenBack {
 		return l

@@ -107,7 +107,9 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 		}
 		n, err := fill(r, rest[len(rest):min(cap(rest), length)])
 		if rest = rest[:len(rest)+n]; err != nil {
-			return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length, err.Error()) // not wrapped: it is no orderly end
+			// not wrapped: it is no orderly end
+			return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length,
+				err.Error())
 		}
 	}
 	return checkFrame(header, rest, nameLength)
@@ -192,7 +194,8 @@ func ReadGreeting(r *bufio.Reader, token string) (Greeting, error) {
 		return Greeting{}, fmt.Errorf("%w: no greeting behind the beacon", ErrProtocol)
 	}
 	if g.Protocol != Version {
-		return g, fmt.Errorf("%w: the host has version %d of the protocol, and this program %d", ErrVersion, g.Protocol, Version)
+		return g, fmt.Errorf("%w: the host has version %d of the protocol, and this program %d", ErrVersion, g.Protocol,
+			Version)
 	}
 	return g, nil
 }

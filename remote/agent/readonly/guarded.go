@@ -69,7 +69,8 @@ func Renumbered(s *snapshot.Snapshot, known []hardware.Device) *snapshot.Snapsho
 		}
 	}
 	if hidden := len(known) - len(index); hidden > 0 {
-		renumbered.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("nvidia-smi hides %d of %d GPUs from this login: whether they are in use is unknown", hidden, len(known)))
+		renumbered.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("nvidia-smi hides %d of %d GPUs from this "+
+			"login: whether they are in use is unknown", hidden, len(known)))
 	}
 	return &renumbered
 }
@@ -93,7 +94,9 @@ func dataIn(output []byte) []byte {
 
 // markedSMI is marked for nvidia-smi, of which the exit code comes after its output.
 func markedSMI(args ...string) []string {
-	return append([]string{"sh", "-c", `echo; echo "$0"; LC_ALL=C GENV_BYPASS=1 nvidia-smi "$@"; s=$?; echo; echo "$0 $s"; exit $s`, dataMark}, args...)
+	return append([]string{"sh", "-c",
+		`echo; echo "$0"; LC_ALL=C GENV_BYPASS=1 nvidia-smi "$@"; s=$?; echo; echo "$0 $s"; exit $s`, dataMark},
+		args...)
 }
 
 // smiAnswer is what nvidia-smi printed; ok is false unless it came to its end.

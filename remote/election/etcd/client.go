@@ -107,7 +107,8 @@ func (e *MemberError) another() bool {
 
 // expired reports whether a new token helps. With JWT, each change of a user or a role ends all tokens.
 func (e *MemberError) expired() bool {
-	return e.Code == codeUnauthenticated || e.Code == codeInvalid && strings.Contains(e.Message, "revision of auth store is old")
+	return e.Code == codeUnauthenticated || e.Code == codeInvalid &&
+		strings.Contains(e.Message, "revision of auth store is old")
 }
 
 // Refused reports whether an error is that etcd answered, and doesn't do what was asked: no room
@@ -283,7 +284,8 @@ func ParseURL(url string) (Address, error) {
 	a := Address{Key: "/" + key, TLS: scheme == "etcds"}
 	switch {
 	case strings.Contains(rest, "@"): // a password may have a slash
-		return Address{}, errors.New("a user and a password don't belong there, since every user of this machine sees them")
+		return Address{}, errors.New("a user and a password don't belong there, since every user of this " +
+			"machine sees them")
 	case strings.ContainsAny(key, "?#%\x00 \n") || len(key) > maxKey:
 		return Address{}, fmt.Errorf("a key has at most %d bytes, and none of ?#%% and space", maxKey)
 	case path.Clean(a.Key) == "/":
@@ -306,7 +308,8 @@ func endpointOf(member string, tls bool) (string, error) {
 	if err != nil && !strings.Contains(member, ":") {
 		host, port, err = member, defaultPort, nil
 	}
-	if number, errPort := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "/?#% ") || errPort != nil || number == 0 {
+	if number, errPort := strconv.ParseUint(port, 10, 16); err != nil || host == "" ||
+		strings.ContainsAny(host, "/?#% ") || errPort != nil || number == 0 {
 		return "", fmt.Errorf("%q is not an address and a port, such as etcd-1.lab:2379 or [fd00::1]:2379", member)
 	}
 	scheme := "http://"

@@ -72,7 +72,8 @@ func decode(status int, data []byte, answer any) error {
 
 // ErrCommonName says that etcd's gateway refuses the certificate of this client: a certificate's
 // name could be that of a user (https://github.com/etcd-io/etcd/pull/10392).
-var ErrCommonName = errors.New("etcd has users, and then refuses client certificates with a common name (CN): use one without a CN")
+var ErrCommonName = errors.New("etcd has users, and then refuses client certificates with a common name (CN): use " +
+	"one without a CN")
 
 // errNoGateway is the answer of the port for other members, and of an etcd without its JSON gateway.
 var errNoGateway = errors.New("not an answer of etcd: HTTP status 404")
@@ -135,8 +136,10 @@ func (c *Client) hint(secure bool, err error) string {
 		return "--leader-ca is the authority of its certificate"
 	case errors.As(err, &name):
 		return "the names in --leader have to be in its certificate, as subjectAltName"
-	case errors.As(err, &operation) && operation.Op == "remote error" && c.config.TLS != nil && len(c.config.TLS.Certificates) > 0:
-		return "etcd rejected the certificate of --leader-cert: it may have expired, or its authority isn't in etcd's trusted-ca-file"
+	case errors.As(err, &operation) && operation.Op == "remote error" && c.config.TLS != nil &&
+		len(c.config.TLS.Certificates) > 0:
+		return "etcd rejected the certificate of --leader-cert: it may have expired, or its authority isn't in " +
+			"etcd's trusted-ca-file"
 	case errors.As(err, &operation) && operation.Op == "remote error":
 		return "etcd may require a client certificate: --leader-cert and --leader-key"
 	case errors.Is(err, errNoGateway):
@@ -149,7 +152,8 @@ func (c *Client) hint(secure bool, err error) string {
 var refusals = map[string]string{
 	"user name is empty":            "etcd has users: --leader-login is needed",
 	"authentication is not enabled": "etcd has no users: leave out --leader-login",
-	"permission denied":             "the role of the user needs all keys that begin with the key of --leader, to read and to write",
-	noSpace:                         "etcd's space is used up: compact, defragment and disarm the alarm",
-	"request is too large":          "larger than etcd's --max-request-bytes",
+	"permission denied": "the role of the user needs all keys that begin with the key of --leader, to " +
+		"read and to write",
+	noSpace:                "etcd's space is used up: compact, defragment and disarm the alarm",
+	"request is too large": "larger than etcd's --max-request-bytes",
 }

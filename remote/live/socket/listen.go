@@ -87,7 +87,8 @@ func prepareFolder(dir string) error {
 	case stat.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return &os.PathError{Op: "open", Path: dir, Err: unix.ENOTDIR}
 	case !own, stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0:
-		return fmt.Errorf("other users may replace files in %s: choose a folder that only root and this account may write", dir)
+		return fmt.Errorf("other users may replace files in %s: choose a folder that only root and this account "+
+			"may write", dir)
 	}
 	return nil
 }
@@ -183,9 +184,11 @@ func ListenTCP(ctx context.Context, address string, port int) (net.Listener, err
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", where)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("another program serves on %s: end it (`ss -ltnp 'sport = :%d'` shows which one), or choose another port", where, port)
+		return nil, fmt.Errorf("another program serves on %s: end it (`ss -ltnp 'sport = :%d'` shows which one), or "+
+			"choose another port", where, port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is not an address of this machine: choose one of those that `ip address` lists", address)
+		return nil, fmt.Errorf("%s is not an address of this machine: choose one of those that `ip address` lists",
+			address)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("only root may serve on port %d: choose one above 1023", port)
 	case err != nil:

@@ -110,7 +110,8 @@ func checkListener(conn net.Conn, dir string) error {
 		return &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
 	if others := folder.Mode&0o022 != 0 && folder.Mode&unix.S_ISVTX == 0; others || folder.Uid != uint32(peer.UID) {
-		return fmt.Errorf("process %d, which listens there, is of uid %d: not of root, of you or of the owner of %s", peer.PID, peer.UID, dir)
+		return fmt.Errorf("process %d, which listens there, is of uid %d: not of root, of you or of the owner of %s",
+			peer.PID, peer.UID, dir)
 	}
 	return nil
 }

@@ -32,8 +32,9 @@ func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 	ctx, cancel := context.WithCancel(context.Background())
 	open := new(connections)
 	server := &http.Server{
-		Handler: patient(handler, writeTimeout), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.changed,
+		Handler: patient(handler, writeTimeout), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
+		WriteTimeout: 2 * writeTimeout,
+		IdleTimeout:  idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.changed,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: open.add,
 	}
 	ended := make(chan error, 1)

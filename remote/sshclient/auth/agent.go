@@ -59,7 +59,8 @@ func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
 	k.mu.Lock()
 	a := k.agents[path]
 	if a == nil {
-		a = &keyAgent{path: path, keyring: k, requests: make(chan struct{}, agentRequests), silent: map[string]time.Time{}}
+		a = &keyAgent{path: path, keyring: k, requests: make(chan struct{}, agentRequests),
+			silent: map[string]time.Time{}}
 		k.agents[path] = a
 	}
 	k.mu.Unlock()
@@ -169,5 +170,6 @@ func (a *keyAgent) noteSilent(key ssh.PublicKey) {
 
 var (
 	errClosed = errors.New("the keyring is closed")
-	errSilent = fmt.Errorf("the agent gave no signature within %s (does it wait for a touch or a confirmation?)", agentTimeout)
+	errSilent = fmt.Errorf("the agent gave no signature within %s (does it wait for a touch or a confirmation?)",
+		agentTimeout)
 )

@@ -45,7 +45,8 @@ func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 // unasked is the identity if genv may not ask for its passphrase.
 func (id identity) unasked(batchMode bool) identity {
 	if _, locked := id.signer.(*lockedKey); locked && batchMode {
-		id.signer, id.problem = nil, fmt.Errorf("%s is locked with a passphrase, and BatchMode in ssh_config forbids to ask for it: ssh-add it", id.path)
+		id.signer, id.problem = nil, fmt.Errorf("%s is locked with a passphrase, and BatchMode in ssh_config forbids "+
+			"to ask for it: ssh-add it", id.path)
 	}
 	return id
 }

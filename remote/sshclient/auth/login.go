@@ -43,7 +43,8 @@ type Login struct {
 // server wants more than a key, or takes GSSAPI, or the agent only signs for ssh, as with keys that
 // are restricted to destinations (ssh-add -h).
 func (l *Login) NeedsOpenSSH() bool {
-	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") || l.allowed != nil && !slices.Contains(l.allowed, "publickey")
+	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") ||
+		l.allowed != nil && !slices.Contains(l.allowed, "publickey")
 }
 
 // Login begins a login with the keys.
@@ -179,7 +180,8 @@ func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string)
 	signature, err := o.AlgorithmSigner.SignWithAlgorithm(rand, data, algorithm)
 	if err != nil {
 		o.login.unsigned = true
-		o.login.note(o.AlgorithmSigner.PublicKey(), "was accepted but cannot sign: "+err.Error()+" (the agent signs for ssh alone if the key is restricted to destinations, ssh-add -h)")
+		o.login.note(o.AlgorithmSigner.PublicKey(), "was accepted but cannot sign: "+err.Error()+" (the agent signs "+
+			"for ssh alone if the key is restricted to destinations, ssh-add -h)")
 	}
 	return signature, err
 }
@@ -200,7 +202,8 @@ func (k *Keys) restrict(s config.HostConfig) {
 	for _, signer := range k.Signers {
 		limited, err := restricted(signer, s)
 		if err != nil {
-			k.Notes = append(k.Notes, fmt.Sprintf("%s is not offered: %v", ssh.FingerprintSHA256(signer.PublicKey()), err))
+			k.Notes = append(k.Notes, fmt.Sprintf("%s is not offered: %v", ssh.FingerprintSHA256(signer.PublicKey()),
+				err))
 			continue
 		}
 		accepted = append(accepted, limited)

@@ -192,5 +192,6 @@ func (r raw) algorithms(s *HostConfig) error {
 
 // Implements says whether the library has an algorithm of a keyword of ssh_config(5).
 func Implements(keyword, name string) bool {
-	return slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.name == keyword && slices.Contains(l.here(), name) })
+	return slices.ContainsFunc(algorithmLists(),
+		func(l algorithmList) bool { return l.name == keyword && slices.Contains(l.here(), name) })
 }

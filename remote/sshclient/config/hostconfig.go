@@ -123,7 +123,8 @@ func (r raw) restrictions(s *HostConfig) error {
 		harmless := keyword == "proxyusefdpass" && (s.ProxyCommand == "" || !yes(value)) ||
 			keyword == "knownhostscommand" && !strings.ContainsAny(value, `'"\`) && tokensAmong(commandTokens, value)
 		if value != "" && !harmless {
-			return &Error{keyword: keyword, Problem: fmt.Sprintf("%s %s cannot be honoured by genv's own SSH, but by ssh(1)", keyword, value)}
+			return &Error{keyword: keyword, Problem: fmt.Sprintf("%s %s cannot be honoured by genv's own SSH, but by "+
+				"ssh(1)", keyword, value)}
 		}
 	}
 	methods, set := r["preferredauthentications"]
@@ -142,7 +143,8 @@ func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	}
 	if known, ok := key.(ssh.CryptoPublicKey); ok {
 		if public, ok := known.CryptoPublicKey().(*rsa.PublicKey); ok && public.N.BitLen() < s.RequiredRSASize {
-			return fmt.Errorf("an RSA key of %d bits, and RequiredRSASize in ssh_config is %d", public.N.BitLen(), s.RequiredRSASize)
+			return fmt.Errorf("an RSA key of %d bits, and RequiredRSASize in ssh_config is %d", public.N.BitLen(),
+				s.RequiredRSASize)
 		}
 	}
 	return nil

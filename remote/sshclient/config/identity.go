@@ -57,7 +57,8 @@ func ownFolder(folder string) string {
 
 // noUser is the error if there is no name to log in with; ssh refuses to run then.
 func (w identity) noUser() error {
-	return &Error{Problem: fmt.Sprintf("there is no user name to log in with: this machine has no account for uid %s; set User in ssh_config or `user:` in hosts.yaml", w.uid)}
+	return &Error{Problem: fmt.Sprintf("there is no user name to log in with: this machine has no account for uid "+
+		"%s; set User in ssh_config or `user:` in hosts.yaml", w.uid)}
 }
 
 // path makes a file name absolute as OpenSSH does, from `~` and `~name`.
@@ -87,7 +88,8 @@ func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replac
 	port := strconv.Itoa(s.Port)
 	sum := sha1.Sum([]byte(long + s.HostName + port + s.User)) //nolint:gosec // see above
 	return strings.NewReplacer(append(more,
-		"%%", "%", "%d", w.home, "%h", s.HostName, "%i", w.uid, "%k", cmp.Or(s.HostKeyAlias, q.Host), "%L", short, "%l", long,
+		"%%", "%", "%d", w.home, "%h", s.HostName, "%i", w.uid, "%k", cmp.Or(s.HostKeyAlias, q.Host), "%L", short, "%l",
+		long,
 		"%n", q.Host, "%p", port, "%r", s.User, "%u", w.user, "%j", "", "%C", hex.EncodeToString(sum[:]),
 	)...)
 }

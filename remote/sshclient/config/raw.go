@@ -45,7 +45,8 @@ func (e *Error) Error() string {
 // NeedsOpenSSH reports whether the configuration is one that ssh(1) can honour, and genv's own SSH can't: it
 // forbids a login with a key, allows only algorithms that the library lacks, or needs what we leave out.
 func (e *Error) NeedsOpenSSH() bool {
-	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" || slices.Contains(leftOut, e.keyword) ||
+	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" ||
+		slices.Contains(leftOut, e.keyword) ||
 		slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
 }
 
@@ -56,7 +57,8 @@ var defaultIdentities = []string{
 
 // settings expands raw values for a host, whichever way they were read.
 func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
-	s := HostConfig{User: cmp.Or(r.first("user"), who.user), AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
+	s := HostConfig{User: cmp.Or(r.first("user"), who.user),
+		AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
 	s.HostName = usualSpelling(strings.ToLower(q.target(r.first("hostname"))))
 	if err := r.numbers(&s); err != nil {
 		return s, err
@@ -80,7 +82,8 @@ var variable = text.Pattern(`\$\{([^}]*)\}|^\$(\w+)$`)
 
 // environmentSet refuses a ${NAME} that is not set, as ssh does.
 func (r raw) environmentSet() error {
-	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile", "knownhostscommand"} {
+	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile",
+		"knownhostscommand"} {
 		for _, match := range variable().FindAllStringSubmatch(strings.Join(r[keyword], " "), -1) {
 			if name := match[1] + match[2]; os.Getenv(name) == "" {
 				return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}

@@ -182,7 +182,8 @@ func validTarget(s HostConfig, who identity) error {
 		return &Error{Problem: "User in ssh_config: " + err.Error()}
 	}
 	if s.ProxyCommand != "" && !userName().MatchString(s.User) {
-		return &Error{Problem: fmt.Sprintf("the user name %q has characters that a shell interprets, and ProxyCommand is run by a shell; use ProxyJump", s.User)}
+		return &Error{Problem: fmt.Sprintf("the user name %q has characters that a shell interprets, and "+
+			"ProxyCommand is run by a shell; use ProxyJump", s.User)}
 	}
 	return nil
 }

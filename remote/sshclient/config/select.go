@@ -55,7 +55,8 @@ func (l *line) counts(before []line) bool {
 		switch {
 		case known.keyword == l.keyword && (h.arity != each || slices.Equal(known.words, l.words)):
 			return false
-		case known.keyword == "proxyjump" && !isNone(known.words[0]) && l.keyword == "proxycommand", known.keyword == "proxycommand" && l.keyword == "proxyjump":
+		case known.keyword == "proxyjump" && !isNone(known.words[0]) &&
+			l.keyword == "proxycommand", known.keyword == "proxycommand" && l.keyword == "proxyjump":
 			return false // one replaces the other
 		}
 	}

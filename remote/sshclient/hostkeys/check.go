@@ -1,6 +1,6 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with
-// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in
-// it, and a host that is not known with its port is looked up without. A file that
+// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not
+// accepted counts as the key in it, and a host that is not known with its port is looked up without. A file that
 // changes is read again; one that can't be read, or a bad line, is skipped with a
 // warning, and refuses only hosts whose key is not found elsewhere.
 //
@@ -204,7 +204,8 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, Refused: c.refused != nil, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
+	return &Unknown{Name: changed.Name, Key: inner, Refused: c.refused != nil,
+		also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
 }
 
 // certificate checks all but the authority of a certificate.
@@ -213,7 +214,8 @@ func (c *check) certificate(cert *ssh.Certificate) error {
 	case cert.CertType != ssh.HostCert:
 		return errors.New("its certificate is not one for hosts")
 	case !c.rules.Authority(cert):
-		return fmt.Errorf("its certificate is signed with %s, which CASignatureAlgorithms in ssh_config does not allow", cert.Signature.Format)
+		return fmt.Errorf("its certificate is signed with %s, which CASignatureAlgorithms in ssh_config does not allow",
+			cert.Signature.Format)
 	default:
 		if err := checker.CheckCert(strings.ToLower(c.name.Host), cert); err != nil {
 			return fmt.Errorf("its certificate is not accepted: %w", err)
@@ -232,7 +234,8 @@ type Unknown struct {
 }
 
 func (e *Unknown) Error() string {
-	text := fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(), Fingerprint(e.Key))
+	text := fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(),
+		Fingerprint(e.Key))
 	if e.also != nil {
 		text += " (" + strings.ReplaceAll(e.also.Error(), "\n", "; ") + ")"
 	}

@@ -35,7 +35,8 @@ type file struct{}
 // fail, without waiting, if another process wrote meanwhile.
 func (s *Store) openFile(path string) error {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)",
+		"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)", "journal_mode(wal)", "synchronous(full)",
+		"journal_size_limit(67108864)",
 		fmt.Sprintf("max_page_count(%d)", max(s.options.MaxBytes/pageSize, 64)),
 	}}
 	if !s.writes {
@@ -81,8 +82,8 @@ func (file) prepare(t *tx) error {
 	if !t.writes || found == fileVersion {
 		return nil
 	}
-	script := "DROP TABLE IF EXISTS hours; DROP TABLE IF EXISTS days; DROP TABLE IF EXISTS devices; DROP TABLE IF EXISTS month_sums; " +
-		"DELETE FROM facts WHERE name IN ('days', 'removed', 'months');\n"
+	script := "DROP TABLE IF EXISTS hours; DROP TABLE IF EXISTS days; DROP TABLE IF EXISTS devices; DROP TABLE IF " +
+		"EXISTS month_sums; DELETE FROM facts WHERE name IN ('days', 'removed', 'months');\n"
 	if found == 0 {
 		script = fileSchema
 	}
@@ -95,7 +96,8 @@ var fileSchema = "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT N
 	createSums(hourSums) + createSums(daySums)
 
 func createSums(in sumTable) string {
-	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, PRIMARY KEY (kind, start, name)) WITHOUT ROWID;\n",
+	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, PRIMARY KEY (kind, start, "+
+		"name)) WITHOUT ROWID;\n",
 		in, columnTypes("INTEGER"))
 }
 
@@ -108,7 +110,8 @@ func (f *databaseFacts) byName() map[string]any {
 
 func (file) facts(t *tx) (f databaseFacts, err error) {
 	for name, value := range f.byName() {
-		if err := t.row("SELECT value FROM facts WHERE name = $1", name).Scan(value); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err := t.row("SELECT value FROM facts WHERE name = $1", name).Scan(value); err != nil &&
+			!errors.Is(err, sql.ErrNoRows) {
 			return f, err
 		}
 	}
@@ -117,7 +120,8 @@ func (file) facts(t *tx) (f databaseFacts, err error) {
 
 func (file) saveFacts(t *tx) error {
 	for name, value := range t.byName() {
-		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> excluded.value", name, value); err != nil {
+		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE "+
+			"value <> excluded.value", name, value); err != nil {
 			return err
 		}
 	}
@@ -133,10 +137,12 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 	defer func() { _, _ = s.db.ExecContext(ctx, "PRAGMA secure_delete = 0") }() // it only costs time
 	return s.transaction(ctx, func(t *tx) error {
 		var found bool
-		if err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + s.unusedNames() + ")").Scan(&found); err != nil || !found {
+		if err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + s.unusedNames() + ")").Scan(&found); err != nil ||
+			!found {
 			return err
 		}
-		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT (" + s.unusedNames() +
+		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT " +
+			"(" + s.unusedNames() +
 			"); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept")
 	})
 }

@@ -52,10 +52,12 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 	for _, in := range sumTables {
 		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.OfUser, since, until)
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
-		err := t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN renamed "+
-			"WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in, of)))
+		err := t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS "+
+			"JOIN renamed WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in,
+			of)))
 		if err == nil {
-			err = t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)", renamed, in, of))
+			err = t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)",
+				renamed, in, of))
 		}
 		if err != nil {
 			return err

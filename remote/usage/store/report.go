@@ -49,7 +49,8 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 		report.Rows = append(report.Rows, usage.NamedSum{Name: name, Sum: sum})
 	}
 	slices.SortFunc(report.Rows, func(a, b usage.NamedSum) int { return cmp.Compare(a.Name, b.Name) })
-	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1",
+	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS "+
+		"bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1",
 		report.Since, report.Until)
 	return report, err
 }
@@ -72,8 +73,9 @@ func (t *tx) sum(p periodTable, kind usage.Kind, byDay bool, to map[string]usage
 		total := to[name]
 		total.Add(&sum)
 		to[name] = total
-	}, fmt.Sprintf("SELECT n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3 GROUP BY r.%s) s "+
-		"JOIN names n ON n.id = s.id", summed(), p.sumTable, by), int(kind), p.since, p.until)
+	}, fmt.Sprintf("SELECT n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE "+
+		"{fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3 GROUP BY r.%s) s JOIN names n ON n.id = s.id",
+		summed(), p.sumTable, by), int(kind), p.since, p.until)
 }
 
 // periodTable is a time, and the table with its sums.
@@ -118,5 +120,6 @@ func partsOf(since, until, hours int64, in *time.Location) []periodTable {
 	if first >= last {
 		return []periodTable{{hourSums, since, until}}
 	}
-	return nonEmpty(periodTable{hourSums, since, first}, periodTable{daySums, first, last}, periodTable{hourSums, last, until})
+	return nonEmpty(periodTable{hourSums, since, first}, periodTable{daySums, first, last},
+		periodTable{hourSums, last, until})
 }

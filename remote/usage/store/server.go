@@ -54,8 +54,10 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	_, rest, _ := strings.Cut(url, "://")
 	authority, query, _ := strings.Cut(rest, "?")
 	authority, _, _ = strings.Cut(authority, "/")
-	if at := strings.LastIndexByte(authority, '@'); strings.Contains(authority[:max(at, 0)], ":") || strings.Contains("&"+query, "&password=") {
-		return nil, fmt.Errorf("a password doesn't belong there, where others see it: write it into ~/.pgpass, or a file that PGPASSFILE names")
+	if at := strings.LastIndexByte(authority, '@'); strings.Contains(authority[:max(at, 0)], ":") ||
+		strings.Contains("&"+query, "&password=") {
+		return nil, fmt.Errorf("a password doesn't belong there, where others see it: write it into ~/.pgpass, or a " +
+			"file that PGPASSFILE names")
 	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -85,8 +87,8 @@ func (s *Store) connect(url string) error {
 // single environments and devices, too, which nothing read.
 const serverVersion = 2
 
-// serverSchema has everything in a schema of PostgreSQL of its own, so a database may be shared with other programs. Moments
-// are in seconds since 1970. A part is always empty: earlier versions had several writers at a time.
+// serverSchema has everything in a schema of PostgreSQL of its own, so a database may be shared with other programs.
+// Moments are in seconds since 1970. A part is always empty: earlier versions had several writers at a time.
 func serverSchema() string {
 	return fmt.Sprintf(`
 CREATE SCHEMA IF NOT EXISTS genv_usage;
@@ -159,7 +161,8 @@ func findFleet(t *tx) error {
 	case t.fleet == 0:
 		return fmt.Errorf("%w: the fleets in this database are: %s", usage.ErrNone, strings.Join(names, ", "))
 	case t.options.Fleet == "" && len(names) > 1:
-		return fmt.Errorf("%w: say which one of the fleets in this database: %s", usage.ErrNone, strings.Join(names, ", "))
+		return fmt.Errorf("%w: say which one of the fleets in this database: %s", usage.ErrNone,
+			strings.Join(names, ", "))
 	}
 	t.words = serverWords(t.fleet)
 	return nil
@@ -167,7 +170,8 @@ func findFleet(t *tx) error {
 
 // versionOf is the version of the schema; 0 for a database without tables.
 func versionOf(t *tx) (int64, error) {
-	there, _, err := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename = 'version'")
+	there, _, err := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename " +
+		"= 'version'")
 	if err != nil || there == 0 {
 		return 0, err
 	}
@@ -184,7 +188,8 @@ func (server) facts(t *tx) (f databaseFacts, err error) {
 	if t.writes {
 		lock = " FOR UPDATE"
 	}
-	err = t.row("SELECT begun, hours, nameless FROM fleets WHERE id = $1"+lock, t.fleet).Scan(&f.begun, &f.hours, &f.nameless)
+	err = t.row("SELECT begun, hours, nameless FROM fleets WHERE id = $1"+lock, t.fleet).
+		Scan(&f.begun, &f.hours, &f.nameless)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
 	}
@@ -196,9 +201,11 @@ func (server) facts(t *tx) (f databaseFacts, err error) {
 }
 
 func (server) saveFacts(t *tx) error {
-	err := t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours, t.nameless)
+	err := t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours,
+		t.nameless)
 	if err == nil && t.databaseFacts.Mark != (usage.Mark{}) {
-		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
+		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, "+
+			"part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
 			t.Until, t.Ended)
 	}
 	return err
@@ -243,7 +250,8 @@ func (server) translated(err error, committing bool) error {
 	case diskFull:
 		return fmt.Errorf("%w: %w", usage.ErrFull, said)
 	case readOnlyTransaction:
-		return fmt.Errorf("%w; the server is a standby, or is set to be read: name the primary, or all servers and ?target_session_attrs=read-write", said)
+		return fmt.Errorf("%w; the server is a standby, or is set to be read: name the primary, or all servers and "+
+			"?target_session_attrs=read-write", said)
 	case noPrivilege:
 		return fmt.Errorf("%w; the role must own the database, or its schema genv_usage", said)
 	}

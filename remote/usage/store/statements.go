@@ -17,7 +17,8 @@ import (
 
 // fileWords are those of SQLite.
 var fileWords = strings.NewReplacer(
-	"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min", "{greatest}", "max",
+	"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min",
+	"{greatest}", "max",
 )
 
 // serverWords are those of PostgreSQL.
@@ -39,7 +40,8 @@ const (
 var sumTables = []sumTable{hourSums, daySums}
 
 // columns are those of usage.Amounts, which are summed up. A peak follows.
-var columns = []string{"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings", "terminated", "detached"}
+var columns = []string{"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings",
+	"terminated", "detached"}
 
 // amountsOf are the values of columns, and the peak.
 func amountsOf(s *usage.Sum) []any {
@@ -73,15 +75,16 @@ func (t sumTable) upsert(rows string) string {
 	for _, column := range columns {
 		fmt.Fprintf(&set, "%[1]s = %[2]s.%[1]s + excluded.%[1]s, ", column, t)
 	}
-	return fmt.Sprintf("INSERT INTO %[1]s ({fleet,}kind, start, name, %[2]s, peak) %[3]s ON CONFLICT ({fleet,}kind, start, name) "+
-		"DO UPDATE SET %[4]speak = {greatest}(%[1]s.peak, excluded.peak)", t, strings.Join(columns, ", "), rows, set.String())
+	return fmt.Sprintf("INSERT INTO %[1]s ({fleet,}kind, start, name, %[2]s, peak) %[3]s ON CONFLICT ({fleet,}kind, "+
+		"start, name) DO UPDATE SET %[4]speak = {greatest}(%[1]s.peak, excluded.peak)", t, strings.Join(columns, ", "),
+		rows, set.String())
 }
 
 // maxRows is how many rows a statement has. SQLite takes 32,766 parameters and a text of a megabyte.
 const maxRows = 500
 
-// valuesList is a list of rows in a statement, as VALUES: numbers as they are, whatever type their columns have, and texts as
-// parameters.
+// valuesList is a list of rows in a statement, as VALUES: numbers as they are, whatever type their columns have, and
+// texts as parameters.
 type valuesList struct {
 	prefix string // of each row
 	text   strings.Builder

@@ -183,7 +183,8 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 // begin begins a transaction. A connection to a server from before may have been lost since.
 func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
 	begun, err := s.beginOnce(ctx)
-	if connecting := new(pgconn.ConnectError); s.shared && err != nil && ctx.Err() == nil && !errors.As(err, &connecting) {
+	if connecting := new(pgconn.ConnectError); s.shared && err != nil && ctx.Err() == nil &&
+		!errors.As(err, &connecting) {
 		begun, err = s.beginOnce(ctx)
 	}
 	return begun, err

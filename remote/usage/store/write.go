@@ -66,7 +66,8 @@ func (t *tx) addSums(sums usage.Sums) error {
 // insert adds rows in the order of their keys: so pages are written one after the other.
 func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error {
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usage.SumKey) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour), cmp.Compare(names[a.Name], names[b.Name]))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour),
+			cmp.Compare(names[a.Name], names[b.Name]))
 	})
 	for chunk := range slices.Chunk(keys, maxRows) {
 		list := valuesList{prefix: "{id,}"}
@@ -106,7 +107,8 @@ func (t *tx) addNames(names []string) (map[string]int64, error) {
 	missing := slices.DeleteFunc(names, func(name string) bool { _, found := ids[name]; return found })
 	for chunk := range slices.Chunk(missing, maxRows) {
 		list := listOf(chunk)
-		if err := t.run("INSERT INTO names (name) "+list.text.String()+" ON CONFLICT DO NOTHING", list.args...); err != nil {
+		if err := t.run("INSERT INTO names (name) "+list.text.String()+" ON CONFLICT DO NOTHING",
+			list.args...); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +138,8 @@ func (t *tx) addMark(e *usage.Entry) error {
 func (t *tx) addGaps(gaps []usage.Gap) error {
 	for _, gap := range gaps {
 		err := t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) "+
-			"ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)", gap.Since, gap.Until)
+			"ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)",
+			gap.Since, gap.Until)
 		if err != nil {
 			return err
 		}
@@ -149,20 +152,23 @@ func (t *tx) closeGaps(known usage.Gap) error {
 	var gap usage.Gap
 	var rest []usage.Gap
 	err := t.rows([]any{&gap.Since, &gap.Until}, func() {
-		for _, part := range []usage.Gap{{Since: gap.Since, Until: known.Since}, {Since: known.Until, Until: gap.Until}} {
+		for _, part := range []usage.Gap{{Since: gap.Since, Until: known.Since},
+			{Since: known.Until, Until: gap.Until}} {
 			if part.Since < part.Until {
 				rest = append(rest, part)
 			}
 		}
-	}, "DELETE FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1 RETURNING since, until", known.Since, known.Until)
+	}, "DELETE FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1 RETURNING since, until", known.Since,
+		known.Until)
 	if err != nil {
 		return err
 	}
 	return t.addGaps(rest)
 }
 
-// Tidy removes what is older than is kept, and gives users of old days their pseudonyms. Once a day it removes names that nothing has any more. If a file is nearly as big as it may
-// be, it removes the oldest hours early; the sums of days stay.
+// Tidy removes what is older than is kept, and gives users of old days their pseudonyms. Once a day it removes names
+// that nothing has any more. If a file is nearly as big as it may be, it removes the oldest hours early; the sums of
+// days stay.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
@@ -209,7 +215,8 @@ func (t *tx) removeOldest(from sumTable, before int64) (done bool, err error) {
 func (t *tx) oldest(in sumTable) (start int64, found bool, err error) {
 	var first []string
 	for _, kind := range []usage.Kind{usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll} {
-		first = append(first, fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in, kind))
+		first = append(first, fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in,
+			kind))
 	}
 	return t.number("SELECT min(start) FROM (" + strings.Join(first, " UNION ALL ") + ") f")
 }
@@ -239,7 +246,8 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 	var until int64
 	_, err = s.each(ctx, func(t *tx) (bool, error) {
 		var pages, unused int64
-		err := t.row("SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").Scan(&pages, &unused)
+		err := t.row("SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").
+			Scan(&pages, &unused)
 		if err != nil || s.options.MaxBytes-(pages-unused)*pageSize >= s.options.MaxBytes/10 {
 			return false, err
 		}
@@ -252,7 +260,8 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 		return true, t.remove(hourSums, start)
 	})
 	if until > 0 {
-		early = fmt.Sprintf("it has reached its size of %d MB: what it kept by hour until %s was removed, and what it kept by day stays",
+		early = fmt.Sprintf("it has reached its size of %d MB: what it kept by hour until %s was removed, and what "+
+			"it kept by day stays",
 			s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
 	}
 	return early, err

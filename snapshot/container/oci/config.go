@@ -138,7 +138,8 @@ func checkSpelling(whole object) error {
 			}
 		}
 		for key := range inner {
-			if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, key) }); i >= 0 && names[i] != key {
+			if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, key) }); i >= 0 &&
+				names[i] != key {
 				return fmt.Errorf("%w: %s is written %s", ErrGarbled, names[i], text.Quoted(key, maxReason))
 			}
 		}

@@ -73,7 +73,8 @@ func (a *Attach) check() error {
 	if a.Count < 0 || a.Count > math.MaxInt32 {
 		count = refuse("%d GPUs", a.Count)
 	}
-	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkStates(a.States), checkMemory(a.Memory), a.checkInstances())
+	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkStates(a.States), checkMemory(a.Memory),
+		a.checkInstances())
 }
 
 func (a *Attach) checkInstances() error {

@@ -33,7 +33,8 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 		return by, err
 	}
 	if by.Lacks != nil && by.Lacks(uid) {
-		return by, fmt.Errorf("%w: uid %d has no account on this host, so it gets no environment", state.ErrRequest, uid)
+		return by, fmt.Errorf("%w: uid %d has no account on this host, so it gets no environment", state.ErrRequest,
+			uid)
 	}
 	name := by.Username(uid)
 	by.Username = func(of snapshot.UID) snapshot.Username {
@@ -57,7 +58,8 @@ func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 		return 0, err
 	}
 	if by.UID != 0 && owner != by.UID {
-		return 0, fmt.Errorf("%w: process %d belongs to uid %d: only that user and root may activate it", state.ErrNotOwner, pid, owner)
+		return 0, fmt.Errorf("%w: process %d belongs to uid %d: only that user and root may activate it",
+			state.ErrNotOwner, pid, owner)
 	}
 	return owner, nil
 }

@@ -35,16 +35,21 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 	for i := range f.Devices {
 		for _, a := range f.Devices[i].Attachments {
 			owner, registered := owners[a.EID]
-			devices.add(entryWeight+textWeight(string(a.EID))+textWeight(a.GPUMemory.String()), owner == uid || !registered)
+			devices.add(entryWeight+textWeight(string(a.EID))+textWeight(a.GPUMemory.String()), owner == uid ||
+				!registered)
 		}
 	}
 	switch {
 	case uid != 0 && envs.own > maxShare:
-		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some with `genv deactivate`", state.ErrRequest, uid)
+		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some "+
+			"with `genv deactivate`", state.ErrRequest, uid)
 	case uid != 0 && devices.own > maxShare:
-		return fmt.Errorf("%w: uid %d has more attachments than one user may have: end some with `genv detach`", state.ErrRequest, uid)
-	case uid != 0 && !(quota.Leaves(envs.own, envs.all, maxWeight) && quota.Leaves(devices.own, devices.all, maxWeight)):
-		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them", state.ErrRequest, uid)
+		return fmt.Errorf("%w: uid %d has more attachments than one user may have: end some with `genv detach`",
+			state.ErrRequest, uid)
+	case uid != 0 && !(quota.Leaves(envs.own, envs.all, maxWeight) &&
+		quota.Leaves(devices.own, devices.all, maxWeight)):
+		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them",
+			state.ErrRequest, uid)
 	case envs.all > maxWeight || devices.all > maxWeight:
 		return fmt.Errorf("%w: the state files of this host are full", state.ErrRequest)
 	}

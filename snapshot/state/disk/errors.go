@@ -43,7 +43,8 @@ type CorruptError struct {
 
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s: %v: %v; it belongs to %s and was last changed at %s: what it said is unknown;"+
-		" restore it, or begin again with %s", e.Path, ErrCorrupt, e.Cause, system.DescribeUser(e.Owner), e.Changed.Format(time.DateTime), e.Reset)
+		" restore it, or begin again with %s", e.Path, ErrCorrupt, e.Cause, system.DescribeUser(e.Owner),
+		e.Changed.Format(time.DateTime), e.Reset)
 }
 
 // Unwrap makes errors.Is find ErrCorrupt and the cause.

@@ -115,7 +115,8 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 		t.step("unreadable " + file.String())
 		if attempt == attempts || !sleep(ctx, pause) {
 			return &CorruptError{
-				Path: t.dir.Join(file.String()), Owner: st.Uid, Changed: t.local(st.Mtim), Reset: resetCommand(file), Cause: cause,
+				Path: t.dir.Join(file.String()), Owner: st.Uid, Changed: t.local(st.Mtim), Reset: resetCommand(file),
+				Cause: cause,
 			}
 		}
 	}

@@ -33,7 +33,8 @@ type members struct {
 // membersOf lists the members among the processes of one user, for all environments
 // at once: a user may register any number of them.
 func membersOf(
-	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess, excluded func(system.RunningProcess) bool,
+	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
+	excluded func(system.RunningProcess) bool,
 ) members {
 	own := processesOf(uid, processes)
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}

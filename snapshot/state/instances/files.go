@@ -48,13 +48,15 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	})
 	all = append(all, list...)
 	if len(all) > maxNotes {
-		return fmt.Errorf("%s: %d are more than the maximum of %d: name the GPUs with --index", what, len(all), maxNotes)
+		return fmt.Errorf("%s: %d are more than the maximum of %d: name the GPUs with --index", what, len(all),
+			maxNotes)
 	}
 	data, err := snapshot.Marshal(all)
 	if err != nil {
 		return err
 	}
-	if err := dir.Put(name(uid), append(data, '\n'), mode, true); err != nil || owned || int64(os.Geteuid()) == int64(uid) {
+	if err := dir.Put(name(uid), append(data, '\n'), mode, true); err != nil || owned ||
+		int64(os.Geteuid()) == int64(uid) {
 		return err
 	}
 	return dir.Give(name(uid), uint32(uid)) // root gives them back

@@ -40,7 +40,8 @@ func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requ
 	return result, err
 }
 
-func (c Changer) apply(ctx context.Context, asked change.Change, by change.Requester) (result change.Result, err error) {
+func (c Changer) apply(ctx context.Context, asked change.Change,
+	by change.Requester) (result change.Result, err error) {
 	if c.Turn != nil {
 		release, err := c.Turn(ctx)
 		if err != nil {
@@ -64,7 +65,8 @@ func (c Changer) apply(ctx context.Context, asked change.Change, by change.Reque
 // WithDevices makes a change, and again with the devices that list finds if too few are
 // registered for it. list is called without the lock of the files. The error is one of change
 // or of the store, or that of list where no device is registered at all.
-func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error), change func() error) error {
+func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error),
+	change func() error) error {
 	err := change()
 	none := errors.Is(err, state.ErrNoDevices)
 	var unavailable *state.UnavailableError

@@ -21,9 +21,11 @@ import (
 
 var (
 	// ErrNotRunning says that the service can't be reached: nothing was done.
-	ErrNotRunning = errors.New("the service that owns the state of this host is not running: have root start it (systemctl start genv-host)")
+	ErrNotRunning = errors.New("the service that owns the state of this host is not running: have root start it " +
+		"(systemctl start genv-host)")
 	// ErrUnknown says that the request was sent and no answer came: it may be done or not.
-	ErrUnknown = errors.New("the service gave no answer, so it is unknown whether this was done: `genv status` shows it")
+	ErrUnknown = errors.New("the service gave no answer, so it is unknown whether this was done: `genv " +
+		"status` shows it")
 	// ErrBusy says that the user has too many requests under way: nothing was done.
 	ErrBusy = errors.New("too many requests")
 )
@@ -133,7 +135,8 @@ func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err erro
 	return answer, nil
 }
 
-// How long a client waits for room in the queue of the socket, and after which time it looks whether it was interrupted.
+// How long a client waits for room in the queue of the socket, and after which time it looks whether it was
+// interrupted.
 const (
 	connectWithin = 10 * time.Second
 	connectFor    = 200 * time.Millisecond

@@ -30,10 +30,12 @@ type callerProcess struct {
 }
 
 // errForeign says that a client has other PIDs than the service.
-var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register PIDs; run genv on the host itself")
+var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +
+	"PIDs; run genv on the host itself")
 
 // errContained says that a uid is no user's.
-var errContained = fmt.Errorf("%w: the process that asks is in a container, of which the uid proves no user: run genv on the host itself", state.ErrNotOwner)
+var errContained = fmt.Errorf("%w: the process that asks is in a container, of which the uid proves no user: run "+
+	"genv on the host itself", state.ErrNotOwner)
 
 // errPeerGone says that the client has ended.
 var errPeerGone = errors.New("the process that asked has ended")
@@ -47,7 +49,8 @@ func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
 		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
 	uid := snapshot.UID(credentials.Uid)
-	return callerProcess{uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid}, pid: snapshot.PID(credentials.Pid)}, nil
+	return callerProcess{uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid},
+		pid: snapshot.PID(credentials.Pid)}, nil
 }
 
 // groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).

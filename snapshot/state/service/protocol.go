@@ -99,14 +99,16 @@ func decodeRequest(line []byte) (r Request, err error) {
 		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
 	}
 	asked := 0
-	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil, r.Allowance} {
+	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
+		r.Allowance} {
 		if set {
 			asked++
 		}
 	}
 	switch {
 	case r.Version != Version:
-		return r, fmt.Errorf("%w: version %d of the protocol, and this service has %d: use the same version of genv as the service", state.ErrRequest, r.Version, Version)
+		return r, fmt.Errorf("%w: version %d of the protocol, and this service has %d: use the same version of genv "+
+			"as the service", state.ErrRequest, r.Version, Version)
 	case asked != 1:
 		return r, fmt.Errorf("%w: a request asks for one thing", state.ErrRequest)
 	}

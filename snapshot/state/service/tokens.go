@@ -31,7 +31,8 @@ func (s *Server) redeem(text string, by callerProcess) Answer {
 	}
 	holder, ok := s.tokens.Redeem(text)
 	if !ok {
-		return failure(fmt.Errorf("%w: the token was used before, is too old, or isn't of this service", state.ErrRequest))
+		return failure(fmt.Errorf("%w: the token was used before, is too old, or isn't of this service",
+			state.ErrRequest))
 	}
 	return Answer{Holder: &holder}
 }

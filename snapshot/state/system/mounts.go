@@ -46,7 +46,8 @@ func usersMount(mountinfo, path string) string {
 		for option := range strings.SplitSeq(m.Options, ",") {
 			name, value, _ := strings.Cut(option, "=")
 			uid, err := strconv.ParseUint(value, 10, 32)
-			if err == nil && (name == "user_id" || name == "uid") && uid != 0 && uid != uint64(os.Geteuid()) { // FUSE; tmpfs and others
+			// FUSE; tmpfs and others
+			if err == nil && (name == "user_id" || name == "uid") && uid != 0 && uid != uint64(os.Geteuid()) {
 				return fmt.Sprintf("a %s file system of uid %d is mounted at %s", m.Kind, uid, m.Point)
 			}
 		}

@@ -225,19 +225,21 @@ var globalFlags = flagSet{
 // The flags of `docker run` and `docker create`: docker-run(1), up to 28, with
 // the hidden and the deprecated ones.
 var runFlags = flagSet{
-	switches: " -d --detach --disable-content-trust --help --init -i --interactive --no-healthcheck --oom-kill-disable" +
-		" --privileged -P --publish-all -q --quiet --read-only --rm --sig-proxy -t --tty --use-api-socket ",
-	valued: " --add-host --annotation -a --attach --blkio-weight --blkio-weight-device --cap-add --cap-drop --cgroup-parent" +
-		" --cgroupns --cidfile --cpu-count --cpu-percent --cpu-period --cpu-quota --cpu-rt-period --cpu-rt-runtime" +
-		" -c --cpu-shares --cpus --cpuset-cpus --cpuset-mems --detach-keys --device --device-cgroup-rule --device-read-bps" +
-		" --device-read-iops --device-write-bps --device-write-iops --dns --dns-opt --dns-option --dns-search --domainname" +
-		" --entrypoint -e --env --env-file --expose --gpus --group-add --health-cmd --health-interval --health-retries" +
-		" --health-start-interval --health-start-period --health-timeout -h --hostname --io-maxbandwidth --io-maxiops" +
-		" --ip --ip6 --ipc --isolation --kernel-memory -l --label --label-file --link --link-local-ip --log-driver --log-opt" +
-		" --mac-address -m --memory --memory-reservation --memory-swap --memory-swappiness --mount --name --net --net-alias" +
-		" --network --network-alias --oom-score-adj --pid --pids-limit --platform -p --publish --pull --restart --runtime" +
-		" --security-opt --shm-size --stop-signal --stop-timeout --storage-opt --sysctl --tmpfs --ulimit -u --user --userns" +
-		" --uts -v --volume --volume-driver --volumes-from -w --workdir ",
+	switches: " -d --detach --disable-content-trust --help --init -i --interactive --no-healthcheck " +
+		"--oom-kill-disable --privileged -P --publish-all -q --quiet --read-only --rm --sig-proxy -t --tty " +
+		"--use-api-socket ",
+	valued: " --add-host --annotation -a --attach --blkio-weight --blkio-weight-device --cap-add --cap-drop " +
+		"--cgroup-parent --cgroupns --cidfile --cpu-count --cpu-percent --cpu-period --cpu-quota --cpu-rt-period " +
+		"--cpu-rt-runtime -c --cpu-shares --cpus --cpuset-cpus --cpuset-mems --detach-keys --device " +
+		"--device-cgroup-rule --device-read-bps --device-read-iops --device-write-bps --device-write-iops --dns " +
+		"--dns-opt --dns-option --dns-search --domainname --entrypoint -e --env --env-file --expose --gpus " +
+		"--group-add --health-cmd --health-interval --health-retries --health-start-interval --health-start-period " +
+		"--health-timeout -h --hostname --io-maxbandwidth --io-maxiops --ip --ip6 --ipc --isolation --kernel-memory " +
+		"-l --label --label-file --link --link-local-ip --log-driver --log-opt --mac-address -m --memory " +
+		"--memory-reservation --memory-swap --memory-swappiness --mount --name --net --net-alias --network " +
+		"--network-alias --oom-score-adj --pid --pids-limit --platform -p --publish --pull --restart --runtime " +
+		"--security-opt --shm-size --stop-signal --stop-timeout --storage-opt --sysctl --tmpfs --ulimit -u --user " +
+		"--userns --uts -v --volume --volume-driver --volumes-from -w --workdir ",
 }
 
 // flag is a flag as it was given.

@@ -74,7 +74,8 @@ func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 // WithoutDevices says whether the container gets no device although it asks for all, since
 // none is attached.
 func (c StartCommand) WithoutDevices(env ContainerEnvironment) bool {
-	return len(env.Devices) == 0 && slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
+	return len(env.Devices) == 0 &&
+		slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
 }
 
 // flag is what replaces a flag.

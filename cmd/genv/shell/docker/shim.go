@@ -88,18 +88,21 @@ func (s Shim) args() (args []string, token string, err error) {
 	}
 	call, ok, err := Parse(s.Args)
 	if err != nil {
-		_, _ = fmt.Fprintf(s.Stderr, "genv: docker is called as written, its GPUs not limited to the attached ones: %v\n", err)
+		_, _ = fmt.Fprintf(s.Stderr, "genv: docker is called as written, its GPUs not limited to the attached "+
+			"ones: %v\n", err)
 	}
 	if !ok {
 		return s.Args, "", nil
 	}
 	env, err := s.Environment()
 	if err != nil {
-		return nil, "", fmt.Errorf("which GPUs are attached is not known (GENV_BYPASS=1 runs docker without asking): %w", err)
+		return nil, "", fmt.Errorf("which GPUs are attached is not known (GENV_BYPASS=1 runs docker without "+
+			"asking): %w", err)
 	}
 	args, err = call.Args(env)
 	if err == nil && call.WithoutDevices(env) {
-		_, _ = fmt.Fprintf(s.Stderr, "genv: no GPU is attached to environment %s, so docker runs with --gpus 0: run genv attach first\n", text.Shown(string(env.EID)))
+		_, _ = fmt.Fprintf(s.Stderr, "genv: no GPU is attached to environment %s, so docker runs with --gpus 0: run "+
+			"genv attach first\n", text.Shown(string(env.EID)))
 	}
 	return args, env.Token, err
 }

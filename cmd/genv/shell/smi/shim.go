@@ -3,8 +3,8 @@
 // the environment's memory capacity as a device's total.
 //
 // It understands the table, -L, --query-gpu and --query-compute-apps. For all else (-q,
-// loops, dmon, topo, changes of settings …) the real program replaces it, and an output that it doesn't understand is shown
-// unchanged: a shim may show too much, but nothing that is wrong. Enforcement doesn't
+// loops, dmon, topo, changes of settings …) the real program replaces it, and an output that it doesn't understand is
+// shown unchanged: a shim may show too much, but nothing that is wrong. Enforcement doesn't
 // depend on it.
 //
 //	call, ok := smi.Parse([]string{"--query-gpu=name", "--format=csv"})
@@ -74,7 +74,8 @@ func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, 
 	if err != nil && !errors.As(err, &exit) {
 		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
-	rest, remarks, complete := nvidiasmi.Split(nvidiasmi.RunResult{Stdout: stdout.Bytes(), ExitCode: cmd.ProcessState.ExitCode()})
+	rest, remarks, complete := nvidiasmi.Split(nvidiasmi.RunResult{Stdout: stdout.Bytes(),
+		ExitCode: cmd.ProcessState.ExitCode()})
 	out, ok := call.Rewrite(rest, view)
 	switch {
 	case complete && ok:

@@ -238,13 +238,15 @@ const uuidColumn = "uuid"
 
 // rewriteCSV drops the first column, which was added to the query, and the rows
 // that it doesn't choose.
-func (c CommandLine) rewriteCSV(out, column string, row func(c CommandLine, key, rest string) (string, bool)) (string, bool) {
+func (c CommandLine) rewriteCSV(out, column string,
+	row func(c CommandLine, key, rest string) (string, bool)) (string, bool) {
 	var kept strings.Builder
 	header := c.header
 	for line := range strings.Lines(out) {
 		key, rest, ok := strings.Cut(line, separator)
 		switch {
-		case !ok || header && (key != column || strings.Count(rest, separator) != len(c.fields)-1) || !header && column != uuidColumn && !decimal(key) && !strings.HasPrefix(key, "["):
+		case !ok || header && (key != column || strings.Count(rest, separator) != len(c.fields)-1) ||
+			!header && column != uuidColumn && !decimal(key) && !strings.HasPrefix(key, "["):
 			return "", false
 		case header:
 			header = false
