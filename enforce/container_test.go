@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	policyfile "github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -96,14 +98,15 @@ func TestNoticesNameTheContainer(t *testing.T) {
 	plan := evaluate(policy, cluster, noon(0))
 	require.Len(t, plan.Findings, 2)
 	owners := notify.NewOwners(cluster)
-	require.Empty(t, notify.Notifications(&plan.Findings[1], owners, noon(0)), "alice may not know of it")
-	notices := notify.Notifications(&plan.Findings[0], owners, noon(0))
+	require.Empty(t, notify.Messages(&plan.Findings[1], owners, noon(0)), "alice may not know of it")
+	notices := notify.Messages(&plan.Findings[0], owners, noon(0))
 	require.Len(t, notices, 1)
 	require.Equal(t, snapshot.UID(1002), notices[0].UID)
 	const want = "Process 5 is not running in a GPU environment (user bob, container web (\"lab/<x>:1\"), started by bob)."
-	n := notify.Notice{User: "bob", Findings: []notify.NoticeItem{notices[0].Details}}
-	require.Contains(t, notices[0].Text, want)
-	require.Contains(t, notify.Body(n), "* a: "+want+"\n")
+	var settings policyfile.Mail
+	_, body := mail.Compose(mail.Letter{User: "bob", Items: notices}, &settings)
+	require.Contains(t, notices[0].Line, want)
+	require.Contains(t, body, "* a: "+want+"\n")
 	data, err := json.Marshal(plan.Findings[0])
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"container":"web","container_info":{"name":"web","image":"lab/\u003cx\u003e:1","started_by_uid":1002,"started_by":"bob","proof":"record"}`)

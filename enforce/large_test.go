@@ -100,7 +100,7 @@ func BenchmarkCrowded(b *testing.B) {
 		plan := evaluate(policy, cluster, noon(0))
 		owners := notify.NewOwners(cluster)
 		for i := range plan.Findings {
-			notify.Notifications(&plan.Findings[i], owners, noon(0))
+			notify.Messages(&plan.Findings[i], owners, noon(0))
 		}
 	}
 }

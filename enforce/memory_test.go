@@ -236,31 +236,27 @@ func TestNotifications(t *testing.T) {
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // so it is not believed
 	owners := notify.NewOwners(cluster)
-	var list []notify.Notification
+	var list []notify.Message
 	plan := evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
-		list = append(list, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
+		list = append(list, notify.Messages(&plan.Findings[i], owners, noon(4))...)
 	}
-	require.Equal(t, notify.NoticeItem{
-		ID: plan.Findings[2].ID, Host: "a", Rule: "max-devices-per-user", Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).",
-		Follows: "what is beyond the cap will be taken back, idle GPUs first (as things are now, GPU 0 will be detached)", Pending: true, Due: noon(10), Since: noon(0), At: noon(4), Advice: list[1].Advice,
-	}, list[1].Details)
-	for i := range list {
-		list[i].Details = notify.NoticeItem{}
-	}
-	require.Equal(t, []notify.Notification{
+	require.Equal(t, []notify.Message{
 		{
-			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment (uid 1002).\n" +
-				"Unless this changes, in 6m process 5 will be ended.",
+			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Rule: "non-env-processes", Line: "Process 5 is not running in a GPU environment (uid 1002).",
+			Follows: "process 5 will be ended", Pending: true, Due: noon(10), Since: noon(0), At: noon(4),
 			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 		},
 		{
-			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).\n" +
-				"Unless this changes, in 6m what is beyond the cap will be taken back, idle GPUs first (as things are now, GPU 0 will be detached).",
+			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Rule: "max-devices-per-user", Line: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).",
+			Follows: "what is beyond the cap will be taken back, idle GPUs first (as things are now, GPU 0 will be detached)", Pending: true, Due: noon(10), Since: noon(0), At: noon(4),
 			Advice: "Give back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 2 on b; " +
 				"genv detach --index 0 in the shell of environment 1 on a. End their jobs first; with genv run that is enough.",
 		},
 	}, list, "process 7's and 6's users are not known, and the owner in b's state files is in doubt")
+	require.Equal(t, "Process 5 is not running in a GPU environment (uid 1002).\nUnless this changes, in 6m process 5 will be ended.", list[0].Shown())
+	require.Equal(t, "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed (0).\n"+
+		"Unless this changes, in 6m what is beyond the cap will be taken back, idle GPUs first (as things are now, GPU 0 will be detached).", list[1].Shown())
 }
 
 func TestNotificationsNameWhatIsLost(t *testing.T) {
@@ -278,9 +274,9 @@ func TestNotificationsNameWhatIsLost(t *testing.T) {
 		{1, "Process 5 gets SIGTERM now and GPU 0 is being detached."},
 	} {
 		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
-		list := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))
+		list := notify.Messages(&f, notify.NewOwners(cluster), noon(0))
 		require.Len(t, list, 1)
-		_, follows, _ := strings.Cut(list[0].Text, "\n")
+		_, follows, _ := strings.Cut(list[0].Shown(), "\n")
 		require.Equal(t, tt.want, follows)
 	}
 }

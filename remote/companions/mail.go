@@ -14,7 +14,7 @@ import (
 
 // Mailer sends mail. Add must not wait. Its error is why the user gets no mail.
 type Mailer interface {
-	Add(n *notify.Notification, run string, cycle int) error
+	Add(n *notify.Message, run string, cycle int) error
 }
 
 // Mail sends users mail about what is wrong and what is done. In a dry run its Mailer only says what would be sent.
@@ -26,7 +26,7 @@ func (Mail) Name() string { return "mail" }
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
 func (m Mail) Plan(cycle *controller.Cycle, events []enforce.Event) (_ []*controller.Delivery, refused controller.Learned) {
 	owners := notify.NewOwners(cycle.Cluster)
-	all := notificationsOf(events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, cycle.Now) })
+	all := notificationsOf(events, func(f *enforce.Finding) []notify.Message { return notify.Messages(f, owners, cycle.Now) })
 	nameDecisions(all, cycle.Items, cycle.Now)
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		for i := range all[host] {
@@ -34,7 +34,7 @@ func (m Mail) Plan(cycle *controller.Cycle, events []enforce.Event) (_ []*contro
 			if err := m.Mailer.Add(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
 				refused.Records = append(refused.Records, audit.Record{
 					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID,
-					Text: n.Text, Reason: err.Error(),
+					Text: n.Shown(), Reason: err.Error(),
 				})
 			}
 		}
@@ -52,7 +52,7 @@ const maxDecisions = 8
 
 // nameDecisions adds to notifications the ids of the decisions that they are about, and to
 // those of actions the record of the first one.
-func nameDecisions(all map[snapshot.Hostname][]notify.Notification, done []audit.Record, now time.Time) {
+func nameDecisions(all map[snapshot.Hostname][]notify.Message, done []audit.Record, now time.Time) {
 	items := make(map[snapshot.Hostname][]audit.Record)
 	for i := range done {
 		items[done[i].Host] = append(items[done[i].Host], done[i])
@@ -60,19 +60,19 @@ func nameDecisions(all map[snapshot.Hostname][]notify.Notification, done []audit
 	for host, notifications := range all {
 		for i := range notifications {
 			n := &notifications[i]
-			if n.Details.Pending {
-				n.Details.Decisions = []string{audit.WarningID(n.ID)}
+			if n.Pending {
+				n.Decisions = []string{audit.WarningID(n.ID)}
 				continue
 			}
 			for _, item := range items[host] {
-				if item.UID == nil || *item.UID != n.UID || !slices.Contains(item.IDs, n.ID) || len(n.Details.Decisions) == maxDecisions {
+				if item.UID == nil || *item.UID != n.UID || !slices.Contains(item.IDs, n.ID) || len(n.Decisions) == maxDecisions {
 					continue
 				}
-				if n.Details.Decisions == nil {
+				if n.Decisions == nil {
 					item.Time = now
-					n.Details.Record = item.Decided().Lines()
+					n.Record = item.Decided().Lines()
 				}
-				n.Details.Decisions = append(n.Details.Decisions, audit.DecisionID(item.Order, item.PID, item.EID, item.Device))
+				n.Decisions = append(n.Decisions, audit.DecisionID(item.Order, item.PID, item.EID, item.Device))
 			}
 		}
 	}

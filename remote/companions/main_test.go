@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -23,21 +25,22 @@ func TestNameDecisions(t *testing.T) {
 		return audit.Record{Kind: audit.KindOrder, Order: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
 	}
 	done := []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}
-	all := map[snapshot.Hostname][]notify.Notification{
-		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Details: notify.NoticeItem{Pending: true}}},
+	all := map[snapshot.Hostname][]notify.Message{
+		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Pending: true}},
 		"b": {{ID: "cap", UID: alice}},
 	}
 	nameDecisions(all, done, now)
-	first := all["a"][0].Details
+	first := all["a"][0]
 	require.Equal(t, []string{audit.DecisionID("r/1/a", 2, "", nil), audit.DecisionID("r/1/a", 3, "", nil)}, first.Decisions)
 	want := item(2, &alice)
 	want.Time = now
 	require.Equal(t, want.Decided().Lines(), first.Record)
 	require.Contains(t, first.Record, "Judged     process")
-	require.Empty(t, all["a"][1].Details.Decisions)
-	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Details.Decisions)
-	require.Empty(t, all["b"][0].Details.Record)
-	require.Contains(t, notify.Body(notify.Notice{Findings: []notify.NoticeItem{first}}), "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
+	require.Empty(t, all["a"][1].Decisions)
+	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Decisions)
+	require.Empty(t, all["b"][0].Record)
+	_, body := mail.Compose(mail.Letter{Items: []notify.Message{first}}, new(policy.Mail))
+	require.Contains(t, body, "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }
 
 func TestMessages(t *testing.T) {

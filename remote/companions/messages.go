@@ -28,9 +28,9 @@ type Messages struct {
 // batch is what the users of a host are sent because of a cycle: one message for each, since each rings a bell.
 type batch struct {
 	messages   []agent.Message
-	about      [][]notify.Notification // that each message is about
-	suppressed []notify.Notification   // not sent
-	shown      []agent.Shown           // what became of each message
+	about      [][]notify.Message // that each message is about
+	suppressed []notify.Message   // not sent
+	shown      []agent.Shown      // what became of each message
 }
 
 // Name implements controller.Companion.
@@ -48,8 +48,8 @@ func (m *Messages) Plan(cycle *controller.Cycle, events []enforce.Event) (delive
 		return nil, controller.Learned{}
 	}
 	owners := notify.NewOwners(cycle.Cluster)
-	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Notification { return notify.Notifications(f, owners, cycle.Now) })
-	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.Notification {
+	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Message { return notify.Messages(f, owners, cycle.Now) })
+	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
 		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
 	})
 	for host, list := range elsewhere { // last, and so not in place of a warning
@@ -64,8 +64,8 @@ func (m *Messages) Plan(cycle *controller.Cycle, events []enforce.Event) (delive
 }
 
 // notificationsOf are what users are to be notified of, by host.
-func notificationsOf(events []enforce.Event, of func(*enforce.Finding) []notify.Notification) map[snapshot.Hostname][]notify.Notification {
-	list := make(map[snapshot.Hostname][]notify.Notification)
+func notificationsOf(events []enforce.Event, of func(*enforce.Finding) []notify.Message) map[snapshot.Hostname][]notify.Message {
+	list := make(map[snapshot.Hostname][]notify.Message)
 	for i := range events {
 		if events[i].Kind != enforce.EventNotify {
 			continue
@@ -80,9 +80,9 @@ func notificationsOf(events []enforce.Event, of func(*enforce.Finding) []notify.
 }
 
 // batch separates what users of a host are sent from what is suppressed, and counts it.
-func (m *Messages) batch(notifications []notify.Notification, now time.Time) *batch {
+func (m *Messages) batch(notifications []notify.Message, now time.Time) *batch {
 	b := &batch{}
-	of := make(map[snapshot.UID][]notify.Notification)
+	of := make(map[snapshot.UID][]notify.Message)
 	var users []snapshot.UID
 	for _, n := range notifications {
 		if of[n.UID] == nil {
@@ -156,11 +156,11 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 			shown = b.shown[i]
 		}
 		for _, n := range about {
-			list = append(list, controller.Notified{Notification: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
+			list = append(list, controller.Notified{Message: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
 		}
 	}
 	for _, n := range b.suppressed {
-		list = append(list, controller.Notified{Notification: n, Err: errSuppressed})
+		list = append(list, controller.Notified{Message: n, Err: errSuppressed})
 	}
 	return list
 }
@@ -169,11 +169,11 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 const maxShownInMessage = 6
 
 // textOf lists the findings, and once for all that have the same, the advice.
-func textOf(notifications []notify.Notification) string {
+func textOf(notifications []notify.Message) string {
 	var lines []string
 	shown := notifications[:min(len(notifications), maxShownInMessage)]
 	for i, n := range shown {
-		lines = append(lines, n.Text)
+		lines = append(lines, n.Shown())
 		if i+1 < len(shown) && shown[i+1].Advice == n.Advice {
 			continue
 		}
@@ -188,7 +188,7 @@ func textOf(notifications []notify.Notification) string {
 // recordOf is for the log.
 func recordOf(n *controller.Notified) audit.Record {
 	r := audit.Record{
-		Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID, Text: n.Text + "\n" + n.Advice,
+		Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID, Text: n.Shown() + "\n" + n.Advice,
 	}
 	switch {
 	case n.Err != nil:

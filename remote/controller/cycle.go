@@ -148,7 +148,7 @@ func (cycle *Cycle) label() string {
 
 // Notified is what became of a message to a user about a finding.
 type Notified struct {
-	notify.Notification
+	notify.Message
 	Terminals int  // on which it was shown
 	Kept      bool // for the next login of the user
 	Err       error

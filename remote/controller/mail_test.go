@@ -23,11 +23,11 @@ import (
 
 // mails takes what users are told.
 type mails struct {
-	list []notify.Notification
+	list []notify.Message
 	runs []string
 }
 
-func (m *mails) Add(n *notify.Notification, run string, cycle int) error {
+func (m *mails) Add(n *notify.Message, run string, cycle int) error {
 	if err := mail.Refuse(&policy.Mail{OptOut: []string{"opted"}}, n.User); err != nil {
 		return err
 	}
@@ -66,16 +66,16 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 	require.Len(t, sent.list, 1)
 	require.Equal(t, "alice", string(sent.list[0].User))
 	require.Equal(t, "true 1", sent.runs[0])
-	item := sent.list[0].Details
-	require.Equal(t, "Process 100 is not running in a GPU environment (user alice).", item.Text)
+	item := sent.list[0]
+	require.Equal(t, "Process 100 is not running in a GPU environment (user alice).", item.Line)
 	require.Equal(t, "process 100 will be ended", item.Follows)
 	require.True(t, item.Pending)
-	require.Equal(t, "a", item.Host)
+	require.Equal(t, snapshot.Hostname("a"), item.Host)
 
 	cycleOf(t.Context(), c, 2, policy)
 	cycleOf(t.Context(), c, 3, policy)
 	require.Len(t, sent.list, 2)
-	require.False(t, sent.list[1].Details.Pending, "that it is ended")
+	require.False(t, sent.list[1].Pending, "that it is ended")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(string(data), "lists the user under `opt-out`"), "before and when it is ended: the record is complete")

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/companions"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 const (
@@ -102,7 +101,7 @@ func (m *mailer) done(r mail.Result) {
 		record.IDs = append(record.IDs, r.Items[i].ID)
 	}
 	if len(r.Items) == 1 {
-		record.Host = snapshot.Hostname(r.Items[0].Host)
+		record.Host = r.Items[0].Host
 	}
 	if r.Err != nil {
 		record.Reason = r.Err.Error()
@@ -127,11 +126,11 @@ type dryMailer struct {
 }
 
 // Add implements companions.Mailer.
-func (d dryMailer) Add(n *notify.Notification, run string, cycle int) error {
+func (d dryMailer) Add(n *notify.Message, run string, cycle int) error {
 	if err := mail.Refuse(d.policy.Mail, n.User); err != nil {
 		return err
 	}
-	l := mail.Letter{User: n.User, Items: []notify.NoticeItem{n.Details}, Run: run, Cycle: cycle}
+	l := mail.Letter{User: n.User, Items: []notify.Message{*n}, Run: run, Cycle: cycle}
 	subject, body := mail.Compose(l, d.policy.Mail)
 	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).
 		Msg("dry run: this mail would be sent")

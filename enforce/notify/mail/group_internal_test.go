@@ -28,7 +28,7 @@ func newWaiting() *waiting {
 }
 
 func (w *waiting) add(user snapshot.Username, host string, id int) error {
-	n := &notify.Notification{User: user, ID: fmt.Sprint(host, id), Details: notify.NoticeItem{ID: fmt.Sprint(host, id), Host: host, Rule: "idle"}}
+	n := &notify.Message{User: user, ID: fmt.Sprint(host, id), Host: snapshot.Hostname(host), Rule: "idle"}
 	return w.Add(n, "run", 7)
 }
 

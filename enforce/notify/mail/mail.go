@@ -47,7 +47,7 @@ type Options struct {
 // Letter is a mail that is due.
 type Letter struct {
 	User   snapshot.Username
-	Items  []notify.NoticeItem
+	Items  []notify.Message
 	More   int    // items that are left out
 	Digest bool   // they were collected for an interval
 	Run    string // of the controller, and its cycle, for the record
@@ -83,9 +83,9 @@ const (
 // group is what waits for one user, and what the user was sent in this interval.
 type group struct {
 	letter Letter
-	host   string    // that added the user
-	first  time.Time // when the oldest item came
-	began  time.Time // the interval
+	host   snapshot.Hostname // that added the user
+	first  time.Time         // when the oldest item came
+	began  time.Time         // the interval
 	sent   int
 	known  []string // the last items: a message that may not have reached a terminal is repeated, and mail is not
 }
@@ -102,7 +102,7 @@ type Sender struct {
 	groups map[snapshot.Username]*group
 	hour   time.Time // when counting began
 	all    int       // mails in this hour
-	hosts  map[string]int
+	hosts  map[snapshot.Hostname]int
 }
 
 // NewSender starts a Sender, which must be closed.
@@ -132,13 +132,13 @@ func Refuse(settings *policy.Mail, user snapshot.Username) error {
 }
 
 // Add adds what a user is told. It doesn't wait. The error is why the user gets no mail.
-func (s *Sender) Add(n *notify.Notification, run string, cycle int) error {
+func (s *Sender) Add(n *notify.Message, run string, cycle int) error {
 	if err := Refuse(s.options.Settings, n.User); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, host := s.options.Now(), n.Details.Host
+	now, host := s.options.Now(), n.Host
 	g := s.groups[n.User]
 	if g == nil {
 		if len(s.groups) >= maxUsers || s.addedBy(host) >= maxUsersPerHost {
@@ -154,7 +154,7 @@ func (s *Sender) Add(n *notify.Notification, run string, cycle int) error {
 }
 
 // addedBy is how many users a host added.
-func (s *Sender) addedBy(host string) (n int) {
+func (s *Sender) addedBy(host snapshot.Hostname) (n int) {
 	for _, g := range s.groups {
 		if g.host == host {
 			n++
@@ -163,9 +163,9 @@ func (s *Sender) addedBy(host string) (n int) {
 	return n
 }
 
-func (g *group) add(n *notify.Notification, now time.Time) {
+func (g *group) add(n *notify.Message, now time.Time) {
 	stage := n.ID
-	if n.Details.Pending {
+	if n.Pending {
 		stage += " pending"
 	}
 	if slices.Contains(g.known, stage) {
@@ -176,7 +176,7 @@ func (g *group) add(n *notify.Notification, now time.Time) {
 		g.first = now
 	}
 	if len(g.letter.Items) < maxItems {
-		g.letter.Items = append(g.letter.Items, n.Details)
+		g.letter.Items = append(g.letter.Items, *n)
 	} else {
 		g.letter.More++
 	}
@@ -193,7 +193,7 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if over(s.hour, time.Hour, now) {
-		s.hour, s.all, s.hosts = now, 0, make(map[string]int)
+		s.hour, s.all, s.hosts = now, 0, make(map[snapshot.Hostname]int)
 	}
 	for _, user := range slices.Sorted(maps.Keys(s.groups)) {
 		g, settings := s.groups[user], s.options.Settings
@@ -221,9 +221,9 @@ func (g *group) take(now time.Time, ended bool, perUser int) Letter {
 }
 
 // admit counts a mail, if the limits allow it. One about several hosts counts for none of them.
-func (s *Sender) admit(items []notify.NoticeItem) bool {
+func (s *Sender) admit(items []notify.Message) bool {
 	host, limit := items[0].Host, s.options.Settings.InAll
-	if slices.ContainsFunc(items, func(i notify.NoticeItem) bool { return i.Host != host }) {
+	if slices.ContainsFunc(items, func(i notify.Message) bool { return i.Host != host }) {
 		host = ""
 	}
 	if s.all >= limit || host != "" && s.hosts[host] >= max(1, limit/hostShare) {

@@ -78,8 +78,8 @@ func (o *outbox) wait(t *testing.T) []mail.Result {
 
 func letter(user string) mail.Letter {
 	at := time.Now()
-	return mail.Letter{User: snapshot.Username(user), Items: []notify.NoticeItem{{
-		ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Text: "Process 4242 is not running in a GPU environment.",
+	return mail.Letter{User: snapshot.Username(user), Items: []notify.Message{{
+		ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
 		Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
 		Advice: "Start GPU work in an environment.",
 	}}}

@@ -2,7 +2,6 @@ package mail
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	netmail "net/mail"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 
-	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -65,15 +63,6 @@ func write(settings *policy.Mail, j *job, to string, now time.Time) (data []byte
 	}
 	data, err = m.bytes()
 	return data, subject + "\n" + body, finally(err)
-}
-
-// Compose is the subject and the text of a letter.
-func Compose(l Letter, settings *policy.Mail) (subject, body string) {
-	n := notify.Notice{
-		User: text.Shown(string(l.User)), Contact: cmp.Or(settings.Contact, settings.ReplyTo),
-		Findings: l.Items, More: l.More, Digest: l.Digest,
-	}
-	return notify.Subject(n), notify.Body(n)
 }
 
 // errNoAddress is why a user gets no mail.

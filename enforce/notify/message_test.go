@@ -78,12 +78,12 @@ func TestElsewhere(t *testing.T) {
 			for _, n := range notify.Elsewhere(&f, owners, account, now) {
 				require.True(t, n.Information)
 				require.Equal(t, f.Advice(), n.Advice)
-				_, follows, _ := strings.Cut(n.Text, "\n")
+				_, follows, _ := strings.Cut(n.Shown(), "\n")
 				got = append(got, fmt.Sprintf("%s %d: %s", n.Host, n.UID, follows))
-				require.Contains(t, strings.ToLower(follows), strings.ToLower(n.Details.Follows))
+				require.Contains(t, strings.ToLower(follows), strings.ToLower(n.Follows))
 			}
 			require.Equal(t, tt.want, got)
-			for _, n := range notify.Notifications(&f, owners, now) {
+			for _, n := range notify.Messages(&f, owners, now) {
 				require.False(t, n.Information)
 			}
 		})

@@ -1,13 +1,9 @@
-// Package notify makes the notices to users: what is wrong, what follows, and what to do, for
+// Package notify makes the messages to users: what is wrong, what follows, and what to do, for
 // terminals and for mail.
 //
-//	for _, n := range notify.Notifications(finding, notify.NewOwners(cluster), now) {
-//		fmt.Println(n.UID, n.Text, n.Advice)
+//	for _, m := range notify.Messages(finding, notify.NewOwners(cluster), now) {
+//		fmt.Println(m.UID, m.Shown(), m.Advice)
 //	}
-//	subject, body := notify.Subject(notice), notify.Body(notice)
-//
-// A Notice is what a mail says. All its texts are safe to show: names and
-// commands that users chose are quoted and escaped.
 //
 // A Box keeps the notices to be read again, and those for users who are not logged in until they log in:
 //
@@ -31,31 +27,92 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Notification is the message to one user on one host about a finding: what is
-// wrong, what follows, when, and what to do.
-type Notification struct {
+// Message is what one user on one host is told about a finding, or by an operator: what is wrong, what
+// follows, when, and what to do.
+type Message struct {
 	Host snapshot.Hostname
 	UID  snapshot.UID
-	ID   string // of the finding
-	Text string // what is wrong, and what follows
-	// Advice is what to do. It is mostly the same for all findings of a rule.
-	Advice string
 	// User is the name of the account on that host; empty if it is not known.
 	User snapshot.Username
-	// Details are the same for a mail.
-	Details NoticeItem
+	ID   string       // of the finding
+	Rule enforce.Rule // empty for what an operator wrote
+	Line string       // what is wrong
+	// Command is the command line of the process, quoted.
+	Command string
+	// Follows is what will be done, as in "process 4242 will be ended".
+	Follows string
+	// Pending says that it is not done yet. Due is the earliest time, if it is known.
+	Pending bool
+	Due     time.Time
+	Waits   bool      // until all hosts answer
+	Since   time.Time // when it was first seen
+	At      time.Time // when this was written
+	// Advice is what to do. It is mostly the same for all findings of a rule.
+	Advice string
+	// Decisions are the ids of what is done, or of the warning: `genv why ID` explains them.
+	// Record is what is recorded of the first action, line by line.
+	Decisions, Record []string
 	// Information says that nothing happens to the user on this host. It is no warning: its user was warned elsewhere,
 	// and by mail.
 	Information bool
 }
 
-// Notifications are those of a finding, one for each user and host that is affected,
+// TestText is what an administrator's test of notices says, whatever else is in it.
+const TestText = "This is a test of genv's notices. Nothing is wrong, and nothing will be done."
+
+// maxCommand is how many characters of a command line a message shows.
+const maxCommand = 200
+
+// QuotedCommand is a command line as a message shows it: quoted, so that it can't look like a
+// part of the message. Empty for none.
+func QuotedCommand(line string) string {
+	if line == "" {
+		return ""
+	}
+	return text.Quoted(strings.Join(strings.Fields(line), " "), maxCommand)
+}
+
+// Shown is the message for a terminal, without the advice.
+func (m *Message) Shown() string {
+	left, first := m.Due.Sub(m.At), min(len(m.Follows), 1)
+	outcome := strings.ToUpper(m.Follows[:first]) + m.Follows[first:]
+	switch {
+	case !m.Pending:
+	case m.Waits:
+		outcome = "Unless this changes, once all hosts answer, " + m.Follows
+	case left <= 0:
+		outcome = "Unless this changes soon, " + m.Follows
+	default:
+		outcome = fmt.Sprintf("Unless this changes, in %s %s", text.ShortDuration(left), m.Follows)
+	}
+	return m.Line + "\n" + outcome + "."
+}
+
+// Outcome says what happens and when, in a sentence for a mail.
+func (m *Message) Outcome() string {
+	switch {
+	case m.Follows == "":
+		return ""
+	case !m.Pending:
+		return fmt.Sprintf("At %s: %s.", Clock(m.At), m.Follows)
+	case m.Waits:
+		return fmt.Sprintf("Unless this changes, once all hosts answer: %s.", m.Follows)
+	case m.Due.After(m.At):
+		return fmt.Sprintf("Unless this changes, at %s: %s.", Clock(m.Due), m.Follows)
+	}
+	return fmt.Sprintf("Unless this changes soon: %s.", m.Follows)
+}
+
+// Clock is a time as people read it, with its zone.
+func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
+
+// Messages are those of a finding, one for each user and host that is affected,
 // in the cluster's order. A user without a known uid gets none.
-func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notification {
-	var list []Notification
+func Messages(f *enforce.Finding, owners *Owners, now time.Time) []Message {
+	var list []Message
 	of, order := stakesOf(f, owners.ofProcess, owners.ofDevice)
 	for _, t := range order {
-		list = append(list, owners.notification(f, t, of[t].follows(f.Pending), now))
+		list = append(list, owners.message(f, t, of[t].follows(f.Pending), now))
 	}
 	return list
 }
@@ -63,10 +120,10 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 // maxNamedHosts is how many hosts Elsewhere names on which something happens.
 const maxNamedHosts = 3
 
-// Elsewhere are notifications on the other hosts where something counts for a cap: they say what happens, and on
+// Elsewhere are messages on the other hosts where something counts for a cap: they say what happens, and on
 // which hosts. They are for Information. The account is that of a user as a host names it.
 func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
-	now time.Time) []Notification {
+	now time.Time) []Message {
 	of, hosts := stakesOf(f,
 		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
 		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
@@ -80,12 +137,12 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 	if len(hosts) > len(parts) {
 		parts = append(parts, "and more on other hosts")
 	}
-	var list []Notification
+	var list []Message
 	for _, host := range f.CountedOn {
 		names := owners.on(host).names
 		for _, uid := range slices.Sorted(maps.Keys(names)) {
 			if of[host] == nil && account(names[uid]) == f.User {
-				n := owners.notification(f, addressee{host, uid}, strings.Join(parts, "; "), now)
+				n := owners.message(f, addressee{host, uid}, strings.Join(parts, "; "), now)
 				n.Information = true
 				list = append(list, n)
 			}
@@ -94,29 +151,18 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 	return list
 }
 
-// notification is what a user on a host is told of a finding, and of what follows.
-func (o *Owners) notification(f *enforce.Finding, t addressee, follows string, now time.Time) Notification {
-	what := fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o))
+// message is what a user on a host is told of a finding, and of what follows.
+func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now time.Time) Message {
 	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
 		follows = fmt.Sprintf("what is beyond the cap will be taken back, idle GPUs first (as things are now, %s)",
 			follows)
 	}
-	outcome := fmt.Sprintf("%s %s.", when(f, now), follows)
-	if !f.Pending {
-		outcome = strings.ToUpper(follows[:min(len(follows), 1)]) + follows[min(len(follows), 1):] + "."
-	}
-	return Notification{
-		Host: t.host, UID: t.uid, ID: f.ID, Text: what + "\n" + outcome, Advice: f.Advice(),
-		User: o.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
-	}
-}
-
-// details are a finding as a mail has it.
-func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) NoticeItem {
-	return NoticeItem{
-		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what),
-		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows,
-		Pending: f.Pending, Due: f.Due, Waits: waitsForHosts(f), Since: f.Since, At: now, Advice: f.Advice(),
+	return Message{
+		Host: t.host, UID: t.uid, User: o.Name(t.host, t.uid), ID: f.ID, Rule: f.Rule,
+		Line:    fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o)),
+		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
+		// Other findings that wait do so for orders on a host to end.
+		Waits: f.Waits != "" && f.HostsMissing > 0, Since: f.Since, At: now, Advice: f.Advice(),
 	}
 }
 
@@ -175,21 +221,6 @@ func stakesOf[K comparable](
 		}
 	}
 	return of, order
-}
-
-// waitsForHosts reports whether a finding waits until all hosts answer. Others wait for orders on a host to end.
-func waitsForHosts(f *enforce.Finding) bool { return f.Waits != "" && f.HostsMissing > 0 }
-
-// when begins the sentence about what follows.
-func when(f *enforce.Finding, now time.Time) string {
-	left := f.Due.Sub(now)
-	switch {
-	case waitsForHosts(f):
-		return "Unless this changes, once all hosts answer,"
-	case left <= 0:
-		return "Unless this changes soon,"
-	}
-	return fmt.Sprintf("Unless this changes, in %s", text.ShortDuration(left))
 }
 
 // follows says what will happen or, as nothing has ended yet, what begins now.
