@@ -183,14 +183,6 @@ func TestNewProgram(t *testing.T) {
 	require.NoError(t, err, "a program for %s", runtime.GOARCH)
 }
 
-func TestOneProgramForAnArchitecture(t *testing.T) {
-	programs := install.Programs{}
-	require.NoError(t, programs.Add(program([]byte("a"), "amd64")))
-	require.NoError(t, programs.Add(program([]byte("b"), "arm64")))
-	require.NoError(t, programs.Add(program([]byte("a"), "amd64")), "the same again")
-	require.ErrorContains(t, programs.Add(program([]byte("c"), "amd64")), "two different programs for amd64")
-}
-
 // TestDecideState: root owns the state of new hosts, and an upgrade never changes who owns it.
 func TestDecideState(t *testing.T) {
 	fresh := func(s *install.State) { s.Sum, s.Systemd = "", true }

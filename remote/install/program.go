@@ -83,15 +83,6 @@ func mainPackage() []byte {
 	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")
 }
 
-// Add adds a program. One architecture has one program.
-func (p Programs) Add(program *Program) error {
-	if other := p[program.Arch]; other != nil && other.Sum != program.Sum {
-		return fmt.Errorf("there are two different programs for %s", program.Arch)
-	}
-	p[program.Arch] = program
-	return nil
-}
-
 func (p Programs) names() string {
 	return strings.Join(slices.Sorted(maps.Keys(p)), ", ")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // hostKeyCheck is the check of the host key in a handshake, and its result.
@@ -44,7 +45,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 	if len(t.UserKnownHosts) > 0 {
 		check.rules.AddTo = t.UserKnownHosts[0]
 	}
-	check.stamp = c.hostKeys.Stamp(check.files()...)
+	check.stamp = folder.Stamp(check.files()...)
 	check.host = c.hostKeys.Lookup(check.files(), check.name)
 	if t.FixedHostKeyOrder {
 		check.algorithms = t.HostKeyAlgorithms
@@ -96,7 +97,7 @@ func (k *hostKeyCheck) unusable(err error) error {
 func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) error {
 	k.seen = true
 	if err := k.verify(peer, key); err != nil {
-		k.refused = &keyRefusal{err, func() bool { return k.client.hostKeys.Stamp(k.files()...) != k.stamp }}
+		k.refused = &keyRefusal{err, func() bool { return folder.Stamp(k.files()...) != k.stamp }}
 		return k.refused
 	}
 	k.key = hostkeys.Plain(key)

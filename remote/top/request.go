@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -108,25 +109,19 @@ func (m *Model) complete() {
 			return
 		}
 	}
-	for i := range q.actions {
-		a := q.actions[i]
-		if m.input.kind == inputHours {
-			a.Hours, a.Reason = hours, "x"
+	next := slices.Clone(q.actions)
+	for i := range next {
+		if a := &next[i]; m.input.kind == inputHours {
+			a.Hours, a.Reason = hours, "x" // the reason is asked for next
 		} else {
 			a.Reason = typed
 		}
-		if err := a.Check(); err != nil {
+		if err := next[i].Check(); err != nil {
 			m.message = err.Error()
 			return
 		}
 	}
-	for i := range q.actions {
-		if m.input.kind == inputHours {
-			q.actions[i].Hours = hours
-		} else {
-			q.actions[i].Reason = typed
-		}
-	}
+	q.actions = next
 	if m.input.kind == inputHours {
 		m.ask(inputReason, "reason: ", "")
 		return

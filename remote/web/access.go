@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,7 +101,7 @@ func (a *Access) refresh() {
 		return
 	}
 	a.looked = now
-	state := stateOf(a.files)
+	state := folder.Stamp(a.files...)
 	if state == a.state {
 		return
 	}
@@ -112,7 +111,7 @@ func (a *Access) refresh() {
 	}
 	if err != nil {
 		if a.state = state; rules != nil && !slices.Equal(rules.files, a.files) { // what it names may come later
-			a.files, a.state = rules.files, stateOf(rules.files)
+			a.files, a.state = rules.files, folder.Stamp(rules.files...)
 		}
 		a.failed(fmt.Errorf("what was read before stays in force: %w", err))
 		return
@@ -134,19 +133,6 @@ func weaker(before, after Demands) error {
 		return errors.New("client certificates aren't required any more: restart for that")
 	}
 	return nil
-}
-
-// stateOf changes with the content of files.
-func stateOf(files []string) string {
-	var state strings.Builder
-	for _, path := range files {
-		if info, err := os.Stat(path); err == nil {
-			fmt.Fprintln(&state, info.ModTime().UnixNano(), info.Size())
-		} else {
-			fmt.Fprintln(&state, err)
-		}
-	}
-	return state.String()
 }
 
 // maxCost is the highest cost of a password's hash: a second.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -25,8 +23,8 @@ type subuidRange struct {
 // subuids are the ranges of a machine, and where its accounts are.
 type subuids struct {
 	etc         string
-	looked      time.Time      // when the files were last checked for changes
-	versions    [2]fileVersion // of what was read
+	looked      time.Time // when the files were last checked for changes
+	stamp       string    // of the files that were read
 	ranges      []subuidRange
 	source      string   // what has the ranges in place of the file; empty for the file
 	directories []string // the services of nsswitch.conf(5) that ask others for accounts
@@ -42,13 +40,12 @@ func (s *subuids) read(now time.Time) {
 		return
 	}
 	s.looked = now
-	versions := [2]fileVersion{versionOf(filepath.Join(s.etc, "subuid")),
-		versionOf(filepath.Join(s.etc, "nsswitch.conf"))}
-	if versions == s.versions {
+	stamp := folder.Stamp(filepath.Join(s.etc, "subuid"), filepath.Join(s.etc, "nsswitch.conf"))
+	if stamp == s.stamp {
 		return
 	}
 	nsswitch, _ := folder.ReadTrusted(s.etc, "nsswitch.conf", maxSubuids)
-	s.versions, s.ranges, s.source = versions, nil, ""
+	s.stamp, s.ranges, s.source = stamp, nil, ""
 	s.directories = nss.Directories(string(nsswitch))
 	if sources := nss.Services(string(nsswitch), "subid"); len(sources) > 0 && sources[0] != "files" {
 		s.source = sources[0]
@@ -88,19 +85,4 @@ func parseSubuids(text string) (ranges []subuidRange) {
 		}
 	}
 	return ranges
-}
-
-// fileVersion changes when a file changes. It is zero for a missing file.
-type fileVersion struct {
-	inode          uint64
-	size           int64
-	written, since unix.Timespec
-}
-
-func versionOf(path string) fileVersion {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil {
-		return fileVersion{}
-	}
-	return fileVersion{st.Ino, st.Size, st.Mtim, st.Ctim}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // files are the configuration files, which are read again when one changes.
@@ -53,9 +54,9 @@ func newFiles(o ResolverOptions, who identity) *files {
 func (f *files) stamp() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := stampOf(f.watched); f.seen == "" || now != f.seen {
+	if now := "." + folder.Stamp(f.watched...); f.seen == "" || now != f.seen {
 		f.load()
-		f.seen = stampOf(f.watched)
+		f.seen = "." + folder.Stamp(f.watched...)
 	}
 	return f.seen
 }
@@ -65,19 +66,6 @@ func (f *files) load() {
 	for _, r := range f.roots {
 		f.all = append(f.all, f.read(r.path, r, 0, nil)...)
 	}
-}
-
-func stampOf(paths []string) string {
-	var b strings.Builder
-	b.WriteByte('.')
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			fmt.Fprintf(&b, "%d %d;", info.ModTime().UnixNano(), info.Size())
-		} else {
-			b.WriteString("-;")
-		}
-	}
-	return b.String()
 }
 
 // The maximum depth of Includes is that of OpenSSH.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -50,7 +51,7 @@ type file struct {
 
 // load returns a file as it is now; one that does not exist is empty.
 func (s *Store) load(name string) *file {
-	stamp := stampOf(name)
+	stamp := folder.Stamp(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.files[name]; f != nil && f.stamp == stamp {
@@ -70,27 +71,6 @@ func (s *Store) load(name string) *file {
 	f.entries = entries
 	s.files[name] = f
 	return f
-}
-
-// Stamp changes when one of the files does.
-func (s *Store) Stamp(files ...string) string {
-	all := ""
-	for _, name := range files {
-		all += stampOf(name) + ";"
-	}
-	return all
-}
-
-func stampOf(name string) string {
-	info, err := os.Stat(name)
-	if err != nil {
-		return err.Error()
-	}
-	changed := int64(0) // also by chmod
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		changed = stat.Ctim.Nano()
-	}
-	return fmt.Sprint(info.ModTime().UnixNano(), changed, info.Size())
 }
 
 // maxFile bounds what is read of one file, in bytes.

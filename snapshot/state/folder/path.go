@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,4 +29,18 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 		err = fmt.Errorf("%s is longer than %d bytes", path, limit)
 	}
 	return data, err
+}
+
+// Stamp changes when one of the files does, or its mode, or whether it is there. It follows links.
+func Stamp(paths ...string) string {
+	var b strings.Builder
+	for _, path := range paths {
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			fmt.Fprintln(&b, err)
+		} else {
+			fmt.Fprintln(&b, st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
+		}
+	}
+	return b.String()
 }
