@@ -33,8 +33,6 @@ type Options struct {
 	Companions []Companion
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
-	// Events, if set, has a host asked as soon as something happened there.
-	Events Events
 }
 
 // Controller enforces a policy on a fleet.
@@ -42,10 +40,14 @@ type Controller struct {
 	Options
 	Memory FleetMemory
 
-	fleet   fleet
-	round   Cycle // what was found and done since the last tick
-	sent    dispatcher
-	records Budget[snapshot.Username]
+	fleet      fleet
+	round      Cycle // what was found and done since the last tick
+	background background
+}
+
+// background is what goes on without the loop: deliveries, and saves of the memory.
+type background struct {
+	dispatcher
 	saver
 }
 
@@ -72,7 +74,7 @@ func (c *Controller) cycle(ctx context.Context, e *event) {
 	}
 	c.remember(next, orders)
 	deliveries, said := c.plan(events, orders)
-	c.sent.dispatch(ctx, c, deliveries, c.save(ctx, len(deliveries) > 0)) // a crash must not lead to a second order
+	c.background.dispatch(ctx, c, deliveries, c.save(ctx, len(deliveries) > 0)) // a crash must not lead to a second order
 	if len(said) > 0 || c.round.Early == 0 {
 		c.emit(&c.round, said)
 	}
@@ -119,7 +121,7 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	for _, o := range orders {
 		next = next.Begin(o.OfHost, c.Now())
 	}
-	c.Memory.Rules, c.Memory.Machines, c.unsaved = next, c.fleet.machines, true
+	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
 // over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.
@@ -171,7 +173,7 @@ func (c *Controller) learn(ended []*Delivery) {
 			all.add(d.by.Learn(&c.round, d))
 		}
 	}
-	c.round.unwarned, c.unsaved = append(c.round.unwarned, all.Unwarned...), true
+	c.round.unwarned, c.background.unsaved = append(c.round.unwarned, all.Unwarned...), true
 	record := c.recordWriter()
 	c.round.Records = record.bounded(all.Records)
 	if err := record.write(&c.round, c.round.Records); err != nil {

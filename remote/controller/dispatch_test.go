@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
-	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
+	hooksink "github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 

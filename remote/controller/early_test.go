@@ -94,7 +94,7 @@ var earlyCases = map[string]struct {
 		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5, 6} })
 		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second; h.processes = []snapshot.PID{7} })
 	}, want: "0 b 3, 10 a 5, 10 a 6, 18 b 7"},
-	"a host without events": {prepare: func(_ *wakeful, c *controller.Controller) { c.Events = nil }, do: func(w *wakeful) {
+	"a host without events": {prepare: func(_ *wakeful, c *controller.Controller) { c.Link = controller.Polled{Link: c.Link} }, do: func(w *wakeful) {
 		at(3)
 		w.starts("a", 5)
 	}, want: "10 a 5"},
@@ -218,7 +218,7 @@ func TestEarlyCycles(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")
 				c := &controller.Controller{Options: controller.Options{
-					Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now, Events: w,
+					Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now,
 				}}
 				if row.policy == nil {
 					c.Policy = warned(enforce.Warn{})
@@ -260,7 +260,7 @@ func TestAHostThatAlwaysWakes(t *testing.T) {
 				w.hosts["a"].always, w.hosts["a"].changes = true, row.changes
 				c := &controller.Controller{Options: controller.Options{
 					Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-					Policy: strict{constant: constant{NonEnvProcesses: true}}, Now: time.Now, Events: w,
+					Policy: strict{constant: constant{NonEnvProcesses: true}}, Now: time.Now,
 				}}
 				go func() {
 					at(35)
@@ -284,7 +284,7 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		var seen []controller.Cycle
 		c := &controller.Controller{Options: controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: strict{constant: constant{NonEnvProcesses: true}, warn: enforce.Warn{For: time.Hour}}, Now: time.Now, Events: w,
+			Policy: strict{constant: constant{NonEnvProcesses: true}, warn: enforce.Warn{For: time.Hour}}, Now: time.Now,
 			Sinks: []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })},
 		}}
 		go func() {
@@ -328,7 +328,7 @@ func TestTheTimeOfASnapshot(t *testing.T) {
 		w.hosts["b"].processes = []snapshot.PID{4}
 		c := &controller.Controller{Options: controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w, Audit: record,
+			Policy: warned(enforce.Warn{}), Now: time.Now, Audit: record,
 		}}
 		go func() {
 			for i := range 2 {
@@ -354,7 +354,7 @@ func TestASlowDisk(t *testing.T) {
 		var found []string
 		c := &controller.Controller{Options: controller.Options{
 			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w,
+			Policy: warned(enforce.Warn{}), Now: time.Now,
 			Store: savesIn(5 * time.Second),
 			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 				for _, e := range events {

@@ -11,10 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// Events waits until something may have changed on a host; see wake.Link.
-type Events interface {
-	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
-}
+// Polled is a Link to hosts that are asked at ticks only.
+type Polled struct{ Link }
 
 // event is what a cycle begins with.
 type event struct {
@@ -65,7 +63,7 @@ func (l *loop) close() {
 	l.stopListening()
 	l.asking.cancel()
 	l.asking.answers.work.Wait()
-	l.writer.Wait()
+	l.background.writer.Wait()
 }
 
 // together is how long answers of a tick wait for each other to be judged together, so that limits are for all.
@@ -93,7 +91,7 @@ func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	case now.Before(l.notBefore):
 		return false
 	}
-	isDue := l.Events != nil && !l.due.IsZero() && !now.Before(l.due)
+	isDue := !l.due.IsZero() && !now.Before(l.due)
 	return len(e.ended) > 0 || e.complete || isDue || len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= together)
 }
 
@@ -131,8 +129,8 @@ func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
 			l.add(e, answer{host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came, round: l.fleet.round, snapshot: look.Snapshot})
 			e.urgent = true
 		}
-	case <-l.sent.ended.ready():
-		e.ended = append(e.ended, l.sent.take()...)
+	case <-l.background.ended.ready():
+		e.ended = append(e.ended, l.background.take()...)
 	case r := <-l.Actions.waiting():
 		e.requests = append(e.requests, r)
 	case <-hangup:
@@ -145,7 +143,7 @@ func (l *loop) stepWait() {
 	switch {
 	case !l.tick.IsZero():
 		l.step(max(1, time.Until(l.tick)))
-	case l.sent.underWay > 0:
+	case l.background.underWay > 0:
 		l.step(longestOrders)
 	default:
 		l.step(0)
@@ -154,10 +152,7 @@ func (l *loop) stepWait() {
 
 // patience is how long to wait for something to happen.
 func (l *loop) patience(e *event, now time.Time) time.Duration {
-	var judged time.Time
-	if l.Events != nil {
-		judged = l.due
-	}
+	judged := l.due
 	if len(e.answers) > 0 {
 		judged = earlier(judged, e.first.Add(together))
 	}
@@ -209,11 +204,12 @@ func (l *loop) shows(a *answer) bool {
 
 // listen waits for events of the hosts that answered.
 func (l *loop) listen() {
-	if l.Events == nil || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
+	link, may := l.Link.(wake.Link)
+	if !may || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
 		return
 	}
 	if l.wake == nil {
-		l.wake = wake.Start(eventLink{l.Events, l.Link})
+		l.wake = wake.Start(link)
 	}
 	hosts := make([]remote.Host, 0, len(l.fleet.cluster.Hosts))
 	for i := range l.fleet.cluster.Hosts {
@@ -222,11 +218,6 @@ func (l *loop) listen() {
 		}
 	}
 	l.wake.Watch(hosts)
-}
-
-type eventLink struct {
-	Events
-	Link
 }
 
 // stopListening ends the waits.

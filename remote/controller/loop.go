@@ -98,7 +98,10 @@ func (l *loop) judge(ctx context.Context, e *event) {
 		l.askAgain(ctx, l.round.Plan.Ask)
 	}
 	l.round.Plan.Ask = nil
-	l.due = nextDue(&l.round.Plan, l.Now())
+	l.due = time.Time{}
+	if l.wake != nil {
+		l.due = nextDue(&l.round.Plan, l.Now())
+	}
 }
 
 // leastPause and mostPause bound the time between two judgements.
@@ -137,7 +140,7 @@ func (l *loop) begin(ctx context.Context) {
 
 // isOver reports whether what was begun at the last tick has ended.
 func (l *loop) isOver() bool {
-	return !l.shown && l.asking.open == 0 && l.sent.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
+	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
 }
 
 // show ends what was begun at the last tick, unless it is shown already.
@@ -152,7 +155,7 @@ func (l *loop) show(each func(Cycle) error) error {
 // finish waits for the orders under way when the loop ends.
 func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 	l.stopListening()
-	if l.shown && l.sent.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
+	if l.shown && l.background.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
 		return nil
 	}
 	if l.shown {
@@ -166,11 +169,11 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 	if l.Settle > 0 && ctx.Err() != nil {
 		late = patience.C
 	}
-	for l.sent.underWay > 0 {
+	for l.background.underWay > 0 {
 		l.step(longestOrders)
 		select {
-		case <-l.sent.ended.ready():
-			l.learn(l.sent.take())
+		case <-l.background.ended.ready():
+			l.learn(l.background.take())
 		case <-late:
 			return l.showLast(ctx, each)
 		}

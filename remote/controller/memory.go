@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // MaxMemoryAge is how old a memory may be to be continued: what happened in the meantime is not
@@ -23,6 +24,8 @@ type FleetMemory struct {
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`
+	// recorded is how much of the record users of hosts used up lately.
+	recorded Budget[snapshot.Username]
 	// ReadOnly says that another controller writes this memory, and counts its rounds.
 	ReadOnly bool `json:"-"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/statedir"
+	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 

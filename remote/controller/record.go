@@ -84,7 +84,9 @@ func (w recordWriter) beyond() (records []audit.Record) {
 	return records
 }
 
-func (c *Controller) recordWriter() recordWriter { return recordWriter{c.Audit, c.Now, &c.records} }
+func (c *Controller) recordWriter() recordWriter {
+	return recordWriter{c.Audit, c.Now, &c.Memory.recorded}
+}
 
 // record records what became of something, and notes whether that failed.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) {

@@ -24,7 +24,7 @@ func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
 		hosts[i] = remote.Host{Name: names[i]}
 	}
 	w := newWakeful(names...)
-	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now, Events: w}}
+	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now}}
 	go func() {
 		at(1)
 		for _, name := range names {
@@ -71,7 +71,7 @@ func TestLooksOfAFullCycleAreSpread(t *testing.T) {
 			h00: []time.Duration{begin}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end},
 		},
 		"not without events": {
-			prepare: func(_ *wakeful, c *controller.Controller) { c.Events = nil },
+			prepare: func(_ *wakeful, c *controller.Controller) { c.Link = controller.Polled{Link: c.Link} },
 			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
 		},
 		"not in a dry run": {

@@ -116,17 +116,17 @@ type saver struct {
 // save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is urgent.
 // What it returns is done when the memory is kept; nil if it is not saved.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
-	since := c.Now().Sub(c.saved)
-	if !c.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && since >= 0 && since < saveEvery {
+	since := c.Now().Sub(c.background.saved)
+	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && since >= 0 && since < saveEvery {
 		return nil
 	}
-	if c.writer == nil {
-		c.writer = new(stateWriter)
+	if c.background.writer == nil {
+		c.background.writer = new(stateWriter)
 	}
 	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
 	saved, err := c.Encode(c.Now())
-	c.saved, c.unsaved = c.Now(), false
-	return c.writer.Write(func() error {
+	c.background.saved, c.background.unsaved = c.Now(), false
+	return c.background.writer.Write(func() error {
 		if err == nil {
 			err = store.Save(ctx, saved)
 		}
@@ -142,7 +142,7 @@ func (c *Controller) keep(ctx context.Context) error {
 	if c.Store == nil {
 		return errNoStore
 	}
-	c.unsaved = true
+	c.background.unsaved = true
 	s := c.save(ctx, true)
 	if s == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote/controller/hooks"
+	"github.com/seed-3119e985/genv/remote/hooks"
 )
 
 // hooksTimeout is how long the end of a run waits for hooks to finish.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 

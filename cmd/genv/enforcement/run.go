@@ -25,8 +25,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -268,8 +268,8 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	if mailer := l.mail.configure(options, mayBegin); mailer != nil {
 		c.Companions = append(c.Companions, companions.Mail{Mailer: mailer})
 	}
-	if events, ok := options.Link.(controller.Events); ok && options.Events {
-		c.Events = events
+	if !options.Events {
+		c.Link = controller.Polled{Link: c.Link}
 	}
 	c.Sinks = []controller.Sink{
 		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }},

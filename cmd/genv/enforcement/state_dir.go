@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote/controller/statedir"
+	"github.com/seed-3119e985/genv/remote/statedir"
 )
 
 // defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the

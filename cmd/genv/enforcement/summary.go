@@ -13,7 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -116,6 +118,15 @@ func (l *timedLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.S
 		l.times.add(snapshot.Hostname(host.Name), time.Since(begun))
 	}
 	return s, err //nolint:wrapcheck // it is the link's
+}
+
+// Await implements wake.Link.
+func (l *timedLink) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
+	if events, ok := l.Link.(wake.Link); ok {
+		events.Await(ctx, host, done)
+	} else {
+		go done(false, agent.ErrNoEvents)
+	}
 }
 
 // answerTimes keeps the longest time for an answer. It is safe for concurrent use.

@@ -279,7 +279,7 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 		stopped: make(chan struct{}),
 	}
 	c := &controller.Controller{Options: controller.Options{
-		Asker:  controller.Asker{Hosts: f.Hosts, Link: f.visible(l.pool, interval), Fanout: len(f.Hosts)},
+		Asker:  controller.Asker{Hosts: f.Hosts, Link: controller.Polled{Link: f.visible(l.pool, interval)}, Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
 	}}
 	schedule := controller.Schedule{Interval: interval, Step: func(wait time.Duration) {

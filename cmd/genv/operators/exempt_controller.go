@@ -17,11 +17,11 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/statedir"
 )
 
 // exemptions are those of a controller: one that runs, or the folder of one that doesn't.

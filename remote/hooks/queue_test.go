@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote/controller/hooks"
+	"github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
