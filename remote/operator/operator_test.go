@@ -117,20 +117,6 @@ func TestWhatLasts(t *testing.T) {
 	require.Equal(t, before, s, "a value")
 }
 
-func TestLater(t *testing.T) {
-	for _, d := range []time.Duration{0, time.Hour, -time.Hour} {
-		s := stateOf(t)
-		later := s.Later(d)
-		require.Equal(t, stateOf(t), s, "a value")
-		require.Equal(t, noon.Add(d), later.Hold.Since)
-		for i, e := range s.Exemptions {
-			require.Equal(t, e.Created.Add(d), later.Exemptions[i].Created)
-			require.Equal(t, e.Until.Add(d), later.Exemptions[i].Until)
-		}
-	}
-	require.Equal(t, operator.State{}, operator.State{}.Later(time.Hour))
-}
-
 func TestFile(t *testing.T) {
 	s := stateOf(t)
 	data, err := s.Encode(noon)

@@ -120,17 +120,6 @@ func (s State) at(now time.Time) State {
 	return s
 }
 
-// Later returns the state with all times later by d, as a clock that is ahead by d shows them.
-func (s State) Later(d time.Duration) State {
-	s.Exemptions = s.Exemptions.Earlier(-d)
-	if s.Hold != nil {
-		hold := *s.Hold
-		hold.Since = hold.Since.Add(d)
-		s.Hold = &hold
-	}
-	return s
-}
-
 // Empty reports whether operators asked for nothing that lasts.
 func (s State) Empty() bool { return len(s.Exemptions) == 0 && s.Hold == nil }
 

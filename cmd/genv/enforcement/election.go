@@ -68,13 +68,13 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
-// resign prepares the end of the run in its last role: what mail waits is sent, and the memory is saved for the next
-// leader.
+// resign prepares the end of the run in its last role: the memory is saved for the next leader, and what mail waits is
+// sent.
 func (l *loop) resign() {
-	l.mail.close(mailWithin)
 	if l.store != nil && l.mayAct() == nil {
 		l.saveNow(l.store)
 	}
+	l.mail.close(mailWithin)
 	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
 	log.Info().Msg(l.part.resignation(l.program.Now()))
 }
@@ -159,7 +159,7 @@ func electionLine(status *election.Status, takeOver bool) string {
 
 // drain is how long a role waits for the outcomes of orders when it ends: a process may have a long
 // grace, and another term may begin.
-const drain = 4 * time.Second
+const drain = 3 * time.Second
 
 // wrote notes what came of writing the memory to etcd.
 func (p *participation) wrote(err error, now time.Time) {
