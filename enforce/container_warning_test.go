@@ -157,10 +157,10 @@ func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 		order.Termination
 		want string
 	}{
-		{"by the id of the finding", order.Termination{Process: process, Because: []string{"env-devices/a/7/1", "non-env-processes/a/7/1"}}, none},
-		{"by its line, on the host", order.Termination{Process: process, Why: []string{"Process 7 is not running in a GPU environment (uid 1001) (user bob)"}}, none},
-		{"for another reason", order.Termination{Process: process, Because: []string{"env-devices/a/7/1"}, Why: []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}}, inside},
-		{"another process is outside", order.Termination{Process: process, Why: []string{"Process 77 is not running in a GPU environment"}}, inside},
+		{"by the id of the finding", order.Termination{Process: process, Reasons: order.Reasons{Because: []string{"env-devices/a/7/1", "non-env-processes/a/7/1"}}}, none},
+		{"as the controller says, on the host", order.Termination{Process: process, InNoEnvironment: ptr(true)}, none},
+		{"for another reason", order.Termination{Process: process, Reasons: order.Reasons{Because: []string{"env-devices/a/7/1"}, Why: []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}}}, inside},
+		{"as the controller says, too", order.Termination{Process: process, InNoEnvironment: ptr(false)}, inside},
 		{"no reason is known", order.Termination{Process: process}, inside},
 		{"it claims none", order.Termination{Process: snapshot.Process{PID: 7, Usage: process.Usage}}, none},
 		{

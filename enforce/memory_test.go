@@ -224,7 +224,7 @@ func TestOrdersCarryTheLadderAndTheReasons(t *testing.T) {
 	require.True(t, o.Kill)
 	require.Equal(t, []string{plan.Findings[0].ID}, o.Terminate[0].Because)
 	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, o.Terminate[0].Why)
-	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, order.Reasons.Of(o))
+	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, o.Reasons().Because)
 }
 
 func TestNotifications(t *testing.T) {

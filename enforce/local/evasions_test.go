@@ -14,9 +14,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// carryOut carries out one termination, with its findings.
-func (s *scene) carryOut(judged snapshot.Process, why ...string) order.Outcome {
-	return s.x.Execute(context.Background(), order.Order{Terminate: []order.Termination{{Process: judged, Why: why}}})[0]
+// carryOut carries out one termination, because of findings with these ids.
+func (s *scene) carryOut(judged snapshot.Process, because ...string) order.Outcome {
+	item := order.Termination{Process: judged, Reasons: order.Reasons{Because: because}}
+	return s.x.Execute(context.Background(), order.Order{Terminate: []order.Termination{item}})[0]
 }
 
 // TestOutsideProcessIsTerminatedWhateverItClaims: a process can write another id into
@@ -45,7 +46,7 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 			r.now.PID, r.now.Usage = c.pid(), usage(0)
 			s := newScene(local.ExecutorOptions{Grace: oneGrace}, r.now)
 			s.machine.envs = []snapshot.Environment{mine, other}
-			got := s.carryOut(c.judged(r.judged, 0), fmt.Sprintf("Process %d is not running in a GPU environment", c.pid()))
+			got := s.carryOut(c.judged(r.judged, 0), order.RuleOutside+"/a/1/1")
 			require.Equal(t, r.status, got.Status, got.Reason)
 			if r.status == order.StatusTerminated {
 				require.Equal(t, []string{fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 0", c.pid())}, s.lines)

@@ -129,8 +129,9 @@ func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, u
 	}
 	key := attachmentKey{device, env.EID}
 	before := d.detachments[key]
-	d.detachments[key] = drafted[draftedDetachment]{cmp.Or(before.object, &draftedDetachment{env, unused}),
-		append(before.because, because)}
+	d.detachments[key] = drafted[draftedDetachment]{
+		cmp.Or(before.object, &draftedDetachment{env, unused}), append(before.because, because),
+	}
 }
 
 // detaches reports whether an environment loses a device anyway.
@@ -141,24 +142,26 @@ func (d *Draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 
 // Order is the draft as an order. The lines are those of the findings, by their ids.
 func (d *Draft) Order(lines map[string]string) Order {
-	o := Order{Terminate: slices.Grow([]Termination(nil), len(d.terminations)),
-		Detach: slices.Grow([]Detachment(nil), len(d.detachments))}
+	o := Order{
+		Terminate: slices.Grow([]Termination(nil), len(d.terminations)),
+		Detach:    slices.Grow([]Detachment(nil), len(d.detachments)),
+	}
 	for _, t := range d.terminations {
-		o.Terminate = append(o.Terminate, Termination{Process: *t.object, Because: t.because,
-			Why: linesOf(t.because, lines)})
+		o.Terminate = append(o.Terminate, Termination{Process: *t.object, Reasons: reasons(t.because, lines)})
 	}
 	for key, x := range d.detachments {
-		o.Detach = append(o.Detach, Detachment{Device: key.device, Environment: *x.object.env, Unused: x.object.unused,
-			Because: x.because, Why: linesOf(x.because, lines)})
+		o.Detach = append(o.Detach, Detachment{
+			Device: key.device, Environment: *x.object.env, Unused: x.object.unused, Reasons: reasons(x.because, lines),
+		})
 	}
 	o.Sort()
 	return o
 }
 
-func linesOf(ids []string, lines map[string]string) []string {
-	list := make([]string, len(ids))
+func reasons(ids []string, lines map[string]string) Reasons {
+	r := Reasons{Because: ids, Why: make([]string, len(ids))}
 	for i, id := range ids {
-		list[i] = lines[id]
+		r.Why[i] = lines[id]
 	}
-	return list
+	return r
 }

@@ -1,6 +1,5 @@
 // Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers
-// send orders to hosts: in the format of genv 1.4.3, and in the native one, which carries all that is known of
-// processes.
+// send orders to hosts: in the format of genv 1.4.3, and in our own, which has all that is known of processes.
 //
 //	var d order.Draft // while rules are applied
 //	d.Terminate(process, findingID)
@@ -62,10 +61,7 @@ type Options struct {
 // environment. The host signals it only if all of them are still the same.
 type Termination struct {
 	Process snapshot.Process
-	Because []string // ids of the findings
-	Why     []string // the findings as people read them
-
-	Judged []string // the lines of the snapshot that were judged: see audit.Explain
+	Reasons
 
 	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
 	InNoEnvironment *bool
@@ -77,7 +73,12 @@ type Detachment struct {
 	Environment snapshot.Environment
 	// Unused says that it was judged to be used by no process of the environment or its user. A host
 	// finds out right before whether it still is.
-	Unused  bool
+	Unused bool
+	Reasons
+}
+
+// Reasons are why something is in an order.
+type Reasons struct {
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
 	Judged  []string // the lines of the snapshot that were judged: see audit.Explain
@@ -139,8 +140,8 @@ func (t Termination) object() string {
 
 func (t Termination) objectFrom(environment string) string {
 	p := &t.Process
-	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, environment,
-		text.JoinIndices(p.Indices()))
+	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s",
+		p.PID, environment, text.JoinIndices(p.Indices()))
 }
 
 // String is the line that 1.4.3 prints when it removes the attachment.
@@ -164,17 +165,15 @@ func (d Detachment) objectOf(show func(string) string) string {
 }
 
 // Outside reports whether the process ends because it is in no environment. The native
-// format reports it. An older controller of ours sends only the text of the
-// findings, and 1.4.3 nothing: it ends a process without an id for nothing else.
+// format says it, and 1.4.3 ends a process without an id for nothing else.
 func (t *Termination) Outside() bool {
 	if t.InNoEnvironment != nil {
 		return *t.InNoEnvironment
 	}
-	if len(t.Because)+len(t.Why) == 0 {
+	if len(t.Because) == 0 {
 		return t.Process.EID == ""
 	}
-	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, RuleOutside+"/") }) ||
-		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, OutsideLine(t.Process.PID)) })
+	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, RuleOutside+"/") })
 }
 
 // RuleOutside is the name of the rule about processes in no environment.

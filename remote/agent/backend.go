@@ -35,8 +35,9 @@ type Backend interface {
 func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
-		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel"},
-			more...),
+		Capabilities: append(
+			[]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel"}, more...,
+		),
 	}
 }
 
@@ -185,8 +186,9 @@ func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err erro
 	return answer, a.Fence.GiveBack(a.lease)
 }
 
-func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest,
-	r *Request) (answer SnapshotAnswer, err error) {
+func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (
+	answer SnapshotAnswer, err error,
+) {
 	a.codes.Store(request.Codes)
 	if err := a.renew(request.Lease); err != nil {
 		return answer, err
@@ -253,9 +255,7 @@ func (r *ExecuteRequest) order() (order.Order, error) {
 	}
 	o.ID, o.Options = r.ID, r.Options
 	o.Grace = time.Duration(r.GraceMS) * time.Millisecond
-	order.Reasons.Set(o, r.Because)
-	order.Judged.Set(o, r.Judged)
-	order.Findings.Set(o, r.Findings)
+	o.SetReasons(r.AllReasons)
 	return o, nil
 }
 

@@ -5,7 +5,8 @@
 //
 // On a host a Server answers out of a Backend:
 //
-//	s := agent.Server{Token: token, Greeting: agent.NewGreeting(version), Handler: &agent.Answers{Backend: backend}, Idle: time.Minute}
+//	answers := &agent.Answers{Backend: backend}
+//	s := agent.Server{Token: token, Greeting: agent.NewGreeting(version), Handler: answers, Idle: time.Minute}
 //	err := s.Serve(ctx, stdin, stdout)
 //
 // On the controller a Pool has a Conn for each host, in one of the states idle,

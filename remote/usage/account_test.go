@@ -316,7 +316,7 @@ func TestActions(t *testing.T) {
 	report := &order.Order{
 		Terminate: []order.Termination{
 			{Process: snapshot.Process{PID: 1, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 1}}}},
-			{Process: snapshot.Process{PID: 2}, Because: []string{"f"}},
+			{Process: snapshot.Process{PID: 2}, Reasons: order.Reasons{Because: []string{"f"}}},
 			{Process: snapshot.Process{PID: 3, Username: "alice"}},
 		},
 		Detach: []order.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "9", UID: uid}}},

@@ -118,7 +118,9 @@ func (f *fleet) judged(findings ...enforce.Finding) {
 		events = append(events, enforce.Event{
 			Kind: enforce.EventOutcome, Host: findings[i].Host, Findings: findings[i : i+1],
 			Order: &order.Order{ID: "report-" + findings[i].ID, Terminate: []order.Termination{{
-				Process: process, Because: []string{findings[i].ID}, Why: []string{findings[i].Line()}, Judged: []string{fmt.Sprintf("process %d, GPU 0: 2 GiB", findings[i].PID)},
+				Process: process, Reasons: order.Reasons{
+					Because: []string{findings[i].ID}, Why: []string{findings[i].Line()}, Judged: []string{fmt.Sprintf("process %d, GPU 0: 2 GiB", findings[i].PID)},
+				},
 			}}},
 			Outcomes: []order.Outcome{{PID: findings[i].PID, Status: order.StatusTerminated}},
 		})

@@ -1,0 +1,235 @@
+package order
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// MaxBytes is how long an order may be that is read: far more than a host of 1024
+// devices needs, and little enough to fit in any memory.
+const MaxBytes = 16 << 20
+
+// maxDevices is one more than the highest device index that the codec of
+// package snapshot reads.
+const maxDevices = 1024
+
+// document143 names the keys of 1.4.3. It decodes an object by its exact set of
+// keys: nothing may be added.
+type document143 struct {
+	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}; in our own format the list alone
+	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
+}
+
+// document is an order in the format of our own hosts and controllers. Keys may be added.
+type document struct {
+	document143
+	Outside []snapshot.PID `json:"outside"` // of Terminate
+	// GPUs are the UUIDs of the devices. Older controllers send none.
+	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
+	// Unused are the environments of Detach, by device, that were judged not to use it.
+	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
+}
+
+// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it on
+// stdin: one line, without a newline. The format has no start times, grace,
+// SIGKILL, names or ids of findings. It can't express an unknown environment or
+// memory of a process either: that is an error (check Process.Expressible first),
+// so that no item is left out silently.
+func Encode143(o Order) ([]byte, error) {
+	processes := o.processes()
+	for i := range processes {
+		if p := &processes[i]; !p.Expressible() {
+			return nil, fmt.Errorf("encode order: process %d has an unknown environment or memory, "+
+				"which the 1.4.3 format cannot express", p.PID)
+		}
+	}
+	d, err := o.document143(snapshot.EncodeProcesses)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Marshal(d)
+}
+
+// EncodeNative writes what is to be done, with all that is known of the processes. The Options of the order, its ID and
+// its reasons are sent next to it.
+func EncodeNative(o Order) ([]byte, error) {
+	shared, err := o.document143(snapshot.EncodeNativeProcesses)
+	if err != nil {
+		return nil, err
+	}
+	d := document{document143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs}
+	for i := range o.Terminate {
+		if t := &o.Terminate[i]; t.Outside() {
+			d.Outside = append(d.Outside, t.Process.PID)
+		}
+	}
+	d.Unused = make(map[snapshot.DeviceIndex][]snapshot.EnvID)
+	for i := range o.Detach {
+		if x := &o.Detach[i]; x.Unused {
+			d.Unused[x.Device] = append(d.Unused[x.Device], x.Environment.EID)
+		}
+	}
+	return json.Marshal(d)
+}
+
+func (o *Order) processes() []snapshot.Process {
+	processes := make([]snapshot.Process, len(o.Terminate))
+	for i := range o.Terminate {
+		processes[i] = o.Terminate[i].Process
+	}
+	return processes
+}
+
+// document143 is what both formats have.
+func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d document143, err error) {
+	if d.Terminate, err = encode(o.processes()); err != nil {
+		return d, fmt.Errorf("encode order: %w", err)
+	}
+	byDevice := map[string][]snapshot.Environment{}
+	for i := range o.Detach {
+		key := o.Detach[i].Device.String()
+		byDevice[key] = append(byDevice[key], o.Detach[i].Environment)
+	}
+	d.Detach = make(map[string]json.RawMessage, len(byDevice))
+	for key, envs := range byDevice {
+		if d.Detach[key], err = snapshot.EncodeEnvironments(envs); err != nil {
+			return d, fmt.Errorf("encode order: device %s: %w", key, err)
+		}
+	}
+	return d, nil
+}
+
+// Decode143 reads what a controller of 1.4.3, or Encode143, wrote. Every
+// field is checked; an error wraps snapshot.ErrInvalid and names the place, and
+// then nothing of the order may be carried out. The order of the items is the
+// Order's own, whatever order they were written in.
+func Decode143(data []byte) (Order, error) {
+	var d document143
+	if err := checkSize(data); err != nil {
+		return Order{}, err
+	}
+	if err := snapshot.UnmarshalExact(data, &d); err != nil {
+		return Order{}, err
+	}
+	return d.order(snapshot.DecodeProcesses)
+}
+
+// DecodeNative reads what EncodeNative wrote, as Decode143 does.
+func DecodeNative(data []byte) (Order, error) {
+	var d document
+	if err := checkSize(data); err != nil {
+		return Order{}, err
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return Order{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+	}
+	o, err := d.order(snapshot.DecodeNativeProcesses)
+	if err != nil {
+		return Order{}, err
+	}
+	o.GPUs = d.GPUs
+	outside := make(map[snapshot.PID]bool, len(d.Outside))
+	for _, pid := range d.Outside {
+		outside[pid] = true
+	}
+	for i := range o.Terminate {
+		t := &o.Terminate[i]
+		if p := &t.Process; p.EnvUnknown && !p.EnvOverwritten && !p.Unreadable.IsByUser() {
+			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
+		}
+		if d.Outside != nil {
+			is := outside[t.Process.PID]
+			t.InNoEnvironment = &is
+		}
+	}
+	for i := range o.Detach {
+		o.Detach[i].Unused = slices.Contains(d.Unused[o.Detach[i].Device], o.Detach[i].Environment.EID)
+	}
+	return o, nil
+}
+
+func checkSize(data []byte) error {
+	if len(data) > MaxBytes {
+		return fmt.Errorf("%w: an order of %d bytes is longer than the %d that are read",
+			snapshot.ErrInvalid, len(data), MaxBytes)
+	}
+	return nil
+}
+
+func (d *document143) order(decode func([]byte) ([]snapshot.Process, error)) (o Order, err error) {
+	processes, err := decode(d.Terminate)
+	if err != nil {
+		return Order{}, fmt.Errorf("terminate: %w", err)
+	}
+	for i := range processes {
+		o.Terminate = append(o.Terminate, Termination{Process: processes[i]})
+	}
+	for key, raw := range d.Detach {
+		index, err := strconv.ParseUint(key, 10, 16)
+		if err != nil || index >= maxDevices || strconv.FormatUint(index, 10) != key {
+			return Order{}, fmt.Errorf("detach: %w: %q is not a device index", snapshot.ErrInvalid, key)
+		}
+		envs, err := snapshot.DecodeEnvironments(raw)
+		if err != nil {
+			return Order{}, fmt.Errorf("detach: device %s: %w", key, err)
+		}
+		for i := range envs {
+			o.Detach = append(o.Detach, Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
+		}
+	}
+	o.Sort()
+	return o, nil
+}
+
+// AllReasons are the Reasons of all items, in the order of their outcomes. They are sent next to an order.
+type AllReasons struct {
+	Because  [][]string `json:"because,omitempty"` // the findings as people read them
+	Findings [][]string `json:"findings,omitempty"`
+	Judged   [][]string `json:"judged,omitempty"`
+}
+
+// Reasons are those of all items.
+func (o *Order) Reasons() (all AllReasons) {
+	for _, r := range o.reasons() {
+		all.Because, all.Findings = append(all.Because, r.Why), append(all.Findings, r.Because)
+		all.Judged = append(all.Judged, r.Judged)
+	}
+	return AllReasons{orNone(all.Because), orNone(all.Findings), orNone(all.Judged)}
+}
+
+// SetReasons sets what Reasons gave; nothing when it is of another order.
+func (o *Order) SetReasons(all AllReasons) {
+	items := o.reasons()
+	for i, r := range items {
+		set := func(list *[]string, of [][]string) {
+			if len(of) == len(items) {
+				*list = of[i]
+			}
+		}
+		set(&r.Why, all.Because)
+		set(&r.Because, all.Findings)
+		set(&r.Judged, all.Judged)
+	}
+}
+
+func (o *Order) reasons() (items []*Reasons) {
+	for i := range o.Detach {
+		items = append(items, &o.Detach[i].Reasons)
+	}
+	for i := range o.Terminate {
+		items = append(items, &o.Terminate[i].Reasons)
+	}
+	return items
+}
+
+// orNone is nil if no item has a list.
+func orNone(lists [][]string) [][]string {
+	if !slices.ContainsFunc(lists, func(list []string) bool { return len(list) > 0 }) {
+		return nil
+	}
+	return lists
+}
