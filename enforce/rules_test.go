@@ -182,7 +182,7 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 	return true
 }
 
-// plan writes a plan down as the tables do.
+// planText writes a plan down as the tables do.
 func planText(plan enforce.Plan) string {
 	var lines []string
 	for _, o := range plan.Orders {

@@ -118,7 +118,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 	}
 })
 
-// ChangedKeyStep is the next step for a host whose key has changed, with what to do once it is checked.
+// ChangedKeyStep is the next step for a host with a changed key, with what to do once it is checked.
 func ChangedKeyStep(then string) string {
 	return "another machine may be intercepting the connection: check the key with the host's owner before you do " +
 		"anything, then " + then

@@ -11,7 +11,7 @@ const dateLayout = "02/01/2006 15:04:05"
 
 // Date is a time on a host's own wall clock, in whole seconds and without a zone, as in
 // the state files. Dates of different hosts are comparable only if their clocks and
-// zones agree. The zero Date is no date.
+// zones agree. The zero Date means that there is none.
 type Date struct {
 	// second is counted from the beginning of year 1. A snapshot has many dates, so a time.Time
 	// would be three times as large, with a pointer for the garbage collector to follow.

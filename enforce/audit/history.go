@@ -110,7 +110,7 @@ func (j *joiner) add(r *Record, filter *Filter) {
 	switch r.Kind {
 	case KindFinding:
 		if r.Decision == enforce.DecisionAct {
-			j.firstOf(r.IDs) // what its user is notified of from now on is no warning
+			j.firstOf(r.IDs) // what its user is notified of from now on isn't a warning
 		}
 		if r.Decision == enforce.DecisionDryRun && r.Finding != nil && len(r.IDs) > 0 {
 			j.wouldAct(r, filter)
@@ -141,7 +141,7 @@ func (j *joiner) add(r *Record, filter *Filter) {
 		}
 	case KindOperator, KindExtension:
 		if r.Kind == KindExtension {
-			j.firstOf(r.IDs) // the answer to a request is no warning
+			j.firstOf(r.IDs) // the answer to a request isn't a warning
 		}
 		if filter.Matches(r) {
 			j.append(operatorEntry(r))

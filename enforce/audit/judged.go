@@ -63,7 +63,7 @@ func (e *explainer) detachment(d *order.Detachment) []string {
 	lines := append([]string{e.title}, e.device(d.Device)...)
 	lines = append(lines, e.environment(&d.Environment))
 	if d.Environment.OwnerMismatch {
-		return bounded(lines) // whose it is isn't known
+		return bounded(lines) // its owner is unknown
 	}
 	more := 0
 	for i := range e.Processes {

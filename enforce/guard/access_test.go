@@ -16,7 +16,7 @@ const mallory = snapshot.UID(4666)
 
 func number(n int) *int { return &n }
 
-// facts are a host with four devices: index 0 has minor 3, 1 has 2, 2 has 1, 3 has 0.
+// accessFacts are a host with four devices: index 0 has minor 3, 1 has 2, 2 has 1, 3 has 0.
 // Alice has devices 0 and 2 in two environments, Bob has device 1.
 func accessFacts() facts {
 	files := &state.Files{

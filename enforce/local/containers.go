@@ -16,7 +16,7 @@ import (
 
 // Containers stops containers of this machine; *container.Source is one.
 type Containers interface {
-	// Init returns the container whose first process has this PID now.
+	// Init returns the container that has this PID as its first process now.
 	Init(ctx context.Context, pid snapshot.PID) (container.Running, error)
 	// Stop has a container's engine stop it, and returns when it has stopped.
 	Stop(ctx context.Context, r container.Running, grace time.Duration) error

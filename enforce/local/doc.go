@@ -16,7 +16,7 @@
 //
 // Some processes are never signalled, whatever an order contains: PID 1, kernel
 // threads, genv itself and its ancestors, and system daemons (see
-// enforce.Protected).
+// safety.Protected).
 //
 // Each step is complete in itself: if genv dies halfway, there is nothing to
 // repair, and the next cycle starts from a new snapshot.

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Inspector reads which processes use this machine's devices now; the Machine of
+// Inspector reads which processes use this machine's devices now; the Collector of
 // snapshot/local is one.
 type Inspector interface {
 	// Processes asks the driver and the state files, never a cache, and adds
@@ -46,7 +46,7 @@ type ExecutorOptions struct {
 	// driver takes seconds to free a large GPU's memory.
 	KillWait time.Duration
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
-	// may be signalled although they are among enforce.Protected, in addition to
+	// may be signalled although they are among safety.Protected, in addition to
 	// those of the order.
 	Unprotected []string
 	// UID is the user that genv runs as. Like all commands, it changes the environments of

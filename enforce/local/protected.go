@@ -15,7 +15,7 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-// ProtectedName is the name of the daemon (one of enforce.Protected) for which a
+// ProtectedName is the name of the daemon (one of safety.Protected) for which a
 // process would never be signalled, or "". It is for snapshots, so that no rule
 // reports such a process. Most processes belong to a person and are not an MPS
 // server: nothing more is read of those.

@@ -48,7 +48,7 @@ var held sync.Map
 const showWithin = 500 * time.Millisecond
 
 // inUse is for how long after the last input a terminal counts as in use. The pane of a detached
-// tmux session is a terminal that nobody reads.
+// tmux session is a terminal without a reader.
 const inUse = 10 * time.Minute
 
 // Notified is where a text was shown.

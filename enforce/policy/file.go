@@ -24,7 +24,7 @@ type File struct {
 	Schedules  map[string]*Schedule
 	Exemptions Exemptions
 	// Unprotected are daemons that may be ended although they are among
-	// enforce.Protected.
+	// safety.Protected.
 	Unprotected []string
 	Limits      Limits
 	Unreachable Value[Unreachable]

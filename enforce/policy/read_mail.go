@@ -91,7 +91,7 @@ func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 		tlsAt.Failf("tls: none sends mail in the clear; write starttls or implicit, or add `allow-plaintext: true`")
 	case m.TLS == NoTLS && m.User != "" && !isLoopback(host):
 		tlsAt.Failf("tls: none would send the password in the clear; write starttls or implicit")
-	// with the program of earlier versions, nobody has an address
+	// with the program of earlier versions, no user has an address
 	case len(m.Addresses) == 0 && m.AddressTemplate == nil && !program:
 		n.Failf("mail: it has no addresses; write `template: \"{{.User}}@example.org\"` or `addresses: {alice: " +
 			"alice@example.org}`")

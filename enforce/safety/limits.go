@@ -38,7 +38,7 @@ func (l Limits) Exceedable(orders []order.OfHost) bool {
 	return all != tally{} && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || over != "")
 }
 
-// Limit is how much may be done in one cycle; 0 is no limit.
+// Limit is how much may be done in one cycle; 0 means no limit.
 type Limit struct {
 	Terminations int
 	Detachments  int

@@ -279,7 +279,7 @@ func mustMarshal(v any) []byte {
 	return body
 }
 
-// report has a controller report all processes that it doesn't leave alone.
+// send has a controller send orders for all processes that it doesn't leave alone.
 func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.Duration) {
 	source := ""
 	if p.claim != nil {

@@ -34,8 +34,8 @@ type Conn struct {
 	tokenFlag atomic.Bool // the host takes the token as a flag
 }
 
-// reconnectWait is how long a call waits for a host whose connection was cut off to be
-// reconnected. One whose genv ended in order (it was idle, or replaced) is there: it is waited
+// reconnectWait is how long a call waits for a host that was cut off to be
+// reconnected. One where genv ended in order (it was idle, or replaced) is there: it is waited
 // for half of the Timeout.
 const reconnectWait = time.Second
 

@@ -38,7 +38,7 @@ type Pool struct {
 	// included. An order has the time that its processes get to end on top.
 	Timeout time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands, and
-	// how many commands at a time carry out orders; 0 is no bound. A request on a
+	// how many commands at a time carry out orders; 0 means no bound. A request on a
 	// connection that is there does not wait.
 	Fanout int
 	// DeviceAge, if set, is asked for each snapshot how old the utilization, temperature and
@@ -57,9 +57,9 @@ type Pool struct {
 	mu      sync.Mutex
 	conns   map[string]*Conn
 	logins  slots
-	retries slots          // logins to hosts whose logins failed
+	retries slots          // logins to hosts after logins that failed
 	orders  slots          // commands that carry out orders
-	failing atomic.Int32   // hosts whose logins failed last
+	failing atomic.Int32   // hosts where the last login failed
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
 
@@ -265,7 +265,7 @@ func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func
 	return nil, notBegun(err)
 }
 
-// slots bound how much is done at a time; nil is no bound.
+// slots bound how much is done at a time; nil means no bound.
 type slots chan struct{}
 
 func newSlots(n int) slots {

@@ -33,7 +33,7 @@ type refusal struct {
 	Text string      `json:"text"` // for people
 }
 
-// coded makes an error of a host one whose text is the JSON of a refusal.
+// coded makes an error of a host one with the JSON of a refusal as its text.
 func coded(err error) error {
 	r := refusal{codeFailed, err.Error()}
 	r.Text = r.Text[:min(len(r.Text), maxRefusalKept)]

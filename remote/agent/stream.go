@@ -31,7 +31,7 @@ var (
 type Stream struct {
 	Greeting frame.Greeting
 	// WriteTimeout is how long a request may take to be sent, set before the first
-	// Call; then the stream is broken, since the host does not read. 0 is no limit.
+	// Call; then the stream is broken, since the host does not read. 0 means no limit.
 	WriteTimeout time.Duration
 
 	out     io.Writer
@@ -39,7 +39,7 @@ type Stream struct {
 
 	mu     sync.Mutex
 	last   uint64
-	calls  map[uint64]chan<- callEnd // under way, with room for one; nil for those whose answer is not wanted any more
+	calls  map[uint64]chan<- callEnd // under way, with room for one; nil for those that are not waited for any more
 	late   uint64                    // the last call of mayBeLate that was not answered in time
 	broken error
 	onEnd  func(why error)

@@ -67,7 +67,7 @@ func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool,
 	}()
 }
 
-// awaitEvent is no call that State shows: it may be under way all the time.
+// awaitEvent isn't a call that State shows: it may be under way all the time.
 func (c *Conn) awaitEvent(ctx context.Context) (woke bool, err error) {
 	t, err := c.eventful()
 	if err != nil {

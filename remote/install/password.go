@@ -36,7 +36,7 @@ func NewPassword(secret []byte) (*Password, error) {
 func (p *Password) Wipe() { clear(p.secret) }
 
 // try gives the password to a host by means of check, which says whether the host accepted
-// it. An error of check other than errRefused says nothing about the password.
+// it. An error of check says nothing about the password.
 func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
 	var now passwordState
 	select {

@@ -107,7 +107,7 @@ func outcomes(base Event, e *enforce.Event) []Event {
 		for _, id := range i.because {
 			if f := because[id]; f != nil {
 				event.Rule, event.ID, event.Why = f.Rule, f.ID, f.Line()
-				event.User = cmp.Or(event.User, f.User) // 1.4.3 doesn't say whose a process is
+				event.User = cmp.Or(event.User, f.User) // 1.4.3 doesn't name the user of a process
 				break
 			}
 		}
@@ -129,7 +129,7 @@ func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Entry 
 	return r
 }
 
-// item is an item of an order: whose it is, what, and because of which findings.
+// item is an item of an order: its user, what it is, and because of which findings.
 type item struct {
 	user    snapshot.Username
 	what    string

@@ -15,7 +15,7 @@ type View struct {
 	findings map[snapshot.Hostname][]*Finding
 	gpus     map[gpuKey][]*Finding
 	pids     map[hostPID][]*Finding
-	found    map[gpuKey]bool // the GPUs with a finding, or whose processes are ended because of one
+	found    map[gpuKey]bool // the GPUs with a finding, or with processes that are ended because of one
 }
 
 // hostPID is a process of a host.

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Bounds of one host, whose devices and their models may be made up.
+// Bounds of one host: its devices and their models may be made up.
 const (
 	maxGPUs   = 64 // with series of their own
 	maxModels = 16
@@ -272,7 +272,7 @@ func (v *view) countProcesses() {
 	}
 }
 
-// owners are the uids of processes. Those of root, and those whose uid is unknown, may be
+// owners are the uids of processes. Those of root, and those with an unknown uid, may be
 // in anyone's environment.
 func owners(processes []*snapshot.Process) (uids map[snapshot.UID]bool, anyone bool) {
 	uids = make(map[snapshot.UID]bool)

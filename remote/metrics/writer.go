@@ -19,7 +19,7 @@ type Writer struct {
 	labels []string
 }
 
-// Gauge begins a family of gauges, whose samples all have these labels.
+// Gauge begins a family of gauges. All of its samples have these labels.
 func (w *Writer) Gauge(name, help string, labels ...string) { w.family("gauge", name, help, labels) }
 
 // Counter begins a family of counters.

@@ -24,7 +24,7 @@ func (m *Model) old() string {
 	return "OLD: " + short(age)
 }
 
-// header says whose data these are and how the fleet is, as far as there is room.
+// header says which controller has these data and how the fleet is, as far as there is room.
 func (m *Model) header() string {
 	if m.scene == nil {
 		return m.painter.Paint("genv top", draw.Bold)

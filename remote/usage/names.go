@@ -94,7 +94,7 @@ func (h *hostNames) model(d *snapshot.Device) string {
 // cut bounds a name. Two that differ only behind that are one.
 func cut[T ~string](name T) T { return T(text.Cut(string(name), maxName)) }
 
-// pseudonymPrefix begins the names that stand for users whose names are not kept. It has a colon, which separates
+// pseudonymPrefix begins the names that stand for users if their names are not kept. It has a colon, which separates
 // the fields of passwd(5): no account can have such a name. One that a host claims counts as Other.
 const pseudonymPrefix = "user:"
 

@@ -55,7 +55,7 @@ import (
 type RecorderOptions struct {
 	// Open opens the store. It is called in the background, and again after an error.
 	Open func() (Store, error)
-	// Replace, if set, moves a store aside whose file is damaged, so that Open begins a new one.
+	// Replace, if set, gives a damaged store another name, so that Open begins a new one.
 	Replace func(why error) error
 	Now     func() time.Time
 	In      *time.Location // of the hours

@@ -28,7 +28,7 @@ var (
 	ErrFull = errors.New("there is no room for it")
 	// ErrNewer says that a newer genv wrote it: leave it alone.
 	ErrNewer = errors.New("it was written by a newer version of genv")
-	// ErrDamaged says that it can't be read any more: move it aside.
+	// ErrDamaged says that it can't be read any more: give it another name.
 	ErrDamaged = errors.New("it is damaged")
 	// ErrUnsure says that it isn't known whether an entry was kept: add it again, with the
 	// same ID, before others.
@@ -40,7 +40,7 @@ var (
 // Entry is what was counted in a time.
 type Entry struct {
 	Sums Sums
-	// ID is that of the entry: a store whose Add may return ErrUnsure keeps one with the same
+	// ID is that of the entry: a store with an Add that may return ErrUnsure keeps one with the same
 	// ID once. Empty for none.
 	ID    string
 	Since int64 // the time, in seconds since 1970
@@ -133,7 +133,7 @@ func (s timeRange) hours(in *time.Location, f func(hour, seconds int64)) {
 }
 
 // rangeOf is the time between two looks, in which as much time elapsed. It ends at the second
-// one by the wall clock, also if that was set meanwhile.
+// one by the wall clock, also if the clock was set since.
 func rangeOf(last, now time.Time, elapsed time.Duration) timeRange {
 	s := timeRange{last.Unix(), now.Unix()}
 	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step > time.Second || step < -time.Second {

@@ -89,7 +89,7 @@ func (w *dbWriter) openAndAdd(ctx context.Context) error {
 	return w.add(ctx)
 }
 
-// replace has a damaged store moved aside.
+// replace has Options.Replace deal with a damaged store.
 func (w *dbWriter) replace(why error) error {
 	if w.store != nil {
 		_ = w.store.Close() // it is damaged

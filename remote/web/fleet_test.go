@@ -185,7 +185,7 @@ func get(t *testing.T, handler http.Handler, path string, change ...func(*http.R
 	return w
 }
 
-// page is the text of a page that must be there.
+// pageOf is the text of a page that must be there.
 func pageOf(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) string {
 	t.Helper()
 	w := get(t, handler, path, change...)

@@ -17,7 +17,7 @@ type Engines struct {
 	Root string
 }
 
-// apis are those that may know a container. Docker's second socket is where /var/run is no link to /run.
+// apis are those that may know a container. Docker's second socket is where /var/run isn't a link to /run.
 func (e Engines) apis(runtime string) (list []api) {
 	docker, podman := []string{"/run/docker.sock", "/var/run/docker.sock"}, []string{"/run/podman/podman.sock"}
 	var sockets []string

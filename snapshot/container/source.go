@@ -3,7 +3,7 @@
 // engines. Nothing comes from the container itself.
 //
 //	source := &container.Source{Engines: container.Engines{}, Run: "/run/genv"}
-//	infos := source.Look(ctx, members) // one for each member, nil for what is no container of root's
+//	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
 //
 // It is for root only. Answers are kept for as long as a container's first process lives,
 // so that a look which finds no new process costs nothing. An engine that doesn't answer
@@ -211,7 +211,7 @@ type Stopper interface {
 	Stop(ctx context.Context, place proc.Place, grace time.Duration) error
 }
 
-// Running is a container whose first process was found to run.
+// Running is a container that was found to run, by its first process.
 type Running struct {
 	place proc.Place
 	// Text names the container, safe to show, as in "container web (pytorch:24.10)".

@@ -13,13 +13,12 @@
 //
 // A process is in the environment that its environ names, if the environ is intact.
 // Otherwise it is in that of its nearest registered ancestor, if both belong to the same
-// user: see observation.assign.
+// user: see observer.assign.
 //
 // The order matters. Processes are read first and the state files last: an environment
 // is registered before anything runs in it, so an environment that is missing in the
 // files then is not registered, and no new process is misjudged. nvidia-smi never runs
 // under the lock of the state files.
 //
-// The package changes the state files only to register devices, and to attach
-// environments again after a restoration. It knows no rules: see package enforce.
+// The package changes the state files only to register devices. It knows no rules: see package enforce.
 package local

@@ -39,7 +39,7 @@ func (a Account) Username() snapshot.Username {
 	return snapshot.Username(a.Name)
 }
 
-// ParseAccounts reads lines of passwd(5). What is no entry is left out.
+// ParseAccounts reads lines of passwd(5). Other lines are left out.
 func ParseAccounts(passwd []byte) (accounts []Account) {
 	for line := range bytes.Lines(passwd) {
 		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")

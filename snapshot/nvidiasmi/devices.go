@@ -122,7 +122,7 @@ func parseListing(out RunResult, more int, fill func(g *GPU, more []string)) (Li
 const maxIndex = 1023
 
 // parseGPU parses a line of n fields. One that begins with neither a number nor a text in
-// brackets is no row. A row that is cut only proves that the GPU is there.
+// brackets isn't a row. A row that is cut only proves that the GPU is there.
 func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRow bool) {
 	fields := strings.SplitN(line, ",", n)
 	index, err := strconv.ParseUint(strings.TrimSpace(fields[0]), 10, 63)

@@ -114,7 +114,7 @@ func readAll(pipe io.ReadCloser, isOver func() bool) []byte {
 	}
 }
 
-// hasExited says whether a child has ended that nobody has waited for.
+// hasExited says whether a child has ended, before it is waited for.
 func hasExited(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

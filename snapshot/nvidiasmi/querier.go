@@ -56,7 +56,7 @@ type Querier struct {
 	turn    chan struct{}                                // whoever has put something in it may make a call
 
 	mu        sync.Mutex
-	abandoned <-chan struct{}      // closed when nobody waits any more for the call in progress
+	abandoned <-chan struct{}      // closed when no caller waits any more for the call in progress
 	questions map[string]*question // by their arguments
 }
 

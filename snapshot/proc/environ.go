@@ -189,7 +189,7 @@ func (h *Handle) otherThreads() ([]string, error) {
 }
 
 // checkGone verifies an ErrGone of environ: for a process without memory of its own,
-// such as a kernel thread, or one whose first thread has ended, recent kernels return
+// such as a kernel thread, or one after the end of its first thread, recent kernels return
 // ESRCH although the process exists.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {

@@ -66,7 +66,7 @@ type Stat struct {
 const kernelThread = 0x00200000
 
 // Gone says that the process has ended, and may be waiting for its parent (a zombie). A
-// process whose first thread has ended while others still run has the same state, but
+// process with a first thread that has ended while others still run has the same state, but
 // more than one thread: it is not gone.
 func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1

@@ -14,7 +14,7 @@ import (
 
 type indices = []snapshot.DeviceIndex
 
-// hold is an attachment of an environment; memory "" is the whole device.
+// attachment is that of an environment; memory "" is the whole device.
 func attachment(eid snapshot.EnvID, memory string) snapshot.Attachment {
 	a := snapshot.Attachment{EID: eid, Time: at("10:00:00")}
 	if memory != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// step is a look in a second after noon, at what is attached then: the time that its user
+// lookStep is a look in a second after noon, at what is attached then: the time that its user
 // wrote, and since when it counts.
 type lookStep struct {
 	second  int

@@ -65,7 +65,7 @@ const LeaderUsage = "act only while this controller leads among those with the s
 // Off says that no election is asked about.
 func (o *LeaderFlags) Off() bool { return o.url == "off" }
 
-// Read reads what the flags name. acts says that the command runs in a loop and is no dry run: others don't take
+// Read reads what the flags name. acts says that the command runs in a loop and isn't a dry run: others don't take
 // part.
 func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig, error) {
 	if o.url == "" {

@@ -180,7 +180,7 @@ func (s *site) must(args ...string) string {
 	return out
 }
 
-// guard is a running `genv guard run`.
+// guardRun is a running `genv guard run`.
 type guardRun struct {
 	*site
 	cmd  *exec.Cmd

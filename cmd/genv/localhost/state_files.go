@@ -89,7 +89,7 @@ func RootLog(getenv func(string) string) string {
 var ErrContained = errors.New("genv only shows what this container has, which it keeps until it ends: run this on " +
 	"the host itself")
 
-// CheckContained returns ErrContained in such a container. What its variable says is no proof:
+// CheckContained returns ErrContained in such a container. What its variable says isn't a proof:
 // the state files are mounted read-only, and root's service looks itself.
 func CheckContained(getenv func(string) string) error {
 	if contained(getenv) {

@@ -171,7 +171,7 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 	return file, nil
 }
 
-// accounts are the other names of users. Without them a rule holds only for the name as it is
+// aliases are the other names of users. Without them a rule holds only for the name as it is
 // written.
 func aliases(c *cli.Context, names []string) policy.Aliases {
 	same, err := SameUsers(c.Context, names, nss.Getent)

@@ -3,7 +3,6 @@
 // folder of the controller or a server, and connects to no host and to no controller.
 //
 //	commands = append(commands, report.Command(program))
-//	open, err := report.ReadUsage(c, &program, leader, log)
 package report
 
 import (

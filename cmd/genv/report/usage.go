@@ -125,7 +125,7 @@ func (k *usageKeeper) keep(dir string) *enforcement.Usage {
 	}
 }
 
-// open opens a database. A file that is damaged is moved aside.
+// open opens a database. A file that is damaged gets another name.
 func (k *usageKeeper) open(place string, options store.Options) (usage.Store, error) {
 	s, err := store.Open(context.Background(), place, options)
 	if errors.Is(err, usage.ErrDamaged) {

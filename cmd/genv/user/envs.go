@@ -126,7 +126,7 @@ func (o *envsOptions) query(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.IsSet("eid") { // an unknown one is no error, as in 1.4.3
+	if c.IsSet("eid") { // an unknown one isn't an error, as in 1.4.3
 		isOther := func(e snapshot.Environment) bool { return string(e.EID) != o.eid }
 		files.Environments = slices.DeleteFunc(files.Environments, isOther)
 	}

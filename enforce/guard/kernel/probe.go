@@ -24,7 +24,7 @@ type Support struct {
 	Abilities []Ability
 	Programs  []Program // that judge opens of devices in the same cgroup or above it
 	// Err is nil if Open with the same Location can work, or with Location.Unpinned if there
-	// is no bpffs; otherwise it has a class of this package.
+	// isn't a bpffs; otherwise it has a class of this package.
 	Err error
 }
 

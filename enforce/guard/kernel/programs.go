@@ -43,7 +43,7 @@ const (
 )
 
 // programsAt lists the programs of one folder. At the guard's own one each must have been
-// attached with BPF_F_ALLOW_MULTI; above it, one that may be overridden is no obstacle.
+// attached with BPF_F_ALLOW_MULTI; above it, one that may be overridden isn't an obstacle.
 func programsAt(path string, own bool) ([]Program, error) {
 	ids, flags, err := queryPrograms(path)
 	if err != nil {

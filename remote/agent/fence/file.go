@@ -123,7 +123,7 @@ func checkHeld(l *Lease, r *Request, now time.Time) error {
 	return err
 }
 
-// unlessRefused says of an error that is no refusal what follows from it.
+// unlessRefused says what follows from an error that isn't a refusal.
 func unlessRefused(err error) error {
 	var refused *RefusedError
 	if err == nil || errors.As(err, &refused) {

@@ -107,7 +107,7 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 		}
 		n, err := fill(r, rest[len(rest):min(cap(rest), length)])
 		if rest = rest[:len(rest)+n]; err != nil {
-			// not wrapped: it is no orderly end
+			// not wrapped: it isn't an orderly end
 			return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length,
 				err.Error())
 		}

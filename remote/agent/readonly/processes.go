@@ -58,7 +58,7 @@ type Descriptions struct {
 
 	mounts  string            // at /proc, as in mountinfo
 	name    string            // the last one
-	process *snapshot.Process // whose status is read; nil for none
+	process *snapshot.Process // the one that is read; nil for none
 }
 
 func (d *Descriptions) parse(data []byte) {

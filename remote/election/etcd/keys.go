@@ -273,7 +273,7 @@ func (c *Client) TimeToLive(ctx context.Context, id int64) (left, granted time.D
 	return time.Duration(answer.TTL) * time.Second, time.Duration(answer.Granted) * time.Second, nil
 }
 
-// Revoke ends a lease now. One that has ended is no error.
+// Revoke ends a lease now. One that has ended isn't an error.
 func (c *Client) Revoke(ctx context.Context, id int64) error {
 	err := c.call(ctx, "/v3/lease/revoke", leaseMessage{ID: id}, &struct{}{})
 	if isNotFound(err) {

@@ -114,7 +114,7 @@ func (a *keyAgent) ask(request func(agent.ExtendedAgent) error) error {
 	return request(agent.NewClient(struct{ io.ReadWriter }{conn}))
 }
 
-// agentKey is a key in the agent, or a certificate, whose private key may be missing there.
+// agentKey is a key in the agent, or a certificate; its private key may be missing there.
 type agentKey struct {
 	agent  *keyAgent
 	public ssh.PublicKey

@@ -29,7 +29,7 @@ type Error struct {
 	Line    int    // from 1; 0 for the whole file
 	Problem string
 
-	keyword string // the one whose value is the cause, if the place is not known yet
+	keyword string // the one with the value that is the cause, if the place is not known yet
 }
 
 func (e *Error) Error() string {

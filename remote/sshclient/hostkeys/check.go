@@ -2,7 +2,7 @@
 // hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not
 // accepted counts as the key in it, and a host that is not known with its port is looked up without. A file that
 // changes is read again; one that can't be read, or a bad line, is skipped with a
-// warning, and refuses only hosts whose key is not found elsewhere.
+// warning, and refuses a host only if its key is not found elsewhere.
 //
 // It differs from OpenSSH where that is safer: a key that is revoked for the name
 // without its port is never accepted, and `accept-new` adds no key while one of the

@@ -32,7 +32,7 @@ import (
 
 // Options are what a Store is like.
 type Options struct {
-	// Fleet is whose usage it is, on a server. Empty, to read, is the only one in the database.
+	// Fleet is the name of the fleet, on a server. Empty, to read, is the only one in the database.
 	Fleet string
 	In    *time.Location // of its days
 	// KeepHours and KeepDays are for how long hours and days are kept; 0 for the defaults.
@@ -53,7 +53,7 @@ const (
 
 // Pseudonyms has Tidy replace names of users that are old. The zero Pseudonyms keeps names.
 type Pseudonyms struct {
-	// After is how old whole days are whose users get pseudonyms.
+	// After is the age at which the users of whole days get pseudonyms.
 	After time.Duration
 	// Of is the pseudonym of a user, as of usage.Pseudonym.
 	Of func(user string) string

@@ -82,7 +82,7 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error 
 	return nil
 }
 
-// nameOf is the name of a sum as it is stored: the pseudonym in an hour whose users have pseudonyms already.
+// nameOf is the name of a sum as it is stored: the pseudonym in an hour that has pseudonyms already.
 func (t *tx) nameOf(key *usage.SumKey) string {
 	if of := t.options.Pseudonyms.Of; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
 		return valid(of(key.Name))

@@ -46,7 +46,7 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 }
 
 // apply refuses devices that the host doesn't have, which are likely typing errors. A
-// device that isn't attached is no error.
+// device that isn't attached isn't an error.
 func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	if _, err := changeable(f, d.EID, by, d.Unregistered); err != nil {
 		return Result{}, err

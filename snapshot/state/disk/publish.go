@@ -113,7 +113,7 @@ func seal(dir *folder.Folder) error {
 func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 }
 
 // ownLocks makes the folder of the devices' locks root's, with a file for each device: every
-// user may lock these, and none can remove or replace one that is held. What is no folder is
+// user may lock these, and none can remove or replace one that is held. What isn't a folder is
 // moved aside without following it. dir is sealed: no user can replace what is in it meanwhile.
 func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
@@ -141,7 +141,7 @@ func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 }
 
 // ownLock makes a lock file root's, so that no user can change its mode, and one that every
-// user may lock. It stays the same file, since a user may hold it, unless it is no file that
+// user may lock. It stays the same file, since a user may hold it, unless it isn't a file that
 // can be locked, or one with content that not all may read: a user may have moved it here.
 func (s *Store) ownLock(dir *folder.Folder, name string) error {
 	if err := dir.Ensure(name, folder.SharedMode); err != nil {

@@ -18,7 +18,7 @@ type running struct {
 	unread   bool // the transaction needs more
 
 	wanted   map[snapshot.UID]bool
-	users    map[snapshot.UID]bool // whose processes are in the list
+	users    map[snapshot.UID]bool // with processes in the list
 	list     []system.RunningProcess
 	complete bool // false where processes may be hidden
 	// emptied are the environments that had no registered process before the last reading.

@@ -22,7 +22,7 @@ import (
 
 var errSMI = errors.New("nvidia-smi failed")
 
-// host is a changer with a state folder of its own. Its nvidia-smi shows so many devices, or
+// changerHost is a changer with a state folder of its own. Its nvidia-smi shows so many devices, or
 // fails for none; asked counts its calls.
 func changerHost(t *testing.T, devices *int) (c service.Changer, asked *int) {
 	t.Helper()

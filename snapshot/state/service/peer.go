@@ -33,7 +33,7 @@ type callerProcess struct {
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +
 	"PIDs; run genv on the host itself")
 
-// errContained says that a uid is no user's.
+// errContained says that a uid doesn't belong to a user.
 var errContained = fmt.Errorf("%w: the process that asks is in a container, of which the uid proves no user: run "+
 	"genv on the host itself", state.ErrNotOwner)
 
@@ -136,7 +136,7 @@ type processes struct {
 	held map[snapshot.PID]*proc.Handle
 }
 
-// owner is change.Asker.Owner.
+// owner is change.Requester.Owner.
 func (p *processes) owner(pid snapshot.PID) (snapshot.UID, error) {
 	if p.by.unknown != nil {
 		return 0, p.by.unknown

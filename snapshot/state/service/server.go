@@ -172,7 +172,7 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 			}
 		}
 		defer release()
-		if errors.Is(by.unknown, errPeerGone) { // it is unknown whose request this is
+		if errors.Is(by.unknown, errPeerGone) { // it is unknown who sent this request
 			s.refuse(conn, errPeerGone)
 			return
 		}

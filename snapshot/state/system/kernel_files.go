@@ -55,7 +55,7 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 	return all
 }
 
-// pendingUsers are the users whose folders have not answered yet.
+// pendingUsers are the users with folders that have not answered yet.
 type pendingUsers struct {
 	mu    sync.Mutex
 	users map[snapshot.UID]bool

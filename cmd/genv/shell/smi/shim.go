@@ -119,7 +119,7 @@ func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	return []byte(text), true
 }
 
-// CommandLine is a command line of nvidia-smi whose output can be rewritten.
+// CommandLine is a command line of nvidia-smi with an output that can be rewritten.
 type CommandLine struct {
 	form     form
 	args     []string

@@ -93,7 +93,7 @@ type tableRewriter struct {
 	numbers map[string]*Device // by the number in a device's row, of the attached ones
 	kept    []string
 	heading *tablePart // the last one that was read
-	rows    *tablePart // the one whose rows are being read
+	rows    *tablePart // the one that is being read
 	block   []string
 	border  string // that came last and wasn't kept
 	shown   bool   // a block of this part was kept
