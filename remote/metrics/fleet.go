@@ -91,17 +91,16 @@ func Findings(f *live.Fleet) []byte {
 	return w.Text()
 }
 
-// targets are some to scrape, as Prometheus' http_sd reads them
-// (https://prometheus.io/docs/prometheus/latest/http_sd/).
-type targets struct {
-	Targets []string          `json:"targets"`
-	Labels  map[string]string `json:"labels"`
-}
-
 // serveTargets answers with a target for the controller and one for each host, all at the
 // address under which the client reached it. Each has an instance of its own: the series
 // that Prometheus adds would be the same ones otherwise.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
+	// targets are some to scrape, as Prometheus' http_sd reads them
+	// (https://prometheus.io/docs/prometheus/latest/http_sd/).
+	type targets struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
 	hosts := e.Feed.Fleet().Hosts
 	address := []string{r.Host}
 	list := make([]targets, 0, len(hosts)+1)

@@ -38,16 +38,15 @@ type findingList struct {
 	More int
 }
 
-// hostBody is what the page of a host shows.
-type hostBody struct {
-	*live.Host
-	Counts   gpus.StateCounts
-	GPUs     []gpuRow
-	Findings findingList
-	Events   []live.Event
-}
-
 func hostPage(p *page, r *http.Request) (string, any) {
+	// hostBody is what the page of a host shows.
+	type hostBody struct {
+		*live.Host
+		Counts   gpus.StateCounts
+		GPUs     []gpuRow
+		Findings findingList
+		Events   []live.Event
+	}
 	h := p.Fleet.Host(snapshot.Hostname(r.PathValue("host")))
 	if h == nil {
 		p.Title = "The fleet has no host of this name."
@@ -68,16 +67,6 @@ func (p *page) gpu(row gpus.Row) gpuRow {
 	return gpuRow{&row, p.cell(row.Host, row.GPU), p.view.IdleSince(row.Host, row.Index)}
 }
 
-// userBody is what the page of a user shows.
-type userBody struct {
-	live.User
-	GPUs     []gpuRow
-	Findings findingList
-	Ended    []live.Event // what was done
-	Hours    *usage.Row   // of the last days; nil if there are none
-	Days     int
-}
-
 // userPage serves the page of a user. The database is asked before the page is rendered: it may be slow.
 func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
@@ -88,6 +77,15 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 // ofUser is of a user who has something, or had something lately.
 // With hidden names it says the same of all others, whether they exist or not.
 func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
+	// userBody is what the page of a user shows.
+	type userBody struct {
+		live.User
+		GPUs     []gpuRow
+		Findings findingList
+		Ended    []live.Event // what was done
+		Hours    *usage.Row   // of the last days; nil if there are none
+		Days     int
+	}
 	if p.Hidden && user != p.view.self {
 		p.Title = "Only your own page can be shown: the names of others are hidden."
 		return "", nil
@@ -114,13 +112,12 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
 	return "userPage", body
 }
 
-// findingsBody is what the page of findings shows.
-type findingsBody struct {
-	Findings findingList
-	Events   []live.Event
-}
-
 func findingsPage(p *page, _ *http.Request) (string, any) {
+	// findingsBody is what the page of findings shows.
+	type findingsBody struct {
+		Findings findingList
+		Events   []live.Event
+	}
 	p.Title = "Findings"
 	all := p.findings(func(*live.Finding) bool { return true })
 	return "findings", findingsBody{all, p.events(func(*live.Event) bool { return true })}

@@ -74,18 +74,6 @@ func (f hostFilter) selects(h *live.Host) bool {
 	return true
 }
 
-// overviewBody is what the first page shows.
-type overviewBody struct {
-	Filter    hostFilter
-	Models    []modelRow
-	Tiles     []tile
-	Users     []live.User
-	MoreUsers int
-	Failed    []failedRow
-	// MoreFailed are those besides Failed.
-	MoreFailed int
-}
-
 // Dense reports whether hosts are drawn small.
 func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 
@@ -120,6 +108,17 @@ type failedRow struct {
 }
 
 func overview(p *page, r *http.Request) (string, any) {
+	// overviewBody is what the first page shows.
+	type overviewBody struct {
+		Filter    hostFilter
+		Models    []modelRow
+		Tiles     []tile
+		Users     []live.User
+		MoreUsers int
+		Failed    []failedRow
+		// MoreFailed are those besides Failed.
+		MoreFailed int
+	}
 	p.Title = "GPUs"
 	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet.Fleet)}
 	for i := range p.Fleet.Hosts {

@@ -36,15 +36,6 @@ type asked struct {
 	query        usage.Query
 }
 
-// reportBody is what the page of a report shows.
-type reportBody struct {
-	*usage.Document
-	Asked  asked
-	Choose []string
-	Ranges []int
-	Latest string // date
-}
-
 // choices are what a report can be by.
 func choices(hidden bool) []string {
 	// groups have the names of users on many systems
@@ -198,6 +189,14 @@ func sentence(err error) string {
 
 // reportPage serves the page of a report.
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
+	// reportBody is what the page of a report shows.
+	type reportBody struct {
+		*usage.Document
+		Asked  asked
+		Choose []string
+		Ranges []int
+		Latest string // date
+	}
 	a, d, status, err := s.report(r, s.view(r))
 	if err != nil {
 		if status == http.StatusServiceUnavailable {

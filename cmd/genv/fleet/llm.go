@@ -54,6 +54,12 @@ func (o *llmOptions) list(c *cli.Context) error {
 }
 
 func (o *llmOptions) write(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+	// llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.
+	type llmDocument struct {
+		Schema string     `json:"schema"`
+		Models []llmModel `json:"models"`
+		unanswered
+	}
 	models, answered := llmModels(results)
 	if o.output.Format == "json" {
 		return render.WriteJSON(o.Out, llmDocument{
@@ -127,13 +133,6 @@ func (o *llmOptions) serve(c *cli.Context) error {
 		return err
 	}
 	return become(sshTo(ssh, host, remote.Command{Args: append(words, model)}.ShellLine()))
-}
-
-// llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.
-type llmDocument struct {
-	Schema string     `json:"schema"`
-	Models []llmModel `json:"models"`
-	unanswered
 }
 
 // llmModel is a line of the list.

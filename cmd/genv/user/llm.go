@@ -97,18 +97,17 @@ func (o *llmOptions) served(c *cli.Context) (s llm.ServedModel, err error) {
 	return s, err
 }
 
-// llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
-type llmDocument struct {
-	Schema string      `json:"schema"`
-	Models []llm.Model `json:"models"`
-}
-
 func (p *program) servedModels(ctx context.Context) ([]llm.Model, error) {
 	files, err := p.person().StateFiles(ctx)
 	return llm.Models(files.Environments), err
 }
 
 func (o *llmOptions) list(c *cli.Context) error {
+	// llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
+	type llmDocument struct {
+		Schema string      `json:"schema"`
+		Models []llm.Model `json:"models"`
+	}
 	output := o.output
 	models, err := o.servedModels(c.Context)
 	if err != nil {

@@ -55,24 +55,6 @@ type Hook struct {
 	Timeout *int     `json:"timeout,omitempty"` // seconds
 }
 
-// configJSON is the part of a config.json that a Config has.
-type configJSON struct {
-	Process *struct {
-		Env []string `json:"env"`
-	} `json:"process"`
-	Annotations map[string]string `json:"annotations"`
-	Hooks       map[string][]Hook `json:"hooks"`
-	Linux       *struct {
-		Devices   []Device `json:"devices"`
-		Resources *struct {
-			Devices []rule `json:"devices"`
-		} `json:"resources"`
-		Namespaces []struct {
-			Type string `json:"type"`
-		} `json:"namespaces"`
-	} `json:"linux"`
-}
-
 // rule allows or denies devices in the container's cgroup.
 type rule struct {
 	Allow bool   `json:"allow"`
@@ -87,6 +69,23 @@ func (r rule) isAboutAll() bool {
 
 // Parse reads a config.json. Its error wraps ErrGarbled.
 func Parse(data []byte) (*Config, error) {
+	// configJSON is the part of a config.json that a Config has.
+	type configJSON struct {
+		Process *struct {
+			Env []string `json:"env"`
+		} `json:"process"`
+		Annotations map[string]string `json:"annotations"`
+		Hooks       map[string][]Hook `json:"hooks"`
+		Linux       *struct {
+			Devices   []Device `json:"devices"`
+			Resources *struct {
+				Devices []rule `json:"devices"`
+			} `json:"resources"`
+			Namespaces []struct {
+				Type string `json:"type"`
+			} `json:"namespaces"`
+		} `json:"linux"`
+	}
 	c := &Config{}
 	var read configJSON
 	if err := errors.Join(json.Unmarshal(data, &read), json.Unmarshal(data, &c.whole)); err != nil {

@@ -70,13 +70,12 @@ const (
 	aclNoID     = 0xffffffff
 )
 
-type aclEntry struct {
-	tag, permissions uint16
-	id               uint32
-}
-
 // AllowToRead lets one user read a file of ours, besides its owner.
 func AllowToRead(path string, uid uint32) error {
+	type aclEntry struct {
+		tag, permissions uint16
+		id               uint32
+	}
 	acl, err := binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, []aclEntry{
 		{aclUserObj, aclRead | aclWrite, aclNoID},
 		{aclUser, aclRead, uid},
