@@ -248,10 +248,10 @@ func TestRemoteReport(t *testing.T) {
 // What `enforce:` in config.yaml says counts for the commands that read what it keeps.
 func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	dir := usageOfTenDays(t)
-	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", history: 'on'}\n")
+	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", usage-db: 'on'}\n")
 	d := reported(t)
 	require.Equal(t, []string{"alice", "bob"}, d.Keys())
-	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", history: 'postgres://127.0.0.1:1/genv', usage-fleet: lab}\n")
+	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", usage-db: 'postgres://127.0.0.1:1/genv', usage-fleet: lab}\n")
 	server := genvtest.Run(t, "remote", "report")
 	require.Equal(t, command.ExitFailed, server.Code)
 	require.Contains(t, server.Err, "127.0.0.1:1")
