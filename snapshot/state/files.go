@@ -3,7 +3,9 @@ package state
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -208,11 +210,19 @@ func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 // Refresh says that the shell of an environment knows the present indices of its devices: it renews the
 // times of its attachments, which root's genv takes as attaching them again.
 func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
+	f.madeTo = maps.Clone(f.madeTo)
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		d.Attachments = slices.Clone(d.Attachments)
-		if a := d.Attachment(eid); a != nil {
-			a.Time = at
+		a := d.Attachment(eid)
+		if a == nil {
+			continue
 		}
+		if a.Time == at { // a date has no parts of a second: it would look as before
+			at = snapshot.DateOf(at.In(time.UTC).Add(time.Second))
+		}
+		a.Time = at
+		delete(f.madeTo, attachmentPlace{d.Index, eid})
 	}
+	f.identify()
 }

@@ -161,6 +161,22 @@ func TestRenumberedGPUs(t *testing.T) {
 	require.Empty(t, n.unknown())
 	require.Equal(t, []snapshot.DeviceIndex{0}, n.files.AttachedTo("alice"), "she said that the present index is right")
 
+	n.look("abc")
+	require.Equal(t, "ab", n.unknown())
+	at := snapshot.DateOf(time.Unix(int64(n.now), 0))
+	for range 2 { // both in one second
+		n.look("abc")
+		n.files.Refresh("alice", at)
+		n.seen = n.seen.Look(&n.files, Moment{time.Unix(int64(n.now), 0), n.now}, unknownStart) // root's service wrote it
+		n.look("abc")
+		require.Empty(t, n.unknown())
+		n.look("bac")
+		require.Equal(t, "ba", n.unknown())
+	}
+	n.refresh("alice")
+	n.look("bac")
+	require.Empty(t, n.unknown())
+
 	n.attach("carol", 2)
 	n.look("ba") // c left since carol attached it
 	n.look("bad")

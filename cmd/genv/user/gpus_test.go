@@ -1,6 +1,7 @@
 package user_test
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,8 +72,9 @@ func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 	}
 }
 
-// TestShellsLearnOtherIndices: GPU 0 is drained, and the others get other indices.
-func TestShellsLearnOtherIndices(t *testing.T) {
+// TestGPUsWithOtherIndices: GPU 0 is drained, and the others get other indices. What is attached is unknown until the
+// shell says that it knows the present ones.
+func TestGPUsWithOtherIndices(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()
 	s := newStation(t)
@@ -80,13 +82,20 @@ func TestShellsLearnOtherIndices(t *testing.T) {
 	require.Zero(t, root.run("genv", "gpus").Code)
 	require.Equal(t, said{}, shell.say("genv activate"))
 	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPU 1 (H100 80GB HBM3)")
-	require.NotContains(t, root.run("genv", "gpus").Err, "renumbered")
+	const unknown = "what is attached to these GPUs is unknown until it is attached again (genv attach --refresh in its shell)"
+	require.NotContains(t, root.run("genv", "gpus").Err, "another GPU")
 	s.sicken(func(d *simulated.Driver) { d.Devices[0].Fault = simulated.Drained })
-	require.Contains(t, root.run("genv", "gpus").Err, "its GPU is GPU 0 now")
-	require.Contains(t, shell.sayAll("genv status").text, `CUDA_VISIBLE_DEVICES of this shell is still "1": run genv attach --refresh`)
+	r := root.run("genv", "gpus")
+	require.Regexp(t, `GPU 1 was another GPU since environment \d+ attached it: `+regexp.QuoteMeta(unknown), r.Err)
+	require.Regexp(t, `(?m)^0 .* unknown `, r.Out, "a job may run on the GPU that was attached")
+	require.Regexp(t, `(?m)^1 .* unknown `, r.Out)
+	require.Contains(t, shell.sayAll("genv status").text, unknown)
 	require.NotContains(t, shell.sayAll("genv attach --refresh").text, "still")
-	require.Equal(t, said{text: "0\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
+	require.Equal(t, said{text: "1\n"}, shell.say("echo $CUDA_VISIBLE_DEVICES"))
 	require.NotContains(t, shell.sayAll("genv status").text, "refresh")
+	r = root.run("genv", "gpus")
+	require.NotContains(t, r.Err+r.Out, "unknown")
+	require.Regexp(t, `(?m)^0 .* free `, r.Out)
 }
 
 // TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a
