@@ -83,7 +83,7 @@ func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.requests) > 0:
 		return true
-	case l.mayTick(now):
+	case !e.complete && l.mayTick(now): // or what came in would be shown as a part of the next one
 		e.tick = true
 		return true
 	case e.reload && l.asking.open == 0:
@@ -162,7 +162,10 @@ func (l *loop) patience(e *event, now time.Time) time.Duration {
 	if !judged.IsZero() && judged.Before(l.notBefore) {
 		judged = l.notBefore
 	}
-	until := earlier(judged, l.tick)
+	until := judged
+	if !e.complete {
+		until = earlier(judged, l.tick)
+	}
 	if until.IsZero() {
 		return time.Hour
 	}
