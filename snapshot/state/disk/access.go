@@ -57,7 +57,7 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 		a.private = true
 		return a.deny(dir, "it is "+privateFolder)
 	}
-	why := now.refusal(outside, a.writable, dir.owned || s.besideNotes(dir))
+	why := now.refusal(outside, a.writable, s.isOwn(dir))
 	if why != "" && !(force && a.writable && now.Known()) {
 		a.foreign = outside != nil && now.Known() && outside.PID != now.PID
 		return a.deny(dir, why)
@@ -73,9 +73,12 @@ func (s *Store) notesOf(dir place) (*folder.Folder, error) {
 	return s.openRoot()
 }
 
-// besideNotes says whether a state folder is below the same mount as the folder of root's notes. One that a
-// container got from its host has a mount of its own.
-func (s *Store) besideNotes(dir place) bool {
+// isOwn says whether a state folder is on this container's own file system, or below the same mount as the folder of
+// root's notes. One that a container got from its host has a mount of its own.
+func (s *Store) isOwn(dir place) bool {
+	if dir.owned || system.IsOwn(system.RealProc, dir.Path) {
+		return true
+	}
 	here, known := dir.Mount()
 	notes, err := folder.OpenExisting(s.RootDir)
 	if err != nil {
@@ -105,7 +108,7 @@ const resetHint = "; where no other machine or container uses it, `sudo genv env
 
 // refusal says why the PIDs in the files may not belong to our namespaces, or "".
 // Only root's note, which is outside the folder, can allow.
-func (n folderNote) refusal(outside *folderNote, isRoot, besideNotes bool) string {
+func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) string {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {
 	case !n.Known():
@@ -119,7 +122,7 @@ func (n folderNote) refusal(outside *folderNote, isRoot, besideNotes bool) strin
 	case !isRoot:
 		return "this is not the initial PID namespace, and root's genv has not run here yet:" +
 			" have root run `genv envs` once"
-	case !besideNotes:
+	case !isOwn:
 		return "this is not the initial PID namespace, and the folder is not on this container's own file system" +
 			resetHint
 	}
@@ -158,7 +161,7 @@ func (s *Store) Examine() (Examination, error) {
 	defer root.Close()
 	t := &transaction{Store: s, dir: here, access: folderAccess{seen: readSeen(root), now: now}}
 	t.useSeen()
-	found.Refusal = now.refusal(now.ofSameBoot(t.access.seen), os.Geteuid() == 0, here.owned || s.besideNotes(here))
+	found.Refusal = now.refusal(now.ofSameBoot(t.access.seen), os.Geteuid() == 0, s.isOwn(here))
 	for _, file := range stateFiles {
 		if _, err := dir.Stat(file.String()); errors.Is(err, fs.ErrNotExist) && t.expects(file) {
 			found.Lost = append(found.Lost, file)

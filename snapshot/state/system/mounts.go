@@ -26,6 +26,37 @@ func isPrivate(mountinfo, path string) (private bool) {
 	return private
 }
 
+// IsOwn says whether the folder at a path is that of the file system at "/", which has it at the same path: also if it is
+// mounted there once more, as systemd does for services that may not write elsewhere.
+func IsOwn(procRoot, path string) bool {
+	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
+	return err == nil && isOwn(mountinfo, path)
+}
+
+func isOwn(mountinfo, path string) bool {
+	whole, known := treeAt(mountinfo, "/")
+	here, alsoKnown := treeAt(mountinfo, escaped.Replace(path))
+	return known && alsoKnown && whole == here
+}
+
+// tree is a folder of a file system that has all below it at the paths by which this process names them.
+type tree struct{ device, root string }
+
+// treeAt returns the tree that a path is in. It isn't known for what is mounted at another path than its own.
+func treeAt(mountinfo, path string) (t tree, known bool) {
+	nearest := ""
+	for m := range proc.ParseMounts(mountinfo, " ") {
+		point := strings.TrimSuffix(m.Point, "/")
+		if !strings.HasPrefix(path+"/", point+"/") || len(point) < len(nearest) {
+			continue
+		}
+		nearest = point // the last one covers the others
+		t.device = m.Device
+		t.root, known = strings.CutSuffix(strings.TrimSuffix(m.Root, "/"), point)
+	}
+	return t, known
+}
+
 // UsersMount describes a file system that another user than root and the caller has mounted at a
 // path or below it, and where; it is empty for none. It doesn't touch the file system, which may
 // never answer.

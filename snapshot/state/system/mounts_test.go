@@ -44,6 +44,25 @@ func TestMountsOfAnotherProc(t *testing.T) {
 	}
 }
 
+func TestIsOwn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lines string
+		want  bool
+	}{
+		"nothing of its own":    {"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n", true},
+		"a service":             {"22 1 8:1 / / ro - ext4 /dev/sda1 rw\n90 22 8:1 /var/tmp /var/tmp rw - ext4 /dev/sda1 rw\n", true},
+		"a container's service": {"22 1 8:1 /c/1 / ro - ext4 x rw\n90 22 8:1 /c/1/var/tmp /var/tmp rw - ext4 x rw\n", true},
+		"a folder of the host":  {"22 1 8:1 /c/1 / rw - ext4 x rw\n90 22 8:1 /var/tmp/genv /var/tmp/genv rw - ext4 x rw\n", false},
+		"with an overlay":       {"22 1 0:50 / / rw - overlay x rw\n90 22 8:1 /var/tmp /var/tmp rw - ext4 x rw\n", false},
+		"PrivateTmp=":           {"22 1 8:1 / / rw - ext4 x rw\n90 22 8:1 /var/tmp/p/tmp /var/tmp rw - ext4 x rw\n", false},
+		"covered":               {"22 1 8:1 / / rw - ext4 x rw\n90 22 8:1 /var/tmp /var/tmp rw - ext4 x rw\n91 90 0:9 / /var/tmp rw - tmpfs x rw\n", false},
+		"a name that begins so": {"22 1 8:1 / / rw - ext4 x rw\n90 22 0:9 / /var/tm rw - tmpfs x rw\n", true},
+		"nothing":               {"", false},
+	} {
+		require.Equal(t, tt.want, isOwn(tt.lines, "/var/tmp/genv"), name)
+	}
+}
+
 func TestIsPrivate(t *testing.T) {
 	const root = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 	for name, tt := range map[string]struct {
