@@ -178,7 +178,7 @@ func (m *machine) checksThePolicy(unit string) {
 	kept(`unknown key "colour"`)
 	m.write("/etc/genv/policy.yaml", good, 0o644)
 	m.write("/etc/genv/config.yaml", "controllers: {fanout: 3}\n", 0o644)
-	kept(`/etc/genv/config.yaml:1:1: unknown key "controllers": use genv remote doctor`)
+	kept(`/etc/genv/config.yaml:1:1: unknown key "controllers"; `)
 	m.write("/etc/genv/other.yaml", "defaults: {idle: soon}\n", 0o644)
 	m.write("/etc/genv/config.yaml", "enforce:\n  policy: '/etc/genv/other.yaml'  # ours\n", 0o644)
 	kept("/etc/genv/other.yaml:1:")
