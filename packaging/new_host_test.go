@@ -91,6 +91,11 @@ func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
 	require.Equal(t, "root 777", m.owner("/var/tmp/genv"))
 	m.sh("rm -r /var/tmp/genv")
 	require.Contains(t, install("--upgrade"), "unchanged", "an upgrade doesn't change it")
+	out, err := m.run("env", "HOME=/root", "/tmp/genv", "remote", "install", "-H", "127.0.0.1", "-l", "root", "--state", "root")
+	require.Error(t, err, "what is lost is not read as empty: %s", out)
+	require.Contains(t, m.sh("journalctl --unit="+hostService), "begin again with `sudo genv envs --reset`")
+	_, _ = m.run("genv", "envs", "--reset") // it says that devices.json is lost, too
+	m.must("genv", "devices", "--reset")
 	install("--state", "root")
 	require.Equal(t, rootOwns, m.stateOf())
 
