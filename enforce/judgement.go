@@ -24,7 +24,6 @@ type judgement struct {
 
 	next     Memory // starts with what is still valid of before
 	findings []Finding
-	keys     [][]string // in next.Present, of each finding
 	notes    []Note
 	ask      map[snapshot.Hostname]bool // hosts to ask before something is done
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -40,10 +41,10 @@ func recording(t *testing.T, commit, end string) []byte {
 
 // framesOf are the frames of a recording after the first line, by the names of their requests.
 func framesOf(t *testing.T, data []byte) (frames []*frame.Frame) {
-	r := bytes.NewReader(data[bytes.Index(data, []byte("gnv1")):])
+	r := bytes.NewReader(data[max(0, bytes.Index(data, []byte("gnv1"))):])
 	for {
 		f, err := frame.Read(r)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return frames
 		}
 		require.NoError(t, err)
@@ -99,7 +100,7 @@ func startOlderHost(t *testing.T, commit string, command remote.Command) agent.S
 			}
 		}
 	})
-	return &olderHost{fromHost, toHost, func() { toHost.Close(); fromHost.Close(); ended.Wait() }}
+	return &olderHost{fromHost, toHost, func() { _, _ = toHost.Close(), fromHost.Close(); ended.Wait() }}
 }
 
 // TestTheControllerEnforcesOnOlderHosts: it understands what they say, and they what it orders.

@@ -54,14 +54,6 @@ func savesIn(d time.Duration) storeFunc {
 	return func(controller.Saved) error { time.Sleep(d); return nil }
 }
 
-// memoryOf decodes a saved memory.
-func memoryOf(t *testing.T, saved controller.Saved, now time.Time) controller.FleetMemory {
-	t.Helper()
-	m, _, err := controller.DecodeMemory(saved.Memory, now)
-	require.NoError(t, err)
-	return m
-}
-
 // Times in a memory from disk are by the wall clock. From then on they are by the monotonic one as well: if the
 // wall clock is set, nothing has been idle for longer because of that.
 func TestAClockThatIsSetAfterARestart(t *testing.T) {

@@ -208,7 +208,7 @@ func (f *Flag) IsSet() bool { return f.given }
 // IsVisible implements cli.VisibleFlag.
 func (f *Flag) IsVisible() bool { return !f.hidden }
 
-// TakesValue, GetUsage, GetValue, GetDefaultText and GetEnvVars implement cli.DocGenerationFlag.
+// TakesValue implements cli.DocGenerationFlag, as do the next four.
 func (f *Flag) TakesValue() bool { return !f.isBool }
 
 // GetUsage is the text of help.

@@ -83,15 +83,15 @@ const leaseIntervals = 3
 const maxPerson = 64
 
 // name is what people read of the run.
-func (self *runIdentity) name() string {
-	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(self.Person, self.Account), maxPerson), self.Hostname,
-		self.PID)
+func (r *runIdentity) name() string {
+	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(r.Person, r.Account), maxPerson), r.Hostname,
+		r.PID)
 }
 
 // lease is the request of the run for a lease.
-func (self *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
-	return &fence.Request{Who: who, Epoch: epoch, Controller: self.ID + " " + self.Hostname, Name: self.name(),
-		Start: self.Start, TakeOver: takeOver}
+func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
+	return &fence.Request{Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(),
+		Start: r.Start, TakeOver: takeOver}
 }
 
 // lease is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and

@@ -237,29 +237,29 @@ type installedHost struct {
 	install.Outcome
 }
 
-func (f *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) error {
-	w := f.Out
+func (o *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) error {
+	w := o.Out
 	document := InstallDocument{
-		Schema: "genv.remote.install/1", Check: f.check, Hosts: []installedHost{}, Failed: failures,
+		Schema: "genv.remote.install/1", Check: o.check, Hosts: []installedHost{}, Failed: failures,
 	}
 	for i := range results {
-		if o := results[i].Value; results[i].Err == nil {
-			o.Notes = append([]string{}, o.Notes...) // an empty list, not null
-			document.Hosts = append(document.Hosts, installedHost{results[i].Host.Name, *o})
+		if outcome := results[i].Value; results[i].Err == nil {
+			outcome.Notes = append([]string{}, outcome.Notes...) // an empty list, not null
+			document.Hosts = append(document.Hosts, installedHost{results[i].Host.Name, *outcome})
 		}
 	}
-	if f.output.Format == "json" {
+	if o.output.Format == "json" {
 		return render.WriteJSON(w, document)
 	}
 	if len(document.Hosts) == 0 {
 		return nil
 	}
-	table := f.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
+	table := o.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
 		render.Col("BEFORE", 8),
 		render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
 	for _, h := range document.Hosts {
 		result := string(h.Result)
-		if f.check && h.Result != install.Unchanged {
+		if o.check && h.Result != install.Unchanged {
 			result = "would be " + result
 		}
 		same := h.Before != nil && h.Now != nil && h.Before.Version == h.Now.Version && h.Before.Sum != h.Now.Sum
@@ -267,7 +267,7 @@ func (f *installOptions) write(results []remote.Result[*install.Outcome], failur
 			result)
 	}
 	err := table.Write(w)
-	if f.output.Format == "tui" {
+	if o.output.Format == "tui" {
 		err = errors.Join(err, writeNotes(w, document.Hosts))
 	}
 	return err
