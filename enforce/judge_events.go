@@ -96,8 +96,11 @@ func (c *eventCollector) add(f *Finding) {
 	if acts {
 		c.events = append(c.events, event.of(EventDue))
 	}
-	if stage := f.wantsNotified(); c.tellUsers && now.Notified < stage && c.interval.Notified[host] < safety.MaxEventsPerHost {
+	stage := f.wantsNotified()
+	told := c.interval.Told[f.ID] >= int(stage) || c.interval.Notified[host] >= safety.MaxEventsPerHost
+	if c.tellUsers && now.Notified < stage && !told {
 		c.interval.Notified[host]++
+		c.interval.Told[f.ID] = int(stage)
 		now.Notified = stage
 		c.notify = append(c.notify, event.of(EventNotify))
 	}

@@ -24,6 +24,9 @@ type Interval struct {
 	// and users of whom it was said that their actions are held back.
 	More map[snapshot.Hostname]bool
 	Held map[string]bool
+	// Told are the findings of which users were notified, by their IDs, and how far: what didn't arrive is sent again
+	// after the next tick.
+	Told map[string]int
 }
 
 // Clone is a copy that can be added to.
@@ -31,12 +34,13 @@ func (i Interval) Clone() Interval {
 	clone := Interval{
 		actions: slices.Clip(i.actions), Announced: make(map[snapshot.Hostname]int, len(i.Announced)),
 		Notified: make(map[snapshot.Hostname]int, len(i.Notified)),
-		More:     make(map[snapshot.Hostname]bool, len(i.More)), Held: make(map[string]bool, len(i.Held)),
+		More:     make(map[snapshot.Hostname]bool, len(i.More)), Held: make(map[string]bool, len(i.Held)), Told: make(map[string]int, len(i.Told)),
 	}
 	maps.Copy(clone.Announced, i.Announced)
 	maps.Copy(clone.Notified, i.Notified)
 	maps.Copy(clone.More, i.More)
 	maps.Copy(clone.Held, i.Held)
+	maps.Copy(clone.Told, i.Told)
 	return clone
 }
 

@@ -173,7 +173,7 @@ func (c *Controller) learn(ended []*Delivery) {
 			all.add(d.by.Learn(&c.round, d))
 		}
 	}
-	c.round.unwarned, c.background.unsaved = append(c.round.unwarned, all.Unwarned...), true
+	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
 	record := c.recordWriter()
 	c.round.Records = record.bounded(all.Records)
 	if err := record.write(&c.round, c.round.Records); err != nil {
@@ -185,7 +185,6 @@ func (c *Controller) learn(ended []*Delivery) {
 // begin begins a round, in which all hosts are asked. It has what came of earlier ones since the last was shown.
 func (c *Controller) begin() {
 	before := &c.round
-	c.Memory.Rules = c.Memory.Rules.WarnAgain(before.unwarned)
 	c.round = Cycle{
 		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun, Cluster: before.Cluster,
 		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,

@@ -67,10 +67,9 @@ type Cycle struct {
 	Now    time.Time
 	About  func(snapshot.Hostname) agent.About
 
-	judged     int      // how many times
-	unsent     bool     // the orders of Plan were not sent, since that could not be recorded
-	unwarned   []string // IDs of findings whose users are to be warned again in the next round
-	unrecorded string   // why the record could not be kept in the last cycle
+	judged     int    // how many times
+	unsent     bool   // the orders of Plan were not sent, since that could not be recorded
+	unrecorded string // why the record could not be kept in the last cycle
 }
 
 // Decision is what the cycle does about a finding.

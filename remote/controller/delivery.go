@@ -82,7 +82,9 @@ func (d *dispatcher) dispatch(ctx context.Context, c *Controller, deliveries []*
 	for i := range c.fleet.cluster.Hosts { // in their order
 		name := c.fleet.cluster.Hosts[i].Name
 		if list := byHost[name]; len(list) > 0 {
-			list[0].position = i
+			for _, one := range list {
+				one.position = i
+			}
 			hosts = append(hosts, c.fleet.reached[name])
 			byName[c.fleet.reached[name].Name] = list
 		}

@@ -83,7 +83,7 @@ func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.requests) > 0:
 		return true
-	case !e.complete && l.mayTick(now): // or what came in would be shown as a part of the next one
+	case !e.complete && len(e.answers) == 0 && l.mayTick(now): // first what has come is judged
 		e.tick = true
 		return true
 	case e.reload && l.asking.open == 0:
