@@ -185,7 +185,6 @@ func (l *loop) showLast(ctx context.Context, each func(Cycle) error) error {
 	if each == nil {
 		each = func(Cycle) error { return nil }
 	}
-	l.Memory.Rules = l.Memory.Rules.WarnAgain(l.round.unwarned) // by whoever continues with the memory
 	l.save(ctx, false)
 	return l.show(each)
 }

@@ -199,6 +199,7 @@ type loop struct {
 	lease    *fence.Request // that hosts are asked for; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
+	older        older
 	unrecorded   unrecorded
 	part         *participation // in an election; nil for none
 	term         *leaderTerm    // in which it leads; nil without an election, and for a standby
