@@ -163,7 +163,7 @@ func (l *loop) patience(e *event, now time.Time) time.Duration {
 		judged = l.notBefore
 	}
 	until := judged
-	if !e.complete {
+	if !e.complete && len(e.answers) == 0 {
 		until = earlier(judged, l.tick)
 	}
 	if until.IsZero() {
