@@ -36,8 +36,10 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	if host.NoSudo {
 		mode = "login"
 	}
-	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh",
-		host.program(), mode}})
+	out, failed := runner.Run(ctx, host, Command{Args: []string{
+		"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh",
+		host.program(), mode,
+	}})
 	if failed != nil {
 		return err
 	}

@@ -163,7 +163,8 @@ func UntilAdmitted[T any](ctx context.Context, do func() (T, error), refused fun
 
 // repeat does something until next, which gets the number of pauses so far, says that it isn't tried again.
 func repeat[T any](ctx context.Context, do func() (T, error),
-	next func(pauses int, err error) (time.Duration, bool)) (T, error) {
+	next func(pauses int, err error) (time.Duration, bool),
+) (T, error) {
 	for pauses := 0; ; pauses++ {
 		value, err := do()
 		pause, again := next(pauses, err)

@@ -102,8 +102,10 @@ func (n lastNotices) warned(action time.Time) time.Time {
 }
 
 func newJoiner() joiner {
-	return joiner{notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{},
-		undone: map[undoneKey]*Entry{}}
+	return joiner{
+		notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{},
+		undone: map[undoneKey]*Entry{},
+	}
 }
 
 func (j *joiner) add(r *Record, filter *Filter) {

@@ -34,8 +34,10 @@ const (
 )
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
-	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents),
-		news: make(chan Denial, maxNews)}
+	d := &denialWriter{
+		Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents),
+		news: make(chan Denial, maxNews),
+	}
 	d.know(nil)
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {

@@ -70,7 +70,8 @@ func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 // returns. No other order is given meanwhile. It returns the order that holds, and whether
 // that is the new one.
 func OfferOrder(dir string, o Order, id string, now At,
-	replaces func(present Order, err error) bool) (holds Order, given bool, err error) {
+	replaces func(present Order, err error) bool,
+) (holds Order, given bool, err error) {
 	if err := o.Check(); err != nil {
 		return Order{}, false, err
 	}

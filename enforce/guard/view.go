@@ -121,8 +121,10 @@ func (v *view) plan(o *Order) (_ access, ok bool) {
 	if look == nil && v.kept == nil || !v.known {
 		return access{}, false
 	}
-	facts := facts{Files: &state.Files{}, Devices: v.devices, Order: o,
-		ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids)}
+	facts := facts{
+		Files: &state.Files{}, Devices: v.devices, Order: o,
+		ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids),
+	}
 	if look != nil {
 		facts.Files, facts.Proven = &look.files, look.proven
 	}

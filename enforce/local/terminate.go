@@ -189,8 +189,10 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 // why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) objection {
 	if err != nil {
-		return objection{status: order.StatusSignalled,
-			reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)}
+		return objection{
+			status: order.StatusSignalled,
+			reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err),
+		}
 	}
 	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
 	if signal == "SIGKILL" {

@@ -123,7 +123,8 @@ const maxNamedHosts = 3
 // Elsewhere are messages on the other hosts where something counts for a cap: they say what happens, and on
 // which hosts. They are for Information. The account is that of a user as a host names it.
 func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
-	now time.Time) []Message {
+	now time.Time,
+) []Message {
 	of, hosts := stakesOf(f,
 		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
 		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
@@ -261,8 +262,10 @@ type ownersOfHost struct {
 
 // NewOwners begins with a cluster, which must not change.
 func NewOwners(cluster snapshot.Cluster) *Owners {
-	o := &Owners{hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)),
-		found: make(map[snapshot.Hostname]*ownersOfHost)}
+	o := &Owners{
+		hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)),
+		found: make(map[snapshot.Hostname]*ownersOfHost),
+	}
 	for i := range cluster.Hosts {
 		o.hosts[cluster.Hosts[i].Name] = &cluster.Hosts[i]
 	}

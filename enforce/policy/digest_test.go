@@ -98,7 +98,8 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 // rest of the file applies.
 func TestIgnoredKeys(t *testing.T) {
 	const ignoredKey = " is ignored, and the next version refuses it: remove it, and use "
-	instead := map[string]string{"command": "`template:` or `addresses:`",
+	instead := map[string]string{
+		"command":              "`template:` or `addresses:`",
 		"extend":               "overrides with a schedule, or genv remote exempt --for",
 		"format":               "a command to write to a chat (docs/policy.md)",
 		"templates":            "contact of mail to say who to ask, or a hook for texts of your own",

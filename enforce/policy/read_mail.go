@@ -25,8 +25,10 @@ const (
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
 		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
-		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{Place: n.Place(),
-			By: "mail"},
+		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{
+			Place: n.Place(),
+			By:    "mail",
+		},
 	}
 	plaintext, program := false, false
 	var tlsAt *strictyaml.Node

@@ -81,7 +81,8 @@ func (i *Interval) exceeds(limits Limits, more []*Action) bool {
 // Actions are the items of orders. since says when the findings behind them began, by their IDs, and target
 // against which user ending a process is directed.
 func Actions(orders []order.OfHost, since map[string]time.Time,
-	target func(snapshot.Hostname, *order.Termination) snapshot.Username) (list []*Action) {
+	target func(snapshot.Hostname, *order.Termination) snapshot.Username,
+) (list []*Action) {
 	oldest := func(because []string) (at time.Time) {
 		for _, id := range because {
 			if at.IsZero() || since[id].Before(at) {
@@ -94,14 +95,18 @@ func Actions(orders []order.OfHost, since map[string]time.Time,
 		o := &orders[i]
 		for k := range o.Order.Terminate {
 			t := &o.Order.Terminate[k]
-			list = append(list, &Action{Host: o.Host, User: target(o.Host, t), PID: t.Process.PID,
-				Since: oldest(t.Because)})
+			list = append(list, &Action{
+				Host: o.Host, User: target(o.Host, t), PID: t.Process.PID,
+				Since: oldest(t.Because),
+			})
 		}
 		for k := range o.Order.Detach {
 			d := &o.Order.Detach[k]
 			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
-			list = append(list, &Action{Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID,
-				Since: oldest(d.Because)})
+			list = append(list, &Action{
+				Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID,
+				Since: oldest(d.Because),
+			})
 		}
 	}
 	return list

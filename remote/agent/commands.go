@@ -120,8 +120,10 @@ func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Di
 		return nvidiasmi.Displays{}, err
 	}
 	found, err := s.look.Displays(ctx, s.host)
-	numbered := nvidiasmi.Displays{Active: make(map[snapshot.GPUUUID]bool, len(devices)),
-		Time: nvidiasmi.Time{Began: began}}
+	numbered := nvidiasmi.Displays{
+		Active: make(map[snapshot.GPUUUID]bool, len(devices)),
+		Time:   nvidiasmi.Time{Began: began},
+	}
 	for i := range devices {
 		if active, known := found.Active[devices[i].UUID]; known {
 			numbered.Active[numberOf(devices[i].Index)] = active
@@ -149,7 +151,8 @@ func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapsho
 
 // part asks for a part of a snapshot. What can't be read of it is left out.
 func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]byte) (T, []string, error),
-	name string) (T, error) {
+	name string,
+) (T, error) {
 	var odd []string
 	value, _, err := usageSnapshot(ctx, c, withoutSudo(host), func(data []byte) (value T, err error) {
 		value, odd, err = read(data)
@@ -199,7 +202,8 @@ func (Commands) Guard(context.Context, remote.Host, GuardRequest) (GuardAnswer, 
 
 // usageSnapshot runs `genv usage snapshot` and parses its JSON document.
 func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error),
-	flags ...string) (value T, warnings []string, err error) {
+	flags ...string,
+) (value T, warnings []string, err error) {
 	out, err := c.run(ctx, host, host.Genv(append([]string{"usage", "snapshot"}, flags...)...))
 	if err != nil {
 		return value, nil, err

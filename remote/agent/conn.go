@@ -247,7 +247,8 @@ func (c *Conn) close() {
 // call makes a call on a transport within a time, and loses the transport if the
 // call shows that it is broken.
 func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
-	do func(context.Context) (T, error)) (value T, err error) {
+	do func(context.Context) (T, error),
+) (value T, err error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if value, err = do(limited); err != nil && broken(limited, err) {

@@ -219,8 +219,10 @@ func (c *conversation) answer(ctx context.Context, request *frame.Frame) error {
 }
 
 func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame.Frame) error {
-	body, err := c.Handler.Handle(ctx, Request{Name: request.Name, Body: request.Body, Token: c.secret,
-		Received: request.Received, Wanted: wanted})
+	body, err := c.Handler.Handle(ctx, Request{
+		Name: request.Name, Body: request.Body, Token: c.secret,
+		Received: request.Received, Wanted: wanted,
+	})
 	if request.Name == RequestWait && c.wanted.Err() != nil {
 		return nil // there is no client to answer
 	}

@@ -34,8 +34,10 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	s, _, err = c.visible(ctx, host)
 	// it is not genv that is missing
 	if s, err = c.asRoot(ctx, host, s, err, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
-		err = &remote.Error{Class: remote.CommandFailed, Err: err,
-			Next: "install NVIDIA's driver with nvidia-smi on the host, where every login finds it"}
+		err = &remote.Error{
+			Class: remote.CommandFailed, Err: err,
+			Next: "install NVIDIA's driver with nvidia-smi on the host, where every login finds it",
+		}
 	}
 	if err != nil {
 		return nil, ViaCommands, err
@@ -50,7 +52,8 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 // asRoot is a look with the indices of root, if nvidia-smi shows the login fewer devices than
 // are registered, as a guard does.
 func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snapshot, err error,
-	registered int) (*snapshot.Snapshot, error) {
+	registered int,
+) (*snapshot.Snapshot, error) {
 	if err == nil && len(s.Devices) >= registered || err != nil && !readonly.ShowsNone(err) {
 		return s, err
 	}

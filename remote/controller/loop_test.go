@@ -169,6 +169,7 @@ type takesTime struct{ order time.Duration }
 func (takesTime) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {
 	return nil, agent.ErrCannotNotify
 }
+
 func (takesTime) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {
 	return agent.GuardAnswer{}, agent.ErrCannotGuard
 }

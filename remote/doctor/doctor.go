@@ -139,8 +139,10 @@ func failed(name doctor.Name, err error) doctor.Check {
 	if f.Class == remote.Cancelled {
 		status = doctor.Skipped
 	}
-	return doctor.Check{Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: doctor.OneLine(f.Error),
-		NextStep: f.NextStep}
+	return doctor.Check{
+		Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: doctor.OneLine(f.Error),
+		NextStep: f.NextStep,
+	}
 }
 
 // look connects to the host, and makes the checks for which commands run there.
@@ -186,8 +188,10 @@ type Document struct {
 
 // DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
 func DocumentOf(hosts []Host, e *Election, genv doctor.Program, at time.Time) Document {
-	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{},
-		Duplicates: []controller.Duplicate{}}
+	d := Document{
+		Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{},
+		Duplicates: []controller.Duplicate{},
+	}
 	d.judgeControllers(e)
 	d.Status = doctor.Overall(d.Controllers)
 	for i := range hosts {

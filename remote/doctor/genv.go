@@ -60,8 +60,10 @@ func (e *examination) unseen() {
 func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
 	defer cancel()
-	args := []string{"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout",
-		e.smiTimeout().String()}
+	args := []string{
+		"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout",
+		e.smiTimeout().String(),
+	}
 	out, err := e.run(ctx, remote.Command{Args: args})
 	_, data, found := strings.Cut("\n"+string(out.Stdout), "\n"+e.token+"\n")
 	if found && strings.TrimSpace(data) != "" {
@@ -70,8 +72,10 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Do
 			return document, nil
 		}
 		if err == nil {
-			return nil, &remote.Error{Class: remote.InvalidOutput, Err: invalid,
-				Next: "run `genv doctor --format json` on the host and look at what it prints"}
+			return nil, &remote.Error{
+				Class: remote.InvalidOutput, Err: invalid,
+				Next: "run `genv doctor --format json` on the host and look at what it prints",
+			}
 		}
 	}
 	if err == nil {

@@ -59,8 +59,10 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	if e.host.NoSudo {
 		mode = "login"
 	}
-	out, err := e.run(ctx, remote.Command{Args: []string{"sh", "-c", surveyScript, "sh", e.token,
-		cmp.Or(e.host.GenvPath, "genv"), mode}})
+	out, err := e.run(ctx, remote.Command{Args: []string{
+		"sh", "-c", surveyScript, "sh", e.token,
+		cmp.Or(e.host.GenvPath, "genv"), mode,
+	}})
 	answered := e.Now()
 	peer, connected := e.Client.Peer(e.host)
 	if err != nil && !connected {
@@ -89,8 +91,10 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	if !e.host.NoSudo {
 		script := "m=" + e.token + "; " + remote.TrySudo
 		// what is incomplete isn't parsed
-		out, _ := e.run(ctx, remote.Command{Args: []string{"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"),
-			"doctor"}})
+		out, _ := e.run(ctx, remote.Command{Args: []string{
+			"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"),
+			"doctor",
+		}})
 		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
 			s.trial = trial
 		}
@@ -119,8 +123,10 @@ func parseSurvey(parts map[string]string) survey {
 	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
 		s.uid = who[1]
 	}
-	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]),
-		Arch: doctor.OneLine(who[3])}
+	s.system = doctor.System{
+		OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]),
+		Arch: doctor.OneLine(who[3]),
+	}
 	for line := range strings.Lines(parts["genv"]) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
 		if len(f) < 5 || !strings.HasPrefix(f[4], "/") {

@@ -98,8 +98,10 @@ type Elector struct {
 
 // New returns an Elector that is a standby until Run.
 func New(options Options) *Elector {
-	return &Elector{Options: options, changed: make(chan struct{}, 1),
-		status: Status{Role: Standby, Since: options.Now()}}
+	return &Elector{
+		Options: options, changed: make(chan struct{}, 1),
+		status: Status{Role: Standby, Since: options.Now()},
+	}
 }
 
 // Leads reports whether this controller may act now. It is asked right before each act: a

@@ -80,8 +80,10 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 // host describes a host, or returns what it was before, if that is the same.
 func (m *fleetState) host(h *snapshot.Host, before *Host) Host {
 	last := m.hosts[h.Name]
-	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
-		snapshot: last.snapshot}
+	host := Host{
+		Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
+		snapshot: last.snapshot,
+	}
 	if h.Err != nil {
 		failure := remote.FailureOf(string(h.Name), h.Err)
 		host.Failure = &failure

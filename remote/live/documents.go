@@ -58,8 +58,10 @@ func userOf(f *Fleet, name string) (UserDocument, bool) {
 	}
 	user := f.Users[i]
 	about := func(finding *Finding) bool { return finding.User == user.Name }
-	document := UserDocument{Schema: "genv.live.user/1", User: user, GPUs: []gpus.Row{},
-		Findings: selected(f.Findings, about)}
+	document := UserDocument{
+		Schema: "genv.live.user/1", User: user, GPUs: []gpus.Row{},
+		Findings: selected(f.Findings, about),
+	}
 	document.GPUs = append(document.GPUs, f.GPUsOf(user.Name)...)
 	return document, true
 }

@@ -44,8 +44,10 @@ func withoutNames(f *Fleet) *Fleet {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
 	if e := f.Election; e != nil { // the name of a leader has that of its account
-		h.Election = &election.Shown{Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince,
-			Answered: e.Answered, Memory: e.Memory, Refused: e.Refused}
+		h.Election = &election.Shown{
+			Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince,
+			Answered: e.Answered, Memory: e.Memory, Refused: e.Refused,
+		}
 		if e.Leader != "" {
 			h.Election.Leader = hiddenText
 		}
@@ -63,8 +65,10 @@ func withoutNames(f *Fleet) *Fleet {
 		h.Failed[i] = hideFailure(&f.Failed[i])
 	}
 	for i, held := range f.HeldHosts {
-		h.HeldHosts[i] = safety.Held{Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments,
-			Because: hiddenText}
+		h.HeldHosts[i] = safety.Held{
+			Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments,
+			Because: hiddenText,
+		}
 	}
 	if f.Unrecorded != "" {
 		h.Unrecorded = hiddenText

@@ -104,12 +104,16 @@ func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	hosts := e.Feed.Fleet().Hosts
 	address := []string{r.Host}
 	list := make([]targets, 0, len(hosts)+1)
-	list = append(list, targets{address, map[string]string{"__metrics_path__": "/metrics",
-		"__param_part": "controller"}})
+	list = append(list, targets{address, map[string]string{
+		"__metrics_path__": "/metrics",
+		"__param_part":     "controller",
+	}})
 	for i := range hosts {
 		name := string(hosts[i].Name)
-		list = append(list, targets{address, map[string]string{"__metrics_path__": "/metrics", "__param_host": name,
-			"instance": name}})
+		list = append(list, targets{address, map[string]string{
+			"__metrics_path__": "/metrics", "__param_host": name,
+			"instance": name,
+		}})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -53,24 +53,44 @@ var families = []struct {
 	labels     []string
 	samples    func(*view, add)
 }{
-	{"is_installed", "Whether genv is installed on the host (1) or not (0).", nil,
-		func(v *view, add add) { add(number(v.Installed)) }},
+	{
+		"is_installed", "Whether genv is installed on the host (1) or not (0).", nil,
+		func(v *view, add add) { add(number(v.Installed)) },
+	},
 
-	{"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", []string{"index"},
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Utilization) })},
-	{"device_temperature", "Temperature of a device in degrees Celsius.", []string{"index"},
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Temperature) })},
-	{"device_memory_used_bytes", "Memory of a device that is in use.", []string{"index"},
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.UsedMemory) })},
-	{"device_memory_total_bytes", "Memory of a device.", []string{"index"},
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.Capacity()) })},
+	{
+		"device_utilization", "Utilization of a device in per cent, over the driver's last sample.",
+		[]string{"index"},
+		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Utilization) }),
+	},
+	{
+		"device_temperature", "Temperature of a device in degrees Celsius.",
+		[]string{"index"},
+		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Temperature) }),
+	},
+	{
+		"device_memory_used_bytes", "Memory of a device that is in use.",
+		[]string{"index"},
+		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.UsedMemory) }),
+	},
+	{
+		"device_memory_total_bytes", "Memory of a device.",
+		[]string{"index"},
+		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.Capacity()) }),
+	},
 
-	{"environments_total", "Active environments.", nil,
-		ofHost(func(v *view) int { return len(v.Snapshot.Environments) })},
-	{"processes_total", "Processes that use a device.", nil,
-		ofHost(func(v *view) int { return len(v.Snapshot.Processes) })},
-	{"attached_devices_total", "Devices that at least one environment is attached to.", nil,
-		ofHost(func(v *view) int { return v.attached })},
+	{
+		"environments_total", "Active environments.", nil,
+		ofHost(func(v *view) int { return len(v.Snapshot.Environments) }),
+	},
+	{
+		"processes_total", "Processes that use a device.", nil,
+		ofHost(func(v *view) int { return len(v.Snapshot.Processes) }),
+	},
+	{
+		"attached_devices_total", "Devices that at least one environment is attached to.", nil,
+		ofHost(func(v *view) int { return v.attached }),
+	},
 	{"users_total", "Users with an active environment.", nil, ofHost(func(v *view) int { return len(v.userNames) })},
 
 	{"environment_processes_total", "Processes of an environment that use a device.", []string{"eid"}, (*view).
@@ -78,10 +98,16 @@ var families = []struct {
 	{"environment_attached_devices_total", "Devices that an environment is attached to.", []string{"eid"}, (*view).
 		environmentDevices},
 
-	{"process_devices_total", "Devices that a process uses; eid is empty for a process outside all environments.",
-		[]string{"pid", "eid"}, (*view).processDevices},
-	{"process_used_gpu_memory_bytes", "Memory of a device that a process uses.", []string{"pid", "eid", "device"},
-		(*view).processMemory},
+	{
+		"process_devices_total", "Devices that a process uses; eid is empty for a process outside all environments.",
+		[]string{"pid", "eid"},
+		(*view).processDevices,
+	},
+	{
+		"process_used_gpu_memory_bytes", "Memory of a device that a process uses.",
+		[]string{"pid", "eid", "device"},
+		(*view).processMemory,
+	},
 	{
 		"process_container_info", "1 for each process in a container, with the container's name or id; started_by is " +
 			"empty if it isn't proved.",
@@ -89,12 +115,21 @@ var families = []struct {
 		(*view).processContainers,
 	},
 
-	{"user_environments_total", "Active environments of a user.", []string{"username"},
-		ofUsers(func(u *user) (int, bool) { return u.environments, true })},
-	{"user_processes_total", "Processes in a user's environments that use a device.", []string{"username"},
-		ofUsers(func(u *user) (int, bool) { return u.processes, !u.unknown })},
-	{"user_attached_devices_total", "Devices that a user's environments are attached to.", []string{"username"},
-		ofUsers(func(u *user) (int, bool) { return len(u.devices), true })},
+	{
+		"user_environments_total", "Active environments of a user.",
+		[]string{"username"},
+		ofUsers(func(u *user) (int, bool) { return u.environments, true }),
+	},
+	{
+		"user_processes_total", "Processes in a user's environments that use a device.",
+		[]string{"username"},
+		ofUsers(func(u *user) (int, bool) { return u.processes, !u.unknown }),
+	},
+	{
+		"user_attached_devices_total", "Devices that a user's environments are attached to.",
+		[]string{"username"},
+		ofUsers(func(u *user) (int, bool) { return len(u.devices), true }),
+	},
 }
 
 // ofDevices are samples of each device for which the value is known.

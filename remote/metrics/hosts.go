@@ -37,16 +37,22 @@ type hostFamily struct {
 }
 
 var hostFamilies = []hostFamily{
-	{"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).", []string{"host"},
+	{
+		"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).",
+		[]string{"host"},
 		func(w *Writer, h *live.Host) {
 			w.Sample(number(h.Failure == nil), string(h.Name))
-		}},
-	{"genv_host_failure", "Why the host failed in the last cycle: 1 for the class of the failure.",
-		[]string{"host", "class"}, func(w *Writer, h *live.Host) {
+		},
+	},
+	{
+		"genv_host_failure", "Why the host failed in the last cycle: 1 for the class of the failure.",
+		[]string{"host", "class"},
+		func(w *Writer, h *live.Host) {
 			if h.Failure != nil {
 				w.Sample(1, string(h.Name), cut(string(h.Failure.Class)))
 			}
-		}},
+		},
+	},
 	{"genv_host_guard", "What the kernel guard of the host does: 1 for the mode off, watch, enforce, or unable to do " +
 		"what was ordered.", guardLabels, func(w *Writer, h *live.Host) {
 		writeGuard(w, h, h.Guard.Mode)
@@ -55,38 +61,53 @@ var hostFamilies = []hostFamily{
 		"watch or enforce.", guardLabels, func(w *Writer, h *live.Host) {
 		writeGuard(w, h, h.Guard.Policy)
 	}},
-	{"genv_host_service", "Whether root owns the state files of the host (1), with genv host serve.", []string{"host"},
+	{
+		"genv_host_service", "Whether root owns the state files of the host (1), with genv host serve.",
+		[]string{"host"},
 		func(w *Writer, h *live.Host) {
 			if h.Service != nil {
 				w.Sample(number(*h.Service), string(h.Name))
 			}
-		}},
+		},
+	},
 	{
 		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
 			"utilization 0), busy, unknown, or failed.",
 		[]string{"host", "model", "state"},
 		writeStates,
 	},
-	{"genv_gpu_info", "1 for each GPU, with its UUID and model.", []string{"host", "gpu", "uuid", "model"},
+	{
+		"genv_gpu_info", "1 for each GPU, with its UUID and model.",
+		[]string{"host", "gpu", "uuid", "model"},
 		ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
 			w.Sample(1, host, index, cut(string(g.UUID)), cut(g.Model))
-		})},
-	{"genv_gpu_failed", "1 for each GPU that doesn't work, with its UUID if it is known.",
-		[]string{"host", "gpu", "uuid"}, ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
+		}),
+	},
+	{
+		"genv_gpu_failed", "1 for each GPU that doesn't work, with its UUID if it is known.",
+		[]string{"host", "gpu", "uuid"},
+		ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
 			if g.State == gpus.Failed {
 				w.Sample(1, host, index, cut(string(g.UUID)))
 			}
-		})},
-	{"genv_gpu_utilization_ratio", "Utilization of a GPU over the driver's last sample, from 0 to 1.", gpuLabels,
+		}),
+	},
+	{
+		"genv_gpu_utilization_ratio", "Utilization of a GPU over the driver's last sample, from 0 to 1.", gpuLabels,
 		ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
 			if g.Utilization != nil {
 				w.Sample(float64(*g.Utilization)/100, host, index)
 			}
-		})},
-	{"genv_gpu_memory_used_bytes", "Memory of a GPU that is in use.", gpuLabels,
-		ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryUsed })},
-	{"genv_gpu_memory_size_bytes", "Memory of a GPU.", gpuLabels,
-		ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryTotal })},
+		}),
+	},
+	{
+		"genv_gpu_memory_used_bytes", "Memory of a GPU that is in use.", gpuLabels,
+		ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryUsed }),
+	},
+	{
+		"genv_gpu_memory_size_bytes", "Memory of a GPU.", gpuLabels,
+		ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryTotal }),
+	},
 	{
 		"genv_gpu_memory_unattributed_bytes", "Memory in use of a GPU whose state is unknown, because it belongs to " +
 			"no visible process.",

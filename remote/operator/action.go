@@ -195,6 +195,8 @@ func (a *Action) checkOnly(used ...string) error {
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.
 func (a *Action) Exemption() policy.Exemption {
-	return policy.Exemption{Who: policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},
-		Reason: a.Reason}
+	return policy.Exemption{
+		Who:    policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},
+		Reason: a.Reason,
+	}
 }

@@ -39,7 +39,8 @@ func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy
 
 // handshakeError classifies an error of the SSH library by how far the login came.
 func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string,
-	err error) error {
+	err error,
+) error {
 	err = printableError(err)
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {

@@ -98,8 +98,10 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 		<-l.sessions
 		return nil, err
 	}
-	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{}),
-		release: func() { <-l.sessions }}, nil
+	return &Session{
+		client: c, host: host, conn: l, channel: session, ended: make(chan struct{}),
+		release: func() { <-l.sessions },
+	}, nil
 }
 
 // channel opens a channel for a command. A host refuses it while there are too many:

@@ -32,10 +32,14 @@ var fields = sync.OnceValue(func() []field {
 	onGPUs, onStates := tabs(tabHosts, tabGPUs, tabProcesses),
 		tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory)
 	return []field{
-		{"host", textField, append(tabs(tabFailed), onStates...),
-			func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) }},
-		{"user", textField, append(tabs(tabUsers), onStates...),
-			func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) }},
+		{
+			"host", textField, append(tabs(tabFailed), onStates...),
+			func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) },
+		},
+		{
+			"user", textField, append(tabs(tabUsers), onStates...),
+			func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) },
+		},
 		{"state", textField, onStates, (*scene).statesOf},
 		{"rule", textField, onStates, (*scene).rulesOf},
 		{"label", textField, tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed), labels},
@@ -48,8 +52,10 @@ var fields = sync.OnceValue(func() []field {
 		{"container", textField, tabs(tabFindings, tabProcesses), containers},
 		{"free", numberField, tabs(tabHosts), func(_ *scene, r *row) []gpus.Value { return number(free(r.host)) }},
 		{"guard", textField, tabs(tabHosts), guardOf},
-		{"devices", numberField, tabs(tabUsers),
-			func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) }},
+		{
+			"devices", numberField, tabs(tabUsers),
+			func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) },
+		},
 		{"idle", numberField, tabs(tabUsers), func(_ *scene, r *row) []gpus.Value { return number(r.user.Idle) }},
 		{"event", textField, tabs(tabHistory), func(_ *scene, r *row) []gpus.Value { return texts(r.event.Kind) }},
 		{"class", textField, tabs(tabFailed), func(_ *scene, r *row) []gpus.Value { return texts(r.failure.Class) }},

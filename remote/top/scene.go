@@ -50,8 +50,10 @@ func (s *scene) rows(tab tabID) []row {
 	case tabFindings:
 		for i := range f.Findings {
 			p := &f.Findings[i]
-			rows = append(rows, row{id: rowID{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p,
-				host: s.Host(p.Host)})
+			rows = append(rows, row{
+				id: rowID{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p,
+				host: s.Host(p.Host),
+			})
 		}
 	case tabProcesses:
 		rows = make([]row, 0, s.Counts.Total()) // about as many

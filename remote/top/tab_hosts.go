@@ -223,8 +223,10 @@ func (s *scene) guardColumns() (list []column) {
 		return nil
 	}
 	if s.guarded {
-		list = append(list, column{left("GUARD", 7, 5), guardCell,
-			by(func(r *row) string { return guardMode(r.host) })})
+		list = append(list, column{
+			left("GUARD", 7, 5), guardCell,
+			by(func(r *row) string { return guardMode(r.host) }),
+		})
 	}
 	if s.owned {
 		list = append(list, worded(left("SERVICE", 7, 4), serviceState))

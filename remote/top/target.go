@@ -31,8 +31,11 @@ func exemptions(r *row) []operator.Action {
 		return []operator.Action{{Host: host, Device: &index, UUID: r.gpu.UUID}}
 	case r.finding != nil:
 		rule := r.finding.Rule
-		return []operator.Action{{User: user, Host: host, Rule: rule}, {User: user, Rule: rule},
-			{Host: host, Rule: rule}}
+		return []operator.Action{
+			{User: user, Host: host, Rule: rule},
+			{User: user, Rule: rule},
+			{Host: host, Rule: rule},
+		}
 	case r.process != nil && user == "": // not all of the host for one process
 		return nil
 	case r.user != nil, r.process != nil, r.event != nil:

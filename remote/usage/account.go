@@ -38,8 +38,10 @@ func NewAccount(in *time.Location) *Account {
 
 // Renewed returns an Account that has counted nothing, and knows the same names.
 func (a *Account) Renewed() *Account {
-	return &Account{MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*hostCounts),
-		sums: make(Sums)}
+	return &Account{
+		MaxGap: a.MaxGap, in: a.in, known: a.known, hosts: make(map[snapshot.Hostname]*hostCounts),
+		sums: make(Sums),
+	}
 }
 
 // Look counts the time since the last look for what that one showed, and takes in what the

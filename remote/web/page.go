@@ -78,8 +78,10 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: live.NewView(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(),
-		Usage: s.options.Usage != nil, Version: staticVersion(), view: v, Path: r.URL.Path}
+	p := &page{
+		Fleet: live.NewView(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(),
+		Usage: s.options.Usage != nil, Version: staticVersion(), view: v, Path: r.URL.Path,
+	}
 	status := http.StatusOK
 	name, body := of(p, r)
 	if name == "" {
@@ -178,7 +180,8 @@ type entry struct {
 
 // get is a page, which is rendered unless that was just done.
 func (c *pageCache) get(key string, revision uint64, now time.Time,
-	render func() (*rendered, error)) (*rendered, error) {
+	render func() (*rendered, error),
+) (*rendered, error) {
 	c.mu.Lock()
 	if c.pages == nil || c.revision != revision || now.After(c.until) || now.Add(freshFor).Before(c.until) ||
 		len(c.pages) >= maxPages {

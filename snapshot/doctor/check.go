@@ -230,8 +230,10 @@ func Decode(data []byte) (*Document, error) {
 	if d.Schema != Schema {
 		return nil, fmt.Errorf("%w: its schema is %q", ErrInvalid, text.Cut(d.Schema, 64))
 	}
-	for _, word := range []*string{&d.Host, &d.Genv.Path, &d.Genv.Version, &d.System.OS, &d.System.Kernel,
-		&d.System.Arch, &d.System.Driver} {
+	for _, word := range []*string{
+		&d.Host, &d.Genv.Path, &d.Genv.Version, &d.System.OS, &d.System.Kernel,
+		&d.System.Arch, &d.System.Driver,
+	} {
 		*word = text.OneLine(text.Cut(*word, maxWord))
 	}
 	given := d.Checks

@@ -149,8 +149,10 @@ func systemHere() System {
 
 // state looks at the state folder, and follows no link in it.
 func (m *Machine) state(ctx context.Context) State {
-	s := State{Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
-		Tampered: system.UsersMount(m.Proc, m.StateDir)}
+	s := State{
+		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
+		Tampered: system.UsersMount(m.Proc, m.StateDir),
+	}
 	if root, err := stat(m.RootDir, os.Lstat); err == nil {
 		s.Root = &root
 	}

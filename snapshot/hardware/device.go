@@ -30,8 +30,10 @@ type Device struct {
 
 // Device is the device in the model, without attachments.
 func (d *Device) Device() snapshot.Device {
-	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
-		Instances: d.Instances}
+	return snapshot.Device{
+		Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
+		Instances: d.Instances,
+	}
 }
 
 // Devices are the devices in the model.
@@ -49,8 +51,10 @@ func Devices(list []Device) []snapshot.Device {
 func Identified(found []snapshot.Device, driver []Device) []Device {
 	list := make([]Device, len(found))
 	for i, d := range found {
-		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
-			Instances: d.Instances}
+		list[i] = Device{
+			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
+			Instances: d.Instances,
+		}
 		if known := byUUID(driver, d.UUID); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address
 		}
@@ -111,8 +115,10 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 		}
 	}
 	for i := len(list); i < len(driver); i++ {
-		g := nvidiasmi.GPU{Index: list[len(list)-1].Index + 1, Failed: true,
-			Problem: "the driver has this GPU, and nvidia-smi doesn't list it"}
+		g := nvidiasmi.GPU{
+			Index: list[len(list)-1].Index + 1, Failed: true,
+			Problem: "the driver has this GPU, and nvidia-smi doesn't list it",
+		}
 		if len(unnamed) == 0 && len(missing) == len(driver)-len(list) {
 			g.UUID, g.Name = missing[0].UUID, missing[0].Name
 			missing = missing[1:]

@@ -119,8 +119,10 @@ func Read(dir string) ([]Device, error) {
 func encode(list []Device) published {
 	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
 	for i, d := range list {
-		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
-			Unified: d.Unified}
+		p.Devices[i] = publishedDevice{
+			Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
+			Unified: d.Unified,
+		}
 		for _, instance := range d.Instances {
 			p.Devices[i].Instances = append(p.Devices[i].Instances, publishedInstance(instance))
 		}
@@ -180,8 +182,10 @@ func (d *publishedDevice) device() (Device, error) {
 	if !ok {
 		return Device{}, ErrGarbled
 	}
-	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
-		TotalMemory: memory(d.TotalMemory, d.Unified), Unified: d.Unified, Instances: instances}, nil
+	return Device{
+		Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
+		TotalMemory: memory(d.TotalMemory, d.Unified), Unified: d.Unified, Instances: instances,
+	}, nil
 }
 
 // memory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.

@@ -31,8 +31,10 @@ type deviceList struct {
 
 func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
 	devices := listing.GPUs
-	l := &deviceList{devices: devices, warnings: listing.Warnings,
-		index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
+	l := &deviceList{
+		devices: devices, warnings: listing.Warnings,
+		index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at,
+	}
 	for _, d := range devices {
 		if d.UUID != "" {
 			l.index[d.UUID] = d.Index

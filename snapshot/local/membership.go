@@ -78,7 +78,8 @@ func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 // remember notes an answer that the process may stop to show: that of its environ, or that of an ancestor where its
 // environ can't be read.
 func (o *observer) remember(s *observation, owner *snapshot.Owner,
-	environments map[snapshot.EnvID]*snapshot.Environment) {
+	environments map[snapshot.EnvID]*snapshot.Environment,
+) {
 	p, e := &s.process, environments[owner.EID]
 	shown := owner.Basis == snapshot.ByClaim || owner.Basis == snapshot.ByAncestor && owner.Unread != nil
 	if !shown || p.UID == nil || p.Start == 0 || e == nil || e.UID != *p.UID {
@@ -101,7 +102,8 @@ func (o *observer) lineage(s *observation, readErr error) iter.Seq2[snapshot.Rel
 			if o.register.Has(a.PID) && errors.Is(o.verify(a), proc.ErrGone) {
 				continue
 			}
-			relative := snapshot.Relative{PID: a.PID, Start: a.Start,
+			relative := snapshot.Relative{
+				PID: a.PID, Start: a.Start,
 				UID:   func() (snapshot.UID, error) { return o.accountOf(a) },
 				Claim: func() (snapshot.EnvID, error) { return o.claimOf(a) },
 			}

@@ -192,5 +192,7 @@ var symptoms = []struct {
 
 // exitCodes are the return codes listed in nvidia-smi(1), for failures without a known
 // text.
-var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
-	18: ErrVersionMismatch, 127: ErrNotInstalled}
+var exitCodes = map[int]error{
+	4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
+	18: ErrVersionMismatch, 127: ErrNotInstalled,
+}

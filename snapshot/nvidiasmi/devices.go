@@ -185,8 +185,10 @@ func place(rows, lost []GPU) []GPU {
 	}
 	for index := range last {
 		if !taken[index] && len(rows) < 2*len(taken) { // a gap of a few
-			rows = append(rows, GPU{Index: index, Failed: true,
-				Problem: "nvidia-smi lists later GPUs, and not this one"})
+			rows = append(rows, GPU{
+				Index: index, Failed: true,
+				Problem: "nvidia-smi lists later GPUs, and not this one",
+			})
 		}
 	}
 	slices.SortFunc(rows, func(x, y GPU) int { return cmp.Compare(x.Index, y.Index) })
@@ -208,8 +210,10 @@ func withoutDuplicates(rows []GPU) []GPU {
 			if slices.ContainsFunc(kept, func(k GPU) bool { return k.Index == g.Index }) {
 				continue
 			}
-			g = GPU{Index: g.Index, Name: g.Name, Ambiguous: true,
-				Problem: fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index)}
+			g = GPU{
+				Index: g.Index, Name: g.Name, Ambiguous: true,
+				Problem: fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index),
+			}
 		case g.UUID != "" && uuids[g.UUID] > 1:
 			g.Problem = fmt.Sprintf("nvidia-smi lists the UUID %s twice", g.UUID)
 			g.UUID, g.Ambiguous = "", true

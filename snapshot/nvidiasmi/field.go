@@ -42,8 +42,10 @@ func plain(field string) string {
 }
 
 // silent are the texts that say nothing about the health of a GPU.
-var silent = []string{"N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[No Permission]",
-	"[Function Not Found]", "[Requested functionality has been deprecated]"}
+var silent = []string{
+	"N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[No Permission]",
+	"[Function Not Found]", "[Requested functionality has been deprecated]",
+}
 
 // row is a row of values of a GPU. An error text in place of one is kept.
 type row struct {

@@ -48,7 +48,8 @@ type knownUse struct {
 //
 // Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
-	now time.Time, source TypeSource) {
+	now time.Time, source TypeSource,
+) {
 	if unknown, ask := t.follow(s, gpus, now); unknown {
 		if !ask { // but the answer to an earlier question may have come
 			ctx = WithoutCall(ctx)
@@ -73,7 +74,8 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 }
 
 func (t *Types) each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
-	do func(*snapshot.DeviceUsage, use)) {
+	do func(*snapshot.DeviceUsage, use),
+) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for j := range p.Usage {
@@ -85,7 +87,8 @@ func (t *Types) each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapsho
 // follow notes which uses there are. It returns whether something is unknown about them, and whether the caller is
 // to ask for it.
 func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time) (unknown,
-	ask bool) {
+	ask bool,
+) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery

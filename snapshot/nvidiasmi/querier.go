@@ -75,7 +75,8 @@ func New(runner Runner, timeout time.Duration) *Querier {
 // query runs nvidia-smi and parses its answer. Where no new answer comes until ctx ends, or within the timeout, an
 // earlier one serves that is at most as old as oldest; 0 for none.
 func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Duration,
-	parse func(RunResult) (T, error)) (T, Time, error) {
+	parse func(RunResult) (T, error),
+) (T, Time, error) {
 	var out timedReply
 	var err error
 	switch {

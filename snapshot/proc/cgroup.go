@@ -71,8 +71,10 @@ func placeIn(path string) Place {
 			id, runtime = systemContainer(parent, name, child)
 		}
 		if id != "" {
-			return Place{ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length],
-				Delegated: delegated, Nested: isNested(names[i:])}
+			return Place{
+				ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length],
+				Delegated: delegated, Nested: isNested(names[i:]),
+			}
 		}
 		delegated = delegated || isOfUser(name)
 		parent = name

@@ -80,8 +80,10 @@ func parseSubuids(text string) (ranges []subuidRange) {
 		first, err := strconv.ParseUint(fields[1], 10, 32)
 		count, countErr := strconv.ParseUint(fields[2], 10, 32)
 		if err == nil && countErr == nil && count > 0 {
-			ranges = append(ranges, subuidRange{snapshot.UID(first), snapshot.UID(min(first+count-1, math.MaxUint32)),
-				fields[0]})
+			ranges = append(ranges, subuidRange{
+				snapshot.UID(first), snapshot.UID(min(first+count-1, math.MaxUint32)),
+				fields[0],
+			})
 		}
 	}
 	return ranges

@@ -142,8 +142,10 @@ const (
 	mapping
 )
 
-var kindNames = [...]string{"nothing", "nothing", "true or false", "a number", "text", "text over several lines",
-	"a list", "a mapping"}
+var kindNames = [...]string{
+	"nothing", "nothing", "true or false", "a number", "text", "text over several lines",
+	"a list", "a mapping",
+}
 
 // Keys are the keys that a mapping may have, each with a function that reads its value.
 type Keys map[string]func(*Node)

@@ -16,7 +16,8 @@ type Setting[S any] struct {
 
 // NewSetting makes a setting with a value, which `false` switches off: then it is the zero T.
 func NewSetting[S any, T comparable](key string, at func(*S) *T, example string, read func(*Node) T,
-	write func(T) string) Setting[S] {
+	write func(T) string,
+) Setting[S] {
 	var off T
 	return Setting[S]{
 		Key: key,
@@ -40,7 +41,8 @@ func NewSetting[S any, T comparable](key string, at func(*S) *T, example string,
 
 // NewOptional makes a setting of which the zero T is a value, too: nil is off.
 func NewOptional[S, T any](key string, at func(*S) **T, example string, read func(*Node) T,
-	write func(T) string) Setting[S] {
+	write func(T) string,
+) Setting[S] {
 	return NewSetting(key, at, example,
 		func(n *Node) *T { value := read(n); return &value }, func(value *T) string { return write(*value) })
 }

@@ -38,8 +38,10 @@ func newFolders(c *Config) (*folders, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)
 	}
-	f := &folders{fd: fd, dev: c.DevDir, state: c.StateDirs, run: c.RunDir, dirs: make(map[int]string),
-		opens: make(map[int]bool)}
+	f := &folders{
+		fd: fd, dev: c.DevDir, state: c.StateDirs, run: c.RunDir, dirs: make(map[int]string),
+		opens: make(map[int]bool),
+	}
 	f.watchAgain()
 	return f, nil
 }

@@ -124,8 +124,10 @@ func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.Status) 
 	var found []remote.Failure
 	for i := range d.Hosts {
 		if c := d.Hosts[i].Check(name); c.Status == status {
-			found = append(found, remote.Failure{Host: d.Hosts[i].Host, Class: remote.Class(c.Cause), Error: c.Detail,
-				NextStep: c.NextStep})
+			found = append(found, remote.Failure{
+				Host: d.Hosts[i].Host, Class: remote.Class(c.Cause), Error: c.Detail,
+				NextStep: c.NextStep,
+			})
 		}
 	}
 	return found
@@ -182,8 +184,10 @@ func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
 }
 
 // titles are the columns that are not named like their check.
-var titles = map[doctor.Name]string{doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS",
-	doctor.Controller: "CTRL"}
+var titles = map[doctor.Name]string{
+	doctor.HostKey: "KEY", doctor.PIDNamespace: "PIDNS", doctor.Services: "UNITS",
+	doctor.Controller: "CTRL",
+}
 
 func titleOf(name doctor.Name) string {
 	if title, other := titles[name]; other {
@@ -195,8 +199,10 @@ func titleOf(name doctor.Name) string {
 // writeTable writes the table. On a terminal that is too narrow for it, columns are left out in
 // which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
-	table := draw.Table{Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.Column{{Name: "HOST"}},
-		Rows: make([]draw.Row, len(d.Hosts))}
+	table := draw.Table{
+		Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.Column{{Name: "HOST"}},
+		Rows: make([]draw.Row, len(d.Hosts)),
+	}
 	for i := range d.Hosts {
 		table.Rows[i].Cells = []draw.Cell{draw.Text(text.Printable(d.Hosts[i].Host))}
 	}

@@ -127,15 +127,21 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 }
 
 func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
-	document := orderDocument{Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{},
-		Lines: []string{}, Outcomes: []order.Outcome{}}
+	document := orderDocument{
+		Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{},
+		Lines: []string{}, Outcomes: []order.Outcome{},
+	}
 	for _, t := range o.Order.Terminate {
-		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID,
-			Devices: t.Process.Indices()})
+		document.Terminate = append(document.Terminate, terminateDocument{
+			PID: t.Process.PID, EID: t.Process.EID,
+			Devices: t.Process.Indices(),
+		})
 	}
 	for _, d := range o.Order.Detach {
-		document.Detach = append(document.Detach, enforce.DeviceRef{Host: o.Host, Index: d.Device,
-			EID: d.Environment.EID})
+		document.Detach = append(document.Detach, enforce.DeviceRef{
+			Host: o.Host, Index: d.Device,
+			EID: d.Environment.EID,
+		})
 	}
 	for _, a := range cycle.Results {
 		if o.Order.ID != "" && a.Order.ID == o.Order.ID {

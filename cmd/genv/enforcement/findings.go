@@ -25,8 +25,10 @@ type printedFinding struct {
 func (l findings) begin(e *enforce.Event, now time.Time) *printedFinding {
 	f := l[e.ID]
 	if f == nil {
-		f = &printedFinding{line: e.Finding.String(), since: e.Finding.Since,
-			said: make(map[enforce.Decision]time.Time)}
+		f = &printedFinding{
+			line: e.Finding.String(), since: e.Finding.Since,
+			said: make(map[enforce.Decision]time.Time),
+		}
 		if f.since.IsZero() {
 			f.since = now
 		}

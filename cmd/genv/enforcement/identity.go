@@ -91,8 +91,10 @@ func (r *runIdentity) name() string {
 
 // lease is the request of the run for a lease.
 func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
-	return &fence.Request{Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(),
-		Start: r.Start, TakeOver: takeOver}
+	return &fence.Request{
+		Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(),
+		Start: r.Start, TakeOver: takeOver,
+	}
 }
 
 // lease is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and
@@ -190,8 +192,10 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
-	return &command.ExitError{Code: command.ExitReplaced,
-		Err: fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first)}
+	return &command.ExitError{
+		Code: command.ExitReplaced,
+		Err:  fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first),
+	}
 }
 
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.

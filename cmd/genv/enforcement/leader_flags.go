@@ -70,7 +70,9 @@ func (o *LeaderFlags) Off() bool { return o.url == "off" }
 func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig, error) {
 	if o.url == "" {
 		for _, needs := range [][2]string{
-			{"leader-ca", o.files.ca}, {"leader-cert", o.files.cert}, {"leader-key", o.files.key},
+			{"leader-ca", o.files.ca},
+			{"leader-cert", o.files.cert},
+			{"leader-key", o.files.key},
 			{"leader-login", o.login},
 		} {
 			if needs[1] != "" {
@@ -226,8 +228,12 @@ func shown(clusters map[uint64][]string) string {
 // the user, if there is one.
 func (config LeaderConfig) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
-	for _, flag := range [][2]string{{"--cacert", config.files.ca}, {"--cert", config.files.cert},
-		{"--key", config.files.key}, {"--user", config.Etcd.User}} {
+	for _, flag := range [][2]string{
+		{"--cacert", config.files.ca},
+		{"--cert", config.files.cert},
+		{"--key", config.files.key},
+		{"--user", config.Etcd.User},
+	} {
 		if flag[1] != "" {
 			args = append(args, flag[0], flag[1])
 		}

@@ -39,7 +39,8 @@ import (
 // logged, and changes nothing. Run's error has the exit code of the last cycle
 // that ran to its end.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
-	reload func() (Options, error)) error {
+	reload func() (Options, error),
+) error {
 	return newLoop(p, log, &options, reload).run(ctx, options)
 }
 
@@ -121,8 +122,10 @@ func (l *loop) shown(options *Options) listeners.Content {
 	}
 	shown := listeners.Content{
 		Feed: options.Feed, Actions: live.NewActions(do, system.Username),
-		Metrics: &metrics.Exporter{Feed: options.Feed, Counters: l.counters, Now: l.program.Now,
-			Version: l.program.Version},
+		Metrics: &metrics.Exporter{
+			Feed: options.Feed, Counters: l.counters, Now: l.program.Now,
+			Version: l.program.Version,
+		},
 	}
 	if l.usage != nil {
 		shown.Usage = l.usage.Reader(func() map[string][]string { return *l.groups.Load() })

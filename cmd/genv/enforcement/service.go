@@ -49,8 +49,10 @@ const gcPercent = 16
 // ends with ctx and when the service is closed.
 func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context.Context, *service) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &service{log: log, hangup: make(chan os.Signal, 1), cancel: cancel, onTerminal: stderrIsTerminal(),
-		oldPercent: -1, begun: time.Now()}
+	s := &service{
+		log: log, hangup: make(chan os.Signal, 1), cancel: cancel, onTerminal: stderrIsTerminal(),
+		oldPercent: -1, begun: time.Now(),
+	}
 	if isLoop {
 		signal.Notify(s.hangup, syscall.SIGHUP)
 	}

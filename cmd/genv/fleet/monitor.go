@@ -68,8 +68,10 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	m.show(&seen)
 	hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))
 	for _, h := range seen.Cluster.Answered() {
-		hosts = append(hosts, metrics.Host{Name: h.Name, Installed: seen.Via[h.Name] != agent.ViaReadOnly,
-			Snapshot: h.Snapshot})
+		hosts = append(hosts, metrics.Host{
+			Name: h.Name, Installed: seen.Via[h.Name] != agent.ViaReadOnly,
+			Snapshot: h.Snapshot,
+		})
 	}
 	return hosts, nil
 }

@@ -88,8 +88,10 @@ var errNothingToCopy = errors.New("not sent: there is no mail to copy")
 
 func hookTests(results []hooks.Result) (tests []noticeTest) {
 	for _, r := range results {
-		t := noticeTest{kind: "command", to: r.To, done: "exit status 0", err: r.Err,
-			next: "run it yourself as the controller's account, and read its log"}
+		t := noticeTest{
+			kind: "command", to: r.To, done: "exit status 0", err: r.Err,
+			next: "run it yourself as the controller's account, and read its log",
+		}
 		if r.Webhook {
 			t.kind, t.done, t.next = "webhook", "the server has taken it", "check the address after `webhook:`, and "+
 				"the log of that server"

@@ -107,8 +107,10 @@ func (r *reporter) record(d guard.Denial) {
 
 func (r *reporter) recordOf(d guard.Denial) audit.Record {
 	uid := d.UID
-	record := audit.Record{Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID,
-		Device: d.Index}
+	record := audit.Record{
+		Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID,
+		Device: d.Index,
+	}
 	what := deviceName(&d)
 	if d.Denied {
 		record.Action, record.Text = audit.ActionDenied, fmt.Sprintf("%s is not attached: opening it was denied", what)

@@ -166,8 +166,10 @@ func (d *StatusDocument) listDevices(source hardware.Source) {
 		return
 	}
 	for _, each := range devices {
-		d.Devices = append(d.Devices, guard.Device{Index: each.Index, UUID: each.UUID, Minor: each.Minor,
-			Why: "the guard is off"})
+		d.Devices = append(d.Devices, guard.Device{
+			Index: each.Index, UUID: each.UUID, Minor: each.Minor,
+			Why: "the guard is off",
+		})
 	}
 }
 

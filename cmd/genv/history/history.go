@@ -131,8 +131,10 @@ func write(p *command.Program, output render.Output, entries []audit.Entry) erro
 
 // table has the id of a decision before its reason, in CSV behind all that was there before it.
 func table(output render.Output, entries []audit.Entry) *render.Table {
-	columns := []render.Column{render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10),
-		render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0)}
+	columns := []render.Column{
+		render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10),
+		render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0),
+	}
 	last := len(columns) - 1
 	if output.Format == "csv" {
 		columns[last], columns[last-1] = columns[last-1], columns[last]
@@ -140,8 +142,10 @@ func table(output render.Output, entries []audit.Entry) *render.Table {
 	t := output.Table(columns...)
 	for i := range entries {
 		e := &entries[i]
-		row := []string{e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status),
-			e.ID, whyOf(e)}
+		row := []string{
+			e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status),
+			e.ID, whyOf(e),
+		}
 		if output.Format == "csv" {
 			row[last], row[last-1] = row[last-1], row[last]
 		}
@@ -244,8 +248,10 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	t := output.Table(columns...)
 	add := func(user, rule string, c audit.ActionCounts) {
 		row := []string{user, rule}
-		for _, n := range []int{c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate,
-			c.WouldDetach} {
+		for _, n := range []int{
+			c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate,
+			c.WouldDetach,
+		} {
 			row = append(row, strconv.Itoa(n))
 		}
 		t.Add(row[:len(columns)]...)
@@ -311,8 +317,10 @@ func writeDecisions(
 	case len(entries) == 0 && id != "":
 		return command.UsageError("no decision %s is recorded in %s: the history lists those that are", id, path)
 	case output.Format == "json":
-		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1",
-			Entries: append([]audit.Entry{}, entries...)})
+		return render.WriteJSON(p.Out, EntriesDocument{
+			Schema:  "genv.history/1",
+			Entries: append([]audit.Entry{}, entries...),
+		})
 	case output.Format == "csv":
 		return table(output, entries).Write(p.Out)
 	case len(entries) == 0:

@@ -101,8 +101,10 @@ func (h *hookCall) start(ctx context.Context) error {
 		if env == nil || env.UID != h.owner() {
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
-		if err := f.Activate(state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID,
-			At: snapshot.DateOf(h.Now())}); err != nil {
+		if err := f.Activate(state.Activation{
+			EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID,
+			At: snapshot.DateOf(h.Now()),
+		}); err != nil {
 			return err
 		}
 		return container.WriteRecord(h.Run, r)

@@ -57,8 +57,10 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv), Proc: "/proc", SysRun: "/run",
-		Genv: doctor.Program{Version: p.Version,
-			Protocol: frame.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()), Guard: p.guardState(),
+		Genv: doctor.Program{
+			Version:  p.Version,
+			Protocol: frame.Version,
+		}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()), Guard: p.guardState(),
 	}
 	if self, err := os.Executable(); err == nil {
 		m.Genv.Path = self

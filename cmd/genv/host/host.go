@@ -58,8 +58,10 @@ const executeGrace = 10 * time.Second
 
 func (p *program) openHost() *host {
 	here := localhost.Open(p.Program)
-	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid()),
-		Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc}
+	options := enforcelocal.ExecutorOptions{
+		Grace: executeGrace, UID: snapshot.UID(os.Geteuid()),
+		Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
+	}
 	if p.SharedAccount {
 		options.UID = 0
 	}
@@ -74,8 +76,10 @@ func (p *program) openHost() *host {
 		noMessages:  p.Getenv("GENV_TELL") == "off",
 		getenv:      p.Getenv,
 		executor:    enforcelocal.New(here.Machine, here.Store, options),
-		record: &hostRecord{path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"),
-			proc: here.Machine.Proc},
+		record: &hostRecord{
+			path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"),
+			proc: here.Machine.Proc,
+		},
 		names: userNames{now: p.Now},
 	}
 }

@@ -84,8 +84,10 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 	for i, m := range messages {
 		notified := here.Notify(m.UID, m.Text)
 		shown[i].Terminals = notified.Terminals
-		r := audit.Record{Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs,
-			Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by}
+		r := audit.Record{
+			Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs,
+			Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by,
+		}
 		box := notify.Box{Root: disk.RootDir(h.getenv)}
 		if notified.InUse {
 			h.keep(ctx, m, box.KeepShown)

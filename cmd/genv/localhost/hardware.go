@@ -63,8 +63,10 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 
 // Hardware is where this process learns what the GPUs of this machine are.
 func Hardware(getenv func(string) string) hardware.Source {
-	return hardware.Source{Run: disk.RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()),
-		Root: os.Geteuid() == 0, Contained: contained(getenv)}
+	return hardware.Source{
+		Run: disk.RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()),
+		Root: os.Geteuid() == 0, Contained: contained(getenv),
+	}
 }
 
 // driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host

@@ -38,8 +38,10 @@ type Host struct {
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
 	containers := &container.Keeper{Run: disk.RunDir(p.Getenv)}
-	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Username,
-		Keeps: containers.Keeps, Contained: contained(p.Getenv)}
+	options := disk.Config{
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Username,
+		Keeps: containers.Keeps, Contained: contained(p.Getenv),
+	}
 	processes := proc.FS{Reader: p.Reader}
 	options.System = system.On(processes)
 	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts
@@ -60,9 +62,11 @@ func Open(p command.Program) *Host {
 			return owner != nil, err
 		},
 	}
-	return &Host{Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(
-		p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv),
-		simulated: p.Getenv("GENV_ROOT_DIR") != ""}
+	return &Host{
+		Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(
+			p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv),
+		simulated: p.Getenv("GENV_ROOT_DIR") != "",
+	}
 }
 
 // SocketPath is the path of the socket of root's service.

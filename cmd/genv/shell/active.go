@@ -135,8 +135,10 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 		return Caller{}, ErrNotInitialised
 	}
 	render := Shell143{Environ: getenv}.renderInitialised
-	return Caller{Kind: kind, PID: snapshot.PID(pid), answer: os.NewFile(uintptr(fd), "the calling shell"),
-		render: render}, nil
+	return Caller{
+		Kind: kind, PID: snapshot.PID(pid), answer: os.NewFile(uintptr(fd), "the calling shell"),
+		render: render,
+	}, nil
 }
 
 // Apply has the shell make the change, once the program ends with status 0. It

@@ -79,8 +79,10 @@ func (w *hostUser) unregistered(ctx context.Context, pid snapshot.PID) (inactive
 }
 
 func (p *program) statusCommand() *cli.Command {
-	return &cli.Command{Name: "status", Usage: "print whether this shell is in an environment, and in which",
-		Action: p.status}
+	return &cli.Command{
+		Name: "status", Usage: "print whether this shell is in an environment, and in which",
+		Action: p.status,
+	}
 }
 
 func (p *program) status(c *cli.Context) error {

@@ -154,8 +154,10 @@ func (p *program) devicesCommand() *cli.Command {
 				Flags:  []cli.Flag{eid, only, command.Bool(&o.quiet, "quiet,q", "don't print the GPUs")},
 				Action: o.detachFrom,
 			},
-			{Name: "find", Usage: "print the GPUs of an environment", Flags: append(o.fileFlags(), eid),
-				Action: o.find},
+			{
+				Name: "find", Usage: "print the GPUs of an environment", Flags: append(o.fileFlags(), eid),
+				Action: o.find,
+			},
 			{
 				Name: "query", Usage: "print facts about GPUs, one per line",
 				Flags: append(o.fileFlags(), command.FormatFlag(&o.Format, "tui", "csv", "json"), only,

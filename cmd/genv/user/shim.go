@@ -83,8 +83,10 @@ func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, 
 	if env.UID == w.uid {
 		token = w.containerToken(ctx, w.eid)
 	}
-	return docker.ContainerEnvironment{EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files),
-		Token: token}, nil
+	return docker.ContainerEnvironment{
+		EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files),
+		Token: token,
+	}, nil
 }
 
 // containerDevices are the attached devices, and of those that are attached by MIG instance

@@ -95,8 +95,10 @@ func (l bpfLink) pin(path string) error {
 
 // update replaces the program; every open is judged by the old one or by the new one.
 func (l bpfLink) update(program *ebpf.Program) error {
-	_, err := bpf(cmdLinkUpdate, &struct{ link, program, flags, old uint32 }{link: uint32(l),
-		program: uint32(program.FD())})
+	_, err := bpf(cmdLinkUpdate, &struct{ link, program, flags, old uint32 }{
+		link:    uint32(l),
+		program: uint32(program.FD()),
+	})
 	runtime.KeepAlive(program)
 	return err
 }

@@ -45,11 +45,15 @@ type namedMap struct {
 // frees elements by RCU, and the program can't read one that serves another key by now.
 func (m *maps) all() []namedMap {
 	return []namedMap{
-		{"control", &m.control, ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1,
-			Flags: unix.BPF_F_NO_PREALLOC}},
+		{"control", &m.control, ebpf.MapSpec{
+			Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1,
+			Flags: unix.BPF_F_NO_PREALLOC,
+		}},
 		{"minors", &m.minors, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: minorCount}},
-		{"allowed", &m.allowed, ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers,
-			Flags: unix.BPF_F_NO_PREALLOC}},
+		{"allowed", &m.allowed, ebpf.MapSpec{
+			Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers,
+			Flags: unix.BPF_F_NO_PREALLOC,
+		}},
 		{"events", &m.events, ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: eventsSize}},
 		{"limits", &m.limits, ebpf.MapSpec{Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: limitsSize}},
 		{"lost", &m.lost, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},

@@ -119,8 +119,10 @@ func (l entryList) with(r *Request, turn string, processes []Process, now time.D
 	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return now >= e.Until+after })
 	for _, p := range processes {
 		if len(next) < maxEntries {
-			next = append(next, entry{Process: p, Turn: turn, By: r.By, Order: r.Order, Begun: now,
-				Until: now + r.Grace})
+			next = append(next, entry{
+				Process: p, Turn: turn, By: r.By, Order: r.Order, Begun: now,
+				Until: now + r.Grace,
+			})
 		}
 	}
 	return next

@@ -12,8 +12,10 @@ import (
 // It returns what became of them, the mail first; without the mail there are no copies. Done isn't called.
 func SendTest(ctx context.Context, o Options, user snapshot.Username) []Result {
 	now := o.Now()
-	j := newJob(Letter{User: user, Items: []notify.Message{{ID: "test", Line: notify.TestText, At: now}},
-		Test: true}, now)
+	j := newJob(Letter{
+		User: user, Items: []notify.Message{{ID: "test", Line: notify.TestText, At: now}},
+		Test: true,
+	}, now)
 	r, data := newQueue(o).deliver(ctx, j, now)
 	results := []Result{r}
 	if r.Err != nil {

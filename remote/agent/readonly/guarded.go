@@ -94,8 +94,10 @@ func dataIn(output []byte) []byte {
 
 // markedSMI is marked for nvidia-smi, of which the exit code comes after its output.
 func markedSMI(args ...string) []string {
-	return append([]string{"sh", "-c",
-		`echo; echo "$0"; LC_ALL=C GENV_BYPASS=1 nvidia-smi "$@"; s=$?; echo; echo "$0 $s"; exit $s`, dataMark},
+	return append([]string{
+		"sh", "-c",
+		`echo; echo "$0"; LC_ALL=C GENV_BYPASS=1 nvidia-smi "$@"; s=$?; echo; echo "$0 $s"; exit $s`, dataMark,
+	},
 		args...)
 }
 

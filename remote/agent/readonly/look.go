@@ -96,7 +96,8 @@ func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
 
 // smi runs nvidia-smi on a host and parses its answer. What it printed is in the error.
 func smi[T any](ctx context.Context, r Host, host remote.Host, args []string,
-	parse func(nvidiasmi.RunResult) (T, error)) (value T, err error) {
+	parse func(nvidiasmi.RunResult) (T, error),
+) (value T, err error) {
 	out, err := r.Run(ctx, host, remote.Command{Args: markedSMI(args...)})
 	answer, ok := smiAnswer(out)
 	switch {
@@ -119,7 +120,8 @@ func smi[T any](ctx context.Context, r Host, host remote.Host, args []string,
 // indices are those of the devices. It also sets the Instances of the devices, which only `nvidia-smi
 // -L` lists, and of the processes on them.
 func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device,
-	usage *nvidiasmi.Usage) map[snapshot.GPUUUID]snapshot.DeviceIndex {
+	usage *nvidiasmi.Usage,
+) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
 	divided := make(map[snapshot.GPUUUID]bool)
 	for _, d := range devices {
@@ -157,7 +159,8 @@ func mayBeDivided(d *snapshot.Device) bool {
 // markUnreported marks the devices of which the driver doesn't report the processes: all of
 // them, if it says so of one that isn't known.
 func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID,
-	indices map[snapshot.GPUUUID]snapshot.DeviceIndex) {
+	indices map[snapshot.GPUUUID]snapshot.DeviceIndex,
+) {
 	for _, gpu := range unreported {
 		index, known := indices[gpu]
 		for i := range devices {

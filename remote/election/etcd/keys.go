@@ -190,7 +190,8 @@ var ErrConflict = errors.New("another controller leads, or wrote in the meantime
 // key was modified in a revision; 0 for one that isn't there. Otherwise the error is ErrConflict. So a write that
 // arrives late changes nothing that was written meanwhile.
 func (c *Client) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
-	value []byte) (uint64, error) {
+	value []byte,
+) (uint64, error) {
 	var o transactionResult
 	err := c.call(ctx, "/v3/kv/txn", transaction{
 		If:   []compare{createdIn(guard, created), modifiedIn(key, modified)},

@@ -59,8 +59,10 @@ func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
 	k.mu.Lock()
 	a := k.agents[path]
 	if a == nil {
-		a = &keyAgent{path: path, keyring: k, requests: make(chan struct{}, agentRequests),
-			silent: map[string]time.Time{}}
+		a = &keyAgent{
+			path: path, keyring: k, requests: make(chan struct{}, agentRequests),
+			silent: map[string]time.Time{},
+		}
 		k.agents[path] = a
 	}
 	k.mu.Unlock()

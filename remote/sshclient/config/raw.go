@@ -57,8 +57,10 @@ var defaultIdentities = []string{
 
 // settings expands raw values for a host, whichever way they were read.
 func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
-	s := HostConfig{User: cmp.Or(r.first("user"), who.user),
-		AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
+	s := HostConfig{
+		User:          cmp.Or(r.first("user"), who.user),
+		AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any"),
+	}
 	s.HostName = usualSpelling(strings.ToLower(q.target(r.first("hostname"))))
 	if err := r.numbers(&s); err != nil {
 		return s, err
@@ -82,8 +84,10 @@ var variable = text.Pattern(`\$\{([^}]*)\}|^\$(\w+)$`)
 
 // environmentSet refuses a ${NAME} that is not set, as ssh does.
 func (r raw) environmentSet() error {
-	for _, keyword := range []string{"identityfile", "certificatefile", "identityagent", "userknownhostsfile",
-		"knownhostscommand"} {
+	for _, keyword := range []string{
+		"identityfile", "certificatefile", "identityagent", "userknownhostsfile",
+		"knownhostscommand",
+	} {
 		for _, match := range variable().FindAllStringSubmatch(strings.Join(r[keyword], " "), -1) {
 			if name := match[1] + match[2]; os.Getenv(name) == "" {
 				return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}

@@ -204,8 +204,10 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, Refused: c.refused != nil,
-		also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
+	return &Unknown{
+		Name: changed.Name, Key: inner, Refused: c.refused != nil,
+		also: errors.Join(slices.Concat(c.missing, []error{c.refused})...),
+	}
 }
 
 // certificate checks all but the authority of a certificate.

@@ -40,8 +40,10 @@ const (
 var sumTables = []sumTable{hourSums, daySums}
 
 // columns are those of usage.Amounts, which are summed up. A peak follows.
-var columns = []string{"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings",
-	"terminated", "detached"}
+var columns = []string{
+	"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings",
+	"terminated", "detached",
+}
 
 // amountsOf are the values of columns, and the peak.
 func amountsOf(s *usage.Sum) []any {

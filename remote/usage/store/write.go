@@ -152,8 +152,10 @@ func (t *tx) closeGaps(known usage.Gap) error {
 	var gap usage.Gap
 	var rest []usage.Gap
 	err := t.rows([]any{&gap.Since, &gap.Until}, func() {
-		for _, part := range []usage.Gap{{Since: gap.Since, Until: known.Since},
-			{Since: known.Until, Until: gap.Until}} {
+		for _, part := range []usage.Gap{
+			{Since: gap.Since, Until: known.Since},
+			{Since: known.Until, Until: gap.Until},
+		} {
 			if part.Since < part.Until {
 				rest = append(rest, part)
 			}

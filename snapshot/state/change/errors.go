@@ -34,8 +34,10 @@ type wireError struct {
 
 // bounded is what is written and read of an error.
 func bounded(e *state.UnavailableError) *state.UnavailableError {
-	return &state.UnavailableError{Reason: printable(e.Reason), TooFew: e.TooFew,
-		Conflicts: e.Conflicts[:min(len(e.Conflicts), maxConflicts)]}
+	return &state.UnavailableError{
+		Reason: printable(e.Reason), TooFew: e.TooFew,
+		Conflicts: e.Conflicts[:min(len(e.Conflicts), maxConflicts)],
+	}
 }
 
 // EncodeError is an error as JSON, for DecodeError in another process. Its text is

@@ -70,8 +70,10 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	for i := range files.Devices {
 		d := &files.Devices[i]
 		if a := d.Attachment(eid); a != nil && len(a.Instances) > 0 {
-			list = append(list, attachmentNote{UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(),
-				Instances: a.Instances, GPU: d.UUID, at: a.Time})
+			list = append(list, attachmentNote{
+				UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(),
+				Instances: a.Instances, GPU: d.UUID, at: a.Time,
+			})
 		}
 	}
 	return n.add(files, env.UID, list)

@@ -41,7 +41,8 @@ func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requ
 }
 
 func (c Changer) apply(ctx context.Context, asked change.Change,
-	by change.Requester) (result change.Result, err error) {
+	by change.Requester,
+) (result change.Result, err error) {
 	if c.Turn != nil {
 		release, err := c.Turn(ctx)
 		if err != nil {
@@ -66,7 +67,8 @@ func (c Changer) apply(ctx context.Context, asked change.Change,
 // registered for it. list is called without the lock of the files. The error is one of change
 // or of the store, or that of list where no device is registered at all.
 func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error),
-	change func() error) error {
+	change func() error,
+) error {
 	err := change()
 	none := errors.Is(err, state.ErrNoDevices)
 	var unavailable *state.UnavailableError

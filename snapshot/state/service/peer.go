@@ -49,8 +49,10 @@ func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
 		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
 	uid := snapshot.UID(credentials.Uid)
-	return callerProcess{uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid},
-		pid: snapshot.PID(credentials.Pid)}, nil
+	return callerProcess{
+		uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid},
+		pid: snapshot.PID(credentials.Pid),
+	}, nil
 }
 
 // groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).

@@ -99,8 +99,10 @@ func decodeRequest(line []byte) (r Request, err error) {
 		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
 	}
 	asked := 0
-	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
-		r.Allowance} {
+	for _, set := range []bool{
+		r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
+		r.Allowance,
+	} {
 		if set {
 			asked++
 		}

@@ -84,7 +84,8 @@ func (p *pendingUsers) end(uid snapshot.UID) {
 // kernelFilesOf returns nothing once ctx has ended, since no caller waits then: a user can have
 // millions of files looked for.
 func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID,
-	kernels []Kernel) map[Kernel]Liveness {
+	kernels []Kernel,
+) map[Kernel]Liveness {
 	folders, complete := p.runtimeFolders(ctx, uid, pids)
 	lives := map[Kernel]Liveness{}
 	for _, k := range kernels {
@@ -140,7 +141,8 @@ var runtimeVariables = []struct{ name, below string }{
 // kernels: by the account, and by the variables of the user's processes. complete is false if
 // there may be others.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID,
-	pids []snapshot.PID) (folders []string, complete bool) {
+	pids []snapshot.PID,
+) (folders []string, complete bool) {
 	reader := os.Geteuid()
 	within, cancel := context.WithTimeout(ctx, accountWithin)
 	account, err := p.accounts.WithUID(within, uid)

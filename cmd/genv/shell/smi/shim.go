@@ -74,8 +74,10 @@ func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, 
 	if err != nil && !errors.As(err, &exit) {
 		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
-	rest, remarks, complete := nvidiasmi.Split(nvidiasmi.RunResult{Stdout: stdout.Bytes(),
-		ExitCode: cmd.ProcessState.ExitCode()})
+	rest, remarks, complete := nvidiasmi.Split(nvidiasmi.RunResult{
+		Stdout:   stdout.Bytes(),
+		ExitCode: cmd.ProcessState.ExitCode(),
+	})
 	out, ok := call.Rewrite(rest, view)
 	switch {
 	case complete && ok:

@@ -239,7 +239,8 @@ const uuidColumn = "uuid"
 // rewriteCSV drops the first column, which was added to the query, and the rows
 // that it doesn't choose.
 func (c CommandLine) rewriteCSV(out, column string,
-	row func(c CommandLine, key, rest string) (string, bool)) (string, bool) {
+	row func(c CommandLine, key, rest string) (string, bool),
+) (string, bool) {
 	var kept strings.Builder
 	header := c.header
 	for line := range strings.Lines(out) {
