@@ -383,9 +383,8 @@ func encode143(v any) ([]byte, error) {
 }
 
 // escapeNonASCII works on whole JSON, since only strings can contain such runes.
-func escapeNonASCII(data []byte) []byte {
+func escapeNonASCII(data []byte) (out []byte) {
 	const hex = "0123456789abcdef"
-	out := make([]byte, 0, len(data))
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
 		if r < 0x7f {

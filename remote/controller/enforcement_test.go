@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ import (
 // which an order ends one by one until it is cut off.
 type fakeFleet struct {
 	plain
+	mu      sync.Mutex   // while hosts are asked and orders are carried out
 	now     atomic.Int64 // a clock that goes on when somebody looks
 	t       *testing.T
 	hosts   map[string][]snapshot.PID
@@ -54,6 +56,8 @@ func newFakeFleet(t *testing.T) *fakeFleet {
 func uidOf(pid snapshot.PID) snapshot.UID { return 1000 + snapshot.UID(pid) }
 
 func (p *fakeFleet) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.down && h.Name == "a" {
 		return nil, remote.Errorf(remote.Unreachable, "no route")
 	}
@@ -69,6 +73,8 @@ func (p *fakeFleet) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsh
 }
 
 func (p *fakeFleet) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var done agent.Execution
 	for i, x := range o.Terminate {
 		if h.Name == "a" && i == p.cut {
@@ -85,6 +91,8 @@ func (p *fakeFleet) Execute(_ context.Context, h remote.Host, o order.Order) (ag
 }
 
 func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.notifyErr != nil {
 		return nil, p.notifyErr
 	}

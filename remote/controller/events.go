@@ -241,7 +241,7 @@ type asking struct {
 }
 
 // tick asks all hosts that are not being asked.
-func (a *asking) tick(ctx context.Context, l *loop) {
+func (a *asking) tick(l *loop) {
 	turns := l.turns()
 	asker := l.Asker
 	asker.Hosts = nil

@@ -131,7 +131,7 @@ func (l *loop) begin(ctx context.Context) {
 	l.Controller.begin()
 	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
-	l.asking.tick(ctx, l)
+	l.asking.tick(l)
 	l.listen()
 	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
 		l.tick = time.Time{}

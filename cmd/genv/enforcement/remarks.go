@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -92,4 +93,25 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 		delete(w.held, key)
 		w.repeats.forget("held " + key)
 	}
+}
+
+// exit has the exit code of a cycle; nil for 0. If the loop ends, hosts and orders that were
+// cancelled by that don't count as failures.
+func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
+	failures := failuresOfCycle(cycle)
+	if ends {
+		failures = slices.DeleteFunc(failures, func(f remote.Failure) bool { return f.Class == remote.Cancelled })
+	}
+	if err := command.FleetExit(failures, cycle.Cluster.CountAnswered()); err != nil {
+		return err
+	}
+	switch {
+	case cycle.Unrecorded != nil:
+		return &command.ExitError{Code: command.ExitUnrecorded}
+	case cycle.Plan.Held(), cycle.Hold != nil:
+		return &command.ExitError{Code: command.ExitHeld}
+	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Orders) > 0:
+		return &command.ExitError{Code: command.ExitWork}
+	}
+	return nil
 }

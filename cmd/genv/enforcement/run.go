@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -357,27 +356,6 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	}
 	l.sayUnfenced()
 	return l.replaced(cycle)
-}
-
-// exit has the exit code of a cycle; nil for 0. If the loop ends, hosts and orders that were
-// cancelled by that don't count as failures.
-func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
-	failures := failuresOfCycle(cycle)
-	if ends {
-		failures = slices.DeleteFunc(failures, func(f remote.Failure) bool { return f.Class == remote.Cancelled })
-	}
-	if err := command.FleetExit(failures, cycle.Cluster.CountAnswered()); err != nil {
-		return err
-	}
-	switch {
-	case cycle.Unrecorded != nil:
-		return &command.ExitError{Code: command.ExitUnrecorded}
-	case cycle.Plan.Held(), cycle.Hold != nil:
-		return &command.ExitError{Code: command.ExitHeld}
-	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Orders) > 0:
-		return &command.ExitError{Code: command.ExitWork}
-	}
-	return nil
 }
 
 // close ends what the run has opened. A run that has begun also saves its memory.

@@ -75,7 +75,7 @@ func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence, agent.RequestActing)
 	}
 	if os.Geteuid() == 0 {
-		g := p.openGuard(c, host)
+		g := p.openGuard(c)
 		defer g.close()
 		answers.Guard = g
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.RequestGuard)

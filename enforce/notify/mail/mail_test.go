@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"io"
 	"math/big"
 	"mime/quotedprintable"
@@ -402,28 +401,4 @@ func end(t *testing.T, pid string) {
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
 	require.NoError(t, err)
 	_ = syscall.Kill(n, syscall.SIGKILL) // if it is there
-}
-
-func TestDroppedLettersAreCounted(t *testing.T) {
-	s := mailtest.Start(t)
-	s.Answer("RCPT", "hang")
-	with := settings(s)
-	with.Timeout = time.Hour
-	o := open(with, nil)
-	for range 1100 {
-		o.Send(letter("alice"))
-	}
-	require.NotEmpty(t, o.wait(t))
-	require.ErrorContains(t, o.results[0].Err, "it was dropped")
-	require.Len(t, o.Close(time.Millisecond), 1000)
-}
-
-// Nothing is sent by a controller that may not act any more.
-func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
-	s := mailtest.Start(t)
-	o := open(settings(s), func(o *mail.Options) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
-	o.Send(letter("alice"))
-	require.ErrorContains(t, o.wait(t)[0].Err, "doesn't lead any more")
-	require.Empty(t, o.Close(time.Minute))
-	require.Empty(t, s.Commands())
 }

@@ -95,15 +95,22 @@ func TestARealEtcd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, ttl)
 	require.Equal(t, made.Created, entry.Created)
-	require.NoError(t, c.Revoke(ctx, lease.ID))
-	require.NoError(t, c.Revoke(ctx, lease.ID), "it has ended")
-	ttl, err = c.KeepAlive(ctx, lease.ID)
+	requireRevoked(t, c, lease.ID)
+}
+
+// requireRevoked ends a lease, and requires that its key ends with it.
+func requireRevoked(t *testing.T, c *etcd.Client, id int64) {
+	t.Helper()
+	ctx := t.Context()
+	require.NoError(t, c.Revoke(ctx, id))
+	require.NoError(t, c.Revoke(ctx, id), "it has ended")
+	ttl, err := c.KeepAlive(ctx, id)
 	require.NoError(t, err)
 	require.Zero(t, ttl)
-	ttl, _, err = c.Renew(ctx, lease.ID, "/k/leader")
+	ttl, _, err = c.Renew(ctx, id, "/k/leader")
 	require.NoError(t, err)
 	require.Zero(t, ttl)
-	entry, err = c.Get(ctx, "/k/leader")
+	entry, err := c.Get(ctx, "/k/leader")
 	require.NoError(t, err)
 	require.Nil(t, entry, "the key ends with its lease")
 }
