@@ -34,6 +34,11 @@ func IsOwn(procRoot, path string) bool {
 }
 
 func isOwn(mountinfo, path string) bool {
+	for m := range proc.ParseMounts(mountinfo, " ") {
+		if m.Point == escaped.Replace(path) {
+			return false // as engines mount a folder of the host
+		}
+	}
 	whole, known := treeAt(mountinfo, "/")
 	here, alsoKnown := treeAt(mountinfo, escaped.Replace(path))
 	return known && alsoKnown && whole == here

@@ -53,6 +53,7 @@ func TestIsOwn(t *testing.T) {
 		"a service":             {"22 1 8:1 / / ro - ext4 /dev/sda1 rw\n90 22 8:1 /var/tmp /var/tmp rw - ext4 /dev/sda1 rw\n", true},
 		"a container's service": {"22 1 8:1 /c/1 / ro - ext4 x rw\n90 22 8:1 /c/1/var/tmp /var/tmp rw - ext4 x rw\n", true},
 		"a folder of the host":  {"22 1 8:1 /c/1 / rw - ext4 x rw\n90 22 8:1 /var/tmp/genv /var/tmp/genv rw - ext4 x rw\n", false},
+		"the folder alone":      {"22 1 8:1 / / rw - ext4 x rw\n90 22 8:1 /var/tmp/genv /var/tmp/genv rw - ext4 x rw\n", false},
 		"with an overlay":       {"22 1 0:50 / / rw - overlay x rw\n90 22 8:1 /var/tmp /var/tmp rw - ext4 x rw\n", false},
 		"PrivateTmp=":           {"22 1 8:1 / / rw - ext4 x rw\n90 22 8:1 /var/tmp/p/tmp /var/tmp rw - ext4 x rw\n", false},
 		"covered":               {"22 1 8:1 / / rw - ext4 x rw\n90 22 8:1 /var/tmp /var/tmp rw - ext4 x rw\n91 90 0:9 / /var/tmp rw - tmpfs x rw\n", false},
