@@ -44,7 +44,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			if err := l.show(each); err != nil {
 				return errors.Join(err, l.finish(ctx, nil))
 			}
-			l.begin(ctx)
+			l.begin()
 		}
 		if e.isEmpty() {
 			continue
@@ -126,7 +126,7 @@ func nextDue(plan *enforce.Plan, now time.Time) time.Time {
 }
 
 // begin asks all hosts, at a tick.
-func (l *loop) begin(ctx context.Context) {
+func (l *loop) begin() {
 	l.step(0)
 	l.Controller.begin()
 	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)

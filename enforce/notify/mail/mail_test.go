@@ -324,19 +324,6 @@ func TestGivenUpAfterATime(t *testing.T) {
 	require.Empty(t, o.Close(time.Minute))
 }
 
-// One user with a full mailbox delays no other.
-func TestOneRefusalDelaysNoOther(t *testing.T) {
-	s := mailtest.Start(t)
-	s.AnswerOnce("RCPT", "452 mailbox full")
-	o := open(settings(s), func(o *mail.Options) { o.Pause = time.Hour })
-	o.Send(letter("alice"))
-	o.Send(letter("bob"))
-	r := o.wait(t)[0]
-	require.NoError(t, r.Err)
-	require.Equal(t, "bob", string(r.User))
-	require.Len(t, o.Close(time.Minute), 1)
-}
-
 // script is a program that does what the shell text says.
 func script(t *testing.T, text string) string {
 	path := filepath.Join(t.TempDir(), "program")
