@@ -51,6 +51,7 @@ func TestOwner(t *testing.T) {
 		"registered by another":         {lineage: lineage{in("E", 9)}, envs: envs{env("F", bob, 9)}, eid: "E", carries: true},
 		"another process with that PID": {lineage: lineage{titled(8)}, envs: envs{env("F", alice, 8)}, unknown: errTitle},
 		"a title":                       {lineage: lineage{titled(9)}, unknown: errTitle},
+
 		"a title, and a shell that is registered": {lineage: lineage{titled(9), plain(3)}, envs: envs{env("E", alice, 3)}, eid: "E", carries: true},
 		"a title, and a shell that names it":      {lineage: lineage{titled(9), in("E", 3)}, eid: "E", carries: true},
 		"a title under a title":                   {lineage: lineage{titled(9), titled(5), in("E", 3)}, eid: "E", carries: true},
