@@ -243,10 +243,12 @@ func (j *judgement) confirmed(f *Finding) bool {
 	}
 	p, byName := j.next.Present[f.ID], j.hostsByName()
 	var newest time.Time
-	acted := false
 	for _, name := range f.CountedOn {
 		h := byName[name]
-		acted = acted || h.acted
+		if h.acted { // what an order did there has to show itself first
+			f.Pending, f.Deferred = true, true
+			return false
+		}
 		if h.isNew || j.now.Sub(h.at) <= freshFor {
 			newest = later(newest, h.at)
 		}
@@ -264,7 +266,7 @@ func (j *judgement) confirmed(f *Finding) bool {
 			old = append(old, name)
 		}
 	}
-	if len(old) == 0 && !acted {
+	if len(old) == 0 {
 		p.AskedAgain = time.Time{}
 		j.next.Present[f.ID] = p
 		return true

@@ -111,7 +111,9 @@ func (c *cluster) Update(ctx context.Context, _ string, created uint64, value []
 	if c.key == nil || c.key.Created != created || c.key.Lease != lease {
 		return etcd.ErrConflict
 	}
-	c.key.Value = value
+	changed := *c.key // others may read the one before
+	changed.Value = value
+	c.key = &changed
 	return nil
 }
 
