@@ -261,17 +261,19 @@ func (j *judgement) confirmed(f *Finding) bool {
 		since = earlier(since, p.AskedAgain)
 	}
 	var old []snapshot.Hostname
+	underWay := false // then a look shows what an order is doing: the next tick brings one
 	for _, name := range f.CountedOn {
 		if byName[name].at.Before(since) {
 			old = append(old, name)
 		}
+		underWay = underWay || byName[name].UnderWay.Orders > 0
 	}
 	if len(old) == 0 {
 		p.AskedAgain = time.Time{}
 		j.next.Present[f.ID] = p
 		return true
 	}
-	if p.AskedAgain.IsZero() {
+	if p.AskedAgain.IsZero() && !underWay {
 		p.AskedAgain = j.now
 		j.next.Present[f.ID] = p
 		for _, name := range old {
