@@ -175,9 +175,9 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 // section 5).
 const stagger = 250 * time.Millisecond
 
-// race connects to the first address that answers. The error is that of the first one
-// that failed.
-func race(ctx context.Context, left []netip.AddrPort) (won net.Conn, failed error) {
+// race connects to the first address that answers. The error is that of the first one that failed; it is of
+// the class Configuration if this machine has no address as BindAddress or BindInterface says.
+func (c *Client) race(ctx context.Context, s config.HostConfig, left []netip.AddrPort) (won net.Conn, failed error) {
 	type result struct {
 		conn net.Conn
 		err  error
@@ -192,11 +192,11 @@ func race(ctx context.Context, left []netip.AddrPort) (won net.Conn, failed erro
 			if len(left) == 0 {
 				continue
 			}
-			to := left[0].String()
+			to := left[0]
 			left = left[1:]
 			running++
 			go func() {
-				conn, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+				conn, err := c.dialFrom(ctx, s, to)
 				results <- result{conn, err}
 			}()
 			begin.Reset(stagger)
@@ -216,4 +216,52 @@ func race(ctx context.Context, left []netip.AddrPort) (won net.Conn, failed erro
 		failed = nil
 	}
 	return won, failed
+}
+
+func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.AddrPort) (net.Conn, error) {
+	var dialer net.Dialer
+	if s.BindAddress != "" || s.BindInterface != "" {
+		from, err := c.source(ctx, s, to.Addr())
+		if err != nil {
+			return nil, remote.Errorf(remote.Configuration, "no address to connect from: %w", err)
+		}
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+	}
+	return dialer.DialContext(ctx, "tcp", to.String())
+}
+
+// source is the address of this machine from which ssh would connect: that of BindAddress, or else the first one
+// of BindInterface, loopback and link-local ones last.
+func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (netip.Addr, error) {
+	if s.BindAddress != "" {
+		family := "ip6"
+		if to.Is4() {
+			family = "ip4"
+		}
+		found, err := c.names.Addresses(ctx, family, s.BindAddress)
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("BindAddress %q in ssh_config: %w", s.BindAddress, err)
+		}
+		return found[0], nil
+	}
+	var local netip.Addr
+	link, err := net.InterfaceByName(s.BindInterface)
+	if err != nil {
+		return local, fmt.Errorf("BindInterface %q in ssh_config: %w", s.BindInterface, err)
+	}
+	addresses, err := link.Addrs()
+	for _, a := range addresses {
+		prefix, _ := netip.ParsePrefix(a.String())
+		switch from := prefix.Addr(); {
+		case !from.IsValid() || from.Is4() != to.Is4():
+		case !from.IsLoopback() && !from.IsLinkLocalUnicast():
+			return from, nil
+		case !local.IsValid():
+			local = from.WithZone(map[bool]string{true: link.Name}[from.Is6() && from.IsLinkLocalUnicast()])
+		}
+	}
+	if !local.IsValid() {
+		err = fmt.Errorf("BindInterface %q in ssh_config has no address of the family of %s", s.BindInterface, to)
+	}
+	return local, err
 }

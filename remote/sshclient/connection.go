@@ -168,7 +168,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	addresses, err := c.addresses(ctx, t.HostConfig)
 	var conn net.Conn
 	if err == nil {
-		conn, err = race(ctx, addresses)
+		conn, err = c.race(ctx, t.HostConfig, addresses)
 	}
 	switch {
 	case err == nil:
@@ -180,6 +180,8 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w",
 			err)
+	case remote.ClassOf(err) == remote.Configuration:
+		return nil, err
 	case isDrop(err):
 		err = &droppedError{err}
 	}

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
@@ -43,6 +45,38 @@ func TestNameThatOnlyNSSKnows(t *testing.T) {
 	host.Address = "elsewhere.mdns.invalid"
 	_, err = c.Run(t.Context(), host, snapshot)
 	requireClass(t, remote.Unreachable, err)
+}
+
+// TestLocalAddresses: the address to connect from is the one that ssh would choose.
+func TestLocalAddresses(t *testing.T) {
+	var from atomic.Value
+	f := startFake(t, func(f *fake) {
+		f.accept = func(conn net.Conn, _ int32) bool {
+			from.Store(conn.RemoteAddr().(*net.TCPAddr).IP.String())
+			return true
+		}
+	})
+	for line, want := range map[string]string{
+		"BindAddress localhost": "127.0.0.1", "BindAddress 127.0.0.9": "127.0.0.9", "BindAddress 127.9": "127.0.0.9",
+		"BindInterface lo": "127.0.0.1", "BindAddress 127.0.0.9\nBindInterface none-0": "127.0.0.9",
+	} {
+		t.Run(line, func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: f.config(line)})
+			require.NoError(t, c.Probe(t.Context(), gpu))
+			_, err := c.Run(t.Context(), gpu, snapshot)
+			require.NoError(t, err)
+			require.Equal(t, want, from.Load())
+		})
+	}
+	for _, line := range []string{"BindAddress nowhere.invalid", "BindAddress ::1", "BindInterface none-0"} {
+		t.Run(line, func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: f.config(line), ConnectTimeout: 3 * time.Second})
+			require.ErrorIs(t, c.Probe(t.Context(), gpu), remote.ErrNoProbe, "a login says what is wrong")
+			_, err := c.Run(t.Context(), gpu, snapshot)
+			requireClass(t, remote.Configuration, err)
+			require.ErrorContains(t, err, strings.Fields(line)[0])
+		})
+	}
 }
 
 // TestSpellingsOfAddresses: what getaddrinfo(3) takes for an address is one here, and

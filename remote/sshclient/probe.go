@@ -27,7 +27,10 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	addresses, err := c.addresses(ctx, settings)
 	var conn net.Conn
 	if err == nil {
-		conn, err = race(ctx, addresses)
+		conn, err = c.race(ctx, settings, addresses)
+	}
+	if remote.ClassOf(err) == remote.Configuration && err != nil {
+		return remote.ErrNoProbe // the same
 	}
 	if err != nil {
 		return remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)

@@ -22,13 +22,13 @@ var classes = [][]string{
 	{"HostName ADDRESS", "HostName=ADDRESS", "\tHostName = \"ADDRESS\"", "hostname\tADDRESS", "HostName ADDRESS"},
 	{"Port PORT", "port PORT", "Port = \"PORT\"", "Port 22 # PORT", "User USER", "user=USER", "User \"USER\""},
 	{"IdentityFile FILE", "IdentityFile \"FILE\"", "IdentityFile none", "CertificateFile FILE", "IdentityFile ~USER/k"},
-	{"IdentityAgent none", "IdentityAgent SSH_AUTH_SOCK", "IdentityAgent FILE", "IdentityAgent $GENV_TEST_SOCKET", "IdentitiesOnly yes", "IdentitiesOnly no", "BatchMode yes"},
+	{"IdentityAgent none", "IdentityAgent SSH_AUTH_SOCK", "IdentityAgent FILE", "IdentityAgent $GENV_TEST_SOCKET", "IdentityAgent $GENV_TEST_UNSET", "IdentityAgent ${GENV_TEST_UNSET}/s", "IdentityFile $GENV_TEST_UNSET", "IdentityAgent ${GENV_TEST_FOLDER}/s", "IdentitiesOnly yes", "IdentitiesOnly no", "BatchMode yes"},
 	{"ProxyJump JUMP", "ProxyJump JUMP,JUMP", "ProxyJump none", "ProxyJump JUMP,JUMP,JUMP", "ProxyJump = JUMP"},
 	{"ProxyCommand nc %h %p", "ProxyCommand none", "ProxyCommand sh -c \"x '%h'\"", "ProxyCommand=ssh -W [%h]:%p -l %r JUMP"},
 	{"ConnectTimeout TIME", "ServerAliveInterval TIME", "ServerAliveCountMax 0", "ServerAliveCountMax 7"},
 	{"UserKnownHostsFile FILE FILE", "GlobalKnownHostsFile /g /h", "UserKnownHostsFile none", "UserKnownHostsFile /dev/null"},
 	{"HostKeyAlias x", "HostKeyAlias Gpu.LAB", "StrictHostKeyChecking no", "StrictHostKeyChecking YES", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking ask", "HashKnownHosts yes"},
-	{"AddressFamily any"},
+	{"AddressFamily any", "BindAddress 127.0.0.1", "BindAddress ::1", "BindAddress none", "BindInterface lo", "BindInterface none"},
 	{"KexAlgorithms KEX", "KexAlgorithms = KEX", "KexAlgorithms \"KEX\"", "Ciphers CIPHER", "MACs MAC", "ciphers CIPHER # MAC", "macs\tMAC"},
 	{"HostKeyAlgorithms KEY", "PubkeyAcceptedAlgorithms KEY", "PubkeyAcceptedKeyTypes KEY", "CASignatureAlgorithms SIGNATURE", "HostKeyAlgorithms\t\"KEY\""},
 	{"RequiredRSASize 0", "RequiredRSASize 2048", "RequiredRSASize 4096", "PubkeyAuthentication yes", "PubkeyAuthentication host-bound", "PreferredAuthentications publickey", "PreferredAuthentications gssapi-with-mic,publickey,password"},
@@ -38,7 +38,7 @@ var classes = [][]string{
 }
 
 // rare are lines that end what genv can do with a host.
-var rare = []string{"Match final all", "Match user USER host NAME", "Match !host NAME,NAME", "PubkeyAuthentication no", "PreferredAuthentications password", "KexAlgorithms sntrup761x25519-sha512@openssh.com", "Ciphers -*", "PKCS11Provider /lib/x", "ProxyUseFdpass yes", "RevokedHostKeys FILE", "BindInterface lo"}
+var rare = []string{"Match final all", "Match user USER host NAME", "Match !host NAME,NAME", "PubkeyAuthentication no", "PreferredAuthentications password", "KexAlgorithms sntrup761x25519-sha512@openssh.com", "Ciphers -*", "PKCS11Provider /lib/x", "ProxyUseFdpass yes", "RevokedHostKeys FILE"}
 
 // words are what the words in capitals stand for.
 var words = map[string][]string{

@@ -54,6 +54,9 @@ type HostConfig struct {
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
+	// BindAddress is an address or a name of this machine to connect from, BindInterface a network
+	// interface of which the address is taken if there is no BindAddress; empty: the kernel chooses.
+	BindAddress, BindInterface string
 }
 
 // Lookup is a host as the administrator names it, with the settings that take
@@ -101,7 +104,7 @@ const commandTokens = "CdHhikLlnpru"
 
 // leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes or other tokens,
 // ProxyUseFdpass with a ProxyCommand.
-var leftOut = []string{"bindaddress", "bindinterface", "knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
+var leftOut = []string{"knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
 // configuration that allows none of the logins that genv has.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // arity is how many words a keyword has.
@@ -32,7 +34,7 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"certificatefile":          {each, isFileName},
 		"identitiesonly":           {one, isFlag},
 		"batchmode":                {one, isFlag},
-		"identityagent":            {one, isFileName},
+		"identityagent":            {one, isAgent},
 		"userknownhostsfile":       {many, isFileName},
 		"globalknownhostsfile":     {many, onlyTokens("")},
 		"hostkeyalias":             {one, onlyTokens("")},
@@ -113,6 +115,17 @@ func isNumber(from, to int) func(string) bool {
 func onlyTokens(tokens string) func(string) bool {
 	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }
+
+// isAgent accepts what ssh accepts for a socket also in blocks for other hosts: a $NAME may be set or not, each
+// ${NAME} has to be set.
+func isAgent(value string) bool {
+	if name, isVariable := strings.CutPrefix(value, "$"); isVariable && !strings.HasPrefix(name, "{") {
+		return variableName().MatchString(name)
+	}
+	return isFileName(value) && firstUnset(value) == ""
+}
+
+var variableName = text.Pattern(`^[A-Za-z0-9_]+$`)
 
 // isFileName accepts the tokens that all versions of OpenSSH since 8.0 have; ${ENV}
 // is checked later, by environmentSet.

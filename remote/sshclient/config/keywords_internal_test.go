@@ -19,7 +19,7 @@ func verdicts() map[string]string {
 	for keyword := range honoured() {
 		all[keyword] = "honoured"
 	}
-	for _, keyword := range []string{"pkcs11provider", "revokedhostkeys", "bindaddress", "bindinterface"} {
+	for _, keyword := range []string{"pkcs11provider", "revokedhostkeys"} {
 		all[keyword] = "refused"
 	}
 	for _, keyword := range ignored() {

@@ -76,11 +76,12 @@ func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
 	s.CheckHostIP = yes(r.first("checkhostip"))
 	s.KnownHostsCommand = who.knownHostsCommand(r.first("knownhostscommand"), q, s)
+	s.BindAddress, s.BindInterface = unlessNone(r.first("bindaddress")), unlessNone(r.first("bindinterface"))
 	s.AcceptNew = strings.EqualFold(r.first("stricthostkeychecking"), "accept-new")
 	return s, r.restrictions(&s)
 }
 
-var variable = text.Pattern(`\$\{([^}]*)\}|^\$(\w+)$`)
+var variable = text.Pattern(`\$\{([^}]*)\}`)
 
 // environmentSet refuses a ${NAME} that is not set, as ssh does.
 func (r raw) environmentSet() error {
@@ -88,13 +89,21 @@ func (r raw) environmentSet() error {
 		"identityfile", "certificatefile", "identityagent", "userknownhostsfile",
 		"knownhostscommand",
 	} {
-		for _, match := range variable().FindAllStringSubmatch(strings.Join(r[keyword], " "), -1) {
-			if name := match[1] + match[2]; os.Getenv(name) == "" {
-				return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}
-			}
+		if name := firstUnset(strings.Join(r[keyword], " ")); name != "" {
+			return &Error{keyword: keyword, Problem: fmt.Sprintf("the environment has no %s for %s", name, keyword)}
 		}
 	}
 	return nil
+}
+
+// firstUnset is the first NAME of a ${NAME} that the environment lacks; empty if it has all.
+func firstUnset(value string) string {
+	for _, match := range variable().FindAllStringSubmatch(value, -1) {
+		if _, set := os.LookupEnv(match[1]); !set {
+			return match[1]
+		}
+	}
+	return ""
 }
 
 func (r raw) numbers(s *HostConfig) (err error) {
