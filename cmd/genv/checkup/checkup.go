@@ -35,8 +35,7 @@ func StyleOf(p command.Program) Style {
 	return Style{Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv)}
 }
 
-// Exit is the end of a command: with exit code 3 if a check failed, or could not be made
-// since the command was stopped.
+// Exit is the end of a command: with exit code 3 if a check failed, or could not be made since the command was stopped.
 func Exit(status doctor.Status) error {
 	if status == doctor.Failed || status == doctor.Skipped {
 		return &command.ExitError{Code: command.ExitSomeFailed}
@@ -125,8 +124,7 @@ func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.Status) 
 	for i := range d.Hosts {
 		if c := d.Hosts[i].Check(name); c.Status == status {
 			found = append(found, remote.Failure{
-				Host: d.Hosts[i].Host, Class: remote.Class(c.Cause), Error: c.Detail,
-				NextStep: c.NextStep,
+				Host: d.Hosts[i].Host, Class: remote.Class(c.Cause), Error: c.Detail, NextStep: c.NextStep,
 			})
 		}
 	}

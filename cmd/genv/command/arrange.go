@@ -199,8 +199,7 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 	return "--" + found[0], false, nil
 }
 
-// shortIn143 are the flags that genv 1.4.3 lets callers cut short, by command, where we have more flags that begin
-// so.
+// shortIn143 are the flags that genv 1.4.3 lets callers cut short, by command, where we have more flags that begin so.
 var shortIn143 = map[string]string{
 	"genv devices": "no-cleanup", "genv envs": "no-cleanup",
 	"genv devices ps": "no-header", "genv envs ps": "no-header", "genv remote": "exit-on-error",

@@ -63,8 +63,7 @@ type answer struct {
 	candidates []candidate
 }
 
-// String is what the scripts read: what to do, and then a line for each candidate, with what
-// explains it behind a tab.
+// String is what the scripts read: what to do, and then a line for each candidate, with what explains it behind a tab.
 func (a answer) String() string {
 	var b strings.Builder
 	b.WriteString(a.do)

@@ -18,21 +18,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The configuration files of a controller: hosts.yaml, policy.yaml, and config.yaml with
-// defaults for flags. They are in ~/.config/genv (or below $XDG_CONFIG_HOME) and in /etc/genv,
-// and $GENV_CONFIG_DIR replaces both.
+// The configuration files of a controller: hosts.yaml, policy.yaml, and config.yaml with defaults for flags. They are
+// in ~/.config/genv (or below $XDG_CONFIG_HOME) and in /etc/genv, and $GENV_CONFIG_DIR replaces both.
 //
-// A flag of the command line takes precedence, then an environment variable, then the
-// user's config.yaml, then that in /etc/genv. In one file the section of a command takes
-// precedence over `remote:`, and that over the top.
+// A flag of the command line takes precedence, then an environment variable, then the user's config.yaml, then that in
+// /etc/genv. In one file the section of a command takes precedence over `remote:`, and that over the top.
 //
-// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. The commands
-// of people and controllers on GPU hosts never do. Who may change a file decides what root
-// does with it, so one that others could have written is refused. What is in hosts.yaml and
-// policy.yaml is read by packages inventory and policy.
+// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. The commands of people and controllers on
+// GPU hosts never do. Who may change a file decides what root does with it, so one that others could have written is
+// refused. What is in hosts.yaml and policy.yaml is read by packages inventory and policy.
 const (
-	// ConfigVariable names an environment variable: the only folder in which files are looked
-	// for, or ConfigOff.
+	// ConfigVariable names an environment variable: the only folder in which files are looked for, or ConfigOff.
 	ConfigVariable = "GENV_CONFIG_DIR"
 	// ConfigOff as the value of ConfigVariable reads no file.
 	ConfigOff = "off"
@@ -72,9 +68,8 @@ func FindConfig(getenv func(string) string, name string) (string, error) {
 	return "", nil
 }
 
-// configFolders are where files are looked for. A folder of another user is left out, with the
-// reason: with `sudo -E` and `sudo -u` HOME may be that of another user, who doesn't decide
-// what this one does.
+// configFolders are where files are looked for. A folder of another user is left out, with the reason: with `sudo -E`
+// and `sudo -u` HOME may be that of another user, who doesn't decide what this one does.
 func configFolders(getenv func(string) string) (folders []string, leftOut error) {
 	switch dir := getenv(ConfigVariable); dir {
 	case "":
@@ -98,8 +93,7 @@ func configFolders(getenv func(string) string) (folders []string, leftOut error)
 	return append(folders, systemFolder), leftOut
 }
 
-// notOurs is why a folder below home isn't read: another user could have put there what is
-// in it, or a link.
+// notOurs is why a folder below home isn't read: another user could have put there what is in it, or a link.
 func notOurs(own, home string) error {
 	var about unix.Stat_t
 	for path := own; ; path = filepath.Dir(path) {

@@ -40,8 +40,7 @@ func (p *Program) Time(text string) (time.Time, error) {
 	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
 }
 
-// Ago reads the value of a flag: a time, or how long ago it was, as 2h or 7d; the zero time if
-// it is empty.
+// Ago reads the value of a flag: a time, or how long ago it was, as 2h or 7d; the zero time if it is empty.
 func (p *Program) Ago(flag, written string) (time.Time, error) {
 	if written == "" {
 		return time.Time{}, nil

@@ -34,8 +34,7 @@ func printHelp(w io.Writer, _ string, of any) {
 	}
 }
 
-// WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at
-// all if that is 0.
+// WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at all if that is 0.
 func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 	h := helpText{width: min(width, mostWidth)}
 	h.section("NAME", p.Name+" - "+p.Usage)
@@ -83,8 +82,7 @@ func (h *helpText) line(line string) {
 	h.WriteString(strings.TrimRight(strings.Repeat(" ", margin)+line, " ") + "\n")
 }
 
-// columns writes rows of two columns. Where the second has too little room, each text is on
-// lines of its own.
+// columns writes rows of two columns. Where the second has too little room, each text is on lines of its own.
 func (h *helpText) columns(title string, rows []Entry) {
 	if len(rows) == 0 {
 		return
@@ -206,9 +204,7 @@ func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Option) {
 
 // Root is the program itself as a command.
 func Root(app *cli.App) *cli.Command {
-	return &cli.Command{
-		Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag},
-	}
+	return &cli.Command{Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag}}
 }
 
 // visible are the commands that people are told of.
@@ -240,9 +236,8 @@ func (o *Option) entry() Entry {
 	return e
 }
 
-// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or
-// flags after + (its other commands are not listed), and examples as a command line after $ with a line
-// that explains it.
+// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after + (its
+// other commands are not listed), and examples as a command line after $ with a line that explains it.
 //
 //go:embed texts.txt
 var texts string
@@ -272,8 +267,7 @@ func (p *HelpPage) describe() {
 //go:embed facts.txt
 var facts string
 
-// factsOf are the entries of a kind for this page: those of its second or last word. The page of
-// genv itself has all.
+// factsOf are the entries of a kind for this page: those of its second or last word. The page of genv itself has all.
 func (p *HelpPage) factsOf(kind string) (entries []Entry) {
 	_, section, _ := strings.Cut(facts, "== "+kind+"\n")
 	section, _, _ = strings.Cut(section, "\n\n")

@@ -23,8 +23,7 @@ func manCommand(root func() *cli.App) *cli.Command {
 	}
 }
 
-// writeAll writes a man page for a command and for each visible one below it, as NAME.1 into an
-// existing folder.
+// writeAll writes a man page for a command and for each visible one below it, as NAME.1 into an existing folder.
 func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	page := PageOf(cmd, name)
 	path := filepath.Join(dir, page.FileName()+".1")

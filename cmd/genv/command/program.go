@@ -34,9 +34,8 @@ type Program struct {
 	// Reader reads what users can make large or slow, in a process that can be killed; nil to read it here.
 	Reader *proc.Reader
 
-	// SharedAccount means that one account plays several users on this host, as in
-	// genv-demo: the names in envs.json are believed, and the owners of processes
-	// are not reported. It is never set in genv itself.
+	// SharedAccount means that one account plays several users on this host, as in genv-demo: the names in envs.json
+	// are believed, and the owners of processes are not reported. It is never set in genv itself.
 	SharedAccount bool
 }
 
@@ -61,8 +60,7 @@ func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
 }
 
-// OpenAtOnce opens a file or a pipe, such as that of <(…). It doesn't wait for a writer:
-// a FIFO without one is empty.
+// OpenAtOnce opens a file or a pipe, such as that of <(…). It doesn't wait for a writer: a FIFO without one is empty.
 func OpenAtOnce(path string) (io.ReadCloser, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
@@ -120,9 +118,8 @@ func ExitCode(err error) int {
 	}
 }
 
-// FleetExit is the exit code of work on several hosts, of which some answered. One
-// that was stopped before it could answer, by -e or Ctrl-C, is not one that did not
-// answer.
+// FleetExit is the exit code of work on several hosts, of which some answered. One that was stopped before it could
+// answer, by -e or Ctrl-C, is not one that did not answer.
 func FleetExit(failures []remote.Failure, answered int) error {
 	silent := 0
 	for _, f := range failures {

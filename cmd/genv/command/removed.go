@@ -32,8 +32,7 @@ func unknownError(kind, shown, key, near, parent string) error {
 	}
 }
 
-// FlagError is the error for flags that a command could not read. For an unknown flag it
-// names the nearest one.
+// FlagError is the error for flags that a command could not read. For an unknown flag it names the nearest one.
 func FlagError(c *cli.Context, err error) error {
 	const undefined = "flag provided but not defined: -"
 	name, unknown := strings.CutPrefix(err.Error(), undefined)

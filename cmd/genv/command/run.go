@@ -22,8 +22,7 @@ func init() { cli.HelpPrinter = printHelp }
 // subcommands: most lines are for a command of a user, and making all commands of a fleet takes time.
 type Commands func(p Program, named string) []*cli.Command
 
-// Run carries out one command line, of which the first word is the program's name, and
-// returns the exit code.
+// Run carries out one command line, of which the first word is the program's name, and returns the exit code.
 func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	app := build(p, commands, named(args))
 	line, err := Arrange(app, args)
@@ -84,8 +83,7 @@ func prepare(p Program, commands Commands, cmd *cli.Command, configured, account
 	}
 }
 
-// checked runs an action only if its command takes what was given, with the defaults of
-// the configuration.
+// checked runs an action only if its command takes what was given, with the defaults of the configuration.
 func checked(p Program, commands Commands, action cli.ActionFunc, configured, accountable bool) cli.ActionFunc {
 	if action == nil {
 		return RefuseUnknown
@@ -122,8 +120,7 @@ func usageError(c *cli.Context, err error, _ bool) error {
 func common(p Program, commands Commands, made []*cli.Command) []*cli.Command {
 	root := func() *cli.App { return New(p, commands) }
 	return []*cli.Command{
-		versionCommand(p), helpCommand(made), manCommand(root),
-		completionCommand(p), completeCommand(p, root),
+		versionCommand(p), helpCommand(made), manCommand(root), completionCommand(p), completeCommand(p, root),
 	}
 }
 

@@ -88,8 +88,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
 		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts),
-		Answered: cycle.Cluster.CountAnswered(),
-		Via:      cycle.Via,
+		Answered: cycle.Cluster.CountAnswered(), Via: cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Orders: []orderDocument{},
 		Failed:     failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
@@ -133,14 +132,12 @@ func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
 	}
 	for _, t := range o.Order.Terminate {
 		document.Terminate = append(document.Terminate, terminateDocument{
-			PID: t.Process.PID, EID: t.Process.EID,
-			Devices: t.Process.Indices(),
+			PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices(),
 		})
 	}
 	for _, d := range o.Order.Detach {
 		document.Detach = append(document.Detach, enforce.DeviceRef{
-			Host: o.Host, Index: d.Device,
-			EID: d.Environment.EID,
+			Host: o.Host, Index: d.Device, EID: d.Environment.EID,
 		})
 	}
 	for _, a := range cycle.Results {

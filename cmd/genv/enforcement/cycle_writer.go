@@ -125,8 +125,7 @@ func (w *cycleWriter) look(cycle *controller.Cycle) {
 	}
 }
 
-// finding prints a finding as 1.4.3 does, and why nothing is done about it: when it begins
-// or changes.
+// finding prints a finding as 1.4.3 does, and why nothing is done about it: when it begins or changes.
 func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	if w.findings == nil {
 		w.findings = make(findings)
@@ -144,8 +143,7 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	}
 }
 
-// outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as
-// it should.
+// outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as it should.
 func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
 	if e.Err != nil {
 		w.undelivered = append(w.undelivered, remote.FailureOf(string(e.Host), e.Err))

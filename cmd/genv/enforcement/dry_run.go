@@ -90,8 +90,7 @@ func termination(s *snapshot.Snapshot, ref enforce.ProcessRef, f *enforce.Findin
 	return nil
 }
 
-// detachment is what would be done to an attachment; nil if the host doesn't show its
-// environment.
+// detachment is what would be done to an attachment; nil if the host doesn't show its environment.
 func detachment(s *snapshot.Snapshot, ref enforce.DeviceRef) *order.Detachment {
 	if s == nil {
 		return nil

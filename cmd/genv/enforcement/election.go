@@ -59,8 +59,7 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	client, key := etcd.New(options.Leader.Etcd), options.Leader.Key
 	l.part = &participation{
 		Elector: election.New(election.Options{
-			Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot,
-			Now: time.Now, Works: l.mayLead,
+			Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead,
 		}),
 		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), l.unregistered),
 		client:    client,

@@ -26,8 +26,7 @@ func (l findings) begin(e *enforce.Event, now time.Time) *printedFinding {
 	f := l[e.ID]
 	if f == nil {
 		f = &printedFinding{
-			line: e.Finding.String(), since: e.Finding.Since,
-			said: make(map[enforce.Decision]time.Time),
+			line: e.Finding.String(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time),
 		}
 		if f.since.IsZero() {
 			f.since = now
@@ -49,8 +48,7 @@ func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	return true
 }
 
-// waitOf says why nothing is done about a finding; empty when something is, or
-// would be, as in 1.4.3.
+// waitOf says why nothing is done about a finding; empty when something is, or would be, as in 1.4.3.
 func waitOf(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
@@ -70,9 +68,8 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	return ""
 }
 
-// repeats lets a line through when it is new, and when it has been repeated for an hour,
-// then for two more hours, four, and so on: what happens in every cycle must not hide
-// everything else.
+// repeats lets a line through when it is new, and when it has been repeated for an hour, then for two more hours, four,
+// and so on: what happens in every cycle must not hide everything else.
 type repeats struct {
 	known map[string]*repeat
 	tidy  time.Time

@@ -40,8 +40,7 @@ func (l *loop) hookDone(r hooks.Result) {
 	l.recordLater(record)
 }
 
-// recordLater records what became of a notice after its cycle. What can't be written waits
-// in the log.
+// recordLater records what became of a notice after its cycle. What can't be written waits in the log.
 func (l *loop) recordLater(r audit.Record) {
 	if err := l.record.Append(r); err != nil {
 		l.log.Warn().Err(err).Msg("what became of a notice is not recorded yet")

@@ -85,15 +85,13 @@ const maxPerson = 64
 
 // name is what people read of the run.
 func (r *runIdentity) name() string {
-	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(r.Person, r.Account), maxPerson), r.Hostname,
-		r.PID)
+	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(r.Person, r.Account), maxPerson), r.Hostname, r.PID)
 }
 
 // lease is the request of the run for a lease.
 func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
 	return &fence.Request{
-		Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(),
-		Start: r.Start, TakeOver: takeOver,
+		Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(), Start: r.Start, TakeOver: takeOver,
 	}
 }
 
@@ -160,8 +158,7 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 		"Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
 }
 
-// refusedByElection reports whether most hosts refused an elected controller because of a later
-// epoch.
+// refusedByElection reports whether most hosts refused an elected controller because of a later epoch.
 func refusedByElection(cycle *controller.Cycle) bool {
 	var refused int
 	for i := range cycle.Cluster.Hosts {

@@ -50,8 +50,7 @@ func (o *LeaderFlags) Flags(usage string, keys command.Keys) []cli.Flag {
 		command.String(&o.files.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
 			Config(keys).DefaultText("the system's").Hide(),
 		command.String(&o.files.cert, "leader-cert", "the certificate by which etcd knows this controller "+
-			"(`FILE`, PEM)").
-			Config(keys).Hide(),
+			"(`FILE`, PEM)").Config(keys).Hide(),
 		command.String(&o.files.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
 		command.String(&o.login, "leader-login", "a private `FILE` with USER:PASSWORD for etcd").
 			Config(keys).DefaultText("$" + loginVariable).Hide(),
@@ -166,8 +165,7 @@ func (config LeaderConfig) WarnOfClearText(log zerolog.Logger) {
 			"--leader etcds://…")
 }
 
-// inClearText are the members that are asked without TLS and are not on this machine, as far as
-// their names say.
+// inClearText are the members that are asked without TLS and are not on this machine, as far as their names say.
 func (config LeaderConfig) inClearText() (members []string) {
 	for _, endpoint := range config.Etcd.Endpoints {
 		at, err := url.Parse(endpoint)
@@ -184,9 +182,8 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning,
-// as it may be started later, and members of different clusters are an error, since each cluster
-// would have a leader of its own.
+// CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning, as it may be
+// started later, and members of different clusters are an error, since each cluster would have a leader of its own.
 func (config LeaderConfig) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 	if config.Key == "" {
 		return nil

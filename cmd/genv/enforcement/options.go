@@ -48,8 +48,7 @@ type Options struct {
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
 	Listen listeners.Config
-	// OpenUsage, if set, keeps who used what in the folder of a loop's memory. A reload doesn't
-	// change it.
+	// OpenUsage, if set, keeps who used what in the folder of a loop's memory. A reload doesn't change it.
 	OpenUsage func(dir string) *Usage
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
@@ -209,8 +208,7 @@ func (o *Options) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: o.Interval, Enforcing: !o.LookOnly, Policy: o.policy()}
 }
 
-// localPolicy is a policy for this machine, which has no name in findings, and its
-// own in the policy.
+// localPolicy is a policy for this machine, which has no name in findings, and its own in the policy.
 type localPolicy struct {
 	enforce.Policy
 	name snapshot.Hostname

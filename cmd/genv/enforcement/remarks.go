@@ -32,8 +32,7 @@ func Remark(o order.Outcome) string {
 	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
 }
 
-// remarkOfRecord says that the record could not be written, when that begins or its
-// reason changes.
+// remarkOfRecord says that the record could not be written, when that begins or its reason changes.
 func remarkOfRecord(cycle *controller.Cycle) string {
 	switch {
 	case !cycle.RecordChanged || cycle.Unrecorded == nil:

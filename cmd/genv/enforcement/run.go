@@ -1,6 +1,5 @@
-// Package enforcement runs the enforcement loop for `genv enforce` and `genv
-// remote enforce`: their flags, the policy and its hooks, the audit log, what
-// each cycle prints, and reloads. It doesn't know how hosts are reached.
+// Package enforcement runs the enforcement loop for `genv enforce` and `genv remote enforce`: their flags, the policy
+// and its hooks, the audit log, what each cycle prints, and reloads. It doesn't know how hosts are reached.
 package enforcement
 
 import (
@@ -33,10 +32,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Run enforces until the number of cycles is reached or ctx ends, and prints each
-// cycle. At SIGHUP it continues with what reload returns; an error of reload is
-// logged, and changes nothing. Run's error has the exit code of the last cycle
-// that ran to its end.
+// Run enforces until the number of cycles is reached or ctx ends, and prints each cycle. At SIGHUP it continues with
+// what reload returns; an error of reload is logged, and changes nothing. Run's error has the exit code of the last
+// cycle that ran to its end.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
 	reload func() (Options, error),
 ) error {
@@ -122,8 +120,7 @@ func (l *loop) shown(options *Options) listeners.Content {
 	shown := listeners.Content{
 		Feed: options.Feed, Actions: live.NewActions(do, system.Username),
 		Metrics: &metrics.Exporter{
-			Feed: options.Feed, Counters: l.counters, Now: l.program.Now,
-			Version: l.program.Version,
+			Feed: options.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version,
 		},
 	}
 	if l.usage != nil {
@@ -297,8 +294,7 @@ func (l *loop) viewers(options *Options) []controller.Sink {
 	return []controller.Sink{options.Feed, l.counters}
 }
 
-// sayWhere prints where the live state is, unless that is only the default socket of a
-// controller that enforces.
+// sayWhere prints where the live state is, unless that is only the default socket of a controller that enforces.
 func (l *loop) sayWhere(addresses []string, options *Options) {
 	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
 		return

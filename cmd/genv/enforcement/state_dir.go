@@ -17,9 +17,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/statedir"
 )
 
-// defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the
-// XDG base directory specification; empty if there is neither. name distinguishes
-// what a user runs.
+// defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the XDG base directory specification;
+// empty if there is neither. name distinguishes what a user runs.
 func defaultStateDir(getenv func(string) string, name string) string {
 	if dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":"); dir != "" {
 		return dir
@@ -88,8 +87,7 @@ func openKeeper(p *command.Program, options *Options, name string, log zerolog.L
 	return k, nil
 }
 
-// usage opens the usage database next to the memory of a loop, which no other one writes; nil
-// for none.
+// usage opens the usage database next to the memory of a loop, which no other one writes; nil for none.
 func (k *memoryKeeper) usage(options *Options) *Usage {
 	if options.OpenUsage == nil || options.DryRun || k.store == nil || !k.store.Holds() || !options.loops() {
 		return nil

@@ -15,19 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Settings are what an environment can be configured with, in the order in
-// which they are listed.
+// Settings are what an environment can be configured with, in the order in which they are listed.
 var Settings = []Configurable{
 	{
 		Name: "gpu-memory",
 		Get:  func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() },
 		Set:  SetMemory,
 	},
-	{
-		Name: "gpus",
-		Get:  gpusOf,
-		Set:  setGPUs,
-	},
+	{Name: "gpus", Get: gpusOf, Set: setGPUs},
 	{
 		Name: "name",
 		Get:  func(c *snapshot.EnvConfig) string { return c.Name },
@@ -184,12 +179,9 @@ func Bytes(m snapshot.Memory) *int64 {
 
 // Queries are the values of `--query` and what each prints.
 var Queries = map[string]func(host string, e *snapshot.Environment) string{
-	"hostname": func(host string, _ *snapshot.Environment) string { return host },
-	"eid":      func(_ string, e *snapshot.Environment) string { return string(e.EID) },
-	"uid": func(_ string, e *snapshot.Environment) string {
-		return strconv.FormatUint(uint64(e.UID),
-			10)
-	},
+	"hostname":          func(host string, _ *snapshot.Environment) string { return host },
+	"eid":               func(_ string, e *snapshot.Environment) string { return string(e.EID) },
+	"uid":               func(_ string, e *snapshot.Environment) string { return strconv.FormatUint(uint64(e.UID), 10) },
 	"username":          func(_ string, e *snapshot.Environment) string { return string(e.Username) },
 	"creation":          func(_ string, e *snapshot.Environment) string { return e.Creation.String() },
 	"config.name":       func(_ string, e *snapshot.Environment) string { return e.Config.Name },

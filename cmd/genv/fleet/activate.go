@@ -153,8 +153,7 @@ func loginShell(environ []string) string {
 	return "exec env " + remote.Command{Args: environ}.ShellLine() + ` "$SHELL" -l -i`
 }
 
-// become replaces this program by ssh, so that the terminal, signals and exit status
-// are those of the session.
+// become replaces this program by ssh, so that the terminal, signals and exit status are those of the session.
 func become(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {

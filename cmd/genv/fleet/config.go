@@ -60,8 +60,7 @@ func (o *hostFlags) flags(s scope, more ...cli.Flag) []cli.Flag {
 		command.Strings(&o.exclude, "exclude,x", "`HOSTS` to leave out, written as with -H").Config(command.OfFleet),
 		command.String(&o.username, "username,l", "`USER` to log in as").Config(command.Connection),
 		command.Duration(&o.timeout, "timeout,t", "`TIME` for connecting, the handshake included, in seconds or as "+
-			"500ms").
-			Config(command.Connection).DefaultText("10, or ssh_config's ConnectTimeout"),
+			"500ms").Config(command.Connection).DefaultText("10, or ssh_config's ConnectTimeout"),
 		command.Duration(&o.commandTimeout, "command-timeout",
 			"`TIME` for a command or an answer of a host, in seconds or as 500ms").
 			Config(command.Connection).DefaultText("30; in a loop of enforce the interval, from 10 to 30"),

@@ -126,8 +126,7 @@ func (f *fleet) examine(
 	defer pool.Close()
 	d := &remotedoctor.Doctor{
 		Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.program.Now, Insecure: f.SSH.InsecureHostKeys,
-		Acting: pool.Acting,
-		Guard:  guards,
+		Acting: pool.Acting, Guard: guards,
 	}
 	asker := f.asker()
 	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.Host, error) {

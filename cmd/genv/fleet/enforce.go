@@ -162,10 +162,9 @@ func (p *program) readLoopConfig(c *cli.Context, o *hostFlags, interval time.Dur
 	return config, err
 }
 
-// answerTimeout is how long a host of a loop has for an answer if no flag says it:
-// the interval, but at least 10 s. A host that always answers just in time would
-// otherwise slow down every cycle, and so all other hosts. The question to a host
-// that takes longer continues in the background, and the host is named.
+// answerTimeout is how long a host of a loop has for an answer if no flag says it: the interval, but at least 10 s. A
+// host that always answers just in time would otherwise slow down every cycle, and so all other hosts. The question to
+// a host that takes longer continues in the background, and the host is named.
 func answerTimeout(interval, longest time.Duration) time.Duration {
 	if interval == 0 {
 		return longest

@@ -124,8 +124,7 @@ func (o *queryOptions) write(
 	for i := range results {
 		r := &results[i]
 		r.Value = slices.DeleteFunc(r.Value, func(e snapshot.Environment) bool {
-			return named &&
-				e.Config.Name != o.name
+			return named && e.Config.Name != o.name
 		})
 		for j := range r.Value {
 			rows = append(rows, environment.Facts(o.queries, r.Host.Name, &r.Value[j]))

@@ -1,5 +1,4 @@
-// Package fleet has the commands that run on a controller: `genv remote …` and
-// `genv policy …`.
+// Package fleet has the commands that run on a controller: `genv remote …` and `genv policy …`.
 package fleet
 
 import (
@@ -52,8 +51,7 @@ func (f *fleet) close() {
 // commands asks hosts with one genv command at a time.
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client, Log: f.SSH.Log} }
 
-// pool keeps a connection to each host, for commands that ask in a loop. The caller
-// closes it.
+// pool keeps a connection to each host, for commands that ask in a loop. The caller closes it.
 func (f *fleet) pool() *agent.Pool {
 	return &agent.Pool{
 		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: f.SSH.CommandTimeout, Fanout: f.Fanout,

@@ -54,8 +54,7 @@ func (p *program) remoteHosts(c *cli.Context, list *listFlags) error {
 		}
 		document.Hosts[i] = selectedHost{
 			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath,
-				"genv"), Sudo: !h.NoSudo,
-			Labels: labels,
+				"genv"), Sudo: !h.NoSudo, Labels: labels,
 		}
 	}
 	if list.output.Format == "json" {

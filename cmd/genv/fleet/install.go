@@ -255,8 +255,7 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 		return nil
 	}
 	table := o.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
-		render.Col("BEFORE", 8),
-		render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
+		render.Col("BEFORE", 8), render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
 	for _, h := range document.Hosts {
 		result := string(h.Result)
 		if o.check && h.Result != install.Unchanged {

@@ -31,8 +31,7 @@ func (p *program) llmCommand() *cli.Command {
 	flags := o.tableFlags(namedHosts, command.TimestampFlag(&o.output))
 	return &cli.Command{
 		Name: "llm", Aliases: []string{"llms"},
-		Usage: "list the language models that the hosts serve, serve one, or talk to one",
-		Flags: flags, Action: o.list,
+		Usage: "list the language models that the hosts serve, serve one, or talk to one", Flags: flags, Action: o.list,
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: flags, Action: o.list},
 			{

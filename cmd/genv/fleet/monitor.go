@@ -69,8 +69,7 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))
 	for _, h := range seen.Cluster.Answered() {
 		hosts = append(hosts, metrics.Host{
-			Name: h.Name, Installed: seen.Via[h.Name] != agent.ViaReadOnly,
-			Snapshot: h.Snapshot,
+			Name: h.Name, Installed: seen.Via[h.Name] != agent.ViaReadOnly, Snapshot: h.Snapshot,
 		})
 	}
 	return hosts, nil

@@ -107,8 +107,7 @@ func (p *program) writeExplanation(output render.Output, q enforce.Query, list [
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, ExplainDocument{
 			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, Labels: q.Labels,
-			At:       q.At.Format(time.RFC3339),
-			Settings: list,
+			At: q.At.Format(time.RFC3339), Settings: list,
 		})
 	}
 	t := output.Table(render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0))

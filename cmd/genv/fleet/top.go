@@ -43,8 +43,7 @@ func (p *program) topCommand() *cli.Command {
 		Usage: "watch hosts, GPUs, users and findings live on the terminal",
 		Flags: o.flags(allHosts,
 			command.String(&o.socket, "socket", "read from the controller with this `PATH` (or off: look at the "+
-				"hosts); $"+
-				socket.Variable).Config(command.Top|command.OrOff).Unless(socket.Variable).
+				"hosts); $"+socket.Variable).Config(command.Top|command.OrOff).Unless(socket.Variable).
 				DefaultText("that of the running controller"),
 			command.Duration(&o.interval, "interval,i", "without a controller: `TIME` between two looks at the hosts, "+
 				"in seconds or as 500ms").Config(command.Site),
@@ -160,8 +159,7 @@ func (o *topOptions) topHosts(c *cli.Context) (arguments []string, hosts map[sna
 	return arguments, hosts, err
 }
 
-// topSource is a running controller, or looks of this program for as long as there is no
-// controller: never both.
+// topSource is a running controller, or looks of this program for as long as there is no controller: never both.
 type topSource struct {
 	follower *top.SocketSource
 	look     *ownLooks

@@ -79,8 +79,7 @@ func (l *visibleLink) refused(host remote.Host) (withoutSudo, bool) {
 // an address at which logins keep failing, and with it all other users of this machine.
 const refusedAgain = 10 * time.Minute
 
-// waitLink asks hosts again and again for what every login sees, and never with sudo: it is
-// for `genv remote wait`.
+// waitLink asks hosts again and again for what every login sees, and never with sudo: it is for `genv remote wait`.
 type waitLink struct {
 	agent.Commands
 	now func() time.Time
@@ -89,8 +88,7 @@ type waitLink struct {
 	refused map[string]failedLogin // by the name of the host
 }
 
-// failedLogin is why a host can't be reached until somebody changes something, and when that
-// was found.
+// failedLogin is why a host can't be reached until somebody changes something, and when that was found.
 type failedLogin struct {
 	at  time.Time
 	err error

@@ -205,8 +205,7 @@ func (r *requirement) mayFit(g *gpus.GPU) bool {
 
 func isFree(g *gpus.GPU) bool { return g.State == gpus.Free }
 
-// mayBeFree is isFree, and true of an unused GPU of which only the temperature, utilization or power
-// is unknown.
+// mayBeFree is isFree, and true of an unused GPU of which only the temperature, utilization or power is unknown.
 func mayBeFree(g *gpus.GPU) bool {
 	ails := g.State == gpus.Unknown && g.Problem != "" && g.UUID != ""
 	return isFree(g) || ails && g.Unexplained() == 0 && len(g.Attached)+len(g.Processes) == 0

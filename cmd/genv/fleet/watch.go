@@ -28,8 +28,7 @@ func (p *program) watchCommand() *cli.Command {
 		Usage: "serve the live state of all hosts, as enforce does, without enforcing anything",
 		Flags: o.flags(allHosts, append([]cli.Flag{
 			command.Duration(&o.interval, "interval,i", "`TIME` between two looks at the hosts, in seconds or as "+
-				"500ms").
-				Config(command.Site),
+				"500ms").Config(command.Site),
 			enforcement.TimestampsFlag(&o.timestamps),
 		}, o.listen.Flags()...)...),
 		Action: o.run,

@@ -105,8 +105,7 @@ func is(n, of int) string {
 // columns are those that a list has.
 func (l *List) columns(has func(*gpus.Column) bool) []gpus.Column {
 	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
-		return !has(&c) || c.Name == "HOST" &&
-			l.here()
+		return !has(&c) || c.Name == "HOST" && l.here()
 	})
 }
 

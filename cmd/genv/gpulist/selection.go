@@ -33,8 +33,7 @@ func (o *Flags) Flags() []cli.Flag {
 		command.String(&o.User, "user", "only GPUs that this `USER` is attached to or uses"),
 		o.Model.Flag(),
 		command.String(&o.Sort, "sort", "sort by `WHAT`: "+strings.Join(sortNames(),
-			", ")+"; what is unknown comes last").
-			OneOf(sortNames()...),
+			", ")+"; what is unknown comes last").OneOf(sortNames()...),
 		command.Bool(&o.NoSummary, "no-summary", "leave out the summary"),
 		command.TimestampFlag(&o.Output.Output),
 	}, command.OutputFlags(&o.Output.Output)...)
@@ -76,8 +75,7 @@ func (s *Selection) Of(list []gpus.GPU) []gpus.GPU {
 	})
 	if c := s.sortColumn(); c != nil {
 		slices.SortStableFunc(list, func(a, b gpus.GPU) int {
-			return compare(c, &gpus.Row{GPU: &a},
-				&gpus.Row{GPU: &b})
+			return compare(c, &gpus.Row{GPU: &a}, &gpus.Row{GPU: &b})
 		})
 	}
 	return list

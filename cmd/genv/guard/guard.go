@@ -60,11 +60,7 @@ func Command(with command.Program) *cli.Command {
 				},
 				Action: func(c *cli.Context) error { return p.off(c, o.veto) },
 			},
-			{
-				Name:   "resume",
-				Usage:  "let the policy turn the guard on again after off",
-				Action: p.resume,
-			},
+			{Name: "resume", Usage: "let the policy turn the guard on again after off", Action: p.resume},
 		},
 	}
 }
@@ -125,8 +121,7 @@ func (p *program) off(c *cli.Context, lasting bool) error {
 // unpinnedWithin is how long the process that keeps a guard without pins may take to end it.
 const unpinnedWithin = 3 * time.Second
 
-// awaitUnpinned waits until a guard without pins is off: only the process that keeps it can
-// end it.
+// awaitUnpinned waits until a guard without pins is off: only the process that keeps it can end it.
 func (p *program) awaitUnpinned(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unpinnedWithin)
 	defer cancel()

@@ -29,8 +29,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	return &guard.Keeper{
 		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
 		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).
-			Process, Devices: localhost.Hardware(p.Getenv).Known,
-		UserID: userID, Denied: reports.denied, Log: log,
+			Process, Devices: localhost.Hardware(p.Getenv).Known, UserID: userID, Denied: reports.denied, Log: log,
 	}
 }
 
@@ -103,8 +102,7 @@ type stateFiles struct {
 // without: any user can hold the lock.
 const stateLock = 250 * time.Millisecond
 
-// newStateFiles opens the state files without looking up names of users, which a directory
-// service may delay.
+// newStateFiles opens the state files without looking up names of users, which a directory service may delay.
 func newStateFiles(p *command.Program) *stateFiles {
 	store := disk.New(disk.Dir(p.Getenv), disk.Config{
 		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock,

@@ -43,8 +43,7 @@ type recordKey struct {
 }
 
 const (
-	// recordEvery is how often the same user and device are in the audit log: some programs
-	// open all devices all day.
+	// recordEvery is how often the same user and device are in the audit log: some programs open all devices all day.
 	recordEvery = 10 * time.Minute
 	noticeEvery = time.Minute
 	// collectFor is how long the devices of one notice are collected: programs that look
@@ -108,8 +107,7 @@ func (r *reporter) record(d guard.Denial) {
 func (r *reporter) recordOf(d guard.Denial) audit.Record {
 	uid := d.UID
 	record := audit.Record{
-		Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID,
-		Device: d.Index,
+		Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID, Device: d.Index,
 	}
 	what := deviceName(&d)
 	if d.Denied {

@@ -145,8 +145,7 @@ func renewed(dir string, given guard.Order) (guard.Order, error) {
 	return guard.RenewOrder(dir, given, now)
 }
 
-// leave ends the guard if the order is still this process's. It leaves no order, so that a
-// controller can give one.
+// leave ends the guard if the order is still this process's. It leaves no order, so that a controller can give one.
 func (p *program) leave(given guard.Order, log zerolog.Logger) error {
 	err := guard.WithdrawOrder(disk.RunDir(p.Getenv), given)
 	if errors.Is(err, guard.ErrReplaced) {

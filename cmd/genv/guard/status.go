@@ -49,8 +49,7 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	pins := pinsOf(p.Getenv)
 	d := StatusDocument{
 		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv),
-		Pins:    pins.dir(),
-		Devices: []guard.Device{}, Users: []User{}, Problems: []string{},
+		Pins: pins.dir(), Devices: []guard.Device{}, Users: []User{}, Problems: []string{},
 	}
 	_, err := os.Lstat(d.VetoFile)
 	d.Veto = err == nil
@@ -167,8 +166,7 @@ func (d *StatusDocument) listDevices(source hardware.Source) {
 	}
 	for _, each := range devices {
 		d.Devices = append(d.Devices, guard.Device{
-			Index: each.Index, UUID: each.UUID, Minor: each.Minor,
-			Why: "the guard is off",
+			Index: each.Index, UUID: each.UUID, Minor: each.Minor, Why: "the guard is off",
 		})
 	}
 }

@@ -1,5 +1,4 @@
-// Package history shows the audit log of a host or of a controller: what was
-// done to which user, when and why.
+// Package history shows the audit log of a host or of a controller: what was done to which user, when and why.
 package history
 
 import (
@@ -249,8 +248,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	add := func(user, rule string, c audit.ActionCounts) {
 		row := []string{user, rule}
 		for _, n := range []int{
-			c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate,
-			c.WouldDetach,
+			c.Warned, c.Terminated, c.Detached, c.Exempted, c.Refused, c.Failed, c.WouldTerminate, c.WouldDetach,
 		} {
 			row = append(row, strconv.Itoa(n))
 		}

@@ -102,9 +102,8 @@ func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.S
 // views are the documents that root's service has for every user.
 var views = []string{"devices", "envs", "gpus"}
 
-// rootsView asks root's service for a document, since other users' nvidia-smi sees only the
-// devices that a guard lets them open. ok is false where the state isn't root's or the
-// service doesn't answer; then a warning says so.
+// rootsView asks root's service for a document, since other users' nvidia-smi sees only the devices that a guard lets
+// them open. ok is false where the state isn't root's or the service doesn't answer; then a warning says so.
 func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok bool, warning string) {
 	if h.privileged || !slices.Contains(views, name) || h.Store.MayWrite() {
 		return nil, false, ""

@@ -40,8 +40,7 @@ func (c *claimed) addHooks(config *oci.Config, self string) error {
 	timeout := int(hookWithin.Seconds())
 	for stage, what := range map[string]string{"createRuntime": hookStart, "poststop": hookStop} {
 		config.AddHook(stage, oci.Hook{
-			Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env,
-			Timeout: &timeout,
+			Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env, Timeout: &timeout,
 		})
 	}
 	return nil

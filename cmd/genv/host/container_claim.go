@@ -16,9 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// claimed is a container that has its devices, and isn't created yet. This process, which
-// becomes the real runtime, is registered in its environment: if it ends without creating
-// the container, the environment ends with it.
+// claimed is a container that has its devices, and isn't created yet. This process, which becomes the real runtime, is
+// registered in its environment: if it ends without creating the container, the environment ends with it.
 type claimed struct {
 	grant.Granted
 	*runtime
@@ -96,8 +95,7 @@ func (r *runtime) apply(
 	return g, err
 }
 
-// proof finds out for which user the container is started. The error says why that isn't
-// known.
+// proof finds out for which user the container is started. The error says why that isn't known.
 func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof, error) {
 	if request.Token == "" {
 		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an " +

@@ -27,8 +27,7 @@ const (
 	hookStop  = "stop"  // the container has ended
 )
 
-// hookWithin is how long the real runtime waits for a hook. The lock of the state files may
-// take some seconds.
+// hookWithin is how long the real runtime waits for a hook. The lock of the state files may take some seconds.
 const hookWithin = 30 * time.Second
 
 // maxState bounds the state of a container on stdin, in bytes.
@@ -102,8 +101,7 @@ func (h *hookCall) start(ctx context.Context) error {
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
 		if err := f.Activate(state.Activation{
-			EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID,
-			At: snapshot.DateOf(h.Now()),
+			EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID, At: snapshot.DateOf(h.Now()),
 		}); err != nil {
 			return err
 		}
@@ -111,8 +109,7 @@ func (h *hookCall) start(ctx context.Context) error {
 	})
 }
 
-// owner is the user of the container's environment: if it ended, another user may have one
-// with the same id.
+// owner is the user of the container's environment: if it ended, another user may have one with the same id.
 func (h *hookCall) owner() snapshot.UID {
 	if h.UID == nil {
 		return grant.Nobody

@@ -51,9 +51,8 @@ type runtime struct {
 	exec func(path string, argv, environ []string) error
 }
 
-// ContainerRuntime becomes the real runtime. args are those behind the command's name: --real PATH
-// (or else runc in PATH), `--`, and the line for the real runtime. It returns the exit status if
-// that fails.
+// ContainerRuntime becomes the real runtime. args are those behind the command's name: --real PATH (or else runc in
+// PATH), `--`, and the line for the real runtime. It returns the exit status if that fails.
 func ContainerRuntime(ctx context.Context, p command.Program, args []string) int {
 	own, line := ownFlags(args)
 	r := &runtime{Program: p, runcCall: parseCall(line), exec: syscall.Exec}

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// containers is where root learns about the containers of this machine, and has them
-// stopped.
+// containers is where root learns about the containers of this machine, and has them stopped.
 func containers(getenv func(string) string, fs proc.FS) *container.Source {
 	engines := container.Engines{}
 	return &container.Source{Engines: engines, Stopper: engines, Run: disk.RunDir(getenv), Proc: fs}
@@ -53,8 +52,7 @@ func (h *host) pruneRecords() {
 	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next look tries again
 }
 
-// How often engines are asked whether containers that may be started again still exist, and
-// how long one may take.
+// How often engines are asked whether containers that may be started again still exist, and how long one may take.
 const (
 	notesEvery  = 10 * time.Minute
 	notesWithin = 10 * time.Second
@@ -74,8 +72,7 @@ func (h *host) pruneRestarts(ctx context.Context) error {
 	})
 }
 
-// openFence keeps controllers that were replaced from acting on this host; nil without root,
-// which acts for none.
+// openFence keeps controllers that were replaced from acting on this host; nil without root, which acts for none.
 func (p *program) openFence(h *host) agent.Fence {
 	if !h.privileged {
 		return nil

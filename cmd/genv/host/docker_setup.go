@@ -98,8 +98,7 @@ func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	return daemonConfig{docker.Runtime, map[string]daemonRuntime{docker.Runtime: own}}, nil
 }
 
-// checkProgram refuses a program that another user than root, or the caller, can replace:
-// dockerd runs it as root.
+// checkProgram refuses a program that another user than root, or the caller, can replace: dockerd runs it as root.
 func checkProgram(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -47,8 +47,7 @@ func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	return found.Write(p.Out, &o.Selection, &o.Output)
 }
 
-// gpus are the GPUs of this machine as root sees them, if root's service says it, or else as
-// this user does.
+// gpus are the GPUs of this machine as root sees them, if root's service says it, or else as this user does.
 func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err error) {
 	document, ok, warning := h.rootsView(ctx, "gpus")
 	if ok && json.Unmarshal(document, &all) == nil {

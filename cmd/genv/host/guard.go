@@ -44,8 +44,7 @@ const (
 	keepPauseMost = 30 * time.Second
 )
 
-// keepTrying keeps the guard until ctx ends: again after an error, which is logged once as
-// long as it is the same.
+// keepTrying keeps the guard until ctx ends: again after an error, which is logged once as long as it is the same.
 func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Context) error) {
 	pause, said := keepPause, ""
 	for {
@@ -99,10 +98,9 @@ func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.G
 	return answer, nil
 }
 
-// replaces says whether a controller's order replaces the present one. The fleet's policy has
-// priority over orders given on the host, but not over being turned off there: what a person
-// turned off, at night perhaps, doesn't come back by itself. And a controller turns off only
-// what it ordered itself.
+// replaces says whether a controller's order replaces the present one. The fleet's policy has priority over orders
+// given on the host, but not over being turned off there: what a person turned off, at night perhaps, doesn't come back
+// by itself. And a controller turns off only what it ordered itself.
 func replaces(r *agent.GuardRequest, present *guard.Order) bool {
 	if r.Order.Mode == guard.Off {
 		return present.ID == r.ID && present.Mode != guard.Off

@@ -51,9 +51,8 @@ type host struct {
 	withoutService bool   // the state files are not root's
 }
 
-// executeGrace is how long processes have to end if the order doesn't say it. It is
-// well below a controller's timeout for a command, so that the outcome can be
-// reported.
+// executeGrace is how long processes have to end if the order doesn't say it. It is well below a controller's timeout
+// for a command, so that the outcome can be reported.
 const executeGrace = 10 * time.Second
 
 func (p *program) openHost() *host {
@@ -77,8 +76,7 @@ func (p *program) openHost() *host {
 		getenv:      p.Getenv,
 		executor:    enforcelocal.New(here.Machine, here.Store, options),
 		record: &hostRecord{
-			path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"),
-			proc: here.Machine.Proc,
+			path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc,
 		},
 		names: userNames{now: p.Now},
 	}

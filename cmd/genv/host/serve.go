@@ -132,10 +132,9 @@ func replaced() bool {
 	return err == nil && strings.HasSuffix(file, " (deleted)")
 }
 
-// endWithParent has the kernel send SIGTERM when the parent, which is sudo or the
-// sshd of the connection, dies: this process must not outlive its connection. The
-// kernel only signals deaths after prctl(2), so the parent may have died before, and
-// then there is another one.
+// endWithParent has the kernel send SIGTERM when the parent, which is sudo or the sshd of the connection, dies: this
+// process must not outlive its connection. The kernel only signals deaths after prctl(2), so the parent may have died
+// before, and then there is another one.
 func endWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask the kernel for the parent's death: %w", err)

@@ -99,8 +99,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	return err
 }
 
-// lockService makes sure that one service runs. Its error is command.UsageError if another
-// one does.
+// lockService makes sure that one service runs. Its error is command.UsageError if another one does.
 func (p *program) lockService() (*os.File, error) {
 	dir := disk.RunDir(p.Getenv)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -150,8 +149,7 @@ func (p *pulse) beat() { p.last.Store(int64(time.Since(p.begun))) }
 // moves reports whether that is not too long ago.
 func (p *pulse) moves() bool { return time.Since(p.begun)-time.Duration(p.last.Load()) < stuckAfter }
 
-// upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3
-// as it should be.
+// upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3 as it should be.
 func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse) {
 	failed, notesAt := "", time.Time{}
 	for {

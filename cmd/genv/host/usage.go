@@ -141,8 +141,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 		}
 		asker.Hold = func() (func(), error) { return f.Hold(nil) }
 	}
-	// The order is finished even if the controller has closed the connection; only
-	// writing to it fails then.
+	// The order is finished even if the controller has closed the connection; only writing to it fails then.
 	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.Out, line) }
 	outcomes, warnings := host.carryOut(c.Context, given, asker, say)

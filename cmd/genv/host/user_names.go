@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// namesWithin is how long a cycle asks for the names of users at most, and
-	// nameWithin for one.
+	// namesWithin is how long a cycle asks for the names of users at most, and nameWithin for one.
 	namesWithin = 3 * time.Second
 	nameWithin  = 2 * time.Second
 	// namelessFor is how long the name of a user without one isn't asked for again: a
@@ -39,8 +38,7 @@ func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) 
 	return user.name, !known
 }
 
-// ask asks for the names of the owners of processes. Those that can't be asked for
-// stay unknown until the next call.
+// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call.
 func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()

@@ -5,10 +5,9 @@
 //	open, err := listeners.Open(ctx, config, listeners.Content{Feed: feed}, log)
 //	defer open.Close()
 //
-// Each listener has a file with its flags, the part of Config that they fill, and a method
-// of Listeners that opens it; Open calls them in turn. All are served by serve,
-// which bounds what clients can do. The flags are read once: a reload changes what is shown,
-// and not where.
+// Each listener has a file with its flags, the part of Config that they fill, and a method of Listeners that opens it;
+// Open calls them in turn. All are served by serve, which bounds what clients can do. The flags are read once: a reload
+// changes what is shown, and not where.
 package listeners
 
 import (
@@ -50,8 +49,7 @@ func (o *Flags) Flags() []cli.Flag {
 	o.names = web.AllNames
 	return []cli.Flag{
 		command.String(&o.socket, "socket", "serve the live state on this unix socket (`PATH`, or off); "+
-			"$"+socket.Variable).
-			Config(command.Loop | command.Top | command.OrOff).Unless(socket.Variable).
+			"$"+socket.Variable).Config(command.Loop | command.Top | command.OrOff).Unless(socket.Variable).
 			DefaultText("/run/genv-controller/" + socket.Name + ", or below $XDG_RUNTIME_DIR"),
 		command.String(&o.metrics, "metrics", "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; "+
 			":9400 is on all addresses of this machine").Config(command.Loop),
@@ -229,8 +227,7 @@ func loopbackOnly(next http.Handler) http.Handler {
 // Socket is the unix socket for the live view and for programs.
 type Socket struct {
 	Path string // absolute; empty for none
-	// Required says that somebody asked for it. One that is opened by default and can't
-	// be is a warning.
+	// Required says that somebody asked for it. One that is opened by default and can't be is a warning.
 	Required bool
 }
 

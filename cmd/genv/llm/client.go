@@ -1,5 +1,4 @@
-// Package llm talks to Ollama's HTTP API, and knows how the environments are named in which
-// `genv llm serve` runs it.
+// Package llm talks to Ollama's HTTP API, and knows how the environments are named in which `genv llm serve` runs it.
 //
 //	client := llm.Client{Port: 11434}
 //	if err := client.WaitReady(ctx); err == nil {
@@ -139,8 +138,7 @@ const (
 	partCost  = 16 // what a part counts at least: empty ones could come without end
 )
 
-// call sends a request, and calls each for each line of the answer; nil ignores them. A line
-// with an error ends it.
+// call sends a request, and calls each for each line of the answer; nil ignores them. A line with an error ends it.
 func (c Client) call(ctx context.Context, method, path string, request any, each func(line []byte) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {

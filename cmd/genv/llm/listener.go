@@ -77,8 +77,7 @@ const DefaultPort = 11434
 // tried is how many ports FreePort tries.
 const tried = 100
 
-// FreePort is the first port from DefaultPort on at which nothing listens at an interface.
-// Its error says what to do.
+// FreePort is the first port from DefaultPort on at which nothing listens at an interface. Its error says what to do.
 func FreePort(host string) (port int, err error) {
 	for port = DefaultPort; port < DefaultPort+tried; port++ {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))

@@ -16,10 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// smiLock is the path of the lock file for the nvidia-smi at path, which keeps hanging
-// ones from piling up: for root in RunDir, for other users in their $XDG_RUNTIME_DIR, or
-// none. Its name depends on the program and the state folder, since simulated hosts on one
-// machine have different GPUs.
+// smiLock is the path of the lock file for the nvidia-smi at path, which keeps hanging ones from piling up: for root in
+// RunDir, for other users in their $XDG_RUNTIME_DIR, or none. Its name depends on the program and the state folder,
+// since simulated hosts on one machine have different GPUs.
 func smiLock(getenv func(string) string, uid int, path string) string {
 	dir := disk.RunDir(getenv)
 	if runtime := getenv("XDG_RUNTIME_DIR"); uid != 0 {
@@ -81,8 +80,7 @@ func driverProc(getenv func(string) string) string {
 	return "/proc"
 }
 
-// Watch begins to watch this machine for reasons to look at it. The caller closes the
-// Watcher.
+// Watch begins to watch this machine for reasons to look at it. The caller closes the Watcher.
 func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watcher {
 	smi := smiInPath{getenv}
 	return watch.Open(watch.Config{

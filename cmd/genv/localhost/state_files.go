@@ -66,8 +66,7 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 // DefaultAuditLog is where root's genv records what it does on a host.
 const DefaultAuditLog = "/var/log/genv/audit.jsonl"
 
-// HostLog is the audit log of this host; "" for none. Users other than root have none
-// unless GENV_AUDIT_LOG names it.
+// HostLog is the audit log of this host; "" for none. Users other than root have none unless GENV_AUDIT_LOG names it.
 func HostLog(getenv func(string) string) string {
 	if getenv("GENV_AUDIT_LOG") == "" && os.Geteuid() != 0 {
 		return ""
@@ -100,10 +99,9 @@ func CheckContained(getenv func(string) string) error {
 
 func contained(getenv func(string) string) bool { return getenv(grant.Contained) != "" }
 
-// Change makes a change for the user of this process: by root's service where the state
-// belongs to root, and otherwise itself. After an error, which is described at
-// service.Changer and service.Client, nothing has changed, unless it is service.ErrUnknown, or
-// one of the disk that says that this is unknown. To ask for the same again does no harm.
+// Change makes a change for the user of this process: by root's service where the state belongs to root, and otherwise
+// itself. After an error, which is described at service.Changer and service.Client, nothing has changed, unless it is
+// service.ErrUnknown, or one of the disk that says that this is unknown. To ask for the same again does no harm.
 func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
 	if h.contained {
 		return change.Result{}, ErrContained
@@ -124,11 +122,9 @@ func (h *Host) UID(ctx context.Context) snapshot.UID {
 func (h *Host) asker(ctx context.Context) change.Requester {
 	return change.Requester{
 		UID: h.UID(ctx), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
-		Owner: h.Machine.Proc.UID,
-		Username: func(uid snapshot.UID) snapshot.Username {
-			return cmp.Or(system.Username(ctx, uid), h.Unnamed)
-		},
-		Lacks: func(uid snapshot.UID) bool { return h.Lacks(ctx, uid) },
+		Owner:    h.Machine.Proc.UID,
+		Username: func(uid snapshot.UID) snapshot.Username { return cmp.Or(system.Username(ctx, uid), h.Unnamed) },
+		Lacks:    func(uid snapshot.UID) bool { return h.Lacks(ctx, uid) },
 	}
 }
 
@@ -138,8 +134,7 @@ func (h *Host) Lacks(ctx context.Context, uid snapshot.UID) bool {
 	return !h.simulated && h.Machine.Proc.AllAccounts().Lacks(ctx, uid)
 }
 
-// StartOf is the start time of a process, for record.Prune: 0 if it has ended. ok is false
-// if that is unknown.
+// StartOf is the start time of a process, for record.Prune: 0 if it has ended. ok is false if that is unknown.
 func (h *Host) StartOf(pid snapshot.PID) (start snapshot.StartTime, ok bool) {
 	stat, err := h.Machine.Proc.Stat(pid)
 	switch {

@@ -37,8 +37,7 @@ func (config *Config) file(template string, port int) ([]byte, error) {
 		scrapeInterval(config.Interval)).Replace(string(text))), nil
 }
 
-// scrapeInterval is how often Prometheus scrapes: each collection once. It knows no less
-// than a millisecond.
+// scrapeInterval is how often Prometheus scrapes: each collection once. It knows no less than a millisecond.
 func scrapeInterval(interval time.Duration) string {
 	return fmt.Sprintf("%dms", max(interval.Milliseconds(), 1))
 }

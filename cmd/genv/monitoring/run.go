@@ -1,7 +1,6 @@
-// Package monitoring runs `genv monitor` and `genv remote monitor`: their flags, the loop
-// that collects, the HTTP server that Prometheus scrapes, and the configuration files for
-// Prometheus and Grafana. It doesn't know how hosts are reached; package remote/metrics
-// has the names of the metrics.
+// Package monitoring runs `genv monitor` and `genv remote monitor`: their flags, the loop that collects, the HTTP
+// server that Prometheus scrapes, and the configuration files for Prometheus and Grafana. It doesn't know how hosts are
+// reached; package remote/metrics has the names of the metrics.
 package monitoring
 
 import (
@@ -27,15 +26,13 @@ import (
 
 // Source is where the metrics come from.
 type Source struct {
-	// Collect asks all hosts once and returns those that answered. Its error ends the
-	// run. It returns when ctx ends.
+	// Collect asks all hosts once and returns those that answered. Its error ends the run. It returns when ctx ends.
 	Collect func(ctx context.Context) ([]metrics.Host, error)
 	// Patience is how long Collect takes at most if all hosts are slow.
 	Patience time.Duration
 }
 
-// Run collects and serves the metrics until ctx ends. Its error means that they can't be
-// served, or is that of Collect.
+// Run collects and serves the metrics until ctx ends. Its error means that they can't be served, or is that of Collect.
 func Run(ctx context.Context, p *command.Program, config Config, source Source) error {
 	listener, err := socket.ListenTCP(ctx, config.Address, config.Port)
 	if err != nil {
@@ -77,8 +74,7 @@ type loop struct {
 	warned   map[snapshot.Hostname]string
 }
 
-// collect publishes what the hosts answer now. A collection that was interrupted says
-// nothing about the hosts.
+// collect publishes what the hosts answer now. A collection that was interrupted says nothing about the hosts.
 func (l *loop) collect(ctx context.Context) error {
 	begun := l.exporter.now()
 	hosts, err := l.source.Collect(ctx)
@@ -171,8 +167,7 @@ func (config *Config) Flags(getenv func(string) string) []cli.Flag {
 	}
 	return []cli.Flag{
 		command.String(&config.ConfigDir, "config-dir", "`FOLDER` for the configuration files of Prometheus and "+
-			"Grafana").
-			Config(command.Site),
+			"Grafana").Config(command.Site),
 		command.Int(&config.Port, "port,p", "serve the metrics on this `PORT`").Config(command.Site),
 		command.String(&config.Address, "address", "serve them on this IP `ADDRESS`; 0.0.0.0 for all of this machine, "+
 			"to everybody who reaches it").Config(command.Site),
@@ -194,8 +189,7 @@ func (config *Config) Check() (err error) {
 		return err
 	}
 	if strings.ContainsFunc(config.ConfigDir, func(r rune) bool {
-		return r < ' ' ||
-			strings.ContainsRune("\x7f\"'`;#$%\\", r)
+		return r < ' ' || strings.ContainsRune("\x7f\"'`;#$%\\", r)
 	}) {
 		return command.WrongFlag("config-dir", " %q: grafana.ini can't express this path; "+
 			"write one without quotes and without ; # $ %% \\", config.ConfigDir)

@@ -76,8 +76,7 @@ func (k *knownNames) check(host, user string) (warning string, err error) {
 	case !errors.Is(err, nss.ErrNoAccount):
 		return fmt.Sprintf("warning: whether there is a user %s is unknown: %v", text.Shown(user), err), nil
 	case len(k.users) == 0 || slices.ContainsFunc(k.users, func(name string) bool {
-		return !isUID(name) &&
-			k.account(name) != nil
+		return !isUID(name) && k.account(name) != nil
 	}):
 		return fmt.Sprintf("warning: user %s has no account on this machine, as users of hosts may, and no GPU now: "+
 			"check the spelling", text.Shown(user)), nil

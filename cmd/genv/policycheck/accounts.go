@@ -30,8 +30,7 @@ type KnownNames struct {
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
 const (
-	// askWithin is how long the accounts are asked for in all. A directory service may be
-	// slow, or down.
+	// askWithin is how long the accounts are asked for in all. A directory service may be slow, or down.
 	askWithin = 5 * time.Second
 	// listWithin is how long the list for suggestions may take.
 	listWithin = time.Second

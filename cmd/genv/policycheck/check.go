@@ -5,9 +5,8 @@
 //	checked := policycheck.Check(references, policycheck.Known{Hosts: hosts, Groups: groups, Accounts: accounts})
 //	for _, w := range checked.Warnings { … }
 //
-// Package policy knows what a policy may say. Accounts are asked for with getent(1),
-// within a bounded time; what could not be asked is reported as not checked, and never as
-// unknown.
+// Package policy knows what a policy may say. Accounts are asked for with getent(1), within a bounded time; what could
+// not be asked is reported as not checked, and never as unknown.
 package policycheck
 
 import (

@@ -38,8 +38,7 @@ func (o *RuleFlags) Flags() []cli.Flag {
 	flags := []cli.Flag{
 		o.PolicyFlag(),
 		command.Int(&o.maxDevices, "max-devices-per-user", "detach the GPUs of a user beyond `N` on all hosts "+
-			"together").
-			AtLeast(0).Config(command.OfPolicy).DefaultText("no cap"),
+			"together").AtLeast(0).Config(command.OfPolicy).DefaultText("no cap"),
 		command.Strings(&o.perUser, "max-devices-for-user", "the same for one user: `USER=N`; several values allowed").
 			Many().Config(command.OfPolicy),
 	}
@@ -171,8 +170,7 @@ func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, err
 	return file, nil
 }
 
-// aliases are the other names of users. Without them a rule holds only for the name as it is
-// written.
+// aliases are the other names of users. Without them a rule holds only for the name as it is written.
 func aliases(c *cli.Context, names []string) policy.Aliases {
 	same, err := SameUsers(c.Context, names, nss.Getent)
 	if err != nil {

@@ -32,8 +32,7 @@ func FailuresIn(cluster snapshot.Cluster) []remote.Failure {
 	return failures
 }
 
-// WriteFailures sums failures up for people: by class and cause, each with its hosts, and
-// with the next steps.
+// WriteFailures sums failures up for people: by class and cause, each with its hosts, and with the next steps.
 func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 	if len(failures) == 0 {
 		return

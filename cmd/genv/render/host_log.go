@@ -191,8 +191,7 @@ func (l *HostLog) firstLines(failures []remote.Failure, total int) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// lines are about hosts that fail, by cause, each with the next step unless that was said
-// a short while ago.
+// lines are about hosts that fail, by cause, each with the next step unless that was said a short while ago.
 func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time) []string {
 	var lines []string
 	causes := remote.Causes(failures)

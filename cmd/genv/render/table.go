@@ -55,8 +55,7 @@ func Name(text string) string {
 // maxName is how many characters of a text that a user chose are shown to people.
 const maxName = 32
 
-// Age prints the time since a date, or the date itself if there is none or if
-// timestamps are asked for.
+// Age prints the time since a date, or the date itself if there is none or if timestamps are asked for.
 func (o Output) Age(d snapshot.Date, now time.Time) string {
 	if o.Timestamp || d.IsZero() {
 		return d.String()
@@ -194,9 +193,8 @@ func WriteCSV(w io.Writer, rows [][]string) error {
 // plainNumber is what may begin with a sign: a spreadsheet shows it as it is.
 var plainNumber = text.Pattern(`^[-+]?[0-9]+(\.[0-9]+)?$`)
 
-// cell is a value as a cell of CSV. One that a spreadsheet would take for a
-// formula gets an apostrophe in front, which makes it text there. A value with a
-// semicolon or tab is quoted, for spreadsheets that split cells at these.
+// cell is a value as a cell of CSV. One that a spreadsheet would take for a formula gets an apostrophe in front, which
+// makes it text there. A value with a semicolon or tab is quoted, for spreadsheets that split cells at these.
 func cell(value string) string {
 	formula := value != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(value)) &&
 		!plainNumber().MatchString(value)

@@ -1,6 +1,5 @@
-// Package render prints what commands have to say: tables as text and CSV, JSON
-// documents, progress, and the hosts that failed. It escapes what could harm a
-// terminal or a spreadsheet.
+// Package render prints what commands have to say: tables as text and CSV, JSON documents, progress, and the hosts that
+// failed. It escapes what could harm a terminal or a spreadsheet.
 package render
 
 import (
@@ -23,8 +22,7 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the width of the terminal in characters; 0 if what is written there isn't seen on
-// one, or if it doesn't say.
+// Width is the width of the terminal in characters; 0 if what is written there isn't seen on one, or if it doesn't say.
 func Width(w io.Writer) int {
 	if !IsTerminal(w) {
 		return 0
@@ -57,9 +55,8 @@ func Prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
 // progressDelay is how long a fan-out runs before it shows progress.
 const progressDelay = time.Second
 
-// Progress is a line on stderr that says how far a fan-out has come. It is
-// shown only on a terminal, and only when the fan-out lasts: also when all but
-// the last host answered at once, since that is the one people wait for.
+// Progress is a line on stderr that says how far a fan-out has come. It is shown only on a terminal, and only when the
+// fan-out lasts: also when all but the last host answered at once, since that is the one people wait for.
 type Progress struct {
 	out         io.Writer
 	mu          sync.Mutex
@@ -76,8 +73,7 @@ func NewProgress(out io.Writer) *Progress {
 	return &Progress{out: out}
 }
 
-// Update is called as hosts answer, from many goroutines and in any order; with
-// none done when a fan-out begins.
+// Update is called as hosts answer, from many goroutines and in any order; with none done when a fan-out begins.
 func (p *Progress) Update(done, total int) {
 	if p.out == nil {
 		return
@@ -224,9 +220,8 @@ func (d *Dated) Write(p []byte) (int, error) {
 // minimumRoom is the least room for a text in which it is wrapped.
 const minimumRoom = 20
 
-// Wrap breaks a text between words into lines that fit into a width. The first line begins
-// at an indent already, the others get one. A width of 0, as of a pipe, is not known: the text
-// stays one line.
+// Wrap breaks a text between words into lines that fit into a width. The first line begins at an indent already, the
+// others get one. A width of 0, as of a pipe, is not known: the text stays one line.
 func Wrap(text string, indent, width int) string {
 	room := width - indent
 	if width == 0 || room < minimumRoom {

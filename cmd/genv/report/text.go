@@ -32,8 +32,7 @@ func writeCSV(w io.Writer, d *usage.Document, output render.Output) error {
 	if !output.NoHeader {
 		rows = append(rows, []string{
 			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds",
-			"unmeasured_seconds", "memory_mib_seconds",
-			"share", "peak_devices", "findings", "terminated", "detached",
+			"unmeasured_seconds", "memory_mib_seconds", "share", "peak_devices", "findings", "terminated", "detached",
 		})
 	}
 	for i := range d.Rows {
@@ -91,8 +90,7 @@ func writeSummary(w io.Writer, d *usage.Document) {
 	}
 }
 
-// column is a column of the table: its title, its cells, and when it is left out on a narrow
-// terminal, 1 first.
+// column is a column of the table: its title, its cells, and when it is left out on a narrow terminal, 1 first.
 type column struct {
 	title string
 	order int

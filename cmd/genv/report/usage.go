@@ -148,8 +148,7 @@ func (k *usageKeeper) reader(open func() (usage.Store, error), groups func() map
 	return usage.NewReader(usage.ReaderOptions{
 		Open: open, Now: k.program.Now, In: time.Local,
 		Groups: func(ctx context.Context, users []string) func(string) []string {
-			return groupsOf(ctx, groups(),
-				users)
+			return groupsOf(ctx, groups(), users)
 		},
 	})
 }

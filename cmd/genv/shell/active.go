@@ -21,9 +21,8 @@ type Active struct {
 	EID     snapshot.EnvID
 	Config  snapshot.EnvConfig
 	Devices []snapshot.DeviceIndex // the attached ones
-	// UUIDs are those of Devices, on a guarded host: there, a user's programs see only
-	// these devices, and count them from 0. nil for the indices.
-	// An entry may be several MIG instances of the device, with commas.
+	// UUIDs are those of Devices, on a guarded host: there, a user's programs see only these devices, and count them
+	// from 0. nil for the indices. An entry may be several MIG instances of the device, with commas.
 	UUIDs []snapshot.GPUUUID
 	// Parts are the devices of which it has MIG instances.
 	Parts []change.Part
@@ -47,8 +46,7 @@ func Activate(a Active, noPrompt bool) Edit {
 	return change
 }
 
-// Update is the change after an attach, a detach or a config in an active
-// shell.
+// Update is the change after an attach, a detach or a config in an active shell.
 func Update(a Active) Edit {
 	values := map[string]string{
 		"GENV_SHELL":            "1",
@@ -75,9 +73,8 @@ func Deactivate() Edit {
 	return Edit{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
 }
 
-// VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given.
-// Without any it is "-1", which hides all: CUDA takes the devices before the
-// first invalid index (CUDA C++ Programming Guide, "CUDA Environment
+// VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given. Without any it is "-1",
+// which hides all: CUDA takes the devices before the first invalid index (CUDA C++ Programming Guide, "CUDA Environment
 // Variables"), whereas some programs take an empty value for a missing one.
 func (a *Active) VisibleDevices() string {
 	switch {
@@ -121,9 +118,8 @@ type Caller struct {
 	render func(Edit) (string, error)
 }
 
-// CallerFrom finds the calling shell by the variables that the genv function
-// sets for one call. Programs that this one starts don't inherit its descriptor: the
-// shell waits until all processes have closed it.
+// CallerFrom finds the calling shell by the variables that the genv function sets for one call. Programs that this one
+// starts don't inherit its descriptor: the shell waits until all processes have closed it.
 func CallerFrom(getenv func(string) string) (Caller, error) {
 	kind, err := ParseKind(getenv("GENV_SHELL_KIND"))
 	fd, fdErr := strconv.ParseUint(getenv("GENV_SHELL_FD"), 10, 16)
@@ -136,8 +132,7 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 	}
 	render := Shell143{Environ: getenv}.renderInitialised
 	return Caller{
-		Kind: kind, PID: snapshot.PID(pid), answer: os.NewFile(uintptr(fd), "the calling shell"),
-		render: render,
+		Kind: kind, PID: snapshot.PID(pid), answer: os.NewFile(uintptr(fd), "the calling shell"), render: render,
 	}, nil
 }
 

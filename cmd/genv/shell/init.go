@@ -5,12 +5,10 @@
 //
 //	eval "$(genv shell --init)"
 //
-// which defines a function named genv. For the commands that change the shell
-// (activate, deactivate, attach, detach, config) the function runs the program
-// with one more file descriptor, to which the program writes code for the shell; the
-// standard streams stay the user's own. The shell evaluates the code only if the
-// program ends with status 0, so that a command that fails doesn't change it. Such a
-// command does
+// which defines a function named genv. For the commands that change the shell (activate, deactivate, attach, detach,
+// config) the function runs the program with one more file descriptor, to which the program writes code for the shell;
+// the standard streams stay the user's own. The shell evaluates the code only if the program ends with status 0, so
+// that a command that fails doesn't change it. Such a command does
 //
 //	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: print it
 //	…                                          // change the state files
@@ -44,8 +42,7 @@ type InitOptions struct {
 	Kind Kind
 	// Exe is the absolute path of this program.
 	Exe string
-	// Shims is the folder that an active shell has first in PATH, from
-	// EnsureShims; empty for none.
+	// Shims is the folder that an active shell has first in PATH, from EnsureShims; empty for none.
 	Shims string
 	// Notices has an interactive shell on a terminal show what was left for its user.
 	Notices bool

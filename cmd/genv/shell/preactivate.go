@@ -2,10 +2,9 @@ package shell
 
 import "strings"
 
-// Preactivation has a shell activate itself when it is initialised:
-// `genv remote activate` opens a shell on a host with these variables in its
-// environment. They are unset before the activation, so that shells that are started
-// from the new one don't activate again.
+// Preactivation has a shell activate itself when it is initialised: `genv remote activate` opens a shell on a host with
+// these variables in its environment. They are unset before the activation, so that shells that are started from the
+// new one don't activate again.
 //
 //	GENV_PREACTIVATE=1                 activate at all
 //	GENV_PREACTIVATE_EID               --id
@@ -21,8 +20,7 @@ import "strings"
 //	GENV_PREACTIVATE_ENVIRONMENT_NAME  --name
 //	GENV_PREACTIVATE_PROMPT=0          --no-prompt
 //
-// It is the flags with their values, by their names without dashes; a switch that is
-// given has the value 1.
+// It is the flags with their values, by their names without dashes; a switch that is given has the value 1.
 type Preactivation map[string]string
 
 const preactivate = "GENV_PREACTIVATE"
@@ -45,8 +43,7 @@ var preactivateFlags = []struct {
 	{preactivate + "_OVER_SUBSCRIBE", "over-subscribe", true},
 }
 
-// PreactivationFrom reads the variables; nil when the shell isn't to activate itself, or
-// is active already.
+// PreactivationFrom reads the variables; nil when the shell isn't to activate itself, or is active already.
 func PreactivationFrom(getenv func(string) string) Preactivation {
 	if getenv(preactivate) != "1" || getenv("GENV_ENVIRONMENT_ID") != "" {
 		return nil
@@ -66,9 +63,8 @@ func PreactivationFrom(getenv func(string) string) Preactivation {
 	return p
 }
 
-// Environ is the variables as NAME=VALUE, for env(1) or a process. The values
-// are not quoted. The shell function of 1.4.3 evaluates the name that it is given, so it
-// gets none that is more than a plain word.
+// Environ is the variables as NAME=VALUE, for env(1) or a process. The values are not quoted. The shell function of
+// 1.4.3 evaluates the name that it is given, so it gets none that is more than a plain word.
 func (p Preactivation) Environ() []string {
 	environ := []string{preactivate + "=1"}
 	for _, f := range preactivateFlags {
@@ -85,8 +81,7 @@ func (p Preactivation) Environ() []string {
 	return environ
 }
 
-// Args is the same as a command line of genv. A value is joined to its flag, since it
-// may start with a dash.
+// Args is the same as a command line of genv. A value is joined to its flag, since it may start with a dash.
 func (p Preactivation) Args() []string {
 	args := []string{"activate"}
 	for _, f := range preactivateFlags {

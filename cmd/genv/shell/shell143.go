@@ -10,10 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// A shell that genv 1.4.3 initialised evaluates what `genv activate --shell PID`,
-// `deactivate --shell PID` and `shell --reattach` print. It records the
-// changes in two exported lists with colons between the names, to which 1.4.3 adds a name
-// each time:
+// A shell that genv 1.4.3 initialised evaluates what `genv activate --shell PID`, `deactivate --shell PID` and `shell
+// --reattach` print. It records the changes in two exported lists with colons between the names, to which 1.4.3 adds a
+// name each time:
 //
 //	GENV_ENVS         the variables that were set, to be unset by deactivate
 //	GENV_BACKUP_ENVS  those that had a value, which GENV_BACKUP_ENV_NAME holds
@@ -32,8 +31,7 @@ type Shell143 struct {
 	Shims   string              // the folder of the shims; empty for none
 }
 
-// Active reports whether 1.4.3 has activated an environment in the shell that was not
-// deactivated since.
+// Active reports whether 1.4.3 has activated an environment in the shell that was not deactivated since.
 func (s Shell143) Active() bool { return s.Environ(listSet) != "" }
 
 // Caller is the shell as the caller of activate or deactivate; its answer goes to out.
@@ -130,10 +128,9 @@ func (c *script143) prompt(prefix string) {
 	c.line("PS1=" + quoted + `"${PS1-}"`)
 }
 
-// restore undoes the changes of all variables in the lists, and of more. A variable that
-// is in the list more than once is unset: at its second change, 1.4.3 has replaced the
-// backup of the user's value by its own first value. Such a CUDA_VISIBLE_DEVICES would name
-// devices that are no longer attached.
+// restore undoes the changes of all variables in the lists, and of more. A variable that is in the list more than once
+// is unset: at its second change, 1.4.3 has replaced the backup of the user's value by its own first value. Such a
+// CUDA_VISIBLE_DEVICES would name devices that are no longer attached.
 func (c *script143) restore(more []string) {
 	set, backups := c.shell.list(listSet), c.shell.list(listBackups)
 	names := append(slices.Clone(set), more...)

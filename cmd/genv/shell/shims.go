@@ -46,10 +46,9 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder holds the shims, links to the genv at an
-// absolute path. The folder is made 0700, and one that is there already must
-// belong to this user or root and be writable by its owner alone: else the error
-// is ErrUnsafeShims.
+// EnsureShims makes sure that a folder holds the shims, links to the genv at an absolute path. The folder is made 0700,
+// and one that is there already must belong to this user or root and be writable by its owner alone: else the error is
+// ErrUnsafeShims.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil
@@ -177,8 +176,7 @@ func leadsToGenv(path string) bool {
 	return err == nil && filepath.Base(target) == "genv"
 }
 
-// ExitStatus is the status that a shell reports for a program that has ended: bash(1),
-// "EXIT STATUS".
+// ExitStatus is the status that a shell reports for a program that has ended: bash(1), "EXIT STATUS".
 func ExitStatus(ended *os.ProcessState) int {
 	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

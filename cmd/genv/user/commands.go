@@ -1,5 +1,4 @@
-// Package user has the commands that people run on a GPU host, and the shims of
-// nvidia-smi and docker.
+// Package user has the commands that people run on a GPU host, and the shims of nvidia-smi and docker.
 package user
 
 import (
@@ -39,8 +38,7 @@ func (p *program) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// printPlainErrors has commands and their subcommands print errors as 1.4.3 does,
-// without "genv:".
+// printPlainErrors has commands and their subcommands print errors as 1.4.3 does, without "genv:".
 func (p *program) printPlainErrors(commands []*cli.Command) {
 	for _, cmd := range commands {
 		action := cmd.Action

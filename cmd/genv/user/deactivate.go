@@ -45,8 +45,7 @@ func (p *program) deactivate(c *cli.Context, old string) error {
 	return caller.Apply(shell.Deactivate())
 }
 
-// leave removes a process from its environment, and warns if other processes still
-// run in that.
+// leave removes a process from its environment, and warns if other processes still run in that.
 func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	if len(left.Remaining) > 0 {
@@ -68,8 +67,7 @@ func (w *hostUser) processes(pids []snapshot.PID) string {
 	return strings.Join(list, ", ")
 }
 
-// unregistered is errNotActive, unless the shell is registered although it has lost
-// the variable with its environment.
+// unregistered is errNotActive, unless the shell is registered although it has lost the variable with its environment.
 func (w *hostUser) unregistered(ctx context.Context, pid snapshot.PID) (inactive, err error) {
 	files, err := w.StateFiles(ctx)
 	if err != nil || files.EnvironmentOf(pid) != nil {
@@ -80,8 +78,7 @@ func (w *hostUser) unregistered(ctx context.Context, pid snapshot.PID) (inactive
 
 func (p *program) statusCommand() *cli.Command {
 	return &cli.Command{
-		Name: "status", Usage: "print whether this shell is in an environment, and in which",
-		Action: p.status,
+		Name: "status", Usage: "print whether this shell is in an environment, and in which", Action: p.status,
 	}
 }
 

@@ -139,8 +139,7 @@ func (p *program) devicesCommand() *cli.Command {
 	eid, only := eidFlag(&o.eid), o.attach.index.flag("only these: `INDEX`, or several with commas")
 	return &cli.Command{
 		Name:  "devices",
-		Usage: "list the GPUs of this host and who is attached to them",
-		Flags: o.listFlags(), Action: o.list,
+		Usage: "list the GPUs of this host and who is attached to them", Flags: o.listFlags(), Action: o.list,
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list them", Flags: o.listFlags(), Action: o.list},
 			{

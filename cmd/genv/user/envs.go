@@ -37,9 +37,7 @@ func (p *program) envsCommand() *cli.Command {
 	pid := command.String(&o.pid, "pid", "`PID` of a process in it")
 	kernel := command.String(&o.kernel, "kernel-id", "`ID` of a Jupyter kernel in it")
 	return &cli.Command{
-		Name:  "envs",
-		Usage: "list the environments of this host",
-		Flags: o.listFlags(), Action: o.list,
+		Name: "envs", Usage: "list the environments of this host", Flags: o.listFlags(), Action: o.list,
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list them", Flags: o.listFlags(), Action: o.list},
 			{
@@ -58,9 +56,8 @@ func (p *program) envsCommand() *cli.Command {
 			},
 			{
 				Name: "config", ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-				Usage:  "show or change the configuration of an environment",
-				Flags:  append([]cli.Flag{o.config.clearFlag(), eid}, o.config.valueFlags()...),
-				Action: o.configure,
+				Usage: "show or change the configuration of an environment",
+				Flags: append([]cli.Flag{o.config.clearFlag(), eid}, o.config.valueFlags()...), Action: o.configure,
 			},
 			{
 				Name: "find", Usage: "print the environment of a process or a Jupyter kernel",
@@ -266,8 +263,7 @@ func (w *hostUser) checkUID(r joinTarget, given string) error {
 	return nil
 }
 
-// deactivate does nothing for a process without an environment: shells run it
-// when they end.
+// deactivate does nothing for a process without an environment: shells run it when they end.
 func (o *envsOptions) deactivate(c *cli.Context) error {
 	r, err := o.member(c)
 	if err != nil {

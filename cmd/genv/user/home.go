@@ -51,9 +51,8 @@ Create a directory named '.genv' under one of the following directories:
   2) Home directory (i.e. $HOME)
 `)
 
-// home is the folder .genv of the working directory, or of the user's home. It must
-// not be a link, which could lead elsewhere, and it must belong to the user, so that
-// no other user can configure this one's environments.
+// home is the folder .genv of the working directory, or of the user's home. It must not be a link, which could lead
+// elsewhere, and it must belong to the user, so that no other user can configure this one's environments.
 func (p *program) home() (string, error) {
 	working, _ := os.Getwd() // "" if it was removed
 	for _, parent := range []string{working, p.Getenv("HOME")} {

@@ -76,8 +76,7 @@ func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 // maxInUse is how many processes are named.
 const maxInUse = 8
 
-// warnings name the processes that use the devices that were attached, and say of which devices
-// it is unknown.
+// warnings name the processes that use the devices that were attached, and say of which devices it is unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	doubtful, more := make(map[doubt][]snapshot.DeviceIndex), 0

@@ -30,8 +30,7 @@ func (p *program) llmCommand() *cli.Command {
 	list := append(command.OutputFlags(&o.output), command.TimestampFlag(&o.output))
 	return &cli.Command{
 		Name: "llm", Aliases: []string{"llms"},
-		Usage: "serve large language models with Ollama, list them, and talk to one",
-		Flags: list, Action: o.list,
+		Usage: "serve large language models with Ollama, list them, and talk to one", Flags: list, Action: o.list,
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list the models that environments of this host serve", Flags: list, Action: o.list},
 			{

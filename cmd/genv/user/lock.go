@@ -96,8 +96,7 @@ func (p *program) lockDevices(
 	return release, err
 }
 
-// isStranger says whether the device of a lock is known not to be attached to the user of a
-// uid. Root isn't a stranger.
+// isStranger says whether the device of a lock is known not to be attached to the user of a uid. Root isn't a stranger.
 func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 	if uid == nil || *uid == 0 {
 		return false

@@ -64,8 +64,7 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	return "", errNotActive
 }
 
-// caller is the shell to change. Under sudo there is none, even if the shell was
-// initialised.
+// caller is the shell to change. Under sudo there is none, even if the shell was initialised.
 func (p *program) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {

@@ -109,8 +109,7 @@ func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j 
 	return p.visible(who, activeAfter(&entered)), nil
 }
 
-// leaveWithin is how long the end of an environment may take, after a signal
-// too.
+// leaveWithin is how long the end of an environment may take, after a signal too.
 const leaveWithin = 30 * time.Second
 
 func (p *program) runLeave(ctx context.Context, who *hostUser) error {
@@ -174,8 +173,7 @@ func supervise(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os
 	}
 }
 
-// notStarted prints why a command could not be run, and returns the status of env(1) for
-// that.
+// notStarted prints why a command could not be run, and returns the status of env(1) for that.
 func notStarted(p *command.Program, name string, err error) error {
 	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -223,9 +221,8 @@ func continuable() bool {
 	return false
 }
 
-// fromTerminal says whether the terminal sends a signal to all its foreground
-// processes. The command has received it then, and many programs take a second Ctrl-C
-// as an order to stop at once.
+// fromTerminal says whether the terminal sends a signal to all its foreground processes. The command has received it
+// then, and many programs take a second Ctrl-C as an order to stop at once.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGTSTP {
 		return false

@@ -57,8 +57,7 @@ func (p *program) shellCode(c *cli.Context, o *shellOptions) error {
 	return err
 }
 
-// shellUpdate prints the variables of the environment: all of them, since those that have
-// not changed do no harm.
+// shellUpdate prints the variables of the environment: all of them, since those that have not changed do no harm.
 func (p *program) shellUpdate(c *cli.Context) error {
 	who := p.person()
 	eid, err := who.active(c.Context)
@@ -123,8 +122,7 @@ func (p *program) shims(exe string) string {
 	return dir
 }
 
-// shellKind is the shell that was named, or the one that runs this, which may differ
-// from the login shell in SHELL.
+// shellKind is the shell that was named, or the one that runs this, which may differ from the login shell in SHELL.
 func (p *program) shellKind(name string) (shell.Kind, error) {
 	if name != "" {
 		return shell.ParseKind(name)

@@ -26,8 +26,7 @@ import (
 // Shim is the program that this one replaces, if it was called by its name.
 func Shim(name string) (string, bool) { return shell.Shim(name) }
 
-// RunShim runs nvidia-smi or docker with the limits of the environment, and returns
-// the exit status.
+// RunShim runs nvidia-smi or docker with the limits of the environment, and returns the exit status.
 func RunShim(ctx context.Context, with command.Program, name string, args []string) int {
 	p := &program{with}
 	status, err := p.startShim(ctx, name, args)
@@ -84,13 +83,11 @@ func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, 
 		token = w.containerToken(ctx, w.eid)
 	}
 	return docker.ContainerEnvironment{
-		EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files),
-		Token: token,
+		EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files), Token: token,
 	}, nil
 }
 
-// containerDevices are the attached devices, and of those that are attached by MIG instance
-// the instances.
+// containerDevices are the attached devices, and of those that are attached by MIG instance the instances.
 func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device) {
 	attached, parts := files.AttachedTo(w.eid), change.Parts(files, w.eid)
 	uuids, _ := w.uuids(attached, parts) // a daemon of root's also knows the indices
@@ -152,8 +149,7 @@ func (w *hostUser) identify(devices []smi.Device) error {
 	return err
 }
 
-// owns says whether a process was started in this environment; no if this user may
-// not see it.
+// owns says whether a process was started in this environment; no if this user may not see it.
 func (w *hostUser) owns(pid snapshot.PID) bool {
 	eid, _, err := w.Machine.Proc.Environ(pid, "GENV_ENVIRONMENT_ID")
 	return err == nil && snapshot.EnvID(eid) == w.eid

@@ -19,9 +19,8 @@ import (
 // guarded says whether this host has a guard on, so that devices are named by UUID.
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
-// uuids are those of devices on a guarded host, or if some of them are attached by MIG
-// instance, in the same order; otherwise nil. CUDA reads a list of indices or of UUIDs, and
-// not one of both.
+// uuids are those of devices on a guarded host, or if some of them are attached by MIG instance, in the same order;
+// otherwise nil. CUDA reads a list of indices or of UUIDs, and not one of both.
 func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]snapshot.GPUUUID, error) {
 	if len(devices) == 0 || len(parts) == 0 && !w.guarded() {
 		return nil, nil

@@ -25,9 +25,8 @@ type ContainerEnvironment struct {
 // Device is an attached device, or one of the attached MIG instances of a device.
 type Device struct {
 	Index snapshot.DeviceIndex
-	// UUID is that of the device on a guarded host: a docker daemon of the user's own sees only
-	// these devices, and counts them from 0. Of a MIG instance it is always given. Empty for
-	// the index.
+	// UUID is that of the device on a guarded host: a docker daemon of the user's own sees only these devices, and
+	// counts them from 0. Of a MIG instance it is always given. Empty for the index.
 	UUID snapshot.GPUUUID
 }
 
@@ -159,9 +158,8 @@ func line(fields []string) (string, error) {
 // cdi is how --device names GPUs by the Container Device Interface.
 const cdi = "nvidia.com/gpu="
 
-// cdi rewrites one such flag, which names one device or all. Root makes the names, so they
-// are always root's indices, except for MIG instances: a device in MIG mode has no name of its
-// own, and its instances have their UUIDs.
+// cdi rewrites one such flag, which names one device or all. Root makes the names, so they are always root's indices,
+// except for MIG instances: a device in MIG mode has no name of its own, and its instances have their UUIDs.
 func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
@@ -175,8 +173,7 @@ func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	return args, err
 }
 
-// The variable by which NVIDIA's container runtime chooses devices, and the
-// value with which it chooses none.
+// The variable by which NVIDIA's container runtime chooses devices, and the value with which it chooses none.
 const (
 	visible     = "NVIDIA_VISIBLE_DEVICES"
 	visibleNone = "void"
@@ -207,8 +204,7 @@ func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) 
 	return devices, true
 }
 
-// ErrUnknownFlag means that a flag is unknown: the next argument may be its value or
-// the image.
+// ErrUnknownFlag means that a flag is unknown: the next argument may be its value or the image.
 var ErrUnknownFlag = errors.New("unknown flag")
 
 // flagSet has the flags of a command, with their dashes and separated by spaces.
@@ -222,8 +218,7 @@ var globalFlags = flagSet{
 	valued:   " --config -c --context -H --host -l --log-level --tlscacert --tlscert --tlskey ",
 }
 
-// The flags of `docker run` and `docker create`: docker-run(1), up to 28, with
-// the hidden and the deprecated ones.
+// The flags of `docker run` and `docker create`: docker-run(1), up to 28, with the hidden and the deprecated ones.
 var runFlags = flagSet{
 	switches: " -d --detach --disable-content-trust --help --init -i --interactive --no-healthcheck " +
 		"--oom-kill-disable --privileged -P --publish-all -q --quiet --read-only --rm --sig-proxy -t --tty " +
@@ -282,8 +277,7 @@ func (s flagSet) one(args []string) (flag, error) {
 	return flag{}, fmt.Errorf("%w %s", ErrUnknownFlag, name)
 }
 
-// short finds, in a group of short flags, the one that takes a value: what follows it
-// is that value.
+// short finds, in a group of short flags, the one that takes a value: what follows it is that value.
 func (s flagSet) short(group string) (name, value string, joined bool) {
 	for i := 1; i < len(group); i++ {
 		name = "-" + group[i:i+1]

@@ -17,9 +17,8 @@ type StartCommand struct {
 	rest  []string // from the image on
 }
 
-// Parse finds the flags of `docker [container] run|create`; ok is false for every other
-// command, and for one that docker refuses since a value or the image is missing. An
-// error is ErrUnknownFlag.
+// Parse finds the flags of `docker [container] run|create`; ok is false for every other command, and for one that
+// docker refuses since a value or the image is missing. An error is ErrUnknownFlag.
 func Parse(args []string) (call StartCommand, ok bool, err error) { return parse(args, runFlags) }
 
 // parseOwn is Parse for `genv docker`, which has flags of its own.
@@ -71,8 +70,7 @@ func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	return append(args, c.rest...), nil
 }
 
-// WithoutDevices says whether the container gets no device although it asks for all, since
-// none is attached.
+// WithoutDevices says whether the container gets no device although it asks for all, since none is attached.
 func (c StartCommand) WithoutDevices(env ContainerEnvironment) bool {
 	return len(env.Devices) == 0 &&
 		slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })

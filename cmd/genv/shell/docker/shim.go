@@ -1,6 +1,5 @@
-// Package docker is the shim of docker: with it, `docker run` and `docker create` give
-// a container only devices of the environment, and variables that name the environment.
-// Everything else goes to the real docker as it is.
+// Package docker is the shim of docker: with it, `docker run` and `docker create` give a container only devices of the
+// environment, and variables that name the environment. Everything else goes to the real docker as it is.
 //
 //	docker run --gpus all …            the attached devices
 //	docker run --gpus 2 …              the first two of them
@@ -9,10 +8,9 @@
 //	docker run -e NVIDIA_VISIBLE_DEVICES=all … the attached devices
 //	docker run --runtime nvidia …      the same, whatever the image says
 //
-// Each gets -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. Asking for more
-// than is attached is an error. Only docker's own arguments, before the image,
-// are read or changed, never the container's command. GENV_BYPASS=1 skips all this: it
-// only helps users, and enforcement doesn't depend on it.
+// Each gets -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. Asking for more than is attached is an error. Only
+// docker's own arguments, before the image, are read or changed, never the container's command. GENV_BYPASS=1 skips all
+// this: it only helps users, and enforcement doesn't depend on it.
 package docker
 
 import (
@@ -55,12 +53,10 @@ func (s Shim) RunOwn(over bool, token func() string) error {
 	return s.become(args, proof)
 }
 
-// FailedStatus is docker's own exit status when it can't start a container:
-// docker-run(1), "EXIT STATUS".
+// FailedStatus is docker's own exit status when it can't start a container: docker-run(1), "EXIT STATUS".
 const FailedStatus = 125
 
-// Run becomes docker. Its error is a message for the user, after which the program ends
-// with FailedStatus.
+// Run becomes docker. Its error is a message for the user, after which the program ends with FailedStatus.
 func (s Shim) Run() error {
 	args, token, err := s.args()
 	if err != nil {
@@ -69,8 +65,7 @@ func (s Shim) Run() error {
 	return s.become(args, token)
 }
 
-// become is exec(2) of docker. A token is in its environment: every user can read its
-// arguments.
+// become is exec(2) of docker. A token is in its environment: every user can read its arguments.
 func (s Shim) become(args []string, token string) error {
 	environ := s.Environ
 	if token != "" {

@@ -1,11 +1,9 @@
-// Package smi is the shim of nvidia-smi: it runs the real one and shows what of
-// its output concerns one environment, that is its devices and processes, with
-// the environment's memory capacity as a device's total.
+// Package smi is the shim of nvidia-smi: it runs the real one and shows what of its output concerns one environment,
+// that is its devices and processes, with the environment's memory capacity as a device's total.
 //
-// It understands the table, -L, --query-gpu and --query-compute-apps. For all else (-q,
-// loops, dmon, topo, changes of settings …) the real program replaces it, and an output that it doesn't understand is
-// shown unchanged: a shim may show too much, but nothing that is wrong. Enforcement doesn't
-// depend on it.
+// It understands the table, -L, --query-gpu and --query-compute-apps. For all else (-q, loops, dmon, topo, changes of
+// settings …) the real program replaces it, and an output that it doesn't understand is shown unchanged: a shim may
+// show too much, but nothing that is wrong. Enforcement doesn't depend on it.
 //
 //	call, ok := smi.Parse([]string{"--query-gpu=name", "--format=csv"})
 //	// run nvidia-smi with call.Args(), then
@@ -44,8 +42,7 @@ type Shim struct {
 	Exec func(path string, argv, environ []string) error
 }
 
-// Run answers the call and returns the exit status. An error means that the real
-// program could not be started.
+// Run answers the call and returns the exit status. An error means that the real program could not be started.
 func (s Shim) Run(ctx context.Context) (status int, err error) {
 	call, ok := Parse(s.Args)
 	if s.Bypass || !ok {
@@ -100,8 +97,7 @@ func (s Shim) handOver() (int, error) {
 	return 0, nil
 }
 
-// Rewrite shows what of an output is in the view; not ok when the output isn't
-// what it should be.
+// Rewrite shows what of an output is in the view; not ok when the output isn't what it should be.
 func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	var text string
 	var ok bool
@@ -194,8 +190,7 @@ func (c CommandLine) Outside(v View) bool {
 	return err == nil && v.device(strconv.FormatUint(n, 10)) == nil
 }
 
-// NoDevices is what nvidia-smi prints, with status 6, if a selection has none of its
-// devices.
+// NoDevices is what nvidia-smi prints, with status 6, if a selection has none of its devices.
 const (
 	NoDevices       = "No devices were found\n"
 	NoDevicesStatus = 6

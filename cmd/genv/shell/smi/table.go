@@ -8,11 +8,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The table has up to three parts, each with a heading that ends in a line of
-// "=", followed by rows that lines of "-" separate: devices (two or three rows
-// each), MIG instances (two rows each), and processes (a row each). So it is
-// with the drivers from 470 to 610; up to 440 it has no instances, and a
-// process no GI and CI.
+// The table has up to three parts, each with a heading that ends in a line of "=", followed by rows that lines of "-"
+// separate: devices (two or three rows each), MIG instances (two rows each), and processes (a row each). So it is with
+// the drivers from 470 to 610; up to 440 it has no instances, and a process no GI and CI.
 var (
 	// busRow is a device's row with its address.
 	busRow    = text.Pattern(`^\|[^|]*\|\s+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s`)
@@ -29,8 +27,7 @@ const noApps = "|  No running processes found"
 // tablePart is one of the table's parts, by its heading.
 type tablePart struct {
 	heading string
-	// keep is what to show of a block between two borders, nil for nothing; false if
-	// the block isn't understood.
+	// keep is what to show of a block between two borders, nil for nothing; false if the block isn't understood.
 	keep func(t *tableRewriter, block []string) ([]string, bool)
 }
 
@@ -181,8 +178,7 @@ func (t *tableRewriter) renumbered(row string, numbered func() *regexp.Regexp) s
 	return row
 }
 
-// firstOnly is whether the first row has an index and the others have none: all of
-// them belong to one device.
+// firstOnly is whether the first row has an index and the others have none: all of them belong to one device.
 func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	for i, row := range block {
 		if indexed().MatchString(row) != (i == 0) {
@@ -192,8 +188,7 @@ func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	return true
 }
 
-// keepInstance is for a MIG instance's rows, of which the first has the index
-// of its GPU.
+// keepInstance is for a MIG instance's rows, of which the first has the index of its GPU.
 func keepInstance(t *tableRewriter, block []string) ([]string, bool) {
 	if len(block) == 1 && strings.HasPrefix(block[0], "|  No MIG devices found") {
 		return block, true
@@ -232,12 +227,10 @@ func keepApps(t *tableRewriter, block []string) ([]string, bool) {
 // separator is what nvidia-smi writes between columns. It quotes nothing.
 const separator = ", "
 
-// uuidColumn is the column that is added to a query about devices where their numbers mean
-// nothing.
+// uuidColumn is the column that is added to a query about devices where their numbers mean nothing.
 const uuidColumn = "uuid"
 
-// rewriteCSV drops the first column, which was added to the query, and the rows
-// that it doesn't choose.
+// rewriteCSV drops the first column, which was added to the query, and the rows that it doesn't choose.
 func (c CommandLine) rewriteCSV(out, column string,
 	row func(c CommandLine, key, rest string) (string, bool),
 ) (string, bool) {
