@@ -224,6 +224,34 @@ func TestOrdersUnderWay(t *testing.T) {
 	}
 }
 
+// A look that was asked for before the outcome of an order shows what the order has changed: nothing is done on it.
+func TestALookBeforeAnOutcome(t *testing.T) {
+	for _, host := range []snapshot.Hostname{"a", ""} { // "" is this machine, where `genv enforce` runs
+		for name, settings := range map[string]enforce.Settings{
+			"a cap":   {MaxDevices: ptr(1)},
+			"a rule":  {NonEnvProcesses: true},
+			"several": {MaxDevices: ptr(1), EnvDevices: true, NonEnvProcesses: true},
+		} {
+			t.Run(string(host)+" "+name, func(t *testing.T) {
+				policy := stated{all: settings}
+				look := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 - 0:10")
+				look.Hosts[0].Name, look.Hosts[0].AskedAt, look.Hosts[0].Round = host, noon(1), 1
+				plan, before, _ := enforce.Judge(policy, look, enforce.Memory{}, noon(1))
+				require.Len(t, plan.Orders, 1)
+				before = before.Learn(plan.Orders[0], nil, noon(1).Add(time.Second))
+
+				plan, before, _ = enforce.Judge(policy, look, before, noon(1).Add(time.Second))
+				require.Empty(t, plan.Orders)
+				require.Empty(t, plan.Ask, "the next tick brings a look")
+
+				look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(2), 2
+				plan, _, _ = enforce.Judge(policy, look, before, noon(2))
+				require.Len(t, plan.Orders, 1)
+			})
+		}
+	}
+}
+
 // What is remembered of a host goes with the host.
 func TestHostsThatLeaveAreForgotten(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}

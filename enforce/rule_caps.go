@@ -241,10 +241,11 @@ func (j *judgement) confirmed(f *Finding) bool {
 		f.Pending, f.Deferred = true, true
 		return false
 	}
-	p, byName := j.next.Present[f.ID], j.hostsByName()
+	p, counted := j.next.Present[f.ID], slices.DeleteFunc(slices.Clone(j.hosts), func(h *hostView) bool {
+		return h.name != "" && !slices.Contains(f.CountedOn, h.name)
+	})
 	var newest time.Time
-	for _, name := range f.CountedOn {
-		h := byName[name]
+	for _, h := range counted {
 		if h.acted { // what an order did there has to show itself first
 			f.Pending, f.Deferred = true, true
 			return false
@@ -262,11 +263,11 @@ func (j *judgement) confirmed(f *Finding) bool {
 	}
 	var old []snapshot.Hostname
 	underWay := false // then a look shows what an order is doing: the next tick brings one
-	for _, name := range f.CountedOn {
-		if byName[name].at.Before(since) {
-			old = append(old, name)
+	for _, h := range counted {
+		if h.at.Before(since) {
+			old = append(old, h.name)
 		}
-		underWay = underWay || byName[name].UnderWay.Orders > 0
+		underWay = underWay || h.UnderWay.Orders > 0
 	}
 	if len(old) == 0 {
 		p.AskedAgain = time.Time{}
