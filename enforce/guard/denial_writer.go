@@ -12,14 +12,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait
-// for them. What it passes them to may be
-// slow, such as a directory service; the list doesn't wait for that.
+// denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them. What it
+// passes them to may be slow, such as a directory service; the list doesn't wait for that.
 type denialWriter struct {
 	reader proc.Reader // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	*Keeper
 	opens   *watch.OpenLog
-	events  chan Open
+	events  chan Denial
 	news    chan Denial
 	missed  atomic.Uint64  // events that there was no room for
 	writing sync.WaitGroup // what writes files, after the last event as well
@@ -35,7 +34,7 @@ const (
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
 	d := &denialWriter{
-		Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Open, maxEvents),
+		Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Denial, maxEvents),
 		news: make(chan Denial, maxNews),
 	}
 	d.know(nil)
@@ -67,7 +66,7 @@ func (d *denialWriter) take(e Event) {
 	if uid == proc.UnknownAccount {
 		uid = e.UID
 	}
-	o := Open{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
+	o := Denial{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
 	if stat, err := (proc.FS{Reader: &d.reader}).Stat(e.PID); err == nil && e.PID != 0 &&
 		snapshot.CheckText("name", stat.Name) == nil {
 		o.Name = stat.Name

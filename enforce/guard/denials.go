@@ -11,20 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Open is an open of a device that was denied, or would have been.
-type Open struct {
-	UID snapshot.UID // the account
-	// Subordinate: the process had a subordinate uid of the account, which is not let in.
-	Subordinate bool
-	PID         snapshot.PID // 0 if the kernel doesn't report it
-	Name        string       // of the process's program, empty if unknown; a claim of the process
-	Minor       int
-	// Index and UUID are those of the device; nil and empty if unknown.
-	Index  *snapshot.DeviceIndex
-	UUID   snapshot.GPUUUID
-	Denied bool // else it was allowed, since the guard only watches
-}
-
 // Denial is what a user was denied on a device within a minute.
 type Denial struct {
 	First time.Time `json:"first"`
@@ -33,9 +19,9 @@ type Denial struct {
 	// Denied is false if the guard only watched.
 	Denied bool         `json:"denied"`
 	UID    snapshot.UID `json:"uid"`
-	// Subordinate says that the last process had a subordinate uid of that account.
+	// Subordinate says that the last process had a subordinate uid of that account, which is not let in.
 	Subordinate bool                  `json:"subordinate,omitempty"`
-	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one
+	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one; 0 if the kernel doesn't report it
 	Name        string                `json:"name,omitempty"` // of its program, as the process calls itself
 	Minor       int                   `json:"minor"`
 	Index       *snapshot.DeviceIndex `json:"index,omitempty"`
@@ -57,21 +43,18 @@ const (
 	MaxDenialsOfUser = 128
 )
 
-// Add counts an open. It returns its denial, and whether that is a new one.
-func (l *Denials) Add(o Open, now time.Time) (_ Denial, isNew bool) {
+// Add counts an open, which has no times and no count. It returns its denial, and whether that is a new one.
+func (l *Denials) Add(open Denial, now time.Time) (_ Denial, isNew bool) {
 	i := slices.IndexFunc(l.Denials, func(d Denial) bool {
-		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < DenialWithin &&
-			!now.Before(d.First)
+		return d.UID == open.UID && d.Minor == open.Minor && d.Denied == open.Denied &&
+			now.Sub(d.First) < DenialWithin && !now.Before(d.First)
 	})
-	d := Denial{First: now, Denied: o.Denied, UID: o.UID, Minor: o.Minor}
-	isNew = i < 0
+	d := open
+	d.First, d.Last, d.Count, isNew = now, now, 1, i < 0
 	if !isNew {
-		d = l.Denials[i]
+		d.First, d.Count = l.Denials[i].First, l.Denials[i].Count+1
 		l.Denials = slices.Delete(l.Denials, i, i+1)
 	}
-	d.Last, d.Count = now, d.Count+1
-	d.Subordinate = o.Subordinate
-	d.PID, d.Name, d.Index, d.UUID = o.PID, o.Name, o.Index, o.UUID
 	l.Denials = append(l.Denials, d)
 	l.makeRoom()
 	return d, isNew

@@ -19,22 +19,22 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func TestRepeatedOnesAreCounted(t *testing.T) {
 	l := guard.NewDenials()
 	index := snapshot.DeviceIndex(0)
-	first, isNew := l.Add(guard.Open{UID: 1001, PID: 7, Minor: 3, Denied: true, Index: &index}, noon)
+	first, isNew := l.Add(guard.Denial{UID: 1001, PID: 7, Minor: 3, Denied: true, Index: &index}, noon)
 	require.True(t, isNew)
 	require.Equal(t, guard.Denial{First: noon, Last: noon, Count: 1, Denied: true, UID: 1001, PID: 7, Minor: 3, Index: &index}, first)
-	again, isNew := l.Add(guard.Open{UID: 1001, PID: 8, Name: "python", Minor: 3, Denied: true}, noon.Add(59*time.Second))
+	again, isNew := l.Add(guard.Denial{UID: 1001, PID: 8, Name: "python", Minor: 3, Denied: true}, noon.Add(59*time.Second))
 	require.False(t, isNew)
 	require.Equal(t, guard.Denial{First: noon, Last: noon.Add(59 * time.Second), Count: 2, Denied: true, UID: 1001, PID: 8, Name: "python", Minor: 3}, again)
 
 	for name, tt := range map[string]struct {
-		open guard.Open
+		open guard.Denial
 		at   time.Duration
 	}{
-		"another user":        {guard.Open{UID: 1002, Minor: 3, Denied: true}, 0},
-		"another device":      {guard.Open{UID: 1001, Minor: 4, Denied: true}, 0},
-		"only watched":        {guard.Open{UID: 1001, Minor: 3}, 0},
-		"a minute later":      {guard.Open{UID: 1001, Minor: 3, Denied: true}, time.Minute},
-		"the clock went back": {guard.Open{UID: 1001, Minor: 3, Denied: true}, -time.Hour},
+		"another user":        {guard.Denial{UID: 1002, Minor: 3, Denied: true}, 0},
+		"another device":      {guard.Denial{UID: 1001, Minor: 4, Denied: true}, 0},
+		"only watched":        {guard.Denial{UID: 1001, Minor: 3}, 0},
+		"a minute later":      {guard.Denial{UID: 1001, Minor: 3, Denied: true}, time.Minute},
+		"the clock went back": {guard.Denial{UID: 1001, Minor: 3, Denied: true}, -time.Hour},
 	} {
 		_, isNew := l.Add(tt.open, noon.Add(tt.at))
 		require.True(t, isNew, name)
@@ -44,24 +44,24 @@ func TestRepeatedOnesAreCounted(t *testing.T) {
 func TestRecent(t *testing.T) {
 	l := guard.NewDenials()
 	require.Zero(t, l.Recent(noon))
-	l.Add(guard.Open{UID: 1, Denied: true}, noon.Add(-2*time.Hour))
-	l.Add(guard.Open{UID: 1, Denied: true}, noon)
-	l.Add(guard.Open{UID: 1, Denied: true}, noon)
-	l.Add(guard.Open{UID: 2}, noon.Add(-59*time.Minute))
+	l.Add(guard.Denial{UID: 1, Denied: true}, noon.Add(-2*time.Hour))
+	l.Add(guard.Denial{UID: 1, Denied: true}, noon)
+	l.Add(guard.Denial{UID: 1, Denied: true}, noon)
+	l.Add(guard.Denial{UID: 2}, noon.Add(-59*time.Minute))
 	require.EqualValues(t, 3, l.Recent(noon))
 }
 
 func TestOneUserCannotHideOthers(t *testing.T) {
 	l := guard.NewDenials()
-	l.Add(guard.Open{UID: 7, Denied: true}, noon)
+	l.Add(guard.Denial{UID: 7, Denied: true}, noon)
 	for i := range 2 * guard.MaxDenials {
-		l.Add(guard.Open{UID: 1001, Minor: i % 250, Denied: true}, noon.Add(time.Duration(i)*time.Minute))
+		l.Add(guard.Denial{UID: 1001, Minor: i % 250, Denied: true}, noon.Add(time.Duration(i)*time.Minute))
 	}
 	require.Equal(t, snapshot.UID(7), l.Denials[0].UID)
 	require.Len(t, l.Denials, guard.MaxDenialsOfUser+1)
 	for uid := range snapshot.UID(100) {
 		for minor := range 100 {
-			l.Add(guard.Open{UID: 2000 + uid, Minor: minor, Denied: true}, noon.Add(24*time.Hour))
+			l.Add(guard.Denial{UID: 2000 + uid, Minor: minor, Denied: true}, noon.Add(24*time.Hour))
 		}
 	}
 	require.Len(t, l.Denials, guard.MaxDenials)
@@ -76,8 +76,8 @@ func TestFile(t *testing.T) {
 	require.Empty(t, empty.Denials)
 
 	l := guard.NewDenials()
-	l.Add(guard.Open{UID: 1, Denied: true}, noon)
-	l.Add(guard.Open{UID: 2}, noon)
+	l.Add(guard.Denial{UID: 1, Denied: true}, noon)
+	l.Add(guard.Denial{UID: 2}, noon)
 	require.NoError(t, guard.WriteDenials(dir, l))
 	got, err := guard.ReadDenials(dir)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ const maxStateFile = 8 << 20
 // glance reads the state files as they are at this moment, without a lock and without a
 // cleanup: whatever else hangs, a new attachment is noticed. It is a reason to take something
 // away only where a look is late: a file may just be in the middle of being written.
-func (k *Keeper) glance(context.Context) evidence {
+func (k *Keeper) glance() evidence {
 	begun := time.Now()
 	place, owned, err := k.State.Place()
 	if err != nil {

@@ -74,7 +74,7 @@ func (g *loaded) allowed() map[snapshot.UID]Minors {
 }
 
 // write writes a plan to the kernel, as far as it differs: permissions before what they
-// are exceptions from. Allowed opens of guarded devices are reported, too.
+// are exceptions from.
 func (g *loaded) write(p access) (changed bool, err error) {
 	if !g.planned || !maps.Equal(g.plan.Allowed, p.Allowed) {
 		err := g.SetAllowed(p.Allowed)
@@ -84,7 +84,7 @@ func (g *loaded) write(p access) (changed bool, err error) {
 		changed = true
 	}
 	if !g.planned || g.plan.Guarded != p.Guarded {
-		if err := g.SetMinors(p.Guarded, p.Guarded); err != nil {
+		if err := g.SetMinors(p.Guarded); err != nil {
 			return changed, err
 		}
 		changed = true
@@ -111,7 +111,7 @@ func (g *loaded) renew(c Control, now time.Time) (notable bool, err error) {
 
 // Kernel is the guard in the kernel: see kernel.Guard.
 type Kernel interface {
-	SetMinors(guarded, watched Minors) error
+	SetMinors(guarded Minors) error
 	SetAllowed(allowed map[snapshot.UID]Minors) error
 	SetControl(control Control) error
 	State() (KernelState, error)
@@ -142,26 +142,21 @@ type Control struct {
 
 // KernelState is what the guard in the kernel does at this moment.
 type KernelState struct {
-	Control           // Lease is what is left of it
-	Dir        string // of the pins; empty if there are none
-	Cgroup     string
-	CgroupRoot bool // the cgroup is the root of the machine's hierarchy
-	PIDs       bool // events say which process it was
-	Guarded    Minors
-	Watched    Minors
-	Allowed    map[snapshot.UID]Minors
+	Control        // Lease is what is left of it
+	Dir     string // of the pins; empty if there are none
+	Allowed map[snapshot.UID]Minors
 	// Lost is how many events there was no room for since the guard began.
 	Lost uint64
 }
 
 // EventKind is what the guard did about an open.
-type EventKind uint8
+type EventKind uint16
 
 // The kinds of events.
 const (
 	Denied    EventKind = iota + 1 // the open failed with EPERM
 	WouldDeny                      // the open was allowed only since the mode is watch
-	Opened                         // an allowed open of a watched device
+	Opened                         // an allowed open
 )
 
 // String is the kind as a word.
@@ -174,21 +169,15 @@ func (k EventKind) String() string {
 	case Opened:
 		return "opened"
 	}
-	return fmt.Sprintf("kind %d", uint8(k))
+	return fmt.Sprintf("kind %d", uint16(k))
 }
 
-// Event is an open of a guarded or watched device: by an ordinary user, or if it is Opened by
-// whomever, root too. At most ten a second are reported of a kind, user and device; of Opened,
+// Event is an open of a guarded device: by an ordinary user, or if it is Opened also by root. At most ten a second are reported of a kind, user and device; of Opened,
 // of a process and device where the kernel reports processes. access(2) with R_OK or W_OK asks the same
 // question as open(2) and is reported like it.
 type Event struct {
 	Kind  EventKind
-	At    time.Time // by this machine's clock, as of the time of reading
-	Boot  time.Duration
 	UID   snapshot.UID // real, in the initial user namespace
 	PID   snapshot.PID // of the process, in the initial PID namespace; 0 if the kernel doesn't report it
-	TID   snapshot.PID // of the thread, likewise
 	Minor int
-	Read  bool // opened for reading
-	Write bool // opened for writing
 }

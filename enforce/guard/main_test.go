@@ -38,7 +38,6 @@ type pins struct {
 	attached bool
 	owner    *memoryKernel // who has it open
 	guarded  Minors
-	watched  Minors
 	allowed  map[snapshot.UID]Minors
 	control  Control
 	until    time.Time
@@ -94,11 +93,11 @@ func (k *memoryKernel) use() error {
 	return nil
 }
 
-func (k *memoryKernel) SetMinors(guarded, watched Minors) error {
+func (k *memoryKernel) SetMinors(guarded Minors) error {
 	err := k.use()
 	defer k.mu.Unlock()
 	if err == nil {
-		k.guarded, k.watched = guarded, watched
+		k.guarded = guarded
 	}
 	return err
 }
@@ -134,7 +133,7 @@ func (k *memoryKernel) State() (KernelState, error) {
 	defer k.mu.Unlock()
 	c := k.control
 	c.Lease = max(0, time.Until(k.until))
-	return KernelState{Control: c, Dir: "/sys/fs/bpf/genv", Allowed: maps.Clone(k.allowed), Guarded: k.guarded}, err
+	return KernelState{Control: c, Dir: "/sys/fs/bpf/genv", Allowed: maps.Clone(k.allowed)}, err
 }
 
 func (k *memoryKernel) Events(ctx context.Context, handle func(Event)) error {

@@ -22,50 +22,42 @@ const (
 
 // Order is what the guard of a host shall do.
 type Order struct {
-	Mode Mode
+	Mode Mode `json:"mode"`
 	// Lease is how long the order holds without being given again, in whole milliseconds;
 	// it has no meaning in mode off.
-	Lease time.Duration
+	Lease time.Duration `json:"-"`
 	// FirstUID is the first uid that is guarded. Users below it, and root, are never
 	// denied. 0 is that of the host: see system.FirstUID.
-	FirstUID snapshot.UID
+	FirstUID snapshot.UID `json:"first_uid,omitempty"`
 	// Exempt users may open every device, and exempt devices may be opened by every user.
 	// The host itself finds out the uids of names.
-	ExemptUsers   []snapshot.Username
-	ExemptUIDs    []snapshot.UID
-	ExemptDevices []snapshot.DeviceIndex
-	ExemptUUIDs   []snapshot.GPUUUID
-	By            string // who gave it, for people
+	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
+	ExemptUIDs    []snapshot.UID         `json:"exempt_uids,omitempty"`
+	ExemptDevices []snapshot.DeviceIndex `json:"exempt_devices,omitempty"`
+	ExemptUUIDs   []snapshot.GPUUUID     `json:"exempt_uuids,omitempty"`
+	By            string                 `json:"by"` // who gave it, for people
 
 	// ID is the same in all renewals, and Given is when the order was given last, by the wall clock. Both are
-	// empty before it was given. They are not part of its JSON.
-	ID    string
-	Given time.Time
+	// empty before it was given.
+	ID    string    `json:"-"`
+	Given time.Time `json:"-"`
 
 	bootID string
 	ends   time.Duration // since boot
 }
 
+type orderFields Order
+
 // orderWire is an Order as JSON.
 type orderWire struct {
-	Mode          Mode                   `json:"mode"`
-	LeaseMS       int64                  `json:"lease_ms,omitempty"`
-	FirstUID      snapshot.UID           `json:"first_uid,omitempty"`
-	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
-	ExemptUIDs    []snapshot.UID         `json:"exempt_uids,omitempty"`
-	ExemptDevices []snapshot.DeviceIndex `json:"exempt_devices,omitempty"`
-	ExemptUUIDs   []snapshot.GPUUUID     `json:"exempt_uuids,omitempty"`
-	By            string                 `json:"by"`
+	orderFields
+	LeaseMS int64 `json:"lease_ms,omitempty"`
 }
 
 // MarshalJSON writes the order in one form for files and the protocol.
 func (o Order) MarshalJSON() ([]byte, error) { return json.Marshal(o.wire()) }
 
-func (o *Order) wire() orderWire {
-	return orderWire{
-		o.Mode, o.Lease.Milliseconds(), o.FirstUID, o.ExemptUsers, o.ExemptUIDs, o.ExemptDevices, o.ExemptUUIDs, o.By,
-	}
-}
+func (o *Order) wire() orderWire { return orderWire{orderFields(*o), o.Lease.Milliseconds()} }
 
 // UnmarshalJSON reads what MarshalJSON writes, and checks it as Check does.
 func (o *Order) UnmarshalJSON(data []byte) error {
@@ -80,11 +72,8 @@ func (o *Order) set(w *orderWire) error {
 	if w.LeaseMS < 0 || w.LeaseMS > MaxLease.Milliseconds() {
 		return invalidOrder("a lease of %d ms", w.LeaseMS)
 	}
-	*o = Order{
-		Mode: w.Mode, Lease: time.Duration(w.LeaseMS) * time.Millisecond, FirstUID: w.FirstUID,
-		ExemptUsers: w.ExemptUsers, ExemptUIDs: w.ExemptUIDs, ExemptDevices: w.ExemptDevices,
-		ExemptUUIDs: w.ExemptUUIDs, By: w.By,
-	}
+	*o = Order(w.orderFields)
+	o.Lease = time.Duration(w.LeaseMS) * time.Millisecond
 	return o.Check()
 }
 

@@ -30,12 +30,13 @@ const (
 // lockedKeeper is a Keeper that holds the lock. One goroutine runs its methods.
 type lockedKeeper struct {
 	*Keeper
-	watch    *stateWatch
-	glances  *worker[evidence]
-	looks    *worker[evidence]
-	lists    *worker[listed]
-	accounts *worker[exempted]
-	denials  *denialWriter
+	watch   *stateWatch
+	learned chan func() // what the workers found
+	glances *worker
+	looks   *worker
+	lists   *worker
+	names   *worker // of exempt users
+	denials *denialWriter
 
 	began       snapshot.StartTime // of this process; 0 if unknown
 	order       Order              // the last order; its mode is off if there is none
@@ -56,7 +57,9 @@ type lockedKeeper struct {
 }
 
 func newSession(k *Keeper) *lockedKeeper {
-	return &lockedKeeper{Keeper: k, problems: problems{log: k.Log, now: map[string]string{}}}
+	return &lockedKeeper{
+		Keeper: k, learned: make(chan func()), problems: problems{log: k.Log, now: map[string]string{}},
+	}
 }
 
 func (s *lockedKeeper) run(ctx context.Context) error {
@@ -79,16 +82,8 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 		case <-s.watch.changed:
 			s.readOrder()
 			s.request()
-		case e := <-s.glances.done:
-			s.view.glanced(e)
-		case e := <-s.looks.done:
-			s.lookedAt = time.Now()
-			s.view.looked(e, s.loaded.allowed())
-			s.problems.set("state", s.view.problem())
-		case l := <-s.lists.done:
-			s.listed(l)
-		case u := <-s.accounts.done:
-			s.resolved(u)
+		case learn := <-s.learned:
+			learn()
 		case <-ticks.C:
 			s.readOrder()
 			s.again()
@@ -99,14 +94,31 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 // begin starts what runs next to the session.
 func (s *lockedKeeper) begin(ctx context.Context) {
 	var err error
-	if s.watch, err = newStateWatch(); err != nil {
+	s.watch, err = newStateWatch(OrderFile, filepath.Base(s.Veto), state.Envs.String(), state.Devices.String())
+	if err != nil {
 		s.problems.set("inotify", "changes are noticed only once a second: "+err.Error())
 	}
 	go s.watch.run(ctx)
-	s.glances = startWorker(ctx, s.glance)
-	s.looks = startWorker(ctx, s.look)
-	s.lists = startWorker(ctx, s.list)
-	s.accounts = startWorker(ctx, func(ctx context.Context) exempted { return s.resolve(ctx, *s.wantedUsers.Load()) })
+	s.glances = startWorker(ctx, s.learned, func(context.Context) func() {
+		e := s.glance()
+		return func() { s.view.glanced(e) }
+	})
+	s.looks = startWorker(ctx, s.learned, func(ctx context.Context) func() {
+		e := s.look(ctx)
+		return func() {
+			s.lookedAt = time.Now()
+			s.view.looked(e, s.loaded.allowed())
+			s.problems.set("state", s.view.problem())
+		}
+	})
+	s.lists = startWorker(ctx, s.learned, func(context.Context) func() {
+		devices, err := s.Devices()
+		return func() { s.listed(devices, err) }
+	})
+	s.names = startWorker(ctx, s.learned, func(ctx context.Context) func() {
+		e := s.resolve(ctx, *s.wantedUsers.Load())
+		return func() { s.resolved(e) }
+	})
 	s.denials = startDenialWriter(ctx, s.Keeper)
 	if self, err := (proc.FS{}).Stat(snapshot.PID(os.Getpid())); err == nil {
 		s.began = self.Start
@@ -122,13 +134,7 @@ func (s *lockedKeeper) follow() {
 	if err != nil {
 		return
 	}
-	names := map[string][]string{}
-	add := func(dir, name string) { names[filepath.Clean(dir)] = append(names[filepath.Clean(dir)], name) }
-	add(s.RunDir, OrderFile)
-	add(filepath.Dir(s.Veto), filepath.Base(s.Veto))
-	add(place, state.Envs.String())
-	add(place, state.Devices.String())
-	s.watch.follow(names)
+	s.watch.follow(s.RunDir, filepath.Dir(s.Veto), place)
 }
 
 // request starts to read the state files, unless the guard is to be off.

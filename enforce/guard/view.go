@@ -138,37 +138,29 @@ func (v *view) plan(o *Order) (_ access, ok bool) {
 
 func (v *view) knowsDevices() bool { return v.known && len(v.devices) > 0 }
 
-// listed is a list of devices, or why there is none.
-type listed struct {
-	devices []hardware.Device
-	err     error
-}
-
-func (k *Keeper) list(context.Context) listed {
-	devices, err := k.Devices()
-	return listed{devices, err}
-}
-
-func (s *lockedKeeper) listed(l listed) {
+// listed notes the list of devices, or why there is none.
+func (s *lockedKeeper) listed(devices []hardware.Device, err error) {
 	s.listedAt = time.Now()
-	if l.err != nil { // those that were known are still there
-		s.problems.set("devices", "the GPUs can't be listed: "+l.err.Error())
-		return
+	problem := ""
+	switch {
+	case err != nil: // those that were known are still there
+		problem = "the GPUs can't be listed: " + err.Error()
+	case len(devices) == 0:
+		problem = "the driver has no devices: nothing is guarded"
 	}
-	s.problems.set("devices", "")
-	if len(l.devices) == 0 {
-		s.problems.set("devices", "the driver has no devices: nothing is guarded")
+	s.problems.set("devices", problem)
+	if err == nil {
+		s.view.devices, s.view.known = devices, true
+		s.denials.know(devices)
 	}
-	s.view.devices, s.view.known = l.devices, true
-	s.denials.know(l.devices)
 }
 
 // exempted are the uids of exempt users, as far as they are known.
 type exempted struct {
 	names   []snapshot.Username
 	uids    []snapshot.UID
-	missing []snapshot.Username // there is no such user
-	err     error               // why some are unknown
+	missing string // the problem of names that no user has; empty for none
+	err     error  // why some are unknown
 }
 
 // knowsUsers says whether the uids of the exempt users are known.
@@ -185,14 +177,7 @@ func (v *view) knowsUsers(o *Order) error {
 // resolved notes uids of exempt users.
 func (s *lockedKeeper) resolved(e exempted) {
 	s.view.users, s.resolvedAt = e, time.Now()
-	missing := ""
-	for _, name := range e.missing {
-		missing += " " + text.Shown(string(name))
-	}
-	if missing != "" {
-		missing = "this host has no users with the names of exempt ones:" + missing
-	}
-	s.problems.set("users", missing)
+	s.problems.set("users", e.missing)
 }
 
 // askForUsers looks up the uids of exempt users as long as not all are known.
@@ -203,12 +188,12 @@ func (s *lockedKeeper) askForUsers() {
 		return
 	}
 	same := slices.Equal(s.view.users.names, o.ExemptUsers)
-	if same && (s.view.users.err == nil && len(s.view.users.missing) == 0 || time.Since(s.resolvedAt) < listEvery) {
+	if same && (s.view.users.err == nil && s.view.users.missing == "" || time.Since(s.resolvedAt) < listEvery) {
 		return
 	}
 	names := slices.Clone(o.ExemptUsers)
 	s.wantedUsers.Store(&names)
-	s.accounts.request()
+	s.names.request()
 }
 
 // usersWithin bounds the time for finding out uids.
@@ -226,8 +211,10 @@ func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempte
 			e.err = fmt.Errorf("the uid of the exempt user %s is unknown: %w", text.Shown(string(name)), err)
 		case found:
 			e.uids = append(e.uids, uid)
+		case e.missing == "":
+			e.missing = "this host has no users with the names of exempt ones: " + text.Shown(string(name))
 		default:
-			e.missing = append(e.missing, name)
+			e.missing += " " + text.Shown(string(name))
 		}
 	}
 	return e

@@ -81,45 +81,19 @@ func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
 	}
 }
 
-// The flags of a minor.
-const (
-	flagGuarded = 1 << iota
-	flagWatched
-)
-
-// SetMinors says which devices are guarded, and which are watched: allowed opens of these are
-// events, too, in every mode as long as the lease lasts. A device may be in both sets.
-func (g *Guard) SetMinors(guarded, watched guard.Minors) error {
+// SetMinors says which devices are guarded. Allowed opens of these are events, too, in every mode as long as the
+// lease lasts.
+func (g *Guard) SetMinors(guarded guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for minor := range uint32(guard.LastGPU + 1) {
-		var flags uint32
+		var is uint32
 		if guarded.Has(int(minor)) {
-			flags |= flagGuarded
+			is = 1
 		}
-		if watched.Has(int(minor)) {
-			flags |= flagWatched
-		}
-		if err := g.maps.minors.Put(minor, flags); err != nil {
+		if err := g.maps.minors.Put(minor, is); err != nil {
 			return fmt.Errorf("guard minor %d: %w", minor, err)
 		}
 	}
 	return nil
-}
-
-// readMinors is which minors are guarded and watched.
-func (m *maps) readMinors() (guarded, watched guard.Minors, err error) {
-	for minor := range uint32(guard.LastGPU + 1) {
-		var flags uint32
-		if err := m.minors.Lookup(minor, &flags); err != nil {
-			return guard.Minors{}, guard.Minors{}, fmt.Errorf("read which GPUs are guarded: %w", err)
-		}
-		if flags&flagGuarded != 0 {
-			guarded.Add(int(minor))
-		}
-		if flags&flagWatched != 0 {
-			watched.Add(int(minor))
-		}
-	}
-	return guarded, watched, nil
 }

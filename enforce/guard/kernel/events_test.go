@@ -48,23 +48,15 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	require.NoError(t, g.SetMinors(guarded, guard.MinorsOf(0, 2)))
 	events := listen(t, g)
 	user, owner, root := s.user(1002), s.user(1001), s.user(0)
 	expect := func(kind guard.EventKind, p *process, uid snapshot.UID, minor int) {
 		t.Helper()
-		before := time.Now()
 		p.open(s.node(minor))
-		e := next(t, events)
-		require.WithinDuration(t, before, e.At, 2*time.Second)
-		require.Positive(t, e.Boot)
-		require.NotZero(t, e.TID)
-		e.At, e.Boot, e.TID = time.Time{}, 0, 0
-		require.Equal(t, guard.Event{Kind: kind, UID: uid, PID: p.pid(), Minor: minor, Read: true, Write: true}, e)
+		require.Equal(t, guard.Event{Kind: kind, UID: uid, PID: p.pid(), Minor: minor}, next(t, events))
 	}
 	expect(guard.Denied, user, 1002, 0)
 	expect(guard.Opened, owner, 1001, 0)
-	expect(guard.Opened, user, 1002, 2) // watched and not guarded
 
 	set(t, g, guard.Watch, time.Minute)
 	expect(guard.WouldDeny, user, 1002, 1)
@@ -72,12 +64,12 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 	expect(guard.Opened, user, 1002, 0)
 
 	expect(guard.Opened, root, 0, 0) // never denied, and it may be in a container
-	expect(guard.Opened, s.user(int(firstUID)-1), firstUID-1, 2)
+	expect(guard.Opened, s.user(int(firstUID)-1), firstUID-1, 0)
 
-	// What makes no event: an allowed open that is not watched, root's too, and all without a lease.
+	// What makes no event: opens of what is not guarded, and all without a lease.
 	set(t, g, guard.Enforce, time.Minute)
-	owner.open(s.node(64))
-	root.open(s.node(1))
+	owner.open(s.node(2))
+	root.open(s.node(2))
 	user.ask("exists " + s.node(200))
 	set(t, g, guard.Enforce, 0)
 	user.open(s.node(63))
@@ -121,7 +113,6 @@ func TestALookerDoesNotHideTheNextProcess(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	require.NoError(t, g.SetMinors(guarded, guard.MinorsOf(0)))
 	events := listen(t, g)
 	first, second := s.user(1001), s.user(1001)
 	began := time.Now()
@@ -143,7 +134,7 @@ func TestACrowdIsDeniedThoughTheBufferIsFull(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	const users = 10000
+	const users = 20000
 	require.Equal(t, strconv.Itoa(users), s.user(0).ask("crowd "+s.node(0)+" "+strconv.Itoa(users)))
 	state, err := g.State()
 	require.NoError(t, err)

@@ -14,7 +14,7 @@
 // what a kernel lacks; Open then fails with ErrUnsupported.
 //
 //	g, err := kernel.Open(kernel.Location{})
-//	err = g.SetMinors(guarded, watched)
+//	err = g.SetMinors(guarded)
 //	err = g.SetAllowed(map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0, 3)})
 //	err = g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: 1000})
 //	err = g.Events(ctx, func(e guard.Event) { … })
@@ -64,7 +64,6 @@ type Guard struct {
 	dir    string // "" if unpinned
 	cgroup cgroup
 	linkID uint32
-	pids   bool
 	maps   *maps
 
 	mu      sync.Mutex
@@ -139,7 +138,7 @@ func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, pids, err := m.load(major)
+	program, _, err := m.load(major)
 	if err != nil {
 		m.close()
 		return nil, err
@@ -150,7 +149,7 @@ func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 		m.close()
 		return nil, err
 	}
-	return &Guard{cgroup: cg, linkID: id, pids: pids, maps: m, allowed: map[snapshot.UID]guard.Minors{}, link: l}, nil
+	return &Guard{cgroup: cg, linkID: id, maps: m, allowed: map[snapshot.UID]guard.Minors{}, link: l}, nil
 }
 
 // Close ends the use of the guard by this process. A pinned one stays, and acts until its

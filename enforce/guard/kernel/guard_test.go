@@ -33,7 +33,7 @@ const firstUID snapshot.UID = 1000
 // enforce lets the guard deny.
 func enforce(t testing.TB, g *kernel.Guard) {
 	t.Helper()
-	require.NoError(t, g.SetMinors(guarded, guard.Minors{}))
+	require.NoError(t, g.SetMinors(guarded))
 	require.NoError(t, g.SetAllowed(map[snapshot.UID]guard.Minors{1001: mine}))
 	set(t, g, guard.Enforce, time.Minute)
 }
@@ -49,7 +49,7 @@ func TestWhoIsDenied(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
 	enforce(t, g)
-	require.NoError(t, g.SetMinors(guarded, guard.AllMinors()))
+	require.NoError(t, g.SetMinors(guarded))
 	makeNode(t, filepath.Join(s.dev, "other"), 196, 0)
 	require.NoError(t, unix.Mknod(filepath.Join(s.dev, "block"), unix.S_IFBLK|0o666, int(unix.Mkdev(195, 0))))
 	require.NoError(t, os.Chmod(filepath.Join(s.dev, "block"), 0o666))
@@ -169,7 +169,7 @@ func TestOpenDescriptorsStayUsable(t *testing.T) {
 	user := s.user(1002)
 	require.Equal(t, "ok", user.ask("hold "+null))
 	g := s.openWith(kernel.WithMajor(s.options(), nullMajor))
-	require.NoError(t, g.SetMinors(guard.MinorsOf(3), guard.Minors{}))
+	require.NoError(t, g.SetMinors(guard.MinorsOf(3)))
 	set(t, g, guard.Enforce, time.Minute)
 	require.Equal(t, "denied", user.open(null))
 	require.Equal(t, "ok", user.ask("write "+null))
@@ -324,7 +324,7 @@ func BenchmarkOpen(b *testing.B) {
 		o := s.options()
 		o.Unpinned = true
 		g := s.openWith(kernel.WithMajor(o, nullMajor))
-		require.NoError(b, g.SetMinors(guard.MinorsOf(3), guard.Minors{}))
+		require.NoError(b, g.SetMinors(guard.MinorsOf(3)))
 		require.NoError(b, g.SetAllowed(map[snapshot.UID]guard.Minors{1002: guard.MinorsOf(3)}))
 		set(b, g, guard.Enforce, time.Hour)
 	}

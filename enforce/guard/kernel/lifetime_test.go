@@ -76,8 +76,6 @@ func TestKilledHolder(t *testing.T) {
 		require.NoError(t, err)
 		require.InDelta(t, time.Minute, state.Lease, float64(20*time.Second))
 		require.Equal(t, map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0)}, state.Allowed)
-		require.Equal(t, guard.MinorsOf(0), state.Guarded)
-		require.True(t, state.PIDs)
 		require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 	})
 }

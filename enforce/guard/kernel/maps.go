@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // The sizes of the maps.
@@ -127,13 +125,11 @@ const modeEnforce = int32(guard.Enforce)
 
 // The fields of a record in the ring buffer, in native byte order.
 const (
-	recordBoot   = 0
-	recordPIDs   = 8 // the thread's id in the lower half, the process's in the upper one
-	recordUID    = 16
-	recordMinor  = 20
-	recordAccess = 22
-	recordKind   = 23
-	recordSize   = 24
+	recordPID   = 0 // of the process; 0 if the kernel doesn't say it
+	recordUID   = 8
+	recordMinor = 12
+	recordKind  = 14
+	recordSize  = 16
 )
 
 // parseRecord reads a record; ok is false for one of another size.
@@ -141,16 +137,11 @@ func parseRecord(b []byte) (e guard.Event, ok bool) {
 	if len(b) != recordSize {
 		return guard.Event{}, false
 	}
-	pids := binary.NativeEndian.Uint64(b[recordPIDs:])
 	return guard.Event{
-		Kind:  guard.EventKind(b[recordKind]),
-		Boot:  time.Duration(binary.NativeEndian.Uint64(b[recordBoot:])),
+		Kind:  guard.EventKind(binary.NativeEndian.Uint16(b[recordKind:])),
 		UID:   snapshot.UID(binary.NativeEndian.Uint32(b[recordUID:])),
-		PID:   snapshot.PID(pids >> 32),
-		TID:   snapshot.PID(uint32(pids)),
+		PID:   snapshot.PID(binary.NativeEndian.Uint32(b[recordPID:])),
 		Minor: int(binary.NativeEndian.Uint16(b[recordMinor:])),
-		Read:  b[recordAccess]&2 != 0,
-		Write: b[recordAccess]&4 != 0,
 	}, true
 }
 
@@ -170,20 +161,11 @@ func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 		switch err := reader.ReadInto(&record); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, ringbuf.ErrClosed):
-			return fmt.Errorf("read the guard's events: %w", err)
 		case err != nil:
 			return fmt.Errorf("read the guard's events: %w", err)
 		}
-		e, ok := parseRecord(record.RawSample)
-		if !ok {
-			continue
+		if e, ok := parseRecord(record.RawSample); ok {
+			handle(e)
 		}
-		boot, err := proc.SinceBoot()
-		if err != nil {
-			return err
-		}
-		e.At = time.Now().Add(e.Boot - boot)
-		handle(e)
 	}
 }

@@ -133,7 +133,7 @@ func holder(args []string) error {
 		return err
 	}
 	err = errors.Join(
-		g.SetMinors(guard.MinorsOf(0), guard.Minors{}),
+		g.SetMinors(guard.MinorsOf(0)),
 		g.SetAllowed(map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0)}),
 		g.SetControl(guard.Control{Mode: guard.Enforce, Lease: lease, FirstUID: firstUID}),
 	)

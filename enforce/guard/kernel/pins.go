@@ -92,12 +92,11 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 
 // replaceProgram lets the link run this version's program from now on.
 func (g *Guard) replaceProgram(l bpfLink, major int32) error {
-	program, pids, err := g.maps.load(major)
+	program, _, err := g.maps.load(major)
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	g.pids = pids
 	if err := l.update(program); err != nil {
 		return classify("replace the program", err)
 	}
@@ -138,12 +137,12 @@ func (g *Guard) State() (guard.KernelState, error) {
 	if err != nil {
 		return guard.KernelState{}, err
 	}
-	s.Dir, s.Cgroup, s.CgroupRoot, s.PIDs = g.dir, g.cgroup.path, g.cgroup.id == rootID, g.pids
+	s.Dir = g.dir
 	return s, nil
 }
 
-// Inspect reads what is pinned and changes nothing: for a process that only looks. Its
-// state says neither the cgroup's folder nor PIDs. ErrRemoved means that no guard is pinned.
+// Inspect reads what is pinned and changes nothing: for a process that only looks. ErrRemoved means that no guard is
+// pinned.
 func Inspect(dir string) (guard.KernelState, error) {
 	if dir == "" {
 		dir = DefaultDir
@@ -166,15 +165,12 @@ func Inspect(dir string) (guard.KernelState, error) {
 	}
 	defer m.close()
 	s, err := m.state()
-	s.Dir, s.CgroupRoot = dir, facts.cgroup == rootID
+	s.Dir = dir
 	return s, err
 }
 
 func (m *maps) state() (s guard.KernelState, err error) {
 	if s.Control, err = m.readControl(); err != nil {
-		return guard.KernelState{}, err
-	}
-	if s.Guarded, s.Watched, err = m.readMinors(); err != nil {
 		return guard.KernelState{}, err
 	}
 	if s.Allowed, err = m.readAllowed(); err != nil {

@@ -39,9 +39,7 @@ const (
 	stackFirstUID = -12
 	stackNow      = -24
 	stackKey      = -32 // of the map that is looked up
-	stackAccess   = -36
-	stackFlags    = -40
-	stackLast     = -48
+	stackLast     = -40
 )
 
 // The callee-saved registers.
@@ -89,7 +87,7 @@ func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
 	}
 }
 
-// isGuardedOpen goes on for opens of minors that have flags, which it keeps.
+// isGuardedOpen goes on for opens of guarded minors.
 func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	return append(asm.Instructions{
 		asm.Mov.Reg(rContext, asm.R1),
@@ -100,7 +98,6 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 		asm.RSh.Imm(asm.R2, accessShift),
 		asm.And.Imm(asm.R2, accessOpen),
 		asm.JEq.Imm(asm.R2, 0, "allow"), // mknod alone, for example
-		asm.StoreMem(asm.RFP, stackAccess, asm.R2, asm.Word),
 		asm.LoadMem(asm.R3, rContext, ctxMajor, asm.Word),
 		asm.JNE.Imm(asm.R3, major, "allow"),
 		asm.LoadMem(rMinor, rContext, ctxMinor, asm.Word),
@@ -110,12 +107,11 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 		asm.JEq.Imm(asm.R0, 0, "allow"),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, "allow"),
-		asm.StoreMem(asm.RFP, stackFlags, asm.R1, asm.Word),
 	)...)
 }
 
 // isInLease goes on while the lease lasts: for ordinary users to the verdict, for others, which
-// are never denied, to the event of a watched minor.
+// are never denied, to the event.
 func (m *maps) isInLease() asm.Instructions {
 	return append(asm.Instructions{
 		asm.StoreImm(asm.RFP, stackKey, 0, asm.Word),
@@ -137,13 +133,9 @@ func (m *maps) isInLease() asm.Instructions {
 	)...)
 }
 
-// isAllowed decides which kind of event the open is. Opens that are allowed go on only if
-// the minor is watched.
+// isAllowed decides which kind of event the open is.
 func (m *maps) isAllowed() asm.Instructions {
 	return append(asm.Instructions{
-		asm.LoadMem(asm.R1, asm.RFP, stackFlags, asm.Word),
-		asm.And.Imm(asm.R1, flagGuarded),
-		asm.JEq.Imm(asm.R1, 0, "opened"),
 		asm.LoadMem(asm.R1, asm.RFP, stackMode, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, "opened"),
 		asm.JGT.Imm(asm.R1, modeEnforce, "allow"),
@@ -168,9 +160,6 @@ func (m *maps) isAllowed() asm.Instructions {
 		asm.Ja.Label("report"),
 
 		asm.Mov.Imm(rKind, int32(guard.Opened)).WithSymbol("opened"),
-		asm.LoadMem(asm.R1, asm.RFP, stackFlags, asm.Word),
-		asm.And.Imm(asm.R1, flagWatched),
-		asm.JEq.Imm(asm.R1, 0, "allow"),
 	)...)
 }
 
@@ -221,20 +210,17 @@ func (m *maps) write(withPID bool) asm.Instructions {
 		asm.FnRingbufReserve.Call(),
 		asm.JEq.Imm(asm.R0, 0, "lost"),
 		asm.Mov.Reg(rContext, asm.R0),
-		asm.LoadMem(asm.R1, asm.RFP, stackNow, asm.DWord),
-		asm.StoreMem(rContext, recordBoot, asm.R1, asm.DWord),
 		asm.StoreMem(rContext, recordUID, rUID, asm.Word),
 		asm.StoreMem(rContext, recordMinor, rMinor, asm.Half),
-		asm.LoadMem(asm.R1, asm.RFP, stackAccess, asm.Word),
-		asm.StoreMem(rContext, recordAccess, asm.R1, asm.Byte),
-		asm.StoreMem(rContext, recordKind, rKind, asm.Byte),
+		asm.StoreMem(rContext, recordKind, rKind, asm.Half),
+		asm.StoreImm(rContext, recordPID+4, 0, asm.Word),
 		asm.Mov.Imm(asm.R0, 0),
 	}
 	if withPID {
-		code = append(code, asm.FnGetCurrentPidTgid.Call())
+		code = append(code, asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
 	}
 	return append(code, append(asm.Instructions{
-		asm.StoreMem(rContext, recordPIDs, asm.R0, asm.DWord),
+		asm.StoreMem(rContext, recordPID, asm.R0, asm.Word),
 		asm.Mov.Reg(asm.R1, rContext),
 		asm.Mov.Imm(asm.R2, 0),
 		asm.FnRingbufSubmit.Call(),
