@@ -23,7 +23,9 @@
 //  2. hosts: a name, then a pattern of names, then none
 //  3. labels: more of them before fewer
 //  4. time: with a schedule, then without
-//  5. of two that are equal in all of these, the later in the file
+//  5. of two that are equal in all of these, the later in the file; with two
+//     schedules that overlap this is an error, since a setting would change in
+//     the middle of its scheduled hours
 //
 // Every value keeps its place in the file; Explain shows it.
 //

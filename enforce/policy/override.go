@@ -34,17 +34,12 @@ type Override struct {
 func (o *Override) matches(q enforce.Query) (rank, bool) {
 	var r rank
 	if len(o.Users)+len(o.Members) > 0 {
-		switch user := string(q.User); {
-		case slices.Contains(o.Users, user):
-			r.user = 2
-		case slices.Contains(o.Members, user):
-			r.user = 1
-		default:
+		if r.user = o.userRank(string(q.User)); r.user == 0 {
 			return rank{}, false
 		}
 	}
 	if len(o.Hosts) > 0 {
-		if r.host = hostRank(o.Hosts, string(q.Host)); r.host == 0 {
+		if r.host = o.hostRank(string(q.Host)); r.host == 0 {
 			return rank{}, false
 		}
 	}
@@ -63,10 +58,21 @@ func (o *Override) matches(q enforce.Query) (rank, bool) {
 	return r, true
 }
 
+// userRank is 2 for a user by name, 1 for a member of a group, 0 for neither.
+func (o *Override) userRank(user string) int {
+	switch {
+	case slices.Contains(o.Users, user):
+		return 2
+	case slices.Contains(o.Members, user):
+		return 1
+	}
+	return 0
+}
+
 // hostRank is 2 for a name, 1 for a pattern with ranges, 0 for neither.
-func hostRank(patterns []text.HostPattern, host string) int {
+func (o *Override) hostRank(host string) int {
 	best := 0
-	for _, p := range patterns {
+	for _, p := range o.Hosts {
 		switch {
 		case !p.Matches(host):
 		case p.Count() == 1:
@@ -76,6 +82,36 @@ func hostRank(patterns []text.HostPattern, host string) int {
 		}
 	}
 	return best
+}
+
+// overlap is the first minute of the week at which two overrides with schedules apply to the same host and user and are
+// equally specific, and a setting that both have.
+func (o *Override) overlap(other *Override) (minute int, key string, found bool) {
+	users := func(o *Override) []string { return slices.Concat(o.Users, o.Members) }
+	hosts := func(o *Override) (names []string) {
+		for _, p := range o.Hosts {
+			names = append(names, p.Expand()...)
+		}
+		return names
+	}
+	if o.When == nil || other.When == nil || !maps.Equal(o.Labels, other.Labels) ||
+		!alike(users(o), users(other), o.userRank, other.userRank) ||
+		!alike(hosts(o), hosts(other), o.hostRank, other.hostRank) {
+		return 0, "", false
+	}
+	at := slices.IndexFunc(keys, func(k enforce.Setting) bool { return o.Set.has(k.Key) && other.Set.has(k.Key) })
+	if minute, found = common(o.When.spans, other.When.spans); !found || at < 0 {
+		return 0, "", false
+	}
+	return minute, keys[at].Key, true
+}
+
+// alike says whether two overrides select one of their names by the same rank. Without names they select all.
+func alike(names, others []string, rank, otherRank func(string) int) bool {
+	if len(names) == 0 || len(others) == 0 {
+		return len(names) == len(others)
+	}
+	return slices.ContainsFunc(names, func(n string) bool { return rank(n) == otherRank(n) })
 }
 
 // String describes what the override is for.

@@ -5,11 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -122,6 +120,9 @@ func TestRefusedSchedules(t *testing.T) {
 		{"minute 60", schedules + `{hours: "8:00-9:60"}`, `p.yaml:4:15: hours: "8:00-9:60" is not a range of hours; write them as 8-18 or 08:00-18:30`},
 		{"from midnight's end", schedules + "{hours: 24-3}", `p.yaml:4:15: hours: "24-3" is not a range of hours`},
 		{"one hour", schedules + "{hours: \"8\"}", `p.yaml:4:15: hours: "8" is not a range of hours`},
+		{"twice in a schedule", schedules + "{days: mon-fri, hours: 8-18}\n    - {days: wed, hours: 12-20}", "p.yaml:5:8: wed 12:00 is in the schedule twice; write hours that do not overlap"},
+		{"twice over midnight", schedules + "{days: sun, hours: 22-6}\n    - {days: mon, hours: 5-7}", "p.yaml:5:8: mon 05:00 is in the schedule twice"},
+		{"a day twice", schedules + "{days: [mon, mon]}", "p.yaml:4:8: mon 00:00 is in the schedule twice"},
 	})
 }
 
@@ -168,12 +169,48 @@ func TestRefusedHooks(t *testing.T) {
 	})
 }
 
-// Of two overrides that are equally specific the later one wins, also where their schedules overlap.
 func TestOverlappingSchedules(t *testing.T) {
-	file := parse(t, "timezone: UTC\nschedules:\n  day: [{days: mon-fri, hours: 8-18}]\n  noon: [{days: wed, hours: 12-13}]\n"+
-		"overrides:\n  - {when: noon, set: {grace: 11s}}\n  - {when: day, set: {grace: 12s}}\n")
-	at := time.Date(2026, 11, 25, 12, 30, 0, 0, time.UTC) // a Wednesday
-	require.Equal(t, 12*time.Second, file.Settings(enforce.Query{At: at}).Grace)
+	const head = "timezone: UTC\nschedules:\n  day: [{days: mon-fri, hours: 8-18}]\n  noon: [{days: wed, hours: 12-13}]\n" +
+		"  night: [{days: mon-fri, hours: 18-8}]\ngroups: {g: [ann, bob], h: [bob, eve], i: [eve]}\noverrides:\n"
+	override := func(selects, when, set string) string {
+		return "  - {" + selects + ", when: " + when + ", set: {" + set + "}}\n"
+	}
+	tests := []struct {
+		name, a, b string
+		overlap    bool
+	}{
+		{"the same hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "idle: {after: 1h}"), true},
+		{"the same schedule", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "day", "idle: {after: 1h}"), true},
+		{"all users", "  - {when: day, set: {idle: false}}\n", "  - {when: noon, set: {idle: false}}\n", true},
+		{"hosts in common", override(`hosts: ["a[1-3]"]`, "day", "kill: true"), override(`hosts: ["a[3-5]"]`, "noon", "kill: false"), true},
+		{"the same labels", override("labels: {a: b}", "day", "kill: true"), override("labels: {a: b}", "noon", "kill: false"), true},
+		{"a user in both", override("users: [bob]", "day", "idle: false"), override("users: [eve, bob]", "noon", "idle: {after: 1h}"), true},
+		{"a user in both groups", override(`users: ["@g"]`, "day", "max-envs-per-user: 1"), override(`users: ["@h"]`, "noon", "max-envs-per-user: 2"), true},
+
+		{"other hours", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "night", "idle: {after: 1h}"), false},
+		{"other hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [b]", "noon", "idle: {after: 1h}"), false},
+		{"other settings", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "kill: true"), false},
+		{"other users", override(`users: ["@g"]`, "day", "idle: false"), override(`users: ["@i"]`, "noon", "idle: {after: 1h}"), false},
+		{"a name over a group", override(`users: ["@g"]`, "day", "idle: false"), override("users: [bob]", "noon", "idle: {after: 1h}"), false},
+		{"a name over a pattern", override(`hosts: ["a[1-3]"]`, "day", "idle: false"), override("hosts: [a2]", "noon", "idle: {after: 1h}"), false},
+		{"hosts over none", "  - {when: day, set: {idle: false}}\n", override("hosts: [a]", "noon", "idle: {after: 1h}"), false},
+		{"more labels", override("labels: {a: b}", "day", "idle: false"), override("labels: {a: b, c: d}", "noon", "idle: {after: 1h}"), false},
+		{"one without a schedule", override("hosts: [a]", "day", "idle: false"), "  - {hosts: [a], set: {idle: {after: 1h}}}\n", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := policy.Parse("p.yaml", []byte(head+test.a+test.b))
+			if !test.overlap {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "p.yaml:9:")
+			require.ErrorContains(t, err, "at p.yaml:8:")
+			require.ErrorContains(t, err, "for the same hosts and users; write hours that do not overlap")
+		})
+	}
+	_, err := policy.Parse("p.yaml", []byte(head+tests[0].a+tests[0].b))
+	require.ErrorContains(t, err, "p.yaml:9:6: on wed 12:00 both schedule noon here and schedule day at p.yaml:8:6 set idle for the same hosts and users; write hours that do not overlap")
 }
 
 func TestRefusedMail(t *testing.T) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -61,7 +62,12 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 		on = []int{0, 1, 2, 3, 4, 5, 6}
 	}
 	for _, day := range on {
-		s.spans = append(s.spans, hours.on(day)...)
+		spans := hours.on(day)
+		if minute, both := common(s.spans, spans); both {
+			n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
+			return
+		}
+		s.spans = append(s.spans, spans...)
 	}
 }
 
@@ -156,6 +162,24 @@ const (
 	minutesADay  = 24 * 60
 	minutesAWeek = 7 * minutesADay
 )
+
+// common is the first minute of the week that two lists of spans share.
+func common(a, b []weekMinutes) (first int, found bool) {
+	first = minutesAWeek
+	for _, x := range a {
+		for _, y := range b {
+			if from := max(x.from, y.from); from < min(x.to, y.to, first) {
+				first, found = from, true
+			}
+		}
+	}
+	return first, found
+}
+
+// clock is a minute of the week as text, such as "wed 12:00".
+func clock(minute int) string {
+	return fmt.Sprintf("%s %02d:%02d", days[minute/minutesADay], minute%minutesADay/60, minute%60)
+}
 
 var days = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 
