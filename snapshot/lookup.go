@@ -125,8 +125,8 @@ func (s *Snapshot) NameOf(uid *UID) Username {
 		}
 	}
 	for i := range s.Environments {
-		if e := &s.Environments[i]; e.UID == *uid && !e.OwnerMismatch {
-			return e.Username
+		if user, owner := s.Environments[i].Account(); owner != nil && *owner == *uid {
+			return user
 		}
 	}
 	return ""

@@ -187,6 +187,31 @@ func (e *Environment) Holds(p *Process) bool {
 	return !p.EnvUnknown && p.EID != "" && p.EID == e.EID && e.Admits(p.CountedUID())
 }
 
+// Account is whose the environment is, and the host's name for the account. It is unknown (nil) if the kernel
+// contradicts the state files, and for no environment.
+func (e *Environment) Account() (Username, *UID) {
+	if e == nil || e.OwnerMismatch {
+		return "", nil
+	}
+	return e.Username, &e.UID
+}
+
+// Account is whose the process is, as findings and people name it: what the kernel says (Reported), with the name from
+// the environment if the host has none for that uid. Where a host reports no owners, as 1.4.3 doesn't, it is the
+// account of the environment that the process claims; nil for none.
+func (p *Process) Account(claimed *Environment) (Username, *UID) {
+	user, uid := p.Reported()
+	name, owner := claimed.Account()
+	switch {
+	case user != "" || owner == nil:
+	case p.UID == nil:
+		return name, owner
+	case uid != nil && *uid == *owner:
+		user = name
+	}
+	return user, uid
+}
+
 // EnvironmentOf is the environment that holds a process, among those of its host; nil for none.
 func EnvironmentOf(p *Process, environments map[EnvID]*Environment) *Environment {
 	if e := environments[p.EID]; e != nil && e.Holds(p) {

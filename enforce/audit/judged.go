@@ -53,7 +53,8 @@ func (e *explainer) termination(p *snapshot.Process) []string {
 		lines = append(lines, e.device(usage.Index)...)
 	}
 	// not one of another user
-	if env := e.Environment(p.EID); env != nil && p.UID != nil && !env.OwnerMismatch && env.UID == *p.UID {
+	env := e.Environment(p.EID)
+	if _, uid := env.Account(); uid != nil && p.UID != nil && *uid == *p.UID {
 		lines = append(lines, e.environment(env))
 	}
 	return bounded(lines)

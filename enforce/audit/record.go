@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -168,15 +169,11 @@ func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) [
 	records := make([]Record, 0, len(o.Detach)+len(o.Terminate))
 	for i := range o.Detach {
 		d := &o.Detach[i]
-		record := Record{
+		_, uid := d.Environment.Account()
+		records = append(records, Record{
 			Kind: KindOrder, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID,
-			User: d.Environment.Username,
-			Text: d.String(), Why: d.Why, Judged: d.Judged,
-		}
-		if !d.Environment.OwnerMismatch {
-			record.UID = &d.Environment.UID
-		}
-		records = append(records, record)
+			User: d.Environment.Username, UID: uid, Text: d.String(), Why: d.Why, Judged: d.Judged,
+		})
 	}
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
@@ -190,23 +187,14 @@ func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) [
 	return records
 }
 
-// userOf is the name of a process's user. Where the process has none, it is that
-// of an environment with the same uid or, without a uid, of the process's own.
+// userOf is the name of a process's user, from the snapshot if the process has none.
 func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
-	user, uid := p.Reported()
-	if user != "" || s == nil {
+	if s == nil {
+		user, _ := p.Reported()
 		return user
 	}
-	for i := range s.Environments {
-		e := &s.Environments[i]
-		if e.OwnerMismatch {
-			continue
-		}
-		if uid != nil && e.UID == *uid || p.UID == nil && p.EID != "" && e.EID == p.EID {
-			return e.Username
-		}
-	}
-	return ""
+	user, uid := p.Account(s.Environment(p.EID))
+	return cmp.Or(user, s.NameOf(uid))
 }
 
 // OutcomeRecords are the records of an order's outcomes, made from those of its

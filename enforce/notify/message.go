@@ -303,9 +303,10 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 		}
 	}
 	for i := range h.Snapshot.Environments {
-		if e := &h.Snapshot.Environments[i]; !e.OwnerMismatch {
-			found.envs[e.EID] = e.UID
-			found.call(e.UID, e.Username)
+		e := &h.Snapshot.Environments[i]
+		if user, uid := e.Account(); uid != nil {
+			found.envs[e.EID] = *uid
+			found.call(*uid, user)
 		}
 	}
 	return found

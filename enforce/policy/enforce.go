@@ -129,17 +129,18 @@ func (l *Limit) limit() safety.Limit {
 // Without a Device in the subject, a process is exempt by its devices only if all
 // of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
-	e, o := &f.Exemptions, ownerOf(s)
-	o.User = f.Accounts.Name(o.User)
+	e := &f.Exemptions
+	user, uid, env := ownerOf(s)
+	user = f.Accounts.Name(user)
 	if from, ok := e.Host(s.Host); ok {
 		return fmt.Sprintf("host %s: %s", s.Host, from), true
 	}
-	if from, ok := e.User(o.User); ok {
-		return fmt.Sprintf("user %s: %s", o.User, from), true
+	if from, ok := e.User(user); ok {
+		return fmt.Sprintf("user %s: %s", user, from), true
 	}
-	if o.UID != nil {
-		if from, ok := e.UID(*o.UID); ok {
-			return fmt.Sprintf("uid %d: %s", *o.UID, from), true
+	if uid != nil {
+		if from, ok := e.UID(*uid); ok {
+			return fmt.Sprintf("uid %d: %s", *uid, from), true
 		}
 	}
 	if s.Process != nil && s.Process.UserUnknown {
@@ -151,11 +152,11 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		if from, ok := e.Container(s.Process); ok {
 			return fmt.Sprintf("%s: %s", s.Process.ContainerName(), from), true
 		}
-		if from, ok := e.Process(s.Process.Name, o.User); ok {
+		if from, ok := e.Process(s.Process.Name, user); ok {
 			return fmt.Sprintf("process %s: %s", s.Process.Name, from), true
 		}
 	}
-	if env := o.Environment; env != nil {
+	if env != nil {
 		if from, ok := e.Environment(s.Host, env.EID, f.Accounts.Name(env.Username), env.Config.Name); ok {
 			return fmt.Sprintf("environment %s: %s", env.EID, from), true
 		}
@@ -164,6 +165,29 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		return fmt.Sprintf("device: %s", from), true
 	}
 	return "", false
+}
+
+// ownerOf is whose a subject is, as far as that can be believed: who is exempt depends on it. The environment is nil if
+// it is another user's. Without a process, and where the host doesn't report uids, it is what the state files claim.
+func ownerOf(s enforce.Subject) (user snapshot.Username, uid *snapshot.UID, env *snapshot.Environment) {
+	p := s.Process
+	switch {
+	case p == nil:
+		return s.User, nil, s.Environment
+	case p.Unproved():
+		return "", nil, nil // any user who may start containers can be any user in one
+	case p.UID == nil:
+		user, _ = p.Account(s.Environment)
+		return user, nil, s.Environment
+	}
+	user, uid = p.Account(s.Environment)
+	if s.Environment != nil && s.Environment.UID == *uid {
+		env = s.Environment
+	}
+	if user == "" && *uid == 0 {
+		user = "root"
+	}
+	return user, uid, env
 }
 
 // devicesOf says whether the device of a subject is exempt, or all devices that

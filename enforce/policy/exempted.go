@@ -60,8 +60,8 @@ func (p exempting) Exempt(s enforce.Subject) (reason string, exempt bool) {
 			return e.String(), true
 		}
 	}
-	o := ownerOf(s)
-	for _, at := range places(s.Host, p.Account(gpus.UserName(o.User, o.UID))) {
+	user, uid, _ := ownerOf(s)
+	for _, at := range places(s.Host, p.Account(gpus.UserName(user, uid))) {
 		for _, e := range p.at[at] {
 			if e.Rule == "" && (e.Device == nil || s.Device != nil && e.IsOf(s.Device.Index, s.Device.UUID)) {
 				return e.String(), true

@@ -159,7 +159,7 @@ func (a *Account) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 	switch o.Status {
 	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
 		if t != nil {
-			user := cmp.Or(gpus.Owner(&t.Process, nil), userIn(e.Findings, t.Because))
+			user := cmp.Or(gpus.UserName(t.Process.Account(nil)), userIn(e.Findings, t.Because))
 			a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
 		}
 	case order.StatusDetached:

@@ -77,7 +77,7 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) hostUses {
 		devices[d.Index] = blank
 		for j := range d.Attachments {
 			u := blank
-			u.attached, u.user = true, names.user(ownerOf(environments[d.Attachments[j].EID]))
+			u.attached, u.user = true, names.user(gpus.UserName(environments[d.Attachments[j].EID].Account()))
 			uses = append(uses, u)
 		}
 	}
@@ -97,22 +97,13 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) hostUses {
 	return summed(uses)
 }
 
-// ownerOf is the user of an environment; empty if it isn't known, because the environment isn't
-// registered or another user's process registered it.
-func ownerOf(e *snapshot.Environment) snapshot.Username {
-	if e == nil || e.OwnerMismatch {
-		return ""
-	}
-	return gpus.UserName(e.Username, &e.UID)
-}
-
 // memberOf is for whom a process counts: for the user of the environment that it is in, if that admits it,
 // and otherwise for its owner as the kernel reports it.
 func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
-	if e := snapshot.EnvironmentOf(p, environments); e != nil && !e.OwnerMismatch {
-		return ownerOf(e)
+	if user, uid := snapshot.EnvironmentOf(p, environments).Account(); uid != nil {
+		return gpus.UserName(user, uid)
 	}
-	return gpus.Owner(p, nil)
+	return gpus.UserName(p.Account(nil))
 }
 
 // summed joins uses by user and by device.

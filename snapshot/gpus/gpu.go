@@ -136,16 +136,6 @@ func ShownUser(user snapshot.Username) string {
 // ShortModel is the name of a model without its maker, which is always the same.
 func ShortModel(model string) string { return strings.TrimPrefix(model, "NVIDIA ") }
 
-// Owner is UserName of the owner of a process. If the host doesn't report owners, as 1.4.3
-// doesn't, it is that of the environment that the process claims; nil for none. For a
-// container it is the user who started it, or root if that isn't proved.
-func Owner(p *snapshot.Process, e *snapshot.Environment) snapshot.Username {
-	if p.Username == "" && p.UID == nil && e != nil {
-		return UserName(e.Username, &e.UID)
-	}
-	return UserName(p.Reported())
-}
-
 // ContainerText names the container of a process for people, safe to show, as
 // snapshot.Process does; empty if it is in none.
 func (p *Process) ContainerText() string {

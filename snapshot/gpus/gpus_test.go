@@ -123,8 +123,8 @@ func TestContainersOfProcesses(t *testing.T) {
 // TestOwnersThatTheHostDoesNotReport: genv 1.4.3 reports the environment alone.
 func TestOwnersThatTheHostDoesNotReport(t *testing.T) {
 	root, env := snapshot.UID(0), &snapshot.Environment{UID: 1001, Username: "alice"}
-	require.Equal(t, snapshot.Username("alice"), gpus.Owner(&snapshot.Process{}, env))
-	require.Empty(t, gpus.Owner(&snapshot.Process{}, nil))
-	require.Equal(t, snapshot.Username("uid 0"), gpus.Owner(&snapshot.Process{UID: &root}, env), "what the kernel reports goes first")
-	require.Equal(t, snapshot.Username("bob"), gpus.Owner(&snapshot.Process{Username: "bob"}, env))
+	require.Equal(t, snapshot.Username("alice"), gpus.UserName((&snapshot.Process{}).Account(env)))
+	require.Empty(t, gpus.UserName((&snapshot.Process{}).Account(nil)))
+	require.Equal(t, snapshot.Username("uid 0"), gpus.UserName((&snapshot.Process{UID: &root}).Account(env)), "what the kernel reports goes first")
+	require.Equal(t, snapshot.Username("bob"), gpus.UserName((&snapshot.Process{Username: "bob"}).Account(env)))
 }
