@@ -45,24 +45,17 @@ func (a Acting) bounded() Acting {
 
 // Acting asks a host which controller acts there. A genv that is too old to say it is an error of the
 // class remote.Version.
-func (p *Pool) Acting(ctx context.Context, host remote.Host) (answer Acting, err error) {
-	leave, err := p.beginCall()
-	if err != nil {
-		return answer, err
-	}
-	defer leave()
-	c := p.conn(host)
-	t, limit, err := c.connected(ctx)
-	if err != nil || !t.can().Fence {
-		return answer, err
-	}
-	stream, ok := t.(*streamTransport)
-	if !ok || !stream.stream.Greeting.Can(RequestActing) {
-		return answer, remote.Errorf(remote.Version, "the genv there is too old to say which controller acts")
-	}
-	return call(ctx, c, t, limit, func(ctx context.Context) (Acting, error) {
-		var answer Acting
-		err := stream.call(ctx, RequestActing, struct{}{}, &answer)
+func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
+	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
+		t, limit, err := c.connected(ctx)
+		if err != nil || !t.can().Fence {
+			return answer, err
+		}
+		stream, ok := t.(*streamTransport)
+		if !ok || !stream.stream.Greeting.Can(RequestActing) {
+			return answer, remote.Errorf(remote.Version, "the genv there is too old to say which controller acts")
+		}
+		answer, err = request[Acting](ctx, c, stream, limit, RequestActing, struct{}{})
 		return answer.bounded(), err
 	})
 }

@@ -154,7 +154,8 @@ func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]
 	name string,
 ) (T, error) {
 	var odd []string
-	value, _, err := usageSnapshot(ctx, c, withoutSudo(host), func(data []byte) (value T, err error) {
+	host.NoSudo = true // every login may see it, and hosts log each sudo that they refuse, or send mail about it
+	value, _, err := usageSnapshot(ctx, c, host, func(data []byte) (value T, err error) {
 		value, odd, err = read(data)
 		return value, err
 	}, "--type", name)
@@ -162,13 +163,6 @@ func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]
 		c.Log.Warn().Msg("[" + host.Name + "] " + note)
 	}
 	return value, err
-}
-
-// withoutSudo is the host, asked without sudo. Every login may see the devices and
-// environments of a host, and hosts log each sudo that they refuse, or send mail about it.
-func withoutSudo(host remote.Host) remote.Host {
-	host.NoSudo = true
-	return host
 }
 
 // Execute has a host carry out an order, once.
@@ -188,16 +182,6 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, o order.Order) 
 		Lines:    boundLines(lines(out.Stdout), 2*items+maxBanner),
 		Warnings: boundLines(lines(out.Stderr), 2*items+maxWarnings),
 	}, err
-}
-
-// Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
-func (Commands) Notify(context.Context, remote.Host, []Message) ([]Shown, error) {
-	return nil, ErrCannotNotify
-}
-
-// Guard returns ErrCannotGuard: genv 1.4.3 knows no guard.
-func (Commands) Guard(context.Context, remote.Host, GuardRequest) (GuardAnswer, error) {
-	return GuardAnswer{}, ErrCannotGuard
 }
 
 // usageSnapshot runs `genv usage snapshot` and parses its JSON document.
@@ -232,12 +216,6 @@ const maxBanner = 1024
 
 func lines(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
-}
-
-// About returns what is known about a host.
-func (c Commands) About(host remote.Host) About {
-	peer, _ := c.Network.Peer(host)
-	return About{Via: ViaCommands, Peer: peer}
 }
 
 // withoutRoot is the failure of a host that can't be enforced, since genv runs there as a
@@ -278,4 +256,20 @@ func (c Commands) requireRoot(ctx context.Context, host remote.Host) error {
 		}
 	}
 	return withoutRoot(host)
+}
+
+// Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
+func (Commands) Notify(context.Context, remote.Host, []Message) ([]Shown, error) {
+	return nil, ErrCannotNotify
+}
+
+// Guard returns ErrCannotGuard: genv 1.4.3 knows no guard.
+func (Commands) Guard(context.Context, remote.Host, GuardRequest) (GuardAnswer, error) {
+	return GuardAnswer{}, ErrCannotGuard
+}
+
+// About returns what is known about a host.
+func (c Commands) About(host remote.Host) About {
+	peer, _ := c.Network.Peer(host)
+	return About{Via: ViaCommands, Peer: peer}
 }

@@ -139,12 +139,17 @@ func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken
 	taken, err = call(ctx, c, t, limit, func(ctx context.Context) (*snapshot.Snapshot, error) {
 		return t.Snapshot(ctx, c.host)
 	})
-	if err == nil {
-		c.mu.Lock()
-		c.asked = true
-		c.mu.Unlock()
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = c.asked || err == nil
 	return taken, err
+}
+
+// current is the transport; nil if the host isn't connected.
+func (c *Conn) current() transport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.transport
 }
 
 // execute has the host carry out an order, in the way that it understands. It
@@ -167,19 +172,6 @@ func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	}
 	return call(ctx, c, t, c.pool.timeFor(t, o),
 		func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
-}
-
-// notify has the host show messages. It is not worth a login.
-func (c *Conn) notify(ctx context.Context, messages []Message) ([]Shown, error) {
-	c.mu.Lock()
-	t, ok := c.transport.(*streamTransport)
-	c.mu.Unlock()
-	if !ok || !t.can().Notify {
-		return nil, ErrCannotNotify
-	}
-	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]Shown, error) {
-		return t.notify(ctx, messages)
-	})
 }
 
 // lose ends a transport because of an error, and begins an attempt to get another.
@@ -255,6 +247,14 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 		c.lose(t, err)
 	}
 	return value, err
+}
+
+// request calls a genv that answers requests.
+func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time.Duration, name string, body any) (A, error) {
+	return call(ctx, c, t, limit, func(ctx context.Context) (answer A, err error) {
+		err = t.call(ctx, name, body, &answer)
+		return answer, err
+	})
 }
 
 // broken reports whether a transport can't be used any more after an error.

@@ -55,18 +55,18 @@ const (
 )
 
 // Bounded is an answer as far as a controller believes it: a host may say anything.
-func (a GuardAnswer) Bounded() GuardAnswer { return GuardAnswer{State: a.State.bounded()} }
-
-func (s GuardState) bounded() GuardState {
+func (a GuardAnswer) Bounded() GuardAnswer {
+	line := func(said string) string { return text.Cut(text.OneLine(text.Cut(said, maxText)), maxText) }
+	s := &a.State
 	if !s.Mode.Valid() {
 		s.Mode = guard.Off
 	}
-	s.Reason = text.Cut(text.OneLine(text.Cut(s.Reason, maxText)), maxText)
+	s.Reason = line(s.Reason)
 	s.Problems = slices.Clone(s.Problems[:min(len(s.Problems), maxProblems)])
 	for i, p := range s.Problems {
-		s.Problems[i] = text.Cut(text.OneLine(text.Cut(p, maxText)), maxText)
+		s.Problems[i] = line(p)
 	}
-	return s
+	return a
 }
 
 // Guard is the kernel guard of a host.
@@ -88,26 +88,17 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 
 // Guard gives or renews a host's order for its kernel guard. The error is
 // ErrCannotGuard if the genv there knows no guard. It is not worth a login.
-func (p *Pool) Guard(ctx context.Context, host remote.Host, request GuardRequest) (answer GuardAnswer, err error) {
-	leave, err := p.beginCall()
-	if err != nil {
-		return answer, err
-	}
-	defer leave()
-	c := p.conn(host)
-	c.mu.Lock()
-	t, ok := c.transport.(*streamTransport)
-	lost := c.transport == nil
-	c.mu.Unlock()
-	switch {
-	case lost:
-		return answer, remote.Errorf(remote.Unreachable, "%s was lost before the guard was asked", host.Name)
-	case !ok || !t.can().Guard:
-		return answer, ErrCannotGuard
-	}
-	return call(ctx, c, t, p.Timeout, func(ctx context.Context) (GuardAnswer, error) {
-		var answer GuardAnswer
-		err := t.call(ctx, RequestGuard, request, &answer)
+func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) (GuardAnswer, error) {
+	return onConn(p, host, func(c *Conn) (answer GuardAnswer, err error) {
+		current := c.current()
+		t, ok := current.(*streamTransport)
+		switch {
+		case current == nil:
+			return answer, remote.Errorf(remote.Unreachable, "%s was lost before the guard was asked", host.Name)
+		case !ok || !t.able.Guard:
+			return answer, ErrCannotGuard
+		}
+		answer, err = request[GuardAnswer](ctx, c, t, p.Timeout, RequestGuard, order)
 		return answer.Bounded(), err
 	})
 }

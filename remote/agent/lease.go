@@ -78,37 +78,10 @@ func giveBack(ctx context.Context, conns []*Conn) {
 	defer cancel()
 	var calls sync.WaitGroup
 	for _, c := range conns {
-		c.mu.Lock()
-		t, ok := c.transport.(*streamTransport)
-		c.mu.Unlock()
+		t, ok := c.current().(*streamTransport)
 		if ok && t.stream.Greeting.Can(CapabilityFence) {
 			calls.Go(func() { _ = t.call(ctx, RequestGiveBack, struct{}{}, &struct{}{}) })
 		}
 	}
 	calls.Wait()
-}
-
-// newLease is the request to send to the host; nil if there is nothing new.
-func (t *streamTransport) newLease() *fence.Request {
-	r := t.pool.lease.Load()
-	if r == nil || !t.can().Fence {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if r == t.lease {
-		return nil
-	}
-	return r
-}
-
-// hasLease keeps that the host answered to a request, if it isn't nil.
-func (t *streamTransport) hasLease(r *fence.Request) {
-	if r == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lease = r
-	t.tookOver.Store(true)
 }

@@ -56,8 +56,8 @@ type SnapshotRequest struct {
 	Allowance *service.Allowance `json:"allowance,omitempty"`
 	// Codes asks for codes in refusals, from now on. An older genv ignores it.
 	Codes bool `json:"codes,omitempty"`
-	// Lease asks for a lease, in the first request and when it has changed; nil from a controller
-	// that asks for none, or only looks. Only hosts with CapabilityFence get it.
+	// Lease asks for a lease; nil from a controller that asks for none, or only looks. Only hosts with CapabilityFence
+	// get it. Earlier versions send it in the first request and when it has changed.
 	Lease *fence.Request `json:"claim,omitempty"`
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -70,20 +69,6 @@ type Pool struct {
 // errPoolClosed ends calls that come after Close.
 var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
 
-func (p *Pool) deviceAge() time.Duration {
-	if p.DeviceAge == nil {
-		return 0
-	}
-	return p.DeviceAge()
-}
-
-func (p *Pool) maxAge(host remote.Host) time.Duration {
-	if p.MaxAge == nil {
-		return enforce.DefaultMaxAge
-	}
-	return p.MaxAge(host)
-}
-
 // beginCall counts a call until leave, unless the pool is closed. What a call begins in the
 // background is counted while the call is, so that Close can wait for both.
 func (p *Pool) beginCall() (leave func(), err error) {
@@ -94,6 +79,16 @@ func (p *Pool) beginCall() (leave func(), err error) {
 	}
 	p.running.Add(1)
 	return p.running.Done, nil
+}
+
+// onConn makes a call on the Conn of a host.
+func onConn[T any](p *Pool, host remote.Host, do func(*Conn) (T, error)) (value T, err error) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return value, err
+	}
+	defer leave()
+	return do(p.conn(host))
 }
 
 // conn finds or makes the Conn of a host.
@@ -168,12 +163,7 @@ func (p *Pool) Close() {
 
 // Snapshot asks a host for its snapshot.
 func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	leave, err := p.beginCall()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	taken, err := p.conn(host).snapshot(ctx)
+	taken, err := onConn(p, host, func(c *Conn) (*snapshot.Snapshot, error) { return c.snapshot(ctx) })
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
 		err = &remote.Error{Class: remote.Unreachable, Err: err} // a snapshot changes nothing, so nothing is unknown
 	}
@@ -184,23 +174,20 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 // OutcomeUnknown means that it may have been carried out, in part or whole; one
 // that wraps ErrNotSent that it was not.
 func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
-	leave, err := p.beginCall()
-	if err != nil {
-		return Execution{}, err
-	}
-	defer leave()
-	return p.conn(host).execute(ctx, o)
+	return onConn(p, host, func(c *Conn) (Execution, error) { return c.execute(ctx, o) })
 }
 
-// Notify has a host show messages to its users, and returns what became of each. The
-// error is ErrCannotNotify if the host can't do it.
+// Notify has a host show messages to its users, and returns what became of each. The error is ErrCannotNotify if the host
+// can't do it. It is not worth a login.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Shown, error) {
-	leave, err := p.beginCall()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return p.conn(host).notify(ctx, messages)
+	return onConn(p, host, func(c *Conn) ([]Shown, error) {
+		t, ok := c.current().(*streamTransport)
+		if !ok || !t.able.Notify {
+			return nil, ErrCannotNotify
+		}
+		answer, err := request[NotifyAnswer](ctx, c, t, p.Timeout, RequestNotify, NotifyRequest{Messages: messages})
+		return answer.shown(), err
+	})
 }
 
 // About is what is known about a host without asking it.
@@ -213,12 +200,9 @@ type About struct {
 // About returns what is known about a host.
 func (p *Pool) About(host remote.Host) About {
 	peer, _ := p.Network.Peer(host)
-	c := p.conn(host)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	a := About{Peer: peer}
-	if c.transport != nil {
-		a.Via, a.Can = c.transport.via(), c.transport.can()
+	if t := p.conn(host).current(); t != nil {
+		a.Via, a.Can = t.via(), t.can()
 	}
 	return a
 }

@@ -109,7 +109,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		case f.Name == RequestWait:
 			c.wait(ctx, f)
 		default:
-			err = c.answer(ctx, f)
+			err = c.answer(ctx, c.wanted, f)
 		}
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
 	c.underWay.Add(1)
 	c.orders.Go(func() error {
 		defer c.underWay.Add(-1)
-		return c.answer(ctx, f)
+		return c.answer(ctx, c.wanted, f)
 	})
 	return nil
 }
@@ -210,23 +210,19 @@ func (c *conversation) wait(ctx context.Context, f *frame.Frame) {
 	c.endWait = end
 	c.orders.Go(func() error {
 		defer end()
-		return c.answerWanted(ctx, wanted, f)
+		return c.answer(ctx, wanted, f)
 	})
 }
 
-func (c *conversation) answer(ctx context.Context, request *frame.Frame) error {
-	return c.answerWanted(ctx, c.wanted, request)
-}
-
-func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame.Frame) error {
+// answer handles a request, of which the answer is waited for until wanted ends.
+func (c *conversation) answer(ctx, wanted context.Context, request *frame.Frame) error {
 	body, err := c.Handler.Handle(ctx, Request{
-		Name: request.Name, Body: request.Body, Token: c.secret,
-		Received: request.Received, Wanted: wanted,
+		Name: request.Name, Body: request.Body, Token: c.secret, Received: request.Received, Wanted: wanted,
 	})
-	if request.Name == RequestWait && c.wanted.Err() != nil {
+	switch {
+	case request.Name == RequestWait && c.wanted.Err() != nil:
 		return nil // there is no client to answer
-	}
-	if err == nil && len(body) > frame.MaxBody {
+	case err == nil && len(body) > frame.MaxBody:
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))
 	}
 	if err != nil {

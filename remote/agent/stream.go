@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,11 +73,7 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 // a call of mayBeLate is late; but if the late one before has not been answered either,
 // or a snapshot isn't there after maxLate, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
-	f, err := newRequest(ctx, name, body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
-	}
-	answer := make(chan callEnd, 1)
+	f, answer := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}, make(chan callEnd, 1)
 	if err := s.begin(ctx, f, answer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
@@ -106,14 +103,6 @@ func mayBeLate(name string) bool {
 // cut off, and doesn't know its connections any more, is to be in the cycles soon after it is back.
 const maxLate = 3 * time.Second
 
-func newRequest(ctx context.Context, name string, body []byte) (*frame.Frame, error) {
-	f := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return f, f.Check()
-}
-
 // errAbandoned is wrapped when an answer will be dropped and the stream is good.
 var errAbandoned = errors.New("the answer is not waited for")
 
@@ -121,16 +110,15 @@ var errAbandoned = errors.New("the answer is not waited for")
 // time, so that ids ascend on the wire. After an error nothing was sent, and answer gets
 // nothing; otherwise it gets one end.
 func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEnd) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
 	if err := s.writing.acquire(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.broken
-	if err == nil {
-		err = remote.MayBegin(ctx)
-	}
-	if err != nil {
+	if err := cmp.Or(context.Cause(ctx), s.broken, remote.MayBegin(ctx)); err != nil {
 		s.writing.release()
 		return err
 	}

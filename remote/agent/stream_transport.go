@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -29,8 +29,7 @@ type streamTransport struct {
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
 
-	lease    *fence.Request // that the host answered to
-	tookOver *atomic.Bool   // of the Conn
+	tookOver *atomic.Bool // of the Conn
 }
 
 func (*streamTransport) via() Via { return ViaStream }
@@ -63,19 +62,28 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	revision, last := t.revision, t.last
 	t.mu.Unlock()
 	request := SnapshotRequest{
-		Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds(), MaxAgeMS: t.pool.maxAge(host).Milliseconds(),
+		Revision: revision, MaxAgeMS: enforce.DefaultMaxAge.Milliseconds(),
 		Types: t.pool.Types, Allowance: t.pool.allowance.Load(), Codes: true,
+	}
+	if t.pool.DeviceAge != nil {
+		request.AgeMS = t.pool.DeviceAge().Milliseconds()
+	}
+	if t.pool.MaxAge != nil {
+		request.MaxAgeMS = t.pool.MaxAge(host).Milliseconds()
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		request.WithinMS = time.Until(deadline).Milliseconds()
 	}
-	lease := t.newLease()
-	request.Lease = leaseFor(lease, t.tookOver.Load())
+	if t.able.Fence {
+		request.Lease = leaseFor(t.pool.lease.Load(), t.tookOver.Load())
+	}
 	var answer SnapshotAnswer
 	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
 		return nil, err
 	}
-	t.hasLease(lease)
+	if request.Lease != nil {
+		t.tookOver.Store(true)
+	}
 	if answer.Snapshot != nil {
 		return t.changed(&answer)
 	}
@@ -113,13 +121,6 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	return taken, nil
 }
 
-// notify has messages shown.
-func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]Shown, error) {
-	var answer NotifyAnswer
-	err := t.call(ctx, RequestNotify, NotifyRequest{Messages: messages}, &answer)
-	return answer.shown(), err
-}
-
 // Execute sends an order, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
 func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Order) (Execution, error) {
@@ -148,30 +149,18 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Or
 }
 
 func (t *streamTransport) call(ctx context.Context, name string, request, answer any) error {
-	body, err := encodeRequest(name, request)
+	body, err := json.Marshal(request)
 	if err != nil {
-		return err
+		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	reply, err := t.stream.Call(ctx, name, body)
 	if err != nil {
 		return t.explain(ctx, err)
 	}
-	return decodeReply(name, reply, answer)
-}
-
-func encodeRequest(name string, request any) ([]byte, error) {
-	body, err := json.Marshal(request)
+	if err = snapshot.CheckAmount(reply); err == nil {
+		err = json.Unmarshal(reply, answer)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", name, err)
-	}
-	return body, nil
-}
-
-func decodeReply(name string, reply []byte, answer any) error {
-	if err := snapshot.CheckAmount(reply); err != nil {
-		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
-	}
-	if err := json.Unmarshal(reply, answer); err != nil {
 		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
 	}
 	return nil

@@ -1,14 +1,12 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -146,7 +144,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 		c.pool.running.Go(func() { _, _ = session.Write([]byte(token + "\n")) })
 	}
 	t := &streamTransport{session: session, pool: c.pool, token: token, tookOver: &c.tookOver}
-	before := &preface{Reader: session}
+	before := &preface{Reader: session, end: text.Tail{Limit: maxPreface}}
 	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {
 		before.over.Store(true)
 		t.able = ableTo(t.stream.Greeting)
@@ -160,7 +158,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
 	}
-	if errors.Is(err, frame.ErrNoGreeting) && !flag && before.greetsWithoutToken() {
+	if errors.Is(err, frame.ErrNoGreeting) && !flag && strings.Contains(before.end.String(), string(frame.Beacon(""))) {
 		c.tokenFlag.Store(true)
 		c.pool.running.Go(session.Close)
 		return c.greet(ctx)
@@ -179,8 +177,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 type preface struct {
 	io.Reader
 	over atomic.Bool
-	mu   sync.Mutex
-	end  []byte
+	end  text.Tail
 }
 
 // maxPreface is how much of it is kept, in bytes.
@@ -189,10 +186,7 @@ const maxPreface = 512
 func (p *preface) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	if n > 0 && !p.over.Load() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.end = append(p.end, b[:n]...)
-		p.end = append([]byte(nil), p.end[max(0, len(p.end)-maxPreface):]...)
+		_, _ = p.end.Write(b[:n]) // it returns no error
 	}
 	return n, err
 }
@@ -201,32 +195,22 @@ func (p *preface) Read(b []byte) (int, error) {
 // empty one.
 const capabilityControllers = "controllers"
 
-// greetsWithoutToken says whether the greeting of such a host came.
-func (p *preface) greetsWithoutToken() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return bytes.Contains(p.end, frame.Beacon(""))
-}
-
 // explain adds the last line to an error that doesn't say more than a status, or nothing.
 func (p *preface) explain(host string, err error) error {
 	var e *remote.Error
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	lines := strings.FieldsFunc(string(p.end), func(r rune) bool { return r == '\n' || r == '\r' })
-	if len(lines) == 0 || !errors.As(err, &e) || e.Stderr != "" || e.Next != "" {
+	last := text.LastLine(p.end.String())
+	if last == "" || !errors.As(err, &e) || e.Stderr != "" || e.Next != "" {
 		return err
 	}
 	switch e.Class {
 	case remote.CommandFailed, remote.InvalidOutput, remote.Timeout:
-	default:
-		return err
+		return &remote.Error{
+			Class: e.Class, Err: fmt.Errorf("%w: it says: %s", err, last),
+			Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits " +
+				"of logins; try `ssh " + host + " true`",
+		}
 	}
-	return &remote.Error{
-		Class: e.Class, Err: fmt.Errorf("%w: it says: %s", err, text.OneLine(text.Cut(lines[len(lines)-1], 300))),
-		Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits " +
-			"of logins; try `ssh " + host + " true`",
-	}
+	return err
 }
 
 // fallbackAge is for how long a host without `usage serve` is not asked for it

@@ -29,8 +29,8 @@ func boundLines(lines []string, limit int) []string {
 
 // shortenReasons shortens the reasons of outcomes.
 func shortenReasons(outcomes []order.Outcome) {
-	for i, o := range outcomes {
-		outcomes[i].Reason = shortened(o.Reason, maxReason)
+	for i := range outcomes {
+		outcomes[i].Reason = shortened(outcomes[i].Reason, maxReason)
 	}
 }
 

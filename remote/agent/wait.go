@@ -67,41 +67,19 @@ func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool,
 	}()
 }
 
-// awaitEvent isn't a call that State shows: it may be under way all the time.
+// awaitEvent waits on a connection on which the host was asked for a snapshot.
 func (c *Conn) awaitEvent(ctx context.Context) (woke bool, err error) {
-	t, err := c.eventful()
-	if err != nil {
-		return false, err
-	}
-	body, err := encodeRequest(RequestWait, WaitRequest{MaxMS: maxWait.Milliseconds()})
-	if err != nil {
-		return false, err
-	}
-	limited, cancel := context.WithTimeout(ctx, maxWait+c.pool.Timeout)
-	defer cancel()
-	var answer WaitAnswer
-	reply, err := t.stream.Call(limited, RequestWait, body)
-	if err != nil {
-		err = t.explain(ctx, err)
-	} else {
-		err = decodeReply(RequestWait, reply, &answer)
-	}
-	if err != nil && broken(ctx, err) {
-		c.lose(t, err)
-	}
-	return answer.Woke, err
-}
-
-// eventful is the connection to a host that reports events.
-func (c *Conn) eventful() (*streamTransport, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, streams := c.transport.(*streamTransport)
+	current, asked := c.transport, c.asked
+	c.mu.Unlock()
+	t, ok := current.(*streamTransport)
 	switch {
-	case !c.asked || c.transport == nil:
-		return nil, errNotAsked
-	case !streams || !t.stream.Greeting.Can(CapabilityEvents):
-		return nil, ErrNoEvents
+	case !asked || current == nil:
+		return false, errNotAsked
+	case !ok || !t.stream.Greeting.Can(CapabilityEvents):
+		return false, ErrNoEvents
 	}
-	return t, nil
+	answer, err := request[WaitAnswer](ctx, c, t, maxWait+c.pool.Timeout, RequestWait,
+		WaitRequest{MaxMS: maxWait.Milliseconds()})
+	return answer.Woke, err
 }
