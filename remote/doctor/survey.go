@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The survey prints what the later checks depend on, in sections that begin with our
@@ -73,12 +74,12 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	parts := sections(out.Stdout, e.token)
 	if _, complete := parts["end"]; !complete {
 		if err == nil || remote.ClassOf(err) == remote.CommandFailed {
-			text := "the login works, but it runs another program than the one that was asked for"
+			said := "the login works, but it runs another program than the one that was asked for"
 			if err != nil {
-				text += ": " + err.Error()
+				said += ": " + err.Error()
 			}
 			err = &remote.Error{
-				Class: remote.InvalidOutput, Err: errors.New(text),
+				Class: remote.InvalidOutput, Err: errors.New(said),
 				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in " +
 					"authorized_keys, and the login's shell",
 			}
@@ -137,14 +138,8 @@ func parseSurvey(parts map[string]string) survey {
 			s.programs[f[0]] = program{path: f[4], uid: f[1], mode: mode, file: f[3]}
 		}
 	}
-	s.version = doctor.OneLine(lastLine(parts["version"]))
+	s.version = doctor.OneLine(text.LastLine(parts["version"]))
 	return s
-}
-
-// lastLine is the last line with text in it: what comes before may be a warning.
-func lastLine(output string) string {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
-	return lines[len(lines)-1]
 }
 
 // The difference from which a clock is off or wrong. The answer has been on its way for a moment.

@@ -127,6 +127,7 @@ func New(o Options) (*Client, error) {
 		hostKeys: hostkeys.NewStore(o.Log),
 		names:    nss.NewResolver(),
 		conns:    map[endpoint]*sharedConn{},
+		greeted:  map[endpoint]net.Conn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
 	return c, nil
@@ -177,8 +178,9 @@ func (c *Client) shared(e endpoint) (*sharedConn, error) {
 
 // endpointOf is the endpoint of a host.
 func (c *Client) endpointOf(h remote.Host) endpoint {
-	q := config.Lookup{Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port}
-	return endpoint{Lookup: q, openSSH: h.OpenSSH}
+	return endpoint{openSSH: h.OpenSSH, Lookup: config.Lookup{
+		Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port,
+	}}
 }
 
 // Forget closes the connections to hosts that left the fleet. Commands on them

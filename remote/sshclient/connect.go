@@ -16,10 +16,15 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // defaultConnectTimeout applies if neither the caller nor ssh_config sets one.
 const defaultConnectTimeout = 10 * time.Second
+
+func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
+	return positive(positive(c.options.ConnectTimeout, s.ConnectTimeout), defaultConnectTimeout)
+}
 
 // resolvedEndpoint is an endpoint with what the configuration says about it.
 type resolvedEndpoint struct {
@@ -44,7 +49,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 		return nil, err
 	}
 	t := resolvedEndpoint{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
-	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)
+	timeout := c.connectTimeout(settings)
 	for {
 		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTimeout{timeout})
 		l, err := c.login(ctx, t)
@@ -121,7 +126,7 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		ClientVersion:     "SSH-2.0-genv",
 		BannerCallback: func(banner string) error {
 			if login.Offered() > 0 { // one that comes before is every login's
-				said = cmp.Or(lastLine(banner), said)
+				said = cmp.Or(text.LastLine(banner), said)
 			}
 			return nil
 		},
@@ -175,12 +180,16 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 // section 5).
 const stagger = 250 * time.Millisecond
 
-// race connects to the first address that answers. The error is that of the first one that failed; it is of
-// the class Configuration if this machine has no address as BindAddress or BindInterface says.
-func (c *Client) race(ctx context.Context, s config.HostConfig, left []netip.AddrPort) (won net.Conn, failed error) {
+// dialHost connects to the first address of the host's name that answers. The error is that of the first one that
+// failed; it is of the class Configuration if this machine has no address as BindAddress or BindInterface says.
+func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Conn, failed error) {
 	type result struct {
 		conn net.Conn
 		err  error
+	}
+	left, err := c.addresses(ctx, s)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	results, running := make(chan result), 0

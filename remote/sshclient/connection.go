@@ -165,11 +165,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	if conn := c.kept(t.endpoint); conn != nil {
 		return conn, nil
 	}
-	addresses, err := c.addresses(ctx, t.HostConfig)
-	var conn net.Conn
-	if err == nil {
-		conn, err = c.race(ctx, t.HostConfig, addresses)
-	}
+	conn, err := c.dialHost(ctx, t.HostConfig)
 	switch {
 	case err == nil:
 		return conn, nil

@@ -106,17 +106,6 @@ type escapedError struct{ error }
 func (e *escapedError) Error() string { return text.Printable(e.error.Error()) }
 func (e *escapedError) Unwrap() error { return e.error }
 
-// lastLine is the last line with text in it, printable and not too long.
-func lastLine(output string) string {
-	lines := strings.FieldsFunc(output, func(r rune) bool { return r == '\n' || r == '\r' })
-	for i := len(lines) - 1; i >= 0; i-- {
-		if line := strings.TrimSpace(lines[i]); line != "" {
-			return text.Printable(text.Cut(line, 300))
-		}
-	}
-	return ""
-}
-
 // verdict is the error of a command that has ended. Output of captures, and of
 // stderr, that exceeded its limit is an error too.
 func (s *Session) verdict(captures ...*capture) error {
@@ -169,7 +158,7 @@ const maxSaid = 4096
 // stdout says why, as of nologin(8), of a session that is refused, and of nvidia-smi.
 func exitError(host string, status int, signal string, stderr, stdout []byte) *remote.Error {
 	said := string(stderr)
-	last := cmp.Or(lastLine(said), lastLine(string(stdout[max(0, len(stdout)-maxSaid):])))
+	last := cmp.Or(text.LastLine(said), text.LastLine(string(stdout[max(0, len(stdout)-maxSaid):])))
 	detail := ""
 	if last != "" {
 		detail = ": " + last
@@ -189,7 +178,7 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 	case notFound().MatchString(said), status == 127:
 		return e(remote.GenvMissing, "the program is not there: %s", cmp.Or(last, "exit status 127"))
 	case status == statusCrashed && crash().MatchString(said):
-		return e(remote.CommandFailed, "genv crashed there: %s", lastLine(crash().FindString(said)))
+		return e(remote.CommandFailed, "genv crashed there: %s", text.LastLine(crash().FindString(said)))
 	case signal != "":
 		return e(remote.CommandFailed, "the command was ended by signal %s%s", text.Printable(signal), detail)
 	}

@@ -97,7 +97,7 @@ func (k *hostKeyCheck) unusable(err error) error {
 func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) error {
 	k.seen = true
 	if err := k.verify(peer, key); err != nil {
-		k.refused = &keyRefusal{err, func() bool { return folder.Stamp(k.files()...) != k.stamp }}
+		k.refused = &outdatedError{err, func() bool { return folder.Stamp(k.files()...) != k.stamp }}
 		return k.refused
 	}
 	k.key = hostkeys.Plain(key)
@@ -232,16 +232,17 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	}
 }
 
-// keyRefusal is the error for a refused host key.
-type keyRefusal struct {
+// outdatedError is the failure of a login that is worth another one once its cause has changed: known_hosts, or the
+// socket at the ControlPath.
+type outdatedError struct {
 	error
-	outdated func() bool // known_hosts has changed since
+	outdated func() bool
 }
 
-func (e *keyRefusal) Unwrap() error { return e.error }
+func (e *outdatedError) Unwrap() error { return e.error }
 
 // Outdated is for remote.Outdated.
-func (e *keyRefusal) Outdated() bool { return e.outdated() }
+func (e *outdatedError) Outdated() bool { return e.outdated() }
 
 // loginKey is the host key of a connection. The first one is checked; in the key exchanges that
 // follow on the same connection, the host has to show the same one, and nothing is asked again, as

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/text"
+	"golang.org/x/crypto/ssh"
 )
 
 // sshLogin is a host that is reached by running ssh(1) for each command.
@@ -87,7 +90,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	settings, _ := c.resolve(p.endpoint) // what our own login can't do with it doesn't matter
 	command := sshCommand{
 		program: c.resolver.Program(), arguments: c.resolver.Destination(p.endpoint.Lookup),
-		connectTimeout: positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout),
+		connectTimeout: c.connectTimeout(settings),
 		keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
 	}
 	l, err := c.newConnection(settings, &sshLogin{
@@ -115,34 +118,27 @@ func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) r
 	if err != nil {
 		return remote.Peer{}
 	}
-	return expectedPeer(t, check.host.Expected(check.algorithms))
+	key := check.host.Expected(check.algorithms)
+	if key == nil {
+		return remote.Peer{}
+	}
+	return remote.Peer{Address: strings.ToLower(t.address()), Through: "ssh", HostKey: ssh.FingerprintSHA256(key)}
 }
 
 // sshFailed is the error of a command for which ssh failed.
 func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 	said := string(s.Stderr())
-	err := errors.New(cmp.Or(lastLine(said), "exit status 255"))
+	err := errors.New(cmp.Or(text.LastLine(said), "exit status 255"))
 	e := &remote.Error{Class: remote.OpenSSH, Err: fmt.Errorf("%s: ssh: %w", s.host, err), Stderr: said}
 	if proxyDropped().MatchString(said) {
 		e.Err = fmt.Errorf("%s: ssh: %w", s.host, &droppedError{err})
 	}
 	if l.path != "" {
-		e.Err, e.Next = &withoutMaster{e.Err, l.path, stampOf(l.path)}, masterStep(l.host)
+		stamp := stampOf(l.path)
+		e.Err, e.Next = &outdatedError{e.Err, func() bool { return stampOf(l.path) != stamp }}, masterStep(l.host)
 	}
 	return e
 }
-
-// withoutMaster is a failed login without a ControlMaster. It is outdated as soon as the
-// socket at the ControlPath has changed.
-type withoutMaster struct {
-	error
-	path, stamp string
-}
-
-func (e *withoutMaster) Unwrap() error { return e.error }
-
-// Outdated is for remote.Outdated.
-func (e *withoutMaster) Outdated() bool { return stampOf(e.path) != e.stamp }
 
 // stampOf is different after this user has made or removed a socket. What others make
 // there, in a folder for all, must not cause a login that is refused each time.

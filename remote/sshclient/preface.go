@@ -81,29 +81,6 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tail keeps the last bytes written to it: between limit and twice the limit.
-type tail struct {
-	limit int
-	mu    sync.Mutex
-	kept  []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept = append(t.kept, b...)
-	if over := len(t.kept) - t.limit; over > t.limit {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.kept)
-}
-
 // capture keeps what a command writes, up to a limit. It returns no error, after
 // which the SSH library would hang: more output is dropped, and onOverflow is
 // called once, which ends the command.

@@ -24,11 +24,7 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
 		return remote.ErrNoProbe // a full attempt says what is wrong with the configuration
 	}
-	addresses, err := c.addresses(ctx, settings)
-	var conn net.Conn
-	if err == nil {
-		conn, err = c.race(ctx, settings, addresses)
-	}
+	conn, err := c.dialHost(ctx, settings)
 	if remote.ClassOf(err) == remote.Configuration && err != nil {
 		return remote.ErrNoProbe // the same
 	}
@@ -73,9 +69,6 @@ func (c *Client) keep(e endpoint, conn net.Conn) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.greeted == nil {
-		c.greeted = make(map[endpoint]net.Conn)
-	}
 	c.greeted[e] = conn
 	stop := context.AfterFunc(c.lifetime, func() { c.drop(e, conn) })
 	time.AfterFunc(greetedFor, func() {

@@ -22,7 +22,7 @@ const proxyGrace = 2 * time.Second
 // with one end of a socket as its stdin and stdout. The administrator wrote it; the
 // names that tokens insert were checked not to contain anything that a shell
 // interprets.
-func (c *Client) proxyCommand(text string) (net.Conn, error) {
+func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
@@ -34,8 +34,8 @@ func (c *Client) proxyCommand(text string) (net.Conn, error) {
 		_ = theirs.Close()
 		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
 	}
-	command := exec.Command("/bin/sh", "-c", "exec "+text)
-	stderr := &tail{limit: 4 << 10}
+	command := exec.Command("/bin/sh", "-c", "exec "+line)
+	stderr := &text.Tail{Limit: 4 << 10}
 	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.WaitDelay = proxyGrace
@@ -58,7 +58,7 @@ func (c *Client) proxyCommand(text string) (net.Conn, error) {
 type proxyConn struct {
 	net.Conn
 	command *exec.Cmd
-	stderr  *tail
+	stderr  *text.Tail
 	ended   chan struct{}
 
 	mu     sync.Mutex
@@ -108,7 +108,7 @@ func (p *proxyConn) explain(err error, greeted bool) error {
 	} else {
 		p.endsWithin(proxyGrace / 10)
 	}
-	if line := lastLine(p.stderr.String()); line != "" {
+	if line := text.LastLine(p.stderr.String()); line != "" {
 		err = fmt.Errorf("%w (ProxyCommand: %s)", err, line)
 	}
 	if dropped {

@@ -3,7 +3,6 @@ package sshclient
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -134,10 +133,4 @@ func (p *sharedConn) close() {
 	if p.conn != nil {
 		p.conn.close(errClosed)
 	}
-}
-
-// hop is the endpoint of a ProxyJump item, reached through the hops before it.
-func hop(item string, before []string) (endpoint, error) {
-	q, err := config.ParseHop(item)
-	return endpoint{Lookup: q, via: strings.Join(before, ",")}, err
 }

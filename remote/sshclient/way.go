@@ -39,8 +39,7 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	if err != nil || !w.Direct() {
 		return w, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout),
-		defaultConnectTimeout))
+	ctx, cancel := context.WithTimeout(ctx, c.connectTimeout(settings))
 	defer cancel()
 	addresses, err := c.addresses(ctx, settings)
 	for _, a := range addresses {
@@ -98,20 +97,12 @@ func peerOf(t resolvedEndpoint, conn net.Conn, key ssh.PublicKey) remote.Peer {
 	return p
 }
 
-// expectedPeer is the machine that ssh(1) leads to, with the key that is known of the host.
-func expectedPeer(t resolvedEndpoint, key ssh.PublicKey) remote.Peer {
-	if key == nil {
-		return remote.Peer{}
-	}
-	return remote.Peer{Address: strings.ToLower(t.address()), Through: "ssh", HostKey: ssh.FingerprintSHA256(key)}
-}
-
 // lastHop is the endpoint of the last jump host, reached through those before it.
 func lastHop(s config.HostConfig) (endpoint, error) {
 	last := len(s.ProxyJump) - 1
-	e, err := hop(s.ProxyJump[last], s.ProxyJump[:last])
+	q, err := config.ParseHop(s.ProxyJump[last])
 	if err != nil {
-		return e, &remote.Error{Class: remote.Configuration, Err: err}
+		return endpoint{}, &remote.Error{Class: remote.Configuration, Err: err}
 	}
-	return e, nil
+	return endpoint{Lookup: q, via: strings.Join(s.ProxyJump[:last], ",")}, nil
 }

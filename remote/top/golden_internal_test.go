@@ -138,11 +138,3 @@ func TestALongMessageHidesNoSelectedRow(t *testing.T) {
 		}
 	}
 }
-
-func TestTail(t *testing.T) {
-	var said sshErrors
-	_, err := said.Write([]byte(strings.Repeat("x", 9000) + "\nPermission denied (publickey).\r\n\r\n"))
-	require.NoError(t, err)
-	require.Equal(t, "Permission denied (publickey).", said.lastLine())
-	require.Empty(t, (&sshErrors{}).lastLine())
-}

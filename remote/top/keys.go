@@ -28,7 +28,6 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	case read:
 		m.mode, m.details = browse, nil
 		return nil
-	case browse:
 	}
 	if m.move(name) || m.change(name) {
 		return nil
@@ -88,8 +87,6 @@ func (m *Model) change(name string) bool {
 	case "S":
 		m.cursor().backward = !m.cursor().backward
 		m.arrange()
-	case "space":
-		m.tag()
 	case "p":
 		m.pause()
 	case "?":
@@ -150,19 +147,6 @@ func (m *Model) sortByNext() {
 	m.arrange()
 }
 
-func (m *Model) tag() {
-	r := m.selectedOrSay()
-	if r == nil {
-		return
-	}
-	if m.tagged[r.id] {
-		delete(m.tagged, r.id)
-	} else {
-		m.tagged[r.id] = true
-	}
-	m.choose(m.cursor().at + 1)
-}
-
 // pause keeps what is shown, or shows what came meanwhile.
 func (m *Model) pause() {
 	m.paused = !m.paused
@@ -221,11 +205,11 @@ func (m *Model) ssh() tea.Cmd {
 		m.message = err.Error()
 		return nil
 	}
-	var said sshErrors // the view hides it again
-	command.Stderr = io.MultiWriter(m.options.Out, &said)
+	said := &text.Tail{Limit: draw.MaxText} // the view hides it again
+	command.Stderr = io.MultiWriter(m.options.Out, said)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
 		if err != nil {
-			err = fmt.Errorf("ssh: %w: %s", err, said.lastLine())
+			err = fmt.Errorf("ssh: %w: %s", err, text.LastLine(said.String()))
 		}
 		return answerMsg{err: err}
 	})
@@ -233,9 +217,8 @@ func (m *Model) ssh() tea.Cmd {
 
 // answered shows what became of an action.
 func (m *Model) answered(msg answerMsg) {
-	m.message = draw.Shown(msg.text)
-	if msg.err != nil {
-		m.message = strings.TrimSpace(draw.Shown(msg.text + " " + msg.err.Error()))
+	if m.message = draw.Shown(msg.text); msg.err != nil {
+		m.message = draw.Shown(msg.err.Error())
 	}
 }
 
@@ -249,7 +232,6 @@ var help = []string{
 	"Enter, Esc              into a host, GPU or user; out again",
 	"/                       filter: host~gpu-1 user=bob mem>40g state=finding",
 	"s, S                    sort by the next column; the other way round",
-	"Space                   tag a row: actions are for all tagged rows",
 	"o                       ssh to the host",
 	"p, Ctrl-L               pause; draw the screen again",
 	"q                       quit",

@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
@@ -31,13 +32,12 @@ type Model struct {
 	scope   scope
 	way     []place // to go back with Esc
 	cursors [tabCount]cursor
-	tagged  map[rowID]bool
 	filter  Filter
 	rows    []row // of the tab, filtered and sorted
 
 	mode    mode
 	input   input
-	request *request // to be confirmed
+	request *operator.Action // to be completed and confirmed; nil for none
 	details []string
 	message string
 }
@@ -86,7 +86,7 @@ type answerMsg struct {
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
 		options: options, context: ctx, painter: draw.Painter{Colour: options.Colour}, now: options.Now(),
-		filter: options.Filter, tagged: make(map[rowID]bool),
+		filter: options.Filter,
 	}
 }
 
@@ -154,7 +154,6 @@ func (m *Model) show(u *Update) {
 	}
 	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin
 	m.arrange()
-	m.forgetTags()
 }
 
 // arrange lists the rows of the tab, and finds the selected one among them.
@@ -232,23 +231,4 @@ func (m *Model) selected() *row {
 		return nil
 	}
 	return &m.rows[c.at]
-}
-
-// forgetTags forgets the tags of rows that are gone from the fleet.
-func (m *Model) forgetTags() {
-	if len(m.tagged) == 0 {
-		return
-	}
-	there := make(map[rowID]bool)
-	for tab := range tabCount {
-		for _, r := range m.scene.rows(tab) {
-			there[r.id] = true
-		}
-	}
-	for id := range m.tagged {
-		if !there[id] {
-			delete(m.tagged, id)
-			m.message = id.String() + " was tagged and isn't here any more"
-		}
-	}
 }

@@ -267,7 +267,6 @@ func dueCell(_ *scene, r *row, now time.Time) draw.Cell {
 		return draw.Styled("held", draw.Magenta)
 	case enforce.DecisionStuck:
 		return draw.Styled("stuck", draw.Red)
-	case enforce.DecisionUnderWay, enforce.DecisionDryRun, enforce.DecisionNone:
 	}
 	return draw.Text(string(f.Decision))
 }

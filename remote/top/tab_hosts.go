@@ -76,7 +76,6 @@ func (s *scene) mark(h *live.Host, g *gpus.GPU) draw.Span {
 		as = draw.Red
 	case live.MarkExempt:
 		as = draw.Magenta
-	case live.MarkFree, live.MarkUnused, live.MarkBusy, live.MarkUnknown, live.MarkFailed:
 	}
 	return draw.Span{Text: string(rune(mark)), Style: as}
 }
@@ -91,7 +90,6 @@ func stateStyle(state gpus.State) draw.Style {
 		return draw.Yellow
 	case gpus.Failed:
 		return draw.Red
-	case gpus.Unknown:
 	}
 	return draw.Faint
 }

@@ -7,20 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot/text"
-	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
-
-// exempt adds the narrowest exemption for a row that there is for its rule.
-func (q *request) exempt(r *row) (why string) {
-	for _, a := range exemptions(r) {
-		e := a.Exemption()
-		if e.Who.Check() == nil {
-			q.add(a, "exempt "+draw.Shown(e.Who.String()))
-			return ""
-		}
-	}
-	return "select a user, a host, a GPU, a process or a finding"
-}
 
 // exemptions are those that a row may be meant to have, the narrowest first.
 func exemptions(r *row) []operator.Action {
@@ -52,20 +39,4 @@ func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
 	}
 	words := append(append([]string{}, arguments...), "--", host)
 	return exec.Command("ssh", words...), nil
-}
-
-// sshErrors keeps the end of what is written to it.
-type sshErrors struct{ text []byte }
-
-// Write implements io.Writer.
-func (t *sshErrors) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-draw.MaxText):]
-	return len(p), nil
-}
-
-// lastLine is the last line with a text.
-func (t *sshErrors) lastLine() string {
-	said := strings.TrimSpace(string(t.text))
-	return strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
 }

@@ -60,9 +60,9 @@ func (m *Model) page() int { return max(0, m.room()-1) }
 func (m *Model) body() []string {
 	switch {
 	case m.mode == read:
-		return m.wrapped(m.details)
+		return m.cut(m.wrapped(m.details))
 	case m.mode == confirm, m.mode == typing && m.request != nil:
-		return m.wrapped(m.request.question())
+		return m.cut(m.wrapped(question(m.request)))
 	case m.scene == nil:
 		return []string{"  waiting for the first look at the hosts …"}
 	}
@@ -72,12 +72,15 @@ func (m *Model) body() []string {
 	if len(m.rows) == 0 {
 		lines = append(lines, "  "+m.empty())
 	}
-	return lines[:min(len(lines), m.room())]
+	return m.cut(lines)
 }
+
+// cut leaves out lines for which the body has no room.
+func (m *Model) cut(lines []string) []string { return lines[:min(len(lines), m.room())] }
 
 // table is the tab's table with these rows.
 func (m *Model) table(rows []row) *draw.Table {
-	c, list := m.cursor(), m.scene.columns(m.tab)
+	c, list, selected := m.cursor(), m.scene.columns(m.tab), m.selected()
 	t := &draw.Table{
 		Painter: m.painter, Columns: make([]draw.Column, len(list)), Rows: make([]draw.Row, len(rows)),
 		Sort: c.sort, Backward: c.backward, Old: m.old() != "",
@@ -86,8 +89,10 @@ func (m *Model) table(rows []row) *draw.Table {
 		t.Columns[j] = list[j].Column
 	}
 	for i := range rows {
-		prefix, selected := m.mark(&rows[i])
-		t.Rows[i] = draw.Row{Prefix: prefix, Selected: selected, Cells: make([]draw.Cell, len(list))}
+		t.Rows[i] = draw.Row{Prefix: "  ", Cells: make([]draw.Cell, len(list))}
+		if selected != nil && selected.id == rows[i].id {
+			t.Rows[i].Prefix, t.Rows[i].Selected = "> ", true
+		}
 		for j := range list {
 			t.Rows[i].Cells[j] = list[j].cell(m.scene, &rows[i], m.now)
 		}
@@ -106,34 +111,9 @@ func (m *Model) empty() string {
 	return "none"
 }
 
-// mark is in front of a row: whether it is selected and tagged.
-func (m *Model) mark(r *row) (string, bool) {
-	prefix, selected := []byte("  "), m.selected()
-	is := selected != nil && selected.id == r.id
-	if is {
-		prefix[0] = '>'
-	}
-	if m.tagged[r.id] {
-		prefix[1] = '*'
-	}
-	return string(prefix), is
-}
-
-// wrapped are texts as lines of the body.
-func (m *Model) wrapped(texts []string) (lines []string) {
-	for _, s := range texts {
-		lines = append(lines, strings.Split(ansi.Wrap(s, max(1, m.width-1), ""), "\n")...)
-	}
-	return lines[:min(len(lines), m.room())]
-}
-
-// fits reports whether all of a text is visible.
-func (m *Model) fits(texts []string) bool {
-	n := 0
-	for _, s := range texts {
-		n += strings.Count(ansi.Wrap(s, max(1, m.width-1), ""), "\n") + 1
-	}
-	return n <= m.room()
+// wrapped are texts as lines, as wide as the body.
+func (m *Model) wrapped(texts []string) []string {
+	return strings.Split(ansi.Wrap(strings.Join(texts, "\n"), max(1, m.width-1), ""), "\n")
 }
 
 // foot is the footer, or a message on as many lines as it needs, above what is typed.
@@ -141,7 +121,7 @@ func (m *Model) foot() []string {
 	if m.message == "" || m.mode == read || m.height < 8 {
 		return []string{m.footer()}
 	}
-	lines := strings.Split(ansi.Wrap(draw.Shown(m.message), max(1, m.width-1), ""), "\n")
+	lines := m.wrapped([]string{draw.Shown(m.message)})
 	lines = lines[:min(len(lines), m.height/4)]
 	for i := range lines {
 		lines[i] = m.painter.Paint(lines[i], draw.Bold)

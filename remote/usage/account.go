@@ -74,29 +74,37 @@ func (a *Account) seen(before *hostCounts, h *snapshot.Host) *hostCounts {
 
 // Settle counts the time since the last look, as at the end of a run.
 func (a *Account) Settle(now time.Time) {
-	passed, gap := a.passed(now)
-	a.last = now
-	if passed.from >= passed.to {
+	last := a.last
+	if a.last = now; last.IsZero() {
 		return
 	}
-	rates := a.rates(gap)
-	passed.hours(a.in, func(hour, seconds int64) {
+	elapsed := now.Sub(last) // by the monotonic clock, where there is one
+	from, to := secondsBetween(last, now, elapsed)
+	if from >= to {
+		return
+	}
+	rates := a.rates(a.MaxGap > 0 && elapsed > a.MaxGap)
+	for from < to {
+		hour := HourOf(from, a.in)
+		end := min(to, hour+3600)
 		for key, rate := range rates {
 			key.Hour = hour
 			sum := Sum{Peak: rate.Attached}
-			sum.add(rate, seconds)
+			sum.add(rate, end-from)
 			a.sums.Add(key, &sum)
 		}
-	})
+		from = end
+	}
 }
 
-// passed is the time since the last look, and whether that is longer than MaxGap.
-func (a *Account) passed(now time.Time) (s timeRange, gap bool) {
-	if a.last.IsZero() {
-		return timeRange{}, false
+// secondsBetween is the time between two looks, in which as much time elapsed. It ends at the second
+// one by the wall clock, also if the clock was set since.
+func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64) {
+	from, to = last.Unix(), now.Unix()
+	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step.Abs() > time.Second {
+		from = to - int64(elapsed.Round(time.Second)/time.Second)
 	}
-	elapsed := now.Sub(a.last) // by the monotonic clock, where there is one
-	return rangeOf(a.last, now, elapsed), a.MaxGap > 0 && elapsed > a.MaxGap
+	return from, to
 }
 
 // rates are what a second amounts to, of no Hour; in a gap, as if no host had answered.

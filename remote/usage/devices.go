@@ -61,8 +61,7 @@ func (u use) with(other *use) use {
 
 // hostUses is what a snapshot shows of a host.
 type hostUses struct {
-	// byUser has one for each user on a device, and byDevice one for each device.
-	byUser, byDevice []use
+	byUser, byDevice []use // one for each user on a device, and one for each device
 }
 
 // usesOf is what a snapshot shows.
@@ -94,7 +93,11 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) hostUses {
 			}
 		}
 	}
-	return summed(uses)
+	slices.SortStableFunc(uses, func(a, b use) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user))
+	})
+	byUser := joined(uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user })
+	return hostUses{byUser, joined(byUser, func(a, b *use) bool { return a.device == b.device })}
 }
 
 // memberOf is for whom a process counts: for the user of the environment that it is in, if that admits it,
@@ -106,34 +109,14 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 	return gpus.UserName(p.Account(nil))
 }
 
-// summed joins uses by user and by device.
-func summed(uses []use) (s hostUses) {
-	slices.SortStableFunc(uses, func(a, b use) int {
-		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user))
-	})
-	s.byUser = joined(uses, func(a, b *use) bool { return a.device == b.device && a.user == b.user })
-	s.byDevice = joined(s.byUser, func(a, b *use) bool { return a.device == b.device })
-	return s
-}
-
-// joined joins neighbours that are the same. It returns the list that it is given if none are.
-func joined(uses []use, same func(a, b *use) bool) []use {
-	n := 0
+// joined joins neighbours that are the same.
+func joined(uses []use, same func(a, b *use) bool) (list []use) {
 	for i := range uses {
-		if i == 0 || !same(&uses[i-1], &uses[i]) {
-			n++
-		}
-	}
-	if n == len(uses) {
-		return uses
-	}
-	list := make([]use, 0, n) // a host's are kept as long as it doesn't change
-	for i := range uses {
-		if last := len(list) - 1; i > 0 && same(&uses[i-1], &uses[i]) {
+		if last := len(list) - 1; last >= 0 && same(&list[last], &uses[i]) {
 			list[last] = list[last].with(&uses[i])
 		} else {
 			list = append(list, uses[i])
 		}
 	}
-	return list
+	return slices.Clip(list)
 }

@@ -82,7 +82,6 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	account *Account
-	seen    label
 	counted           // what take returns
 	looked  time.Time // the last time
 	woken   time.Time // when wake was sent last
@@ -96,9 +95,6 @@ type counted struct {
 	paused bool  // it is a standby since
 }
 
-// label says which cycle a cluster is of: a sink gets some cycles several times.
-type label struct{ number, early int }
-
 // StartRecorder begins to record. Call Close at the end.
 func StartRecorder(options RecorderOptions) *Recorder {
 	if options.MaxWaiting == 0 {
@@ -108,7 +104,7 @@ func StartRecorder(options RecorderOptions) *Recorder {
 		options: options, account: NewAccount(options.In), counted: counted{sums: make(Sums)},
 		wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go newWriter(r).run()
+	go (&dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}).run()
 	return r
 }
 
@@ -128,11 +124,11 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.options.Now()
-	switch at := (label{cycle.Number, cycle.Early}); {
+	switch {
 	case r.options.Shared && cycle.Standby:
 		r.pause(now)
-	case r.isNew(at) && !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
-		r.seen, r.looked, r.paused = at, now, false
+	case !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
+		r.looked, r.paused = now, false
 		if r.begun == 0 {
 			// written at once: one that is killed in its first minute did not end in order
 			r.begun, r.woken = now.Unix(), now.Add(-writeEvery)
@@ -167,10 +163,6 @@ func (r *Recorder) gather() {
 	if !r.paused {
 		r.until = r.looked.Unix()
 	}
-}
-
-func (r *Recorder) isNew(at label) bool {
-	return at.number > r.seen.number || at.number == r.seen.number && at.early > r.seen.early
 }
 
 // closeTimeout is how long Close waits for a disk or a server.

@@ -59,7 +59,7 @@ func (k *kept) Add(_ context.Context, e *usage.Entry) (err error) {
 		return nil
 	}
 	if k.ids[e.ID] = true; k.unsure {
-		defer func() { err = usage.ErrUnsure }()
+		defer func() { err = errors.New("the answer is lost") }()
 	}
 	if k.total == nil {
 		k.total = make(usage.Sums)
@@ -248,11 +248,11 @@ func TestUnsure(t *testing.T) {
 		r := start(t, k.open, 0)
 		r.cycles(100)
 		synctest.Wait()
-		r.requireSaid("it isn't known whether that was written")
+		r.requireSaid("the answer is lost")
 		k.set(func() { k.unsure = false })
 		r.cycles(10)
 		r.Close()
-		r.requireSaid("it isn't known", "nothing is missing")
+		r.requireSaid("the answer is lost", "nothing is missing")
 		require.Equal(t, int64(1100), k.attached())
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 // Store keeps usage by hour and by day, as that of package store does. One process writes; others may read meanwhile.
 type Store interface {
-	// Add keeps an entry, as a whole or, with an error, not at all: then it may be tried again.
-	// ErrFull says that there is no room, ErrUnsure that it may have been kept nevertheless.
+	// Add keeps an entry as a whole. With an error it may have been kept nevertheless: add it again as it is, before
+	// others. ErrFull says that there is no room.
 	Add(ctx context.Context, e *Entry) error
 	// Mark is up to when usage is kept; zero before the first entry.
 	Mark(ctx context.Context) (Mark, error)
@@ -30,9 +30,6 @@ var (
 	ErrNewer = errors.New("it was written by a newer version of genv")
 	// ErrDamaged says that it can't be read any more: give it another name.
 	ErrDamaged = errors.New("it is damaged")
-	// ErrUnsure says that it isn't known whether an entry was kept: add it again, with the
-	// same ID, before others.
-	ErrUnsure = errors.New("it isn't known whether that was written")
 	// ErrNone says that there is no usage to read.
 	ErrNone = errors.New("there is no usage database")
 )
@@ -40,8 +37,7 @@ var (
 // Entry is what was counted in a time.
 type Entry struct {
 	Sums Sums
-	// ID is that of the entry: a store with an Add that may return ErrUnsure keeps one with the same
-	// ID once. Empty for none.
+	// ID is that of the entry, which is kept once. Empty for none.
 	ID    string
 	Since int64 // the time, in seconds since 1970
 	Mark        // its end
@@ -117,27 +113,4 @@ func startOfDay(year int, month time.Month, day int, in *time.Location) time.Tim
 		start = start.Add(15 * time.Minute)
 	}
 	return start
-}
-
-// timeRange is a time in whole seconds, from its first second to before its end.
-type timeRange struct{ from, to int64 }
-
-// hours calls f for each hour of a span, with the seconds of the span in it.
-func (s timeRange) hours(in *time.Location, f func(hour, seconds int64)) {
-	for at := s.from; at < s.to; {
-		hour := HourOf(at, in)
-		end := min(s.to, hour+3600)
-		f(hour, end-at)
-		at = end
-	}
-}
-
-// rangeOf is the time between two looks, in which as much time elapsed. It ends at the second
-// one by the wall clock, also if the clock was set since.
-func rangeOf(last, now time.Time, elapsed time.Duration) timeRange {
-	s := timeRange{last.Unix(), now.Unix()}
-	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step > time.Second || step < -time.Second {
-		s.from = s.to - int64(elapsed.Round(time.Second)/time.Second)
-	}
-	return s
 }

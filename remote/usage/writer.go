@@ -13,8 +13,8 @@ import (
 type dbWriter struct {
 	*Recorder
 	store   Store  // nil while it can't be opened
-	entry   Entry  // what wasn't written yet
-	unsure  *Entry // what was perhaps written; nil for none
+	entry   Entry  // what wasn't given to the store yet
+	pending *Entry // what was given to it, and may have been kept; nil for none
 	paused  bool   // another controller leads since the last look
 	said    string // why, if it was said
 	dropped bool   // something is missing since then
@@ -27,10 +27,6 @@ const tidyEvery = time.Hour
 // writeTimeout is how long a write may take.
 const writeTimeout = 5 * time.Minute
 
-func newWriter(r *Recorder) *dbWriter {
-	return &dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}
-}
-
 // run writes when it is woken, and at the end.
 func (w *dbWriter) run() {
 	defer close(w.ended)
@@ -40,11 +36,16 @@ func (w *dbWriter) run() {
 			w.write(false)
 		case <-w.end:
 			w.write(true)
-			if w.store != nil {
-				_ = w.store.Close() // what Add returned for is kept
-			}
+			w.closeStore()
 			return
 		}
+	}
+}
+
+func (w *dbWriter) closeStore() {
+	if w.store != nil {
+		_ = w.store.Close() // what Add returned for is kept
+		w.store = nil
 	}
 }
 
@@ -54,7 +55,7 @@ func (w *dbWriter) write(ended bool) {
 	defer cancel()
 	taken := w.take()
 	w.entry.Sums.Merge(taken.sums)
-	if taken.begun == 0 && len(w.entry.Sums) == 0 && w.unsure == nil {
+	if taken.begun == 0 && len(w.entry.Sums) == 0 && w.pending == nil {
 		return
 	}
 	if taken.begun != 0 {
@@ -64,10 +65,13 @@ func (w *dbWriter) write(ended bool) {
 	if w.entry.Since == 0 {
 		w.entry.Since = cmp.Or(taken.begun, taken.until)
 	}
-	err := w.openAndAdd(ctx)
+	err := w.add(ctx)
 	if errors.Is(err, ErrDamaged) && w.options.Replace != nil {
-		if err = w.replace(err); err == nil {
-			err = w.openAndAdd(ctx)
+		w.closeStore()
+		if failed := w.options.Replace(err); failed != nil {
+			err = errors.Join(err, failed)
+		} else {
+			err = w.add(ctx)
 		}
 	}
 	if err != nil {
@@ -77,49 +81,29 @@ func (w *dbWriter) write(ended bool) {
 	w.written()
 	w.tidy(ctx)
 	if w.paused { // another controller writes now
-		_ = w.store.Close() // what Add returned for is kept
-		w.store, w.entry.Since = nil, 0
+		w.closeStore()
+		w.entry.Since = 0
 	}
-}
-
-func (w *dbWriter) openAndAdd(ctx context.Context) error {
-	if err := w.open(ctx); err != nil {
-		return err
-	}
-	return w.add(ctx)
-}
-
-// replace has Options.Replace deal with a damaged store.
-func (w *dbWriter) replace(why error) error {
-	if w.store != nil {
-		_ = w.store.Close() // it is damaged
-		w.store = nil
-	}
-	if err := w.options.Replace(why); err != nil {
-		return errors.Join(why, err)
-	}
-	return nil
 }
 
 // add adds what wasn't written: first what perhaps was.
 func (w *dbWriter) add(ctx context.Context) error {
-	if w.unsure != nil {
-		if err := w.put(ctx, w.unsure); err != nil {
-			return err
-		}
-		w.unsure = nil
-	}
-	w.entry.ID = rand.Text()
-	err := w.put(ctx, &w.entry)
-	if err != nil && !errors.Is(err, ErrUnsure) {
+	if err := w.open(ctx); err != nil {
 		return err
 	}
-	entry := w.entry
-	if err != nil {
-		w.unsure = &entry
+	if w.pending != nil {
+		if err := w.put(ctx, w.pending); err != nil {
+			return err
+		}
 	}
-	w.entry = Entry{Sums: make(Sums), Since: entry.Until}
-	return err
+	next := w.entry
+	next.ID = rand.Text()
+	w.pending, w.entry = &next, Entry{Sums: make(Sums), Since: next.Until}
+	if err := w.put(ctx, w.pending); err != nil {
+		return err
+	}
+	w.pending = nil
+	return nil
 }
 
 // put adds an entry. If there is no room, some is made first.
@@ -148,7 +132,7 @@ func (w *dbWriter) open(ctx context.Context) error {
 		return err
 	}
 	w.store = opened
-	if last.Until == 0 || last.Until >= w.entry.Since || w.unsure != nil {
+	if last.Until == 0 || last.Until >= w.entry.Since || w.pending != nil {
 		return nil
 	}
 	w.entry.Gaps = append(w.entry.Gaps, Gap{Since: last.Until, Until: w.entry.Since})
@@ -170,7 +154,11 @@ func (w *dbWriter) failed(err error, ended bool) {
 		}
 		w.options.Log.Warn().Err(err).Msg("the usage database can't be written: " + next)
 	}
-	for w.waiting() > w.options.MaxWaiting {
+	waiting := 0
+	if w.pending != nil {
+		waiting = len(w.pending.Sums)
+	}
+	for len(w.entry.Sums)+waiting > w.options.MaxWaiting {
 		hour, ok := w.entry.Sums.DropOldestHour()
 		if !ok {
 			return
@@ -180,14 +168,6 @@ func (w *dbWriter) failed(err error, ended bool) {
 		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage "+
 			"database", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
 	}
-}
-
-// waiting is how many sums wait to be written.
-func (w *dbWriter) waiting() int {
-	if w.unsure == nil {
-		return len(w.entry.Sums)
-	}
-	return len(w.entry.Sums) + len(w.unsure.Sums)
 }
 
 // written says, after a failure, that it works again.

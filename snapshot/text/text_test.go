@@ -203,3 +203,12 @@ func TestCheckUsername(t *testing.T) {
 		require.ErrorContains(t, text.CheckUsername(name), want, "%q", name)
 	}
 }
+
+func TestTail(t *testing.T) {
+	said := &text.Tail{Limit: 4096}
+	_, err := said.Write([]byte(strings.Repeat("x", 9000) + "\nPermission denied (publickey).\r\n\r\n"))
+	require.NoError(t, err)
+	require.Len(t, said.String(), 4096)
+	require.Equal(t, "Permission denied (publickey).", text.LastLine(said.String()))
+	require.Empty(t, text.LastLine(""))
+}

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // identity is a configured key, or a certificate next to one.
@@ -30,7 +30,7 @@ type identity struct {
 func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	for _, path := range s.IdentityFiles {
 		if file := k.file(path); file.public != nil || file.signer != nil || file.problem != nil {
-			all = append(all, identity{path, file.public, file.signer, file.problem}.unasked(s.BatchMode))
+			all = append(all, file.unasked(s.BatchMode))
 		}
 		if len(s.CertificateFiles) > 0 {
 			continue
@@ -51,32 +51,30 @@ func (id identity) unasked(batchMode bool) identity {
 	return id
 }
 
-// keyFile is the cached content of a file that has not changed since.
+// keyFile is a configured key as it was read last.
 type keyFile struct {
-	public  ssh.PublicKey
-	signer  ssh.Signer
-	problem error
-	changed time.Time
-	size    int64
+	identity
+	stamp string // of the file
 }
 
-func (k *Keyring) file(path string) *keyFile {
+func (k *Keyring) file(path string) identity {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &keyFile{public: readPublic(path + ".pub")} // the private key may be in the agent
-	}
-	if err != nil {
-		return &keyFile{problem: err}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return identity{path: path, public: readPublic(path + ".pub")} // the private key may be in the agent
+	case err != nil:
+		return identity{path: path, problem: err}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if file := k.files[path]; file != nil && file.changed.Equal(info.ModTime()) && file.size == info.Size() {
-		return file
+	file := keyFile{identity{path: path}, folder.Stamp(path)}
+	if known := k.files[path]; known.stamp == file.stamp {
+		return known.identity
 	}
-	file := &keyFile{public: publicOf(path), changed: info.ModTime(), size: info.Size()}
+	file.public = publicOf(path)
 	file.signer, file.problem = k.read(path, file.public, info)
 	k.files[path] = file
-	return file
+	return file.identity
 }
 
 // maxKeyFile is far more than the size of any key, in bytes.

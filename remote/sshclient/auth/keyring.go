@@ -27,7 +27,7 @@ type Keyring struct {
 
 	mu     sync.Mutex
 	agents map[string]*keyAgent
-	files  map[string]*keyFile
+	files  map[string]keyFile
 
 	asking   sync.Mutex // one question at a time on a terminal
 	answered atomic.Int64
@@ -36,7 +36,7 @@ type Keyring struct {
 // NewKeyring opens nothing yet. prompt is nil where there is no terminal: keys
 // with a passphrase are then used through the agent or not at all.
 func NewKeyring(prompt Prompt, log zerolog.Logger) *Keyring {
-	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]*keyFile{}}
+	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]keyFile{}}
 	k.lifetime, k.end = context.WithCancel(context.Background())
 	return k
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
 // ErrNoMoreKeys ends a login when the server has refused all keys.
@@ -68,7 +69,7 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 	if several, ok := signer.(ssh.MultiAlgorithmSigner); ok {
 		return several.Algorithms()
 	}
-	return []string{plain(signer.PublicKey()).Type()}
+	return []string{hostkeys.Plain(signer.PublicKey()).Type()}
 }
 
 // addExact adds RSA keys again, after all others, with one algorithm each: a server
@@ -78,7 +79,7 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
 		for _, o := range l.offers[:l.keys] {
-			if plain(o.AlgorithmSigner.PublicKey()).Type() == ssh.KeyAlgoRSA && rank < len(o.signatures) {
+			if hostkeys.Plain(o.AlgorithmSigner.PublicKey()).Type() == ssh.KeyAlgoRSA && rank < len(o.signatures) {
 				l.add(&offer{AlgorithmSigner: o.AlgorithmSigner, signatures: o.signatures[rank : rank+1], exact: true})
 			}
 		}
@@ -139,15 +140,7 @@ func (l *Login) Tried() string {
 
 // describe is a key as `ssh-add -l` shows it.
 func describe(key ssh.PublicKey) string {
-	return key.Type() + " " + ssh.FingerprintSHA256(plain(key))
-}
-
-// plain is the key itself, of a certificate the one that it is for.
-func plain(key ssh.PublicKey) ssh.PublicKey {
-	if certificate, ok := key.(*ssh.Certificate); ok {
-		return certificate.Key
-	}
-	return key
+	return key.Type() + " " + hostkeys.Fingerprint(key)
 }
 
 // offer is a key that is offered with one of some signatures.

@@ -199,9 +199,8 @@ func (s *Store) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	if out.Cut {
 		return nil, fmt.Errorf("it wrote more than %d MiB", maxOutput>>20)
 	}
-	if err != nil && stderr.String() != "" {
-		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		err = fmt.Errorf("%w: %s", err, text.Printable(lines[len(lines)-1]))
+	if said := text.LastLine(stderr.String()); err != nil && said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return []byte(out.String()), err
 }

@@ -132,7 +132,7 @@ func (file) saveFacts(t *tx) error {
 // copies in pages that it has divided.
 func (file) removeNames(ctx context.Context, s *Store) error {
 	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = 1"); err != nil {
-		return s.translated(err, false)
+		return s.translated(err)
 	}
 	defer func() { _, _ = s.db.ExecContext(ctx, "PRAGMA secure_delete = 0") }() // it only costs time
 	return s.transaction(ctx, func(t *tx) error {
@@ -147,7 +147,7 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 	})
 }
 
-func (file) translated(err error, _ bool) error {
+func (file) translated(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return err

@@ -225,7 +225,7 @@ func (server) removeNames(ctx context.Context, s *Store) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = s.db.ExecContext(ctx, "VACUUM genv_usage.names")
-	return s.translated(err, false)
+	return s.translated(err)
 }
 
 // The errors of PostgreSQL that mean something here
@@ -237,12 +237,12 @@ const (
 )
 
 // translated also shows what the server says escaped.
-func (server) translated(err error, committing bool) error {
-	if committing {
-		return fmt.Errorf("%w: %w", usage.ErrUnsure, server{}.translated(err, false))
-	}
+func (server) translated(err error) error {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
 		return text.Late(err, 0) // the connection, a transaction or the caller has had its time
 	}
 	said := fmt.Errorf("PostgreSQL says: %s (SQLSTATE %s)", text.Printable(e.Message), e.Code)

@@ -13,8 +13,8 @@
 // a power failure the last ones may be missing, and nothing else.
 //
 // A database on a server may have several fleets, and a fleet several writers: controllers of which one
-// leads after the other. Whether an entry was kept isn't known if the server is lost while it commits
-// (usage.ErrUnsure): entries have ids, so it may be added again.
+// leads after the other. Whether an entry was kept isn't known if the server is lost while it commits:
+// entries have ids, so it may be added again.
 package store
 
 import (
@@ -82,8 +82,7 @@ type dialect interface {
 	saveFacts(t *tx) error
 	// removeNames removes the names that no row has any more, and what is left of them.
 	removeNames(ctx context.Context, s *Store) error
-	// translated adds the errors of package usage; committing says that a commit failed.
-	translated(err error, committing bool) error
+	translated(err error) error // with the errors of package usage
 }
 
 // databaseFacts are what a database has only once.
@@ -168,16 +167,14 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 	}
 	begun, err := s.begin(ctx)
 	if err != nil {
-		return s.translated(err, false)
+		return s.translated(err)
 	}
-	if err := f(&tx{Tx: begun, Store: s, ctx: ctx}); err != nil {
+	if err = f(&tx{Tx: begun, Store: s, ctx: ctx}); err != nil {
 		_ = begun.Rollback() // if that fails, the connection is closed
-		return s.translated(err, false)
+	} else {
+		err = begun.Commit()
 	}
-	if err := begun.Commit(); err != nil {
-		return s.translated(err, true)
-	}
-	return nil
+	return s.translated(err)
 }
 
 // begin begins a transaction. A connection to a server from before may have been lost since.
