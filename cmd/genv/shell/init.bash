@@ -64,17 +64,34 @@ function __genv_path_remove {
   PATH=${rest%:}
 }
 
-# __genv_prompt PS1 PREFIX: a shell without a prompt gets none. Shells that this one
-# starts, as tmux and screen do, inherit the prefix, and get it at the end of this file.
+# __genv_prompt PS1 PREFIX: a shell without a prompt gets none. The prefix takes the place of the one before, wherever
+# that is: conda and venv put their own in front. Shells that this one starts, as tmux and screen do, inherit GENV_PROMPT.
 function __genv_prompt {
+  local old=${GENV_PROMPT-}
   [[ -n ${PS1+x} ]] || return 0
-  PS1=$2${PS1#"${GENV_PROMPT-}"}
+  [[ -n $old ]] || old=${__genv_mark-}
+  if [[ -n $old && $PS1 == *"$old"* ]]; then
+    PS1="${PS1%%"$old"*}$2${PS1#*"$old"}"
+  else
+    PS1=$2$PS1
+  fi
   export GENV_PROMPT=$2
-  [[ -n $2 ]] || unset -v GENV_PROMPT
+  if [[ -n $2 ]]; then
+    __genv_mark=$2
+  else
+    unset -v GENV_PROMPT
+  fi
 }
 
 function __genv_prompt_replace {
   [[ -z ${GENV_PROMPT-} ]] || __genv_prompt "$1" "$2"
+}
+
+# __genv_keep puts right, in a shell that inherits an environment and at each prompt, what others have undone: PATH by
+# /etc/profile of a login shell, by venv's deactivate and direnv; PS1 by venv and conda, which put an old one back.
+function __genv_keep {
+  [[ -z ${GENV_ENVIRONMENT_ID-} ]] || __genv_path_add
+  [[ -n ${GENV_PROMPT-} && ${PS1-} == *"$GENV_PROMPT"* ]] || __genv_prompt PS1 "${GENV_PROMPT-}"
 }
 
 # The program writes code for this shell on descriptor 3; descriptor 4 is the
@@ -95,4 +112,8 @@ function genv {
   [[ -z $allexport ]] || set -a
 }
 
-__genv_prompt_replace PS1 "${GENV_PROMPT-}"
+if [[ $- == *i* && ${PROMPT_COMMAND-} != *__genv_keep* ]]; then
+  # A shell that inherits the variable may lack the function.
+  PROMPT_COMMAND="${PROMPT_COMMAND:+$PROMPT_COMMAND"$'\n'"}! declare -F __genv_keep >/dev/null || __genv_keep"
+fi
+__genv_keep

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,11 @@ type result struct {
 // run has the shell read the init code, as users do, and then a script.
 func (s *session) run(script string, options ...string) result {
 	s.t.Helper()
+	return s.raw("init='"+s.initFile()+"'\neval \"$(cat \"$init\")\"\n"+script, options...)
+}
+
+func (s *session) initFile() string {
+	s.t.Helper()
 	exe, err := os.Executable()
 	require.NoError(s.t, err)
 	code, err := shell.Init(shell.InitOptions{
@@ -105,15 +111,26 @@ func (s *session) run(script string, options ...string) result {
 	require.NoError(s.t, err)
 	file := filepath.Join(s.t.TempDir(), "init")
 	require.NoError(s.t, os.WriteFile(file, []byte(code), 0o600))
-	return s.raw("init='"+file+"'\neval \"$(cat \"$init\")\"\n"+script, options...)
+	return file
+}
+
+// typed has an interactive shell read the init code and then a script, line by line, each after a prompt.
+func (s *session) typed(script string) result {
+	s.t.Helper()
+	return s.start("eval \"$(cat '"+s.initFile()+"')\"\n"+script, "-i")
 }
 
 func (s *session) raw(script string, options ...string) result {
 	s.t.Helper()
-	args := append(append([]string{}, s.options[1:]...), options...)
-	cmd := exec.Command(s.options[0], append(args, "-c", script)...)
+	return s.start("", append(options, "-c", script)...)
+}
+
+// start runs the shell, which reads what is typed on its stdin.
+func (s *session) start(typed string, options ...string) result {
+	s.t.Helper()
+	cmd := exec.Command(s.options[0], append(slices.Clone(s.options[1:]), options...)...)
 	var stdout, stderr bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = s.environ, &stdout, &stderr
+	cmd.Stdin, cmd.Env, cmd.Stdout, cmd.Stderr = strings.NewReader(typed), s.environ, &stdout, &stderr
 	_ = cmd.Run() // the status is in the result
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }

@@ -276,3 +276,46 @@ echo "$PS1"; genv deactivate >/dev/null; env | grep GENV_PROMPT`)
 		})
 	}
 }
+
+// What other tools do to PATH and the prompt of an active shell is put right at the next prompt, and in shells that
+// inherit the environment; after it is left, the environment is in no prompt.
+func TestWhatOthersUndo(t *testing.T) {
+	const venv = `old=$PS1 oldpath=$PATH; PS1="(venv) $PS1" PATH=/venv:$PATH`
+	const venvEnds = `PS1=$old PATH=$oldpath`
+	const without, with = "/usr/bin:/bin", shimsDir + ":/usr/bin:/bin"
+	for name, row := range map[string]struct{ script, want string }{
+		"a PATH that is set anew":      {"genv activate; PATH=/usr/bin:/bin", with + "|(genv:x) $ "},
+		"a prompt that is set anew":    {"genv activate; PS1='% '", with + "|(genv:x) % "},
+		"venv within":                  {"genv activate; " + venv, "/venv:" + with + "|(venv) (genv:x) $ "},
+		"venv within, which ends":      {"genv activate; " + venv + "\n" + venvEnds, with + "|(genv:x) $ "},
+		"venv around, which ends":      {venv + "; genv activate\n" + venvEnds, with + "|(genv:x) $ "},
+		"left within venv":             {"genv activate; " + venv + "\ngenv deactivate", "/venv:" + without + "|(venv) $ "},
+		"left before venv ends":        {"genv activate; " + venv + "\ngenv deactivate\nPS1=$old", without + "|$ "},
+		"another name within venv":     {"genv activate; " + venv + "\nFAKE_NAME=y genv config", "/venv:" + with + "|(venv) (genv:y) $ "},
+		"no environment":               {"PATH=/usr/bin:/bin", without + "|$ "},
+		"no environment any more":      {"genv activate\ngenv deactivate\nPS1='% '", without + "|% "},
+		"no prompt is wanted":          {"genv activate --no-prompt; PATH=/usr/bin:/bin", with + "|$ "},
+		"initialised again":            {"genv activate; eval \"$(cat \"$init\")\"; PATH=/usr/bin:/bin", with + "|(genv:x) $ "},
+		"a folder that is there stays": {"genv activate; PATH=/a:$PATH", "/a:" + with + "|(genv:x) $ "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothShells(t, func(t *testing.T, kind shell.Kind) {
+				s := newSession(t, kind, "FAKE_NAME=x")
+				script := strings.ReplaceAll("{ "+row.script+"; } >/dev/null", "\n", "; } >/dev/null\n{ ")
+				r := s.typed("PS1='$ ' init='" + s.initFile() + "'\n" + script + "\nwant=\"$PATH|$PS1\"\n/usr/bin/printf '%s\\n' \"$want\"\nexit 0\n")
+				require.Contains(t, r.stdout, row.want+"\n", r.stderr)
+				require.NotContains(t, r.stderr, "not found")
+				require.Zero(t, r.code)
+			})
+		})
+	}
+}
+
+// A login shell below an active one, as in each pane of tmux, has the shims again, though /etc/profile took PATH away.
+func TestAShellThatInheritsAnEnvironment(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		s := newSession(t, kind, "FAKE_NAME=x", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "GENV_PROMPT=(genv:x) ")
+		r := s.run(`echo "$PATH"; genv deactivate >/dev/null; echo "$PATH"`)
+		require.Equal(t, result{stdout: shimsDir + ":/usr/bin:/bin\n/usr/bin:/bin\n"}, r)
+	})
+}
