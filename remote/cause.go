@@ -13,8 +13,7 @@ import (
 // Cause is why one or more hosts failed.
 type Cause struct {
 	Class Class
-	// Error is the text of the hosts' errors, shortened, with "…" for what differs between
-	// them.
+	// Error is the text of the hosts' errors, shortened, with "…" for what differs between them.
 	Error string
 	Hosts []string // in the order of the failures
 	// NextSteps are those of the hosts, each once.
@@ -116,8 +115,7 @@ func varying(text, host string) (rest string, pieces []string) {
 	return b.String(), pieces
 }
 
-// nameIn is where a text has the name of a host: with its domain, or without; the end of
-// the text if it has none.
+// nameIn is where a text has the name of a host: with its domain, or without; the end of the text if it has none.
 func nameIn(text, host string) (begin, end int) {
 	short, _, _ := strings.Cut(host, ".")
 	folded := strings.ToLower(text)
@@ -169,8 +167,7 @@ func common(rest string, pieces [][]string) string {
 	return withoutPlace(b.String())
 }
 
-// withoutPlace leaves out to where there is no connection, if that differs: the names of
-// the hosts are shown anyway.
+// withoutPlace leaves out to where there is no connection, if that differs: the names of the hosts are shown anyway.
 func withoutPlace(failure string) string {
 	at := strings.LastIndex(failure, "…")
 	if at < 0 || !strings.HasPrefix(failure, "no connection to ") {

@@ -13,13 +13,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// diagnoseTimeout is for the command of Diagnose.
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose finds out why sudo did not run genv on a host. What sudo allows, and why it
-// refuses, is tried there, since the texts of its implementations differ. The result is err
-// with the right class, and with a next step that names the path of genv on that
-// host. It is err itself if it has another cause, or the cause can't be found.
+// Diagnose finds out why sudo did not run genv on a host. What sudo allows, and why it refuses, is tried there, since
+// the texts of its implementations differ. The result is err with the right class, and with a next step that names the
+// path of genv on that host. It is err itself if it has another cause, or the cause can't be found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	var known *Error
 	if runner == nil || !errors.As(err, &known) || known.Next != "" ||
@@ -221,8 +219,7 @@ func (t *Trial) step(class Class) string {
 	return SudoStep(class, SudoersAccount(t.User, t.UID), cmp.Or(t.Genv, DefaultGenv))
 }
 
-// SudoStep is the next step for sudo to run the genv at a path for an account, as SudoersAccount
-// writes it.
+// SudoStep is the next step for sudo to run the genv at a path for an account, as SudoersAccount writes it.
 func SudoStep(class Class, account, genv string) string {
 	line := SudoersLine(account, genv)
 	if class == SudoRefused {
@@ -252,10 +249,9 @@ func SudoersAccount(name, uid string) string {
 	return "USER"
 }
 
-// SudoersLine is the line of sudoers(5) for a controller that logs in as an account. It
-// allows the commands of a controller, but none that runs a program for its caller,
-// such as `genv lock` and `genv run`. sudo accepts each without further arguments alone: not every sudo
-// knows wildcards in them.
+// SudoersLine is the line of sudoers(5) for a controller that logs in as an account. It allows the commands of a
+// controller, but none that runs a program for its caller, such as `genv lock` and `genv run`. sudo accepts each
+// without further arguments alone: not every sudo knows wildcards in them.
 func SudoersLine(account, genv string) string {
 	commands := []string{
 		"usage snapshot", "usage snapshot --type devices", "usage snapshot --type envs",

@@ -16,10 +16,9 @@ type Result[T any] struct {
 	Elapsed time.Duration
 }
 
-// Each calls do for every host, at most limit at a time, and returns the results
-// in the order of the hosts. The error of one host neither delays nor cancels
-// another host. When ctx ends, the remaining hosts get its cause as their error; do
-// must return when its ctx ends.
+// Each calls do for every host, at most limit at a time, and returns the results in the order of the hosts. The error
+// of one host neither delays nor cancels another host. When ctx ends, the remaining hosts get its cause as their error;
+// do must return when its ctx ends.
 func Each[T any](ctx context.Context, hosts []Host, limit int, do func(context.Context, Host) (T, error)) []Result[T] {
 	results := make([]Result[T], len(hosts))
 	var group errgroup.Group // without a context, so that an error cancels nothing
@@ -46,8 +45,7 @@ func one[T any](ctx context.Context, host Host, do func(context.Context, Host) (
 	return r
 }
 
-// notBegun is the error of a host for which nothing was done. A cause with a class
-// keeps it.
+// notBegun is the error of a host for which nothing was done. A cause with a class keeps it.
 func notBegun(cause error) error {
 	var known *Error
 	if errors.As(cause, &known) {
@@ -79,8 +77,7 @@ func While(ctx context.Context, may func() error) context.Context {
 
 type whileKey struct{}
 
-// MayBegin returns the error of the function that While was given; nil without one. Nothing may
-// be sent after an error.
+// MayBegin returns the error of the function that While was given; nil without one. Nothing may be sent after an error.
 func MayBegin(ctx context.Context) error {
 	may, _ := ctx.Value(whileKey{}).(func() error)
 	if may == nil {

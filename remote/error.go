@@ -10,8 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Class classifies errors by what the administrator can do about them. The texts
-// appear in JSON and in the audit log.
+// Class classifies errors by what the administrator can do about them. The texts appear in JSON and in the audit log.
 type Class string
 
 const (
@@ -51,25 +50,22 @@ func (e *Error) Unwrap() error { return e.Err }
 // Kind is the class, for packages that can't know it (see enforce.KnownHost).
 func (e *Error) Kind() string { return string(e.Class) }
 
-// ErrBusy is wrapped when a server dropped a connection before the handshake, as
-// sshd does at random while too many logins are under way (MaxStartups). Another
-// attempt after a short pause usually succeeds.
+// ErrBusy is wrapped when a server dropped a connection before the handshake, as sshd does at random while too many
+// logins are under way (MaxStartups). Another attempt after a short pause usually succeeds.
 var ErrBusy = errors.New("the server is busy")
 
 // ErrSaidWhy is wrapped when a host refused a login and said why itself, as while it is going
 // down: the key may be right, and another attempt is worthwhile soon.
 var ErrSaidWhy = errors.New("the host gave that reason")
 
-// ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a
-// plain TCP connection.
+// ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a plain TCP connection.
 var ErrNoProbe = errors.New("the host can't be probed")
 
 // ErrLate is context.DeadlineExceeded in plain words.
 var ErrLate = text.Late(context.DeadlineExceeded, 0)
 
-// Outdated reports whether the cause of an error has changed since, such as
-// known_hosts for a host key that was refused: then another attempt is worthwhile
-// at once.
+// Outdated reports whether the cause of an error has changed since, such as known_hosts for a host key that was
+// refused: then another attempt is worthwhile at once.
 func Outdated(err error) bool {
 	var e interface{ Outdated() bool }
 	return errors.As(err, &e) && e.Outdated()
@@ -80,8 +76,7 @@ func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}
 }
 
-// ClassOf is the class of the first *Error in err's chain, CommandFailed if there
-// is none.
+// ClassOf is the class of the first *Error in err's chain, CommandFailed if there is none.
 func ClassOf(err error) Class {
 	var e *Error
 	if errors.As(err, &e) {

@@ -1,14 +1,12 @@
-// Package remote runs commands on many hosts: a Host, a Command, the Runner that
-// runs a command on a host, and Each, which does something on many hosts at once
-// and keeps their errors apart. It also has the classes of errors, each with a next
-// step for the administrator.
+// Package remote runs commands on many hosts: a Host, a Command, the Runner that runs a command on a host, and Each,
+// which does something on many hosts at once and keeps their errors apart. It also has the classes of errors, each with
+// a next step for the administrator.
 //
 //	results := remote.Each(ctx, hosts, 32, func(ctx context.Context, h remote.Host) (remote.Output, error) {
 //		return runner.Run(ctx, h, h.Genv("usage", "snapshot"))
 //	})
 //
-// The package knows nothing about GPUs or rules, and opens no connection:
-// remote/sshclient is the Runner over SSH.
+// The package knows nothing about GPUs or rules, and opens no connection: remote/sshclient is the Runner over SSH.
 package remote
 
 import (
@@ -30,8 +28,7 @@ type Host struct {
 	User    string
 	// GenvPath is the genv program on that host; empty means "genv".
 	GenvPath string
-	// NoSudo runs genv without `sudo -n`, for hosts where User is root or may only
-	// see its own processes.
+	// NoSudo runs genv without `sudo -n`, for hosts where User is root or may only see its own processes.
 	NoSudo bool
 	// OpenSSH reaches the host by running ssh(1), for what the SSH library can't do.
 	OpenSSH bool
@@ -52,8 +49,7 @@ func (h Host) Genv(args ...string) Command {
 
 func (h Host) program() string { return cmp.Or(h.GenvPath, "genv") }
 
-// Peer identifies the machine at the other end of a connection. Two hosts with the
-// same Peer are the same machine.
+// Peer identifies the machine at the other end of a connection. Two hosts with the same Peer are the same machine.
 type Peer struct {
 	// Address is the IP address and port of the connection; behind a jump host,
 	// which resolves names itself, the name and port.
@@ -95,8 +91,7 @@ func (c Command) ShellLine() string {
 	return strings.Join(quoted, " ")
 }
 
-// Quote returns a text as one word for a POSIX shell, and for csh and fish if it
-// has no newline or exclamation mark.
+// Quote returns a text as one word for a POSIX shell, and for csh and fish if it has no newline or exclamation mark.
 func Quote(word string) string {
 	if word != "" && strings.IndexFunc(word, unsafe) < 0 {
 		return word

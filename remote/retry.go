@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// All hosts that answer, but fail the login or genv,
-// together get one attempt per loginBudget.
+// All hosts that answer, but fail the login or genv, together get one attempt per loginBudget.
 const (
 	firstPause  = 250 * time.Millisecond // after the first failure; doubled after each
 	probePeriod = 3400 * time.Millisecond
@@ -19,21 +18,18 @@ const (
 	// banner. The SYN that the kernel sends again after 1 s is within it.
 	ProbeTimeout = 1500 * time.Millisecond
 
-	// A key that was accepted before may be refused while a host boots
-	// (pam_nologin(8)). This many attempts are too few for sshd to lock this
-	// machine out (sshd_config(5), PerSourcePenalties).
+	// A key that was accepted before may be refused while a host boots (pam_nologin(8)). This many attempts are too few
+	// for sshd to lock this machine out (sshd_config(5), PerSourcePenalties).
 	authRetries = 5
 
-	// silentProbes is how many probes in a row may find a host that accepts
-	// connections but does not begin its banner, before a login is tried with the
-	// longer deadline that it has.
+	// silentProbes is how many probes in a row may find a host that accepts connections but does not begin its banner,
+	// before a login is tried with the longer deadline that it has.
 	silentProbes = 4
 )
 
-// pauses are for failures that need an administrator: the pause after the first
-// one, doubled up to the last. sshd locks out an address at which logins keep
-// failing, and with it all other users of this machine, so refused logins wait
-// for minutes.
+// pauses are for failures that need an administrator: the pause after the first one, doubled up to the last. sshd locks
+// out an address at which logins keep failing, and with it all other users of this machine, so refused logins wait for
+// minutes.
 var pauses = map[Class]struct{ first, last time.Duration }{
 	HostKey:        {10 * time.Second, 2 * time.Minute},
 	HostKeyChanged: {time.Minute, 10 * time.Minute},
@@ -87,9 +83,8 @@ type Backoff struct {
 // Connected notes a success.
 func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 
-// AfterProbe notes a failed probe that took so long, and returns how long to wait
-// before the next one. A login is due instead if the host keeps accepting
-// connections.
+// AfterProbe notes a failed probe that took so long, and returns how long to wait before the next one. A login is due
+// instead if the host keeps accepting connections.
 func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
 	b.count(Unreachable)
 	if ClassOf(err) != Timeout {
@@ -129,8 +124,7 @@ func (b *Backoff) count(class Class) {
 	b.failures++
 }
 
-// Probed reports whether a failed attempt is followed by probes, which find out
-// whether the host answers at all.
+// Probed reports whether a failed attempt is followed by probes, which find out whether the host answers at all.
 func Probed(err error) bool {
 	if errors.Is(err, ErrBusy) {
 		return false
@@ -142,12 +136,10 @@ func Probed(err error) bool {
 	return false
 }
 
-// busyTries bounds how often a host is tried that drops connections while too many
-// logins are under way (MaxStartups).
+// busyTries bounds how often a host is tried that drops connections while too many logins are under way (MaxStartups).
 const busyTries = 6
 
-// UntilNotBusy repeats what an sshd refused at random (ErrBusy). Nothing was begun
-// then.
+// UntilNotBusy repeats what an sshd refused at random (ErrBusy). Nothing was begun then.
 func UntilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	return repeat(ctx, do, func(pauses int, err error) (time.Duration, bool) {
 		return 100 * time.Millisecond << pauses, pauses < busyTries-1 && errors.Is(err, ErrBusy)
@@ -180,9 +172,8 @@ func repeat[T any](ctx context.Context, do func() (T, error),
 // tick is the time between the moments at which attempts begin in the background.
 const tick = 100 * time.Millisecond
 
-// Together shortens a pause so that it ends at such a moment. Waking up the process
-// costs more than a probe does: a thousand hosts that are down cost half as much when
-// they are probed 30 at a time.
+// Together shortens a pause so that it ends at such a moment. Waking up the process costs more than a probe does: a
+// thousand hosts that are down cost half as much when they are probed 30 at a time.
 func Together(pause time.Duration) time.Duration {
 	now := time.Now()
 	return max(0, now.Add(pause).Truncate(tick).Sub(now.Round(0)))

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// attempt is one try to connect.
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -18,8 +17,7 @@ type attempt struct {
 	until  time.Time     // the deadline of the attempt, and of the first request after it
 }
 
-// begin begins an attempt after a pause; first, if set, is done before it. c.mu is
-// held.
+// begin begins an attempt after a pause; first, if set, is done before it. c.mu is held.
 func (c *Conn) begin(pause time.Duration, first func()) {
 	a := &attempt{done: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
@@ -56,7 +54,6 @@ func (c *Conn) cancelAttempt() {
 	}
 }
 
-// try is what an attempt does.
 func (c *Conn) try(a *attempt) {
 	defer close(a.done)
 	defer a.cancel()
@@ -111,10 +108,9 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	return pause, login, err
 }
 
-// login logs in to the host and finds out how it can be asked. A host that was lost
-// is also asked for a snapshot, which is dropped: one that greets and then hangs,
-// over a file server for example, does not come back into the cycles. One that says why it has
-// none does: its driver may only be slow.
+// login logs in to the host and finds out how it can be asked. A host that was lost is also asked for a snapshot, which
+// is dropped: one that greets and then hangs, over a file server for example, does not come back into the cycles. One
+// that says why it has none does: its driver may only be slow.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.mu.Lock()
 	lost, failing := c.failure != nil, c.failing

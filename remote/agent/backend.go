@@ -30,8 +30,7 @@ type Backend interface {
 	Notify(messages []Message) ([]Shown, error)
 }
 
-// NewGreeting is the greeting of a host that answers through Answers. more are capabilities
-// that only some have.
+// NewGreeting is the greeting of a host that answers through Answers. more are capabilities that only some have.
 func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
@@ -43,8 +42,7 @@ func NewGreeting(genv string, more ...string) frame.Greeting {
 
 // Viewer is what every login may see of a host.
 type Viewer interface {
-	// Devices and Environments return the documents of genv 1.4.3. They may give up when
-	// ctx ends.
+	// Devices and Environments return the documents of genv 1.4.3. They may give up when ctx ends.
 	Devices(ctx context.Context) ([]byte, error)
 	Environments(ctx context.Context) ([]byte, error)
 }
@@ -81,8 +79,7 @@ type Answers struct {
 	Fence Fence
 	// Guard is the kernel guard; nil for a host without the capability RequestGuard.
 	Guard Guard
-	// Events says when a look at the host is worth it; nil for a host without
-	// CapabilityEvents.
+	// Events says when a look at the host is worth it; nil for a host without CapabilityEvents.
 	Events Events
 	// Tokens keeps the token of a conversation, and returns those of others: see SnapshotAnswer. It may be nil.
 	Tokens func(own string) ([]string, error)
@@ -111,11 +108,9 @@ func (a *Answers) renew(r *fence.Request) error {
 	return a.admit(r)
 }
 
-// Fence decides which controller may act on a host; *fence.File is one. It is safe for
-// concurrent use.
+// Fence decides which controller may act on a host; *fence.File is one. It is safe for concurrent use.
 type Fence interface {
-	// Admit returns an error if nothing may be done for a controller with this request, which
-	// is nil for one without.
+	// Admit returns an error if nothing may be done for a controller with this request, which is nil for one without.
 	Admit(r *fence.Request) error
 	// Hold is Admit once more, right before something is done for the controller, and keeps
 	// others from being admitted in its place until release is called.
@@ -166,7 +161,6 @@ func (a *Answers) handle(ctx context.Context, r Request) ([]byte, error) {
 	return nil, fmt.Errorf("this version has no request %q", r.Name)
 }
 
-// answer decodes a request and encodes its answer.
 func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context, Q) (A, error)) ([]byte, error) {
 	var request Q
 	if err := json.Unmarshal(body, &request); err != nil {
@@ -244,7 +238,6 @@ func (a *Answers) asker(r *fence.Request) asked.Authority {
 // MaxGrace is the longest grace that a host accepts.
 const MaxGrace = time.Hour
 
-// order is the order that a request carries.
 func (r *ExecuteRequest) order() (order.Order, error) {
 	o, err := order.DecodeNative(r.Order)
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// Commands asks hosts by one genv command for each request, in the 1.4.3 format:
-// `genv usage snapshot` and `genv usage execute`. It works with hosts of any
-// version. It does not try a host again that fails, except for connections that a
+// Commands asks hosts by one genv command for each request, in the 1.4.3 format: `genv usage snapshot` and `genv usage
+// execute`. It works with hosts of any version. It does not try a host again that fails, except for connections that a
 // busy sshd dropped at random.
 type Commands struct {
 	Network Network

@@ -34,12 +34,10 @@ type Conn struct {
 	tokenFlag atomic.Bool // the host takes the token as a flag
 }
 
-// reconnectWait is how long a call waits for a host that was cut off to be
-// reconnected. One where genv ended in order (it was idle, or replaced) is there: it is waited
-// for half of the Timeout.
+// reconnectWait is how long a call waits for a host that was cut off to be reconnected. One where genv ended in order
+// (it was idle, or replaced) is there: it is waited for half of the Timeout.
 const reconnectWait = time.Second
 
-// snapshot asks the host for its snapshot, in the way that it understands.
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	t, limit, err := c.connected(ctx)
 	if err != nil {
@@ -56,9 +54,8 @@ func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return taken, err
 }
 
-// connected returns the transport, and how long the host has for an answer: what
-// the login left of the Timeout. A host that was never tried is waited for. One
-// that was lost is not: the attempt to reach it continues in the background, so
+// connected returns the transport, and how long the host has for an answer: what the login left of the Timeout. A host
+// that was never tried is waited for. One that was lost is not: the attempt to reach it continues in the background, so
 // that dead hosts don't delay the others.
 func (c *Conn) connected(ctx context.Context) (t transport, limit time.Duration, err error) {
 	c.mu.Lock()
@@ -99,8 +96,7 @@ func (c *Conn) notInFleet() error {
 	return remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
 }
 
-// await waits for an attempt as long as its host is to be waited for; c.mu is
-// released meanwhile.
+// await waits for an attempt as long as its host is to be waited for; c.mu is released meanwhile.
 func (c *Conn) await(ctx context.Context, a *attempt) error {
 	var late <-chan time.Time
 	switch {
@@ -129,7 +125,6 @@ func (c *Conn) await(ctx context.Context, a *attempt) error {
 	}
 }
 
-// ask asks for a snapshot on a transport.
 func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken *snapshot.Snapshot, err error) {
 	leave, err := c.pool.enter(ctx, c.pool.logins, t)
 	if err != nil {
@@ -152,9 +147,8 @@ func (c *Conn) current() transport {
 	return c.transport
 }
 
-// execute has the host carry out an order, in the way that it understands. It
-// begins nothing with a host that was lost since it was asked: what was seen of
-// it may not be true any more.
+// execute has the host carry out an order, in the way that it understands. It begins nothing with a host that was lost
+// since it was asked: what was seen of it may not be true any more.
 func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	c.mu.Lock()
 	t, asked := c.transport, c.asked
@@ -194,8 +188,7 @@ func (c *Conn) discard(t transport, why error) {
 	t.close()
 }
 
-// reset closes the transport, if there is one, and forgets what was wrong with
-// the host before; c.mu is held.
+// reset closes the transport, if there is one, and forgets what was wrong with the host before; c.mu is held.
 func (c *Conn) reset() {
 	if t := c.transport; t != nil {
 		c.pool.running.Go(t.close)
@@ -236,8 +229,7 @@ func (c *Conn) close() {
 	c.closed = true
 }
 
-// call makes a call on a transport within a time, and loses the transport if the
-// call shows that it is broken.
+// call makes a call on a transport within a time, and loses the transport if the call shows that it is broken.
 func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	do func(context.Context) (T, error),
 ) (value T, err error) {
@@ -249,7 +241,6 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	return value, err
 }
 
-// request calls a genv that answers requests.
 func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time.Duration, name string, body any) (A, error) {
 	return call(ctx, c, t, limit, func(ctx context.Context) (answer A, err error) {
 		err = t.call(ctx, name, body, &answer)

@@ -17,8 +17,7 @@ const RequestGuard = "guard"
 // ErrCannotGuard means that the genv on the host knows no guard. Poll it.
 var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
 
-// GuardPrefix begins the IDs of the orders of controllers. An order without it was given on the
-// host itself.
+// GuardPrefix begins the IDs of the orders of controllers. An order without it was given on the host itself.
 const GuardPrefix = "controller "
 
 // GuardRequest gives or renews an order.
@@ -38,8 +37,7 @@ type GuardAnswer struct {
 type GuardState struct {
 	Mode   guard.Mode `json:"mode"` // of the kernel at this moment
 	LeftMS int64      `json:"left_ms,omitempty"`
-	// Reason is why the mode is not the one that was ordered; empty if it is, or if the
-	// order is too new to tell.
+	// Reason is why the mode is not the one that was ordered; empty if it is, or if the order is too new to tell.
 	Reason string `json:"reason,omitempty"`
 	// Problems are what an administrator has to know, a line each.
 	Problems []string `json:"problems,omitempty"`
@@ -71,8 +69,7 @@ func (a GuardAnswer) Bounded() GuardAnswer {
 
 // Guard is the kernel guard of a host.
 type Guard interface {
-	// Order gives or renews an order and says what the guard does. It must be quick: other
-	// requests wait for it.
+	// Order gives or renews an order and says what the guard does. It must be quick: other requests wait for it.
 	Order(ctx context.Context, request GuardRequest) (GuardAnswer, error)
 }
 

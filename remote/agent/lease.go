@@ -72,7 +72,6 @@ func (p *Pool) GiveBack(ctx context.Context) {
 	giveBack(ctx, p.connections())
 }
 
-// giveBack gives back the leases of the hosts of connections.
 func giveBack(ctx context.Context, conns []*Conn) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
 	defer cancel()

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// The requests of `genv usage serve`, and their bodies as JSON.
-// docs/protocol.md describes them.
+// The requests of `genv usage serve`, and their bodies as JSON. docs/protocol.md describes them.
 const (
 	RequestSnapshot = "snapshot"
 	RequestExecute  = "execute"
@@ -31,8 +30,7 @@ const (
 	RequestEnvironments = "envs"
 )
 
-// CapabilityFence is among the capabilities of a host that refuses a controller that was
-// replaced.
+// CapabilityFence is among the capabilities of a host that refuses a controller that was replaced.
 const CapabilityFence = "fence"
 
 // CapabilityEvents is among the capabilities of a host that answers a RequestWait.
@@ -66,8 +64,7 @@ func bounded(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
-// SnapshotAnswer is the snapshot, or, if nothing changed, the revision of the request
-// and no snapshot.
+// SnapshotAnswer is the snapshot, or, if nothing changed, the revision of the request and no snapshot.
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
@@ -114,8 +111,7 @@ type Message struct {
 // the request. A user who is not logged in, or takes no messages, has none.
 type NotifyAnswer struct {
 	Terminals []int `json:"terminals"`
-	// Kept says which messages are kept for the next login of their user; missing from
-	// an older genv.
+	// Kept says which messages are kept for the next login of their user; missing from an older genv.
 	Kept []bool `json:"kept,omitempty"`
 }
 

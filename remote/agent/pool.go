@@ -36,13 +36,11 @@ type Pool struct {
 	// Timeout is the deadline of a request, the login before the first one
 	// included. An order has the time that its processes get to end on top.
 	Timeout time.Duration
-	// Fanout is how many hosts at a time are logged in to or given commands, and
-	// how many commands at a time carry out orders; 0 means no bound. A request on a
-	// connection that is there does not wait.
+	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out
+	// orders; 0 means no bound. A request on a connection that is there does not wait.
 	Fanout int
-	// DeviceAge, if set, is asked for each snapshot how old the utilization, temperature and
-	// power of devices may be; 0 leaves that to the hosts, which need not know them then.
-	// It is called from many goroutines.
+	// DeviceAge, if set, is asked for each snapshot how old the utilization, temperature and power of devices may be; 0
+	// leaves that to the hosts, which need not know them then. It is called from many goroutines.
 	DeviceAge func() time.Duration
 	// MaxAge is how old an answer of a host's driver may be where none comes in time; nil for
 	// enforce.DefaultMaxAge. It is called from many goroutines.
@@ -81,7 +79,6 @@ func (p *Pool) beginCall() (leave func(), err error) {
 	return p.running.Done, nil
 }
 
-// onConn makes a call on the Conn of a host.
 func onConn[T any](p *Pool, host remote.Host, do func(*Conn) (T, error)) (value T, err error) {
 	leave, err := p.beginCall()
 	if err != nil {
@@ -91,7 +88,6 @@ func onConn[T any](p *Pool, host remote.Host, do func(*Conn) (T, error)) (value 
 	return do(p.conn(host))
 }
 
-// conn finds or makes the Conn of a host.
 func (p *Pool) conn(host remote.Host) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,10 +103,9 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	return c
 }
 
-// Keep keeps the connections to hosts that are still reached in the same way, and
-// ends those to all others, which it returns. Hosts that are not listed any more note that
-// this controller has ended for them: see Release. Hosts without `usage serve` are asked
-// for it again.
+// Keep keeps the connections to hosts that are still reached in the same way, and ends those to all others, which it
+// returns. Hosts that are not listed any more note that this controller has ended for them: see Release. Hosts without
+// `usage serve` are asked for it again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
@@ -170,9 +165,8 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 	return taken, err
 }
 
-// Execute has a host carry out an order, once. An error of the class
-// OutcomeUnknown means that it may have been carried out, in part or whole; one
-// that wraps ErrNotSent that it was not.
+// Execute has a host carry out an order, once. An error of the class OutcomeUnknown means that it may have been carried
+// out, in part or whole; one that wraps ErrNotSent that it was not.
 func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
 	return onConn(p, host, func(c *Conn) (Execution, error) { return c.execute(ctx, o) })
 }
@@ -223,9 +217,8 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	return limit
 }
 
-// enter waits until a call may begin on a transport: a command needs a place. It
-// waits for at most as long as commands to all hosts may take: Timeout, if there are
-// no more than Fanout.
+// enter waits until a call may begin on a transport: a command needs a place. It waits for at most as long as commands
+// to all hosts may take: Timeout, if there are no more than Fanout.
 func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func(), err error) {
 	if t.via() == ViaStream {
 		return func() {}, nil

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 )
 
-// readOnly is the transport to a host that has no genv.
 type readOnly struct{ readonly.Host }
 
 func (readOnly) via() Via          { return ViaReadOnly }

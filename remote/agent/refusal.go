@@ -9,14 +9,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
-// ErrRefused is wrapped when the host understood a request and could not do
-// it. The connection is still good.
+// ErrRefused is wrapped when the host understood a request and could not do it. The connection is still good.
 var ErrRefused = errors.New("the host says")
 
 // ErrLater says that a host has seen a later controller of the same election or state folder.
 var ErrLater = errors.New("a later controller acts on the host")
 
-// refusalCode is why a host refuses a request.
 type refusalCode string
 
 const (
@@ -59,7 +57,6 @@ func (e *refusedError) Is(target error) bool {
 	return target == ErrRefused || target == ErrLater && e.Code == codeLater
 }
 
-// refusalOf reads the body of a refusal.
 func refusalOf(body []byte) error {
 	var r refusal
 	if json.Unmarshal(body, &r) != nil || r.Code == "" {
@@ -118,6 +115,5 @@ func refusedByHost(err error, lease *fence.Request) *remote.Error {
 	return e
 }
 
-// maxRefusalKept is how much is kept of the text with which a host refuses, in
-// bytes: it is shown to the administrator.
+// maxRefusalKept is how much is kept of the text with which a host refuses, in bytes: it is shown to the administrator.
 const maxRefusalKept = 4096

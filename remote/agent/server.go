@@ -24,9 +24,8 @@ type Request struct {
 	Token string
 	// Received is when it came; it may have waited for the answers to others since.
 	Received time.Time
-	// Wanted ends when the answer is not waited for any more: the controller has
-	// hung up, or Serve is to end. What only informs may stop then; what acts
-	// heeds Handle's own context, so that it is not left half done.
+	// Wanted ends when the answer is not waited for any more: the controller has hung up, or Serve is to end. What only
+	// informs may stop then; what acts heeds Handle's own context, so that it is not left half done.
 	Wanted context.Context
 }
 
@@ -61,12 +60,11 @@ type Server struct {
 // its place is complete by then.
 const replacedCheck = time.Second
 
-// Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
-// end of in is the ordinary end, and no error. Orders (RequestExecute) are carried
-// out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
-// before; all other requests are answered one after the other. Serve returns when the requests that were begun are
-// handled to their end, as far as the handler heeds its contexts. A read or a write that
-// waits when Serve returns goes on until its file is closed or the program ends.
+// Serve greets and answers requests until in ends, ctx ends, or Idle is over. The end of in is the ordinary end, and no
+// error. Orders (RequestExecute) are carried out in the background, at most 16 at a time, and so is a RequestWait,
+// which ends the one before; all other requests are answered one after the other. Serve returns when the requests that
+// were begun are handled to their end, as far as the handler heeds its contexts. A read or a write that waits when
+// Serve returns goes on until its file is closed or the program ends.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,7 +145,6 @@ func (s *Server) token(ctx context.Context, in io.Reader) (string, error) {
 	})
 }
 
-// conversation is one run of Serve.
 type conversation struct {
 	*Server
 	wanted  context.Context // ends when the controller hangs up
@@ -238,8 +235,7 @@ func (c *conversation) reply(ctx context.Context, f *frame.Frame) error {
 	return nil
 }
 
-// send waits until something is written: a controller that is frozen, or cut off
-// without notice, takes nothing.
+// send waits until something is written: a controller that is frozen, or cut off without notice, takes nothing.
 func (c *conversation) send(ctx context.Context, message []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
@@ -259,7 +255,6 @@ func refusalFrame(request *frame.Frame, err error) *frame.Frame {
 // maxRefusal is how long the words of a refusal may be, in bytes.
 const maxRefusal = 64 << 10
 
-// received is a request, or why there are no more.
 type received struct {
 	frame *frame.Frame
 	err   error
@@ -269,9 +264,8 @@ type received struct {
 // since when they wait.
 const maxQueued = 8
 
-// readRequests reads in a goroutine of its own, since a read of a pipe cannot
-// be made to heed ctx, and since the end of the requests is to be noticed while
-// one is being handled.
+// readRequests reads in a goroutine of its own, since a read of a pipe cannot be made to heed ctx, and since the end of
+// the requests is to be noticed while one is being handled.
 func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan received {
 	requests := make(chan received, maxQueued)
 	go func() {

@@ -15,20 +15,17 @@ import (
 )
 
 var (
-	// ErrNotSent is wrapped, with the reason, when nothing of a request was sent:
-	// whatever it asks for is not done.
+	// ErrNotSent is wrapped, with the reason, when nothing of a request was sent: whatever it asks for is not done.
 	ErrNotSent = errors.New("not sent")
-	// ErrEnded is wrapped when the other end is gone: between two messages, or
-	// before it took the whole of one.
+	// ErrEnded is wrapped when the other end is gone: between two messages, or before it took the whole of one.
 	ErrEnded = errors.New("the connection ended")
 
 	// errNotRead breaks a stream to a host that does not read its requests.
 	errNotRead = errors.New("the host did not read a request")
 )
 
-// Stream is the controller's end of `genv usage serve`. It is safe for concurrent
-// use: several calls may be under way. After an error that wraps neither
-// ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
+// Stream is the controller's end of `genv usage serve`. It is safe for concurrent use: several calls may be under way.
+// After an error that wraps neither ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting frame.Greeting
 	// WriteTimeout is how long a request may take to be sent, set before the first
@@ -46,16 +43,14 @@ type Stream struct {
 	onEnd  func(why error)
 }
 
-// callEnd is the end of a call.
 type callEnd struct {
 	body []byte
 	err  error
 }
 
-// OpenStream reads the greeting and returns the stream. The error wraps
-// frame.ErrNoGreeting, frame.ErrVersion, frame.ErrProtocol, or is the cause of ctx's end. A
-// goroutine reads from in until it ends, which is when the caller closes the
-// session, also after an error.
+// OpenStream reads the greeting and returns the stream. The error wraps frame.ErrNoGreeting, frame.ErrVersion,
+// frame.ErrProtocol, or is the cause of ctx's end. A goroutine reads from in until it ends, which is when the caller
+// closes the session, also after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
 	buffered := bufio.NewReaderSize(in, 512) // one for each host; larger frames are read past it
 	greeting, err := within(ctx, func() (frame.Greeting, error) { return frame.ReadGreeting(buffered, token) })
@@ -67,11 +62,10 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	return s, nil
 }
 
-// Call asks for name with a body, and waits for the answer. When the deadline of
-// ctx passes first, the stream is broken: the host hangs. When ctx is cancelled,
-// other calls that are under way go on, and the answer is dropped. So it is when
-// a call of mayBeLate is late; but if the late one before has not been answered either,
-// or a snapshot isn't there after maxLate, the stream is broken.
+// Call asks for name with a body, and waits for the answer. When the deadline of ctx passes first, the stream is
+// broken: the host hangs. When ctx is cancelled, other calls that are under way go on, and the answer is dropped. So it
+// is when a call of mayBeLate is late; but if the late one before has not been answered either, or a snapshot isn't
+// there after maxLate, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f, answer := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}, make(chan callEnd, 1)
 	if err := s.begin(ctx, f, answer); err != nil {
@@ -106,9 +100,8 @@ const maxLate = 3 * time.Second
 // errAbandoned is wrapped when an answer will be dropped and the stream is good.
 var errAbandoned = errors.New("the answer is not waited for")
 
-// begin gives a request its id and has it written. One request is written at a
-// time, so that ids ascend on the wire. After an error nothing was sent, and answer gets
-// nothing; otherwise it gets one end.
+// begin gives a request its id and has it written. One request is written at a time, so that ids ascend on the wire.
+// After an error nothing was sent, and answer gets nothing; otherwise it gets one end.
 func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEnd) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -139,8 +132,7 @@ func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEn
 	return nil
 }
 
-// abandon forgets who waits for an answer. One answer may be late at a time: it is
-// false if another one is.
+// abandon forgets who waits for an answer. One answer may be late at a time: it is false if another one is.
 func (s *Stream) abandon(id uint64, late bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +177,7 @@ func (s *Stream) fail(why error) {
 	}
 }
 
-// whenEnded has f called, once, in a goroutine of its own, when the stream is or
-// becomes broken.
+// whenEnded has f called, once, in a goroutine of its own, when the stream is or becomes broken.
 func (s *Stream) whenEnded(f func(why error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +207,6 @@ func (s *Stream) read(in io.Reader) {
 	}
 }
 
-// deliver gives a call its answer.
 func (s *Stream) deliver(f *frame.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,13 +68,11 @@ func (t *streamTransport) cut(ctx context.Context, err error) error {
 var (
 	// errCut is wrapped when a stream ended at the other end.
 	errCut = errors.New("the connection was cut off")
-	// errHungUp is wrapped when the host's genv ended in order: it was idle, or was replaced
-	// by another program.
+	// errHungUp is wrapped when the host's genv ended in order: it was idle, or was replaced by another program.
 	errHungUp = fmt.Errorf("%w: genv on the host ended in order", errCut)
 )
 
-// closeReason says whether it is known why the session's output ended, and the reason: nil if
-// genv ended in order.
+// closeReason says whether it is known why the session's output ended, and the reason: nil if genv ended in order.
 func (t *streamTransport) closeReason(ctx context.Context) (known bool, reason error) {
 	over := make(chan error, 1)
 	t.pool.running.Go(func() { over <- t.session.Wait() })

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// streamTransport asks `genv usage serve` over a session that stays.
 type streamTransport struct {
 	stream  *Stream
 	session Session
@@ -36,7 +35,6 @@ func (*streamTransport) via() Via { return ViaStream }
 
 func (t *streamTransport) can() Capabilities { return t.able }
 
-// ableTo is what a host can do that greeted.
 func ableTo(g frame.Greeting) Capabilities {
 	return Capabilities{
 		Snapshot: g.Can(RequestSnapshot),
@@ -55,8 +53,7 @@ func (t *streamTransport) close() {
 	t.session.Close()
 }
 
-// Snapshot asks for the snapshot. One that did not change is the same value as
-// before.
+// Snapshot asks for the snapshot. One that did not change is the same value as before.
 func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	t.mu.Lock()
 	revision, last := t.revision, t.last
@@ -104,7 +101,6 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 // maxSinceBoot is more than any host runs.
 const maxSinceBoot = 50 * 365 * 24 * time.Hour
 
-// changed takes in a snapshot that the host sent.
 func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, error) {
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
 	if err != nil {

@@ -57,8 +57,7 @@ type Session interface {
 	io.Reader // its stdout
 	io.Writer // its stdin
 	Close()   // ends it
-	// Wait returns the command's error, an *remote.Error, once Read has returned io.EOF or
-	// Close was called.
+	// Wait returns the command's error, an *remote.Error, once Read has returned io.EOF or Close was called.
 	Wait() error
 }
 
@@ -76,7 +75,6 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 	}
 }
 
-// dial finds out how the host can be asked.
 func (c *Conn) dial(ctx context.Context) (transport, error) {
 	p := c.pool
 	stream, err := c.openStream(ctx)

@@ -8,11 +8,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Visible is as much of a host's snapshot as every login sees, without sudo: the devices,
-// as registered and as nvidia-smi measures them, the environments, and the processes that
-// use devices, without the environments that they are in. Via says whether it comes from
-// genv, or from nvidia-smi and /proc alone. The latter is for hosts without genv: where the
-// login just doesn't find it, it is an error, since devices may be attached there.
+// Visible is as much of a host's snapshot as every login sees, without sudo: the devices, as registered and as
+// nvidia-smi measures them, the environments, and the processes that use devices, without the environments that they
+// are in. Via says whether it comes from genv, or from nvidia-smi and /proc alone. The latter is for hosts without
+// genv: where the login just doesn't find it, it is an error, since devices may be attached there.
 func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, via Via, err error) {
 	host.NoSudo = true
 	devices, err := c.Devices(ctx, host)
@@ -67,9 +66,8 @@ func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snap
 	return readonly.Renumbered(s, known), nil
 }
 
-// visible is what nvidia-smi and /proc show, with the names of the processes' users and the
-// time zone of the host's clock, in which attachments have their times. registered says
-// that the host has genv's state files.
+// visible is what nvidia-smi and /proc show, with the names of the processes' users and the time zone of the host's
+// clock, in which attachments have their times. registered says that the host has genv's state files.
 func (c Commands) visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, registered bool, err error) {
 	look := readonly.Host{Runner: c.Network}
 	s, err = look.Look(ctx, host)

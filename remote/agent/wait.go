@@ -26,8 +26,7 @@ type WaitAnswer struct {
 	Woke bool `json:"woke"` // something happened; false if the time is over or another wait began
 }
 
-// maxWait is how long a wait takes at most: a host that answers none within that is not
-// reachable any more.
+// maxWait is how long a wait takes at most: a host that answers none within that is not reachable any more.
 const maxWait = 5 * time.Minute
 
 func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, error) {
@@ -44,16 +43,14 @@ func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, er
 	return WaitAnswer{Woke: err == nil}, err
 }
 
-// ErrNoEvents says that a host does not report when something happens there: it has to be
-// asked at intervals.
+// ErrNoEvents says that a host does not report when something happens there: it has to be asked at intervals.
 var ErrNoEvents = errors.New("the host reports no events")
 
 var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
 
-// Await waits until something may have changed on a host since its last
-// snapshot, for some minutes at most. Then done is called, once, in a goroutine of its own: woke
-// is false if nothing changed. The error is ErrNoEvents if the genv there can't say, and another
-// one if the host isn't connected: a wait is never worth a login.
+// Await waits until something may have changed on a host since its last snapshot, for some minutes at most. Then done
+// is called, once, in a goroutine of its own: woke is false if nothing changed. The error is ErrNoEvents if the genv
+// there can't say, and another one if the host isn't connected: a wait is never worth a login.
 func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
 	leave, err := p.beginCall()
 	if err != nil {

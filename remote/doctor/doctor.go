@@ -1,15 +1,13 @@
-// Package doctor looks at hosts as a controller sees them, and says for each what is not
-// in order and what to do about it: from the name to the login, what sudo allows there,
-// the clock, and what the host's own `genv doctor` finds.
+// Package doctor looks at hosts as a controller sees them, and says for each what is not in order and what to do about
+// it: from the name to the login, what sudo allows there, the clock, and what the host's own `genv doctor` finds.
 //
 //	d := &doctor.Doctor{Client: client, Timeout: 30 * time.Second, Now: time.Now}
 //	results := remote.Each(ctx, hosts, 64, func(ctx context.Context, h remote.Host) (doctor.Host, error) {
 //		return d.Examine(ctx, h), nil
 //	})
 //
-// Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but
-// `sudo -n -l`, which lists what is allowed, and `genv usage serve`, which says which controller acts
-// there. Nothing changes the host.
+// Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but `sudo -n -l`, which
+// lists what is allowed, and `genv usage serve`, which says which controller acts there. Nothing changes the host.
 //
 // Hosts may lie about themselves: their output is bounded and checked, never tells the
 // next step, and can't change what the controller found.
@@ -71,7 +69,6 @@ func (h *Host) Check(name doctor.Name) *doctor.Check {
 	return &h.Checks[slices.IndexFunc(h.Checks, func(c doctor.Check) bool { return c.Name == name })]
 }
 
-// examination is the work on one host.
 type examination struct {
 	*Doctor
 	host  remote.Host

@@ -244,7 +244,6 @@ func (e *examination) askActing(ctx context.Context) {
 	}
 }
 
-// judgeControllers adds which controllers act, and whether they should.
 func (d *Document) judgeControllers(e *Election) {
 	source, others := sourceOf(d.Hosts, e), false
 	for i := range d.Hosts {

@@ -14,11 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The survey prints what the later checks depend on, in sections that begin with our
-// token: the login, and where genv is. It is one line without
-// exclamation marks, so that any login shell passes it on (see remote.Quote).
-// sudo isn't asked for a host that does without it: the host would log a user who has no
-// rights.
+// The survey prints what the later checks depend on, in sections that begin with our token: the login, and where genv
+// is. It is one line without exclamation marks, so that any login shell passes it on (see remote.Quote). sudo isn't
+// asked for a host that does without it: the host would log a user who has no rights.
 const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
 	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
 	`l=; if [ "$3" = sudo ]; then l=$(sudo -n -l 2>&1); fi; ` +
@@ -30,7 +28,6 @@ const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1";
 	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then $(command -v timeout >/dev/null 2>&1 && echo timeout 5) "$g" version 2>&1 | head -c 400; fi; ` +
 	`say clock; date +%s; say end`
 
-// survey is what the survey printed.
 type survey struct {
 	user     string
 	uid      string // empty if it is unknown
@@ -40,8 +37,7 @@ type survey struct {
 	version  string // what `genv version` printed
 }
 
-// program is a file that genv's name leads to: by the path of the login, of sudo, or in
-// one of the usual folders.
+// program is a file that genv's name leads to: by the path of the login, of sudo, or in one of the usual folders.
 type program struct {
 	path string
 	uid  string

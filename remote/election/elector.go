@@ -3,11 +3,10 @@
 //	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock})
 //	err := elector.Run(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
 //
-// The leader is the one that made the key KEY/leader, which depends on its lease. The revision
-// of the cluster in which the key was made is its epoch: each later leader has a higher one. A
-// leader that can't renew its lease leads until the lease would have ended, counted from when the
-// last renewal that a majority of etcd's members confirmed was sent; so it has stopped before etcd
-// lets another one lead.
+// The leader is the one that made the key KEY/leader, which depends on its lease. The revision of the cluster in which
+// the key was made is its epoch: each later leader has a higher one. A leader that can't renew its lease leads until
+// the lease would have ended, counted from when the last renewal that a majority of etcd's members confirmed was sent;
+// so it has stopped before etcd lets another one lead.
 //
 // Each controller, also a standby, is registered while it runs: see Registrar and Registered.
 //
@@ -43,8 +42,7 @@ const (
 	TTL = 5 * time.Second
 	// renewEvery is how often a leader renews its lease.
 	renewEvery = time.Second
-	// askEvery is how often a standby asks whether the key is there, and a leader tries
-	// again after an error.
+	// askEvery is how often a standby asks whether the key is there, and a leader tries again after an error.
 	askEvery = 100 * time.Millisecond
 	// resignWithin is how long etcd may take when a leader ends in order: long enough to ask a second
 	// member if the first one hangs.
@@ -69,8 +67,7 @@ type Options struct {
 type Status struct {
 	Role  Role
 	Since time.Time // in which the role is what it is
-	// Epoch and Cluster are by what right it leads, or led if it is Expired; the id is that
-	// of etcd's cluster.
+	// Epoch and Cluster are by what right it leads, or led if it is Expired; the id is that of etcd's cluster.
 	Epoch   uint64
 	Cluster uint64
 	// Leader is who leads, if that is another one; nil if it isn't known.
@@ -169,7 +166,6 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 
 func (e *Elector) works() bool { return e.Works == nil || e.Works() }
 
-// campaign makes the key if there is none.
 func (e *Elector) campaign(ctx context.Context) time.Duration {
 	entry, err := e.Cluster.Get(ctx, LeaderKey(e.Key))
 	if err != nil || entry != nil || !e.works() {
@@ -263,8 +259,7 @@ func (e *Elector) renew(ctx context.Context, state State, left time.Duration) ti
 	return max(0, renewEvery-(e.Clock()-sent))
 }
 
-// retire gives up what may be left of a lease that has expired: then this controller
-// campaigns again, for a new epoch.
+// retire gives up what may be left of a lease that has expired: then this controller campaigns again, for a new epoch.
 func (e *Elector) retire(ctx context.Context, state State) time.Duration {
 	e.set(func(*State, *Status) {}) // it leads no more
 	err := e.Cluster.Revoke(ctx, state.lease)

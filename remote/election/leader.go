@@ -24,7 +24,6 @@ type Leader struct {
 
 const schema = "genv.election/1"
 
-// storedLeader is the value of the key.
 type storedLeader struct {
 	Schema string `json:"schema"`
 	Leader

@@ -26,8 +26,7 @@ type Registration struct {
 	Hosts       int    `json:"hosts,omitempty"`
 	HostsDigest string `json:"hosts_digest,omitempty"`
 	Policy      string `json:"policy,omitempty"`
-	// Answered is how many of the Hosts answered in the last cycle; nil before one, and from an
-	// older genv.
+	// Answered is how many of the Hosts answered in the last cycle; nil before one, and from an older genv.
 	Answered *int `json:"answered,omitempty"`
 	// Lost says that it ended without saying so, or can't reach etcd: it is not in the value.
 	Lost bool `json:"-"`
@@ -35,7 +34,6 @@ type Registration struct {
 
 const registrationSchema = "genv.election.controller/1"
 
-// storedRegistration is the value of a key.
 type storedRegistration struct {
 	Schema string `json:"schema"`
 	Registration
@@ -120,8 +118,7 @@ func NewRegistrar(cluster RegistrarCluster, key string, self Registration, refus
 	return &Registrar{cluster: cluster, key: registeredPrefix(key) + self.name(), self: self, refused: refused}
 }
 
-// Set changes what the controller says about itself, but for its ID and Host. It is written within
-// some seconds.
+// Set changes what the controller says about itself, but for its ID and Host. It is written within some seconds.
 func (r *Registrar) Set(change func(*Registration)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -36,9 +36,8 @@ var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this con
 // store the results of messages under way for the next leader.
 const resignAfter = 4 * time.Second
 
-// Run campaigns, and calls what the roles of this controller are, until ctx ends or one of them returns before
-// it is over, and returns its error. A leader resigns after that: what it does then can still be stored for the next
-// one.
+// Run campaigns, and calls what the roles of this controller are, until ctx ends or one of them returns before it is
+// over, and returns its error. A leader resigns after that: what it does then can still be stored for the next one.
 func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	longer, resign := remote.Outlasting(ctx, resignAfter)
 	var campaign sync.WaitGroup

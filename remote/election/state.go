@@ -22,9 +22,8 @@ const (
 	Expired Role = "expired"
 )
 
-// State is what a controller knows of its part in an election. It is a value. The zero State
-// is that of a standby. Times are readings of one clock that never goes back, and goes on
-// while the machine sleeps.
+// State is what a controller knows of its part in an election. It is a value. The zero State is that of a standby.
+// Times are readings of one clock that never goes back, and goes on while the machine sleeps.
 type State struct {
 	leads bool          // it made the key, and doesn't know that it is gone
 	lease int64         // on which the key depends
@@ -48,9 +47,8 @@ func (s State) Won(lease int64, epoch uint64, sent, ttl time.Duration) State {
 	return State{leads: true, lease: lease, epoch: epoch, until: sent + ttl}
 }
 
-// Renewed is the state after the lease was renewed: the request was sent at a time, and the
-// answer came at now. One that comes too late doesn't make an expired leader lead again, since
-// it has told what depends on it that it doesn't.
+// Renewed is the state after the lease was renewed: the request was sent at a time, and the answer came at now. One
+// that comes too late doesn't make an expired leader lead again, since it has told what depends on it that it doesn't.
 func (s State) Renewed(lease int64, sent, ttl, now time.Duration) State {
 	if s.Role(now) == Leading && lease == s.lease {
 		s.until = max(s.until, sent+ttl)
@@ -148,8 +146,7 @@ func (s *Shown) String() string {
 	return line
 }
 
-// SinceBoot is the Clock of Options: it can't be set and, unlike that of time.Since, goes on while
-// the machine sleeps.
+// SinceBoot is the Clock of Options: it can't be set and, unlike that of time.Since, goes on while the machine sleeps.
 func SinceBoot() time.Duration {
 	up, err := proc.SinceBoot()
 	if err != nil {

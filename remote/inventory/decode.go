@@ -124,7 +124,6 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	f.addHosts(name, names, addresses, s.over(defaults))
 }
 
-// readDestination reads a text as a destination.
 func readDestination(n *strictyaml.Node) (destination, bool) {
 	text := n.Text()
 	if text == "" {

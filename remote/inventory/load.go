@@ -9,25 +9,21 @@
 //
 // # Names and files
 //
-// A host is written [user@]name[:port]; a name may hold ranges of numbers,
-// gpu-[01-16].lab or node[1,3,5-8], and an IPv6 address that is followed by a
-// port is in brackets, [::1]:22. @group is the hosts of a group. An item of -H
-// that ends in .yaml or .yml, or that contains a slash, is a file.
+// A host is written [user@]name[:port]; a name may hold ranges of numbers, gpu-[01-16].lab or node[1,3,5-8], and an
+// IPv6 address that is followed by a port is in brackets, [::1]:22. @group is the hosts of a group. An item of -H that
+// ends in .yaml or .yml, or that contains a slash, is a file.
 //
-// YAML files are the inventory: they list all hosts. -H and a plain host file (one
-// host per line, # comments) select some of them; without these, all are
-// selected. If YAML files are given, each selected name must be in one of them, so
+// YAML files are the inventory: they list all hosts. -H and a plain host file (one host per line, # comments) select
+// some of them; without these, all are selected. If YAML files are given, each selected name must be in one of them, so
 // that a misspelt name is an error; otherwise any name is accepted.
 //
-// Without a YAML file, names and groups are looked up in the first of
-// Selection.DefaultFiles that exists. It provides the settings of its hosts; other
-// hosts are accepted too.
+// Without a YAML file, names and groups are looked up in the first of Selection.DefaultFiles that exists. It provides
+// the settings of its hosts; other hosts are accepted too.
 //
 // Host names are compared without regard to case, like DNS names. A host that is
 // named twice is selected once; two different users or ports are an error.
 //
-// The package opens no connection, resolves no name, and doesn't read ssh_config:
-// remote/sshclient does.
+// The package opens no connection, resolves no name, and doesn't read ssh_config: remote/sshclient does.
 package inventory
 
 import (
@@ -47,9 +43,8 @@ type Selection struct {
 	Hosts []string
 	// HostFile is the value of --hostfile, plain or YAML; "" for none.
 	HostFile string
-	// Exclude are the values of -x, written like those of -H, without files. One
-	// that is not a host of the selection or the inventory is an error: it may
-	// be a misspelt name.
+	// Exclude are the values of -x, written like those of -H, without files. One that is not a host of the selection or
+	// the inventory is an error: it may be a misspelt name.
 	Exclude []string
 	// User is the value of -l, "" for none. It takes precedence over the user of a
 	// YAML file, but not over the one of user@host.
@@ -129,7 +124,6 @@ func (sel Selection) read(open Open) (words []word, files []yamlFile, err error)
 	return words, files, nil
 }
 
-// noHosts is the error for a selection without hosts.
 func (sel Selection) noHosts(t terms, f *fleet) error {
 	switch {
 	case len(t.include) > 0:
@@ -148,8 +142,7 @@ func (sel Selection) noHosts(t terms, f *fleet) error {
 	}
 }
 
-// findFleet reads the files that were given, or else the first default file
-// that exists, if one is needed.
+// findFleet reads the files that were given, or else the first default file that exists, if one is needed.
 func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet, error) {
 	f := &fleet{
 		strict: len(files) > 0, index: map[string]int{}, places: map[string]string{},
@@ -178,9 +171,8 @@ func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet
 	return f, nil
 }
 
-// ErrUsage is in the chain of every error of this package: the input must be
-// changed. The error's text is one line that names the flag, or the file, line
-// and column, and what to write instead.
+// ErrUsage is in the chain of every error of this package: the input must be changed. The error's text is one line that
+// names the flag, or the file, line and column, and what to write instead.
 var ErrUsage = errors.New("usage error")
 
 // usageError wraps ErrUsage without repeating its text.

@@ -18,7 +18,6 @@ type selected struct {
 	index map[string]int // of hosts, by folded name
 }
 
-// selectHosts finds the hosts that the words name; without words, all of the fleet.
 func selectHosts(words []word, f *fleet) (*selected, error) {
 	s := &selected{index: map[string]int{}}
 	if len(words) == 0 {
@@ -115,7 +114,6 @@ type fleet struct {
 // everyone is the group of all hosts, which every fleet has.
 const everyone = "all"
 
-// host is the host with a name, if the fleet has it.
 func (f *fleet) host(name string) (remote.Host, bool) {
 	i, ok := f.index[text.FoldHost(name)]
 	if !ok {
@@ -124,7 +122,6 @@ func (f *fleet) host(name string) (remote.Host, bool) {
 	return f.hosts[i], true
 }
 
-// members are the names of a group's hosts.
 func (f *fleet) members(group string) ([]string, error) {
 	if names, ok := f.groups[group]; ok {
 		return names, nil

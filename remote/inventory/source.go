@@ -21,7 +21,6 @@ type yamlFile struct {
 	data []byte
 }
 
-// readFile reads a whole file, up to the size that is allowed.
 func readFile(path, place string, open Open) ([]byte, error) {
 	file, err := open(path)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// terms are the words of a selection by what they do. It is all hosts of include, or of
-// the inventory if there are none, that are in each of within and in none of exclude,
-// whatever their order.
+// terms are the words of a selection by what they do. It is all hosts of include, or of the inventory if there are
+// none, that are in each of within and in none of exclude, whatever their order.
 type terms struct{ include, within, exclude []word }
 
 const (
@@ -114,7 +113,6 @@ func (f *fleet) matching(name string, others []string) ([]string, error) {
 // errNoFleet is why a pattern can't be looked up.
 var errNoFleet = errors.New("no hosts.yaml was found to look it up in; name one with --hostfile")
 
-// narrow removes the hosts that are not in each word of within, and those of exclude.
 func (s *selected) narrow(t terms, f *fleet) error {
 	for _, w := range t.within {
 		keys, err := s.keysOf(w, f)
@@ -165,8 +163,7 @@ func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	return keys, nil
 }
 
-// label is label:KEY for hosts with a label, or label:KEY=VALUE, where * in the value is any
-// text and ? any character.
+// label is label:KEY for hosts with a label, or label:KEY=VALUE, where * in the value is any text and ? any character.
 type label struct {
 	key, value string
 	hasValue   bool
@@ -183,8 +180,7 @@ func parseLabel(item string) (label, bool) {
 	return l, true
 }
 
-// matches says whether a host has the label. Keys and values are case-sensitive, as in
-// policies.
+// matches says whether a host has the label. Keys and values are case-sensitive, as in policies.
 func (l label) matches(h *remote.Host) bool {
 	has, ok := h.Labels[l.key]
 	return ok && (!l.hasValue || text.MatchGlob([]rune(l.value), []rune(has)))
@@ -217,7 +213,6 @@ func (f *fleet) labelled(l label) ([]string, error) {
 	return nil, fmt.Errorf("no host in %s has it; %s", f.in(), l.hint(values))
 }
 
-// hint says which labels or which values there are.
 func (l label) hint(values map[string][]string) string {
 	if known, ok := values[l.key]; ok {
 		slices.Sort(known)

@@ -38,8 +38,7 @@ func NewClient(path string) *Client {
 // Close closes the connections. It doesn't end calls under way: their contexts do.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Fleet returns the present state: the same one as before if nothing has changed. It must
-// not be changed.
+// Fleet returns the present state: the same one as before if nothing has changed. It must not be changed.
 func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
 	c.mu.Lock()
 	etag, known := c.etag, c.fleet
@@ -103,12 +102,10 @@ func decode(body io.Reader, value any) error {
 	return nil
 }
 
-// maxAnswer is how long an answer may be.
 const maxAnswer = 64 << 10
 
-// SendAction asks the controller with a socket to carry an action out, and waits for the answer.
-// A *operator.Refusal as the error says that nothing was done. With any other error that is
-// not known: look again before repeating it.
+// SendAction asks the controller with a socket to carry an action out, and waits for the answer. A *operator.Refusal as
+// the error says that nothing was done. With any other error that is not known: look again before repeating it.
 func SendAction(ctx context.Context, path string, action operator.Action) (operator.Answer, error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {

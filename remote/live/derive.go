@@ -28,15 +28,13 @@ type fleetState struct {
 	revision uint64
 }
 
-// seen is a host's last answer.
 type seen struct {
 	at       time.Time
 	via      agent.Via
 	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
-// fleet derives the document. before is the one of an earlier state, from which what is
-// the same is kept.
+// fleet derives the document. before is the one of an earlier state, from which what is the same is kept.
 func (m *fleetState) fleet(before *Fleet) *Fleet {
 	cycle := &m.cycle
 	f := &Fleet{
@@ -127,7 +125,6 @@ func unknown(rows []gpus.GPU) []gpus.GPU {
 	return rows
 }
 
-// users adds up what each user has.
 func (m *fleetState) users(f *Fleet) []User {
 	all := make(usersByName)
 	for i := range f.Hosts {
@@ -224,8 +221,7 @@ func (g HostGuard) Differs() bool {
 	return g.Policy != "" && g.Policy != g.Mode || g.Mode == snapshot.GuardUnable
 }
 
-// String is what people have to know; empty for a guard that is off or unknown, if it needn't
-// be on. It is not escaped.
+// String is what people have to know; empty for a guard that is off or unknown, if it needn't be on. It is not escaped.
 func (g HostGuard) String() string {
 	if g.Policy == "" && (g.Mode == "" || g.Mode == snapshot.GuardOff) {
 		return ""

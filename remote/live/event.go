@@ -32,7 +32,6 @@ type Event struct {
 	Record *audit.Entry `json:"-"`
 }
 
-// findings are findings by their ID.
 type findings map[string]*enforce.Finding
 
 func byID(list []enforce.Finding) findings {
@@ -43,8 +42,7 @@ func byID(list []enforce.Finding) findings {
 	return m
 }
 
-// eventsOf are what viewers get to see of an event of the controller; before returns the
-// findings of the last cycle.
+// eventsOf are what viewers get to see of an event of the controller; before returns the findings of the last cycle.
 func eventsOf(e *enforce.Event, before func() findings) []Event {
 	base := Event{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
 	switch e.Kind {
@@ -84,7 +82,6 @@ func (e *Event) about(f *enforce.Finding) {
 	e.User, e.PID, e.Rule, e.Host, e.Text = f.User, f.PID, f.Rule, f.Host, f.Line()
 }
 
-// outcomes are what came of the items of an order, an event each.
 func outcomes(base Event, e *enforce.Event) []Event {
 	if e.Err != nil {
 		base.Text = "order failed: " + e.Err.Error()
@@ -121,7 +118,6 @@ func isAbout(item *audit.Record, o order.Outcome) bool {
 	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
-// recordOf is the decision about an item of an order.
 func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Entry {
 	item.Order = orderID
 	r := item.Decided()

@@ -6,13 +6,11 @@
 //	fleet := feed.Fleet()                        // what is there now
 //	watch := feed.Watch(); defer watch.Close()   // and when it changes
 //
-// A Feed asks no host anything: it keeps what the cycles of a controller saw and decided.
-// Taking a cycle costs next to nothing; the documents are derived when somebody looks,
-// once for all viewers. A viewer is only woken, and fetches what it wants: one that is
-// slow or gone holds nothing up, and misses events that are no longer kept.
+// A Feed asks no host anything: it keeps what the cycles of a controller saw and decided. Taking a cycle costs next to
+// nothing; the documents are derived when somebody looks, once for all viewers. A viewer is only woken, and fetches
+// what it wants: one that is slow or gone holds nothing up, and misses events that are no longer kept.
 //
-// NewHandler serves a Feed over HTTP: JSON documents, and server-sent events that say when there is
-// something new.
+// NewHandler serves a Feed over HTTP: JSON documents, and server-sent events that say when there is something new.
 //
 //	/api/v1/fleet          Fleet, genv.live.fleet/1
 //	/api/v1/gpus           GPUs, genv.remote.gpus/1
@@ -22,10 +20,9 @@
 //	/api/v1/events?after=N Events, genv.live.events/1
 //	/events                server-sent events: "fleet", "event" and "missed"
 //
-// It is for a unix socket as for a web server, and only reads; Client is for the other side. Whoever
-// may connect sees everything: the listener decides who may. NewActions, for a unix socket only, takes
-// what a person asks a controller to do, from root and the controller's account; SendAction is
-// for the other side.
+// It is for a unix socket as for a web server, and only reads; Client is for the other side. Whoever may connect sees
+// everything: the listener decides who may. NewActions, for a unix socket only, takes what a person asks a controller
+// to do, from root and the controller's account; SendAction is for the other side.
 package live
 
 import (
@@ -41,7 +38,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxEvents is how many events are kept for viewers.
 const maxEvents = 4096
 
 // Options are what a Feed needs to know besides the cycles.
@@ -169,8 +165,7 @@ func (f *Feed) take(cycle *controller.Cycle) {
 	}
 }
 
-// Fleet is the present state. It must not be changed. The cycles don't wait while it is
-// derived.
+// Fleet is the present state. It must not be changed. The cycles don't wait while it is derived.
 func (f *Feed) Fleet() *Fleet {
 	f.mu.Lock()
 	f.watched = f.options.Now()
@@ -191,8 +186,7 @@ func (f *Feed) present() *Fleet {
 	return f.derived
 }
 
-// Position says how far a Feed is: the fleet's Run and Revision, and the number of the last
-// event.
+// Position says how far a Feed is: the fleet's Run and Revision, and the number of the last event.
 type Position struct {
 	Run      string
 	Revision uint64
@@ -229,8 +223,7 @@ type Watcher struct {
 	feed *Feed
 }
 
-// Watch returns a Watcher, which is woken at once for what is there already. The caller
-// closes it.
+// Watch returns a Watcher, which is woken at once for what is there already. The caller closes it.
 func (f *Feed) Watch() *Watcher {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Fleet is the state of a fleet after a cycle, as JSON shows it. It is shared by all
-// viewers, and never changed.
+// Fleet is the state of a fleet after a cycle, as JSON shows it. It is shared by all viewers, and never changed.
 type Fleet struct {
 	Schema string `json:"schema"` // genv.live.fleet/1
 	// Revision grows with each change of what is here, and begins again with each run.
@@ -106,8 +105,7 @@ func (h *Host) ServiceState() string {
 	return "off"
 }
 
-// Users are those who are attached to GPUs of the host or use them, each once, in
-// alphabetical order.
+// Users are those who are attached to GPUs of the host or use them, each once, in alphabetical order.
 func (h *Host) Users() []snapshot.Username {
 	var users []snapshot.Username
 	for i := range h.GPUs {

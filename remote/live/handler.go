@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// feedHandler serves a feed.
 type feedHandler struct{ feed Source }
 
 // NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
@@ -126,7 +125,6 @@ func sendJSON(w http.ResponseWriter, r *http.Request, etag string, value any) {
 // ActionsPath is where actions are sent to.
 const ActionsPath = "/api/v1/actions"
 
-// maxActionBytes is how long a request may be.
 const maxActionBytes = 16 << 10
 
 // Do carries an action out. An error that is a *operator.Refusal goes to the person.

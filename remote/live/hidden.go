@@ -185,10 +185,9 @@ type Source interface {
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
 }
 
-// For is what a user may see who may not see the names of others; an empty name is
-// someone who may see none. What others could put a name into is left out: texts,
-// environments, commands, containers and process ids, labels, the errors and warnings of
-// hosts. What stays are the names of hosts and models, states and numbers.
+// For is what a user may see who may not see the names of others; an empty name is someone who may see none. What
+// others could put a name into is left out: texts, environments, commands, containers and process ids, labels, the
+// errors and warnings of hosts. What stays are the names of hosts and models, states and numbers.
 func (f *Feed) For(user snapshot.Username) Source { return &restricted{f, user} }
 
 // Public is a Feed for a page on which all may see all names, without the command lines that /proc of

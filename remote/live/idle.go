@@ -11,7 +11,6 @@ import (
 // lookEvery is how often is seen which GPUs compute nothing.
 const lookEvery = time.Minute
 
-// gpuKey is a GPU of a host.
 type gpuKey struct {
 	host  snapshot.Hostname
 	index snapshot.DeviceIndex

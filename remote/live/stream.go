@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// together is how long changes are gathered into one message: the beginning and the
-	// end of a cycle are often one.
+	// together is how long changes are gathered into one message: the beginning and the end of a cycle are often one.
 	together = 50 * time.Millisecond
-	// pingEvery is how often something is sent that makes a connection to a viewer who
-	// has gone break.
+	// pingEvery is how often something is sent that makes a connection to a viewer who has gone break.
 	pingEvery = 15 * time.Second
 	// maxBatch bounds how many events are encoded at a time.
 	maxBatch = 64
@@ -99,7 +97,6 @@ func (s *stream) begin(r *http.Request) (err error) {
 	return err
 }
 
-// changes sends what is new.
 func (s *stream) changes() error {
 	now := s.feed.Position()
 	if err := s.events(now.Run); err != nil {
@@ -130,7 +127,6 @@ func (s *stream) events(run string) error {
 	return nil
 }
 
-// add puts a message into the buffer.
 func (s *stream) add(kind, id string, data any) {
 	body, err := json.Marshal(data)
 	if err != nil {

@@ -18,7 +18,6 @@ type View struct {
 	found    map[gpuKey]bool // the GPUs with a finding, or with processes that are ended because of one
 }
 
-// hostPID is a process of a host.
 type hostPID struct {
 	host snapshot.Hostname
 	pid  snapshot.PID

@@ -124,8 +124,7 @@ func (c *Counters) countCycle(cycle *controller.Cycle) {
 // stallSlack is how late the next cycle may be besides what Healthy allows for.
 const stallSlack = 5 * time.Minute
 
-// Healthy reports whether cycles advance: the last one ended not much longer ago than the
-// next one takes to come.
+// Healthy reports whether cycles advance: the last one ended not much longer ago than the next one takes to come.
 func (c *Counters) Healthy(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +161,7 @@ func (c *Counters) Text(enforcing bool) []byte {
 	return w.Text()
 }
 
-// writeActions writes also what has not happened yet: Prometheus sees no increase in a
-// series that begins with 1.
+// writeActions writes also what has not happened yet: Prometheus sees no increase in a series that begins with 1.
 func (c *Counters) writeActions(w *Writer) {
 	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
 		"status")

@@ -11,15 +11,13 @@
 //
 // A scrape asks no host anything.
 //
-// The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use
-// (genv143.go). A running controller has names of its own, which begin with genv_ too and
-// are apart from those: gauges of its present state (hosts.go, fleet.go), and what its
-// Counters counted (counters.go). A new family goes into one of these files and into
+// The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use (genv143.go). A running controller
+// has names of its own, which begin with genv_ too and are apart from those: gauges of its present state (hosts.go,
+// fleet.go), and what its Counters counted (counters.go). A new family goes into one of these files and into
 // docs/monitoring.md.
 //
-// Unknown is an absent series, never 0: a value that a host did not report, the
-// processes of an environment if it can't be known which ones are in it, and everything
-// about a host that did not answer.
+// Unknown is an absent series, never 0: a value that a host did not report, the processes of an environment if it can't
+// be known which ones are in it, and everything about a host that did not answer.
 package metrics
 
 import (
@@ -82,8 +80,7 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	}
 }
 
-// ofController are the series of no host. When cycles don't advance, what the last one
-// saw says nothing about now.
+// ofController are the series of no host. When cycles don't advance, what the last one saw says nothing about now.
 func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
 	texts := [][]byte{Build(e.Version), e.Counters.Text(fleet.Enforcing)}
 	if !e.Counters.Healthy(e.Now()) {
@@ -95,8 +92,7 @@ func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
 	return append(texts, e.Counters.Users(fleet.Users))
 }
 
-// ofHosts are the series of hosts, unless they say nothing about now. Their ages do, also when cycles
-// don't advance.
+// ofHosts are the series of hosts, unless they say nothing about now. Their ages do, also when cycles don't advance.
 func (e *Exporter) ofHosts(hosts []live.Host) []byte {
 	if !e.Counters.Healthy(e.Now()) {
 		return nil
@@ -117,7 +113,6 @@ func selected(hosts []live.Host, names []string) (list []live.Host) {
 	return list
 }
 
-// write answers with texts.
 func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 	length := 0
 	for _, text := range texts {

@@ -17,7 +17,6 @@ const otherRule enforce.Rule = "other"
 // rules are all that can be a label.
 func rules() []enforce.Rule { return append(enforce.Rules(), otherRule) }
 
-// decisions are all about a finding.
 func decisions() []enforce.Decision {
 	return []enforce.Decision{
 		enforce.DecisionAct, enforce.DecisionWait, enforce.DecisionHold, enforce.DecisionDryRun, enforce.DecisionStuck,
@@ -25,7 +24,6 @@ func decisions() []enforce.Decision {
 	}
 }
 
-// statuses are what can come of a termination.
 func statuses() []order.Status {
 	return []order.Status{
 		order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusSurvived, order.StatusGone,
@@ -91,9 +89,8 @@ func Findings(f *live.Fleet) []byte {
 	return w.Text()
 }
 
-// serveTargets answers with a target for the controller and one for each host, all at the
-// address under which the client reached it. Each has an instance of its own: the series
-// that Prometheus adds would be the same ones otherwise.
+// serveTargets answers with a target for the controller and one for each host, all at the address under which the
+// client reached it. Each has an instance of its own: the series that Prometheus adds would be the same ones otherwise.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	// targets are some to scrape, as Prometheus' http_sd reads them
 	// (https://prometheus.io/docs/prometheus/latest/http_sd/).

@@ -12,8 +12,7 @@ import (
 type Host struct {
 	Name      snapshot.Hostname // empty on the host itself
 	Installed bool              // genv is installed there
-	// Snapshot is nil if nothing else is known about the host. Without genv, only its
-	// devices are shown.
+	// Snapshot is nil if nothing else is known about the host. Without genv, only its devices are shown.
 	Snapshot *snapshot.Snapshot
 }
 

@@ -72,7 +72,6 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 	g.holdings = holdings
 }
 
-// devices counts the devices that are attached to each user of a host.
 func (g *gpuTime) devices(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
 	counts := make(map[string]int)
 	users := make(map[snapshot.EnvID]snapshot.Username, len(s.Environments))

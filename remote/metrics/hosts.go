@@ -120,7 +120,6 @@ var (
 	guardLabels = []string{"host", "mode"}
 )
 
-// writeGuard writes a mode, unless it is unknown or none.
 func writeGuard(w *Writer, h *live.Host, mode snapshot.GuardMode) {
 	if mode != "" {
 		w.Sample(1, string(h.Name), string(mode))
@@ -209,7 +208,6 @@ func unattributed(g *gpus.GPU) *int64 {
 	return g.MemoryUsed
 }
 
-// view is a host with what is counted there.
 type view struct {
 	Host
 	hasGenv   bool
@@ -293,8 +291,7 @@ func (v *view) countProcesses() {
 	}
 }
 
-// owners are the uids of processes. Those of root, and those with an unknown uid, may be
-// in anyone's environment.
+// owners are the uids of processes. Those of root, and those with an unknown uid, may be in anyone's environment.
 func owners(processes []*snapshot.Process) (uids map[snapshot.UID]bool, anyone bool) {
 	uids = make(map[snapshot.UID]bool)
 	for _, p := range processes {

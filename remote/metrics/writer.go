@@ -10,9 +10,8 @@ import (
 // ContentType is that of the text of a Writer.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Writer writes Prometheus' text format, version 0.0.4
-// (https://prometheus.io/docs/instrumenting/exposition_formats/). Its zero value is ready
-// for use. A family is written as a whole before the next one begins.
+// Writer writes Prometheus' text format, version 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/).
+// Its zero value is ready for use. A family is written as a whole before the next one begins.
 type Writer struct {
 	text   []byte
 	name   string
@@ -52,7 +51,6 @@ func (w *Writer) Sample(value float64, labels ...string) {
 	w.text = append(w.text, '\n')
 }
 
-// histogram writes a family that is one histogram.
 func (w *Writer) histogram(h *histogram, name, help string) {
 	w.family("histogram", name, help, []string{"le"})
 	w.name = name + "_bucket"
@@ -72,8 +70,7 @@ func (w *Writer) histogram(h *histogram, name, help string) {
 // Text is what was written.
 func (w *Writer) Text() []byte { return w.text }
 
-// unreadable replaces what a label can't have: bytes that are not UTF-8, and NUL, at which
-// Prometheus' parser ends.
+// unreadable replaces what a label can't have: bytes that are not UTF-8, and NUL, at which Prometheus' parser ends.
 const unreadable = "\uFFFD"
 
 var (
@@ -81,8 +78,7 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`, "\x00", unreadable)
 )
 
-// appendLabel escapes a label's value. Almost all need no escapes, and a fleet has tens of
-// thousands of them.
+// appendLabel escapes a label's value. Almost all need no escapes, and a fleet has tens of thousands of them.
 func appendLabel(text []byte, label string) []byte {
 	for i := range len(label) {
 		if c := label[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
@@ -102,7 +98,6 @@ func appendValue(text []byte, value float64) []byte {
 	return strconv.AppendFloat(text, value, 'f', -1, 64)
 }
 
-// histogram counts values by size.
 type histogram struct {
 	bounds []float64 // in ascending order; a value equal to one is in its bucket
 	counts []uint64  // by bucket, and of what is above the last bound
@@ -114,7 +109,6 @@ func newHistogram(bounds ...float64) *histogram {
 	return &histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }
 
-// observe counts a value.
 func (h *histogram) observe(value float64) {
 	at, _ := slices.BinarySearch(h.bounds, value)
 	h.counts[at]++

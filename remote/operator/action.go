@@ -16,8 +16,7 @@ type Kind string
 
 // The kinds of actions.
 const (
-	// Exempt keeps rules away from a user, a host or a GPU for some hours, and Unexempt
-	// ends that early.
+	// Exempt keeps rules away from a user, a host or a GPU for some hours, and Unexempt ends that early.
 	Exempt   Kind = "exempt"
 	Unexempt Kind = "unexempt"
 	// Hold stops what rules do until Release.
@@ -130,9 +129,8 @@ func invalid(format string, args ...any) error {
 	return Refuse(Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
-// Check returns a *Refusal of the code Invalid if an action is incomplete or says more than
-// its kind has a use for: it may have been meant otherwise. A reason is always needed,
-// except to end a hold or an exemption.
+// Check returns a *Refusal of the code Invalid if an action is incomplete or says more than its kind has a use for: it
+// may have been meant otherwise. A reason is always needed, except to end a hold or an exemption.
 func (a *Action) Check() error {
 	if a.Schema != ActionSchema {
 		return invalid("schema %s: this controller knows %s", text.Shown(a.Schema), ActionSchema)
@@ -159,8 +157,7 @@ func (a *Action) Check() error {
 	return a.checkOnly()
 }
 
-// checkExemption checks what policy.Exemption.Check doesn't know: the fields that an
-// exemption doesn't have.
+// checkExemption checks what policy.Exemption.Check doesn't know: the fields that an exemption doesn't have.
 func (a *Action) checkExemption() error {
 	e := a.Exemption()
 	if err := e.Who.Check(); err != nil {

@@ -7,8 +7,7 @@
 //	}
 //	err := action.Check()
 //
-// The package has values only; remote/controller carries them out, and remote/live carries
-// them over a socket.
+// The package has values only; remote/controller carries them out, and remote/live carries them over a socket.
 package operator
 
 import (
@@ -46,8 +45,7 @@ func (h *OnHold) String() string {
 		h.Reason)
 }
 
-// With is what was asked for in either state: a hold of one holds, and what is exempt in one is
-// exempt.
+// With is what was asked for in either state: a hold of one holds, and what is exempt in one is exempt.
 func (s State) With(other State) State {
 	if s.Hold == nil {
 		s.Hold = other.Hold

@@ -1,24 +1,20 @@
-// Package sshclient runs commands on hosts over SSH (a remote.Runner) for
-// administrators who already reach the hosts with OpenSSH: with the same
-// configuration, keys, jump hosts and host key rules, on connections that stay open.
+// Package sshclient runs commands on hosts over SSH (a remote.Runner) for administrators who already reach the hosts
+// with OpenSSH: with the same configuration, keys, jump hosts and host key rules, on connections that stay open.
 //
 //	client, err := sshclient.New(sshclient.Options{})
 //	defer client.Close()
 //	output, err := client.Run(ctx, host, host.Genv("usage", "snapshot"))
 //
-// Every error is a *remote.Error. A host with an unknown key is refused, even with
-// `StrictHostKeyChecking no` in ssh_config: accept-new is the only value that adds
-// keys, and only Options.InsecureHostKeys, which is for one run, accepts all.
-// The package dials and runs, once: when and how often a failed host is tried
-// again is the caller's decision (remote/agent). Only the failure of a jump host
-// is remembered for a moment, for all hosts behind it.
+// Every error is a *remote.Error. A host with an unknown key is refused, even with `StrictHostKeyChecking no` in
+// ssh_config: accept-new is the only value that adds keys, and only Options.InsecureHostKeys, which is for one run,
+// accepts all. The package dials and runs, once: when and how often a failed host is tried again is the caller's
+// decision (remote/agent). Only the failure of a jump host is remembered for a moment, for all hosts behind it.
 //
 // The package provides no terminal, forwards nothing, and never asks for a password.
 // Where the administrator wants it, it runs ssh(1) for its commands. That asks no question, accepts
 // no unknown host key, whatever ssh_config says, and ends with its command, as do its children.
 //
-// It ends no program on the host: when a connection closes, the program there only
-// gets the end of its stdin.
+// It ends no program on the host: when a connection closes, the program there only gets the end of its stdin.
 package sshclient
 
 import (
@@ -43,29 +39,24 @@ type Options struct {
 	// ConnectTimeout is for name resolution, jumps, TCP, handshake and login
 	// together; 0 is ssh_config's ConnectTimeout, or else 10 s.
 	ConnectTimeout time.Duration
-	// CommandTimeout is for a command from its start; 0 is 30 s. The deadline of a
-	// context applies as well.
+	// CommandTimeout is for a command from its start; 0 is 30 s. The deadline of a context applies as well.
 	CommandTimeout time.Duration
 
 	// User is the name to log in with, as ssh -l, except on jump hosts.
 	User string
-	// ConfigFile is ssh -F: a file instead of the user's and the system's
-	// ssh_config, "none" for no file.
+	// ConfigFile is ssh -F: a file instead of the user's and the system's ssh_config, "none" for no file.
 	ConfigFile string
-	// OpenSSH is the ssh program that resolves ssh_config; empty is the one in PATH,
-	// "none" is none.
+	// OpenSSH is the ssh program that resolves ssh_config; empty is the one in PATH, "none" is none.
 	OpenSSH string
 
-	// MaxStdout limits a command's output, in bytes; 0 is 32 MiB. A command that
-	// writes more is closed.
+	// MaxStdout limits a command's output, in bytes; 0 is 32 MiB. A command that writes more is closed.
 	MaxStdout int64
 
 	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
 	Prompt func(question string) ([]byte, error)
 	// InsecureHostKeys accepts every host key, with a warning for each host.
 	InsecureHostKeys bool
-	// KeepAlive is the interval of keep-alive requests if ssh_config has no
-	// ServerAliveInterval; 0 is 15 s.
+	// KeepAlive is the interval of keep-alive requests if ssh_config has no ServerAliveInterval; 0 is 15 s.
 	KeepAlive time.Duration
 	Log       zerolog.Logger
 }
@@ -84,8 +75,7 @@ func positive[T ~int | ~int64](value, otherwise T) T {
 	return otherwise
 }
 
-// Client runs commands over connections that stay open. It is safe for concurrent
-// use.
+// Client runs commands over connections that stay open. It is safe for concurrent use.
 type Client struct {
 	options  Options
 	resolver *config.Resolver
@@ -133,8 +123,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends every connection and waits for the client's goroutines; running
-// commands return an error.
+// Close ends every connection and waits for the client's goroutines; running commands return an error.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -149,8 +138,7 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// spawn runs f in a goroutine that Close waits for. It returns false if the client
-// is closed.
+// spawn runs f in a goroutine that Close waits for. It returns false if the client is closed.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +149,6 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// shared returns the sharedConn of an endpoint.
 func (c *Client) shared(e endpoint) (*sharedConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +163,6 @@ func (c *Client) shared(e endpoint) (*sharedConn, error) {
 	return p, nil
 }
 
-// endpointOf is the endpoint of a host.
 func (c *Client) endpointOf(h remote.Host) endpoint {
 	return endpoint{openSSH: h.OpenSSH, Lookup: config.Lookup{
 		Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port,
@@ -206,7 +192,6 @@ func (c *Client) Disconnect(h remote.Host) {
 	}
 }
 
-// existing is the sharedConn of a host, or nil.
 func (c *Client) existing(h remote.Host) *sharedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,6 @@ func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 	return positive(positive(c.options.ConnectTimeout, s.ConnectTimeout), defaultConnectTimeout)
 }
 
-// resolvedEndpoint is an endpoint with what the configuration says about it.
 type resolvedEndpoint struct {
 	endpoint
 	config.HostConfig
@@ -62,8 +61,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	}
 }
 
-// resolve reads the configuration. It has the default deadline, since the
-// configured one is not known yet.
+// resolve reads the configuration. It has the default deadline, since the configured one is not known yet.
 func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 	ctx, cancel := context.WithTimeout(c.lifetime, positive(c.options.ConnectTimeout, defaultConnectTimeout))
 	defer cancel()
@@ -85,7 +83,6 @@ func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 	return settings, nil
 }
 
-// login dials, and does the handshake and the login.
 func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, error) {
 	release, err := c.dials.acquire(ctx, t.via+" "+t.address(), dialsPerAddress)
 	if err != nil {
@@ -150,8 +147,7 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 	return l, err
 }
 
-// shownKey is a login that failed, and the machine that refused it, if that has shown its
-// host key.
+// shownKey is a login that failed, and the machine that refused it, if that has shown its host key.
 type shownKey struct {
 	error
 	peer remote.Peer
@@ -159,13 +155,11 @@ type shownKey struct {
 
 func (e *shownKey) Unwrap() error { return e.error }
 
-// errTimeout is the cause of a deadline.
 type errTimeout struct{ after time.Duration }
 
 func (e errTimeout) Error() string { return fmt.Sprintf("not within %s", e.after) }
 func (e errTimeout) Unwrap() error { return context.DeadlineExceeded }
 
-// addresses resolves the host's name.
 func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.AddrPort, error) {
 	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily],
 		"ip"), s.HostName)
@@ -176,8 +170,7 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 	return list, err
 }
 
-// stagger is how long an address may take before the next one is tried too (RFC 8305,
-// section 5).
+// stagger is how long an address may take before the next one is tried too (RFC 8305, section 5).
 const stagger = 250 * time.Millisecond
 
 // dialHost connects to the first address of the host's name that answers. The error is that of the first one that

@@ -18,7 +18,6 @@ import (
 // limit of sshd is 10 (sshd_config(5), MaxSessions).
 const sessionsPerConnection = 2
 
-// connection is a connection that is logged in.
 type connection struct {
 	link     carrier
 	sessions chan struct{}
@@ -55,8 +54,7 @@ func (l *connection) alive() bool {
 	}
 }
 
-// endsSoon says whether the connection is over, or will be in a moment: its
-// sessions end slightly earlier.
+// endsSoon says whether the connection is over, or will be in a moment: its sessions end slightly earlier.
 func (l *connection) endsSoon() bool {
 	select {
 	case <-l.done:
@@ -86,13 +84,11 @@ func (l *connection) reason() error {
 	return fmt.Errorf("the connection ended: %w", printableError(l.why))
 }
 
-// close ends the connection and all that runs on it.
 func (l *connection) close(why error) {
 	l.end(why)
 	l.link.close()
 }
 
-// keepAlive asks a host for a sign of life.
 type keepAlive struct {
 	conn     *connection
 	interval time.Duration
@@ -104,10 +100,9 @@ type keepAlive struct {
 	missed int // intervals without an answer
 }
 
-// keepAlive sends a request in each interval in which nothing was heard, and closes the connection
-// after count intervals without an answer: the library would wait forever for a host that is frozen
-// or unreachable.
-// Between two requests there is only a timer: a goroutine for each host would take more memory.
+// keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count
+// intervals without an answer: the library would wait forever for a host that is frozen or unreachable. Between two
+// requests there is only a timer: a goroutine for each host would take more memory.
 func (c *Client) keepAlive(l *connection, interval time.Duration, count int) {
 	k := &keepAlive{conn: l, interval: interval, count: count}
 	k.mu.Lock()
@@ -123,8 +118,7 @@ func (k *keepAlive) tick() {
 	}
 }
 
-// asks says whether to send a request now. While there is one without an answer, it counts
-// intervals instead.
+// asks says whether to send a request now. While there is one without an answer, it counts intervals instead.
 func (k *keepAlive) asks() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,8 +178,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
 }
 
-// jump reaches the host through the last hop of its chain. The hop's connection
-// is shared by all hosts behind it.
+// jump reaches the host through the last hop of its chain. The hop's connection is shared by all hosts behind it.
 func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func(), error) {
 	e, err := lastHop(t.HostConfig)
 	if err != nil {

@@ -92,8 +92,7 @@ func isDrop(err error) bool {
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
 }
 
-// printableError is err with its text made safe for a terminal: servers have a
-// say in it.
+// printableError is err with its text made safe for a terminal: servers have a say in it.
 func printableError(err error) error {
 	if s := err.Error(); text.Printable(s) != s {
 		return &escapedError{err}
@@ -144,8 +143,7 @@ var (
 		`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
-	// crash is how the Go runtime begins when a program of ours crashes, which
-	// then exits with statusCrashed.
+	// crash is how the Go runtime begins when a program of ours crashes, which then exits with statusCrashed.
 	crash = text.Pattern(`(?m)^(panic|fatal error): .*$`)
 )
 
@@ -185,8 +183,7 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 	return e(remote.CommandFailed, "exit status %d%s", status, detail)
 }
 
-// negotiationError is the error for a host that has no algorithm of a kind that
-// ssh_config allows.
+// negotiationError is the error for a host that has no algorithm of a kind that ssh_config allows.
 func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *remote.Error {
 	keyword := "Compression"
 	switch {

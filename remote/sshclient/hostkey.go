@@ -211,8 +211,7 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	}
 }
 
-// addCommand is the command that adds the host's key to known_hosts: to the file for all accounts, if
-// it is used.
+// addCommand is the command that adds the host's key to known_hosts: to the file for all accounts, if it is used.
 func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	t, add := k.target, " | sudo tee -a "+knownToAll
 	if !toAll {
@@ -244,10 +243,9 @@ func (e *outdatedError) Unwrap() error { return e.error }
 // Outdated is for remote.Outdated.
 func (e *outdatedError) Outdated() bool { return e.outdated() }
 
-// loginKey is the host key of a connection. The first one is checked; in the key exchanges that
-// follow on the same connection, the host has to show the same one, and nothing is asked again, as
-// in ssh (sshconnect.c, verify_host_key). Of a connection that is logged in no more is kept
-// than the sum of the key, since there are thousands.
+// loginKey is the host key of a connection. The first one is checked; in the key exchanges that follow on the same
+// connection, the host has to show the same one, and nothing is asked again, as in ssh (sshconnect.c, verify_host_key).
+// Of a connection that is logged in no more is kept than the sum of the key, since there are thousands.
 type loginKey struct {
 	mu    sync.Mutex
 	check *hostKeyCheck // nil once it is logged in
@@ -256,7 +254,6 @@ type loginKey struct {
 
 var errOtherKey = errors.New("the host has shown another key than at the login")
 
-// callback is for ssh.ClientConfig.
 func (k *loginKey) callback(host string, peer net.Addr, key ssh.PublicKey) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

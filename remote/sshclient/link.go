@@ -66,24 +66,20 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// refusedForNow says whether the host has refused a session, because there are too many.
-// Nothing was begun.
+// refusedForNow says whether the host has refused a session, because there are too many. Nothing was begun.
 func refusedForNow(err error) bool {
 	var refused *ssh.OpenChannelError
 	return errors.As(err, &refused)
 }
 
-// How many logins may be under way to one address, and through one jump host
-// (sshd_config(5), MaxStartups).
+// How many logins may be under way to one address, and through one jump host (sshd_config(5), MaxStartups).
 const (
 	dialsPerAddress = 8
 	dialsPerJump    = 32
 )
 
-// dialLimits limit the logins under way, by the name of an address or jump host.
 type dialLimits struct{ slots sync.Map } // of chan struct{}
 
-// acquire waits for a slot and returns how to release it.
 func (d *dialLimits) acquire(ctx context.Context, name string, limit int) (release func(), err error) {
 	value, _ := d.slots.LoadOrStore(name, make(chan struct{}, limit))
 	slots := value.(chan struct{})
@@ -98,9 +94,8 @@ func (d *dialLimits) acquire(ctx context.Context, name string, limit int) (relea
 // spareDescriptors are for files, agents and child processes.
 const spareDescriptors = 128
 
-// EnoughDescriptors returns an error if the limit of open files is too low for
-// connections to that many hosts. Package os has raised the soft limit to the hard
-// limit before.
+// EnoughDescriptors returns an error if the limit of open files is too low for connections to that many hosts. Package
+// os has raised the soft limit to the hard limit before.
 func EnoughDescriptors(hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

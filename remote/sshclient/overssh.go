@@ -69,8 +69,7 @@ func (l *sshLogin) close() {
 	close(l.closed)
 }
 
-// overSSH makes the connection of a host that ssh(1) reaches. Whether it does is only known
-// when a command runs.
+// overSSH makes the connection of a host that ssh(1) reaches. Whether it does is only known when a command runs.
 func (p *sharedConn) overSSH() (*connection, error) {
 	c := p.client
 	switch {

@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// What OpenSSH accepts before a server's version string (RFC 4253, section 4.2), such
-// as what a ProxyCommand prints: so many lines, and so many bytes in each. The SSH
-// library only takes lines of 255 bytes.
+// What OpenSSH accepts before a server's version string (RFC 4253, section 4.2), such as what a ProxyCommand prints: so
+// many lines, and so many bytes in each. The SSH library only takes lines of 255 bytes.
 const (
 	maxPrefaceLines = 1024
 	maxPrefaceLine  = 8192
@@ -81,9 +80,8 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// capture keeps what a command writes, up to a limit. It returns no error, after
-// which the SSH library would hang: more output is dropped, and onOverflow is
-// called once, which ends the command.
+// capture keeps what a command writes, up to a limit. It returns no error, after which the SSH library would hang: more
+// output is dropped, and onOverflow is called once, which ends the command.
 type capture struct {
 	name       string // stdout or stderr
 	limit      int64

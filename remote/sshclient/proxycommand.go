@@ -18,10 +18,9 @@ import (
 // proxyGrace is how long a ProxyCommand has to end after SIGHUP.
 const proxyGrace = 2 * time.Second
 
-// proxyCommand runs a ProxyCommand as OpenSSH does: by a shell that `exec` replaces,
-// with one end of a socket as its stdin and stdout. The administrator wrote it; the
-// names that tokens insert were checked not to contain anything that a shell
-// interprets.
+// proxyCommand runs a ProxyCommand as OpenSSH does: by a shell that `exec` replaces, with one end of a socket as its
+// stdin and stdout. The administrator wrote it; the names that tokens insert were checked not to contain anything that
+// a shell interprets.
 func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -54,7 +53,6 @@ func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	return p, nil
 }
 
-// proxyConn is a connection to a ProxyCommand.
 type proxyConn struct {
 	net.Conn
 	command *exec.Cmd
@@ -89,8 +87,7 @@ func (p *proxyConn) Close() error {
 	return err
 }
 
-// signal signals the command's process group, unless its leader was reaped: then
-// the PID may belong to another process.
+// signal signals the command's process group, unless its leader was reaped: then the PID may belong to another process.
 func (p *proxyConn) signal(signal unix.Signal) {
 	select {
 	case <-p.ended:
@@ -117,9 +114,8 @@ func (p *proxyConn) explain(err error, greeted bool) error {
 	return err
 }
 
-// dropped says whether a server closed the connection, as one does that is busy: the
-// bastion, which ssh then reports, or the host behind it, without a word. Commands
-// that fail in another way fail every time.
+// dropped says whether a server closed the connection, as one does that is busy: the bastion, which ssh then reports,
+// or the host behind it, without a word. Commands that fail in another way fail every time.
 func (p *proxyConn) dropped() bool {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // ends a command that waits for more

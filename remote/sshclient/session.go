@@ -11,20 +11,17 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// closeGrace is how long a host may take to end a session before its connection is
-// closed.
+// closeGrace is how long a host may take to end a session before its connection is closed.
 const closeGrace = time.Second
 
 // maxStderr limits what a command may write to stderr, in bytes.
 const maxStderr = 256 << 10
 
-// Session is a running command on a host. Its Stdin and Stdout are for one
-// goroutine each.
+// Session is a running command on a host. Its Stdin and Stdout are for one goroutine each.
 type Session struct {
 	// Stdin is what the command reads, until it is closed.
 	Stdin io.WriteCloser
-	// Stdout is what the command writes. The caller must read it to the end or close
-	// the session.
+	// Stdout is what the command writes. The caller must read it to the end or close the session.
 	Stdout io.Reader
 
 	client  *Client
@@ -122,12 +119,10 @@ func (c *Client) channel(ctx context.Context, l *connection, host string) (chann
 	return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 }
 
-// within waits for a call of the SSH library, which has no context. When ctx ends,
-// the connection is closed, which ends the call. That does not end a NewSession
-// that began just when the connection ended (the library registers the channel
-// after it has notified all channels), so after the end of the connection a call
-// has closeGrace to return. Then its goroutine is abandoned, so Close must not wait
-// for it.
+// within waits for a call of the SSH library, which has no context. When ctx ends, the connection is closed, which ends
+// the call. That does not end a NewSession that began just when the connection ended (the library registers the channel
+// after it has notified all channels), so after the end of the connection a call has closeGrace to return. Then its
+// goroutine is abandoned, so Close must not wait for it.
 func within[T any](ctx context.Context, l *connection, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -201,8 +196,7 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 // abort ends the session without waiting, so that a reader can call it.
 func (s *Session) abort() { s.client.spawn(func() { _ = s.channel.Close() }) }
 
-// Stderr is what the command has written to stderr so far. Above maxStderr the
-// session is ended.
+// Stderr is what the command has written to stderr so far. Above maxStderr the session is ended.
 func (s *Session) Stderr() []byte {
 	if s.stderr == nil {
 		return nil
@@ -245,9 +239,8 @@ func (s *Session) Close() {
 	})
 }
 
-// Run runs a command and waits until it ends, its timeout is over or ctx ends. Its
-// error is a *remote.Error; the Output is what was received until then. After a
-// Timeout, Cancelled or OutcomeUnknown the command may have been carried out.
+// Run runs a command and waits until it ends, its timeout is over or ctx ends. Its error is a *remote.Error; the Output
+// is what was received until then. After a Timeout, Cancelled or OutcomeUnknown the command may have been carried out.
 func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {

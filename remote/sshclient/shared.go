@@ -38,9 +38,8 @@ type attempt struct {
 	ended time.Time
 }
 
-// connected returns the open connection, or makes one. The attempt has its own
-// deadline, so that it continues for other callers when one gives up. chain are
-// the endpoints that are reached through this one.
+// connected returns the open connection, or makes one. The attempt has its own deadline, so that it continues for other
+// callers when one gives up. chain are the endpoints that are reached through this one.
 func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connection, error) {
 	a, err := p.begin(chain)
 	if err != nil {
@@ -93,9 +92,8 @@ func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 // usable reports whether another caller may use the attempt: it is under way, or
 // its connection is open. The sharedConn's mu is held.
 //
-// The failure of a jump host is also the answer for every host behind it that asks
-// soon after: a thousand of them don't wait for the same timeout one after the
-// other, and don't have sshd lock this machine out for a key that it refuses
+// The failure of a jump host is also the answer for every host behind it that asks soon after: a thousand of them don't
+// wait for the same timeout one after the other, and don't have sshd lock this machine out for a key that it refuses
 // (sshd_config(5), PerSourcePenalties).
 func (a *attempt) usable(jump bool) bool {
 	if a.ended.IsZero() {

@@ -58,7 +58,6 @@ func sshEnvironment() []string {
 	return append(slices.DeleteFunc(os.Environ(), localized), "LC_ALL=C")
 }
 
-// sshGrace is how long ssh has to end after SIGTERM.
 const sshGrace = 500 * time.Millisecond
 
 // sshFailedStatus is the exit status of ssh if it could not run the command, or lost the
@@ -71,7 +70,6 @@ var errSSH = errors.New("ssh failed")
 // errEnded is returned by Start after end: the connection was closed meanwhile.
 var errEnded = errors.New("the session has ended")
 
-// statusError is the exit status of a command that failed.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -96,7 +94,6 @@ type sshProcess struct {
 // pipe has one end for us and one for ssh.
 type pipe struct{ ours, theirs *os.File }
 
-// newProcess prepares an ssh; Close ends it.
 func (l *sshLogin) newProcess() (*sshProcess, error) {
 	s := &sshProcess{login: l}
 	for i := range s.pipes {
@@ -164,7 +161,6 @@ func (s *sshProcess) reap() {
 	close(s.ended)
 }
 
-// signal signals ssh and its children.
 func (s *sshProcess) signal(signal unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,9 +27,8 @@ func (w Way) Direct() bool {
 	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
 }
 
-// Way reads the configuration and resolves the host's name. Its error is of the class
-// Configuration, of the class Unreachable if the name has no address, or Timeout. With
-// the latter two, the settings are known.
+// Way reads the configuration and resolves the host's name. Its error is of the class Configuration, of the class
+// Unreachable if the name has no address, or Timeout. With the latter two, the settings are known.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	settings, err := c.resolve(c.endpointOf(h))
 	w := Way{Settings: settings, OpenSSH: h.OpenSSH}

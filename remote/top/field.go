@@ -17,7 +17,6 @@ type field struct {
 	values func(*scene, *row) []gpus.Value
 }
 
-// fieldKind says how the values of a field are compared.
 type fieldKind int
 
 const (
@@ -70,7 +69,6 @@ func fieldNames() (names []string) {
 	return names
 }
 
-// keep returns the rows that meet a filter.
 func (s *scene) keep(f Filter, rows []row) []row {
 	if len(f.terms) == 0 {
 		return rows
@@ -101,7 +99,6 @@ func number[T ~int | ~int32 | ~int64](n T) []gpus.Value {
 	return []gpus.Value{{Number: float64(n), IsNumber: true}}
 }
 
-// ofGPUs are the values of a row's GPUs in a column.
 func ofGPUs(name string) func(*scene, *row) []gpus.Value {
 	columns := gpus.Columns()
 	c := &columns[slices.IndexFunc(columns, func(c gpus.Column) bool { return c.Filter == name })]
@@ -144,8 +141,7 @@ func labels(_ *scene, r *row) (values []gpus.Value) {
 	return values
 }
 
-// statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an
-// event what is done about it.
+// statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an event what is done about it.
 func (s *scene) statesOf(r *row) (values []gpus.Value) {
 	switch {
 	case r.finding != nil:

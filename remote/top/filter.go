@@ -37,10 +37,9 @@ func (f Filter) String() string { return f.text }
 // maxFilterLength bounds the length of a filter in bytes.
 const maxFilterLength = 1000
 
-// ParseFilter reads a filter: conditions that must all be met, with spaces between them.
-// A condition is a field, an operator and a value, as in host~gpu-1 user=bob util<5
-// mem>=40g state=finding, or a word alone. Values with spaces are put in quotation marks.
-// The operators are = and !=, ~ (contains) and !~, and < <= > >= for numbers.
+// ParseFilter reads a filter: conditions that must all be met, with spaces between them. A condition is a field, an
+// operator and a value, as in host~gpu-1 user=bob util<5 mem>=40g state=finding, or a word alone. Values with spaces
+// are put in quotation marks. The operators are = and !=, ~ (contains) and !~, and < <= > >= for numbers.
 func ParseFilter(s string) (Filter, error) {
 	if len(s) > maxFilterLength {
 		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxFilterLength)
@@ -60,7 +59,6 @@ func ParseFilter(s string) (Filter, error) {
 	return f, nil
 }
 
-// splitWords splits at spaces outside of quotation marks.
 func splitWords(s string) (words []string, err error) {
 	var word strings.Builder
 	quoted, begun := false, false
@@ -115,7 +113,6 @@ func parseTerm(word string) (condition, error) {
 	return t.check()
 }
 
-// check reads the number of a term.
 func (t condition) check() (condition, error) {
 	name, kind, compares := t.field.name, t.field.kind, strings.ContainsAny(t.operator, "<>")
 	switch {

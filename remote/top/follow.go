@@ -18,8 +18,7 @@ const (
 	retryEvery = time.Second
 )
 
-// SocketSource is a Source of a controller's socket. It connects again when the controller
-// was away.
+// SocketSource is a Source of a controller's socket. It connects again when the controller was away.
 type SocketSource struct {
 	client *live.Client
 	free   time.Time   // when it may be asked again

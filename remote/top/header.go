@@ -54,7 +54,6 @@ func (m *Model) header() string {
 	return line
 }
 
-// counts are the GPUs by their state.
 func (m *Model) counts() string {
 	names := []string{}
 	for _, state := range gpus.States() {
@@ -66,7 +65,6 @@ func (m *Model) counts() string {
 	return fmt.Sprintf("%d GPUs: %s", m.scene.Counts.Total(), strings.Join(names, ", "))
 }
 
-// activity is what the controller does.
 func (m *Model) activity() string {
 	f := m.scene.Fleet
 	doing := "watching"
@@ -122,7 +120,6 @@ func (m *Model) alerts() []string {
 // leads reports whether the controller leads, and etcd says so.
 func leads(e *election.Shown) bool { return e != nil && e.Role == election.Leading && e.Error == "" }
 
-// tabs are the names of the tabs.
 func (m *Model) tabs() string {
 	var b strings.Builder
 	for tab := range tabCount {

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// key acts on a key.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
 	if name == "ctrl+c" {
@@ -73,7 +72,6 @@ func (m *Model) open(tab tabID) {
 	m.arrange()
 }
 
-// change changes what is shown.
 func (m *Model) change(name string) bool {
 	switch name {
 	case "enter":
@@ -215,14 +213,12 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// answered shows what became of an action.
 func (m *Model) answered(msg answerMsg) {
 	if m.message = draw.Shown(msg.text); msg.err != nil {
 		m.message = draw.Shown(msg.err.Error())
 	}
 }
 
-// help is shown with ?.
 var help = []string{
 	"A GPU is a letter: . free, a attached or idle, A busy, ! finding, ? unknown,",
 	"F failed, x exempt.",
@@ -252,7 +248,6 @@ const (
 // maxInput is how many bytes can be typed.
 const maxInput = 500
 
-// input is a line that is typed.
 type input struct {
 	kind   inputKind
 	prompt string
@@ -274,7 +269,6 @@ func (m *Model) ask(kind inputKind, prompt, text string) {
 	m.mode, m.input = typing, input{kind, prompt, text}
 }
 
-// typed acts on a key while a line is typed.
 func (m *Model) typed(name, typed string) tea.Cmd {
 	switch name {
 	case "enter":

@@ -42,7 +42,6 @@ type Model struct {
 	message string
 }
 
-// mode says what keys are for.
 type mode int
 
 const (
@@ -52,7 +51,6 @@ const (
 	read         // details or help, until a key is pressed
 )
 
-// place is a tab with what it was narrowed to.
 type place struct {
 	tab    tabID
 	scope  scope
@@ -82,7 +80,6 @@ type answerMsg struct {
 	err  error
 }
 
-// newModel returns a Model that has seen nothing yet.
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
 		options: options, context: ctx, painter: draw.Painter{Colour: options.Colour}, now: options.Now(),
@@ -93,7 +90,6 @@ func newModel(ctx context.Context, options Options) *Model {
 // Init implements tea.Model.
 func (m *Model) Init() tea.Cmd { return tea.Batch(m.next(), tick()) }
 
-// next waits for the next update.
 func (m *Model) next() tea.Cmd {
 	return func() tea.Msg {
 		update, err := m.options.Source.Next(m.context)
@@ -214,7 +210,6 @@ func (m *Model) choose(at int) {
 	m.scroll()
 }
 
-// scroll makes the selected row visible.
 func (m *Model) scroll() {
 	c, page := m.cursor(), m.page()
 	c.top = min(c.top, c.at)

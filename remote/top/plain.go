@@ -40,7 +40,6 @@ func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live
 	return p.fleet, p.broken
 }
 
-// plainWriter prints what has changed.
 type plainWriter struct {
 	out     io.Writer
 	options Options
@@ -140,7 +139,6 @@ func (p *plainWriter) age(h *live.Host) string {
 	return ""
 }
 
-// sentence is a host in words.
 func (s *scene) sentence(h *live.Host) string {
 	name := draw.Shown(string(h.Name))
 	if h.Failure != nil {

@@ -97,7 +97,6 @@ func (m *Model) cancel() {
 	m.message = "cancelled: nothing was asked for"
 }
 
-// send asks for an action.
 func (m *Model) send(a *operator.Action) tea.Cmd {
 	ctx, act := m.context, m.options.Act
 	return func() tea.Msg {
@@ -118,7 +117,6 @@ func summary(a *operator.Action) string {
 	return string(a.Kind) + " everything that rules do, on all hosts"
 }
 
-// question is what is to be confirmed.
 func question(a *operator.Action) []string {
 	lines := []string{"Ask the controller to:", summary(a)}
 	if a.Hours > 0 {

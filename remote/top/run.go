@@ -3,10 +3,9 @@
 //	source := …                                    // a controller's socket, or looks of this program
 //	err := top.Run(ctx, top.Options{Source: source, In: os.Stdin, Out: os.Stdout, Now: time.Now})
 //
-// A Model has what is shown and which row is selected. Its Update takes keys and changes
-// of the fleet, and its View draws the rows that fit on the screen; both are free of I/O.
-// A row is selected by its identity, such as a process's host, PID and start time. When it
-// is gone no other row takes its place until a key moves the selection.
+// A Model has what is shown and which row is selected. Its Update takes keys and changes of the fleet, and its View
+// draws the rows that fit on the screen; both are free of I/O. A row is selected by its identity, such as a process's
+// host, PID and start time. When it is gone no other row takes its place until a key moves the selection.
 //
 // Plain prints the same as lines, for screen readers and logs.
 //
@@ -40,12 +39,10 @@ type Options struct {
 	Hosts map[snapshot.Hostname]bool
 	// SSH are the arguments of ssh before the host.
 	SSH []string
-	// Act asks the controller for something; nil if this view may not. NoAct then says
-	// why, and what to do about it.
+	// Act asks the controller for something; nil if this view may not. NoAct then says why, and what to do about it.
 	Act   func(context.Context, *operator.Action) (operator.Answer, error)
 	NoAct string
-	// Failures, if set, gets the hosts that failed since the last time, before Plain
-	// prints them.
+	// Failures, if set, gets the hosts that failed since the last time, before Plain prints them.
 	Failures func(failures []remote.Failure, total int)
 }
 
@@ -71,9 +68,8 @@ func (o *Options) only(rows []row) []row {
 
 // Source has the present state of a fleet.
 type Source interface {
-	// Next waits for a change, and returns what is there then. The first call doesn't
-	// wait. An error says why there is nothing new, and the next call tries again after
-	// a moment.
+	// Next waits for a change, and returns what is there then. The first call doesn't wait. An error says why there is
+	// nothing new, and the next call tries again after a moment.
 	Next(ctx context.Context) (Update, error)
 }
 
@@ -119,7 +115,6 @@ func (s *FeedSource) Close() { s.watch.Close() }
 // maxEvents is how many events are kept for the history.
 const maxEvents = 4096
 
-// withEvents adds new events to those that are kept.
 func withEvents(kept, more []live.Event) []live.Event {
 	kept = append(slices.Clip(kept), more...)
 	if excess := len(kept) - maxEvents; excess > 0 {

@@ -28,7 +28,6 @@ func newScene(fleet *live.Fleet, events []live.Event) *scene {
 	return s
 }
 
-// rows lists the rows of a tab, in the order of the fleet.
 func (s *scene) rows(tab tabID) []row {
 	f := s.Fleet
 	var rows []row

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// tabID is a tab, in the order of the screen.
 type tabID int
 
 const (
@@ -28,10 +27,8 @@ const (
 	tabCount
 )
 
-// tabNames are what the tabs are called.
 var tabNames = [tabCount]string{"hosts", "GPUs", "users", "findings", "processes", "history", "failed"}
 
-// column is a column of a tab.
 type column struct {
 	draw.Column
 	cell    func(*scene, *row, time.Time) draw.Cell
@@ -56,7 +53,6 @@ func worded(as draw.Column, value func(*row) string) column {
 	return column{as, words(value), by(value)}
 }
 
-// counted is a column of a number.
 func counted(as draw.Column, value func(*row) int) column {
 	return column{as, words(func(r *row) string { return strconv.Itoa(value(r)) }), by(value)}
 }
@@ -78,7 +74,6 @@ func words(value func(*row) string) func(*scene, *row, time.Time) draw.Cell {
 	return func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
 
-// columns are the columns of a tab. s may be nil.
 func (s *scene) columns(tab tabID) []column {
 	switch tab {
 	case tabGPUs:
@@ -146,7 +141,6 @@ func gpuColumns() (list []column) {
 	return append(list, column{right("AGE", 5, 10), ageCell, nil})
 }
 
-// stateCell has the mark of the hosts tab, and the state.
 func stateCell(s *scene, r *row, _ time.Time) draw.Cell {
 	mark := s.mark(r.host, r.gpu.GPU)
 	return draw.Styled(mark.Text+" "+string(r.gpu.State), mark.Style)

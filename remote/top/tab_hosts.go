@@ -56,7 +56,6 @@ func modelsOf(h *live.Host) string {
 	return strings.Join(models, ", ")
 }
 
-// gpuCells has a mark for each GPU.
 func gpuCells(s *scene, r *row, _ time.Time) draw.Cell {
 	if len(r.host.GPUs) == 0 && r.host.Failure != nil {
 		return draw.Styled("failed", draw.Red)
@@ -111,7 +110,6 @@ func freeCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	return draw.Text(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)))
 }
 
-// gpusOf are the GPUs that a row is about.
 func gpusOf(r *row) []*gpus.GPU {
 	switch {
 	case r.gpu != nil:
@@ -214,8 +212,7 @@ func short(d time.Duration) string {
 	return text.FormatDuration(d.Truncate(24 * time.Hour))
 }
 
-// guardColumns are about the hosts' kernel guards, and whether root owns their state: none
-// for a fleet without them.
+// guardColumns are about the hosts' kernel guards, and whether root owns their state: none for a fleet without them.
 func (s *scene) guardColumns() (list []column) {
 	if s == nil {
 		return nil
@@ -260,8 +257,7 @@ func serviceState(r *row) string {
 	return r.host.ServiceState()
 }
 
-// guardAlert says why the guard of the host that a tab is narrowed to doesn't do what it
-// should; empty if it does.
+// guardAlert says why the guard of the host that a tab is narrowed to doesn't do what it should; empty if it does.
 func (m *Model) guardAlert() string {
 	if m.scene == nil || m.scope.host == "" {
 		return ""

@@ -78,7 +78,6 @@ func (m *Model) body() []string {
 // cut leaves out lines for which the body has no room.
 func (m *Model) cut(lines []string) []string { return lines[:min(len(lines), m.room())] }
 
-// table is the tab's table with these rows.
 func (m *Model) table(rows []row) *draw.Table {
 	c, list, selected := m.cursor(), m.scene.columns(m.tab), m.selected()
 	t := &draw.Table{
@@ -100,7 +99,6 @@ func (m *Model) table(rows []row) *draw.Table {
 	return t
 }
 
-// empty says why there is no row.
 func (m *Model) empty() string {
 	if m.filter.String() != "" {
 		return "no row meets the filter (Esc removes it)"
@@ -160,7 +158,6 @@ func (m *Model) footer() string {
 	return m.painter.Paint(left+strings.Repeat(" ", max(0, m.width-draw.Width(left)-len(right)))+right, as)
 }
 
-// said is the message, or a text if there is none.
 func (m *Model) said(otherwise string) string {
 	if m.message != "" {
 		return draw.Shown(m.message)
@@ -180,7 +177,6 @@ func (m *Model) typingLine(wrong string) string {
 	return line + m.painter.Paint(" ", draw.Reverse)
 }
 
-// describe is all that is known about a row.
 func (m *Model) describe(r *row) []string {
 	lines := []string{}
 	for _, c := range m.scene.columns(m.tab) {

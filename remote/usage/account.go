@@ -13,8 +13,7 @@ import (
 
 // Account counts what a controller sees. It is not safe for concurrent use.
 type Account struct {
-	// MaxGap is the longest time between two looks that counts for what the earlier one
-	// showed; 0 for any.
+	// MaxGap is the longest time between two looks that counts for what the earlier one showed; 0 for any.
 	MaxGap time.Duration
 
 	in    *time.Location
@@ -24,7 +23,6 @@ type Account struct {
 	sums  Sums
 }
 
-// hostCounts is what is known of a host.
 type hostCounts struct {
 	snapshot *snapshot.Snapshot // the last one
 	hostUses

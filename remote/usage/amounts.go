@@ -1,7 +1,6 @@
 package usage
 
-// Amounts are what is counted. Times are in seconds of a device: two devices for an hour are
-// 7,200.
+// Amounts are what is counted. Times are in seconds of a device: two devices for an hour are 7,200.
 type Amounts struct {
 	Attached  int64 `json:"attached_seconds"`
 	Used      int64 `json:"used_seconds"`      // with a process on it

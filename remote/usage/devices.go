@@ -59,12 +59,10 @@ func (u use) with(other *use) use {
 	return u
 }
 
-// hostUses is what a snapshot shows of a host.
 type hostUses struct {
 	byUser, byDevice []use // one for each user on a device, and one for each device
 }
 
-// usesOf is what a snapshot shows.
 func usesOf(s *snapshot.Snapshot, names *hostNames) hostUses {
 	environments := snapshot.ByID(s.Environments)
 	devices := make(map[snapshot.DeviceIndex]use, len(s.Devices))
@@ -109,7 +107,6 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 	return gpus.UserName(p.Account(nil))
 }
 
-// joined joins neighbours that are the same.
 func joined(uses []use, same func(a, b *use) bool) (list []use) {
 	for i := range uses {
 		if last := len(list) - 1; last >= 0 && same(&list[last], &uses[i]) {

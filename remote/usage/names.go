@@ -29,7 +29,6 @@ type known struct {
 	perHost map[snapshot.Hostname]*hostNames
 }
 
-// hostNames are the names of a host.
 type hostNames struct {
 	known      *known
 	introduced int // users
@@ -49,7 +48,6 @@ func newKnown() known {
 	}
 }
 
-// of are the names of a host.
 func (k *known) of(host snapshot.Hostname) *hostNames {
 	h := k.perHost[host]
 	if h == nil {

@@ -61,9 +61,8 @@ func NewReader(options ReaderOptions) *Reader {
 	return &Reader{options: options, reading: make(chan struct{}, 1), kept: make(map[Query]kept)}
 }
 
-// Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be
-// changed. Besides those above, errors are those of
-// the store.
+// Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be changed.
+// Besides those above, errors are those of the store.
 func (r *Reader) Report(ctx context.Context, q Query) (*Document, error) {
 	if found, ok := r.known(q); ok {
 		return found, nil

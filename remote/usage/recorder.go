@@ -20,9 +20,8 @@
 // start of the controller, and when it has been removed from the fleet, nothing is counted.
 // When there is no look at all for longer than MaxGap, that time is unknown too.
 //
-// A clock that is set moves no amounts: time is measured by the monotonic clock, and counted in
-// the hours before the look that ends it. So the time in which a machine is suspended, which looks the same,
-// isn't counted.
+// A clock that is set moves no amounts: time is measured by the monotonic clock, and counted in the hours before the
+// look that ends it. So the time in which a machine is suspended, which looks the same, isn't counted.
 //
 // A Recorder has what a controller sees counted, and writes it to a store in the background: no cycle waits for
 // a disk or a server.
@@ -60,8 +59,7 @@ type RecorderOptions struct {
 	Now     func() time.Time
 	In      *time.Location // of the hours
 	Log     zerolog.Logger
-	// Shared says that several controllers write to the store, of which one leads: a standby
-	// counts nothing.
+	// Shared says that several controllers write to the store, of which one leads: a standby counts nothing.
 	Shared bool
 	// MaxWaiting is how many sums may wait to be written; 0 for DefaultMaxWaiting.
 	MaxWaiting int
@@ -108,8 +106,7 @@ func StartRecorder(options RecorderOptions) *Recorder {
 	return r
 }
 
-// Configure sets the time between two cycles. Nothing is known about a time much longer than
-// that without one.
+// Configure sets the time between two cycles. Nothing is known about a time much longer than that without one.
 func (r *Recorder) Configure(interval time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

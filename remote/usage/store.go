@@ -15,9 +15,8 @@ type Store interface {
 	Mark(ctx context.Context) (Mark, error)
 	// Report sums up what is kept of a time.
 	Report(ctx context.Context, q Query) (Report, error)
-	// Tidy removes what is older than the store keeps, and more if it has grown beyond its
-	// bounds. It returns a line for people about what it had to remove too early; empty for
-	// nothing.
+	// Tidy removes what is older than the store keeps, and more if it has grown beyond its bounds. It returns a line
+	// for people about what it had to remove too early; empty for nothing.
 	Tidy(ctx context.Context, now time.Time) (early string, err error)
 	Close() error
 }
@@ -50,8 +49,7 @@ type Mark struct {
 	Ended bool  // nothing that was counted is missing: the run ended in order
 }
 
-// Gap is a time in which nothing was counted, since no controller ran or nothing could be
-// kept.
+// Gap is a time in which nothing was counted, since no controller ran or nothing could be kept.
 type Gap struct{ Since, Until int64 }
 
 // Query is what a report is about.
@@ -104,8 +102,7 @@ func NextDay(second int64, in *time.Location) int64 {
 	return startOfDay(year, month, day+1, in).Unix()
 }
 
-// startOfDay is the first moment of a day, which is not midnight where the clocks are put
-// forward then.
+// startOfDay is the first moment of a day, which is not midnight where the clocks are put forward then.
 func startOfDay(year int, month time.Month, day int, in *time.Location) time.Time {
 	noon := time.Date(year, month, day, 12, 0, 0, 0, in)
 	start := time.Date(year, month, day, 0, 0, 0, 0, in)

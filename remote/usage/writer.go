@@ -24,10 +24,8 @@ type dbWriter struct {
 // tidyEvery is the time between two looks for what is too old.
 const tidyEvery = time.Hour
 
-// writeTimeout is how long a write may take.
 const writeTimeout = 5 * time.Minute
 
-// run writes when it is woken, and at the end.
 func (w *dbWriter) run() {
 	defer close(w.ended)
 	for {
@@ -183,7 +181,6 @@ func (w *dbWriter) written() {
 	w.said, w.dropped = "", false
 }
 
-// tidy removes what is too old.
 func (w *dbWriter) tidy(ctx context.Context) {
 	now := w.options.Now()
 	if since := now.Sub(w.tidied); since >= 0 && since < tidyEvery {

@@ -141,7 +141,6 @@ const maxCost = 14
 // maxAccessFile bounds each file that is read, in bytes.
 const maxAccessFile = 4 << 20
 
-// accessRules are what a file says.
 type accessRules struct {
 	files   []string          // that were read
 	tls     *tls.Config       // nil for none
@@ -210,7 +209,6 @@ func (r *accessRules) parseUsers(n *strictyaml.Node) {
 	}
 }
 
-// keyPair is a tls_server_config.
 type keyPair struct {
 	dir  string // in which relative paths are
 	node *strictyaml.Node

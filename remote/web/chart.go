@@ -8,10 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Bars consist of numbers and classes only, so that the texts of hosts can't get into
-// them.
+// Bars consist of numbers and classes only, so that the texts of hosts can't get into them.
 
-// bar is a bar of the parts, in percent of their sum.
 func bar(c gpus.StateCounts) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`)

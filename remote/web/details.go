@@ -26,7 +26,6 @@ type gpuRow struct {
 	IdleSince time.Time
 }
 
-// findingRow is a finding and when it is due.
 type findingRow struct {
 	*live.Finding
 	When string
@@ -187,7 +186,6 @@ func (t gpuTable) Idle(since time.Time) string {
 	return span(t.now.Sub(since))
 }
 
-// exemptionTable are exemptions of operators.
 type exemptionTable struct{ Rows policy.ExemptionList }
 
 // Exemptions are those that name a user or a host; all without either.

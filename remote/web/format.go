@@ -47,7 +47,6 @@ func first(list any) any {
 
 func more(list any) int { return max(0, reflect.ValueOf(list).Len()-maxItems) }
 
-// ago is how long something is ago.
 func ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -90,7 +89,6 @@ func bytesText(value any) string {
 	return text.GiB(bytes)
 }
 
-// memoryText is how much of a memory is used.
 func memoryText(used, total *int64) string {
 	switch {
 	case used == nil && total == nil:
@@ -101,7 +99,6 @@ func memoryText(used, total *int64) string {
 	return fmt.Sprintf("%.1f of %.0f GiB", float64(*used)/(1<<30), float64(*total)/(1<<30))
 }
 
-// name is the name of a user or of an environment.
 func name(of any) string { return gpus.ShownUser(snapshot.Username(fmt.Sprint(of))) }
 
 func hostName(h snapshot.Hostname) string { return text.Shorten(text.Printable(string(h)), 64) }
@@ -136,10 +133,8 @@ var decisions = map[enforce.Decision]string{
 	enforce.DecisionStuck:  "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
 }
 
-// decision is what is done about a finding.
 func decision(d enforce.Decision) string { return decisions[d] }
 
-// kind is what an event is about.
 func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
 
 var states = map[gpus.State]string{
@@ -173,7 +168,6 @@ func roundHours(seconds int64) string {
 	return strconv.FormatInt((seconds+1800)/3600, 10)
 }
 
-// when is when a finding is due.
 func when(now time.Time, f *live.Finding) string {
 	switch {
 	case !f.Pending:

@@ -26,7 +26,6 @@ func userOf(r *http.Request) snapshot.Username {
 	return user
 }
 
-// guard checks all requests before anything else.
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -57,9 +56,8 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// AnswersTo reports whether a Host header has a name of loopback, or one of others.
-// Otherwise another site could have its visitors' browsers read what is served on loopback
-// (DNS rebinding).
+// AnswersTo reports whether a Host header has a name of loopback, or one of others. Otherwise another site could have
+// its visitors' browsers read what is served on loopback (DNS rebinding).
 func AnswersTo(host string, others []string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -90,8 +88,7 @@ func (s *server) knowsUsers() bool {
 	return s.options.Proxied || s.options.Access != nil && s.options.Access.Demands().Passwords
 }
 
-// headerUser is the user that a proxy names. Two names mean that one of them may come from
-// the browser.
+// headerUser is the user that a proxy names. Two names mean that one of them may come from the browser.
 func headerUser(header http.Header) (snapshot.Username, int) {
 	var user string
 	for _, name := range userHeaders {

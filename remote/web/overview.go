@@ -27,7 +27,6 @@ const (
 	maxTags   = 3   // users that are named for a host
 )
 
-// hostFilter selects hosts.
 type hostFilter struct {
 	Query string // a part of the name of a host or of a user
 	Model string
@@ -91,7 +90,6 @@ type freeAt struct {
 	N    int
 }
 
-// tile is a host in the grid.
 type tile struct {
 	*live.Host
 	Counts   gpus.StateCounts

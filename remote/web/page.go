@@ -29,11 +29,9 @@ var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
 })
 
-// pageFunc is what a page shows: the name of its template, and its data. An empty name is
-// for what there isn't.
+// pageFunc is what a page shows: the name of its template, and its data. An empty name is for what there isn't.
 type pageFunc func(p *page, r *http.Request) (name string, body any)
 
-// page is what all pages show, and the data of one.
 type page struct {
 	Title   string
 	Path    string // of the menu's entry
@@ -54,7 +52,6 @@ func (p *page) Stale() bool {
 	return p.Fleet.Cycle > 0 && p.Now.Sub(p.Fleet.Time).Seconds() > 3*max(p.Fleet.Interval, 10)
 }
 
-// page serves a page.
 func (s *server) page(of pageFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, filterOf(r).key(), of) }
 }
@@ -129,8 +126,7 @@ var staticVersion = sync.OnceValue(func() string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 })
 
-// static serves the script and the styles, which may be kept for as long as their version
-// is the same.
+// static serves the script and the styles, which may be kept for as long as their version is the same.
 func static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	kind, exists := staticKinds[name]
@@ -150,8 +146,7 @@ const (
 	// freshFor is how long a page is served that was rendered once: its ages are right to
 	// this, whatever number of browsers ask.
 	freshFor = 2 * time.Second
-	// maxPages bounds how many pages of a revision are kept. One of 1,000 hosts takes
-	// half a megabyte.
+	// maxPages bounds how many pages of a revision are kept. One of 1,000 hosts takes half a megabyte.
 	maxPages = 64
 )
 
@@ -201,7 +196,6 @@ func (c *pageCache) get(key string, revision uint64, now time.Time,
 	return e.page, e.err
 }
 
-// newRendered compresses a page.
 func newRendered(status int, body []byte) (*rendered, error) {
 	hash := fnv.New64a()
 	_, _ = hash.Write(body)

@@ -27,8 +27,7 @@ const (
 	maxUserName = 256
 )
 
-// Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody,
-// is for all.
+// Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody, is for all.
 func (a *Access) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch _, status := a.login(r); status {
@@ -68,8 +67,7 @@ func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 	return snapshot.Username(user), http.StatusOK
 }
 
-// clientOf is whose turn a check takes: an address, or a network of IPv6, of which a client may
-// have all addresses.
+// clientOf is whose turn a check takes: an address, or a network of IPv6, of which a client may have all addresses.
 func clientOf(remote string) string {
 	address, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -83,9 +81,8 @@ func clientOf(remote string) string {
 	return network.String()
 }
 
-// check reports whether a user has a password. What was right is remembered for some minutes,
-// unless the files change. A check of an unknown user takes as long as one of a known user. The
-// error says that nothing was checked.
+// check reports whether a user has a password. What was right is remembered for some minutes, unless the files change.
+// A check of an unknown user takes as long as one of a known user. The error says that nothing was checked.
 func (a *Access) check(ctx context.Context, client, user, password string) (bool, error) {
 	if _, _, known := a.lookUp(user, password); known {
 		return true, nil

@@ -36,7 +36,6 @@ type asked struct {
 	query        usage.Query
 }
 
-// choices are what a report can be by.
 func choices(hidden bool) []string {
 	// groups have the names of users on many systems
 	return slices.DeleteFunc(usage.Choices(), func(by string) bool { return hidden && by == usage.ByGroup })
@@ -68,7 +67,6 @@ func readReport(values url.Values, hidden bool, now time.Time) (a asked, err err
 	return a, a.readTime(values.Get("range"), now)
 }
 
-// readTime reads the time that a report is about.
 func (a *asked) readTime(days string, now time.Time) error {
 	const hour = int64(3600)
 	switch {
@@ -187,7 +185,6 @@ func sentence(err error) string {
 	return string(unicode.ToUpper(first)) + err.Error()[size:] + "."
 }
 
-// reportPage serves the page of a report.
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	// reportBody is what the page of a report shows.
 	type reportBody struct {
@@ -214,7 +211,6 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// reportDocument serves a report as JSON.
 func (s *server) reportDocument(w http.ResponseWriter, r *http.Request) {
 	_, d, status, err := s.report(r, s.view(r))
 	if err != nil {

@@ -51,7 +51,6 @@ type Options struct {
 	Mount func(mux *http.ServeMux, hideUsers bool)
 }
 
-// server is the handler.
 type server struct {
 	feed    *live.Feed
 	options Options
@@ -94,7 +93,6 @@ func New(feed *live.Feed, options Options) http.Handler {
 	return s.guard(s.mux)
 }
 
-// view is what the user of a request may see.
 func (s *server) view(r *http.Request) *view {
 	var self snapshot.Username
 	if s.options.Names == OwnName {

@@ -44,7 +44,6 @@ const (
 	lockWithin = 5 * time.Second
 )
 
-// storedLease is the file.
 type storedLease struct {
 	Schema string `json:"schema"`
 	Lease
@@ -166,7 +165,6 @@ func (f *File) update(create bool, r *Request, change func(*Lease) (*Lease, erro
 	return nil
 }
 
-// replace changes the lease under the lock.
 func (f *File) replace(dir *folder.Folder, within time.Duration, change func(*Lease) (*Lease, error)) error {
 	name := filepath.Base(f.Path)
 	lock, err := dir.Lock(name+".lock", within)
@@ -186,9 +184,8 @@ func (f *File) replace(dir *folder.Folder, within time.Duration, change func(*Le
 	return f.file().Put(dir, storedLease{schema, *next})
 }
 
-// read reads the lease; nil if there is none. One that is damaged is an error: it may have
-// been that of a higher epoch. What is read is safe on the disk: who wrote it may have been
-// killed before it had the folder synced.
+// read reads the lease; nil if there is none. One that is damaged is an error: it may have been that of a higher epoch.
+// What is read is safe on the disk: who wrote it may have been killed before it had the folder synced.
 func (f *File) read(dir *folder.Folder, name string) (*Lease, error) {
 	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -212,7 +209,6 @@ func (f *File) read(dir *folder.Folder, name string) (*Lease, error) {
 	return &s.Lease, nil
 }
 
-// file is how the file is read and written.
 func (f *File) file() folder.Note[storedLease] {
 	return folder.Note[storedLease]{
 		Name: filepath.Base(f.Path), Max: maxBytes, Mode: 0o600, Durable: true, Invalid: errDamaged,

@@ -96,7 +96,6 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// duration is how long the lease is to last.
 func (r *Request) duration() time.Duration {
 	seconds := min(max(r.Seconds, int(shortest/time.Second)), int(longest/time.Second))
 	return time.Duration(seconds) * time.Second
@@ -187,7 +186,6 @@ func (l *Lease) Admit(r *Request, now time.Time) (*Lease, error) {
 	return l.renew(r, now), nil
 }
 
-// follow decides on a request of somebody else than the one who has the lease.
 func (l *Lease) follow(r *Request, now time.Time) (*Lease, error) {
 	if l.free(now) {
 		return give(r, now), nil
@@ -200,7 +198,6 @@ func (l *Lease) follow(r *Request, now time.Time) (*Lease, error) {
 	return next, nil
 }
 
-// give returns a new lease.
 func give(r *Request, now time.Time) *Lease {
 	l := &Lease{Request: *r, Since: now.Truncate(time.Second).UTC()}
 	l.TakeOver, l.Back = false, false // it is asked once

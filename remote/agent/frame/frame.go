@@ -33,11 +33,10 @@ const (
 	KindRefusal  Kind = 'R' // an answer that is an error, in words
 )
 
-// Frame is a message: a header of 4 bytes "gnv1", 1 byte of kind, 1 byte of the
-// name's length, 2 bytes of zero, 8 bytes of id, 4 bytes of the body's length;
-// the name; the body; and 4 bytes of CRC-32C over all before. Numbers are
-// big-endian. SSH guards what it carries; the checksum is for what gets into
-// the stream before it, such as a line that a login script prints late.
+// Frame is a message: a header of 4 bytes "gnv1", 1 byte of kind, 1 byte of the name's length, 2 bytes of zero, 8 bytes
+// of id, 4 bytes of the body's length; the name; the body; and 4 bytes of CRC-32C over all before. Numbers are
+// big-endian. SSH guards what it carries; the checksum is for what gets into the stream before it, such as a line that
+// a login script prints late.
 type Frame struct {
 	Kind Kind
 	Name string // what a request asks for
@@ -51,8 +50,7 @@ const headerLength = 20
 
 var magic = [4]byte{'g', 'n', 'v', '1'}
 
-// castagnoli is made when it is first needed: to make it takes a good part of
-// what the start of a command takes.
+// castagnoli is made when it is first needed: to make it takes a good part of what the start of a command takes.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // Append encodes the frame behind b.
@@ -90,7 +88,6 @@ func Read(r io.Reader) (*Frame, error) {
 	return nil, err
 }
 
-// readRest reads what follows a header.
 func readRest(r io.Reader, header []byte) (*Frame, error) {
 	if !bytes.Equal(header[:4], magic[:]) || header[6] != 0 || header[7] != 0 {
 		return nil, fmt.Errorf("%w: %q does not begin a frame", ErrProtocol, header[:8])
@@ -203,7 +200,6 @@ func ReadGreeting(r *bufio.Reader, token string) (Greeting, error) {
 // ErrVersion says that the other end speaks another version of the protocol.
 var ErrVersion = errors.New("another version")
 
-// skipTo reads up to and including the mark.
 func skipTo(r *bufio.Reader, mark []byte) error {
 	line := []byte{'\n'} // the mark may begin with the first byte
 	for read := 0; read <= maxNoise; {

@@ -15,12 +15,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// published prints the devices that root's genv has published on the host. Only root can
-// make a folder in /run.
+// published prints the devices that root's genv has published on the host. Only root can make a folder in /run.
 const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
 
-// Published are the devices of a host as root sees them; nil if root's genv has published
-// none.
+// Published are the devices of a host as root sees them; nil if root's genv has published none.
 func (r Host) Published(ctx context.Context, host remote.Host) []hardware.Device {
 	out, err := r.Run(ctx, host, remote.Command{Args: marked("sh", "-c", published)})
 	if err != nil {
@@ -40,9 +38,8 @@ func ShowsNone(err error) bool {
 	return errors.As(err, &failed) && (failed.ExitCode == 4 || failed.ExitCode == 6)
 }
 
-// Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows
-// a login only some devices, its nvidia-smi counts these from 0. Of the others only
-// what root has published is known.
+// Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows a login only some
+// devices, its nvidia-smi counts these from 0. Of the others only what root has published is known.
 func Renumbered(s *snapshot.Snapshot, known []hardware.Device) *snapshot.Snapshot {
 	index := map[snapshot.DeviceIndex]snapshot.DeviceIndex{} // by that of the login
 	devices := hardware.Devices(known)
@@ -78,8 +75,7 @@ func Renumbered(s *snapshot.Snapshot, known []hardware.Device) *snapshot.Snapsho
 // dataMark is the line before the data of a program that prints no JSON.
 const dataMark = "genv-data"
 
-// marked is the command that prints dataMark, on a line of its own, and then runs a
-// program.
+// marked is the command that prints dataMark, on a line of its own, and then runs a program.
 func marked(args ...string) []string {
 	return append([]string{"sh", "-c", `echo; echo "$0"; exec "$@"`, dataMark}, args...)
 }

@@ -1,5 +1,4 @@
-// Package readonly looks at a host that has no genv, with nvidia-smi and /proc, as the login
-// and without sudo.
+// Package readonly looks at a host that has no genv, with nvidia-smi and /proc, as the login and without sudo.
 //
 //	s, err := readonly.Host{Runner: client}.Snapshot(ctx, host)
 //
@@ -150,8 +149,7 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 	return indices
 }
 
-// mayBeDivided says whether a device may have MIG instances: the driver measures no utilization
-// of it.
+// mayBeDivided says whether a device may have MIG instances: the driver measures no utilization of it.
 func mayBeDivided(d *snapshot.Device) bool {
 	return d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
 }

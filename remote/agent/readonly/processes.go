@@ -15,12 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// describeProcesses prints the time zone of the host's clock, whether genv's state files are
-// there, and what /proc, ps(1) and getent(1) show of the processes with the
-// PIDs $@, as far as the host has these programs: how /proc is mounted, status (proc_pid_status(5)), lines
-// "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which
-// users choose: no line that follows one can be anything else. Each is one line: the kernel
-// and ps escape newlines. Without a uid, getent would print all users.
+// describeProcesses prints the time zone of the host's clock, whether genv's state files are there, and what /proc,
+// ps(1) and getent(1) show of the processes with the PIDs $@, as far as the host has these programs: how /proc is
+// mounted, status (proc_pid_status(5)), lines "Cgroup PID …", "User " with a line of passwd(5), and last of all
+// "Command PID …", which users choose: no line that follows one can be anything else. Each is one line: the kernel and
+// ps escape newlines. Without a uid, getent would print all users.
 const describeProcesses = `(unset TZ; date +'Clock %z')
 [ ! -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ] || echo Registered
 [ $# -gt 0 ] || exit 0
@@ -33,8 +32,7 @@ uids=$(cat $files | sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' | sort -u)
 [ -z "$uids" ] || timeout 3 getent passwd $uids | sed 's/^/User /'
 LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed 's/^ */Command /' | cut -c1-1024`
 
-// Describe adds the owners, commands and containers of processes, as far as they are
-// visible.
+// Describe adds the owners, commands and containers of processes, as far as they are visible.
 func (r Host) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {
 	d := Descriptions{byPID: make(map[string]*snapshot.Process), Names: make(map[snapshot.UID]snapshot.Username)}
 	args := []string{"sh", "-c", describeProcesses, "sh"}
@@ -121,8 +119,7 @@ func (d *Descriptions) parseStatus(line string) {
 	}
 }
 
-// parseCommand reads a line of ps(1). A name in brackets is that of a process without a
-// command line.
+// parseCommand reads a line of ps(1). A name in brackets is that of a process without a command line.
 func (d *Descriptions) parseCommand(key, value string) {
 	pid, command, _ := strings.Cut(value, " ")
 	p := d.byPID[pid]

@@ -5,9 +5,8 @@
 //	lease, err := client.Grant(ctx, 5*time.Second)
 //	created, err := client.Create(ctx, "/genv/lab", []byte("jump-1"), lease.ID)
 //
-// Each call asks the member that answered last, and then the others in turn, each for a
-// second. etcd's own client isn't used, since gRPC makes each start of the program slower.
-// There are no watches: who waits for a change asks again.
+// Each call asks the member that answered last, and then the others in turn, each for a second. etcd's own client isn't
+// used, since gRPC makes each start of the program slower. There are no watches: who waits for a change asks again.
 package etcd
 
 import (
@@ -49,8 +48,7 @@ type Client struct {
 // lease by so much that all of three members can be asked in time.
 const memberTimeout = time.Second
 
-// maxAnswer is how much of an answer is read, in bytes. Answers are lists of keys that fit
-// into etcd's requests.
+// maxAnswer is how much of an answer is read, in bytes. Answers are lists of keys that fit into etcd's requests.
 const maxAnswer = 64 << 20
 
 // New returns a Client. It connects when it is asked first.
@@ -242,7 +240,6 @@ func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []b
 	return c.explain(endpoint, err)
 }
 
-// post sends a request, and returns what came.
 func (c *Client) post(ctx context.Context, url, token string, body []byte) (status int, data []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -268,7 +265,6 @@ type Address struct {
 	TLS       bool
 }
 
-// defaultPort is that of etcd's clients.
 const defaultPort = "2379"
 
 // maxKey bounds a key, in bytes: hosts refuse a source of more than 512.

@@ -26,7 +26,6 @@ type refusal struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// decode reads the answer of a member.
 func decode(status int, data []byte, answer any) error {
 	var streamed struct {
 		Header header          `json:"header"`

@@ -1,7 +1,6 @@
-// Package socket is what genv serves HTTP on. It opens and finds the unix socket of a controller,
-// and says who is at the other end of a connection; Serve, for TCP as for unix sockets, has bounds:
-// clients that are slow, that stop reading, or that are many hold up neither the others nor the
-// end, and can't exhaust the program.
+// Package socket is what genv serves HTTP on. It opens and finds the unix socket of a controller, and says who is at
+// the other end of a connection; Serve, for TCP as for unix sockets, has bounds: clients that are slow, that stop
+// reading, or that are many hold up neither the others nor the end, and can't exhaust the program.
 //
 //	listener, err := socket.Listen(ctx, path)
 //	defer listener.Close()
@@ -9,8 +8,7 @@
 //	defer stop()
 //	peer, known := socket.PeerOf(request.Context()) // in a handler
 //
-// A socket belongs to one living controller. One that a dead controller left is replaced;
-// nothing else is ever removed.
+// A socket belongs to one living controller. One that a dead controller left is replaced; nothing else is ever removed.
 package socket
 
 import (
@@ -69,8 +67,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// prepareFolder makes the folder of a socket, and refuses one in which others could replace
-// files.
+// prepareFolder makes the folder of a socket, and refuses one in which others could replace files.
 func prepareFolder(dir string) error {
 	mode := os.FileMode(0o755)
 	if os.Geteuid() != 0 {
@@ -93,8 +90,7 @@ func prepareFolder(dir string) error {
 	return nil
 }
 
-// lockFor makes sure that two controllers which start at the same time don't both replace a
-// dead socket.
+// lockFor makes sure that two controllers which start at the same time don't both replace a dead socket.
 func lockFor(ctx context.Context, path string) (*os.File, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -202,8 +198,7 @@ func ListenTCP(ctx context.Context, address string, port int) (net.Listener, err
 type Peer struct {
 	PID snapshot.PID
 	UID snapshot.UID
-	// Login is the user who logged in, which sudo doesn't change; nil if the kernel
-	// doesn't know.
+	// Login is the user who logged in, which sudo doesn't change; nil if the kernel doesn't know.
 	Login *snapshot.UID
 }
 

@@ -18,16 +18,14 @@ const (
 	folder = "genv-controller"
 )
 
-// Variable names the socket for controllers and those who look at them; Off is its value
-// for none.
+// Variable names the socket for controllers and those who look at them; Off is its value for none.
 const (
 	Variable = "GENV_SOCKET"
 	Off      = "off"
 )
 
-// DefaultPath is where a controller with this environment and uid opens its socket:
-// in systemd's RuntimeDirectory=, in /run for root, and else in the user's XDG_RUNTIME_DIR;
-// empty if there is none of these.
+// DefaultPath is where a controller with this environment and uid opens its socket: in systemd's RuntimeDirectory=, in
+// /run for root, and else in the user's XDG_RUNTIME_DIR; empty if there is none of these.
 func DefaultPath(getenv func(string) string, uid int) string {
 	if dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":"); dir != "" {
 		return filepath.Join(dir, Name)
@@ -69,9 +67,8 @@ func isSocket(path string, of func(owner int) bool) bool {
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK && of(int(stat.Uid))
 }
 
-// Dial connects to the controller that listens on a socket. It refuses a process of another user
-// than root, oneself and the owner of the folder: in /tmp anybody could listen, show what isn't
-// so, and take actions that nothing comes of.
+// Dial connects to the controller that listens on a socket. It refuses a process of another user than root, oneself and
+// the owner of the folder: in /tmp anybody could listen, show what isn't so, and take actions that nothing comes of.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -84,8 +81,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Answers reports whether a process listens on a socket. An error says that there may be
-// one.
+// Answers reports whether a process listens on a socket. An error says that there may be one.
 func Answers(ctx context.Context, path string) (bool, error) {
 	conn, err := Dial(ctx, path)
 	switch {

@@ -25,9 +25,8 @@ const (
 // stopTimeout is for how long the end waits for answers that are being written.
 const stopTimeout = 500 * time.Millisecond
 
-// Serve answers requests until the listener is closed by the returned function, which
-// ends the contexts of requests and waits for answers only for a short time. Handlers find
-// who is at the other end of a unix socket with PeerOf.
+// Serve answers requests until the listener is closed by the returned function, which ends the contexts of requests and
+// waits for answers only for a short time. Handlers find who is at the other end of a unix socket with PeerOf.
 func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	open := new(connections)
@@ -49,15 +48,13 @@ func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 	}
 }
 
-// patient gives clients some time for each piece of an answer, and so as long as they need
-// for all of it.
+// patient gives clients some time for each piece of an answer, and so as long as they need for all of it.
 func patient(handler http.Handler, forPiece time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(&writer{w, http.NewResponseController(w), forPiece}, r)
 	})
 }
 
-// writer writes an answer in pieces.
 type writer struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -14,12 +14,10 @@ import (
 )
 
 const (
-	// agentTimeout bounds one request: an agent may ask its user to confirm, or to
-	// touch a FIDO key.
+	// agentTimeout bounds one request: an agent may ask its user to confirm, or to touch a FIDO key.
 	agentTimeout = 10 * time.Second
 
-	// askedUser is a duration that means that the agent asked its user: without that
-	// it signs within milliseconds.
+	// askedUser is a duration that means that the agent asked its user: without that it signs within milliseconds.
 	askedUser = time.Second
 
 	// listTTL is how long the list of an agent's keys is cached: a hundred hosts that
@@ -94,7 +92,6 @@ func (a *keyAgent) list() ([]ssh.Signer, error) {
 	return a.keys, a.failed
 }
 
-// ask makes one request.
 func (a *keyAgent) ask(request func(agent.ExtendedAgent) error) error {
 	select {
 	case a.requests <- struct{}{}:
@@ -116,7 +113,6 @@ func (a *keyAgent) ask(request func(agent.ExtendedAgent) error) error {
 	return request(agent.NewClient(struct{ io.ReadWriter }{conn}))
 }
 
-// agentKey is a key in the agent, or a certificate; its private key may be missing there.
 type agentKey struct {
 	agent  *keyAgent
 	public ssh.PublicKey

@@ -115,9 +115,8 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 	return k.lockedSigner(path, public, content), nil
 }
 
-// publicOf finds the public key of a key file where ssh does: in the file, in the
-// .pub next to it, and in front of the private key in OpenSSH's own format. It is
-// nil if it is in neither.
+// publicOf finds the public key of a key file where ssh does: in the file, in the .pub next to it, and in front of the
+// private key in OpenSSH's own format. It is nil if it is in neither.
 func publicOf(path string) ssh.PublicKey {
 	if public := readPublic(path); public != nil {
 		return public
@@ -178,9 +177,8 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// lockedSigner is the signer of an encrypted key with a known public key: it asks
-// for the passphrase when a server has accepted the key, and only once in this
-// process.
+// lockedSigner is the signer of an encrypted key with a known public key: it asks for the passphrase when a server has
+// accepted the key, and only once in this process.
 func (k *Keyring) lockedSigner(path string, public ssh.PublicKey, content []byte) ssh.Signer {
 	return &lockedKey{public: public, done: k.lifetime.Done(), open: sync.OnceValue(func() *opened {
 		result := &opened{known: make(chan struct{})}
@@ -214,7 +212,6 @@ func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) 
 	return able, nil
 }
 
-// opened is the result of asking for a passphrase.
 type opened struct {
 	known  chan struct{} // closed when the other fields may be read
 	signer ssh.AlgorithmSigner

@@ -17,8 +17,7 @@ import (
 // Prompt asks the user for a passphrase on a terminal.
 type Prompt func(question string) ([]byte, error)
 
-// Keyring keeps the keys that were read, and what agents have. It is safe for
-// concurrent use.
+// Keyring keeps the keys that were read, and what agents have. It is safe for concurrent use.
 type Keyring struct {
 	prompt   Prompt
 	log      zerolog.Logger
@@ -44,25 +43,22 @@ func NewKeyring(prompt Prompt, log zerolog.Logger) *Keyring {
 // Close ends the requests to agents, and the signing that waits for a passphrase.
 func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince reports whether, after start, the user was asked for a passphrase or by an
-// agent, with or without an answer: a deadline that passed meanwhile was not the host's
-// fault.
+// AnsweredSince reports whether, after start, the user was asked for a passphrase or by an agent, with or without an
+// answer: a deadline that passed meanwhile was not the host's fault.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()
 }
 
 func (k *Keyring) answeredNow() { k.answered.Store(time.Now().UnixNano()) }
 
-// Keys are the keys to offer, in order, and notes for the administrator in case
-// none is accepted.
+// Keys are the keys to offer, in order, and notes for the administrator in case none is accepted.
 type Keys struct {
 	Signers []ssh.Signer
 	Notes   []string
 }
 
-// Keys are those that ssh would offer, in its order: the certificates of
-// CertificateFile; the agent's keys that are configured too; the agent's others
-// unless IdentitiesOnly; key files, each followed by the certificate next to it
+// Keys are those that ssh would offer, in its order: the certificates of CertificateFile; the agent's keys that are
+// configured too; the agent's others unless IdentitiesOnly; key files, each followed by the certificate next to it
 // unless there is a CertificateFile. Without those that no private key was found for.
 func (k *Keyring) Keys(s config.HostConfig) Keys {
 	var keys Keys
@@ -97,7 +93,6 @@ func (k *Keyring) Keys(s config.HostConfig) Keys {
 	return keys
 }
 
-// add adds keys that are not in the list yet.
 func (k *Keys) add(signers ...ssh.Signer) {
 	for _, signer := range signers {
 		if find(k.Signers, signer.PublicKey()) == nil {
@@ -106,8 +101,7 @@ func (k *Keys) add(signers ...ssh.Signer) {
 	}
 }
 
-// addIdentity adds a key file, or a note why it can't be used; private are all keys
-// that may sign.
+// addIdentity adds a key file, or a note why it can't be used; private are all keys that may sign.
 func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	switch certificate, ok := id.public.(*ssh.Certificate); {
 	case ok:
@@ -119,8 +113,7 @@ func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	}
 }
 
-// addCertificate adds the certificate of a file with the key that signs for it, or
-// a note why it can't be used.
+// addCertificate adds the certificate of a file with the key that signs for it, or a note why it can't be used.
 func (k *Keys) addCertificate(path string, public ssh.PublicKey, private []ssh.Signer) {
 	certificate, ok := public.(*ssh.Certificate)
 	if !ok || certificate.CertType != ssh.UserCert {

@@ -1,7 +1,6 @@
-// Package auth finds the keys that a user may log in with, as ssh(1) does: those
-// of the agent, key files in all of OpenSSH's formats, and certificates, in ssh's
-// order; and offers them to a server until it accepts one or hangs up. It opens no
-// SSH connection.
+// Package auth finds the keys that a user may log in with, as ssh(1) does: those of the agent, key files in all of
+// OpenSSH's formats, and certificates, in ssh's order; and offers them to a server until it accepts one or hangs up. It
+// opens no SSH connection.
 //
 // A private key with a passphrase is used through the agent, or after asking for
 // the passphrase once; a FIDO key is only used through the agent.
@@ -40,9 +39,8 @@ type Login struct {
 	unsigned bool     // the agent did not sign with a key that was accepted
 }
 
-// NeedsOpenSSH says whether the login failed in a way in which that of ssh(1) may succeed: the
-// server wants more than a key, or takes GSSAPI, or the agent only signs for ssh, as with keys that
-// are restricted to destinations (ssh-add -h).
+// NeedsOpenSSH says whether the login failed in a way in which that of ssh(1) may succeed: the server wants more than a
+// key, or takes GSSAPI, or the agent only signs for ssh, as with keys that are restricted to destinations (ssh-add -h).
 func (l *Login) NeedsOpenSSH() bool {
 	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") ||
 		l.allowed != nil && !slices.Contains(l.allowed, "publickey")
@@ -63,8 +61,7 @@ func (k Keys) Login() *Login {
 	return l
 }
 
-// signatures are the algorithms of a key, the preferred one first: RSA keys have
-// several.
+// signatures are the algorithms of a key, the preferred one first: RSA keys have several.
 func signatures(signer ssh.AlgorithmSigner) []string {
 	if several, ok := signer.(ssh.MultiAlgorithmSigner); ok {
 		return several.Algorithms()
@@ -72,9 +69,8 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 	return []string{hostkeys.Plain(signer.PublicKey()).Type()}
 }
 
-// addExact adds RSA keys again, after all others, with one algorithm each: a server
-// need not accept all that it says it knows (PubkeyAcceptedAlgorithms of
-// sshd_config(5)), and need not say what it knows (RFC 8308). The algorithm that was
+// addExact adds RSA keys again, after all others, with one algorithm each: a server need not accept all that it says it
+// knows (PubkeyAcceptedAlgorithms of sshd_config(5)), and need not say what it knows (RFC 8308). The algorithm that was
 // probably used before comes last.
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
@@ -121,8 +117,7 @@ func (l *Login) Offered() int { return min(l.next, l.keys) }
 // maxNamed is how many keys Tried names.
 const maxNamed = 10
 
-// Tried describes the keys that were offered, and the notes, in one line, for an
-// error.
+// Tried describes the keys that were offered, and the notes, in one line, for an error.
 func (l *Login) Tried() string {
 	var names []string
 	for _, o := range l.offers[:min(l.Offered(), maxNamed)] {
@@ -179,8 +174,7 @@ func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string)
 	return signature, err
 }
 
-// namedKey is a key with the name of an algorithm as its type: x/crypto offers it
-// under that one.
+// namedKey is a key with the name of an algorithm as its type: x/crypto offers it under that one.
 type namedKey struct {
 	ssh.PublicKey
 	name string

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// HostConfig is what ssh_config sets for a host, as far as genv uses it. File names
-// are absolute, tokens are expanded.
+// HostConfig is what ssh_config sets for a host, as far as genv uses it. File names are absolute, tokens are expanded.
 type HostConfig struct {
 	HostName string // where to connect: a name or an address
 	User     string
@@ -39,10 +38,9 @@ type HostConfig struct {
 	// bytes followed by f, H, I, K or t stand for tokens of the handshake.
 	KnownHostsCommand []string
 
-	// Algorithms in the order of preference, each of which the SSH library has. The
-	// resolver leaves no list empty. PubkeyAcceptedAlgorithms are for keys of the
-	// user (nil: ssh's default), CASignatureAlgorithms for the authorities of host
-	// certificates.
+	// Algorithms in the order of preference, each of which the SSH library has. The resolver leaves no list empty.
+	// PubkeyAcceptedAlgorithms are for keys of the user (nil: ssh's default), CASignatureAlgorithms for the authorities
+	// of host certificates.
 	KexAlgorithms, Ciphers, MACs                                       []string
 	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
 	// FixedHostKeyOrder says that HostKeyAlgorithms is a list of its own, or begins with
@@ -59,8 +57,7 @@ type HostConfig struct {
 	BindAddress, BindInterface string
 }
 
-// Lookup is a host as the administrator names it, with the settings that take
-// precedence over ssh_config.
+// Lookup is a host as the administrator names it, with the settings that take precedence over ssh_config.
 type Lookup struct {
 	Host     string // matched against Host patterns
 	HostName string // empty: left to ssh_config
@@ -73,8 +70,7 @@ func (q Lookup) target(hostName string) string {
 	return strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(hostName, q.Host))
 }
 
-// ParseHop reads an item of ProxyJump: [user@]host[:port] or an ssh:// URI
-// (ssh_config(5), ProxyJump).
+// ParseHop reads an item of ProxyJump: [user@]host[:port] or an ssh:// URI (ssh_config(5), ProxyJump).
 func ParseHop(item string) (Lookup, error) {
 	rest, _ := strings.CutPrefix(item, "ssh://")
 	q := Lookup{Host: strings.TrimSuffix(rest, "/")}
@@ -95,8 +91,7 @@ func ParseHop(item string) (Lookup, error) {
 	return q, Valid(q)
 }
 
-// minRSASize is the size in bits below which OpenSSH refuses every RSA key
-// (SSH_RSA_MINIMUM_MODULUS_SIZE).
+// minRSASize is the size in bits below which OpenSSH refuses every RSA key (SSH_RSA_MINIMUM_MODULUS_SIZE).
 const minRSASize = 1024
 
 // commandTokens are those of KnownHostsCommand, except for what is only known in the handshake.
@@ -138,8 +133,7 @@ func (r raw) restrictions(s *HostConfig) error {
 	return err
 }
 
-// CheckSize returns an error for an RSA key, or a certificate of one, that is
-// smaller than RequiredRSASize.
+// CheckSize returns an error for an RSA key, or a certificate of one, that is smaller than RequiredRSASize.
 func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		key = cert.Key

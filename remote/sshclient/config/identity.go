@@ -79,9 +79,8 @@ func (w identity) path(name string) string {
 	return strings.TrimSuffix(home+"/"+rest, "/")
 }
 
-// tokens replaces those that ssh_config(5) lists for file names and ProxyCommand.
-// An unknown one is kept, since `ssh -G` has expanded some values already. More
-// tokens with their values may follow.
+// tokens replaces those that ssh_config(5) lists for file names and ProxyCommand. An unknown one is kept, since `ssh
+// -G` has expanded some values already. More tokens with their values may follow.
 func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replacer {
 	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
@@ -107,9 +106,8 @@ func environment(text string) string {
 	}
 }
 
-// knownHostsCommand splits and expands KnownHostsCommand. What is only known in
-// the handshake is marked with a NUL byte in place of the percent sign, which the
-// values of other tokens can't contain.
+// knownHostsCommand splits and expands KnownHostsCommand. What is only known in the handshake is marked with a NUL byte
+// in place of the percent sign, which the values of other tokens can't contain.
 func (w identity) knownHostsCommand(text string, q Lookup, s HostConfig) []string {
 	command := strings.Fields(unlessNone(text))
 	tokens := w.tokens(q, s, "%H", "\x00H")

@@ -63,7 +63,6 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 	}
 })
 
-// keyword is what a line with a keyword may have.
 type keyword struct {
 	arity arity
 	valid func(string) bool
@@ -110,8 +109,7 @@ func isNumber(from, to int) func(string) bool {
 	}
 }
 
-// onlyTokens accepts a value without ${ENV} and without other tokens than those
-// given, a letter each, and %%.
+// onlyTokens accepts a value without ${ENV} and without other tokens than those given, a letter each, and %%.
 func onlyTokens(tokens string) func(string) bool {
 	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }

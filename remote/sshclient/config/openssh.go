@@ -12,9 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting.
-// The host's name is a separate argument, not part of a shell command. Only so many
-// run at a time.
+// askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting. The host's name is a separate argument,
+// not part of a shell command. Only so many run at a time.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	select {
 	case r.running <- struct{}{}:
@@ -40,9 +39,8 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	return parseOpenSSH(out.String()), nil
 }
 
-// ControlPath is the socket of the ssh that may run as master for a host, as ssh
-// would use it; empty for none. With `ControlMaster yes` or `ask` ssh uses none, since
-// it is to be the master itself.
+// ControlPath is the socket of the ssh that may run as master for a host, as ssh would use it; empty for none. With
+// `ControlMaster yes` or `ask` ssh uses none, since it is to be the master itself.
 //
 // It always asks ssh, which may put a hash into the name that differs between its
 // versions (%C). Without ssh there is no master.

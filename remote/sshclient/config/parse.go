@@ -10,7 +10,6 @@ import (
 	"github.com/kevinburke/ssh_config"
 )
 
-// line sets the values of a keyword for some hosts.
 type line struct {
 	place   Error // its file and number
 	keyword string
@@ -20,12 +19,10 @@ type line struct {
 	hosts [][]string
 }
 
-// included is Include under another name: the library would look for the files itself, and
-// in other places than ssh.
+// included is Include under another name: the library would look for the files itself, and in other places than ssh.
 const included = "included"
 
-// parse has the library read a file, except for lines that it would read in another way
-// than ssh: these are refused.
+// parse has the library read a file, except for lines that it would read in another way than ssh: these are refused.
 func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
 	var text strings.Builder
 	number := 0
@@ -88,8 +85,7 @@ func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [
 	return []line{l}
 }
 
-// cut splits a line into its keyword, in lower case, and its value. Without content, both
-// are empty.
+// cut splits a line into its keyword, in lower case, and its value. Without content, both are empty.
 func cut(line string) (keyword, value string) {
 	line = strings.Trim(line, " \t\r\n\f")
 	if strings.HasPrefix(line, "#") {

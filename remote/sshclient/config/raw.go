@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// raw are values by lower-case keyword, as `ssh -G` prints them: several for
-// keywords that may be repeated, else one.
+// raw are values by lower-case keyword, as `ssh -G` prints them: several for keywords that may be repeated, else one.
 type raw map[string][]string
 
 func (r raw) first(key string) string {

@@ -1,20 +1,17 @@
 // Package config reads the OpenSSH configuration of a host: the fields of
 // ssh_config that genv uses, with Include, tokens, `~` and ${ENV}.
 //
-// Plain files are read by kevinburke/ssh_config: one process per host costs
-// milliseconds of CPU time. Which lines it would read in another way than ssh, or not at
-// all (Match), is known: a file with one of them is left to `ssh -G`, which has the last word
-// where ssh is installed. Where it is not, such a line is an *Error that names the file and
-// the line, never silently a default.
+// Plain files are read by kevinburke/ssh_config: one process per host costs milliseconds of CPU time. Which lines it
+// would read in another way than ssh, or not at all (Match), is known: a file with one of them is left to `ssh -G`,
+// which has the last word where ssh is installed. Where it is not, such a line is an *Error that names the file and the
+// line, never silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
 //	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
-// The package opens no connection and checks no key. It ignores forwardings,
-// environment and terminal options, which change nothing for genv. ControlPath is only read for a
-// host that is reached by running ssh(1).
-// Algorithm lists are those of ssh_config, or else the defaults of OpenSSH, as far
-// as the SSH library has them.
+// The package opens no connection and checks no key. It ignores forwardings, environment and terminal options, which
+// change nothing for genv. ControlPath is only read for a host that is reached by running ssh(1). Algorithm lists are
+// those of ssh_config, or else the defaults of OpenSSH, as far as the SSH library has them.
 package config
 
 import (
@@ -29,22 +26,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ResolverOptions say which files and program to use; the zero value is what ssh(1)
-// does by default.
+// ResolverOptions say which files and program to use; the zero value is what ssh(1) does by default.
 type ResolverOptions struct {
-	// File is ssh's -F: a file instead of the user's and the system's; "none" for no
-	// file.
+	// File is ssh's -F: a file instead of the user's and the system's; "none" for no file.
 	File string
 	// SSH is the ssh program; empty for the one in PATH, "none" for none.
 	SSH string
-	// User and Home replace the user's name and home folder; SystemFile replaces
-	// /etc/ssh/ssh_config. They are for tests, with SSH set to "none", since ssh can't
-	// use others.
+	// User and Home replace the user's name and home folder; SystemFile replaces /etc/ssh/ssh_config. They are for
+	// tests, with SSH set to "none", since ssh can't use others.
 	User, Home, SystemFile string
 }
 
-// Resolver answers queries and caches the answers until a configuration file
-// changes. It is safe for concurrent use.
+// Resolver answers queries and caches the answers until a configuration file changes. It is safe for concurrent use.
 type Resolver struct {
 	options ResolverOptions
 	who     identity
@@ -77,8 +70,7 @@ func New(o ResolverOptions) *Resolver {
 	return r
 }
 
-// Resolve returns what OpenSSH would use for the host. Its error is an *Error, or
-// the context's cause.
+// Resolve returns what OpenSSH would use for the host. Its error is an *Error, or the context's cause.
 func (r *Resolver) Resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	if err := Valid(q); err != nil {
 		return HostConfig{}, err
@@ -114,9 +106,8 @@ func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	return s, validTarget(s, r.who)
 }
 
-// read uses the local reader if that understands every line, since one process per
-// host makes the first cycle slow; otherwise ssh. Without ssh the error is that of
-// the reader. The lines are those that the local reader selected.
+// read uses the local reader if that understands every line, since one process per host makes the first cycle slow;
+// otherwise ssh. Without ssh the error is that of the reader. The lines are those that the local reader selected.
 func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	values, lines, err := r.files.evaluate(q)
 	if err == nil || r.ssh == "" {
@@ -140,8 +131,7 @@ func located(err error, lines []line) error {
 	return err
 }
 
-// hostName matches host names and addresses, and nothing that a shell or the
-// command line of ssh could interpret.
+// hostName matches host names and addresses, and nothing that a shell or the command line of ssh could interpret.
 var hostName = text.Pattern(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
 
 // userName excludes what a shell interprets, since it can be in a ProxyCommand.

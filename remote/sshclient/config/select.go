@@ -43,7 +43,6 @@ func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	return values, lines, nil
 }
 
-// isFor says whether a line applies to a host.
 func (l *line) isFor(host string) bool {
 	return !slices.ContainsFunc(l.hosts, func(patterns []string) bool { return !MatchesAny(patterns, host) })
 }
@@ -91,8 +90,7 @@ func usualSpelling(name string) string {
 
 var unusual = text.Pattern(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`)
 
-// isUnusual reports whether it takes ssh to say which address is meant: 127.1, 0x7f000001,
-// or a zone by its number.
+// isUnusual reports whether it takes ssh to say which address is meant: 127.1, 0x7f000001, or a zone by its number.
 func isUnusual(name string) bool {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.Zone() != "" && strings.Trim(a.Zone(), "0123456789") == ""

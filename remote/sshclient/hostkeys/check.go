@@ -1,12 +1,10 @@
-// Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with
-// hashed names, patterns, ports, @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not
-// accepted counts as the key in it, and a host that is not known with its port is looked up without. A file that
-// changes is read again; one that can't be read, or a bad line, is skipped with a
-// warning, and refuses a host only if its key is not found elsewhere.
+// Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with hashed names, patterns, ports,
+// @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in it,
+// and a host that is not known with its port is looked up without. A file that changes is read again; one that can't be
+// read, or a bad line, is skipped with a warning, and refuses a host only if its key is not found elsewhere.
 //
-// It differs from OpenSSH where that is safer: a key that is revoked for the name
-// without its port is never accepted, and `accept-new` adds no key while one of the
-// host's files can't be read.
+// It differs from OpenSSH where that is safer: a key that is revoked for the name without its port is never accepted,
+// and `accept-new` adds no key while one of the host's files can't be read.
 //
 //	store := hostkeys.NewStore(log)
 //	host := store.Lookup([]string{"/home/alice/.ssh/known_hosts"}, hostkeys.Name{Host: "gpu-07", Port: 22})
@@ -71,9 +69,8 @@ type Rules struct {
 	Hash      bool                        // HashKnownHosts
 }
 
-// Algorithms are the host key algorithms to ask the host for, in the order in
-// which ssh asks for them: its own if the most preferred one is known of the host,
-// else those that are known first. So ssh and genv are shown the same key.
+// Algorithms are the host key algorithms to ask the host for, in the order in which ssh asks for them: its own if the
+// most preferred one is known of the host, else those that are known first. So ssh and genv are shown the same key.
 func (h *Host) Algorithms(preferred []string) []string {
 	kinds, authorities := map[string]bool{}, false
 	for _, e := range h.entries {
@@ -131,10 +128,9 @@ func keyType(algorithm string) string {
 	return algorithm
 }
 
-// Check returns nil for a key of the host, else *Unknown or *Changed. It decides as
-// OpenSSH does (sshconnect.c,
-// check_host_key): a certificate that is not accepted counts as the key in it, and
-// a host that is not known with its port is looked up without.
+// Check returns nil for a key of the host, else *Unknown or *Changed. It decides as OpenSSH does (sshconnect.c,
+// check_host_key): a certificate that is not accepted counts as the key in it, and a host that is not known with its
+// port is looked up without.
 func (h *Host) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
 	c := check{Host: h, rules: rules, now: now}
 	return c.key(key, h.entries, h.name.Port == 0 || h.name.Port == 22)
@@ -147,8 +143,7 @@ type check struct {
 	refused error // why the certificate was not accepted
 }
 
-// key checks a key against entries; bare says that they are those of the name
-// without its port.
+// key checks a key against entries; bare says that they are those of the name without its port.
 func (c *check) key(key ssh.PublicKey, entries []*entry, bare bool) error {
 	cert, isCert := key.(*ssh.Certificate)
 	err := c.compare(key, entries)
@@ -244,8 +239,7 @@ func (e *Unknown) Error() string {
 	return text
 }
 
-// Changed is the error for a host with a key that differs from the known ones, or
-// that is revoked.
+// Changed is the error for a host with a key that differs from the known ones, or that is revoked.
 type Changed struct {
 	Name    string
 	Key     ssh.PublicKey

@@ -34,7 +34,6 @@ const (
 	revoked   = "revoked"
 )
 
-// entry is a line with a key.
 type entry struct {
 	place      Place
 	marker     string   // authority, revoked or empty
@@ -44,8 +43,7 @@ type entry struct {
 	key        string   // in the format of the SSH protocol
 }
 
-// parse reads the lines of a known_hosts file, and returns an error for each line
-// that is not in its format.
+// parse reads the lines of a known_hosts file, and returns an error for each line that is not in its format.
 func parse(file string, content []byte) (entries []entry, bad []badLine) {
 	number := 0
 	for line := range bytes.Lines(content) {

@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Store caches known_hosts files until they change. It is safe for
-// concurrent use.
+// Store caches known_hosts files until they change. It is safe for concurrent use.
 type Store struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
@@ -33,8 +32,7 @@ type Store struct {
 	writing sync.Mutex    // one append at a time
 }
 
-// maxProcesses bounds the commands that run at the same time: enough that a few
-// which hang delay no other host.
+// maxProcesses bounds the commands that run at the same time: enough that a few which hang delay no other host.
 const maxProcesses = 32
 
 // NewStore returns a Store that logs warnings about bad lines and files.
@@ -87,10 +85,9 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// Accept adds the key of an unknown host to known_hosts, for StrictHostKeyChecking
-// accept-new; of a certificate, the key in it. Programs that append at the same
-// time, such as OpenSSH, each write a whole line. No key is added while one of the
-// host's files can't be read, since the host may be known there.
+// Accept adds the key of an unknown host to known_hosts, for StrictHostKeyChecking accept-new; of a certificate, the
+// key in it. Programs that append at the same time, such as OpenSSH, each write a whole line. No key is added while one
+// of the host's files can't be read, since the host may be known there.
 func (s *Store) Accept(h *Host, key ssh.PublicKey, rules Rules, now time.Time) error {
 	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
@@ -117,8 +114,7 @@ func (s *Store) Accept(h *Host, key ssh.PublicKey, rules Rules, now time.Time) e
 	return nil
 }
 
-// appendLine writes a line, with its newline, with one call, under a lock, after ending a cut last
-// line.
+// appendLine writes a line, with its newline, with one call, under a lock, after ending a cut last line.
 func appendLine(name, line string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -151,9 +147,8 @@ func appendLine(name, line string) (err error) {
 // nameToken is the token %H of ssh_config's KnownHostsCommand, which is only known in the handshake.
 const nameToken = "\x00H"
 
-// Ask runs ssh_config's KnownHostsCommand, as config.HostConfig has it, and returns the host with
-// the lines that it printed for the name. As in ssh, a command that fails is an error, and one that
-// isn't there is not.
+// Ask runs ssh_config's KnownHostsCommand, as config.HostConfig has it, and returns the host with the lines that it
+// printed for the name. As in ssh, a command that fails is an error, and one that isn't there is not.
 func (s *Store) Ask(ctx context.Context, h *Host, command []string, name Name) (*Host, error) {
 	with, program := *h, command[0]
 	if _, err := os.Stat(program); err != nil || !filepath.IsAbs(program) {

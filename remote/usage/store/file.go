@@ -20,15 +20,12 @@ import (
 // FileName is the name of the database in the folder of a controller.
 const FileName = "usage.db"
 
-// fileVersion is that of the schema. A database of a higher one is left alone.
-// Before it there were sums of months, too, and before version 4 rows of single environments and devices, which
-// nothing read.
+// fileVersion is that of the schema. A database of a higher one is left alone. Before it there were sums of months,
+// too, and before version 4 rows of single environments and devices, which nothing read.
 const fileVersion = 5
 
-// pageSize is SQLite's.
 const pageSize = 4096
 
-// file is SQLite.
 type file struct{}
 
 // openFile opens the database in a file. A transaction that is to write begins so: one that begins deferred would
@@ -101,7 +98,6 @@ func createSums(in sumTable) string {
 		in, columnTypes("INTEGER"))
 }
 
-// byName are the facts as they are named in the table.
 func (f *databaseFacts) byName() map[string]any {
 	return map[string]any{
 		"begun": &f.begun, "hours": &f.hours, "nameless": &f.nameless, "until": &f.Until, "ended": &f.Ended,

@@ -68,7 +68,6 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// server is PostgreSQL.
 type server struct{}
 
 // connect prepares connections to a server.
@@ -228,8 +227,7 @@ func (server) removeNames(ctx context.Context, s *Store) error {
 	return s.translated(err)
 }
 
-// The errors of PostgreSQL that mean something here
-// (https://www.postgresql.org/docs/15/errcodes-appendix.html).
+// The errors of PostgreSQL that mean something here (https://www.postgresql.org/docs/15/errcodes-appendix.html).
 const (
 	diskFull            = "53100"
 	readOnlyTransaction = "25006"

@@ -15,13 +15,11 @@ import (
 //	{part} {part,} {'',} the same for an empty text that earlier versions filled
 //	{least}, {greatest}
 
-// fileWords are those of SQLite.
 var fileWords = strings.NewReplacer(
 	"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min",
 	"{greatest}", "max",
 )
 
-// serverWords are those of PostgreSQL.
 func serverWords(fleet int64) *strings.Replacer {
 	return strings.NewReplacer(
 		"{fleet}", fmt.Sprintf("fleet = %d", fleet), "{fleet,}", "fleet, ", "{id,}", fmt.Sprintf("%d, ", fleet),
@@ -71,7 +69,6 @@ func summed() string {
 // allKinds is a condition for rows r of all kinds. They are named so that SQLite uses its index by kind.
 var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll)
 
-// upsert adds rows with keys and amounts to those that the table has.
 func (t sumTable) upsert(rows string) string {
 	var set strings.Builder
 	for _, column := range columns {

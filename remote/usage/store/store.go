@@ -93,7 +93,6 @@ type databaseFacts struct {
 	usage.Mark
 }
 
-// tx is a transaction.
 type tx struct {
 	*sql.Tx
 	*Store
@@ -218,13 +217,11 @@ func (s *Store) each(ctx context.Context, f func(*tx) (done bool, err error)) (s
 	}
 }
 
-// run runs a statement.
 func (t *tx) run(statement string, args ...any) error {
 	_, err := t.ExecContext(t.ctx, t.words.Replace(statement), args...)
 	return err
 }
 
-// row is the first row of a query.
 func (t *tx) row(query string, args ...any) *sql.Row {
 	return t.QueryRowContext(t.ctx, t.words.Replace(query), args...)
 }

@@ -223,7 +223,6 @@ func (t *tx) oldest(in sumTable) (start int64, found bool, err error) {
 	return t.number("SELECT min(start) FROM (" + strings.Join(first, " UNION ALL ") + ") f")
 }
 
-// remove removes what begins at a moment from a table.
 func (t *tx) remove(from sumTable, start int64) error {
 	return t.run(fmt.Sprintf("DELETE FROM %s AS r WHERE {fleet}%s AND r.start = $1", from, allKinds), start)
 }
