@@ -63,10 +63,10 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 	return j
 }
 
-// freshFor is how old a look may be on which something is done.
-const freshFor = 2 * time.Second
+// FreshFor is how old a look may be on which something is done.
+const FreshFor = 2 * time.Second
 
-// setTime sets when the host was asked. A look is fresh in the first cycle that judges it, and for freshFor, unless
+// setTime sets when the host was asked. A look is fresh in the first cycle that judges it, and for FreshFor, unless
 // it was asked for before the outcome of an order came.
 func (h *hostView) setTime(known KnownHost, now time.Time) {
 	h.at, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
@@ -75,7 +75,7 @@ func (h *hostView) setTime(known KnownHost, now time.Time) {
 	}
 	h.isNew = h.host.AskedAt.IsZero() || h.host.IsNew
 	h.acted = !known.Acted.IsZero() && !h.at.After(known.Acted)
-	h.fresh = (h.isNew || now.Sub(h.at) <= freshFor) && !h.acted
+	h.fresh = (h.isNew || now.Sub(h.at) <= FreshFor) && !h.acted
 }
 
 // keepWaiting keeps what is known of hosts that have not answered yet.

@@ -231,8 +231,8 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.
 	j.add(f)
 }
 
-// together is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
-const together = freshFor / 10
+// sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
+const sameMoment = FreshFor / 10
 
 // confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
 // Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
@@ -250,13 +250,13 @@ func (j *judgement) confirmed(f *Finding) bool {
 			f.Pending, f.Deferred = true, true
 			return false
 		}
-		if h.isNew || j.now.Sub(h.at) <= freshFor {
+		if h.isNew || j.now.Sub(h.at) <= FreshFor {
 			newest = later(newest, h.at)
 		}
 	}
 	since := j.now // all are old
 	if !newest.IsZero() {
-		since = newest.Add(-together)
+		since = newest.Add(-sameMoment)
 	}
 	if !p.AskedAgain.IsZero() {
 		since = earlier(since, p.AskedAgain)

@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
@@ -67,39 +69,86 @@ func Ask[T any](ctx context.Context, a *Asker, question func(context.Context, re
 	})
 }
 
-// Collect asks every host for its snapshot, in the order of Hosts.
-func (a *Asker) Collect(ctx context.Context) snapshot.Cluster {
-	results := Ask(ctx, a, a.Link.Snapshot)
-	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
-	for i, r := range results {
-		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value, Err: r.Err}
-		if r.Err != nil {
-			cluster.Hosts[i].Snapshot = nil
+// asking asks hosts in the background, each once at a time.
+type asking struct {
+	ctx    context.Context //nolint:containedctx // it is for as long as the loop
+	cancel context.CancelFunc
+
+	answers  mailbox[answer]
+	underWay map[string]bool // by name, and whether it was asked at the last tick
+	open     int             // hosts that were asked at the last tick, and have not answered
+	done     bool            // all have, and that is not said yet
+}
+
+// tick asks all hosts that are not being asked.
+func (a *asking) tick(asker Asker, now func() time.Time, round int, turns map[string]time.Time) {
+	all := asker.Hosts
+	asker.Hosts = nil
+	for _, listens := range []bool{false, true} { // those that have to wait for their turn don't hold up others
+		for _, h := range all {
+			_, asked := a.underWay[h.Name]
+			if _, waits := turns[h.Name]; !asked && waits == listens {
+				asker.Hosts = append(asker.Hosts, h)
+			}
 		}
 	}
-	return cluster
+	for name := range a.underWay {
+		a.underWay[name] = false
+	}
+	a.open, a.done = len(asker.Hosts), len(asker.Hosts) == 0
+	a.ask(asker, now, round, true, turns)
 }
 
-// Snapshotter collects snapshots again and again, and judges nothing: for commands that only
-// show what is there. It is not safe for concurrent use.
-type Snapshotter struct {
-	Asker
-	machines Machines
+// ask asks hosts. Those that were not asked to the end have an error, too.
+func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
+	if a.underWay == nil {
+		a.underWay = make(map[string]bool)
+	}
+	for _, h := range asker.Hosts {
+		a.underWay[h.Name] = atTick
+	}
+	a.answers.work.Go(func() {
+		var begun sync.Map
+		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (struct{}, error) {
+			begun.Store(h.Name, true)
+			waitUntil(ctx, turns[h.Name])
+			askedAt := now()
+			s, err := asker.Link.Snapshot(ctx, h)
+			a.answers.put(answer{host: h, askedAt: askedAt, came: time.Now(), round: round, snapshot: s, err: err})
+			return struct{}{}, err
+		})
+		for _, r := range results {
+			if _, ok := begun.Load(r.Host.Name); !ok {
+				a.answers.put(answer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
+			}
+		}
+	})
 }
 
-// Look is what a Snapshotter saw.
-type Look struct {
-	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name leads to
-	// the same machine.
-	Duplicates []Duplicate
-	// Via is how each host that answered was spoken with, where the Link knows.
-	Via map[snapshot.Hostname]agent.Via
+// ended notes that a host has answered, and reports whether it was asked at the last tick.
+func (a *asking) ended(answer *answer) (atTick bool) {
+	atTick = a.underWay[answer.host.Name]
+	delete(a.underWay, answer.host.Name)
+	if atTick {
+		a.open--
+		a.done = a.open == 0
+	}
+	return atTick
 }
 
-// Look asks every host once.
-func (l *Snapshotter) Look(ctx context.Context) Look {
-	fleet := merge(l.Hosts, l.Collect(ctx), l.machines, l.Link.About)
-	l.machines = fleet.machines
-	return Look{Cluster: fleet.cluster, Duplicates: fleet.duplicates, Via: fleet.via}
+// completed reports, once, that all hosts that were asked at the last tick have answered.
+func (a *asking) completed() bool {
+	done := a.done
+	a.done = false
+	return done
+}
+
+// waitUntil waits until t, or the end of ctx.
+func waitUntil(ctx context.Context, t time.Time) {
+	if !time.Now().Before(t) {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, t)
+	defer cancel()
+	<-ctx.Done()
 }

@@ -12,52 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Options are what a controller is told: the hosts, the policy, and what it does with what it finds.
-type Options struct {
-	Asker
-	// Policy is what is enforced; without one hosts are only looked at.
-	Policy enforce.Policy
-	// DryRun does everything except change hosts.
-	DryRun bool
-	Now    func() time.Time
-
-	// Audit keeps the record; nil for none. What cannot be recorded is not
-	// done, unless ActUnrecorded.
-	Audit         Recorder
-	ActUnrecorded bool
-	// Store, if set, keeps the memory: before orders are sent, when operators ask for something, and otherwise every
-	// 10 seconds. OnSave, if set, is told in the background what came of each time.
-	Store  Store
-	OnSave func(error)
-	// Companions plan what else is sent because of a cycle, such as messages to users.
-	Companions []Companion
-	// Sinks get the events of every cycle that counts, in their order.
-	Sinks []Sink
-}
-
-// Controller enforces a policy on a fleet.
-type Controller struct {
-	Options
-	Memory FleetMemory
-
-	fleet      fleet
-	round      Cycle // what was found and done since the last tick
-	background background
-}
-
-// background is what goes on without the loop: deliveries, and saves of the memory.
-type background struct {
-	dispatcher
-	saver
-}
-
-// Configure has a controller go on with other options, and with the orders under way. It must not be
-// called while a cycle runs.
-func (c *Controller) Configure(options Options) {
-	c.Options = options
-	c.fleet = c.fleet.of(options.Hosts)
-}
-
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
 func (c *Controller) cycle(ctx context.Context, e *event) {
 	c.learn(e.ended)
@@ -74,24 +28,28 @@ func (c *Controller) cycle(ctx context.Context, e *event) {
 	}
 	c.remember(next, orders)
 	deliveries, said := c.plan(events, orders)
-	c.background.dispatch(ctx, c, deliveries, c.save(ctx, len(deliveries) > 0)) // a crash must not lead to a second order
+	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
+	c.background.dispatch(ctx, c.Asker, &c.fleet, deliveries, safe)
 	if len(said) > 0 || c.round.Early == 0 {
 		c.emit(&c.round, said)
 	}
 }
 
+// mayBegin reports whether something may still be begun: the run goes on, and this controller leads.
+func mayBegin(ctx context.Context) bool { return ctx.Err() == nil && remote.MayBegin(ctx) == nil }
+
 // see takes in the answers of hosts, and reports whether they are to be judged. A dry run is judged when all hosts have
 // answered, and so is at first what ends if one fails.
 func (c *Controller) see(ctx context.Context, e *event) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
-	c.round.see(&c.fleet, &c.Memory)
+	c.round.see(&c.fleet, c.Memory.Operator)
 	if c.Policy == nil {
 		c.lookOnly(e)
 		return false
 	}
 	c.expire(ctx, c.Now())
 	switch {
-	case over(ctx), !c.fleet.answered():
+	case !mayBegin(ctx), !c.fleet.answered():
 		return false
 	case c.StopAtFailure && len(c.fleet.cluster.Failed()) > 0:
 		c.round.Stopped = true
@@ -124,14 +82,6 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
-// over reports whether nothing may be begun any more: the run ends, or this controller doesn't lead.
-func over(ctx context.Context) bool { return ctx.Err() != nil || remote.MayBegin(ctx) != nil }
-
-// policy is that of the file, with what operators asked for.
-func (c *Controller) policy(now time.Time) enforce.Policy {
-	return c.Memory.Operator.Policy(c.Policy, now)
-}
-
 // plan returns what is sent because of a cycle: what companions want, and then the orders. The events are all of the
 // cycle.
 func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveries []*Delivery, all []enforce.Event) {
@@ -142,22 +92,19 @@ func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveri
 	for _, companion := range c.Companions {
 		planned, said := companion.Plan(cycle, events)
 		for _, d := range planned {
-			d.by = companion
+			d.learn = func(d *Delivery) Learned { return companion.Learn(&c.round, d) }
 		}
 		c.record(cycle, said.Records)
 		deliveries, all = append(deliveries, planned...), append(said.Events, all...)
 	}
 	for _, o := range orders {
-		deliveries, all = append(deliveries, o.delivery()), append(all, o.acting())
+		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
+		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}), append(all, o.acting())
+	}
+	for _, d := range deliveries {
+		d.cycle = cycle.Number
 	}
 	return deliveries, all
-}
-
-// emit passes events on.
-func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
-	for _, sink := range c.Sinks {
-		sink.Consume(cycle, events)
-	}
 }
 
 // learn records what came of deliveries, remembers it, and passes the events on.
@@ -167,11 +114,7 @@ func (c *Controller) learn(ended []*Delivery) {
 	}
 	var all Learned
 	for _, d := range inOrder(ended) {
-		if d.order != nil {
-			all.add(c.learnOutcome(d))
-		} else {
-			all.add(d.by.Learn(&c.round, d))
-		}
+		all.add(d.learn(d))
 	}
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
 	record := c.recordWriter()

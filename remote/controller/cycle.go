@@ -82,14 +82,14 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 }
 
 // see takes in what is known of the hosts.
-func (cycle *Cycle) see(f *fleet, m *FleetMemory) {
+func (cycle *Cycle) see(f *fleet, asked operator.State) {
 	before := cycle.Duplicates
 	cycle.Cluster, cycle.Duplicates, cycle.Via = f.cluster, slices.Clone(f.duplicates), f.via
 	for i := range cycle.Duplicates {
 		d := &cycle.Duplicates[i]
 		d.New = d.New || slices.ContainsFunc(before, func(known Duplicate) bool { return known.New && known.Name == d.Name })
 	}
-	cycle.operator(m.Operator)
+	cycle.operator(asked)
 }
 
 // operator shows what operators asked for that lasts.

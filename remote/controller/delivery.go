@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -23,10 +22,8 @@ type Delivery struct {
 	// Content is for the Companion that planned it.
 	Content any
 
-	by    Companion  // nil for an order
-	order *sentOrder // nil for others
-
-	cycle, position int // when it was sent, and where the host is in the fleet
+	learn           func(*Delivery) Learned // takes in what came of it
+	cycle, position int                     // when it was sent, and where the host is in the fleet
 }
 
 // Companion plans what is sent because of a cycle besides orders, and learns what came of it. It is never called from
@@ -71,30 +68,29 @@ type dispatcher struct {
 
 // dispatch is the choke point: the only place from which a host is changed. What is sent to one host is sent one after
 // the other. It waits in the background until the memory is safe, if that is not nil.
-func (d *dispatcher) dispatch(ctx context.Context, c *Controller, deliveries []*Delivery, safe *saving) {
+func (d *dispatcher) dispatch(ctx context.Context, to Asker, f *fleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
 		byHost[one.Host] = append(byHost[one.Host], one)
-		one.cycle, d.underWay = c.round.Number, d.underWay+1
+		d.underWay++
 	}
 	byName := make(map[string][]*Delivery, len(byHost))
 	var hosts []remote.Host
-	for i := range c.fleet.cluster.Hosts { // in their order
-		name := c.fleet.cluster.Hosts[i].Name
+	for i := range f.cluster.Hosts { // in their order
+		name := f.cluster.Hosts[i].Name
 		if list := byHost[name]; len(list) > 0 {
 			for _, one := range list {
 				one.position = i
 			}
-			hosts = append(hosts, c.fleet.reached[name])
-			byName[c.fleet.reached[name].Name] = list
+			hosts = append(hosts, f.reached[name])
+			byName[f.reached[name].Name] = list
 		}
 	}
-	link, fanout := c.Link, c.Fanout // the controller may get other options while they are sent
 	d.ended.work.Go(func() {
-		safe.wait()
-		remote.Each(context.WithoutCancel(ctx), hosts, fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
+		_ = safe.wait() // OnSave has the error
+		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
 			for _, one := range byName[h.Name] {
-				one.deliver(ctx, link, h)
+				one.deliver(ctx, to.Link, h)
 				d.ended.put(one)
 			}
 			return struct{}{}, nil
@@ -113,43 +109,6 @@ func (d *Delivery) deliver(ctx context.Context, link Link, host remote.Host) {
 func (d *dispatcher) take() []*Delivery {
 	list := d.ended.take()
 	d.underWay -= len(list)
-	return list
-}
-
-// mailbox has what goroutines have finished, for one that takes it. They never wait for that.
-type mailbox[T any] struct {
-	work sync.WaitGroup // of these goroutines
-
-	mu     sync.Mutex
-	list   []T
-	signal chan struct{}
-}
-
-// ready has a value when there is something to take.
-func (m *mailbox[T]) ready() chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.signal == nil {
-		m.signal = make(chan struct{}, 1)
-	}
-	return m.signal
-}
-
-func (m *mailbox[T]) put(one T) {
-	m.mu.Lock()
-	m.list = append(m.list, one)
-	m.mu.Unlock()
-	select {
-	case m.ready() <- struct{}{}:
-	default: // it has yet to notice the one before
-	}
-}
-
-func (m *mailbox[T]) take() []T {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	list := m.list
-	m.list = nil
 	return list
 }
 

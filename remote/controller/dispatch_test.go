@@ -195,7 +195,7 @@ func TestAnotherClassOfFailureIsAnEvent(t *testing.T) {
 	})}}}
 	for _, class := range []remote.Class{remote.Unreachable, remote.Unreachable, remote.HostKeyChanged, remote.HostKeyChanged} {
 		link.err = remote.Errorf(class, "no")
-		cycleOf(t.Context(), c, 1, strict{})
+		cycleOf(t.Context(), c, strict{})
 	}
 	require.Equal(t, []string{"host-lost unreachable", "host-lost host-key-changed"}, kinds)
 }

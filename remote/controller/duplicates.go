@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -83,25 +84,155 @@ func leadsOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) 
 	return names, leads, vias
 }
 
-// Distinct leaves one result for each machine, as merge does, for results that are not snapshots: only
-// the same address and host key say that two names are one machine then.
-func Distinct[T any](a *Asker, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
-	names, leads := make([]string, len(results)), make([]lead, len(results))
-	for i, r := range results {
-		names[i] = r.Host.Name
-		if r.Err == nil {
-			leads[i] = lead{answered: true, peer: a.Link.About(r.Host).Peer}
-		}
+// lead is what is known about where a name leads.
+type lead struct {
+	answered bool
+	token    string // see snapshot.Snapshot
+	tokens   []string
+	peer     remote.Peer
+}
+
+// Machines remembers which names are one machine, for the cycles in which not all
+// of them answer. The zero Machines remembers none.
+type Machines struct {
+	// Twins are the names that are one machine with this one.
+	Twins map[string][]string `json:"twins,omitempty"`
+
+	reported map[[2]string]bool // pairs of names, in order
+}
+
+// duplicate says that a name is the same machine as another. It is New only once.
+func (m *Machines) duplicate(name, sameAs string) Duplicate {
+	return Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: m.report(name, sameAs)}
+}
+
+// report remembers that a pair of names is reported, and reports whether that is new.
+func (m *Machines) report(a, b string) bool {
+	pair := [2]string{min(a, b), max(a, b)}
+	if m.reported[pair] {
+		return false
 	}
-	var kept []remote.Result[T]
-	var list []Duplicate
-	var machines Machines
-	for i, first := range machines.group(names, leads) {
+	if m.reported == nil {
+		m.reported = make(map[[2]string]bool)
+	}
+	m.reported[pair] = true
+	return true
+}
+
+// group finds the names that are one machine: for each name the index of the first of them.
+func (m Machines) group(names []string, leads []lead) grouping {
+	g := make(grouping, len(names))
+	for i := range g {
+		g[i] = i
+	}
+	g.byToken(leads)
+	g.byPeer(leads)
+	g.bySilence(m.Twins, names, leads)
+	return g
+}
+
+// maxTwins is how many other names of a machine are remembered with each.
+const maxTwins = 8
+
+// next is what to remember of a grouping: names that left the fleet are forgotten.
+func (m Machines) next(names []string, g grouping) Machines {
+	members := make(map[int][]string)
+	for i, first := range g {
 		if i == first {
-			kept = append(kept, results[i])
 			continue
 		}
-		list = append(list, machines.duplicate(names[i], names[first]))
+		if members[first] == nil {
+			members[first] = []string{names[first]}
+		}
+		members[first] = append(members[first], names[i])
 	}
-	return kept, list
+	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
+	for _, list := range members {
+		for _, name := range list {
+			others := slices.Clone(list[:min(len(list), maxTwins+1)])
+			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
+		}
+	}
+	for pair := range m.reported {
+		if slices.Contains(names, pair[0]) && slices.Contains(names, pair[1]) {
+			next.reported[pair] = true
+		}
+	}
+	return next
+}
+
+// grouping puts indices into groups; each group is identified by its first index.
+type grouping []int
+
+func (g grouping) join(i, j int) {
+	from, to := max(g[i], g[j]), min(g[i], g[j])
+	if from == to {
+		return
+	}
+	for k := range g { // duplicates are rare, so this loop is too
+		if g[k] == from {
+			g[k] = to
+		}
+	}
+}
+
+// byToken joins names of which one shows what was given to the other. What hosts say about
+// themselves proves nothing: one that shows what another one says would take its place, which
+// would then not be judged any more.
+func (g grouping) byToken(leads []lead) {
+	given := make(map[string]int, len(leads))
+	for i := range leads {
+		if leads[i].token != "" {
+			given[leads[i].token] = i
+		}
+	}
+	for i := range leads {
+		for _, token := range leads[i].tokens {
+			if j, known := given[token]; known {
+				g.join(i, j)
+			}
+		}
+	}
+}
+
+// byPeer joins names with one address, port and host key, if one of them can't show tokens.
+func (g grouping) byPeer(leads []lead) {
+	first := make(map[remote.Peer]int)
+	for i := range leads {
+		l := &leads[i]
+		if !l.answered || !l.peer.Known() {
+			continue
+		}
+		if j, known := first[l.peer]; !known {
+			first[l.peer] = i
+		} else if l.tokens == nil || leads[j].tokens == nil {
+			g.join(i, j)
+		}
+	}
+}
+
+// bySilence joins a name that did not answer, and that was one machine with others before, to the
+// first of them that did, or to the first if none did.
+func (g grouping) bySilence(twins map[string][]string, names []string, leads []lead) {
+	if len(twins) == 0 {
+		return
+	}
+	at := make(map[string]int, len(names))
+	for i, name := range names {
+		at[name] = i
+	}
+	for i, name := range names {
+		if leads[i].answered {
+			continue
+		}
+		with := -1
+		for _, twin := range twins[name] {
+			if j, known := at[twin]; known && (with < 0 || leads[j].answered && !leads[with].answered) {
+				with = j
+			}
+		}
+		if with >= 0 {
+			g.join(i, with)
+		}
+	}
 }

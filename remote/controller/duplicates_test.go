@@ -59,7 +59,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
-			first := cycleOf(t.Context(), c, 1, capped(tt.cap))
+			first := cycleOf(t.Context(), c, capped(tt.cap))
 			require.Empty(t, first.Cluster.Failed())
 			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
 			var found []string
@@ -73,7 +73,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 				carried += len(h.Actions())
 			}
 			require.Equal(t, tt.carried, carried)
-			for _, d := range cycleOf(t.Context(), c, 2, capped(100)).Duplicates {
+			for _, d := range cycleOf(t.Context(), c, capped(100)).Duplicates {
 				require.False(t, d.New, "it is said once")
 			}
 			recorded := 0
@@ -108,13 +108,13 @@ func TestProvedByToken(t *testing.T) {
 			}
 			f := startFleet(t, 3*time.Second, handlers...)
 			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: f.hosts[:1], Link: f.streams, Fanout: 8}, Now: time.Now}}
-			cycleOf(t.Context(), c, 1, capped(100))
-			before := cycleOf(t.Context(), c, 2, capped(100)).Cluster.Hosts[0].Snapshot
+			cycleOf(t.Context(), c, capped(100))
+			before := cycleOf(t.Context(), c, capped(100)).Cluster.Hosts[0].Snapshot
 			require.Empty(t, before.Tokens)
 			c.Hosts = f.hosts
-			cycle := cycleOf(t.Context(), c, 3, capped(100))
+			cycle := cycleOf(t.Context(), c, capped(100))
 			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
-			cycle = cycleOf(t.Context(), c, 4, capped(100))
+			cycle = cycleOf(t.Context(), c, capped(100))
 			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
 			require.Len(t, cycle.Cluster.Hosts[0].Snapshot.Tokens, 2-tt.hosts)
 		})
@@ -140,7 +140,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	policy := strict{warn: enforce.Warn{Cycles: 4}}
 	for number, down := range []string{"", "a", "", "b", "a"} {
 		link.down = map[string]bool{down: true}
-		cycle := cycleOf(t.Context(), c, number+1, policy)
+		cycle := cycleOf(t.Context(), c, policy)
 		require.Len(t, cycle.Cluster.Hosts, 2, "cycle %d", number+1)
 		require.Empty(t, cycle.Cluster.Failed())
 		require.Equal(t, []controller.Duplicate{{Name: "b", SameAs: "a", New: number == 0}}, cycle.Duplicates)
@@ -160,7 +160,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	require.Equal(t, 1, kinds[audit.KindDuplicate])
 
 	link.down = map[string]bool{"a": true, "b": true}
-	cycle := cycleOf(t.Context(), c, 6, policy)
+	cycle := cycleOf(t.Context(), c, policy)
 	require.Len(t, cycle.Cluster.Failed(), 1, "one machine, one failure")
 	require.Equal(t, snapshot.Hostname("a"), cycle.Cluster.Failed()[0].Name)
 }
@@ -203,7 +203,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
 			}
 			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: hosts, Link: f.streams, Fanout: 8}, Now: time.Now}}
-			cycle := cycleOf(t.Context(), c, 1, capped(2))
+			cycle := cycleOf(t.Context(), c, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)
 			require.Equal(t, same, len(cycle.Plan.Orders) == 0)

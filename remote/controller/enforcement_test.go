@@ -146,7 +146,7 @@ func TestAnOrderCutOffAtEveryStep(t *testing.T) {
 				p.cut, p.lost = cut, remote.Errorf(class, "cut off")
 				path := filepath.Join(t.TempDir(), "audit.jsonl")
 				c := p.controller(&audit.Log{Path: path})
-				first := cycleOf(t.Context(), c, 1, strict{})
+				first := cycleOf(t.Context(), c, strict{})
 				require.Len(t, first.Results, 2)
 				require.NoError(t, first.Unrecorded)
 
@@ -161,7 +161,7 @@ func TestAnOrderCutOffAtEveryStep(t *testing.T) {
 
 				p.cut = -1
 				p.now.Add(int64(time.Minute))
-				second := cycleOf(t.Context(), c, 2, strict{})
+				second := cycleOf(t.Context(), c, strict{})
 				require.Len(t, second.Plan.Findings, 3-cut, "what is left")
 				require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1, 8: 1}, p.signals, "none twice, none forgotten")
 				entries, _, err = audit.History(path, audit.Filter{Host: "a", Since: second.Start})
@@ -179,7 +179,7 @@ func TestAHostThatWasNeverReachedDidNothing(t *testing.T) {
 	p := newFakeFleet(t)
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "no route")
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{})
+	cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), strict{})
 	entries, _, err := audit.History(path, audit.Filter{PID: 5})
 	require.NoError(t, err)
 	require.Equal(t, order.StatusFailed, entries[0].Status)
@@ -200,8 +200,8 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := p.controller(&audit.Log{Path: path})
 			c.DryRun = tt.dry
-			for number := range 3 {
-				cycle := cycleOf(t.Context(), c, number+1, tt.policy)
+			for range 3 {
+				cycle := cycleOf(t.Context(), c, tt.policy)
 				require.Empty(t, cycle.Results)
 				require.Equal(t, name == "held", cycle.Plan.Held())
 			}
@@ -223,7 +223,7 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 
 func TestLabelsReachThePolicy(t *testing.T) {
 	p := newFakeFleet(t)
-	cycleOf(t.Context(), p.controller(nil), 1, strict{only: "h100"})
+	cycleOf(t.Context(), p.controller(nil), strict{only: "h100"})
 	require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1}, p.signals)
 }
 
@@ -232,17 +232,17 @@ func TestUsersAreNotifiedOfWarningAndActionOnceEach(t *testing.T) {
 	c := p.controller(nil)
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 3}}
 	for number := range 3 {
-		cycleOf(t.Context(), c, number+1, policy)
+		cycleOf(t.Context(), c, policy)
 		require.Len(t, p.messages, 4, "cycle %d", number+1)
 	}
 	require.Equal(t, uidOf(5), p.messages[0].UID)
 	require.Contains(t, p.messages[0].Text, "Unless this changes soon, process 5 will be ended.")
 	p.down = true
-	cycleOf(t.Context(), c, 4, policy) // b is due; a did not answer, so what is there is not known
+	cycleOf(t.Context(), c, policy) // b is due; a did not answer, so what is there is not known
 	require.Len(t, p.messages, 5)
 	require.Contains(t, p.messages[4].Text, "Process 8 gets SIGTERM now.")
 	p.down = false
-	cycleOf(t.Context(), c, 5, policy)
+	cycleOf(t.Context(), c, policy)
 	require.Len(t, p.messages, 5, "users are notified once")
 }
 
@@ -250,7 +250,7 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 	p := newFakeFleet(t)
 	p.notifyErr = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	cycle := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{notify: true})
+	cycle := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), strict{notify: true})
 	require.Len(t, cycle.Notified, 4)
 	require.ErrorIs(t, cycle.Notified[0].Err, agent.ErrCannotNotify)
 	require.Len(t, p.signals, 4)
@@ -283,14 +283,14 @@ func TestHooksGetWarningsActionsAndHeldCycles(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 2, "b": 2})
 	c := p.controller(nil)
 	c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
-	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
-	cycleOf(t.Context(), c, 2, strict{warn: enforce.Warn{Cycles: 2}})
-	cycleOf(t.Context(), c, 3, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}})
-	cycleOf(t.Context(), c, 4, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}})
+	cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 2}})
+	cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 2}})
+	cycleOf(t.Context(), c, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}})
+	cycleOf(t.Context(), c, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}})
 	c.DryRun = true
-	cycleOf(t.Context(), c, 5, strict{})
+	cycleOf(t.Context(), c, strict{})
 	c.DryRun = false
-	cycleOf(t.Context(), c, 6, strict{})
+	cycleOf(t.Context(), c, strict{})
 	require.Equal(t, hookEvents{"warn 4 0 false", "hold 0 0 true", "hold 0 0 true", "act 4 4 false"}, hooks)
 }
 
@@ -304,7 +304,7 @@ func TestOutcomesFromPrintedLines(t *testing.T) {
 func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}}
-	cycle := cycleOf(t.Context(), c, 1, strict{})
+	cycle := cycleOf(t.Context(), c, strict{})
 	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Results[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")
 	entries, _, err := audit.History(path, audit.Filter{})

@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
-	"sync"
+	"os"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/watch"
@@ -13,6 +15,43 @@ import (
 
 // Polled is a Link to hosts that are asked at ticks only.
 type Polled struct{ Link }
+
+// Schedule says when hosts are asked.
+type Schedule struct {
+	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
+	Interval time.Duration
+	// Cycles ends the loop after so many ticks; 0 means never.
+	Cycles int
+
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, when no tick's answers are waited for. It may
+	// Configure the controller.
+	Hangup <-chan os.Signal
+	Reload func()
+	// Actions brings what operators ask for; nil for none.
+	Actions *Queue
+	// Settle is how long the outcomes of orders are waited for when ctx ends; 0 is as long as
+	// they take. A Loop of a controller that continues this one has those that come later.
+	Settle time.Duration
+	// Step, if set, is called at each tick with 0, and before each wait with its length, also one for orders: a loop that is
+	// not stuck gets to the next step.
+	Step func(wait time.Duration)
+}
+
+// step says how long the next step may take.
+func (s *Schedule) step(wait time.Duration) {
+	if s.Step != nil {
+		s.Step(wait)
+	}
+}
+
+// longestOrders is how long orders may take: the grace of their processes, and what hosts need in addition.
+const longestOrders = 2 * agent.MaxGrace
+
+// nextStart is the first multiple of interval after start that lies after now.
+func nextStart(start, now time.Time, interval time.Duration) time.Time {
+	rounds := now.Sub(start)/max(interval, 1) + 1
+	return start.Add(rounds * interval)
+}
 
 // event is what a cycle begins with.
 type event struct {
@@ -53,7 +92,7 @@ func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
 	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true}
 	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
 	c.fleet = c.fleet.of(c.Hosts)
-	c.restoreCompanions()
+	c.Memory.restoreCompanions(c.Companions)
 	l.tick = l.start
 	return l
 }
@@ -63,11 +102,8 @@ func (l *loop) close() {
 	l.stopListening()
 	l.asking.cancel()
 	l.asking.answers.work.Wait()
-	l.background.writer.Wait()
+	l.background.writer.work.Wait()
 }
-
-// together is how long answers of a tick wait for each other to be judged together, so that limits are for all.
-const together = 2 * time.Second
 
 // next waits for the next event.
 func (l *loop) next(ctx context.Context) *event {
@@ -78,7 +114,8 @@ func (l *loop) next(ctx context.Context) *event {
 	return e
 }
 
-// isReady reports whether an event is to be dealt with now.
+// isReady reports whether an event is to be dealt with now. Answers of a tick wait for each other to be judged together,
+// so that limits are for all.
 func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.requests) > 0:
@@ -92,7 +129,7 @@ func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 		return false
 	}
 	isDue := !l.due.IsZero() && !now.Before(l.due)
-	return len(e.ended) > 0 || e.complete || isDue || len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= together)
+	return len(e.ended) > 0 || e.complete || isDue || len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
 // mayTick reports whether it is time for a tick. One is left out if no host could be asked, since all are being
@@ -101,7 +138,7 @@ func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false
 	}
-	whole := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < together
+	whole := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < enforce.FreshFor
 	if n := len(l.Hosts); n > 0 && (len(l.asking.underWay) >= n || whole && l.asking.open > 0) {
 		l.tick = nextStart(l.start, now, l.Interval)
 		return false
@@ -154,7 +191,7 @@ func (l *loop) stepWait() {
 func (l *loop) patience(e *event, now time.Time) time.Duration {
 	judged := l.due
 	if len(e.answers) > 0 {
-		judged = earlier(judged, e.first.Add(together))
+		judged = soonest(judged, e.first.Add(enforce.FreshFor))
 	}
 	if len(e.ended) > 0 || e.complete || e.urgent {
 		judged = now
@@ -164,7 +201,7 @@ func (l *loop) patience(e *event, now time.Time) time.Duration {
 	}
 	until := judged
 	if !e.complete && len(e.answers) == 0 {
-		until = earlier(judged, l.tick)
+		until = soonest(judged, l.tick)
 	}
 	if until.IsZero() {
 		return time.Hour
@@ -172,8 +209,8 @@ func (l *loop) patience(e *event, now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// earlier is the earlier of two times; a zero one is none.
-func earlier(a, b time.Time) time.Time {
+// soonest is the earlier of two times; a zero one is none.
+func soonest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
@@ -229,81 +266,6 @@ func (l *loop) stopListening() {
 	l.wake = nil
 }
 
-// asking asks hosts in the background, each once at a time.
-type asking struct {
-	ctx    context.Context //nolint:containedctx // it is for as long as the loop
-	cancel context.CancelFunc
-
-	answers  mailbox[answer]
-	underWay map[string]bool // by name, and whether it was asked at the last tick
-	open     int             // hosts that were asked at the last tick, and have not answered
-	done     bool            // all have, and that is not said yet
-}
-
-// tick asks all hosts that are not being asked.
-func (a *asking) tick(l *loop) {
-	turns := l.turns()
-	asker := l.Asker
-	asker.Hosts = nil
-	for _, listens := range []bool{false, true} { // those that have to wait for their turn don't hold up others
-		for _, h := range l.Hosts {
-			_, asked := a.underWay[h.Name]
-			if _, waits := turns[h.Name]; !asked && waits == listens {
-				asker.Hosts = append(asker.Hosts, h)
-			}
-		}
-	}
-	for name := range a.underWay {
-		a.underWay[name] = false
-	}
-	a.open, a.done = len(asker.Hosts), len(asker.Hosts) == 0
-	a.ask(asker, l.Now, l.fleet.round, true, turns)
-}
-
-// ask asks hosts. Those that were not asked to the end have an error, too.
-func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
-	if a.underWay == nil {
-		a.underWay = make(map[string]bool)
-	}
-	for _, h := range asker.Hosts {
-		a.underWay[h.Name] = atTick
-	}
-	a.answers.work.Go(func() {
-		var begun sync.Map
-		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (struct{}, error) {
-			begun.Store(h.Name, true)
-			waitUntil(ctx, turns[h.Name])
-			askedAt := now()
-			s, err := asker.Link.Snapshot(ctx, h)
-			a.answers.put(answer{host: h, askedAt: askedAt, came: time.Now(), round: round, snapshot: s, err: err})
-			return struct{}{}, err
-		})
-		for _, r := range results {
-			if _, ok := begun.Load(r.Host.Name); !ok {
-				a.answers.put(answer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
-			}
-		}
-	})
-}
-
-// ended notes that a host has answered, and reports whether it was asked at the last tick.
-func (a *asking) ended(answer *answer) (atTick bool) {
-	atTick = a.underWay[answer.host.Name]
-	delete(a.underWay, answer.host.Name)
-	if atTick {
-		a.open--
-		a.done = a.open == 0
-	}
-	return atTick
-}
-
-// completed reports, once, that all hosts that were asked at the last tick have answered.
-func (a *asking) completed() bool {
-	done := a.done
-	a.done = false
-	return done
-}
-
 // turns are when hosts that listen are asked at a tick: one after the other, since what happens there is known
 // from their events.
 func (l *loop) turns() map[string]time.Time {
@@ -322,7 +284,7 @@ func (l *loop) turns() map[string]time.Time {
 }
 
 // askAgain asks hosts at once, under the names that answered. Before a loop ends each is asked at most once more.
-func (l *loop) askAgain(_ context.Context, names []snapshot.Hostname) {
+func (l *loop) askAgain(names []snapshot.Hostname) {
 	asker := l.Asker
 	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
 	for _, name := range names {
@@ -336,14 +298,4 @@ func (l *loop) askAgain(_ context.Context, names []snapshot.Hostname) {
 	if len(asker.Hosts) > 0 {
 		l.asking.ask(asker, l.Now, l.fleet.round, false, nil)
 	}
-}
-
-// waitUntil waits until t, or the end of ctx.
-func waitUntil(ctx context.Context, t time.Time) {
-	if !time.Now().Before(t) {
-		return
-	}
-	ctx, cancel := context.WithDeadline(ctx, t)
-	defer cancel()
-	<-ctx.Done()
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -18,9 +19,6 @@ type answer struct {
 	snapshot *snapshot.Snapshot
 	err      error
 }
-
-// stale is how long an answer may have waited to be judged as one that just came.
-const stale = 2 * time.Second
 
 // fleet is what is known of all hosts: the last answer of each. It is a value.
 type fleet struct {
@@ -62,7 +60,7 @@ func (f fleet) with(answers []answer, known Machines, about func(remote.Host) ag
 			continue
 		}
 		a := byName[string(h.Name)]
-		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round, time.Since(a.came) <= stale
+		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round, time.Since(a.came) <= enforce.FreshFor
 		if h.Err != nil {
 			h.Snapshot = nil
 		}

@@ -67,22 +67,22 @@ func TestGuardsOfACycleThatDoesNotCount(t *testing.T) {
 		Asker: controller.Asker{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: wanted,
 		Now: time.Now, Audit: g, Sinks: []controller.Sink{g}, Companions: []controller.Companion{&companions.Guard{}},
 	}}
-	for number := range 2 {
-		c.Cycle(t.Context(), number+1)
+	for range 2 {
+		once(t.Context(), c)
 		require.Zero(t, g.asked)
 		require.Empty(t, g.said)
 	}
 	g.full = nil
 	for number := range 2 {
-		c.Cycle(t.Context(), number+3)
+		once(t.Context(), c)
 		require.Equal(t, number+1, g.asked)
 		require.Equal(t, []string{"guard h1: setting the kernel guard to enforce", "guard h1: the kernel guard is enforcing"}, g.said)
 		require.Len(t, g.records, 2, "once")
 	}
 	g.full = errors.New("no space left")
-	c.Cycle(t.Context(), 5)
+	once(t.Context(), c)
 	require.Equal(t, 2, g.asked)
 	g.full = nil
-	c.Cycle(t.Context(), 6)
+	once(t.Context(), c)
 	require.Equal(t, 3, g.asked, "or everything would open")
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What changes a host or is shown to its users has one way to it: dispatcher.send
-// delivers a visit, and only its errands use the methods of a Link that do so.
+// What changes a host or is shown to its users has one way to it: dispatcher.dispatch
+// sends deliveries, and only their Send uses the methods of a Link that do so.
 func TestHostsAreChangedFromOnePlace(t *testing.T) {
 	callers := map[string][]string{}
 	files, err := filepath.Glob("*.go")
@@ -91,11 +91,11 @@ func TestWritesOfASlowDisk(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(begun))
 		<-last
 		require.Equal(t, 2*time.Second, time.Since(begun))
-		w.Wait()
+		w.work.Wait()
 		require.Equal(t, []int{0, 9}, disk)
 		<-write(10)
 		require.Equal(t, []int{0, 9, 10}, disk, "it goes on after a rest")
-		w.Wait()
+		w.work.Wait()
 	})
 }
 
@@ -121,15 +121,9 @@ func TestManyWritersAtATime(t *testing.T) {
 	for range 8 {
 		require.True(t, <-done, "two writes at a time")
 	}
-	w.Wait()
+	w.work.Wait()
 	require.LessOrEqual(t, disk.Load(), int64(4000))
 	require.GreaterOrEqual(t, disk.Load(), int64(500), "each of a writer's writes is one that began after it asked")
-}
-
-func TestNothingToWrite(*testing.T) {
-	var w stateWriter
-	w.Wait()
-	(*stateWriter)(nil).Wait()
 }
 
 // kept is a record in memory.

@@ -3,34 +3,11 @@ package controller
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// Schedule says when hosts are asked.
-type Schedule struct {
-	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
-	Interval time.Duration
-	// Cycles ends the loop after so many ticks; 0 means never.
-	Cycles int
-
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, when no tick's answers are waited for. It may
-	// Configure the controller.
-	Hangup <-chan os.Signal
-	Reload func()
-	// Actions brings what operators ask for; nil for none.
-	Actions *Queue
-	// Settle is how long the outcomes of orders are waited for when ctx ends; 0 is as long as
-	// they take. A Loop of a controller that continues this one has those that come later.
-	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length, also one for orders: a loop that is
-	// not stuck gets to the next step.
-	Step func(wait time.Duration)
-}
 
 // Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each is called
 // with what was done since a tick, when all hosts have answered and their orders have ended, or at the next
@@ -67,13 +44,6 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// Cycle asks all hosts, judges and acts once, and waits for the outcome.
-func (c *Controller) Cycle(ctx context.Context, number int) (cycle Cycle) {
-	c.round.Number = number - 1
-	_ = Loop(ctx, c, Schedule{}, func(done Cycle) error { cycle = done; return nil }) // its function returns no error
-	return cycle
-}
-
 // Finish waits for the orders that are still under way after a Loop that had to Settle, and until the memory is
 // written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
@@ -95,7 +65,7 @@ func (l *loop) judge(ctx context.Context, e *event) {
 		l.listen()
 	}
 	if !l.DryRun {
-		l.askAgain(ctx, l.round.Plan.Ask)
+		l.askAgain(l.round.Plan.Ask)
 	}
 	l.round.Plan.Ask = nil
 	l.due = time.Time{}
@@ -131,7 +101,7 @@ func (l *loop) begin() {
 	l.Controller.begin()
 	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
-	l.asking.tick(l)
+	l.asking.tick(l.Asker, l.Now, l.fleet.round, l.turns())
 	l.listen()
 	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
 		l.tick = time.Time{}
@@ -187,22 +157,6 @@ func (l *loop) showLast(ctx context.Context, each func(Cycle) error) error {
 	}
 	l.save(ctx, false)
 	return l.show(each)
-}
-
-// step says how long the next step may take.
-func (s *Schedule) step(wait time.Duration) {
-	if s.Step != nil {
-		s.Step(wait)
-	}
-}
-
-// longestOrders is how long orders may take: the grace of their processes, and what hosts need in addition.
-const longestOrders = 2 * agent.MaxGrace
-
-// nextStart is the first multiple of interval after start that lies after now.
-func nextStart(start, now time.Time, interval time.Duration) time.Time {
-	rounds := now.Sub(start)/max(interval, 1) + 1
-	return start.Add(rounds * interval)
 }
 
 // reload has hosts and policy read again.

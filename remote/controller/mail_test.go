@@ -62,7 +62,7 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 	var sent mails
 	c := mailing(p, &audit.Log{Path: path}, &sent)
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}}
-	cycleOf(t.Context(), c, 1, policy)
+	cycleOf(t.Context(), c, policy)
 	require.Len(t, sent.list, 1)
 	require.Equal(t, "alice", string(sent.list[0].User))
 	require.Equal(t, "true 1", sent.runs[0])
@@ -72,8 +72,8 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 	require.True(t, item.Pending)
 	require.Equal(t, snapshot.Hostname("a"), item.Host)
 
-	cycleOf(t.Context(), c, 2, policy)
-	cycleOf(t.Context(), c, 3, policy)
+	cycleOf(t.Context(), c, policy)
+	cycleOf(t.Context(), c, policy)
 	require.Len(t, sent.list, 2)
 	require.False(t, sent.list[1].Pending, "that it is ended")
 	data, err := os.ReadFile(path)
@@ -88,7 +88,7 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 func TestNoMailFromACycleThatIsNotRecorded(t *testing.T) {
 	var sent mails
 	c := mailing(named(t, "alice"), &full{}, &sent)
-	cycle := cycleOf(t.Context(), c, 1, strict{notify: true})
+	cycle := cycleOf(t.Context(), c, strict{notify: true})
 	require.Error(t, cycle.Unrecorded)
 	require.Empty(t, sent.list)
 }
@@ -100,7 +100,7 @@ func TestADryRunRecordsNoMail(t *testing.T) {
 	var said mails
 	c := mailing(p, &audit.Log{Path: path}, &said)
 	c.DryRun = true
-	cycleOf(t.Context(), c, 1, strict{notify: true})
+	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, said.list, 1)
 	require.Empty(t, p.messages)
 	data, err := os.ReadFile(path)
@@ -113,7 +113,7 @@ func TestMailWithoutTerminals(t *testing.T) {
 	var sent mails
 	c := mailing(p, nil, &sent)
 	c.Companions = c.Companions[1:]
-	cycle := cycleOf(t.Context(), c, 1, strict{notify: true})
+	cycle := cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, sent.list, 1)
 	require.Empty(t, p.messages)
 	require.Empty(t, cycle.Notified)
@@ -148,7 +148,7 @@ func TestALeaseThatEndsBeforeHooks(t *testing.T) {
 			var hooks hookEvents
 			c := named(t, "alice").controller(log)
 			c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now, Leads: leads.Load})
-			cycleOf(t.Context(), c, 1, strict{notify: true, warn: enforce.Warn{Cycles: 2}})
+			cycleOf(t.Context(), c, strict{notify: true, warn: enforce.Warn{Cycles: 2}})
 			require.Len(t, hooks, row.hooks)
 		})
 	}
@@ -160,6 +160,6 @@ func TestHooksOfAnOrderThatOutlastsALease(t *testing.T) {
 	var hooks hookEvents
 	c := p.controller(nil)
 	c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now, Leads: func() bool { return false }})
-	cycleOf(t.Context(), c, 1, strict{})
+	cycleOf(t.Context(), c, strict{})
 	require.Equal(t, hookEvents{"act 4 4 false"}, hooks)
 }

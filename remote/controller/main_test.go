@@ -28,9 +28,15 @@ import (
 )
 
 // cycleOf runs one cycle with a policy.
-func cycleOf(ctx context.Context, c *controller.Controller, number int, policy enforce.Policy) controller.Cycle {
+func cycleOf(ctx context.Context, c *controller.Controller, policy enforce.Policy) (cycle controller.Cycle) {
 	c.Policy = policy
-	return c.Cycle(ctx, number)
+	return once(ctx, c)
+}
+
+// once asks all hosts, judges and acts once, and waits for the outcome.
+func once(ctx context.Context, c *controller.Controller) (cycle controller.Cycle) {
+	_ = controller.Loop(ctx, c, controller.Schedule{}, func(done controller.Cycle) error { cycle = done; return nil })
+	return cycle
 }
 
 // loopOf runs a loop with a policy.
@@ -61,7 +67,7 @@ func TestTheRecordOfAHostIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			cycleOf(t.Context(), sameUser(t, map[string]int{"a": 1000}).controller(&audit.Log{Path: path}), 1, strict{warn: tt.warn})
+			cycleOf(t.Context(), sameUser(t, map[string]int{"a": 1000}).controller(&audit.Log{Path: path}), strict{warn: tt.warn})
 			var texts []string
 			_, err := audit.Scan(path, func(r *audit.Record) error {
 				if r.Kind == audit.KindFinding {

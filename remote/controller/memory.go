@@ -31,11 +31,11 @@ type FleetMemory struct {
 }
 
 // restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins anew.
-func (c *Controller) restoreCompanions() {
-	for _, companion := range c.Companions {
-		if keeper, ok := companion.(Keeper); ok && c.Memory.Companions[keeper.Name()] != nil {
-			_ = keeper.Restore(c.Memory.Companions[keeper.Name()])
-			delete(c.Memory.Companions, keeper.Name())
+func (m *FleetMemory) restoreCompanions(companions []Companion) {
+	for _, c := range companions {
+		if keeper, ok := c.(Keeper); ok && m.Companions[c.Name()] != nil {
+			_ = keeper.Restore(m.Companions[c.Name()])
+			delete(m.Companions, c.Name())
 		}
 	}
 }

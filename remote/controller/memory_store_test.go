@@ -76,7 +76,7 @@ func TestARestartContinues(t *testing.T) {
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2, For: time.Minute}}
 	for number := range 2 {
 		store := open(t, dir) // a restart before each cycle
-		cycle := cycleOf(t.Context(), restarted(t, p, store, &now), number+1, policy)
+		cycle := cycleOf(t.Context(), restarted(t, p, store, &now), policy)
 		require.Len(t, cycle.Plan.Findings, 4)
 		require.Equal(t, noonUTC, cycle.Plan.Findings[0].Since)
 		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles)
@@ -85,7 +85,7 @@ func TestARestartContinues(t *testing.T) {
 		require.NoError(t, store.Close())
 		now = now.Add(40 * time.Second)
 	}
-	cycle := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), 1, policy)
+	cycle := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), policy)
 	require.Len(t, cycle.Results, 2, "they had their time, most of it before the restart")
 	require.Len(t, p.messages, 8, "that it is done")
 }
@@ -115,7 +115,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			c := restarted(t, p, store, &now)
 			c.Memory.Rules = c.Memory.Rules.Learn(order.OfHost{Host: "a", Order: order.Order{Terminate: terminations(5)}},
 				[]order.Outcome{{PID: 5, Status: order.StatusRefused, Reason: "it is a daemon"}}, now)
-			cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 3}})
+			cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")
 			if tt.change != nil {
 				data, err := os.ReadFile(path)
@@ -146,22 +146,22 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	p := newFakeFleet(t)
 	policy := strict{warn: enforce.Warn{Cycles: 2}}
 	loop := restarted(t, p, open(t, dir), &now)
-	cycleOf(t.Context(), loop, 1, policy)
+	cycleOf(t.Context(), loop, policy)
 	now = now.Add(10 * time.Second) // it is saved every ten seconds
-	cycleOf(t.Context(), loop, 2, policy)
+	cycleOf(t.Context(), loop, policy)
 	before, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	require.NoError(t, err)
 
 	second, err := statedir.Open(dir)
 	require.ErrorIs(t, err, statedir.ErrInUse)
 	once := restarted(t, p, second, &now)
-	cycle := cycleOf(t.Context(), once, 1, policy)
+	cycle := cycleOf(t.Context(), once, policy)
 	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
 	require.Empty(t, cycle.Results, "which the loop would not do yet either")
 	after, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
-	require.NotEmpty(t, cycleOf(t.Context(), loop, 3, policy).Results)
+	require.NotEmpty(t, cycleOf(t.Context(), loop, policy).Results)
 }
 
 // Each start has its own epoch, which no earlier one had, also when it was killed at once.
@@ -248,7 +248,7 @@ func TestADryRunSavesNothing(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
 	c := restarted(t, newFakeFleet(t), open(t, dir), &now)
 	c.DryRun = true
-	cycleOf(t.Context(), c, 1, strict{})
+	cycleOf(t.Context(), c, strict{})
 	require.NoFileExists(t, filepath.Join(dir, "memory.json"))
 }
 
@@ -264,11 +264,11 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 	c.Store = storeFunc(func(controller.Saved) error { saved = append(saved, now.Format("05")); return nil })
 	for _, step := range []time.Duration{0, time.Second, 8 * time.Second, time.Second} {
 		now = now.Add(step)
-		cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 9}})
+		cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 9}})
 	}
 	require.Equal(t, []string{"00", "10"}, saved)
 	now = now.Add(time.Second)
-	cycleOf(t.Context(), c, 1, strict{})
+	cycleOf(t.Context(), c, strict{})
 	require.Equal(t, []string{"00", "10", "11"}, saved)
 }
 
@@ -288,16 +288,16 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 		}
 		return store.Save(t.Context(), saved)
 	})
-	require.Len(t, cycleOf(t.Context(), c, 1, strict{}).Results, 1)
+	require.Len(t, cycleOf(t.Context(), c, strict{}).Results, 1)
 	require.NoError(t, store.Close())
 
 	p.cut = -1
 	again := restarted(t, p, open(t, dir), &now)
-	cycle := cycleOf(t.Context(), again, 1, strict{})
+	cycle := cycleOf(t.Context(), again, strict{})
 	require.Empty(t, cycle.Results)
 	require.Contains(t, cycle.Plan.Findings[0].Stuck[0].Reason, "got SIGTERM already")
 	now = now.Add(time.Second) // the grace of the policy
-	require.Len(t, cycleOf(t.Context(), again, 2, strict{}).Results, 1)
+	require.Len(t, cycleOf(t.Context(), again, strict{}).Results, 1)
 }
 
 // Temporary files of a save that was killed go away at the next start; nothing else does,

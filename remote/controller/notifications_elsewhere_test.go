@@ -110,18 +110,18 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			var sent mails
 			c := p.controller(&audit.Log{Path: path}, &sent)
 			policy := deviceCap{most: 1, warn: enforce.Warn{Cycles: 1}}
-			cycle := cycleOf(t.Context(), c, 1, policy)
+			cycle := cycleOf(t.Context(), c, policy)
 			require.Equal(t, map[string][]agent.Message{
 				"a": {{UID: 1001, Text: over + choice + "GPU 0 will be detached)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
 				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a)." + advice}},
 			}, p.messages, "bob is told nothing")
 			require.Len(t, cycle.Notified, 1, "one warning")
 			require.Equal(t, "a", string(cycle.Notified[0].Host))
-			cycle = cycleOf(t.Context(), c, 2, policy)
+			cycle = cycleOf(t.Context(), c, policy)
 			require.Len(t, cycle.Notified, 1)
 			require.Equal(t, over+"GPU 0 is being detached."+after, p.messages["a"][1].Text)
 			require.Equal(t, over+"GPU 0 is being detached on a."+after, p.messages["b"][1].Text)
-			cycleOf(t.Context(), c, 3, policy)
+			cycleOf(t.Context(), c, policy)
 			require.Len(t, p.messages["b"], 2)
 			require.Len(t, sent.list, 2, "the warning, and that it is done")
 			require.Equal(t, []string{"a", "a"}, recipients(t, path))
@@ -164,7 +164,7 @@ func TestNoNotificationElsewhere(t *testing.T) {
 			if tt.set != nil {
 				tt.set(c)
 			}
-			cycleOf(t.Context(), c, 1, deviceCap{most: tt.most, warn: enforce.Warn{Cycles: 9}})
+			cycleOf(t.Context(), c, deviceCap{most: tt.most, warn: enforce.Warn{Cycles: 9}})
 			got := make(map[string]int)
 			for host, messages := range p.messages {
 				got[host] = len(messages)
@@ -194,8 +194,8 @@ func TestAFailureElsewhereRepeatsNoWarning(t *testing.T) {
 			c := p.controller(nil, &sent)
 			p.fails[tt.fails] = lost
 			warned := 0
-			for number := range 3 {
-				warned += len(cycleOf(t.Context(), c, number+1, deviceCap{most: 1, warn: enforce.Warn{Cycles: 9}}).Notified)
+			for range 3 {
+				warned += len(cycleOf(t.Context(), c, deviceCap{most: 1, warn: enforce.Warn{Cycles: 9}}).Notified)
 				p.fails = map[string]error{}
 			}
 			require.Equal(t, tt.want, warned)
@@ -215,7 +215,7 @@ func TestMessagesElsewhereAreLimited(t *testing.T) {
 		now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 		c.Now = func() time.Time { return now }
 		for number := range 60 { // over the cap in each second one
-			cycleOf(t.Context(), c, number+1, deviceCap{most: 1 + number%2, warn: enforce.Warn{Cycles: 9}})
+			cycleOf(t.Context(), c, deviceCap{most: 1 + number%2, warn: enforce.Warn{Cycles: 9}})
 			now = now.Add(time.Second)
 		}
 		require.Len(t, p.messages["a"], tt.want)

@@ -29,7 +29,7 @@ func TestOneMessagePerUser(t *testing.T) {
 			"Process 101 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 101 will be ended.\n" + advice,
 	} {
 		p := sameUser(t, map[string]int{"a": n})
-		cycle := cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true, warn: enforce.Warn{Cycles: 3}})
+		cycle := cycleOf(t.Context(), p.controller(nil), strict{notify: true, warn: enforce.Warn{Cycles: 3}})
 		require.Len(t, p.messages, 1)
 		require.Len(t, p.messages[0].IDs, n)
 		p.messages[0].IDs = nil
@@ -37,7 +37,7 @@ func TestOneMessagePerUser(t *testing.T) {
 		require.Len(t, cycle.Notified, n, "each finding has its record")
 	}
 	p := sameUser(t, map[string]int{"a": 100})
-	cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true})
+	cycleOf(t.Context(), p.controller(nil), strict{notify: true})
 	require.Len(t, p.messages, 1)
 	require.Contains(t, p.messages[0].Text, "And there are 94 more")
 	require.True(t, strings.HasSuffix(p.messages[0].Text, advice))
@@ -52,7 +52,7 @@ func TestNotificationsOfAHostAreBounded(t *testing.T) {
 	c := p.controller(&audit.Log{Path: path})
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 10}}
 	for number, want := range []int{257, 256, 256, 232, 0} {
-		require.Len(t, cycleOf(t.Context(), c, number+1, policy).Notified, want, "cycle %d", number+1)
+		require.Len(t, cycleOf(t.Context(), c, policy).Notified, want, "cycle %d", number+1)
 	}
 }
 
@@ -61,11 +61,11 @@ func TestNotificationsOfAHostAreBounded(t *testing.T) {
 func TestHeldFindingsNotifyNoUser(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
-	cycle := cycleOf(t.Context(), c, 1, strict{notify: true, limits: safety.Limits{PerHost: safety.Limit{Terminations: 50}}})
+	cycle := cycleOf(t.Context(), c, strict{notify: true, limits: safety.Limits{PerHost: safety.Limit{Terminations: 50}}})
 	require.Equal(t, "a", string(cycle.Plan.HeldUsers[0].Host))
 	require.Len(t, cycle.Notified, 1)
 	require.Equal(t, "b", string(cycle.Notified[0].Host))
-	cycleOf(t.Context(), c, 2, strict{notify: true})
+	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, p.messages, 2)
 	require.Contains(t, p.messages[1].Text, "Process 100 gets SIGTERM now.")
 }
@@ -76,15 +76,15 @@ func TestUsersAreNotifiedWhileOthersAreHeld(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 3})
 	c := p.controller(nil)
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}, limits: safety.Limits{PerHost: safety.Limit{Terminations: 1}}}
-	for number := range 3 {
-		require.Empty(t, cycleOf(t.Context(), c, number+1, policy).Results)
+	for range 3 {
+		require.Empty(t, cycleOf(t.Context(), c, policy).Results)
 	}
 	p.hosts["b"] = []snapshot.PID{200}
-	require.Empty(t, cycleOf(t.Context(), c, 4, policy).Results)
+	require.Empty(t, cycleOf(t.Context(), c, policy).Results)
 	require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
-	cycleOf(t.Context(), c, 5, policy)
+	cycleOf(t.Context(), c, policy)
 	require.Zero(t, p.signals[200])
-	cycleOf(t.Context(), c, 6, policy)
+	cycleOf(t.Context(), c, policy)
 	require.Equal(t, 1, p.signals[200])
 	require.Zero(t, p.signals[100], "which is held")
 }
@@ -105,23 +105,23 @@ func TestNoActionWithoutAWarning(t *testing.T) {
 			c := p.controller(log)
 			c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
 			warn := strict{notify: true, warn: enforce.Warn{Cycles: 2}}
-			for number := range 2 {
-				cycleOf(t.Context(), c, number+1, warn)
+			for range 2 {
+				cycleOf(t.Context(), c, warn)
 			}
 			require.Len(t, p.messages, 1)
 			policy := stop(c, log)
 			p.hosts["b"] = []snapshot.PID{200} // comes when nothing can be done
-			for number := range 4 {
-				require.Empty(t, cycleOf(t.Context(), c, number+3, policy).Results)
+			for range 4 {
+				require.Empty(t, cycleOf(t.Context(), c, policy).Results)
 			}
 			require.Len(t, p.messages, 1)
 			log.from = 1000
-			cycle := cycleOf(t.Context(), c, 7, warn)
+			cycle := cycleOf(t.Context(), c, warn)
 			require.Len(t, cycle.Results, 1, "users who were warned have had their time")
 			require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
 			require.Zero(t, p.signals[200])
-			cycleOf(t.Context(), c, 8, warn)
-			cycleOf(t.Context(), c, 9, warn)
+			cycleOf(t.Context(), c, warn)
+			cycleOf(t.Context(), c, warn)
 			require.Equal(t, 1, p.signals[200])
 			warned := 0
 			for _, h := range hooks {
@@ -149,8 +149,8 @@ func TestHeldActionsAreReportedInEveryCycle(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := sameUser(t, tt.n).controller(&audit.Log{Path: path})
 			c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
-			for number := range 4 {
-				cycleOf(t.Context(), c, number+1, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 50}}})
+			for range 4 {
+				cycleOf(t.Context(), c, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 50}}})
 			}
 			held := 0
 			_, err := audit.Scan(path, func(r *audit.Record) error {
@@ -176,7 +176,7 @@ func TestNoticesAreBounded(t *testing.T) {
 	var hooks hookEvents
 	c := sameUser(t, map[string]int{"a": 1000, "b": 2}).controller(nil)
 	c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
-	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
+	cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 2}})
 	require.Equal(t, hookEvents{"warn 258 0 false"}, hooks)
 }
 
@@ -196,11 +196,11 @@ func TestALostWarningIsRepeated(t *testing.T) {
 			c := p.controller(nil)
 			warn := strict{notify: true, warn: enforce.Warn{Cycles: 3}}
 			p.notifyErr = tt.err
-			cycleOf(t.Context(), c, 1, warn)
+			cycleOf(t.Context(), c, warn)
 			p.notifyErr = nil
-			cycleOf(t.Context(), c, 2, warn)
+			cycleOf(t.Context(), c, warn)
 			require.Len(t, p.messages, tt.want)
-			cycleOf(t.Context(), c, 3, warn)
+			cycleOf(t.Context(), c, warn)
 			require.Len(t, p.messages, tt.want, "once")
 		})
 	}
@@ -208,8 +208,8 @@ func TestALostWarningIsRepeated(t *testing.T) {
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "lost before the order was sent")
 	p.notifyErr = remote.Errorf(remote.Timeout, "no answer in time")
 	c := p.controller(nil)
-	cycleOf(t.Context(), c, 1, strict{notify: true})
-	require.Empty(t, cycleOf(t.Context(), c, 2, strict{notify: true}).Notified)
+	cycleOf(t.Context(), c, strict{notify: true})
+	require.Empty(t, cycleOf(t.Context(), c, strict{notify: true}).Notified)
 }
 
 // A user who breaks rules all the time is sent 20 messages an hour on a host, and
@@ -228,7 +228,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 		if number%10 == 0 {
 			p.hosts["a"] = append(p.hosts["a"], snapshot.PID(200000+number)) // another user
 		}
-		cycleOf(t.Context(), c, number+1, strict{notify: true})
+		cycleOf(t.Context(), c, strict{notify: true})
 		now = now.Add(time.Minute)
 	}
 	require.Len(t, p.messages, 20+20+4)
@@ -245,7 +245,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	require.Equal(t, 40, suppressed)
 	now = now.Add(time.Hour)
 	p.hosts["a"] = []snapshot.PID{7000}
-	cycleOf(t.Context(), c, 41, strict{notify: true})
+	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, p.messages, 45)
 	require.True(t, strings.HasSuffix(p.messages[44].Text, "\n20 more messages suppressed."), p.messages[44].Text)
 }
@@ -257,7 +257,7 @@ func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
 	c := p.controller(nil)
 	for number := range 30 {
 		p.hosts["a"] = []snapshot.PID{snapshot.PID(1000 + number)}
-		cycleOf(t.Context(), c, number+1, strict{notify: true})
+		cycleOf(t.Context(), c, strict{notify: true})
 	}
 	require.Len(t, p.messages, 30)
 }
@@ -266,6 +266,6 @@ func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
 func TestMessagesShowForeignTextInQuotes(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 1})
 	p.claims = "1 - run: curl x|sh"
-	cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true})
+	cycleOf(t.Context(), p.controller(nil), strict{notify: true})
 	require.Contains(t, p.messages[0].Text, `It claims environment "1 - run: curl x|sh", which isn't registered here.`)
 }

@@ -107,9 +107,9 @@ func TestTheEndOfAnExemptionThatCannotBeRecorded(t *testing.T) {
 		}
 	})}
 	c.Memory.Operator.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "bob"}, Reason: "a deadline", By: "alice", Until: c.Now()}}
-	require.ErrorIs(t, cycleOf(t.Context(), c, 1, usual).Unrecorded, errFull)
+	require.ErrorIs(t, cycleOf(t.Context(), c, usual).Unrecorded, errFull)
 	log.from = 1000
-	require.NoError(t, cycleOf(t.Context(), c, 2, usual).Unrecorded)
+	require.NoError(t, cycleOf(t.Context(), c, usual).Unrecorded)
 	require.Equal(t, []string{"The exemption of user bob has ended (a deadline by alice)"}, said)
 }
 

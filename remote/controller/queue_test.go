@@ -180,14 +180,14 @@ func TestGuardsOfAFleet(t *testing.T) {
 	}
 
 	c.DryRun = true
-	cycleOf(t.Context(), c, 1, p)
+	cycleOf(t.Context(), c, p)
 	requests, orders := able.taken()
 	require.Empty(t, requests)
 	require.Zero(t, orders)
 	require.Contains(t, said(), "h0: would set the kernel guard to enforce (dry run)")
 	c.DryRun = false
 
-	cycleOf(t.Context(), c, 2, p)
+	cycleOf(t.Context(), c, p)
 	requests, orders = able.taken()
 	require.Len(t, requests, 1)
 	require.Equal(t, guard.Enforce, requests[0].Order.Mode)
@@ -201,15 +201,15 @@ func TestGuardsOfAFleet(t *testing.T) {
 	able.mu.Lock()
 	able.denied = 2
 	able.mu.Unlock()
-	cycleOf(t.Context(), c, 3, p)
+	cycleOf(t.Context(), c, p)
 	require.Equal(t, []string{"h0: users opened GPUs that are not attached to them, 2 times in the last hour: `sudo genv guard status` on the host shows who"}, said())
-	cycleOf(t.Context(), c, 4, p)
+	cycleOf(t.Context(), c, p)
 	require.Empty(t, said())
 
-	cycleOf(t.Context(), c, 5, policy.Default())
+	cycleOf(t.Context(), c, policy.Default())
 	requests, _ = able.taken()
 	require.Equal(t, guard.Off, requests[3].Order.Mode)
-	cycleOf(t.Context(), c, 6, policy.Default())
+	cycleOf(t.Context(), c, policy.Default())
 	requests, _ = able.taken()
 	require.Len(t, requests, 4, "it is off")
 

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -82,37 +81,6 @@ func (w recordWriter) beyond() (records []audit.Record) {
 		records = append(records, audit.Record{Kind: audit.KindFinding, Host: over.Host, User: over.User, Text: text})
 	}
 	return records
-}
-
-func (c *Controller) recordWriter() recordWriter {
-	return recordWriter{c.Audit, c.Now, &c.Memory.recorded}
-}
-
-// record records what became of something, and notes whether that failed.
-func (c *Controller) record(cycle *Cycle, records []audit.Record) {
-	if err := c.recordWriter().write(cycle, records); err != nil {
-		cycle.Unrecorded = err
-	}
-}
-
-// recordFirst records what was found, and the items that are about to be done, before anything is sent. The error
-// says that nothing may be done, since it can't be recorded.
-func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []audit.Record) error {
-	w := c.recordWriter()
-	if w.log == nil {
-		return nil
-	}
-	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
-		cycle.Unrecorded = cmp.Or(w.ahead(cycle, events, c.fleet.duplicates, items), cycle.Unrecorded)
-		if cycle.Unrecorded != nil && !c.ActUnrecorded {
-			w.notSent(cycle, items)
-		}
-	}
-	if c.ActUnrecorded {
-		return nil
-	}
-	cycle.unsent = cycle.Unrecorded != nil
-	return cycle.Unrecorded
 }
 
 // ahead writes what was found, within the budgets, and items, and makes room for their outcomes.

@@ -45,16 +45,16 @@ func TestNothingIsDoneUnrecorded(t *testing.T) {
 				log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: from}
 				c := p.controller(log)
 				c.ActUnrecorded = anyway
-				first := cycleOf(t.Context(), c, 1, strict{notify: true})
+				first := cycleOf(t.Context(), c, strict{notify: true})
 				require.ErrorIs(t, first.Unrecorded, errFull)
 				require.Equal(t, acts || anyway, len(p.signals) == 4)
 				require.Equal(t, acts || anyway, len(p.messages) > 0)
 
 				p.hosts["b"] = append(p.hosts["b"], 9)
-				cycleOf(t.Context(), c, 2, strict{})
+				cycleOf(t.Context(), c, strict{})
 				require.Equal(t, anyway, p.signals[9] == 1, "as long as the log cannot be written")
 				log.from = 1000
-				third := cycleOf(t.Context(), c, 3, strict{})
+				third := cycleOf(t.Context(), c, strict{})
 				require.NoError(t, third.Unrecorded)
 				require.Equal(t, 1, p.signals[9])
 			})
@@ -75,12 +75,12 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 	c := p.controller(&audit.Log{Path: path})
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_ = os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 1<<20), 0o600) // as much as fits
-	for number := range 3 {
-		require.ErrorIs(t, cycleOf(t.Context(), c, number+1, strict{}).Unrecorded, unix.ENOSPC)
+	for range 3 {
+		require.ErrorIs(t, cycleOf(t.Context(), c, strict{}).Unrecorded, unix.ENOSPC)
 	}
 	require.Empty(t, p.signals)
 	require.NoError(t, os.Remove(filepath.Join(dir, "ballast")))
-	require.NoError(t, cycleOf(t.Context(), c, 4, strict{}).Unrecorded)
+	require.NoError(t, cycleOf(t.Context(), c, strict{}).Unrecorded)
 	require.Len(t, p.signals, 4)
 	entries, damage, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
@@ -101,11 +101,11 @@ func TestWhatIsDoneUnrecordedIsRecordedLater(t *testing.T) {
 	c.ActUnrecorded = true
 	for number := range 2 { // the second begins while records wait
 		p.hosts["b"] = append(p.hosts["b"], snapshot.PID(9+number))
-		require.ErrorIs(t, cycleOf(t.Context(), c, number+1, strict{}).Unrecorded, os.ErrNotExist)
+		require.ErrorIs(t, cycleOf(t.Context(), c, strict{}).Unrecorded, os.ErrNotExist)
 	}
 	require.Len(t, p.signals, 6)
 	require.NoError(t, os.Mkdir(folder, 0o700))
-	require.NoError(t, cycleOf(t.Context(), c, 3, strict{}).Unrecorded)
+	require.NoError(t, cycleOf(t.Context(), c, strict{}).Unrecorded)
 	entries, damage, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
 	require.Zero(t, damage)

@@ -259,7 +259,7 @@ func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
 	s.heal()
 	var last controller.Cycle
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(soakInterval) {
-		last = cycleOf(s.t.Context(), c, 0, policy)
+		last = cycleOf(s.t.Context(), c, policy)
 		if len(last.Cluster.Failed()) == 0 && len(last.Plan.Orders) == 0 {
 			break
 		}

@@ -60,15 +60,6 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// Encode returns the memory as it is now, with what companions remember.
-func (c *Controller) Encode(now time.Time) (Saved, error) {
-	memory, err := c.Memory.withCompanions(c.Companions)
-	if err != nil {
-		return Saved{}, fmt.Errorf("encode the memory: %w", err)
-	}
-	return memory.Encode(now)
-}
-
 // DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
@@ -110,53 +101,5 @@ const saveEvery = 10 * time.Second
 type saver struct {
 	unsaved bool // it changed since
 	saved   time.Time
-	writer  *stateWriter // nil before the first time
-}
-
-// save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is urgent.
-// What it returns is done when the memory is kept; nil if it is not saved.
-func (c *Controller) save(ctx context.Context, urgent bool) *saving {
-	since := c.Now().Sub(c.background.saved)
-	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && since >= 0 && since < saveEvery {
-		return nil
-	}
-	if c.background.writer == nil {
-		c.background.writer = new(stateWriter)
-	}
-	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
-	saved, err := c.Encode(c.Now())
-	c.background.saved, c.background.unsaved = c.Now(), false
-	return c.background.writer.Write(func() error {
-		if err == nil {
-			err = store.Save(ctx, saved)
-		}
-		if told != nil {
-			told(err)
-		}
-		return err
-	})
-}
-
-// keep saves what operators asked for, and waits for it. The error says what a restart, or another leader, forgets.
-func (c *Controller) keep(ctx context.Context) error {
-	if c.Store == nil {
-		return errNoStore
-	}
-	c.background.unsaved = true
-	s := c.save(ctx, true)
-	if s == nil {
-		return nil
-	}
-	<-s.done
-	return s.err
-}
-
-// errNoStore is why a restart forgets what operators asked for.
-var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR gives it a folder")
-
-// wait waits until a memory is kept. A nil one is not waited for.
-func (s *saving) wait() {
-	if s != nil {
-		<-s.done
-	}
+	writer  stateWriter
 }
