@@ -88,25 +88,25 @@ func (env ContainerEnvironment) flag(f flag) ([]string, error) {
 	return f.args, nil
 }
 
-// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. The nvidia runtime
-// also obeys the variable of the image, which is "all" in the images of CUDA.
+// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. NVIDIA's runtime, which may be the default one,
+// obeys the variable of the image, which is "all" in the images of CUDA: so it is set also if no GPU is asked for.
 func (env ContainerEnvironment) visible(flags []flag) (string, error) {
-	gpus, runtime := false, false
+	devices := join(env.Devices)
 	for _, f := range slices.Backward(flags) { // the last one counts
 		name, list, given := strings.Cut(f.value, "=")
-		if (f.name == "-e" || f.name == "--env") && name == visible {
+		switch {
+		case (f.name == "-e" || f.name == "--env") && name == visible:
 			if !given {
 				list = "all" // the shell's value, which isn't known here
 			}
 			return env.visibleList(f, list)
+		case f.name == "--gpus" && (f.value == "0" || len(env.Devices) == 0), f.name == "--device" && strings.HasPrefix(f.value, cdi):
+			devices = visibleNone
+		case f.name == "--gpus":
+			devices = "" // docker itself goes by --gpus
 		}
-		gpus = gpus || f.name == "--gpus"
-		runtime = runtime || f.name == "--runtime" && f.value == "nvidia"
 	}
-	if gpus || !runtime {
-		return "", nil // docker itself goes by --gpus
-	}
-	return join(env.Devices), nil
+	return devices, nil
 }
 
 func (env ContainerEnvironment) visibleList(f flag, list string) (string, error) {

@@ -36,12 +36,12 @@ func rewrite(t *testing.T, args []string, env docker.ContainerEnvironment) ([]st
 
 func TestContainersGetTheAttachedDevices(t *testing.T) {
 	for line, want := range map[string]string{
-		"run|cuda":                                  "run|" + ids + "|cuda",
+		"run|cuda":                                  "run|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|--gpus|all|cuda|nvidia-smi":            "run|" + gpu + "|" + ids + "|cuda|nvidia-smi",
 		"run|--gpus=all|cuda":                       "run|" + gpu + "|" + ids + "|cuda",
 		"run|--gpus|2|cuda":                         "run|" + gpu + "|" + ids + "|cuda",
 		"run|--gpus|1|cuda":                         "run|--gpus|device=1|" + ids + "|cuda",
-		"run|--gpus|0|cuda":                         "run|--gpus|0|" + ids + "|cuda",
+		"run|--gpus|0|cuda":                         "run|--gpus|0|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
 		"run|--gpus|device=3|cuda":                  "run|--gpus|device=3|" + ids + "|cuda",
 		`run|--gpus|"device=3,1"|cuda`:              `run|--gpus|"device=3,1"|` + ids + "|cuda",
 		`run|--gpus|device=all|cuda`:                "run|" + gpu + "|" + ids + "|cuda",
@@ -53,27 +53,27 @@ func TestContainersGetTheAttachedDevices(t *testing.T) {
 
 		// what is in the container's command is not docker's
 		"run|--gpus|all|cuda|sh|--gpus|all|-e|x": "run|" + gpu + "|" + ids + "|cuda|sh|--gpus|all|-e|x",
-		"run|cuda|docker|run|--gpus|all|cuda":    "run|" + ids + "|cuda|docker|run|--gpus|all|cuda",
+		"run|cuda|docker|run|--gpus|all|cuda":    "run|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda|docker|run|--gpus|all|cuda",
 		"run|--gpus|all|--|cuda|--gpus":          "run|" + gpu + "|" + ids + "|--|cuda|--gpus",
 
 		// flags that take a value, and those that don't
-		"run|--name|--gpus|cuda":                            "run|--name|--gpus|" + ids + "|cuda",
+		"run|--name|--gpus|cuda":                            "run|--name|--gpus|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|-it|--rm=true|-eA=b|-v|/a:/b|--gpus|all|c|all": "run|-it|--rm=true|-eA=b|-v|/a:/b|" + gpu + "|" + ids + "|c|all",
 		"run|-itv|/a:/b|-dp=80:80|--gpus|all|cuda":          "run|-itv|/a:/b|-dp=80:80|" + gpu + "|" + ids + "|cuda",
-		"run|-e|GENV_ENVIRONMENT_ID=9|cuda":                 "run|-e|GENV_ENVIRONMENT_ID=9|" + ids + "|cuda",
+		"run|-e|GENV_ENVIRONMENT_ID=9|cuda":                 "run|-e|GENV_ENVIRONMENT_ID=9|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|--entrypoint||--gpus|all|cuda":                 "run|--entrypoint||" + gpu + "|" + ids + "|cuda",
 
 		// the other ways to devices
 		"run|--runtime|nvidia|cuda":                                     "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|--runtime=nvidia|--gpus|1|cuda":                            "run|--runtime=nvidia|--gpus|device=1|" + ids + "|cuda",
-		"run|--runtime|runc|cuda":                                       "run|--runtime|runc|" + ids + "|cuda",
+		"run|--runtime|runc|cuda":                                       "run|--runtime|runc|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|-e|NVIDIA_VISIBLE_DEVICES=all|cuda":                        "run|-e|NVIDIA_VISIBLE_DEVICES=all|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|-ite|NVIDIA_VISIBLE_DEVICES|cuda":                          "run|-ite|NVIDIA_VISIBLE_DEVICES|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
 		"run|--env=NVIDIA_VISIBLE_DEVICES=3|cuda":                       "run|--env=NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=3|cuda",
 		"run|-e|NVIDIA_VISIBLE_DEVICES=0|-e|NVIDIA_VISIBLE_DEVICES=3|c": "run|-e|NVIDIA_VISIBLE_DEVICES=0|-e|NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=3|c",
 		"run|-e|NVIDIA_VISIBLE_DEVICES=void|cuda":                       "run|-e|NVIDIA_VISIBLE_DEVICES=void|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
-		"run|--device|nvidia.com/gpu=all|cuda":                          "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|cuda",
-		"run|--device=nvidia.com/gpu=3|--device|/dev/a|c":               "run|--device|nvidia.com/gpu=3|--device|/dev/a|" + ids + "|c",
+		"run|--device|nvidia.com/gpu=all|cuda":                          "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
+		"run|--device=nvidia.com/gpu=3|--device|/dev/a|c":               "run|--device|nvidia.com/gpu=3|--device|/dev/a|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|c",
 		"run|--gpus|all|-e|NVIDIA_DRIVER_CAPABILITIES=a|c":              "run|" + gpu + "|-e|NVIDIA_DRIVER_CAPABILITIES=a|" + ids + "|c",
 	} {
 		got, err := rewrite(t, words(line), two)
@@ -92,8 +92,8 @@ func TestContainersOnAGuardedHost(t *testing.T) {
 		`run|--gpus|"device=GPU-d,GPU-b"|cuda`:   `run|--gpus|"device=GPU-d,GPU-b"|` + ids + "|cuda",
 		"run|--runtime|nvidia|cuda":              "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-d|cuda",
 		"run|-e|NVIDIA_VISIBLE_DEVICES=3|cuda":   "run|-e|NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=GPU-d|cuda",
-		"run|--device|nvidia.com/gpu=all|cuda":   "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|cuda",
-		"run|--device|nvidia.com/gpu=GPU-d|cuda": "run|--device|nvidia.com/gpu=3|" + ids + "|cuda",
+		"run|--device|nvidia.com/gpu=all|cuda":   "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
+		"run|--device|nvidia.com/gpu=GPU-d|cuda": "run|--device|nvidia.com/gpu=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
 	} {
 		got, err := rewrite(t, words(line), guarded)
 		require.NoError(t, err, line)
@@ -130,8 +130,8 @@ func TestContainersWithMIGInstances(t *testing.T) {
 		{`run|--gpus|"device=MIG-a,MIG-b"|cuda`, instances, `run|--gpus|"device=MIG-a,MIG-b"|` + ids + "|cuda"},
 		{"run|--runtime|nvidia|cuda", instances, "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=MIG-a,MIG-b|cuda"},
 		{"run|-e|NVIDIA_VISIBLE_DEVICES=MIG-b|c", instances, "run|-e|NVIDIA_VISIBLE_DEVICES=MIG-b|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=MIG-b|c"},
-		{"run|--device|nvidia.com/gpu=all|c", env, "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=MIG-a|--device|nvidia.com/gpu=MIG-b|--device|nvidia.com/gpu=5|" + ids + "|c"},
-		{"run|--device|nvidia.com/gpu=MIG-b|c", env, "run|--device|nvidia.com/gpu=MIG-b|" + ids + "|c"},
+		{"run|--device|nvidia.com/gpu=all|c", env, "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=MIG-a|--device|nvidia.com/gpu=MIG-b|--device|nvidia.com/gpu=5|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|c"},
+		{"run|--device|nvidia.com/gpu=MIG-b|c", env, "run|--device|nvidia.com/gpu=MIG-b|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|c"},
 		{"run|--gpus|all|cuda", env, `run|--gpus|"device=1,MIG-a,MIG-b,GPU-f"|` + ids + "|cuda"},
 		{`run|--gpus|"device=2,1"|cuda`, env, `run|--gpus|"device=MIG-a,MIG-b,1"|` + ids + "|cuda"},
 	} {
@@ -189,9 +189,9 @@ func TestContainersThatGetNoMoreThanIsAttached(t *testing.T) {
 func TestAnEnvironmentWithoutDevices(t *testing.T) {
 	none := docker.ContainerEnvironment{EID: "1667"}
 	for line, want := range map[string]string{
-		"run|ubuntu":                "run|-e|GENV_ENVIRONMENT_ID=1667|ubuntu",
-		"run|--gpus|all|cuda":       "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|cuda",
-		"run|--gpus=count=-1|cuda":  "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|cuda",
+		"run|ubuntu":                "run|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|ubuntu",
+		"run|--gpus|all|cuda":       "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
+		"run|--gpus=count=-1|cuda":  "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
 		"run|--runtime|nvidia|cuda": "run|--runtime|nvidia|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
 	} {
 		got, err := rewrite(t, words(line), none)
@@ -269,7 +269,7 @@ func TestShim(t *testing.T) {
 	idle := func() (docker.ContainerEnvironment, error) { return docker.ContainerEnvironment{EID: "1667"}, nil }
 	s, said := shim(&handed, idle, words("run|--gpus|all|c")...)
 	require.NoError(t, s.Run())
-	require.Equal(t, words("/usr/bin/docker|run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|c"), handed)
+	require.Equal(t, words("/usr/bin/docker|run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|c"), handed)
 	require.Equal(t, "genv: no GPU is attached to environment 1667, so docker runs with --gpus 0: run genv attach first\n", said.String())
 
 	s, _ = shim(&handed, broken, words("ps")...)
