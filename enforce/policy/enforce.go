@@ -103,7 +103,7 @@ func (f *File) Named() []snapshot.Username {
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
-		PauseCaps: f.Unreachable.Value == PauseCaps,
+		PauseCaps: f.PauseCaps.On,
 		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected,
 		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),

@@ -16,15 +16,15 @@ type Exemptions struct {
 	uids  map[snapshot.UID]Source
 	uuids map[snapshot.GPUUUID]Source
 
-	processes, environments, hosts, devices []exemptEntry
-
-	containers []containerExemption
+	processes, environments, hosts, devices, containers []exemptEntry
 }
 
 // exemptEntry is an entry of the file. Fields that its list doesn't use are empty.
 type exemptEntry struct {
-	name  string // in which * is any text
-	match *regexp.Regexp
+	name, image       string // in which * is any text
+	match, matchImage *regexp.Regexp
+	key, value        string // of a container's label
+
 	user  snapshot.Username
 	host  text.HostPattern
 	index text.HostPattern // of devices
@@ -102,18 +102,8 @@ func (e *Exemptions) Device(host snapshot.Hostname, index snapshot.DeviceIndex, 
 	}
 	written := index.String()
 	return find(e.devices, func(d *exemptEntry) bool {
-		return d.index.Matches(written) &&
-			d.host.Matches(string(host))
+		return d.index.Matches(written) && d.host.Matches(string(host))
 	})
-}
-
-// containerExemption is an entry of exempt: containers:. What it doesn't name may be
-// anything.
-type containerExemption struct {
-	name, image        string // in which * is any text
-	matchName, matchIm *regexp.Regexp
-	key, value         string // of a label
-	from               Source
 }
 
 // Container says whether the container of a process is exempt. Only one of root's runtime
@@ -123,30 +113,25 @@ func (e *Exemptions) Container(p *snapshot.Process) (Source, bool) {
 	if !p.OfRootsRuntime() {
 		return Source{}, false
 	}
-	for i := range e.containers {
-		if x := &e.containers[i]; x.matches(p.ContainerInfo) {
-			return x.from, true
-		}
-	}
-	return Source{}, false
+	return find(e.containers, func(x *exemptEntry) bool { return x.isOf(p.ContainerInfo) })
 }
 
-// matches compares an entry with what is known of a container. An entry that names an image or a label never
+// isOf compares an entry with what is known of a container. An entry that names an image or a label never
 // matches one that is known only by its cgroup (LXC, systemd-nspawn). Of one that its runtime did not describe
 // these are unknown, and may be those of the entry.
-func (x *containerExemption) matches(c *snapshot.ContainerInfo) bool {
+func (x *exemptEntry) isOf(c *snapshot.ContainerInfo) bool {
 	if c.Unknown {
-		return x.name == "" || c.Name == "" || x.matchName.MatchString(c.Name)
+		return x.name == "" || c.Name == "" || x.match.MatchString(c.Name)
 	}
 	label, labelled := c.Labels[x.key]
-	return (x.name == "" || x.matchName.MatchString(c.Name)) &&
-		(x.image == "" || c.Image != "" && x.matchIm.MatchString(c.Image)) &&
+	return (x.name == "" || x.match.MatchString(c.Name)) &&
+		(x.image == "" || c.Image != "" && x.matchImage.MatchString(c.Image)) &&
 		(x.key == "" || labelled && label == x.value || !labelled && c.LabelsCut)
 }
 
 // readContainer reads a name, an image and a label, of which one has to be there.
 func (e *Exemptions) readContainer(n *strictyaml.Node) {
-	x, labelled := containerExemption{from: exemptAt(n)}, false
+	x, labelled := exemptEntry{from: exemptAt(n)}, false
 	n.Map(strictyaml.Keys{
 		"name":  func(n *strictyaml.Node) { x.name = strings.TrimPrefix(n.Text(), "/") },
 		"image": func(n *strictyaml.Node) { x.image = n.Text() },
@@ -162,7 +147,7 @@ func (e *Exemptions) readContainer(n *strictyaml.Node) {
 		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: " +
 			"team=vision}")
 	}
-	x.matchName, x.matchIm = glob(x.name), glob(x.image)
+	x.match, x.matchImage = glob(x.name), glob(x.image)
 	e.containers = append(e.containers, x)
 }
 

@@ -16,32 +16,26 @@ import (
 // but none of an exempt owner's attachments is idle for too long or attached for too long.
 type exempting struct {
 	enforce.Policy
-	at map[place][]*Exemption
+	at map[Who][]*Exemption // by host and user; one that is empty is any
 	// users is an exemption of some user from all rules, by host: a user without a known
 	// name may be that one.
 	users map[snapshot.Hostname]*Exemption
 }
 
-// place is what exemptions are looked up by; a host or user that is empty is any.
-type place struct {
-	host snapshot.Hostname
-	user snapshot.Username
-}
-
 // places are those of the exemptions that concern a user on a host.
-func places(host snapshot.Hostname, user snapshot.Username) [3]place {
-	return [3]place{{host, ""}, {host, user}, {"", user}}
+func places(host snapshot.Hostname, user snapshot.Username) [3]Who {
+	return [3]Who{{Host: host}, {Host: host, User: user}, {User: user}}
 }
 
 // WithExemptions returns a policy with those exemptions of a list that hold at a moment.
 func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) enforce.Policy {
-	p := exempting{policy, make(map[place][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
+	p := exempting{policy, make(map[Who][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
 	for i := range list {
 		e := &list[i]
 		if e.ended(now) || e.Who.Check() != nil {
 			continue
 		}
-		at := place{e.Host, policy.Account(e.User)}
+		at := Who{Host: e.Host, User: policy.Account(e.User)}
 		p.at[at] = append(p.at[at], e)
 		if e.User != "" && e.Rule == "" {
 			p.users[e.Host] = e
@@ -96,9 +90,9 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 // usersOn are the users who are exempt from all rules on a host, sorted.
 func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	for at, list := range p.at {
-		if at.user != "" && (at.host == "" || at.host == host) &&
+		if at.User != "" && (at.Host == "" || at.Host == host) &&
 			slices.ContainsFunc(list, func(e *Exemption) bool { return e.Rule == "" }) {
-			users = append(users, at.user)
+			users = append(users, at.User)
 		}
 	}
 	slices.Sort(users)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"iter"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ type File struct {
 	// safety.Protected.
 	Unprotected []string
 	Limits      Limits
-	Unreachable Value[Unreachable]
+	PauseCaps   Value[bool] // while hosts are unreachable; otherwise their GPUs don't count
 	// TellUsers says whether users get messages on their terminals.
 	TellUsers Value[bool]
 	Hooks     []Hook
@@ -61,37 +62,24 @@ type Limit struct {
 	MaxDetachments  Value[int] // devices
 }
 
-// each lists the limits with their keys in the file, in the order of Explain.
-func (l *Limits) each() []limitKey {
-	var list []limitKey
-	for _, part := range []struct {
-		suffix string
-		of     *Limit
-	}{{"", &l.Fleet}, {"-per-user", &l.PerUser}, {"-per-host", &l.PerHost}} {
-		list = append(list,
-			limitKey{"max-terminations" + part.suffix, &part.of.MaxTerminations},
-			limitKey{"max-detachments" + part.suffix, &part.of.MaxDetachments})
+// each lists the limits by their keys in the file, in the order of Explain.
+func (l *Limits) each() iter.Seq2[string, *Value[int]] {
+	return func(yield func(string, *Value[int]) bool) {
+		of := []*Limit{&l.Fleet, &l.PerUser, &l.PerHost}
+		for i, suffix := range limitSuffixes {
+			if !yield("max-terminations"+suffix, &of[i].MaxTerminations) ||
+				!yield("max-detachments"+suffix, &of[i].MaxDetachments) {
+				return
+			}
+		}
 	}
-	return list
 }
 
-// limitKey is a limit and its key in the file.
-type limitKey struct {
-	key string
-	at  *Value[int]
-}
+// limitSuffixes are the ends of the keys of limits: in the fleet, for a user, on a host.
+var limitSuffixes = []string{"", "-per-user", "-per-host"}
 
 // maxLimit is the most that a limit can be.
 const maxLimit = 1_000_000
-
-// Unreachable is what happens to caps while hosts are unreachable.
-type Unreachable string
-
-// The values of Unreachable.
-const (
-	IgnoreMissing Unreachable = "ignore" // devices on those hosts don't count, which is lenient
-	PauseCaps     Unreachable = "hold"   // caps are not enforced until the hosts are back
-)
 
 // Event is what a hook is called for.
 type Event string
@@ -127,14 +115,14 @@ func Default() *File {
 			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},
 			Throttle: Value[bool]{From: builtIn},
 		},
-		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
-		TellUsers:   Value[bool]{On: true, From: builtIn},
+		PauseCaps: Value[bool]{From: builtIn},
+		TellUsers: Value[bool]{On: true, From: builtIn},
 	}
 	for _, key := range enforce.Keys() {
 		f.Defaults.Set(key.Key, builtIn)
 	}
 	for _, limit := range f.Limits.each() {
-		limit.at.From = builtIn
+		limit.From = builtIn
 	}
 	return f
 }

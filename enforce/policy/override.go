@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -34,12 +33,12 @@ type Override struct {
 func (o *Override) matches(q enforce.Query) (rank, bool) {
 	var r rank
 	if len(o.Users)+len(o.Members) > 0 {
-		if r.user = o.userRank(string(q.User)); r.user == 0 {
+		if r[0] = o.userRank(string(q.User)); r[0] == 0 {
 			return rank{}, false
 		}
 	}
 	if len(o.Hosts) > 0 {
-		if r.host = o.hostRank(string(q.Host)); r.host == 0 {
+		if r[1] = o.hostRank(string(q.Host)); r[1] == 0 {
 			return rank{}, false
 		}
 	}
@@ -48,12 +47,12 @@ func (o *Override) matches(q enforce.Query) (rank, bool) {
 			return rank{}, false
 		}
 	}
-	r.labels = len(o.Labels)
+	r[2] = len(o.Labels)
 	if o.When != nil {
 		if !o.When.Contains(q.At) {
 			return rank{}, false
 		}
-		r.time = 1
+		r[3] = 1
 	}
 	return r, true
 }
@@ -135,13 +134,8 @@ func (o *Override) String() string {
 	return "override for " + strings.Join(parts, "; ")
 }
 
-// rank is how specific an override is; the higher one wins.
-type rank struct{ user, host, labels, time int }
-
-func (r rank) compare(other rank) int {
-	return cmp.Or(cmp.Compare(r.user, other.user), cmp.Compare(r.host, other.host),
-		cmp.Compare(r.labels, other.labels), cmp.Compare(r.time, other.time))
-}
+// rank is how specific an override is, by user, host, labels and time; the higher one wins.
+type rank = [4]int
 
 // Resolve returns what applies to a host, a user and a time: each setting from
 // the most specific place that has it, with that place. A part of the query that is
@@ -158,7 +152,7 @@ func (f *File) layers(q enforce.Query) []layer {
 		}
 	}
 	if len(layers) > 1 {
-		slices.SortStableFunc(layers, func(a, b layer) int { return a.rank.compare(b.rank) })
+		slices.SortStableFunc(layers, func(a, b layer) int { return slices.Compare(a.rank[:], b.rank[:]) })
 	}
 	return layers
 }
@@ -205,16 +199,16 @@ func (f *File) Explain(q enforce.Query) []Explanation {
 			list = append(list, Explanation{key.Key, key.Text(&settings.Settings), settings.From[key.Key].String()})
 		}
 	}
-	for _, limit := range f.Limits.each() {
+	for key, limit := range f.Limits.each() {
 		text := "off"
-		if limit.at.On {
-			text = strconv.Itoa(limit.at.Value)
+		if limit.On {
+			text = strconv.Itoa(limit.Value)
 		}
-		list = append(list, Explanation{limit.key, text, limit.at.From.String()})
+		list = append(list, Explanation{key, text, limit.From.String()})
 	}
 	return append(list,
 		Explanation{"over-limit", onOffText(f.Limits.Throttle, "throttle", "hold"), f.Limits.Throttle.From.String()},
-		Explanation{"unreachable", string(f.Unreachable.Value), f.Unreachable.From.String()},
+		Explanation{"unreachable", onOffText(f.PauseCaps, "hold", "ignore"), f.PauseCaps.From.String()},
 		Explanation{"tell-users", onOffText(f.TellUsers, "on", "off"), f.TellUsers.From.String()},
 	)
 }

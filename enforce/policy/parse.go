@@ -45,8 +45,12 @@ func read(name string, data []byte, accounts Aliases) *reader {
 		{"exempt", r.readExempt},
 		{"unprotected", r.readUnprotected},
 		{"limits", r.readLimits},
-		{"unreachable", r.readUnreachable},
-		{"tell-users", r.readTellUsers},
+		{"unreachable", func(n *strictyaml.Node) {
+			r.file.PauseCaps = onOff(n.OneOf("ignore", "hold") == "hold", Source{n.Place(), "the file"})
+		}},
+		{"tell-users", func(n *strictyaml.Node) {
+			r.file.TellUsers = onOff(n.Bool(), Source{n.Place(), "the file"})
+		}},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
 		{"mail", r.readMail},
 	}
@@ -73,26 +77,17 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 			r.file.Limits.Throttle = onOff(n.OneOf("hold", "throttle") == "throttle", Source{n.Place(), "limits"})
 		},
 	}
-	for _, limit := range r.file.Limits.each() {
-		keys[limit.key] = func(n *strictyaml.Node) {
+	for key, limit := range r.file.Limits.each() {
+		keys[key] = func(n *strictyaml.Node) {
 			v := n.Int(0, maxLimit)
-			*limit.at = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
+			*limit = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
 		}
 	}
 	earlier := strictyaml.Keys{}
-	for _, suffix := range []string{"", "-per-user", "-per-host"} {
+	for _, suffix := range limitSuffixes {
 		earlier["max-percent"+suffix] = r.ignore("max-percent"+suffix, "use max-terminations"+suffix+", a number")
 	}
 	n.Map(keys, earlier)
-}
-
-func (r *reader) readUnreachable(n *strictyaml.Node) {
-	value := Unreachable(n.OneOf(string(IgnoreMissing), string(PauseCaps)))
-	r.file.Unreachable = Value[Unreachable]{On: true, Value: value, From: Source{n.Place(), "the file"}}
-}
-
-func (r *reader) readTellUsers(n *strictyaml.Node) {
-	r.file.TellUsers = onOff(n.Bool(), Source{n.Place(), "the file"})
 }
 
 // Ignored is a key that does nothing any more. The rest of the file applies: a policy that can't be

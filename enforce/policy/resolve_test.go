@@ -105,7 +105,7 @@ func TestDefault(t *testing.T) {
 		require.Equal(t, enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: 10 * time.Second, MaxAge: time.Minute}, s.Settings, name)
 		require.Equal(t, "built in", s.From["grace"].String())
 	}
-	require.Equal(t, policy.IgnoreMissing, policy.Default().Unreachable.Value)
+	require.False(t, policy.Default().PauseCaps.On)
 }
 
 func TestSchedules(t *testing.T) {
