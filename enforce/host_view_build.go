@@ -49,7 +49,7 @@ func (h *hostView) addAttachments(policy Policy) {
 		h.devices[d.Index] = d
 		for j := range d.Attachments {
 			if env := h.envs[d.Attachments[j].EID]; env != nil {
-				env.Attach(contents.Attachment{Attachment: &d.Attachments[j], Device: d})
+				env.Attachments = append(env.Attachments, contents.Attachment{Attachment: &d.Attachments[j], Device: d})
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		case h.ignoresAllUses(p):
 			h.spareDesktop(p, env)
 		case env != nil:
-			env.Add(p)
+			env.Processes = append(env.Processes, p)
 		case p.EnvUnknown:
 			h.addUnknown(p)
 		}

@@ -87,7 +87,7 @@ func TestRelieve(t *testing.T) {
 				var mib int64
 				_, err := fmt.Sscan(text, &pid, &started, &mib)
 				require.NoError(t, err)
-				c.Add(processOf(pid, started, mib))
+				c.Processes = append(c.Processes, processOf(pid, started, mib))
 			}
 			usages := c.Usages(0)
 			var ended []string
@@ -103,7 +103,7 @@ func TestRelieve(t *testing.T) {
 func TestUsages(t *testing.T) {
 	var c contents.Contents
 	for i, mib := range []int64{3, -1, 4} {
-		c.Add(processOf(snapshot.PID(i+1), "user", mib))
+		c.Processes = append(c.Processes, processOf(snapshot.PID(i+1), "user", mib))
 	}
 	usages := c.Usages(0)
 	used, unknown := c.Used(0)
@@ -115,35 +115,4 @@ func TestUsages(t *testing.T) {
 	require.Empty(t, usages)
 	require.Zero(t, used)
 	require.Zero(t, unknown)
-}
-
-// TestManyAreFoundAsFewAre: beyond a number of processes and attachments there is an index.
-func TestManyAreFoundAsFewAre(t *testing.T) {
-	for _, count := range []int{0, 1, 16, 17, 40} {
-		var c contents.Contents
-		for i := range count {
-			index := snapshot.DeviceIndex(i % 3)
-			c.Add(&snapshot.Process{PID: snapshot.PID(i), Usage: []snapshot.DeviceUsage{{Index: index}, {Index: 7}}})
-			c.Attach(contents.Attachment{Attachment: &snapshot.Attachment{}, Device: &snapshot.Device{Index: snapshot.DeviceIndex(i)}})
-		}
-		var on, all []snapshot.PID
-		for p := range c.On(1) {
-			on = append(on, p.PID)
-		}
-		for p := range c.On(7) {
-			all = append(all, p.PID)
-		}
-		require.Len(t, all, count)
-		require.Len(t, on, (count+1)/3)
-		for i, pid := range on {
-			require.EqualValues(t, 3*i+1, pid, "in their order")
-		}
-		for p := range c.On(7) { // ends early
-			require.EqualValues(t, 0, p.PID)
-			break
-		}
-		require.Equal(t, count > 0, c.Attached(0))
-		require.Equal(t, count > 16, c.Attached(16))
-		require.False(t, c.Attached(snapshot.DeviceIndex(count)))
-	}
 }

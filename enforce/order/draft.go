@@ -1,7 +1,6 @@
 package order
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -12,24 +11,11 @@ import (
 type Draft struct {
 	UnderWay UnderWay
 
-	terminations map[snapshot.PID]drafted[snapshot.Process]
-	detachments  map[attachmentKey]drafted[draftedDetachment]
+	terminations map[snapshot.PID]*Termination
+	detachments  map[attachmentKey]*Detachment
 	// ending and detaching are what is not due yet, with the earliest time when it is.
 	ending    map[snapshot.PID]time.Time
 	detaching map[attachmentKey]time.Time
-}
-
-// drafted is a process that is to end, or an environment that is to lose a device, because of
-// findings, by their ids.
-type drafted[T any] struct {
-	object  *T
-	because []string
-}
-
-// draftedDetachment is that of an environment to a device.
-type draftedDetachment struct {
-	env    *snapshot.Environment
-	unused bool
 }
 
 // UnderWay is what earlier orders are about that the host is still carrying out.
@@ -74,10 +60,14 @@ type attachmentKey struct {
 // Terminate puts a process into the order because of a finding.
 func (d *Draft) Terminate(p *snapshot.Process, because string) {
 	if d.terminations == nil {
-		d.terminations = make(map[snapshot.PID]drafted[snapshot.Process])
+		d.terminations = make(map[snapshot.PID]*Termination)
 	}
-	before := d.terminations[p.PID]
-	d.terminations[p.PID] = drafted[snapshot.Process]{cmp.Or(before.object, p), append(before.because, because)}
+	t := d.terminations[p.PID]
+	if t == nil {
+		t = &Termination{Process: *p}
+		d.terminations[p.PID] = t
+	}
+	t.Because = append(t.Because, because)
 }
 
 // Terminates reports whether a process ends anyway.
@@ -125,13 +115,15 @@ func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
 // Detach puts a detachment into the order because of a finding.
 func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, unused bool, because string) {
 	if d.detachments == nil {
-		d.detachments = make(map[attachmentKey]drafted[draftedDetachment])
+		d.detachments = make(map[attachmentKey]*Detachment)
 	}
 	key := attachmentKey{device, env.EID}
-	before := d.detachments[key]
-	d.detachments[key] = drafted[draftedDetachment]{
-		cmp.Or(before.object, &draftedDetachment{env, unused}), append(before.because, because),
+	x := d.detachments[key]
+	if x == nil {
+		x = &Detachment{Device: device, Environment: *env, Unused: unused}
+		d.detachments[key] = x
 	}
+	x.Because = append(x.Because, because)
 }
 
 // detaches reports whether an environment loses a device anyway.
@@ -147,21 +139,16 @@ func (d *Draft) Order(lines map[string]string) Order {
 		Detach:    slices.Grow([]Detachment(nil), len(d.detachments)),
 	}
 	for _, t := range d.terminations {
-		o.Terminate = append(o.Terminate, Termination{Process: *t.object, Reasons: reasons(t.because, lines)})
+		o.Terminate = append(o.Terminate, *t)
 	}
-	for key, x := range d.detachments {
-		o.Detach = append(o.Detach, Detachment{
-			Device: key.device, Environment: *x.object.env, Unused: x.object.unused, Reasons: reasons(x.because, lines),
-		})
+	for _, x := range d.detachments {
+		o.Detach = append(o.Detach, *x)
+	}
+	for _, r := range o.reasons() {
+		for _, id := range r.Because {
+			r.Why = append(r.Why, lines[id])
+		}
 	}
 	o.Sort()
 	return o
-}
-
-func reasons(ids []string, lines map[string]string) Reasons {
-	r := Reasons{Because: ids, Why: make([]string, len(ids))}
-	for i, id := range ids {
-		r.Why[i] = lines[id]
-	}
-	return r
 }

@@ -30,7 +30,7 @@ func Hold(limits Limits, actions []*Action) []Held {
 		most := slices.MaxFunc(l.hosts, func(a, b *hostActions) int {
 			return cmp.Compare(size(a.tally), size(b.tally))
 		})
-		l.hold(most, most.largest(size), "in all "+why)
+		l.hold(most.largest(size), "in all "+why)
 	}
 	if limits.Throttle {
 		l.release()
@@ -56,6 +56,7 @@ type hostActions struct {
 // pair are the actions against a user on a host; of unknown users together.
 type pair struct {
 	tally
+	on      *hostActions
 	user    snapshot.Username
 	host    snapshot.Hostname
 	actions []*Action
@@ -75,20 +76,20 @@ func newLimiter(limits Limits, actions []*Action) *limiter {
 			l.hosts = append(l.hosts, h)
 		}
 		if newHost || p.user != a.User {
-			p = &pair{user: a.User, host: a.Host}
+			p = &pair{on: h, user: a.User, host: a.Host}
 			h.pairs = append(h.pairs, p)
 		}
-		p.actions = append(p.actions, a)
-		l.count(h, p, a, 1)
+		p.actions, a.of = append(p.actions, a), p
+		l.count(a, 1)
 	}
 	return l
 }
 
 // count adds an action to what is going to be done, or takes it away.
-func (l *limiter) count(h *hostActions, p *pair, a *Action, n int) {
-	l.fleet.add(a, n)
-	h.add(a, n)
-	p.add(a, n)
+func (l *limiter) count(a *Action, n int) {
+	for _, t := range []*tally{&l.fleet, &a.of.on.tally, &a.of.tally} {
+		t.add(a, n)
+	}
 }
 
 // holdOn holds what is over the limits per user and per host. Unknown users may be many, so that no limit
@@ -96,12 +97,15 @@ func (l *limiter) count(h *hostActions, p *pair, a *Action, n int) {
 func (l *limiter) holdOn(h *hostActions) {
 	for _, p := range h.pairs {
 		if why, _ := l.limits.PerUser.over(p.tally, perUser); why != "" && p.user != "" {
-			l.hold(h, p, why)
+			l.hold(p, why)
 		}
 	}
-	for why, size := l.limits.PerHost.over(h.tally, perHost); why != ""; why, size = l.limits.PerHost.over(h.tally,
-		perHost) {
-		l.hold(h, h.largest(size), why)
+	for {
+		why, size := l.limits.PerHost.over(h.tally, perHost)
+		if why == "" {
+			return
+		}
+		l.hold(h.largest(size), why)
 	}
 }
 
@@ -111,12 +115,12 @@ func (h *hostActions) largest(size func(tally) int) *pair {
 }
 
 // hold holds all actions of a pair.
-func (l *limiter) hold(h *hostActions, p *pair, because string) {
+func (l *limiter) hold(p *pair, because string) {
 	held := &Held{User: p.user, Host: p.host, Because: because}
 	l.held = append(l.held, held)
 	for _, a := range p.actions {
 		a.Held = held
-		l.count(h, p, a, -1)
+		l.count(a, -1)
 	}
 }
 
@@ -124,51 +128,41 @@ func (l *limiter) hold(h *hostActions, p *pair, because string) {
 // host those of the oldest findings first, and of the hosts one after the other,
 // so that one that makes up old findings doesn't use the limits up.
 func (l *limiter) release() {
-	var waiting []*waits
+	var waiting []*Action
 	for _, h := range l.hosts {
 		first := len(waiting)
 		for _, p := range h.pairs {
-			for _, a := range p.actions {
-				if a.Held != nil {
-					waiting = append(waiting, &waits{action: a, of: p, on: h})
-				}
+			if p.actions[0].Held != nil { // all of a pair are held, or none
+				waiting = append(waiting, p.actions...)
 			}
 		}
 		onHost := waiting[first:]
-		slices.SortFunc(onHost, func(x, y *waits) int {
-			a, b := x.action, y.action
+		slices.SortFunc(onHost, func(a, b *Action) int {
 			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Device, b.Device),
 				cmp.Compare(a.EID, b.EID))
 		})
-		for turn, w := range onHost {
-			w.turn = turn
+		for turn, a := range onHost {
+			a.turn = turn
 		}
 	}
-	slices.SortStableFunc(waiting, func(a, b *waits) int { return cmp.Compare(a.turn, b.turn) })
-	for _, w := range waiting {
-		l.count(w.on, w.of, w.action, 1)
-		if l.fits(w) {
-			w.action.Held.partly = true
-			w.action.Held = nil
+	slices.SortStableFunc(waiting, func(a, b *Action) int { return cmp.Compare(a.turn, b.turn) })
+	for _, a := range waiting {
+		l.count(a, 1)
+		if l.fits(a.of) {
+			a.Held.partly = true
+			a.Held = nil
 		} else {
-			l.count(w.on, w.of, w.action, -1)
+			l.count(a, -1)
 		}
 	}
 }
 
-// waits is a held action that waits to be released.
-type waits struct {
-	action *Action
-	of     *pair
-	on     *hostActions
-	turn   int // its place among those of its host
-}
-
-func (l *limiter) fits(w *waits) bool {
-	ofUser, _ := l.limits.PerUser.over(w.of.tally, perUser)
-	onHost, _ := l.limits.PerHost.over(w.on.tally, perHost)
+// fits says whether the actions that were counted are within the limits for a pair, its host and the fleet.
+func (l *limiter) fits(p *pair) bool {
+	ofUser, _ := l.limits.PerUser.over(p.tally, perUser)
+	onHost, _ := l.limits.PerHost.over(p.on.tally, perHost)
 	inAll, _ := l.limits.Fleet.over(l.fleet, perFleet)
-	return (ofUser == "" || w.of.user == "") && onHost == "" && inAll == ""
+	return (ofUser == "" || p.user == "") && onHost == "" && inAll == ""
 }
 
 // result are the held actions by user and host.

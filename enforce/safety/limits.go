@@ -99,6 +99,9 @@ type Action struct {
 	EID    snapshot.EnvID
 	Since  time.Time // of its oldest finding
 	Held   *Held     // set by Hold; nil if it is carried out
+
+	of   *pair
+	turn int // its place among the held ones of its host
 }
 
 // tally counts actions.
@@ -117,13 +120,12 @@ func (t *tally) add(a *Action, n int) {
 func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
 	switch {
 	case l.Terminations > 0 && t.terminations > l.Terminations:
-		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix,
-				l.Terminations),
-			func(t tally) int { return t.terminations }
+		why = fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix,
+			l.Terminations)
+		return why, func(t tally) int { return t.terminations }
 	case l.Detachments > 0 && t.detachments > l.Detachments:
-		return fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix,
-				l.Detachments),
-			func(t tally) int { return t.detachments }
+		why = fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments)
+		return why, func(t tally) int { return t.detachments }
 	}
 	return "", nil
 }
