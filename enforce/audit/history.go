@@ -63,19 +63,28 @@ func History(path string, filter Filter) ([]Entry, Damage, error) {
 	return list, damage, err
 }
 
-// itemKey names an item of an order.
+// itemKey names an item of an order, or without an order an action that a dry run left undone.
 type itemKey struct {
 	order  string
+	host   snapshot.Hostname
 	pid    snapshot.PID
 	eid    snapshot.EnvID
 	device snapshot.DeviceIndex
+}
+
+func (r *Record) key() itemKey {
+	key := itemKey{order: r.Order, host: r.Host, pid: r.PID}
+	if r.Device != nil {
+		key.eid, key.device = r.EID, *r.Device
+	}
+	return key
 }
 
 type joiner struct {
 	notified map[string]lastNotices // by finding
 	warned   map[string]bool        // findings of which there was a notice, or about which something was done
 	open     map[itemKey]*Entry     // order items without an outcome yet
-	undone   map[undoneKey]*Entry   // what a dry run would have done, until its findings are over
+	undone   map[itemKey]*Entry     // what a dry run would have done, until its findings are over
 	list     []*Entry
 }
 
@@ -104,7 +113,7 @@ func (n lastNotices) warned(action time.Time) time.Time {
 func newJoiner() joiner {
 	return joiner{
 		notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{},
-		undone: map[undoneKey]*Entry{},
+		undone: map[itemKey]*Entry{},
 	}
 }
 
@@ -136,18 +145,12 @@ func (j *joiner) add(r *Record, filter *Filter) {
 			}
 		}
 	case KindDenied:
-		if filter.Matches(r) {
-			e := operatorEntry(r)
-			e.Action = cmp.Or(e.Action, ActionDenied)
-			j.append(e)
-		}
+		j.operator(r, filter, ActionDenied)
 	case KindOperator, KindExtension:
 		if r.Kind == KindExtension {
 			j.firstOf(r.IDs) // the answer to a request isn't a warning
 		}
-		if filter.Matches(r) {
-			j.append(operatorEntry(r))
-		}
+		j.operator(r, filter, "")
 	case KindOrder, KindOutcome:
 		if filter.Matches(r) || j.open[r.key()] != nil { // an outcome may come after Until
 			j.action(r)
@@ -176,65 +179,53 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 	if !filter.Notices || !filter.Matches(r) {
 		return
 	}
-	what, _, _ := strings.Cut(r.Text, "\n")
-	e := &Entry{
-		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, Action: ActionNotice,
-		Channel: cmp.Or(r.Channel, ChannelTerminal), To: r.To,
-		IDs: append([]string{}, r.IDs...), Why: []string{what}, Rules: r.rules(), By: r.By, Reason: r.Reason,
-		warned: warned, Text: r.Text,
-	}
+	e := j.entry(r)
+	e.Action, e.Channel, e.To, e.warned, e.Text = ActionNotice, cmp.Or(r.Channel, ChannelTerminal), r.To, warned, r.Text
+	e.Why[0], _, _ = strings.Cut(r.Text, "\n")
 	if len(r.IDs) == 1 && r.Kind == KindNotified {
 		e.ID = WarningID(r.IDs[0])
 	}
-	if r.Reason != "" {
+	if e.Reason = r.Reason; r.Reason != "" {
 		e.Status = order.StatusFailed
 	}
-	j.append(e)
 }
 
-func operatorEntry(r *Record) *Entry {
-	e := &Entry{
-		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
-		Action: r.Action, By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Rules: r.rules(),
-		Status: r.Status,
+// operator describes what an operator had done, or what a record without an action is about.
+func (j *joiner) operator(r *Record, filter *Filter, action string) {
+	if !filter.Matches(r) {
+		return
 	}
+	e := j.entry(r)
+	e.Action, e.Status = cmp.Or(r.Action, action), r.Status
 	if r.Status != "" {
 		e.Reason = r.Reason
 	}
-	return e
 }
 
-func (j *joiner) append(e *Entry) { j.list = append(j.list, e) }
-
-func (r *Record) key() itemKey { return keyOf(r.Order, r.PID, r.EID, r.Device) }
-
-func keyOf(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) itemKey {
-	key := itemKey{order: orderID, pid: pid}
-	if device != nil {
-		key.eid, key.device = eid, *device
+// entry adds an entry with what all have from their records.
+func (j *joiner) entry(r *Record) *Entry {
+	e := &Entry{
+		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
+		By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Rules: r.rules(),
 	}
-	return key
+	j.list = append(j.list, e)
+	return e
 }
 
 func (j *joiner) action(r *Record) {
 	key := r.key()
 	e := j.open[key]
 	if e == nil {
-		e = &Entry{
-			ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Text: r.Text, Judged: r.Judged,
-			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
-			Order:     r.Order,
-			Container: r.Container,
-			IDs:       r.IDs, Why: r.Why, Rules: r.rules(), By: r.By, Status: order.StatusUnknown,
-			Reason: "genv ended before it received the outcome",
-		}
+		e = j.entry(r)
+		e.ID, e.Text, e.Judged = DecisionID(r.Order, r.PID, r.EID, r.Device), r.Text, r.Judged
+		e.Order, e.Container, e.IDs, e.Why = r.Order, r.Container, r.IDs, r.Why
+		e.Status, e.Reason = order.StatusUnknown, "genv ended before it received the outcome"
 		for _, id := range r.IDs {
 			if at := j.notified[id].warned(r.Time); at.After(e.Notified) {
 				e.Notified = at
 			}
 		}
 		j.open[key] = e
-		j.append(e)
 	}
 	if r.Kind == KindOutcome {
 		e.Time, e.Status, e.Reason = r.Time, r.Status, r.Reason

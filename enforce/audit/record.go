@@ -214,12 +214,6 @@ func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 // StatusDryRun is the Status of an Entry about what a dry run would have done.
 const StatusDryRun order.Status = "dry-run"
 
-// undoneKey names an action that a dry run left undone.
-type undoneKey struct {
-	host snapshot.Hostname
-	itemKey
-}
-
 // wouldAct lists what would have been done because of a finding.
 func (j *joiner) wouldAct(r *Record, filter *Filter) {
 	for _, p := range r.Finding.Terminate {
@@ -240,16 +234,13 @@ func (j *joiner) leftUndone(r *Record, what string, filter *Filter) {
 	if !filter.Notices || !filter.Matches(r) {
 		return
 	}
-	key := undoneKey{host: r.Host, itemKey: keyOf("", r.PID, r.EID, r.Device)}
-	e := j.undone[key]
+	item := *r
+	item.Order = ""
+	e := j.undone[item.key()]
 	if e == nil {
-		e = &Entry{
-			ID: WarningID(r.IDs[0]), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID,
-			Device: r.Device,
-			Status: StatusDryRun, Text: what,
-		}
-		j.undone[key] = e
-		j.append(e)
+		e = j.entry(r)
+		e.ID, e.Status, e.Text, e.By, e.IDs, e.Why = WarningID(r.IDs[0]), StatusDryRun, what, "", nil, nil
+		j.undone[item.key()] = e
 	}
 	if !slices.Contains(e.IDs, r.IDs[0]) {
 		e.IDs, e.Why = append(e.IDs, r.IDs[0]), append(e.Why, r.Text)
