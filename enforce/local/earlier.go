@@ -23,7 +23,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 		}
 		processes[i] = asked.Process{PID: t.judged.PID, Start: t.start}
 	}
-	turn, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
+	end, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
 	for i, e := range earlier {
 		targets[i].earlier = e
 	}
@@ -38,7 +38,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 				mine = append(mine, asked.Process{PID: t.judged.PID, Start: t.start})
 			}
 		}
-		if err := turn.End(mine); err != nil {
+		if err := end(mine); err != nil {
 			x.onWarning(err.Error())
 		}
 	}

@@ -73,11 +73,11 @@ func TestEarlierOrder(t *testing.T) {
 			up := &uptime{now: time.Hour}
 			register := up.register(t)
 			key := []asked.Process{{PID: judged.PID, Start: judged.Start}}
-			turn, earlier, err := register.Begin(asked.Request{By: row.by, Order: row.id, Grace: row.grace}, key)
+			end, earlier, err := register.Begin(asked.Request{By: row.by, Order: row.id, Grace: row.grace}, key)
 			require.NoError(t, err)
 			require.Equal(t, []*asked.Earlier{nil}, earlier)
 			if !row.unsent {
-				require.NoError(t, turn.End(key))
+				require.NoError(t, end(key))
 			}
 			up.now += row.ago
 

@@ -4,15 +4,9 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-// bootProcess identifies a process of this boot.
-type bootProcess struct {
-	pid   snapshot.PID
-	start snapshot.StartTime
-}
 
 // processRecord is what an Executor remembers of a process between cycles.
 type processRecord struct {
@@ -26,17 +20,17 @@ type processRecord struct {
 // memories are shared by the orders that are carried out at the same time.
 type memories struct {
 	mu sync.Mutex
-	of map[bootProcess]processRecord
+	of map[asked.Process]processRecord
 }
 
-func (m *memories) get(key bootProcess) processRecord {
+func (m *memories) get(key asked.Process) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.of[key]
 }
 
 // change changes what is remembered of a process, and returns it.
-func (m *memories) change(key bootProcess, change func(*processRecord)) processRecord {
+func (m *memories) change(key asked.Process, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed := m.of[key]
@@ -49,8 +43,8 @@ func (m *memories) change(key bootProcess, change func(*processRecord)) processR
 func (m *memories) removeDead(fs proc.FS) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.of, func(key bootProcess, _ processRecord) bool {
-		alive, err := fs.Alive(key.pid, key.start)
+	maps.DeleteFunc(m.of, func(key asked.Process, _ processRecord) bool {
+		alive, err := fs.Alive(key.PID, key.Start)
 		return err == nil && !alive
 	})
 }

@@ -33,7 +33,7 @@ type target struct {
 	engineErr  error
 }
 
-func (t *target) key() bootProcess { return bootProcess{t.judged.PID, t.start} }
+func (t *target) key() asked.Process { return asked.Process{PID: t.judged.PID, Start: t.start} }
 
 func (t *target) conclude(o objection) {
 	if t.earlier != nil {

@@ -138,7 +138,7 @@ func (h *onceHost) Execute(_ context.Context, o order.Order, asker asked.Authori
 
 func (h *onceHost) end(p snapshot.Process, o *order.Order, asker asked.Authority) {
 	key := []asked.Process{{PID: p.PID, Start: p.Start}}
-	turn, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
+	end, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
 	if err != nil || h.roll(10) {
 		return
 	}
@@ -148,10 +148,10 @@ func (h *onceHost) end(p snapshot.Process, o *order.Order, asker asked.Authority
 			return
 		}
 		if !got {
-			_ = turn.End(nil)
+			_ = end(nil)
 			return
 		}
-		if turn.End(key) != nil {
+		if end(key) != nil {
 			return
 		}
 	}

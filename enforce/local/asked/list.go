@@ -3,9 +3,9 @@
 // grace begins once, also if the controller that asked is replaced by another one meanwhile.
 //
 //	register := &asked.Register{Path: asked.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
-//	turn, earlier, err := register.Begin(asked.Request{By: controller, Order: id, Grace: grace}, processes)
+//	end, earlier, err := register.Begin(asked.Request{By: controller, Order: id, Grace: grace}, processes)
 //	// earlier[i] is nil: processes[i] may be asked now
-//	err = turn.End(signalled)
+//	err = end(signalled)
 //
 // The list is about processes of this boot, so it is not synced to the disk: what a crash of
 // the machine can lose is over then. It is written before a signal, and again after it.
@@ -69,8 +69,6 @@ type entry struct {
 	Sent  bool          `json:"sent,omitempty"`
 }
 
-type entryList []entry
-
 const (
 	// after is how long after its grace a process that was asked by one controller is not
 	// asked again by another one: as long as a controller leaves alone what survived SIGTERM.
@@ -95,48 +93,29 @@ func earlier(entries []*entry, r *Request, now time.Duration) *Earlier {
 	return &Earlier{Ago: now - e.Begun, Left: e.Until - now, Sent: e.Sent}
 }
 
-// byProcess are the entries of processes that are not over, the latest last.
-func (l entryList) byProcess(now time.Duration) map[Process][]*entry {
-	entries := make(map[Process][]*entry, len(l))
-	for i := range l {
-		if e := &l[i]; now < e.Until+after {
-			entries[e.Process] = append(entries[e.Process], e)
-		}
-	}
-	return entries
-}
-
-func setOf(processes []Process) map[Process]bool {
-	set := make(map[Process]bool, len(processes))
-	for _, p := range processes {
-		set[p] = true
-	}
-	return set
-}
-
 // with adds what is asked now, and forgets what is over.
-func (l entryList) with(r *Request, turn string, processes []Process, now time.Duration) entryList {
-	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return now >= e.Until+after })
-	for _, p := range processes {
-		if len(next) < maxEntries {
-			next = append(next, entry{
-				Process: p, Turn: turn, By: r.By, Order: r.Order, Begun: now,
-				Until: now + r.Grace,
-			})
-		}
+func with(list []entry, r *Request, turn string, processes []Process, now time.Duration) []entry {
+	list = slices.DeleteFunc(list, func(e entry) bool { return now >= e.Until+after })
+	for _, p := range processes[:min(len(processes), max(0, maxEntries-len(list)))] {
+		list = append(list, entry{
+			Process: p, Turn: turn, By: r.By, Order: r.Order, Begun: now, Until: now + r.Grace,
+		})
 	}
-	return next
+	return list
 }
 
 // signalled notes which processes of a turn got the signal, of which the grace begins now, and
 // forgets the others.
-func (l entryList) signalled(turn string, processes []Process, now time.Duration) entryList {
-	got := setOf(processes)
-	next := slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return e.Turn == turn && !got[e.Process] })
-	for i := range next {
-		if e := &next[i]; e.Turn == turn {
+func signalled(list []entry, turn string, processes []Process, now time.Duration) []entry {
+	got := make(map[Process]bool, len(processes))
+	for _, p := range processes {
+		got[p] = true
+	}
+	list = slices.DeleteFunc(list, func(e entry) bool { return e.Turn == turn && !got[e.Process] })
+	for i := range list {
+		if e := &list[i]; e.Turn == turn {
 			e.Sent, e.Until, e.Begun = true, e.Until+now-e.Begun, now
 		}
 	}
-	return next
+	return list
 }

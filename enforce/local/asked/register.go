@@ -26,37 +26,34 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Execution is one execution of an order.
-type Execution struct {
-	register *Register
-	id       string
-}
-
 // Begin notes the processes that are to be asked to end, except those that were asked before:
 // these have an Earlier in their place, and must not be asked. After an error nothing is
-// noted, and other controllers may ask the processes once more.
-func (r *Register) Begin(request Request, processes []Process) (*Execution, []*Earlier, error) {
+// noted, and other controllers may ask the processes once more. The caller passes to end which
+// processes got the signal. The others may be asked by the next order.
+func (r *Register) Begin(request Request, processes []Process) (
+	end func(signalled []Process) error, _ []*Earlier, _ error,
+) {
 	request.By, request.Order = short(request.By), short(request.Order)
-	turn := &Execution{register: r, id: rand.Text()}
-	found := make([]*Earlier, len(processes))
-	err := r.update(func(l entryList, now time.Duration) entryList {
+	turn, found := rand.Text(), make([]*Earlier, len(processes))
+	err := r.update(func(list []entry, now time.Duration) []entry {
+		known := make(map[Process][]*entry, len(list)) // what is not over, the latest last
+		for i := range list {
+			if e := &list[i]; now < e.Until+after {
+				known[e.Process] = append(known[e.Process], e)
+			}
+		}
 		var mine []Process
-		known := l.byProcess(now)
 		for i, p := range processes {
 			if found[i] = earlier(known[p], &request, now); found[i] == nil {
 				mine = append(mine, p)
 			}
 		}
-		return l.with(&request, turn.id, mine, now)
+		return with(list, &request, turn, mine, now)
 	})
-	return turn, found, err
-}
-
-// End notes which processes got the signal. The others may be asked by the next order.
-func (t *Execution) End(signalled []Process) error {
-	return t.register.update(func(l entryList, now time.Duration) entryList {
-		return l.signalled(t.id, signalled, now)
-	})
+	end = func(got []Process) error {
+		return r.update(func(list []entry, now time.Duration) []entry { return signalled(list, turn, got, now) })
+	}
+	return end, found, err
 }
 
 // short replaces an id of any length; "" for none.
@@ -70,9 +67,9 @@ func short(id string) string {
 
 // file is the file.
 type file struct {
-	Schema    string    `json:"schema"`
-	BootID    string    `json:"boot_id"`
-	Processes entryList `json:"processes"`
+	Schema    string  `json:"schema"`
+	BootID    string  `json:"boot_id"`
+	Processes []entry `json:"processes"`
 }
 
 const (
@@ -82,16 +79,14 @@ const (
 	lockWithin = time.Second
 )
 
-func (r *Register) update(change func(l entryList, now time.Duration) entryList) error {
-	err := r.tryUpdate(change)
-	if err != nil {
-		err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them once "+
-			"more: %w", err)
-	}
-	return err
-}
-
-func (r *Register) tryUpdate(change func(l entryList, now time.Duration) entryList) error {
+// update changes the list, which change may overwrite.
+func (r *Register) update(change func(list []entry, now time.Duration) []entry) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them "+
+				"once more: %w", err)
+		}
+	}()
 	now, err := r.SinceBoot()
 	if err != nil {
 		return err

@@ -35,12 +35,12 @@ func newHost(t *testing.T) *host {
 // ask asks a process for a minute, and reports whether it was asked.
 func (h *host) ask(by string, p asked.Process) bool {
 	h.t.Helper()
-	turn, earlier, err := h.Begin(asked.Request{By: by, Grace: time.Minute}, []asked.Process{p})
+	end, earlier, err := h.Begin(asked.Request{By: by, Grace: time.Minute}, []asked.Process{p})
 	require.NoError(h.t, err)
 	if earlier[0] != nil {
 		return false
 	}
-	require.NoError(h.t, turn.End([]asked.Process{p}))
+	require.NoError(h.t, end([]asked.Process{p}))
 	return true
 }
 
@@ -53,10 +53,10 @@ func TestRegister(t *testing.T) {
 	require.True(t, h.ask("b", asked.Process{PID: 8, Start: 100}))
 
 	h.up += 10 * time.Second
-	turn, earlier, err := h.Begin(asked.Request{By: "b", Grace: time.Hour}, []asked.Process{p, {PID: 9}})
+	end, earlier, err := h.Begin(asked.Request{By: "b", Grace: time.Hour}, []asked.Process{p, {PID: 9}})
 	require.NoError(t, err)
 	require.Equal(t, []*asked.Earlier{{Ago: 10 * time.Second, Left: 50 * time.Second, Sent: true}, nil}, earlier)
-	require.NoError(t, turn.End(nil), "neither got a signal")
+	require.NoError(t, end(nil), "neither got a signal")
 	require.True(t, h.ask("c", asked.Process{PID: 9}))
 	require.False(t, h.ask("c", p), "it is still that of the first one")
 	h.BootID = "b2"
@@ -94,9 +94,9 @@ func TestTheListIsBounded(t *testing.T) {
 		processes = append(processes, asked.Process{PID: pid, Start: 1 << 62})
 	}
 	request := asked.Request{By: strings.Repeat("\x00", 1<<16), Order: strings.Repeat("x", 1<<16), Grace: time.Hour}
-	turn, _, err := h.Begin(request, processes)
+	end, _, err := h.Begin(request, processes)
 	require.NoError(t, err)
-	require.NoError(t, turn.End(processes))
+	require.NoError(t, end(processes))
 	size := func() int64 {
 		info, err := os.Stat(h.Path)
 		require.NoError(t, err)
