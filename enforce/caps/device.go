@@ -3,7 +3,8 @@
 // package enforce.
 //
 //	counted := caps.Counted(devices, time.Time{})
-//	choice := caps.Choice{Excess: int64(len(counted) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
+//	each := func(*caps.HeldDevice) int64 { return 1 }
+//	choice := caps.Choice{Excess: int64(len(counted) - limit), Weight: each, MayKeep: -1}
 //	for _, d := range choice.Devices(counted) { … }
 package caps
 

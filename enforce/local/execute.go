@@ -17,7 +17,8 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
-		memories: &memories{of: map[asked.Process]processRecord{}}, onAction: func(string) {}, onWarning: func(string) {},
+		memories: &memories{of: map[asked.Process]processRecord{}},
+		onAction: func(string) {}, onWarning: func(string) {},
 	}
 }
 

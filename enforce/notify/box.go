@@ -229,7 +229,8 @@ func (b Box) ShowUnseen(uid snapshot.UID, seen SeenNotices, now time.Time, show 
 		return show(list)
 	}
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) { //nolint:gosec // a descriptor fits
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		return ErrShownElsewhere
 	}
 	before := readSeen(f)

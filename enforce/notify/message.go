@@ -52,8 +52,8 @@ type Message struct {
 	// Decisions are the ids of what is done, or of the warning: `genv why ID` explains them.
 	// Record is what is recorded of the first action, line by line.
 	Decisions, Record []string
-	// Information says that nothing happens to the user on this host. It isn't a warning: its user was warned elsewhere,
-	// and by mail.
+	// Information says that nothing happens to the user on this host. It isn't a warning: the user was warned
+	// elsewhere, and by mail.
 	Information bool
 }
 

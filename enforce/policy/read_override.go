@@ -29,8 +29,8 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	r.readSettings(set, &o.Set, o.scope(), o.String())
 	for i := range r.file.Overrides {
 		if minute, key, found := o.overlap(&r.file.Overrides[i]); found && !r.failed() {
-			n.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; write hours "+
-				"that do not overlap", clock(minute), o.When.Name, r.file.Overrides[i].When.Name,
+			n.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; write "+
+				"hours that do not overlap", clock(minute), o.When.Name, r.file.Overrides[i].When.Name,
 				r.file.Overrides[i].Place, key)
 		}
 	}

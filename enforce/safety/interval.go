@@ -31,16 +31,15 @@ type Interval struct {
 
 // Clone is a copy that can be added to.
 func (i Interval) Clone() Interval {
-	clone := Interval{
-		actions: slices.Clip(i.actions), Announced: make(map[snapshot.Hostname]int, len(i.Announced)),
-		Notified: make(map[snapshot.Hostname]int, len(i.Notified)),
-		More:     make(map[snapshot.Hostname]bool, len(i.More)), Held: make(map[string]bool, len(i.Held)), Told: make(map[string]int, len(i.Told)),
+	return Interval{
+		slices.Clip(i.actions), cloned(i.Announced), cloned(i.Notified), cloned(i.More), cloned(i.Held), cloned(i.Told),
 	}
-	maps.Copy(clone.Announced, i.Announced)
-	maps.Copy(clone.Notified, i.Notified)
-	maps.Copy(clone.More, i.More)
-	maps.Copy(clone.Held, i.Held)
-	maps.Copy(clone.Told, i.Told)
+}
+
+// cloned is a copy of a map that can be written to.
+func cloned[K comparable, V any](m map[K]V) map[K]V {
+	clone := make(map[K]V, len(m))
+	maps.Copy(clone, m)
 	return clone
 }
 

@@ -124,7 +124,8 @@ func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
 			l.Terminations)
 		return why, func(t tally) int { return t.terminations }
 	case l.Detachments > 0 && t.detachments > l.Detachments:
-		why = fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments)
+		why = fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix,
+			l.Detachments)
 		return why, func(t tally) int { return t.detachments }
 	}
 	return "", nil

@@ -68,7 +68,10 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 	if err := decidePackage(w.Path, s); err != nil {
 		return nil, err
 	}
-	plan := &Plan{Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path), Clean: len(s.Leftovers) > 0}
+	plan := &Plan{
+		Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path),
+		Clean: len(s.Leftovers) > 0,
+	}
 	plan.decideShims(w.Path, s)
 	if err := decideTools(s); err != nil {
 		return nil, err
@@ -125,7 +128,8 @@ func (p *Plan) decideState(w *Wanted, s *State) error {
 	case w.State == StateShared && (has || s.Owned):
 		p.State = StateShared
 		p.note("every user writes the state, and can change and remove what others have registered")
-	case w.State == "" && s.Sum == "" && !s.Owned && (strings.Contains(s.NotNew, "1.4.3") || strings.Contains(s.NotNew, "state folder")):
+	case w.State == "" && s.Sum == "" && !s.Owned &&
+		(strings.Contains(s.NotNew, "1.4.3") || strings.Contains(s.NotNew, "state folder")):
 		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
 	}
 	if has && p.State == "" { // they run the program that is there
@@ -160,7 +164,8 @@ func decidePackage(path string, s *State) error {
 func decideTools(s *State) error {
 	for _, tool := range s.Missing {
 		if tool != "visudo" {
-			return refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host", tool)
+			return refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host",
+				tool)
 		}
 	}
 	return nil
@@ -172,7 +177,8 @@ func decidePlace(w *Wanted, login Login, s *State) error {
 	case s.Other:
 		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
 	case s.Link != "":
-		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path, s.Link)
+		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path,
+			s.Link)
 	case s.Sum != "" && s.Sum != w.Program.Sum && !w.Upgrade:
 		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(login.Version, s.Sum))
 	}
@@ -194,7 +200,8 @@ func decideFolders(path string, s *State) error {
 		return remote.Errorf(remote.InvalidOutput, "the host doesn't say which folders lead to %s", path)
 	}
 	if f := unsafe(s.Folders); f != nil {
-		return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path", f.Path), "%s", f.why())
+		return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path",
+			f.Path), "%s", f.why())
 	}
 	return nil
 }
@@ -231,13 +238,16 @@ func (p *Plan) decideSudoers(w *Wanted, s *State) error {
 	case p.Earlier == "" && strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
 		return nil
 	case s.AccountUID == "" && (w.Key == "" || slices.Contains(accounts, "USER")):
-		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s", text.Quoted(w.Account, 80))
+		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s",
+			text.Quoted(w.Account, 80))
 	case slices.Contains(s.Missing, "visudo"):
 		return refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)
 	case s.RulesFolder == nil:
-		return refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers", "there is no %s on the host", SudoersFolder)
+		return refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers",
+			"there is no %s on the host", SudoersFolder)
 	case s.RulesFolder.Unsafe:
-		return refuse("give it to root alone: chmod go-w "+SudoersFolder, "others than root may change what is in %s (uid %s, mode %s)",
+		return refuse("give it to root alone: chmod go-w "+SudoersFolder,
+			"others than root may change what is in %s (uid %s, mode %s)",
 			SudoersFolder, s.RulesFolder.UID, s.RulesFolder.Mode)
 	case s.RulesLink:
 		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)

@@ -147,13 +147,15 @@ func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, err
 	program := i.Programs[arch]
 	switch {
 	case v.login.System != "Linux" || arch == "":
-		return v, nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", v.login.System, v.login.Machine)
+		return v, nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", v.login.System,
+			v.login.Machine)
 	case program == nil:
 		return v, nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
 			"the host is %s, and this genv is for %s", arch, i.Programs.names())
 	}
 	v.wanted.Extras = i.Options.Extras
-	v.wanted.Program, v.wanted.Upgrade, v.wanted.State, v.wanted.Key = program, i.Options.Upgrade, i.Options.State, i.Options.Key
+	v.wanted.Program, v.wanted.Upgrade = program, i.Options.Upgrade
+	v.wanted.State, v.wanted.Key = i.Options.State, i.Options.Key
 	plan, err := Decide(&v.wanted, v.login, v.state)
 	if err != nil {
 		return v, nil, err
@@ -177,7 +179,8 @@ func (i *Installer) look(ctx context.Context, h remote.Host) (*visit, error) {
 	v.wanted.Path = cmp.Or(i.Options.Path, place)
 	v.outcome.Path = v.wanted.Path
 	if err := CheckPath(v.wanted.Path); err != nil {
-		return v, &remote.Error{Class: remote.Configuration, Err: err, Next: "correct `genv:` in hosts.yaml, or name the place with --path"}
+		const next = "correct `genv:` in hosts.yaml, or name the place with --path"
+		return v, &remote.Error{Class: remote.Configuration, Err: err, Next: next}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -219,7 +222,8 @@ func (v *visit) chooseAccount() error {
 // wants one.
 func (v *visit) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
-		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml", "the login %s is not root, and sudo is not to be used on this host", v.login.User)
+		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
+			"the login %s is not root, and sudo is not to be used on this host", v.login.User)
 	}
 	answer, err := v.lookAsRoot(ctx)
 	if err != nil && !v.access.direct && len(answer) == 0 && mayBeSudo(err) {
@@ -313,7 +317,8 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 // has the service that is there continue with the program.
 func (v *visit) changeState(ctx context.Context, to Ownership) error {
 	_, err := v.change(ctx, script{text: stateScript, vars: variables{
-		{"path", v.wanted.Path}, {"state", string(to)}, {"units", unitsFolder}, {"socket", hostSocket}, {"service", unitFor(hostService, v.wanted.Path)},
+		{"path", v.wanted.Path}, {"state", string(to)}, {"units", unitsFolder}, {"socket", hostSocket},
+		{"service", unitFor(hostService, v.wanted.Path)},
 	}})
 	return err
 }

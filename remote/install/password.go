@@ -42,7 +42,8 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 	select {
 	case now = <-p.turn:
 	case <-ctx.Done():
-		return remote.Errorf(remote.Cancelled, "while another host was asked whether the password is right: %w", context.Cause(ctx))
+		return remote.Errorf(remote.Cancelled, "while another host was asked whether the password is right: %w",
+			context.Cause(ctx))
 	}
 	if now.refused != "" || now.accepted {
 		p.turn <- now

@@ -68,7 +68,8 @@ type variables [][2]string
 // out of the host's list of processes. The text has nothing that csh or fish interpret
 // within single quotes.
 func receive(token string) string {
-	return strings.ReplaceAll(`l=; until [ "$l" = TOKEN ]; do IFS= read -r l || exit 90; done; n=$(printf "\nx"); n=${n%x}; s=; l=; `+
+	return strings.ReplaceAll(`l=; until [ "$l" = TOKEN ]; do IFS= read -r l || exit 90; done; `+
+		`n=$(printf "\nx"); n=${n%x}; s=; l=; `+
 		`until [ "$l" = TOKEN ]; do s="$s$l$n"; IFS= read -r l || exit 90; done; unset l; eval "$s"`, "TOKEN", token)
 }
 
@@ -93,7 +94,8 @@ func (a rootAccess) asRoot(program string) []string {
 		return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; exec sudo -n sh -c "$1"`, "sh", program}
 	}
 	return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; IFS= read -r p; v() { printf "%s\n" "$p"; }; ` +
-		`if v | sudo -S -p "" -v >/dev/null 2>&1 && sudo -n true </dev/null >/dev/null 2>&1; then unset p; sudo -n sh -c "$1"; s=$?; sudo -k; exit $s; fi; ` +
+		`if v | sudo -S -p "" -v >/dev/null 2>&1 && sudo -n true </dev/null >/dev/null 2>&1; ` +
+		`then unset p; sudo -n sh -c "$1"; s=$?; sudo -k; exit $s; fi; ` +
 		`{ v; unset p; cat; } | sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
@@ -126,7 +128,8 @@ func (v *visit) run(ctx context.Context, a rootAccess, s script) (values, error)
 	token := rand.Text()
 	input := a.input(token, s)
 	defer clear(input)
-	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: s.upload})
+	command := remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: s.upload}
+	out, err := v.Runner.Run(ctx, v.host, command)
 	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
 }
 
@@ -183,7 +186,8 @@ func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) err
 	switch said, class := string(out.Stderr), remote.ClassOf(err); {
 	case err == nil:
 		return remote.Errorf(remote.InvalidOutput, "sudo did not run a command, and did not say why")
-	case strings.Contains(said, "incorrect password attempt"), strings.Contains(said, "Sorry, try again"), class == remote.CommandFailed:
+	case strings.Contains(said, "incorrect password attempt"), strings.Contains(said, "Sorry, try again"),
+		class == remote.CommandFailed:
 		e := remote.Errorf(remote.Sudo, "%w: %w", errPasswordRefused, err)
 		e.Next = "run it again with the right password; it was given to no other host"
 		return e
@@ -200,7 +204,9 @@ func needsRights(err error) error {
 		return err
 	}
 	return &remote.Error{
-		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("to install, the login must be allowed to run any command as root: %w", e.Err),
-		Next: "log in as root or as an account with all rights (-l USER), or give its password with --ask-sudo-password; `ssh HOST sudo -l` shows what is allowed",
+		Class: e.Class, Stderr: e.Stderr,
+		Err: fmt.Errorf("to install, the login must be allowed to run any command as root: %w", e.Err),
+		Next: "log in as root or as an account with all rights (-l USER), or give its password with " +
+			"--ask-sudo-password; `ssh HOST sudo -l` shows what is allowed",
 	}
 }

@@ -116,7 +116,8 @@ func (v values) state() *State {
 		Missing:    v["missing"],
 		AccountUID: v.one("account"), HasKey: v.has("key"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
-		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"), Leftovers: v["leftover"], Lacks: v["lacks"],
+		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"),
+		Leftovers: v["leftover"], Lacks: v["lacks"],
 		NotNew: v.one("not-new"), Owned: v.has("owned"), Systemd: v.has("systemd"), Units: v["unit"],
 	}
 	for _, line := range v["folder"] {

@@ -53,7 +53,8 @@ var (
 func CheckPath(path string) error {
 	switch {
 	case len(path) > 200 || !plainFolder().MatchString(path):
-		return fmt.Errorf("%q: write an absolute path of letters, digits and . _ + -, such as %s", path, remote.DefaultGenv)
+		return fmt.Errorf("%q: write an absolute path of letters, digits and . _ + -, such as %s", path,
+			remote.DefaultGenv)
 	case !strings.HasSuffix(path, "/genv"):
 		return fmt.Errorf("%q: the program must be named genv, as in %s", path, remote.DefaultGenv)
 	}
@@ -62,7 +63,8 @@ func CheckPath(path string) error {
 
 // oldLine is what earlier versions wrote for an account.
 func oldLine(account, path string) string {
-	return fmt.Sprintf("%s ALL=(root) NOPASSWD: %[2]s usage snapshot, %[2]s usage snapshot *, %[2]s usage execute, %[2]s usage serve *", account, path)
+	return fmt.Sprintf("%s ALL=(root) NOPASSWD: %[2]s usage snapshot, %[2]s usage snapshot *, %[2]s usage execute, "+
+		"%[2]s usage serve *", account, path)
 }
 
 // rulesOf reads the accounts from a file that Sudoers wrote, or somebody who followed the
@@ -72,13 +74,15 @@ func rulesOf(lines []string, path string) (accounts []string, ok bool) {
 	for line := range strings.SplitSeq(joined, "\n") {
 		line = strings.Join(strings.Fields(line), " ")
 		name, _, _ := strings.Cut(line, " ")
-		isAccount := name != "" && (remote.SudoersAccount(name, "") == name && name != "USER" || remote.SudoersAccount("", strings.TrimPrefix(name, "#")) == name)
+		isAccount := name != "" && (remote.SudoersAccount(name, "") == name && name != "USER" ||
+			remote.SudoersAccount("", strings.TrimPrefix(name, "#")) == name)
 		switch {
 		case isAccount && (line == remote.SudoersLine(name, path) || line == oldLine(name, path)):
 			if !slices.Contains(accounts, name) {
 				accounts = append(accounts, name)
 			}
-		case line == "" || strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "#include") && !isAccount, isDefaults(line, path):
+		case line == "" || strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "#include") && !isAccount,
+			isDefaults(line, path):
 		default:
 			return nil, false
 		}

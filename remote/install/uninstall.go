@@ -51,7 +51,8 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 	_, oldKnown := rulesOf(s.OldRules, v.wanted.Path)
 	rules, earlier := s.RulesSum != "" && known && !s.RulesLink, s.OldSum != "" && oldKnown && !s.OldLink
 	o.Sudoers = rules || earlier
-	for file, stays := range map[string]bool{remote.SudoersFile: s.RulesSum != "" && !rules, oldRulesFile: s.OldSum != "" && !earlier} {
+	stay := map[string]bool{remote.SudoersFile: s.RulesSum != "" && !rules, oldRulesFile: s.OldSum != "" && !earlier}
+	for file, stays := range stay {
 		if stays {
 			o.Notes = append(o.Notes, SudoersFolder+"/"+file+" has lines that genv did not write, and stays")
 		}
@@ -60,7 +61,8 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 		o.Result = Uninstalled
 	}
 	if s.handsOver() && !i.Options.Purge {
-		o.Notes = append(o.Notes, "root's service goes, and every user can write the state that stays; `--state root` with the next installation lets root own it again")
+		o.Notes = append(o.Notes, "root's service goes, and every user can write the state that stays; `--state "+
+			"root` with the next installation lets root own it again")
 	}
 	if i.Options.Purge {
 		if err := v.mayPurge(ctx); err != nil {
@@ -96,11 +98,13 @@ func (v *visit) remove(ctx context.Context, vars variables) error {
 
 // mayPurge refuses to remove the state of environments that are active, or that genv 1.4.3 uses.
 func (v *visit) mayPurge(ctx context.Context) error {
-	answer, err := v.ask(ctx, v.access, script{text: newHostScript + purgeScript, vars: variables{{"path", v.wanted.Path}}})
+	purge := script{text: newHostScript + purgeScript, vars: variables{{"path", v.wanted.Path}}}
+	answer, err := v.ask(ctx, v.access, purge)
 	if err == nil && answer.has("refused") {
 		next := "wait until they have ended, or remove genv alone with --uninstall"
 		if v.state.Sum == "" {
-			next = "wait until it has ended; or install genv, which knows whether it belongs to an environment, and purge again"
+			next = "wait until it has ended; or install genv, which knows whether it belongs to an environment, and " +
+				"purge again"
 		}
 		err = refuse(next, "the state stays: %s", answer.one("refused"))
 	}

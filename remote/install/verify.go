@@ -27,7 +27,8 @@ func (v *visit) verify(ctx context.Context) error {
 	v.outcome.Now.Version = cmp.Or(v.outcome.Now.Version, greeting.Genv)
 	if greeting.Genv != v.outcome.Now.Version || !greeting.Can(agent.RequestExecute) {
 		return refuse("look at the lines for it in sudoers: sudo visudo -c",
-			"sudo runs genv %s there, with the rights to %v, and not %s as root", greeting.Genv, greeting.Capabilities, v.outcome.Now.Version)
+			"sudo runs genv %s there, with the rights to %v, and not %s as root", greeting.Genv, greeting.Capabilities,
+			v.outcome.Now.Version)
 	}
 	v.warnIfNotFound(ctx)
 	return nil
@@ -53,7 +54,8 @@ func (v *visit) greeting(ctx context.Context, token string, words []string) (*fr
 }
 
 func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*frame.Greeting, error) {
-	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
+	asAccount := []string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}
+	line := remote.Command{Args: append(asAccount, words...)}.ShellLine()
 	begin := rand.Text()
 	input := v.access.input(begin, script{text: "echo " + token + " | " + line + "\n"})
 	defer clear(input)
@@ -82,8 +84,11 @@ func (v *visit) unusable(ctx context.Context, err error) error {
 	e := &remote.Error{Class: remote.ClassOf(err), Next: remote.NextStepOf(err)}
 	e.Err = fmt.Errorf("genv is at %s, and a controller can't run it as root: %w", v.wanted.Path, err)
 	if v.wanted.Account != "" && v.wanted.Account != v.login.User && mayBeSudo(err) {
-		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed, and the last rule for genv counts; %s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
-			v.wanted.Account, SudoersFolder, remote.SudoersFile, remote.SudoersLine(remote.SudoersAccount(v.wanted.Account, v.state.AccountUID), v.wanted.Path), SudoersFolder)
+		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed, and the last rule for genv counts; "+
+			"%s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
+			v.wanted.Account, SudoersFolder, remote.SudoersFile,
+			remote.SudoersLine(remote.SudoersAccount(v.wanted.Account, v.state.AccountUID), v.wanted.Path),
+			SudoersFolder)
 	}
 	return e
 }
@@ -98,7 +103,8 @@ func (v *visit) warnIfNotFound(ctx context.Context) {
 	if err != nil || answer.one("found") == v.wanted.Path {
 		return
 	}
-	v.outcome.Notes = append(v.outcome.Notes, fmt.Sprintf("sudo doesn't find it as genv: set `genv: %s` for the host in hosts.yaml", v.wanted.Path))
+	v.outcome.Notes = append(v.outcome.Notes, fmt.Sprintf("sudo doesn't find it as genv: set `genv: %s` for the host "+
+		"in hosts.yaml", v.wanted.Path))
 }
 
 // failure is the error of a script that gave up: the host has what it had before. why is
@@ -110,20 +116,25 @@ func (v *visit) failure(failed, why string) error {
 	case "write":
 		text, next = "a file can't be written", "look for free space and for mounts that are read-only on the host"
 	case "checksum":
-		text, next = "the program arrived with another checksum", "run it again; if it fails again, the connection or the host's disk changes data"
+		text, next = "the program arrived with another checksum", "run it again; if it fails again, the connection "+
+			"or the host's disk changes data"
 	case "run":
 		text = fmt.Sprintf("the new program doesn't run from %s", v.wanted.Path)
 		next = "look for a mount with noexec, or a kernel that allows only known programs; nothing was changed"
 	case "visudo":
-		text, next = "visudo refuses the lines for genv", "correct what visudo says with `sudo visudo -c` on the host; nothing was changed"
+		text, next = "visudo refuses the lines for genv", "correct what visudo says with `sudo visudo -c` on the "+
+			"host; nothing was changed"
 	case "busy":
 		text, next = "another installation is under way", "run it again when the other one has ended"
 	case "state":
-		text, next = "genv is in place, and who owns the state was not changed", "look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
+		text, next = "genv is in place, and who owns the state was not changed",
+			"look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
 	case "account":
-		text, next = "the controller's account can't be made there", "make it there by hand, with the key of /etc/genv/controller.pub; nothing else was changed"
+		text, next = "the controller's account can't be made there",
+			"make it there by hand, with the key of /etc/genv/controller.pub; nothing else was changed"
 	case "extras":
-		text, next = "genv is in place, and not all that comes with it", "run it again when the host has no longer what is named"
+		text, next = "genv is in place, and not all that comes with it",
+			"run it again when the host has no longer what is named"
 	case "changed":
 		text, next = "another process changed the program meanwhile", "run it again"
 	}
