@@ -43,7 +43,6 @@ func (b *bench) run(ctx context.Context) (err error) {
 		{"cold", b.overSSH(b.coldRows)},
 		{"steady", b.overSSH(b.steadyRows)},
 		{"many", b.manyRows},
-		{"kill", b.overSSH(b.killRows)},
 		{"events", b.overSSH(b.eventRows)},
 		{"against", b.commitRows},
 		{"huge", b.hugeRows},

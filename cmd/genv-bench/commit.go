@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -27,7 +30,13 @@ func (b *bench) commitRows(ctx context.Context) (_ []row, err error) {
 	}
 	return b.overSSH(func(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
 		return older.overSSH(func(ctx context.Context, olderFleet *sshd.Fleet) ([]row, error) {
-			return compare(ctx, [2]*bench{b, &older}, [2]*sshd.Fleet{fleet, olderFleet})
+			programs, fleets := [2]*bench{b, &older}, [2]*sshd.Fleet{fleet, olderFleet}
+			rows, err := compare(ctx, programs, fleets, "")
+			if err := cmp.Or(err, lighten(fleet), lighten(olderFleet)); err != nil {
+				return nil, err
+			}
+			more, err := compare(ctx, programs, fleets, ", light nvidia-smi")
+			return append(rows, more...), err
 		})(ctx)
 	})(ctx)
 }
@@ -44,10 +53,46 @@ func build(dir, commit string) (program string, err error) {
 	)
 }
 
+// lightSMI is a stand-in for nvidia-smi that takes 0.3 ms, so that it hides little of genv's own time: it
+// prints what the usual one answered on the host before.
+const lightSMI = `#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int n, char **args) {
+	char file[4096], text[65536];
+	unsigned question = 0;
+	for (int i = 1; i < n; i++)
+		for (char *c = args[i]; *c; c++) question = question * 33 + *c;
+	snprintf(file, sizeof file, "%s.%u", getenv("GENV_SIM_GPUS"), question);
+	int answer = open(file, O_RDONLY);
+	if (answer >= 0) return write(1, text, read(answer, text, sizeof text)) < 0;
+	setenv("ANSWER", file, 1);
+	return execv(RECORD, args);
+}`
+
+// record is run with an answer's file in ANSWER, and asks the usual stand-in.
+const record = "#!/bin/sh\n%s \"$@\" >$ANSWER.$$ && mv $ANSWER.$$ $ANSWER && exec cat $ANSWER\n"
+
+// lighten gives a fleet the light stand-in.
+func lighten(fleet *sshd.Fleet) error {
+	light := filepath.Join(fleet.Dir, "driver", "nvidia-smi")
+	recording, usual := light+".record", light+".usual"
+	if err := os.Rename(light, usual); err != nil {
+		return err
+	}
+	if err := os.WriteFile(recording, fmt.Appendf(nil, record, usual), 0o755); err != nil { //nolint:gosec // hosts run it
+		return err
+	}
+	gcc := exec.Command("gcc", "-static", "-O2", "-s", "-x", "c", "-", "-o", light, fmt.Sprintf("-DRECORD=%q", recording))
+	gcc.Stdin = strings.NewReader(lightSMI)
+	return quietly(gcc)
+}
+
 // compare measures cold starts and steady cycles of two programs, each with its hosts.
-func compare(ctx context.Context, programs [2]*bench, fleets [2]*sshd.Fleet) ([]row, error) {
+func compare(ctx context.Context, programs [2]*bench, fleets [2]*sshd.Fleet, with string) ([]row, error) {
 	var cold, steady []func() (time.Duration, error)
-	var cpu [2]time.Duration // of cycles, with that of the hosts
+	var all, own [2][]time.Duration // processor time of cycles: with that of the hosts, and the controller's
 	for i, b := range programs {
 		c, err := b.startSteady(ctx, fleets[i])
 		if err != nil {
@@ -56,9 +101,12 @@ func compare(ctx context.Context, programs [2]*bench, fleets [2]*sshd.Fleet) ([]
 		defer c.end()
 		cold = append(cold, b.cold(ctx, fleets[i]))
 		steady = append(steady, func() (time.Duration, error) {
-			before := cpuOfAll(fleets[i].Dir, c.cmd.Process.Pid)
-			defer func() { cpu[i] += cpuOfAll(fleets[i].Dir, c.cmd.Process.Pid) - before }()
-			return c.steady()
+			pid := c.cmd.Process.Pid
+			allBefore, ownBefore := cpuOfAll(fleets[i].Dir, pid), cpuOf(pid)
+			took, err := c.steady()
+			all[i] = append(all[i], (cpuOfAll(fleets[i].Dir, pid)-allBefore)/(steadyCycles+1))
+			own[i] = append(own[i], (cpuOf(pid)-ownBefore)/(steadyCycles+1))
+			return took, err
 		})
 	}
 	b := programs[0]
@@ -67,9 +115,14 @@ func compare(ctx context.Context, programs [2]*bench, fleets [2]*sshd.Fleet) ([]
 	if err := errors.Join(errCold, errSteady); err != nil {
 		return nil, err
 	}
+	result := func(what, goal string, own, other time.Duration) row {
+		return b.result(contest{what + with, goal, b.commit}, own, other)
+	}
+	median := func(times []time.Duration) time.Duration { return quantile(times, 0.5) }
 	return []row{
-		b.result(contest{"cold one-shot", "≥ 1×", b.commit}, starts[0], starts[1]),
-		b.result(contest{"steady cycle", "≥ 1.25×", b.commit}, cycles[0], cycles[1]),
-		b.result(contest{"processor time of steady cycles", "", b.commit}, cpu[0], cpu[1]),
+		result("cold one-shot", "≥ 1×", starts[0], starts[1]),
+		result("steady cycle", "≥ 1×", cycles[0], cycles[1]),
+		result("the controller's CPU of a cycle", "≥ 1×", median(own[0]), median(own[1])),
+		result("all CPU of a cycle", "", median(all[0]), median(all[1])),
 	}, nil
 }

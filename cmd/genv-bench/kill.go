@@ -14,25 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// spread is over how long the violations of killRows are spread.
+// spread is over how long the violations of violateAll are spread.
 const spread = 20 * time.Second
-
-// killRows is the time from the moment at which a process breaks a rule, on a
-// host of its own and at a random time, to the moment at which it is ended.
-func (b *bench) killRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
-	var times []time.Duration
-	err := b.enforcing(ctx, fleet, time.Second, "off", func(*controlled) (err error) {
-		times, err = violateAll(ctx, fleet)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return []row{{
-		what: fmt.Sprintf("violation to SIGTERM, p99, --interval 1s, %d hosts", b.hosts), figure: brief(quantile(times, 0.99)), goal: "≤ 1.5 s",
-		detail: fmt.Sprintf("p50 %s, %d violations within %s", brief(quantile(times, 0.5)), len(times), spread),
-	}}, nil
-}
 
 // enforcing measures while a controller ends processes outside of environments. Its output is dropped.
 func (b *bench) enforcing(ctx context.Context, fleet *sshd.Fleet, interval time.Duration, events string, measure func(*controlled) error) error {
@@ -51,7 +34,7 @@ func (b *bench) enforcing(ctx context.Context, fleet *sshd.Fleet, interval time.
 	return measure(c)
 }
 
-// violateAll has a process break a rule on each host.
+// violateAll has a process break a rule on each host, at a random time, and returns the times until they were ended.
 func violateAll(ctx context.Context, fleet *sshd.Fleet) ([]time.Duration, error) {
 	times := make([]time.Duration, len(fleet.Hosts()))
 	var group errgroup.Group

@@ -22,7 +22,7 @@ func main() {
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
 	flag.IntVar(&b.huge, "huge", 10_000, "hosts inside several processes, for the rows of -only huge")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: start, cold, steady, many, kill, events, against, huge, which takes some minutes and is left out without it")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: start, cold, steady, many, events, against, huge, which takes some minutes and is left out without it")
 	flag.StringVar(&b.commit, "against", "", "compare a cold start and steady cycles with those of the program of a `COMMIT`")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	prefix := flag.String("prefix", "sim", "with -serve: what the names of the hosts begin with")

@@ -82,7 +82,7 @@ func (b *bench) manyRows(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	defer c.end()
-	return c.steadyCycles(b.many, 8*b.runs, fmt.Sprintf("%d in-process hosts: ", b.many), "≤ 0.3 s", "≤ 150 µs")
+	return c.steadyRows(b.many, 8*b.runs, fmt.Sprintf("%d in-process hosts: ", b.many), "≤ 0.3 s", "≤ 150 µs")
 }
 
 // served is a fleet in another process.

@@ -66,9 +66,11 @@ func (b *bench) startSteady(ctx context.Context, fleet *sshd.Fleet) (*controlled
 	return b.startController(ctx, fleet.SSHConfig(), b.names(), 500*time.Millisecond, flags...)
 }
 
-// steady is the median of some cycles.
+// steadyCycles is of how many cycles steady is the median; one more runs before them.
+const steadyCycles = 5
+
 func (c *controlled) steady() (time.Duration, error) {
-	cycles, err := c.cycles(5)
+	cycles, err := c.cycles(steadyCycles)
 	return quantile(cycles, 0.5), err
 }
 
