@@ -199,6 +199,9 @@ type keys struct {
 
 // object adds the keys of a struct at a path. A type with a section is listed there alone.
 func (k *keys) object(at string, d *declared, listed bool) {
+	if other, is := d.expr.(*ast.Ident); is { // declared as another type
+		d = k.find(d.dir, other.Name)
+	}
 	for _, f := range d.expr.(*ast.StructType).Fields.List {
 		tag := ""
 		if f.Tag != nil {
