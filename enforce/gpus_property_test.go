@@ -94,7 +94,7 @@ func (s *site) found() []snapshot.Device {
 	}
 	var found []snapshot.Device
 	for i := range listing.GPUs {
-		found = append(found, listing.GPUs[i].Device())
+		found = append(found, listing.GPUs[i].Device)
 	}
 	return found
 }

@@ -32,7 +32,7 @@ func (l lists) Apps(context.Context, time.Duration) (nvidiasmi.Usage, error) {
 }
 
 func (l lists) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error) {
-	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Device: snapshot.Device{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}}, nil
 }
 
 func (l lists) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
@@ -43,7 +43,7 @@ func (l lists) Details(context.Context, time.Duration) (nvidiasmi.Details, error
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
 }
 
-func (l lists) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, error) {
+func (l lists) List(context.Context, time.Duration) ([]snapshot.Device, error) {
 	return nil, nvidiasmi.ErrGarbled
 }
 

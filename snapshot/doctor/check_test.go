@@ -41,7 +41,7 @@ func verify(t *testing.T, rows []row) {
 func modes(persistence ...bool) nvidiasmi.Listing {
 	list := nvidiasmi.Listing{GPUs: make([]nvidiasmi.GPU, len(persistence))}
 	for i, on := range persistence {
-		list.GPUs[i] = nvidiasmi.GPU{Index: snapshot.DeviceIndex(i), Persistence: &on, Driver: "550.1"}
+		list.GPUs[i] = nvidiasmi.GPU{Device: snapshot.Device{Index: snapshot.DeviceIndex(i), Driver: "550.1"}, Persistence: &on}
 	}
 	return list
 }
@@ -61,7 +61,7 @@ func TestCheckDriver(t *testing.T) {
 		{"a warning", doctor.CheckDriver(sick(false, "", "WARNING: infoROM is corrupted")), doctor.Warning, "driver-warning", "8 GPUs, nvidia-smi took 80ms; it says: WARNING: infoROM is corrupted"},
 		{"persistence off", doctor.CheckDriver(doctor.DriverCall{Modes: modes(true, false), Took: 4 * time.Second}), doctor.Warning, "persistence-off", "off on GPU 1"},
 		{"slow", doctor.CheckDriver(doctor.DriverCall{Modes: modes(true), Took: 3 * time.Second}), doctor.Warning, "nvidia-smi-slow", "3s"},
-		{"persistence unknown", doctor.CheckDriver(doctor.DriverCall{Modes: nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Index: 2}}}}), doctor.Warning, "persistence-unknown", "GPU 2"},
+		{"persistence unknown", doctor.CheckDriver(doctor.DriverCall{Modes: nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Device: snapshot.Device{Index: 2}}}}}), doctor.Warning, "persistence-unknown", "GPU 2"},
 		{"missing", doctor.CheckDriver(doctor.DriverCall{Err: fmt.Errorf("%w (PATH is x)", nvidiasmi.ErrNotInstalled)}), doctor.Failed, "nvidia-smi-missing", "not found in PATH"},
 		{"hung", doctor.CheckDriver(doctor.DriverCall{Err: nvidiasmi.ErrHung}), doctor.Failed, "nvidia-smi-hung", "does not return"},
 		{"lost", doctor.CheckDriver(doctor.DriverCall{Err: nvidiasmi.ErrGPULost}), doctor.Failed, "gpu-lost", "fallen off the bus"},

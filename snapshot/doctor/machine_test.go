@@ -24,7 +24,7 @@ type smi struct{ err error }
 
 func (s smi) Modes(context.Context) (nvidiasmi.Listing, error) {
 	on := true
-	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Persistence: &on, Driver: "550.1"}}}, s.err
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Persistence: &on, Device: snapshot.Device{Driver: "550.1"}}}}, s.err
 }
 
 // here is a machine with a state folder as genv makes it, in temporary folders.

@@ -15,32 +15,28 @@ import (
 
 // Device is a GPU of this machine, as root sees it.
 type Device struct {
-	Index snapshot.DeviceIndex
-	UUID  snapshot.GPUUUID // empty if it is unknown: without a program on it, the driver may not know it yet
+	Index snapshot.DeviceIndex `json:"index"`
+	// UUID is empty if it is unknown: without a program on it, the driver may not know it yet.
+	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	// Minor is the number of its device node, /dev/nvidiaN; nil if it is unknown.
-	Minor *int
+	Minor *int `json:"minor,omitempty"`
 	// Address is that of the PCI bus as the driver's /proc folder names it, such as
 	// "0000:62:00.0"; empty if it is unknown.
-	Address     string
-	Name        string
-	TotalMemory snapshot.Memory     // unknown without nvidia-smi
-	Unified     bool                // it shares the memory of the machine, which TotalMemory is then
-	Instances   []snapshot.Instance // of MIG, as nvidia-smi lists them
+	Address     string              `json:"address,omitempty"`
+	Name        string              `json:"name,omitempty"`
+	TotalMemory snapshot.Memory     `json:"-"`                        // unknown without nvidia-smi
+	Unified     bool                `json:"unified_memory,omitempty"` // it shares TotalMemory with the machine
+	Instances   []snapshot.Instance `json:"mig,omitempty"`            // as nvidia-smi lists them
 }
 
-// Device is the device in the model, without attachments.
-func (d *Device) Device() snapshot.Device {
-	return snapshot.Device{
-		Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
-		Instances: d.Instances,
-	}
-}
-
-// Devices are the devices in the model.
+// Devices are the devices in the model, without attachments.
 func Devices(list []Device) []snapshot.Device {
 	devices := make([]snapshot.Device, len(list))
-	for i := range list {
-		devices[i] = list[i].Device()
+	for i, d := range list {
+		devices[i] = snapshot.Device{
+			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
+			Instances: d.Instances,
+		}
 	}
 	return devices
 }
@@ -115,10 +111,10 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 		}
 	}
 	for i := len(list); i < len(driver); i++ {
-		g := nvidiasmi.GPU{
+		g := nvidiasmi.GPU{Device: snapshot.Device{
 			Index: list[len(list)-1].Index + 1, Failed: true,
 			Problem: "the driver has this GPU, and nvidia-smi doesn't list it",
-		}
+		}}
 		if len(unnamed) == 0 && len(missing) == len(driver)-len(list) {
 			g.UUID, g.Name = missing[0].UUID, missing[0].Name
 			missing = missing[1:]
@@ -137,7 +133,8 @@ func Lost(driver []Device, err error) []nvidiasmi.GPU {
 	}
 	list := make([]nvidiasmi.GPU, len(driver))
 	for i, d := range driver {
-		list[i] = nvidiasmi.GPU{Index: d.Index, UUID: d.UUID, Name: d.Name, Failed: true, Problem: problem}
+		lost := snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, Failed: true, Problem: problem}
+		list[i] = nvidiasmi.GPU{Device: lost}
 	}
 	return list
 }

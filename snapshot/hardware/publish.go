@@ -66,21 +66,8 @@ type published struct {
 }
 
 type publishedDevice struct {
-	Index       snapshot.DeviceIndex `json:"index"`
-	UUID        snapshot.GPUUUID     `json:"uuid,omitempty"`
-	Minor       *int                 `json:"minor,omitempty"`
-	Address     string               `json:"address,omitempty"`
-	Name        string               `json:"name,omitempty"`
-	TotalMemory *int64               `json:"total_memory,omitempty"` // bytes
-	Unified     bool                 `json:"unified_memory,omitempty"`
-	Instances   []publishedInstance  `json:"mig,omitempty"`
-}
-
-type publishedInstance struct {
-	UUID    snapshot.GPUUUID `json:"uuid"`
-	Profile string           `json:"profile,omitempty"`
-	Total   snapshot.Memory  `json:"total_memory,omitzero"`
-	Pool    string           `json:"pool,omitempty"`
+	Device
+	TotalMemory *int64 `json:"total_memory,omitempty"` // bytes
 }
 
 // Publish writes root's list to devices.json in dir, for every user to read, unless it is
@@ -119,15 +106,8 @@ func Read(dir string) ([]Device, error) {
 func encode(list []Device) published {
 	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
 	for i, d := range list {
-		p.Devices[i] = publishedDevice{
-			Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
-			Unified: d.Unified,
-		}
-		for _, instance := range d.Instances {
-			p.Devices[i].Instances = append(p.Devices[i].Instances, publishedInstance(instance))
-		}
-		if d.TotalMemory.Known() {
-			total := d.TotalMemory.Bytes()
+		p.Devices[i].Device = d
+		if total := d.TotalMemory.Bytes(); d.TotalMemory.Known() {
 			p.Devices[i].TotalMemory = &total
 		}
 	}
@@ -173,19 +153,15 @@ func (d *publishedDevice) device() (Device, error) {
 		_, err := parseAddress(d.Address)
 		ok = ok && err == nil
 	}
-	var instances []snapshot.Instance
-	for _, instance := range d.Instances {
-		ok = ok && snapshot.CheckInstance(instance.UUID) == nil &&
-			snapshot.CheckText("profile", instance.Profile) == nil && snapshot.CheckText("pool", instance.Pool) == nil
-		instances = append(instances, snapshot.Instance(instance))
+	for _, i := range d.Instances {
+		ok = ok && snapshot.CheckInstance(i.UUID) == nil && snapshot.CheckText("profile", i.Profile) == nil &&
+			snapshot.CheckText("pool", i.Pool) == nil
 	}
 	if !ok {
 		return Device{}, ErrGarbled
 	}
-	return Device{
-		Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name,
-		TotalMemory: memory(d.TotalMemory, d.Unified), Unified: d.Unified, Instances: instances,
-	}, nil
+	d.Device.TotalMemory = memory(d.TotalMemory, d.Unified)
+	return d.Device, nil
 }
 
 // memory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.

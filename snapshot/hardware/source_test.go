@@ -124,7 +124,7 @@ func TestWithMissing(t *testing.T) {
 			_, uuid, _ := strings.Cut(word, ":")
 			uuid, address, _ := strings.Cut(uuid, "@")
 			uuid, failed := strings.CutPrefix(uuid, "!")
-			g := nvidiasmi.GPU{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(uuid), Failed: failed}
+			g := nvidiasmi.GPU{Device: snapshot.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(uuid), Failed: failed}}
 			if address != "" {
 				g.Address = fmt.Sprintf("00000000:0%s:00.0", address)
 			}

@@ -19,7 +19,7 @@ import (
 type SMI interface {
 	Apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error)
 	Devices(ctx context.Context, oldest time.Duration) (nvidiasmi.Listing, error)
-	List(ctx context.Context, oldest time.Duration) ([]nvidiasmi.ListedGPU, error)
+	List(ctx context.Context, oldest time.Duration) ([]snapshot.Device, error)
 	Displays(ctx context.Context, oldest time.Duration) (nvidiasmi.Displays, error)
 	Details(ctx context.Context, oldest time.Duration) (nvidiasmi.Details, error)
 }

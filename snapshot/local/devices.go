@@ -122,7 +122,7 @@ func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *d
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
+	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
 		l.details, _ = c.SMI.Details(ctx, oldest) // without it their memory is what the profiles say
 	}
 	for _, d := range listed {
@@ -133,8 +133,8 @@ func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *d
 		if !known {
 			index = d.Index
 		}
-		l.details.Describe(d.UUID, d.MIG)
-		l.setInstances(index, d.MIG)
+		l.details.Describe(d.UUID, d.Instances)
+		l.setInstances(index, d.Instances)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 func (l *deviceList) toRegister() []snapshot.Device {
 	found := make([]snapshot.Device, 0, len(l.devices))
 	for _, g := range l.devices {
-		d := g.Device()
+		d := g.Device
 		if d.Unified && l.machine.Known() {
 			d.TotalMemory = l.machine
 		}

@@ -129,7 +129,7 @@ func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at
 	for i, d := range known {
 		g, visible := measured[d.UUID]
 		if !visible || d.UUID == "" {
-			g = nvidiasmi.GPU{UUID: d.UUID, Unified: d.Unified}
+			g = nvidiasmi.GPU{Device: snapshot.Device{UUID: d.UUID, Unified: d.Unified}}
 			hidden = append(hidden, d.Index)
 		}
 		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)

@@ -183,7 +183,7 @@ func (s *smi) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error)
 	return nvidiasmi.ParseDevices(answer(s.devices))
 }
 
-func (s *smi) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, error) {
+func (s *smi) List(context.Context, time.Duration) ([]snapshot.Device, error) {
 	if err := s.ask("list"); err != nil {
 		return nil, err
 	}
@@ -249,10 +249,10 @@ func (l listed) Apps(context.Context, time.Duration) (nvidiasmi.Usage, error) {
 }
 
 func (l listed) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error) {
-	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}, nil
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Device: snapshot.Device{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}}, nil
 }
 
-func (l listed) List(context.Context, time.Duration) ([]nvidiasmi.ListedGPU, error) {
+func (l listed) List(context.Context, time.Duration) ([]snapshot.Device, error) {
 	return nil, nvidiasmi.ErrGarbled // it has no MIG instances to ask for
 }
 

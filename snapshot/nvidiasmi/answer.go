@@ -86,7 +86,7 @@ func (a *answer) remark(line string) bool {
 	if m == nil {
 		return false
 	}
-	g := GPU{Index: noIndex, Address: m[2], Failed: true, Problem: printed(line)}
+	g := GPU{Address: m[2], Device: snapshot.Device{Index: noIndex, Failed: true, Problem: printed(line)}}
 	if n, err := strconv.Atoi(m[1] + m[3]); err == nil && n <= maxIndex {
 		g.Index = snapshot.DeviceIndex(n)
 	}

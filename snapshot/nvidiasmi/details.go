@@ -16,10 +16,17 @@ import (
 // Details is what `nvidia-smi -q -x` says: which processes draw, and which MIG instances processes use. It prints
 // names of processes, which may have lines of any content: what it says of a process only ever spares that.
 type Details struct {
-	GPUs []GPUDetails
+	Instances map[snapshot.GPUUUID][]InstanceDetails // of each GPU, in the order of `nvidia-smi -L`
 	// Drawing are the types of processes that draw, on whichever GPU.
 	Drawing map[snapshot.PID]snapshot.ProcessType
 	Time    Time
+}
+
+// InstanceDetails is a MIG instance: a compute instance of a GPU instance.
+type InstanceDetails struct {
+	Memory snapshot.Memory // less than the name of its profile says
+	Pool   string          // the GPU instance, of which all compute instances share the memory
+	PIDs   []snapshot.PID  // that use it
 }
 
 // Displays says of GPUs whether a display is active on them, or may be.
@@ -32,32 +39,6 @@ type Displays struct {
 func (d *Displays) dark(gpu snapshot.GPUUUID) bool {
 	active, known := d.Active[gpu]
 	return known && !active
-}
-
-// GPUDetails is a GPU in Details.
-type GPUDetails struct {
-	UUID      snapshot.GPUUUID
-	Instances []InstanceDetails // in the order of `nvidia-smi -L`
-	Processes []ProcessDetails
-}
-
-// InstanceID identifies a MIG instance of a GPU: a compute instance of a GPU instance, of which
-// all compute instances share the memory. "N/A" for none.
-type InstanceID struct {
-	GI string `xml:"gpu_instance_id"`
-	CI string `xml:"compute_instance_id"`
-}
-
-// InstanceDetails is a MIG instance. Its memory is less than the name of its profile says.
-type InstanceDetails struct {
-	InstanceID
-	Memory snapshot.Memory
-}
-
-// ProcessDetails is a process on a MIG instance.
-type ProcessDetails struct {
-	InstanceID
-	PID snapshot.PID
 }
 
 // DetailsArgs are the arguments for the output that ParseDetails reads.
@@ -104,7 +85,7 @@ func ParseDetails(out RunResult) (Details, error) {
 	if !complete || !bytes.HasSuffix(bytes.TrimSpace(rest), []byte("</nvidia_smi_log>")) {
 		return Details{}, sortLines(out).failure()
 	}
-	return Details{GPUs: parseInstances(rest), Drawing: drawing(rest)}, nil
+	return Details{Instances: parseInstances(rest), Drawing: drawing(rest)}, nil
 }
 
 // drawing reads the document as text. In XML a name could hide what is said of another process, by a comment
@@ -120,16 +101,20 @@ func drawing(document []byte) map[snapshot.PID]snapshot.ProcessType {
 }
 
 // parseInstances is what the document says about MIG instances; nothing if a name makes it no XML.
-func parseInstances(document []byte) (gpus []GPUDetails) {
+func parseInstances(document []byte) map[snapshot.GPUUUID][]InstanceDetails {
+	type instanceID struct {
+		GI string `xml:"gpu_instance_id"`
+		CI string `xml:"compute_instance_id"`
+	}
 	var log struct {
 		GPUs []struct {
 			UUID      string `xml:"uuid"`
 			Instances []struct {
-				InstanceID
+				instanceID
 				Total string `xml:"fb_memory_usage>total"`
 			} `xml:"mig_devices>mig_device"`
 			Processes []struct {
-				InstanceID
+				instanceID
 				PID string `xml:"pid"`
 			} `xml:"processes>process_info"`
 		} `xml:"gpu"`
@@ -137,19 +122,21 @@ func parseInstances(document []byte) (gpus []GPUDetails) {
 	if xml.Unmarshal(withoutNames(document), &log) != nil {
 		return nil
 	}
+	all := make(map[snapshot.GPUUUID][]InstanceDetails)
 	for _, g := range log.GPUs {
-		details := GPUDetails{UUID: snapshot.GPUUUID(strings.TrimSpace(g.UUID))}
+		var list []InstanceDetails
 		for _, i := range g.Instances {
-			details.Instances = append(details.Instances, InstanceDetails{i.InstanceID, mebibytes(i.Total)})
-		}
-		for _, p := range g.Processes {
-			if pid, ok := number(p.PID, math.MaxInt32); ok && pid > 0 {
-				details.Processes = append(details.Processes, ProcessDetails{p.InstanceID, snapshot.PID(pid)})
+			details := InstanceDetails{Memory: mebibytes(i.Total), Pool: i.GI}
+			for _, p := range g.Processes {
+				if pid, ok := number(p.PID, math.MaxInt32); ok && p.instanceID == i.instanceID {
+					details.PIDs = append(details.PIDs, snapshot.PID(pid))
+				}
 			}
+			list = append(list, details)
 		}
-		gpus = append(gpus, details)
+		all[snapshot.GPUUUID(strings.TrimSpace(g.UUID))] = list
 	}
-	return gpus
+	return all
 }
 
 // mebibytes is an amount such as "24 MiB"; unknown if it is none.
@@ -172,39 +159,26 @@ func withoutNames(document []byte) []byte {
 	return rest
 }
 
-// gpu is the GPU with a UUID; nil for none.
-func (d *Details) gpu(uuid snapshot.GPUUUID) *GPUDetails {
-	if i := slices.IndexFunc(d.GPUs, func(g GPUDetails) bool { return g.UUID == uuid && uuid != "" }); i >= 0 {
-		return &d.GPUs[i]
+// of are those of a GPU of which `nvidia-smi -L` lists these instances; nil if both don't agree.
+func (d *Details) of(uuid snapshot.GPUUUID, instances []snapshot.Instance) []InstanceDetails {
+	if list := d.Instances[uuid]; len(list) == len(instances) {
+		return list
 	}
 	return nil
 }
 
-// Describe adds to the MIG instances of a GPU how much memory they have, and which of them share
-// it. They are in the order of `nvidia-smi -L`.
+// Describe adds to the MIG instances of a GPU how much memory they have, and which of them share it.
 func (d *Details) Describe(uuid snapshot.GPUUUID, instances []snapshot.Instance) {
-	g := d.gpu(uuid)
-	if g == nil || len(g.Instances) != len(instances) {
-		return
-	}
-	for i, details := range g.Instances {
-		instances[i].Total, instances[i].Pool = details.Memory, details.GI
+	for i, details := range d.of(uuid, instances) {
+		instances[i].Total, instances[i].Pool = details.Memory, details.Pool
 	}
 }
 
 // Instance is the MIG instance of a GPU that a process uses; empty if it uses none, or if that
 // isn't known. The lists of processes only name the GPU.
 func (d *Details) Instance(uuid snapshot.GPUUUID, pid snapshot.PID, instances []snapshot.Instance) snapshot.GPUUUID {
-	g := d.gpu(uuid)
-	if g == nil || len(g.Instances) != len(instances) {
-		return ""
-	}
-	at := slices.IndexFunc(g.Processes, func(p ProcessDetails) bool { return p.PID == pid })
-	if at < 0 {
-		return ""
-	}
-	for i, details := range g.Instances {
-		if details.InstanceID == g.Processes[at].InstanceID {
+	for i, details := range d.of(uuid, instances) {
+		if slices.Contains(details.PIDs, pid) {
 			return instances[i].UUID
 		}
 	}

@@ -41,10 +41,12 @@ const details = `<?xml version="1.0" ?>
 func TestParseDetails(t *testing.T) {
 	got, err := nvidiasmi.ParseDetails(stdout(details))
 	require.NoError(t, err)
-	require.Len(t, got.GPUs, 2)
 	whole := got
-	none := nvidiasmi.InstanceID{GI: "N/A", CI: "N/A"}
-	require.Equal(t, nvidiasmi.GPUDetails{UUID: "GPU-0", Processes: []nvidiasmi.ProcessDetails{{InstanceID: none, PID: 70}}}, got.GPUs[0])
+	require.Equal(t, map[snapshot.GPUUUID][]nvidiasmi.InstanceDetails{"GPU-0": nil, "GPU-1": {
+		{Memory: snapshot.MiB(40448), Pool: "2"},
+		{Memory: snapshot.MiB(40448), Pool: "2", PIDs: []snapshot.PID{71}},
+		{Pool: "9", PIDs: []snapshot.PID{72}},
+	}}, got.Instances)
 	require.Equal(t, map[snapshot.PID]snapshot.ProcessType{70: "C+G"}, got.Drawing)
 
 	instances := []snapshot.Instance{{UUID: "MIG-a", Profile: "1c.3g.40gb"}, {UUID: "MIG-b", Profile: "2c.3g.40gb"}, {UUID: "MIG-c", Profile: "1g.10gb"}}

@@ -12,42 +12,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// GPU is a GPU as nvidia-smi shows it, in a row or in a remark.
+// GPU is a GPU as nvidia-smi shows it, in a row or in a remark, without attachments. It is Unidentified if nvidia-smi
+// contradicts itself about which GPU it is. Its Instances only List tells.
 type GPU struct {
-	Index       snapshot.DeviceIndex
-	UUID        snapshot.GPUUUID // empty if the driver does not report it, or says it of two
-	Name        string
-	TotalMemory snapshot.Memory // unknown for a GPU that shares the machine's memory
-	UsedMemory  snapshot.Memory
-	Utilization *int     // per cent; nil if the driver does not report it, as with MIG
-	Temperature *int     // degrees Celsius; nil likewise
-	Power       *float64 // watts; nil likewise
-	// Unified says that it shares the machine's memory.
-	Unified bool
-	// Failed says that the GPU doesn't work, and Problem what the driver says about it, which
-	// may also be that some value can't be measured.
-	Failed  bool
-	Problem string
-	// Ambiguous says that nvidia-smi contradicts itself about which GPU it is.
-	Ambiguous bool
+	snapshot.Device
 	// Address is that of the PCI bus, if the driver names a lost GPU so.
 	Address string
-	// Instances are its MIG instances, which only List tells.
-	Instances []snapshot.Instance
-	// Driver is the version of the driver; empty if it isn't reported.
-	Driver string
 	// Persistence is the persistence mode, which only Modes tells; nil if it isn't reported.
 	Persistence *bool
 }
 
-// Device is the device in the model, without attachments.
-func (g *GPU) Device() snapshot.Device {
-	return snapshot.Device{
-		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory, Unified: g.Unified,
-		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
-		Driver: g.Driver, Instances: g.Instances, Failed: g.Failed, Problem: g.Problem, ProcessesUnknown: g.Ambiguous,
-		Unidentified: g.Ambiguous,
-	}
+// doubtful is a GPU of which it isn't known which one it is.
+func doubtful(d snapshot.Device, problem string) GPU {
+	d.Problem, d.Unidentified, d.ProcessesUnknown = problem, true, true
+	return GPU{Device: d}
 }
 
 // Listing is the GPUs of a machine in the order of their indices, those included of which
@@ -131,14 +109,12 @@ func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRo
 	case len(fields) < 2 || !isNumber && (len(fields) < n || !strings.HasPrefix(fields[0], "[")):
 		return GPU{}, false
 	case len(fields) < n:
-		return GPU{Index: snapshot.DeviceIndex(index), Ambiguous: true, Problem: "unexpected row: " + shown(line)}, true
+		return doubtful(snapshot.Device{Index: snapshot.DeviceIndex(index)}, "unexpected row: "+shown(line)), true
 	}
 	var r row
-	g = GPU{
-		Index: noIndex, UUID: r.uuid(fields[1]), TotalMemory: r.memory("total memory", fields[2]),
-		UsedMemory:  r.memory("used memory", fields[3]),
-		Utilization: r.percent(fields[4]), Temperature: r.celsius(fields[5]), Power: r.watts(fields[6]),
-	}
+	g.Index, g.UUID, g.TotalMemory = noIndex, r.uuid(fields[1]), r.memory("total memory", fields[2])
+	g.UsedMemory = r.memory("used memory", fields[3])
+	g.Utilization, g.Temperature, g.Power = r.percent(fields[4]), r.celsius(fields[5]), r.watts(fields[6])
 	if isNumber {
 		g.Index = snapshot.DeviceIndex(index)
 	} else {
@@ -185,10 +161,8 @@ func place(rows, lost []GPU) []GPU {
 	}
 	for index := range last {
 		if !taken[index] && len(rows) < 2*len(taken) { // a gap of a few
-			rows = append(rows, GPU{
-				Index: index, Failed: true,
-				Problem: "nvidia-smi lists later GPUs, and not this one",
-			})
+			const problem = "nvidia-smi lists later GPUs, and not this one"
+			rows = append(rows, GPU{Device: snapshot.Device{Index: index, Failed: true, Problem: problem}})
 		}
 	}
 	slices.SortFunc(rows, func(x, y GPU) int { return cmp.Compare(x.Index, y.Index) })
@@ -210,13 +184,12 @@ func withoutDuplicates(rows []GPU) []GPU {
 			if slices.ContainsFunc(kept, func(k GPU) bool { return k.Index == g.Index }) {
 				continue
 			}
-			g = GPU{
-				Index: g.Index, Name: g.Name, Ambiguous: true,
-				Problem: fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index),
-			}
+			g = doubtful(snapshot.Device{Index: g.Index, Name: g.Name},
+				fmt.Sprintf("nvidia-smi lists GPU %d twice", g.Index))
 		case g.UUID != "" && uuids[g.UUID] > 1:
-			g.Problem = fmt.Sprintf("nvidia-smi lists the UUID %s twice", g.UUID)
-			g.UUID, g.Ambiguous = "", true
+			uuid := g.UUID
+			g.UUID = ""
+			g = doubtful(g.Device, fmt.Sprintf("nvidia-smi lists the UUID %s twice", uuid))
 		}
 		kept = append(kept, g)
 	}

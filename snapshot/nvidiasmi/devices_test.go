@@ -16,7 +16,7 @@ func per(cent int) *int { return &cent }
 func watts(w float64) *float64 { return &w }
 
 func TestParseDevices(t *testing.T) {
-	for name, want := range map[string][]nvidiasmi.GPU{
+	for name, want := range map[string][]snapshot.Device{
 		"driver-470-devices.csv": {
 			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000", Name: "Tesla V100-SXM2-16GB", TotalMemory: snapshot.MiB(16160), UsedMemory: snapshot.MiB(3), Utilization: per(0), Temperature: per(34), Power: watts(41.2)},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001", Name: "Tesla V100-SXM2-16GB", TotalMemory: snapshot.MiB(16160), UsedMemory: snapshot.MiB(15012), Utilization: per(98), Temperature: per(71), Power: watts(287.55)},
@@ -32,20 +32,28 @@ func TestParseDevices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := nvidiasmi.ParseDevices(stdout(string(constructed(t, name))))
 			require.NoError(t, err)
-			require.Equal(t, nvidiasmi.Listing{GPUs: want}, got)
+			require.Equal(t, nvidiasmi.Listing{GPUs: described(want)}, got)
 		})
 	}
+}
+
+// described are GPUs of which only that is known.
+func described(list []snapshot.Device) (gpus []nvidiasmi.GPU) {
+	for _, d := range list {
+		gpus = append(gpus, nvidiasmi.GPU{Device: d})
+	}
+	return gpus
 }
 
 // gpus are rows of a table: for each GPU its index, then "ok", "unified", "failed", "unknown"
 // (with a problem), or "?" (its identity is in doubt), and the problem.
 func gpus(l nvidiasmi.Listing) (rows []string) {
 	for _, g := range l.GPUs {
-		state, d := "ok", g.Device()
+		state := "ok"
 		switch {
 		case g.Failed:
 			state = "failed"
-		case g.Ambiguous && d.Unidentified && !d.Judged():
+		case g.Unidentified && g.ProcessesUnknown && !g.Judged():
 			state = "?"
 		case g.Problem != "":
 			state = "unknown"
@@ -142,7 +150,7 @@ func TestDriver(t *testing.T) {
 		got, err := nvidiasmi.ParseDevices(stdout("0, GPU-0, 24576, 1, 0, 30, 15.00, " + fields + "\n"))
 		require.NoError(t, err)
 		require.Equal(t, want, [2]string{got.GPUs[0].Name, got.GPUs[0].Driver}, fields)
-		require.Equal(t, want[1], got.GPUs[0].Device().Driver)
+		require.Equal(t, want[1], got.GPUs[0].Driver)
 	}
 }
 

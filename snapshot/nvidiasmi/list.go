@@ -10,40 +10,33 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ListedGPU is a device in the output of `nvidia-smi -L`, with its MIG instances.
-type ListedGPU struct {
-	Index snapshot.DeviceIndex
-	UUID  snapshot.GPUUUID
-	MIG   []snapshot.Instance
-}
-
 // ListArgs are the arguments for the output that ParseList reads.
 func ListArgs() []string { return []string{"-L"} }
 
-// List lists the devices with their MIG instances.
-func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]ListedGPU, error) {
+// List lists the devices: their indices, UUIDs and MIG instances.
+func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]snapshot.Device, error) {
 	list, _, err := query(ctx, q, ListArgs(), oldest, ParseList)
 	return list, err
 }
 
 // ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device
 // that don't name a MIG instance. An error is an *ExitError: no device is listed.
-func ParseList(out RunResult) ([]ListedGPU, error) {
+func ParseList(out RunResult) ([]snapshot.Device, error) {
 	a := sortLines(out)
-	var devices []ListedGPU
+	var devices []snapshot.Device
 	under := false // the line before was one of a device or below it
 	for _, line := range a.lines {
 		uuid, named := listedUUID(line)
 		if line[0] != ' ' && line[0] != '\t' {
 			index, ok := listedIndex(line)
 			if under = ok && named; under {
-				devices = append(devices, ListedGPU{Index: index, UUID: uuid})
+				devices = append(devices, snapshot.Device{Index: index, UUID: uuid})
 			}
 			continue
 		}
 		if mig, isInstance := strings.CutPrefix(strings.TrimLeft(line, " \t"), "MIG "); under && named && isInstance {
 			last := &devices[len(devices)-1]
-			last.MIG = append(last.MIG, snapshot.Instance{UUID: uuid, Profile: listedProfile(mig)})
+			last.Instances = append(last.Instances, snapshot.Instance{UUID: uuid, Profile: listedProfile(mig)})
 		}
 	}
 	if len(devices) == 0 {

@@ -10,20 +10,20 @@ import (
 )
 
 func TestParseList(t *testing.T) {
-	for name, want := range map[string][]nvidiasmi.ListedGPU{
+	for name, want := range map[string][]snapshot.Device{
 		"driver-470-list.txt": {
 			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000"},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001"},
 		},
 		"driver-535-mig-list.txt": {
-			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", MIG: []snapshot.Instance{
+			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", Instances: []snapshot.Instance{
 				{UUID: "MIG-a0000000-0001-5fef-9c87-000000000001", Profile: "1g.10gb"},
 				{UUID: "MIG-a0000000-0001-5fef-9c87-000000000002", Profile: "1g.10gb+me"},
 			}},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000001"},
 		},
 		"driver-450-mig-list.txt": {
-			{Index: 0, UUID: "GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000", MIG: []snapshot.Instance{
+			{Index: 0, UUID: "GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000", Instances: []snapshot.Instance{
 				{UUID: "MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/1/0", Profile: "3g.20gb"},
 				{UUID: "MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/2/0", Profile: "3g.20gb"},
 			}},
@@ -40,13 +40,13 @@ func TestParseList(t *testing.T) {
 func TestParseListIgnoresOtherLinesUnderADevice(t *testing.T) {
 	got, err := nvidiasmi.ParseList(stdout("GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n  MIG \x1b Device 1: (UUID: MIG-2)\n"))
 	require.NoError(t, err)
-	require.Equal(t, []nvidiasmi.ListedGPU{{UUID: "GPU-1", MIG: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}, {UUID: "MIG-2"}}}}, got)
+	require.Equal(t, []snapshot.Device{{UUID: "GPU-1", Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}, {UUID: "MIG-2"}}}}, got)
 }
 
 func TestParseListWithOtherLines(t *testing.T) {
 	got, err := nvidiasmi.ParseList(stdout("GPU 0: X (UUID: GPU-1)\nUnable to determine the device handle for gpu 0000:02:00.0: GPU is lost.\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\nGPU 1: X (UU\n  MIG 1g.5gb Device 0: (UUID: MIG-2)\nGPU 2: X (UUID: GPU-3)\n"))
 	require.NoError(t, err)
-	require.Equal(t, []nvidiasmi.ListedGPU{{UUID: "GPU-1", MIG: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}}}, {Index: 2, UUID: "GPU-3"}}, got)
+	require.Equal(t, []snapshot.Device{{UUID: "GPU-1", Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}}}, {Index: 2, UUID: "GPU-3"}}, got)
 }
 
 func TestParseListRefuses(t *testing.T) {

@@ -88,7 +88,7 @@ func (r Host) Displays(ctx context.Context, host remote.Host) (nvidiasmi.Display
 func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
 	devices := make([]snapshot.Device, len(listing.GPUs))
 	for i := range listing.GPUs {
-		devices[i] = listing.GPUs[i].Device()
+		devices[i] = listing.GPUs[i].Device
 	}
 	return devices
 }
@@ -131,19 +131,19 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 		return indices
 	}
 	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are unknown
-	if !slices.ContainsFunc(listed, func(d nvidiasmi.ListedGPU) bool { return len(d.MIG) > 0 }) {
+	if !slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
 		return indices
 	}
 	details, _ := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails) // likewise
 	for _, d := range listed {
-		details.Describe(d.UUID, d.MIG)
+		details.Describe(d.UUID, d.Instances)
 		for i := range usage.Apps {
 			if app := &usage.Apps[i]; app.GPU == d.UUID {
-				app.Instance = details.Instance(d.UUID, app.PID, d.MIG)
+				app.Instance = details.Instance(d.UUID, app.PID, d.Instances)
 			}
 		}
 		if known := snapshot.FindDevice(devices, d.Index); known != nil {
-			known.Instances = d.MIG
+			known.Instances = d.Instances
 		}
 	}
 	return indices
