@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -38,25 +39,12 @@ func (m *More) warning() string {
 		"and count as using their GPUs"
 }
 
-// account is who has processes or environments.
-type account struct {
-	uid   UID
-	known bool
-}
-
-// order sorts accounts by uid, after one that isn't known.
-func (a account) order() int64 {
-	if !a.known {
+// accountOf is a uid as a key, and -1 for one that isn't known.
+func accountOf(uid *UID) int64 {
+	if uid == nil {
 		return -1
 	}
-	return int64(a.uid)
-}
-
-func accountOf(uid *UID) account {
-	if uid == nil {
-		return account{}
-	}
-	return account{*uid, true}
+	return int64(*uid)
 }
 
 // Bound cuts what a host, or an account there, has beyond the bounds: of an account the newest, and of a host the
@@ -66,7 +54,7 @@ func (s *Snapshot) Bound() {
 		s.attached() <= maxAttached && len(s.More) <= maxMore {
 		return
 	}
-	cut := &cutting{s: s, of: make(map[account]*More)}
+	cut := &cutting{s: s, of: make(map[int64]*More)}
 	cut.environments()
 	cut.processes()
 	for i := range s.More {
@@ -79,7 +67,7 @@ func (s *Snapshot) Bound() {
 		s.More = append(s.More, *m)
 	}
 	slices.SortFunc(s.More, func(a, b More) int {
-		return cmp.Compare(accountOf(a.UID).order(), accountOf(b.UID).order())
+		return cmp.Compare(accountOf(a.UID), accountOf(b.UID))
 	})
 	s.More = s.More[:min(len(s.More), maxMore)]
 	for i := range s.More {
@@ -100,18 +88,18 @@ func (s *Snapshot) attached() (n int) {
 // cutting is what is cut of a snapshot.
 type cutting struct {
 	s  *Snapshot
-	of map[account]*More
+	of map[int64]*More
 }
 
 // more is what was cut of an account.
-func (c *cutting) more(a account) *More {
-	m := c.of[a]
+func (c *cutting) more(account int64) *More {
+	m := c.of[account]
 	if m == nil {
 		m = &More{}
-		if a.known {
-			m.UID = &a.uid
+		if uid := UID(account); account >= 0 {
+			m.UID = &uid
 		}
-		c.of[a] = m
+		c.of[account] = m
 	}
 	return m
 }
@@ -125,14 +113,11 @@ func (c *cutting) merge(before *More) {
 // processes cuts processes.
 func (c *cutting) processes() {
 	all := c.s.Processes
-	list := make([]entry, len(all))
-	for i := range all {
-		list[i] = entry{of: accountOf(all[i].UID), size: 1}
-	}
+	of := func(i int) (int64, int) { return accountOf(all[i].UID), 1 }
 	oldest := func(i, j int) int {
 		return cmp.Or(cmp.Compare(all[i].Start, all[j].Start), cmp.Compare(all[i].PID, all[j].PID))
 	}
-	left := beyond(list, MaxProcessesOfAccount, MaxProcesses, oldest)
+	left := beyond(len(all), of, MaxProcessesOfAccount, MaxProcesses, oldest)
 	if len(left) == 0 {
 		return
 	}
@@ -142,7 +127,7 @@ func (c *cutting) processes() {
 			kept = append(kept, all[i])
 			continue
 		}
-		m := c.more(list[i].of)
+		m := c.more(accountOf(all[i].UID))
 		m.Processes++
 		for _, u := range all[i].Usage {
 			m.GPUs = append(m.GPUs, u.Index)
@@ -161,20 +146,13 @@ func (c *cutting) environments() {
 			attached[a.EID]++
 		}
 	}
-	list := make([]entry, len(all))
-	for i := range all {
-		list[i] = entry{of: account{all[i].UID, true}, size: 1}
-	}
+	one := func(i int) (int64, int) { return int64(all[i].UID), 1 }
+	attachments := func(i int) (int64, int) { return int64(all[i].UID), attached[all[i].EID] }
 	oldest := func(i, j int) int {
 		return cmp.Or(all[i].Creation.Compare(all[j].Creation), cmp.Compare(all[i].EID, all[j].EID))
 	}
-	left := beyond(list, math.MaxInt, MaxEnvironments, oldest)
-	for i := range list {
-		list[i].size = attached[all[i].EID]
-	}
-	for i := range beyond(list, math.MaxInt, maxAttached, oldest) {
-		left[i] = true
-	}
+	left := beyond(len(all), one, math.MaxInt, MaxEnvironments, oldest)
+	maps.Copy(left, beyond(len(all), attachments, math.MaxInt, maxAttached, oldest))
 	if len(left) == 0 {
 		return
 	}
@@ -184,7 +162,7 @@ func (c *cutting) environments() {
 			kept = append(kept, all[i])
 			continue
 		}
-		m := c.more(list[i].of)
+		m := c.more(int64(all[i].UID))
 		m.Environments++
 		gone[all[i].EID] = m
 	}
@@ -213,40 +191,37 @@ func (c *cutting) forget(gone map[EnvID]*More) {
 	}
 }
 
-// entry is something that an account has.
-type entry struct {
-	of   account
-	size int
-}
-
-// beyond are the entries to leave out, so that accounts have at most each, and all of them together most: those
-// that have most lose the newest of theirs. Who isn't known may be many, so that each doesn't hold for that.
-func beyond(list []entry, each, most int, oldest func(i, j int) int) map[int]bool {
-	left, byAccount, sizes := make(map[int]bool), make(map[account][]int), make(map[account]int)
-	for i, e := range list {
-		byAccount[e.of] = append(byAccount[e.of], i)
-		sizes[e.of] += e.size
+// beyond are those of n entries to leave out, so that accounts have at most each, and all of them together most: those
+// that have most lose the newest of theirs. Who isn't known may be many, so that each doesn't hold for that. of is whose
+// an entry is, and its size.
+func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
+	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
+	for i := range n {
+		account, size := of(i)
+		byAccount[account] = append(byAccount[account], i)
+		sizes[account] += size
+	}
+	limitOf := func(account int64, limit int) int {
+		if account < 0 {
+			return limit
+		}
+		return min(limit, each)
 	}
 	var bounded []int
-	for a, size := range sizes {
-		if a.known {
-			size = min(size, each)
-		}
-		bounded = append(bounded, size)
+	for account, size := range sizes {
+		bounded = append(bounded, limitOf(account, size))
 	}
 	share := quota.Fair(bounded, most)
-	for a, entries := range byAccount {
-		limit := share
-		if a.known {
-			limit = min(limit, each)
-		}
-		if sizes[a] <= limit {
+	for account, entries := range byAccount {
+		limit := limitOf(account, share)
+		if sizes[account] <= limit {
 			continue
 		}
 		slices.SortFunc(entries, oldest)
 		sum := 0
 		for _, i := range entries {
-			if sum += list[i].size; sum > limit {
+			_, size := of(i)
+			if sum += size; sum > limit {
 				left[i] = true
 			}
 		}

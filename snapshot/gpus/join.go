@@ -9,94 +9,66 @@ import (
 
 // Of lists the GPUs of a host by index. A process that uses several is on each of them.
 func Of(s *snapshot.Snapshot) []GPU {
-	j := newJoin(s)
+	j := &join{s, snapshot.ByID(s.Environments)}
+	list, position := make([]GPU, len(s.Devices)), make(map[snapshot.DeviceIndex]int, len(s.Devices))
 	described := slices.ContainsFunc(s.Devices, func(d snapshot.Device) bool { return d.UUID != "" })
 	for i := range s.Devices {
-		j.describe(&j.list[i], &s.Devices[i])
+		list[i], position[s.Devices[i].Index] = j.gpu(&s.Devices[i]), i
 	}
-	used := make([]bool, len(j.list)) // by more than a desktop on its screen, and what is unproved
+	used := make([]bool, len(list)) // by more than a desktop on its screen, and what is unproved
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
-			if at, known := j.position[usage.Index]; known {
+			if at, known := position[usage.Index]; known {
 				process := j.process(p, usage)
 				used[at] = used[at] || !p.NodeMissing && !s.OfDesktop(usage)
-				process.Instances = j.list[at].own(p.Instances)
-				j.list[at].Processes = append(j.list[at].Processes, process)
+				process.Instances = list[at].own(p.Instances)
+				list[at].Processes = append(list[at].Processes, process)
 			}
 		}
 	}
 	for i := range s.More {
 		for _, index := range s.More[i].GPUs {
-			if at, known := j.position[index]; known {
+			if at, known := position[index]; known {
 				used[at] = true
 			}
 		}
 	}
-	for i := range j.list {
+	for i := range list {
 		d := &s.Devices[i]
 		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" ||
-			!d.Unified && j.list[i].fails()
-		if j.list[i].State = j.list[i].state(lost, used[i]); d.Failed {
-			j.list[i].State = Failed
+			!d.Unified && list[i].fails()
+		if list[i].State = list[i].state(lost, used[i]); d.Failed {
+			list[i].State = Failed
 		}
 	}
-	slices.SortFunc(j.list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
-	return j.list
+	slices.SortFunc(list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	return list
 }
 
-// join is a list in the making. What it consists of is allocated at once for all GPUs: there
-// may be thousands of hosts to list.
+// join is what a list is made of.
 type join struct {
 	snapshot     *snapshot.Snapshot
 	environments map[snapshot.EnvID]*snapshot.Environment
-	position     map[snapshot.DeviceIndex]int // of each device
-	list         []GPU
-	attachments  []Attachment // room for all
-	amounts      []int64      // room for those of all devices and uses
 }
 
-func newJoin(s *snapshot.Snapshot) *join {
-	j := &join{
-		snapshot: s, environments: snapshot.ByID(s.Environments),
-		position: make(map[snapshot.DeviceIndex]int, len(s.Devices)), list: make([]GPU, len(s.Devices)),
+// gpu is a GPU without its processes and its state.
+func (j *join) gpu(d *snapshot.Device) GPU {
+	g := GPU{
+		Index: d.Index, UUID: d.UUID, Model: d.Name, Driver: d.Driver, Problem: Problem(d.Problem),
+		MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.Capacity()), Utilization: d.Utilization,
+		Temperature: d.Temperature, Power: d.Power, Processes: []Process{},
 	}
-	attachments, used, uses := 0, make([]int, len(s.Devices)), 0
-	for i := range s.Devices {
-		j.position[s.Devices[i].Index] = i
-		attachments += len(s.Devices[i].Attachments)
-	}
-	for i := range s.Processes {
-		for _, usage := range s.Processes[i].Usage {
-			if at, known := j.position[usage.Index]; known {
-				used[at]++
-				uses++
-			}
-		}
-	}
-	j.attachments = make([]Attachment, 0, attachments)
-	j.amounts = make([]int64, 0, 2*len(s.Devices)+attachments+uses)
-	processes := make([]Process, uses)
-	for i, n := range used {
-		j.list[i].Processes, processes = processes[:0:n], processes[n:]
-	}
-	return j
-}
-
-func (j *join) describe(g *GPU, d *snapshot.Device) {
-	g.Index, g.UUID, g.Model, g.Driver = d.Index, d.UUID, d.Name, d.Driver
-	g.Problem, g.MemoryUsed, g.MemoryTotal = Problem(d.Problem), j.bytesOf(d.UsedMemory), j.bytesOf(d.Capacity())
-	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
 	for _, instance := range d.Instances {
-		g.Instances = append(g.Instances, Instance{instance.UUID, instance.Profile, j.bytesOf(instance.Total)})
+		g.Instances = append(g.Instances, Instance{instance.UUID, instance.Profile, bytesOf(instance.Total)})
 	}
-	begin := len(j.attachments)
+	if !d.Unidentified || len(d.Attachments) > 0 {
+		g.Attached = make([]Attachment, 0, len(d.Attachments))
+	}
 	for _, a := range d.Attachments {
-		j.attachments = append(j.attachments, j.attachment(a))
+		g.Attached = append(g.Attached, j.attachment(a))
 	}
-	if g.Attached = slices.Clip(j.attachments[begin:]); d.Unidentified && len(d.Attachments) == 0 {
-		g.Attached = nil
-	}
+	return g
 }
 
 // own are those of a list of MIG instances that the GPU has.
@@ -113,7 +85,7 @@ func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 // has no user.
 func (j *join) attachment(a snapshot.Attachment) Attachment {
 	described := Attachment{
-		EID: a.EID, Memory: j.bytesOf(a.GPUMemory), Instances: a.Instances, Since: j.snapshot.When(a.Since, a.Time),
+		EID: a.EID, Memory: bytesOf(a.GPUMemory), Instances: a.Instances, Since: j.snapshot.When(a.Since, a.Time),
 	}
 	if e := j.environments[a.EID]; e != nil {
 		described.Name, described.User = e.Config.Name, UserName(e.Username, &e.UID)
@@ -125,7 +97,7 @@ func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process 
 	described := Process{
 		PID: p.PID, Start: p.Start, User: UserName(p.Account(j.environments[p.EID])), EID: p.EID, Command: p.CommandOrName(),
 		PrivateCommand: p.PrivateCommand,
-		Memory:         j.bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
+		Memory:         bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}
 	if usage.Type != snapshot.TypePending {
 		described.Type = usage.Type
@@ -137,12 +109,12 @@ func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process 
 }
 
 // bytesOf is an amount in bytes; nil if it is unknown.
-func (j *join) bytesOf(m snapshot.Memory) *int64 {
+func bytesOf(m snapshot.Memory) *int64 {
 	if !m.Known() {
 		return nil
 	}
-	j.amounts = append(j.amounts, m.Bytes())
-	return &j.amounts[len(j.amounts)-1]
+	amount := m.Bytes()
+	return &amount
 }
 
 // fails says whether the driver knows the GPU and can't measure anything of it.

@@ -20,8 +20,7 @@ type SMI interface {
 	Apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error)
 	Devices(ctx context.Context, oldest time.Duration) (nvidiasmi.Listing, error)
 	List(ctx context.Context, oldest time.Duration) ([]snapshot.Device, error)
-	Displays(ctx context.Context, oldest time.Duration) (nvidiasmi.Displays, error)
-	Details(ctx context.Context, oldest time.Duration) (nvidiasmi.Details, error)
+	nvidiasmi.TypeSource
 }
 
 // StateFiles are the state files; *disk.Store implements it.

@@ -71,19 +71,10 @@ type nodeSearch struct {
 	until time.Time
 }
 
-// look looks at all of a process, or at what it has open.
+// look looks at what a process has open, and unless that is all, at what its threads have open and what is mapped.
 func (s *nodeSearch) look(dir int, what string) (bool, error) {
-	if what == readOpen {
-		return s.open(dir)
-	}
-	return s.process(dir)
-}
-
-func (s *nodeSearch) open(dir int) (bool, error) { return s.folder(dir, "fd", nil) }
-
-func (s *nodeSearch) process(dir int) (bool, error) {
-	has, err := s.open(dir)
-	if has || err != nil {
+	has, err := s.folder(dir, "fd", nil)
+	if has || err != nil || what == readOpen {
 		return has, err
 	}
 	has, err = s.folder(dir, "task", func(tid string) (bool, error) { return s.folder(dir, "task/"+tid+"/fd", nil) })

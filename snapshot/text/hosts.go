@@ -88,22 +88,21 @@ func (p HostPattern) Matches(name string) bool {
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
 }
 
-func matchParts(parts []hostPart, rest string) bool {
-	if len(parts) == 0 {
-		return rest == ""
-	}
-	if p := parts[0]; p.ranges == nil {
-		after, ok := strings.CutPrefix(rest, strings.ToLower(p.literal))
-		return ok && matchParts(parts[1:], after)
-	}
-	for n := 1; n <= min(len(rest), maxDigits) && isDigit(rest[n-1]); n++ {
-		for _, s := range parts[0].ranges {
-			if s.contains(rest[:n]) && matchParts(parts[1:], rest[n:]) {
-				return true
+// matchParts says whether the parts are a whole name. It takes time in proportion to the length of both, also with
+// many stars.
+func matchParts(parts []hostPart, name string) bool {
+	at := make([]bool, len(name)+1) // how far the parts so far may reach
+	at[0] = true
+	for _, part := range parts {
+		next := make([]bool, len(at))
+		for i, reached := range at {
+			if reached {
+				part.reach(name, i, next)
 			}
 		}
+		at = next
 	}
-	return false
+	return at[len(name)]
 }
 
 // FoldHost is a host name in the form in which names are compared: lower case, without a
@@ -186,7 +185,6 @@ func ParseHostGlob(text string) (HostGlob, error) {
 		if err != nil {
 			return HostGlob{}, fmt.Errorf("%q: %w", text, err)
 		}
-		part.literal = strings.ToLower(part.literal)
 		g.parts, rest = append(g.parts, part), left+rest[end:]
 	}
 	return g, nil
@@ -195,23 +193,8 @@ func ParseHostGlob(text string) (HostGlob, error) {
 // String is the glob as it was written.
 func (g HostGlob) String() string { return g.text }
 
-// Matches says whether the glob matches a name. It takes time in proportion to the length
-// of the name and of the glob, also with many stars.
-func (g HostGlob) Matches(name string) bool {
-	name = FoldHost(name)
-	at := make([]bool, len(name)+1) // how far the parts so far may reach
-	at[0] = true
-	for _, part := range g.parts {
-		next := make([]bool, len(at))
-		for i, reached := range at {
-			if reached {
-				part.reach(name, i, next)
-			}
-		}
-		at = next
-	}
-	return at[len(name)]
-}
+// Matches says whether the glob matches a name.
+func (g HostGlob) Matches(name string) bool { return matchParts(g.parts, FoldHost(name)) }
 
 // reach marks where the part may end in a name if it begins at an index.
 func (p hostPart) reach(name string, from int, ends []bool) {
@@ -231,7 +214,7 @@ func (p hostPart) reach(name string, from int, ends []bool) {
 		if rest != "" {
 			ends[from+1] = true
 		}
-	case strings.HasPrefix(rest, p.literal):
+	case strings.HasPrefix(rest, strings.ToLower(p.literal)):
 		ends[from+len(p.literal)] = true
 	}
 }

@@ -55,12 +55,13 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 		Request: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
 		Shared: owner == nil,
 	}
-	if proof.UID != nil {
-		c.Username = system.Username(ctx, *proof.UID)
-	}
 	done := &claimed{runtime: r, record: container.Record{
-		ID: r.id, UID: proof.UID, Proof: proof.Kind, Runtime: r.engineName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,
+		ID: r.id, Runtime: r.engineName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,
 	}}
+	if proof != nil {
+		c.Username = system.Username(ctx, proof.UID)
+		done.record.UID, done.record.Proof = &proof.UID, container.ProofToken
+	}
 	done.Granted, err = r.apply(ctx, c, func(g grant.Granted) error {
 		if !container.IsID(r.id) {
 			return nil
@@ -96,29 +97,29 @@ func (r *runtime) apply(
 }
 
 // proof finds out for which user the container is started. The error says why that isn't known.
-func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof, error) {
+func (r *runtime) proof(ctx context.Context, request grant.Request) (*grant.Holder, error) {
 	if request.Token == "" {
-		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an " +
+		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an " +
 			"environment")
 	}
 	notes := grant.RestartNotes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
 	if err != nil { // the container may have been started with it before
 		if note, noteErr := notes.Find(r.id, r.engineName(), request.Token); noteErr == nil {
-			holder, err = grant.Holder{UID: note.UID, EID: note.EID}, nil
+			holder, err = note.Holder, nil
 		}
 	}
 	switch {
 	case errors.Is(err, service.ErrNotRunning):
-		return grant.Proof{}, errNoService
+		return nil, errNoService
 	case err != nil:
-		return grant.Proof{}, err
+		return nil, err
 	}
-	if err := notes.Write(grant.RestartNote{ID: r.id, UID: holder.UID, EID: holder.EID, Runtime: r.engineName()},
-		request.Token); err != nil {
+	note := grant.RestartNote{ID: r.id, Holder: holder, Runtime: r.engineName()}
+	if err := notes.Write(note, request.Token); err != nil {
 		r.Warn("genv: the container counts for no user after a restart: " + err.Error())
 	}
-	return grant.Proof{UID: &holder.UID, Kind: container.ProofToken, EID: holder.EID}, nil
+	return &holder, nil
 }
 
 // undo ends what was claimed, for a container that is not created.

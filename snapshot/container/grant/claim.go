@@ -7,7 +7,7 @@
 //	granted.SetVariables(config)
 //
 // The config.json of a container has what the person wrote who started it: nothing in it
-// says who that is. A Proof does, which comes from elsewhere. Without one, a container has
+// says who that is. A proof does, which comes from elsewhere. Without one, a container has
 // an environment of its own that belongs to no person.
 //
 // Tokens are the one-time tokens by which root's service recognizes, in a container that is about
@@ -35,7 +35,6 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -52,18 +51,10 @@ const (
 // ErrRefused means that a container can't have the GPUs that it asks for.
 var ErrRefused = errors.New("refused")
 
-// Proof is for which user a container is started. The zero value proves nothing.
-type Proof struct {
-	UID  *snapshot.UID // nil if it isn't proved
-	Kind container.Proof
-	// EID is the environment in which the user started it; empty for none.
-	EID snapshot.EnvID
-}
-
 // Claim is a container's request, and what is known of it.
 type Claim struct {
 	Request
-	Proof     Proof
+	Proof     *Holder      // for whom it is started; nil if that isn't proved
 	Container string       // its ID
 	PID       snapshot.PID // which is registered in the environment
 	Now       snapshot.Date
@@ -93,7 +84,10 @@ type Granted struct {
 // environment of its own. After an error, which wraps ErrRefused, ErrRequest or one of
 // package state, the files are not to be written.
 func (c Claim) Apply(f *state.Files) (Granted, error) {
-	g := Granted{UID: c.Proof.UID, GPUs: c.AsksForGPUs()}
+	g := Granted{GPUs: c.AsksForGPUs()}
+	if c.Proof != nil {
+		g.UID = &c.Proof.UID
+	}
 	if env := c.joined(f); env != nil {
 		return c.join(f, env, g)
 	}
@@ -106,13 +100,13 @@ func (c Claim) Apply(f *state.Files) (Granted, error) {
 // joined is the environment of the person in which a container runs; nil for its own.
 func (c Claim) joined(f *state.Files) *snapshot.Environment {
 	switch {
-	case c.Proof.UID != nil && c.Proof.EID != "":
+	case c.Proof != nil && c.Proof.EID != "":
 		env := f.Environment(c.Proof.EID)
-		if env == nil || env.UID != *c.Proof.UID { // it has ended since
+		if env == nil || env.UID != c.Proof.UID { // it has ended since
 			return nil
 		}
 		return env
-	case c.Proof.UID == nil && c.Shared && c.EID != "" && c.Count == 0:
+	case c.Proof == nil && c.Shared && c.EID != "" && c.Count == 0:
 		return f.Environment(c.EID)
 	}
 	return nil
@@ -145,7 +139,7 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 	}
 	eid := env.EID
 	g.EID, g.Name, g.Memory = eid, env.Config.Name, env.Config.GPUMemory
-	if c.Proof.UID == nil {
+	if c.Proof == nil {
 		return g.with(f, wanted, c.Hardware), nil
 	}
 	activation := state.Activation{EID: eid, UID: env.UID, Username: env.Username, PID: c.PID, At: c.Now}
@@ -159,8 +153,8 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 // own makes an environment for the container alone.
 func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	uid, username := Nobody, NobodyUsername
-	if c.Proof.UID != nil {
-		uid, username = *c.Proof.UID, c.Username
+	if c.Proof != nil {
+		uid, username = c.Proof.UID, c.Username
 	}
 	if f.Devices == nil {
 		return g, state.ErrNoDevices
@@ -273,8 +267,12 @@ func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) 
 		return list[0], nil
 	}
 	var found []snapshot.DeviceIndex
-	if c.Proof.EID != "" || c.Shared {
-		for _, part := range change.Parts(f, cmp.Or(c.Proof.EID, c.EID)) {
+	eid := c.EID
+	if c.Proof != nil {
+		eid = cmp.Or(c.Proof.EID, eid)
+	}
+	if c.Shared || c.Proof != nil && c.Proof.EID != "" {
+		for _, part := range change.Parts(f, eid) {
 			if slices.Contains(part.Instances, snapshot.GPUUUID(name)) {
 				found = append(found, part.Index)
 			}

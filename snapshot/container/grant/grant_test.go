@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -130,8 +129,8 @@ func gpus() (list []hardware.Device) {
 
 type indices = []snapshot.DeviceIndex
 
-func proved(uid snapshot.UID, eid snapshot.EnvID) grant.Proof {
-	return grant.Proof{UID: &uid, Kind: container.ProofToken, EID: eid}
+func proved(uid snapshot.UID, eid snapshot.EnvID) *grant.Holder {
+	return &grant.Holder{UID: uid, EID: eid}
 }
 
 func TestClaim(t *testing.T) {
@@ -139,7 +138,7 @@ func TestClaim(t *testing.T) {
 	names := func(list ...string) grant.Request { return grant.Request{Names: list} }
 	for name, row := range map[string]struct {
 		request grant.Request
-		proof   grant.Proof
+		proof   *grant.Holder
 		shared  bool
 		eid     snapshot.EnvID // of the container; empty for none
 		uid     snapshot.UID   // of the environment
@@ -166,20 +165,20 @@ func TestClaim(t *testing.T) {
 		"in one that has ended":          {one, proved(alice, "9"), false, "4c01db0b339c", alice, indices{3}, ""},
 		"in one that is another's now":   {one, proved(alice, "20"), false, "4c01db0b339c", alice, indices{3}, ""},
 		"no GPU, in no environment":      {grant.Request{}, proved(alice, ""), false, "", 0, nil, ""},
-		"without a proof":                {one, grant.Proof{}, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
-		"by name without a proof":        {names("3"), grant.Proof{}, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
-		"an attached one without":        {names("0"), grant.Proof{}, false, "", 0, nil, "Device 0 is not available (GPU 0: environment 10 of alice(1001) has it since"},
-		"all without a proof":            {all, grant.Proof{}, false, "", 0, nil, "Device 0 is not available"},
-		"too many":                       {grant.Request{Count: 2}, grant.Proof{}, false, "", 0, nil, "Requested more devices (2) than currently available (1)"},
-		"too many, over-subscribed":      {grant.Request{Count: 2, OverSubscribe: true}, grant.Proof{}, false, "4c01db0b339c", grant.Nobody, indices{0, 3}, ""},
-		"a claim without a proof":        {grant.Request{EID: "10", Count: 1}, grant.Proof{}, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
-		"a claim, and its device":        {grant.Request{EID: "10", Names: []string{"0"}}, grant.Proof{}, false, "", 0, nil, "Device 0 is not available"},
+		"without a proof":                {one, nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"by name without a proof":        {names("3"), nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"an attached one without":        {names("0"), nil, false, "", 0, nil, "Device 0 is not available (GPU 0: environment 10 of alice(1001) has it since"},
+		"all without a proof":            {all, nil, false, "", 0, nil, "Device 0 is not available"},
+		"too many":                       {grant.Request{Count: 2}, nil, false, "", 0, nil, "Requested more devices (2) than currently available (1)"},
+		"too many, over-subscribed":      {grant.Request{Count: 2, OverSubscribe: true}, nil, false, "4c01db0b339c", grant.Nobody, indices{0, 3}, ""},
+		"a claim without a proof":        {grant.Request{EID: "10", Count: 1}, nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"a claim, and its device":        {grant.Request{EID: "10", Names: []string{"0"}}, nil, false, "", 0, nil, "Device 0 is not available"},
 		"a claim against the proof":      {grant.Request{EID: "10", All: true}, proved(bob, "20"), false, "20", bob, indices{2}, ""},
-		"no GPU without a proof":         {grant.Request{EID: "10"}, grant.Proof{}, false, "", 0, nil, ""},
-		"a claim where all users write":  {grant.Request{EID: "10", Names: []string{"0"}}, grant.Proof{}, true, "10", alice, indices{0}, ""},
-		"of another's device":            {grant.Request{EID: "10", Names: []string{"2"}}, grant.Proof{}, true, "", 0, nil, "GPU 2 is not attached"},
-		"a number where all users write": {grant.Request{EID: "10", Count: 1}, grant.Proof{}, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
-		"an unknown one there":           {grant.Request{EID: "9", Names: []string{"3"}}, grant.Proof{}, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"no GPU without a proof":         {grant.Request{EID: "10"}, nil, false, "", 0, nil, ""},
+		"a claim where all users write":  {grant.Request{EID: "10", Names: []string{"0"}}, nil, true, "10", alice, indices{0}, ""},
+		"of another's device":            {grant.Request{EID: "10", Names: []string{"2"}}, nil, true, "", 0, nil, "GPU 2 is not attached"},
+		"a number where all users write": {grant.Request{EID: "10", Count: 1}, nil, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"an unknown one there":           {grant.Request{EID: "9", Names: []string{"3"}}, nil, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := files()

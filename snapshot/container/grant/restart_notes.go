@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -37,10 +36,9 @@ type RestartNotes struct {
 
 // RestartNote is for whom a container was started.
 type RestartNote struct {
-	ID      string         `json:"id"`
-	UID     snapshot.UID   `json:"uid"`
-	EID     snapshot.EnvID `json:"eid,omitempty"` // the user's, in which it ran; empty for its own
-	Runtime string         `json:"runtime"`
+	ID string `json:"id"`
+	Holder
+	Runtime string `json:"runtime"`
 	// Token is the hash of the token.
 	Token   string    `json:"token"`
 	Started time.Time `json:"started"`

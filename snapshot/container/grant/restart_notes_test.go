@@ -28,7 +28,7 @@ func newNotes(t *testing.T) (n grant.RestartNotes, now *time.Time) {
 	dir := filepath.Join(t.TempDir(), "root")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	n = grant.RestartNotes{Dir: dir, Now: func() time.Time { return at }}
-	require.NoError(t, n.Write(grant.RestartNote{ID: id, UID: restarter, EID: "7", Runtime: "docker"}, "secret"))
+	require.NoError(t, n.Write(grant.RestartNote{ID: id, Holder: grant.Holder{UID: restarter, EID: "7"}, Runtime: "docker"}, "secret"))
 	return n, &at
 }
 
@@ -81,8 +81,8 @@ func TestOnlyRootsNotesCount(t *testing.T) {
 	require.NoError(t, os.Chmod(folder, 0o777))
 	_, err = n.Find(id, "docker", "secret")
 	require.ErrorIs(t, err, grant.ErrUnknownStart, "any user could have written it")
-	require.Error(t, n.Write(grant.RestartNote{ID: id, UID: restarter}, ""))
-	require.Error(t, n.Write(grant.RestartNote{ID: "/etc", UID: restarter}, "secret"))
+	require.Error(t, n.Write(grant.RestartNote{ID: id, Holder: grant.Holder{UID: restarter}}, ""))
+	require.Error(t, n.Write(grant.RestartNote{ID: "/etc", Holder: grant.Holder{UID: restarter}}, "secret"))
 }
 
 func TestNotesAreRemovedWithTheirContainers(t *testing.T) {

@@ -3,12 +3,13 @@ package grant
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -18,14 +19,13 @@ const TokenLife = 10 * time.Minute
 // MaxToken bounds the text of a token, in bytes.
 const MaxToken = 128
 
-// maxTokensOfUser bounds the tokens of one user that are not redeemed yet. Then the oldest one
-// is lost.
-const maxTokensOfUser = 64
+// How many tokens there are that are not redeemed yet. Of a user who has more, the oldest one is lost.
+const (
+	maxTokens       = 4096
+	maxTokensOfUser = 64
+)
 
-// maxTokenUsers bounds for how many users there are tokens.
-const maxTokenUsers = 4096
-
-// Holder is who a token is for.
+// Holder is who a container is started for.
 type Holder struct {
 	UID snapshot.UID   `json:"uid"`
 	EID snapshot.EnvID `json:"eid,omitempty"` // the environment that the user named; empty for none
@@ -36,8 +36,8 @@ type Holder struct {
 type Tokens struct {
 	Now func() time.Time // nil is time.Now
 
-	mu    sync.Mutex
-	users map[snapshot.UID][]issued // the oldest first
+	mu     sync.Mutex
+	issued []issued // the oldest first
 }
 
 // issued is a token that can be redeemed. Its text isn't kept.
@@ -52,26 +52,23 @@ func (t *Tokens) Issue(h Holder) (string, error) {
 	if h.EID != "" && snapshot.Claim(string(h.EID)) != h.EID {
 		return "", fmt.Errorf("%w: no environment has such an id", state.ErrRequest)
 	}
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // it never fails
-	text := base64.RawURLEncoding.EncodeToString(secret)
-	now := t.now()
+	text, now := rand.Text(), t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.users == nil {
-		t.users = map[snapshot.UID][]issued{}
+	t.issued = slices.DeleteFunc(t.issued, func(i issued) bool { return !now.Before(i.until) })
+	var own []int
+	for i := range t.issued {
+		if t.issued[i].holder.UID == h.UID {
+			own = append(own, i)
+		}
 	}
-	if len(t.users) >= maxTokenUsers {
-		t.dropExpired(now)
-	}
-	own := t.users[h.UID]
-	if own == nil && len(t.users) >= maxTokenUsers {
+	switch full := !quota.Leaves(len(own), len(t.issued), maxTokens); {
+	case full && len(own) == 0:
 		return "", fmt.Errorf("%w: too many users have tokens, try again", state.ErrRequest)
+	case full || len(own) >= maxTokensOfUser:
+		t.issued = slices.Delete(t.issued, own[0], own[0]+1)
 	}
-	if len(own) >= maxTokensOfUser {
-		own = own[len(own)-maxTokensOfUser+1:]
-	}
-	t.users[h.UID] = append(own[:len(own):len(own)], issued{sha256.Sum256([]byte(text)), h, now.Add(TokenLife)})
+	t.issued = append(t.issued, issued{sha256.Sum256([]byte(text)), h, now.Add(TokenLife)})
 	return text, nil
 }
 
@@ -81,34 +78,13 @@ func (t *Tokens) Redeem(text string) (h Holder, ok bool) {
 	sum, now := sha256.Sum256([]byte(text)), t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for uid, own := range t.users {
-		for i := range own {
-			if own[i].sum != sum {
-				continue
-			}
-			found := own[i]
-			t.set(uid, append(own[:i:i], own[i+1:]...))
-			return found.holder, now.Before(found.until)
-		}
+	i := slices.IndexFunc(t.issued, func(i issued) bool { return i.sum == sum })
+	if i < 0 {
+		return Holder{}, false
 	}
-	return Holder{}, false
-}
-
-func (t *Tokens) dropExpired(now time.Time) {
-	for uid, own := range t.users {
-		for len(own) > 0 && !now.Before(own[0].until) {
-			own = own[1:]
-		}
-		t.set(uid, own)
-	}
-}
-
-func (t *Tokens) set(uid snapshot.UID, own []issued) {
-	if len(own) == 0 {
-		delete(t.users, uid)
-		return
-	}
-	t.users[uid] = own
+	found := t.issued[i]
+	t.issued = slices.Delete(t.issued, i, i+1)
+	return found.holder, now.Before(found.until)
 }
 
 func (t *Tokens) now() time.Time {

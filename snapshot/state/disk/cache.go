@@ -33,16 +33,9 @@ type reading struct {
 	files     state.Files
 }
 
-// Versions identify the contents of both state files.
-type Versions [len(stateFiles)]fileVersion
-
-// fileVersion identifies the content of a file; the zero one is of a file that is missing. Its owner can set the
-// time of the last change, but not the time at which the kernel recorded that.
-type fileVersion struct {
-	device, inode     uint64
-	size              int64
-	changed, recorded int64
-}
+// Versions are the states of both state files; the zero state is of a file that is missing. The owner of a file can set
+// the time of its last change, but not the time at which the kernel recorded that.
+type Versions [len(stateFiles)]unix.Stat_t
 
 // NewCache returns a Cache of a store.
 func NewCache(s *Store) *Cache { return &Cache{Store: s} }
@@ -119,18 +112,18 @@ func isSame(p, o system.ProcessStatus) bool {
 // VersionsIn identifies the state files in a folder, following no link.
 func VersionsIn(dir string) (v Versions) {
 	for i, file := range stateFiles {
-		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(dir, file.String()), &st) == nil {
-			v[i] = fileVersion{st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}
+		if unix.Lstat(filepath.Join(dir, file.String()), &v[i]) != nil {
+			v[i] = unix.Stat_t{}
 		}
+		v[i].Atim = unix.Timespec{} // reading changes nothing
 	}
 	return v
 }
 
 // cacheable says whether a later change of the files will change their versions.
 func (v Versions) cacheable(now time.Time) bool {
-	return !slices.ContainsFunc(v[:], func(file fileVersion) bool {
-		return file == fileVersion{} || now.Sub(time.Unix(0, file.recorded)) < minAge
+	return !slices.ContainsFunc(v[:], func(file unix.Stat_t) bool {
+		return file.Ino == 0 || now.Sub(time.Unix(file.Ctim.Unix())) < minAge
 	})
 }
 

@@ -3,10 +3,10 @@ package system
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -32,53 +32,28 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 		for _, k := range list {
 			all[k] = Unknown
 		}
-		if asked == maxKernelUsers || !p.kernelsPending.begin(uid) {
+		if asked == maxKernelUsers {
+			continue
+		}
+		if _, pending := p.kernelsPending.LoadOrStore(uid, true); pending {
 			continue
 		}
 		asked++
 		go func() {
 			answer := p.kernelFilesOf(ctx, uid, pids, list)
-			p.kernelsPending.end(uid) // before the answer: whoever has it may ask again at once
+			p.kernelsPending.Delete(uid) // before the answer: whoever has it may ask again at once
 			answers <- answer
 		}()
 	}
 	for range asked {
 		select {
 		case answer := <-answers:
-			for k, now := range answer {
-				all[k] = now
-			}
+			maps.Copy(all, answer)
 		case <-ctx.Done():
 			return all
 		}
 	}
 	return all
-}
-
-// pendingUsers are the users with folders that have not answered yet.
-type pendingUsers struct {
-	mu    sync.Mutex
-	users map[snapshot.UID]bool
-}
-
-// begin is false if an earlier look at the folders of a user has not ended.
-func (p *pendingUsers) begin(uid snapshot.UID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users[uid] {
-		return false
-	}
-	if p.users == nil {
-		p.users = map[snapshot.UID]bool{}
-	}
-	p.users[uid] = true
-	return true
-}
-
-func (p *pendingUsers) end(uid snapshot.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.users, uid)
 }
 
 // kernelFilesOf returns nothing once ctx has ended, since no caller waits then: a user can have

@@ -74,14 +74,14 @@ func On(fs proc.FS) System {
 }
 
 func newProcfs(root string, accounts nss.Passwd) procfs {
-	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts, kernelsPending: &pendingUsers{}}
+	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts, kernelsPending: &sync.Map{}}
 }
 
 type procfs struct {
 	root           string
 	fs             proc.FS
 	accounts       nss.Passwd
-	kernelsPending *pendingUsers
+	kernelsPending *sync.Map // the users with folders that have not answered yet
 }
 
 func (p procfs) BootID() string {
