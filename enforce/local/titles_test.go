@@ -50,7 +50,7 @@ func newScratch(t *testing.T, owned bool) *scratch {
 	}
 	s.store = disk.New(filepath.Join(s.dir, "state"), config)
 	if owned {
-		_, err := s.store.TakeOver(t.Context(), nil)
+		_, _, err := s.store.TakeOver(t.Context(), nil)
 		require.NoError(t, err)
 	}
 	fifo := filepath.Join(s.dir, "never")

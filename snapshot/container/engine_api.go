@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -28,16 +27,6 @@ const maxHeader = 64 << 10
 
 // api is an engine's API on a unix socket.
 type api struct{ socket string }
-
-// errStatus is an answer that is not the one asked for.
-type errStatus struct {
-	code    int
-	message string
-}
-
-func (e *errStatus) Error() string {
-	return fmt.Sprintf("HTTP status %d: %s", e.code, text.Quoted(e.message, 200))
-}
 
 // inspect asks about a container. The error is ErrNotFound if the engine has none with
 // this id; with fs.ErrNotExist there is no such engine.
@@ -54,10 +43,6 @@ func (a api) inspect(ctx context.Context, id string) (Details, error) {
 func (a api) stop(ctx context.Context, id string, grace time.Duration) error {
 	seconds := int((grace + time.Second - 1) / time.Second)
 	_, err := a.do(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/stop?t="+strconv.Itoa(seconds))
-	var status *errStatus
-	if errors.As(err, &status) && status.code == http.StatusNotModified {
-		return nil // it had stopped already
-	}
 	return err
 }
 
@@ -92,8 +77,9 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 		return nil, fmt.Errorf("ask %s: the answer is longer than %d bytes", a.socket, maxAnswer)
 	case response.StatusCode == http.StatusNotFound:
 		return nil, ErrNotFound
-	case response.StatusCode/100 != 2:
-		return nil, fmt.Errorf("ask %s: %w", a.socket, &errStatus{response.StatusCode, string(body)})
+	case response.StatusCode/100 != 2 && response.StatusCode != http.StatusNotModified: // it had stopped already
+		return nil, fmt.Errorf("ask %s: HTTP status %d: %s", a.socket, response.StatusCode,
+			text.Quoted(string(body), 200))
 	}
 	return body, nil
 }
@@ -120,20 +106,11 @@ func checkPeer(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	var peer *unix.Ucred
-	var peerErr error
-	if err := raw.Control(func(fd uintptr) {
-		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
+	peer, err := proc.PeerOf(raw)
+	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		err = errForeign
 	}
-	if peerErr != nil {
-		return peerErr
-	}
-	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return errForeign
-	}
-	return nil
+	return err
 }
 
 var (
@@ -155,24 +132,21 @@ type Details struct {
 	Init snapshot.PID // the container's first process; 0 if it is unknown or doesn't run
 }
 
-// docker is a container in Docker's API and in Podman's copy of it.
-type docker struct {
-	ID     string
-	Name   string
-	Config struct {
-		Image  string
-		Env    []string
-		Labels map[string]string
-	}
-	State struct {
-		Running bool
-		Pid     snapshot.PID
-	}
-}
-
-// ParseDocker reads the answer of Docker's API about a container. The error says what is wrong with it.
+// ParseDocker reads the answer about a container of Docker's API, or Podman's copy of it. The error says what is wrong.
 func ParseDocker(data []byte, id string) (Details, error) {
-	var d docker
+	var d struct {
+		ID     string
+		Name   string
+		Config struct {
+			Image  string
+			Env    []string
+			Labels map[string]string
+		}
+		State struct {
+			Running bool
+			Pid     snapshot.PID
+		}
+	}
 	if err := json.Unmarshal(data, &d); err != nil {
 		return Details{}, fmt.Errorf("not understood: %w", err)
 	}

@@ -43,13 +43,14 @@ import (
 type Inspector interface {
 	// Inspect asks until ctx ends. Its errors are those of Engines.
 	Inspect(ctx context.Context, place proc.Place) (Details, error)
+	// Stop stops a container.
+	Stop(ctx context.Context, place proc.Place, grace time.Duration) error
 }
 
 // Source finds out about containers. Its exported fields are set before its first use; it
 // is safe for concurrent use.
 type Source struct {
 	Engines Inspector
-	Stopper Stopper // for Stop
 	Run     string  // root's run folder, in which the hook's records are
 	Proc    proc.FS // the zero FS is /proc
 	// Wait is for how long one look asks engines at most, and then again for how long it reads
@@ -156,34 +157,28 @@ func (s *Source) find(ctx context.Context, place proc.Place) *entry {
 	e.info.Unknown, e.late = err != nil, err != nil && ctx.Err() != nil
 	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
 	e.info.Labels, e.info.LabelsCut = snapshot.BoundedLabels(details.Labels)
-	if first, runs := s.first(details.Init); runs {
-		e.init, e.start, e.path = details.Init, first.start, first.place.Path
+	if start, first, runs := s.first(details.Init); runs {
+		e.init, e.start, e.path = details.Init, start, first.Path
 	}
 	s.readRecord(e, place.ID)
 	return e
 }
 
-// process is what the kernel shows of the first process of a container.
-type process struct {
-	start snapshot.StartTime
-	place proc.Place
-}
-
-// first reads a process; false if it doesn't run.
-func (s *Source) first(pid snapshot.PID) (process, bool) {
+// first reads when a process started, and its cgroup; runs is false if it doesn't run.
+func (s *Source) first(pid snapshot.PID) (start snapshot.StartTime, place proc.Place, runs bool) {
 	if pid <= 0 {
-		return process{}, false
+		return 0, place, false
 	}
 	h, err := s.Proc.Open(pid)
 	if err != nil {
-		return process{}, false
+		return 0, place, false
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	stat, err := h.Stat()
 	if err != nil || stat.Gone() {
-		return process{}, false
+		return 0, place, false
 	}
-	return process{stat.Start, h.Place()}, true
+	return stat.Start, h.Place(), true
 }
 
 // readRecord adds what root's hook has recorded when this first process of the container
@@ -193,9 +188,9 @@ func (s *Source) readRecord(e *entry, id string) {
 	if err != nil {
 		return
 	}
-	recorded, runs := s.first(r.PID)
+	start, place, runs := s.first(r.PID)
 	switch {
-	case !runs, recorded.start != r.Start, recorded.place.ID != id:
+	case !runs, start != r.Start, place.ID != id:
 		return
 	case e.init != 0 && e.init != r.PID: // 0: the engine doesn't say
 		return
@@ -204,11 +199,6 @@ func (s *Source) readRecord(e *entry, id string) {
 	if r.UID != nil {
 		e.info.UID, e.info.Proof = r.UID, snapshot.ProofRecord
 	}
-}
-
-// Stopper stops containers; Engines are one.
-type Stopper interface {
-	Stop(ctx context.Context, place proc.Place, grace time.Duration) error
 }
 
 // Running is a container that was found to run, by its first process.
@@ -261,7 +251,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 // SIGKILL. It returns when the container has stopped. The caller makes sure that the first
 // process is still the one that Init found. Its error wraps one of Engines.Stop.
 func (s *Source) Stop(ctx context.Context, r Running, grace time.Duration) error {
-	if err := s.Stopper.Stop(ctx, r.place, grace); err != nil {
+	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)
 	}
 	return nil

@@ -42,6 +42,10 @@ func (e *engines) Inspect(ctx context.Context, place proc.Place) (container.Deta
 	return container.Details{}, container.ErrNotFound
 }
 
+func (e *engines) Stop(context.Context, proc.Place, time.Duration) error {
+	return container.ErrNoEngine
+}
+
 // host is a machine with a container named web of which process 10 is the first.
 type host struct {
 	*container.Source

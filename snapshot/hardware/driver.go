@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -79,17 +79,9 @@ func FromDriver(proc string) ([]Device, error) {
 }
 
 func readInformation(path string) (information, error) {
-	file, err := os.Open(path)
+	data, err := folder.ReadRegular(path, maxInformation)
 	if err != nil {
 		return information{}, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxInformation+1))
-	if err != nil {
-		return information{}, err
-	}
-	if len(data) > maxInformation {
-		return information{}, fmt.Errorf("%w: it is larger than %d bytes", ErrGarbled, maxInformation)
 	}
 	return parseInformation(data)
 }

@@ -36,6 +36,8 @@ func TestStateFolder(t *testing.T) {
 // jobs is an engine; the id of each container is its first process.
 type jobs struct{}
 
+func (jobs) Stop(context.Context, proc.Place, time.Duration) error { return container.ErrNoEngine }
+
 func (jobs) Inspect(_ context.Context, place proc.Place) (container.Details, error) {
 	init, err := strconv.ParseInt(place.ID, 16, 32)
 	return container.Details{Name: "job", Init: snapshot.PID(init)}, err

@@ -27,6 +27,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Runner runs nvidia-smi. An exit code other than 0 is not an error of Run. Its errors
@@ -178,13 +180,7 @@ func hungOr(ctx context.Context) error {
 // contextError is the error of a call after its context has ended.
 func contextError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return lateError{}
+		return text.Worded(ErrTimeout.Error(), ErrTimeout, context.DeadlineExceeded)
 	}
 	return context.Cause(ctx)
 }
-
-// lateError is ErrTimeout, and is also known as the end of a deadline.
-type lateError struct{}
-
-func (lateError) Error() string   { return ErrTimeout.Error() }
-func (lateError) Unwrap() []error { return []error{ErrTimeout, context.DeadlineExceeded} }

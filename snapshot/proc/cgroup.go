@@ -96,19 +96,14 @@ func isNested(names []string) bool {
 // isOfUser says whether a cgroup is one that systemd makes for a user (user-1000.slice,
 // user@1000.service).
 func isOfUser(name string) bool {
-	uid, isSlice := strings.CutSuffix(name, ".slice")
-	uid, isSlice = cutPrefix(uid, "user-", isSlice)
-	if !isSlice {
-		uid, isSlice = strings.CutSuffix(name, ".service")
-		uid, isSlice = cutPrefix(uid, "user@", isSlice)
+	for prefix, suffix := range map[string]string{"user-": ".slice", "user@": ".service"} {
+		uid, begins := strings.CutPrefix(name, prefix)
+		uid, ends := strings.CutSuffix(uid, suffix)
+		if _, err := strconv.ParseUint(uid, 10, 32); begins && ends && err == nil {
+			return true
+		}
 	}
-	_, err := strconv.ParseUint(uid, 10, 32)
-	return isSlice && err == nil
-}
-
-func cutPrefix(s, prefix string, ok bool) (string, bool) {
-	rest, found := strings.CutPrefix(s, prefix)
-	return rest, ok && found
+	return false
 }
 
 // containerID is the id in names such as ID, docker-ID.scope, libpod-ID and

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -179,13 +178,7 @@ func (h *Handle) otherThreads() ([]string, error) {
 	if err != nil || stat.State != 'Z' || stat.Gone() {
 		return nil, err
 	}
-	fd, err := openAt(h.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	dir := os.NewFile(uintptr(fd), "task")
-	defer func() { _ = dir.Close() }() // it was only read
-	return dir.Readdirnames(-1)
+	return namesIn(h.dir, "task", -1)
 }
 
 // checkGone verifies an ErrGone of environ: for a process without memory of its own,

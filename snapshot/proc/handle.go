@@ -167,6 +167,17 @@ func openAt(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
+// namesIn lists at most so many names in a folder; -1 lists all.
+func namesIn(dir int, name string, most int) ([]string, error) {
+	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	folder := os.NewFile(uintptr(fd), name)
+	defer func() { _ = folder.Close() }() // it was only read
+	return folder.Readdirnames(most)
+}
+
 // uninterrupted repeats a system call that was interrupted by a signal, which Go's
 // runtime sends to itself.
 func uninterrupted(call func() (int, error)) (int, error) {
@@ -253,18 +264,11 @@ func isBootID(text string) bool {
 // doesn't say: then the pidfd is readable (pidfd_open(2)). An error means that this is unknown.
 func HasEnded(pidfd int) (bool, error) {
 	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
-	for {
-		n, err := unix.Poll(ready, 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return false, os.NewSyscallError("poll", err)
-		case n > 0 && ready[0].Revents&unix.POLLIN == 0:
-			return false, os.NewSyscallError("poll", unix.EBADF) // POLLNVAL, POLLERR
-		}
-		return n > 0, nil
+	n, err := uninterrupted(func() (int, error) { return unix.Poll(ready, 0) })
+	if n > 0 && ready[0].Revents&unix.POLLIN == 0 { // POLLNVAL, POLLERR
+		err = unix.EBADF
 	}
+	return err == nil && n > 0, os.NewSyscallError("poll", err)
 }
 
 // Hiding says whether /proc hides the processes of users from each other: its mount options

@@ -48,6 +48,16 @@ func InUserNamespace() bool {
 	return ok && stat.Uid != 0
 }
 
+// PeerOf asks the kernel which process is at the other end of a connection of a unix socket.
+func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
+	if controlErr := conn.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); controlErr != nil || err != nil {
+		return nil, fmt.Errorf("who is at the other end: %w", errors.Join(controlErr, err))
+	}
+	return peer, nil
+}
+
 // OwnerOfUID is the uid by which Owner finds the account, for a caller that knows the real uid of
 // the process, and the name of our own user namespace. rootless says that the process is in a user
 // namespace that the owner created, as in a rootless container.
@@ -137,25 +147,15 @@ func (fs FS) Namespace(pid snapshot.PID) (string, error) {
 
 // RealUID is that of the user who started the process. A set-uid program changes the effective uid, and with it
 // the owner of /proc/PID, who is root if the process is not dumpable, but not the real uid.
-func (h *Handle) RealUID() (snapshot.UID, error) {
-	uid, err := realUID(h.dir, "status")
+func (h *Handle) RealUID() (uid snapshot.UID, err error) {
+	status, err := readOnce(h.dir, "status", statusLimit)
+	if err == nil {
+		uid, err = ParseUID(status)
+	}
 	if err != nil {
 		return 0, classify(h.PID, err)
 	}
 	return uid, nil
-}
-
-func realUID(dir int, name string) (snapshot.UID, error) {
-	status, err := readOnce(dir, name, statusLimit)
-	if err != nil {
-		return 0, err
-	}
-	return ParseUID(status)
-}
-
-// realUID is Handle.RealUID with the error of the system call. A single file needs no Handle.
-func (fs FS) realUID(pid snapshot.PID) (snapshot.UID, error) {
-	return realUID(unix.AT_FDCWD, fs.path(pid)+"/status")
 }
 
 // statusLimit is more than the lines up to that of the uid take. The rest is as long as the process makes it, with up
@@ -191,7 +191,7 @@ func (h *Handle) UID() (snapshot.UID, error) {
 
 // payer is the account, or as long as that isn't known the range, for which a process is slow.
 func (fs FS) payer(pid snapshot.PID) (snapshot.UID, error) {
-	uid, err := fs.realUID(pid)
+	uid, err := with(fs, pid, (*Handle).RealUID)
 	if err == nil {
 		uid, _ = fs.Account(uid)
 	}
@@ -199,13 +199,7 @@ func (fs FS) payer(pid snapshot.PID) (snapshot.UID, error) {
 }
 
 // UID is the account of the real uid of one process.
-func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) {
-	uid, err := fs.realUID(pid)
-	if err != nil {
-		return 0, fs.classify(pid, err)
-	}
-	return fs.Account(uid)
-}
+func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, (*Handle).UID) }
 
 var errStatus = errors.New("no uid in /proc/PID/status")
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 var (
@@ -93,26 +94,17 @@ const maxValue = 64 << 10
 // kinds are the errors that callers tell apart.
 var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errSpent, os.ErrPermission}
 
-// helperError is the error of a helper.
-type helperError struct {
-	text  string
-	kinds []error
-}
-
-func (e *helperError) Error() string   { return e.text }
-func (e *helperError) Unwrap() []error { return e.kinds }
-
 func (a *answer) err() error {
 	if a.Error == "" {
 		return nil
 	}
-	e := &helperError{text: a.Error}
+	var causes []error
 	for _, i := range a.Kinds {
 		if i >= 0 && i < len(kinds) {
-			e.kinds = append(e.kinds, kinds[i])
+			causes = append(causes, kinds[i])
 		}
 	}
-	return e
+	return text.Worded(a.Error, causes...)
 }
 
 // isOther says that the process is another one than this, and a helper reads it.

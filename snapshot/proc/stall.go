@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"os"
 	"strconv"
 	"strings"
 
@@ -58,15 +57,9 @@ const (
 // stacks are what the threads of the process do in the kernel.
 func (h *Handle) stacks() []string {
 	stacks, _ := soon(h.fs, h.PID, func() (stacks []string, err error) {
-		fd, err := openAt(h.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
-		if err != nil {
-			return nil, err
-		}
-		dir := os.NewFile(uintptr(fd), "task")
-		defer func() { _ = dir.Close() }() // it was only read
-		threads, err := dir.Readdirnames(maxStacks)
+		threads, err := namesIn(h.dir, "task", maxStacks)
 		for _, thread := range threads {
-			if stack, err := readAt(int(dir.Fd()), thread+"/stack", smallLimit); err == nil {
+			if stack, err := readAt(h.dir, "task/"+thread+"/stack", smallLimit); err == nil {
 				stacks = append(stacks, string(stack))
 			}
 		}

@@ -24,13 +24,16 @@ func Late(err error, within time.Duration) error {
 	if said == before {
 		return err
 	}
-	return &late{said, err}
+	return Worded(said, err)
 }
 
-type late struct {
-	text string
-	err  error
+// Worded is an error with these words, which wraps causes.
+func Worded(words string, causes ...error) error { return &worded{words, causes} }
+
+type worded struct {
+	words  string
+	causes []error
 }
 
-func (l *late) Error() string { return l.text }
-func (l *late) Unwrap() error { return l.err }
+func (w *worded) Error() string   { return w.words }
+func (w *worded) Unwrap() []error { return w.causes }

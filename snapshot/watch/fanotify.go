@@ -17,7 +17,9 @@ import (
 // kinds of events open it, which would call the driver.
 type fanotify struct{ fd int }
 
-func newFanotify(no bool) (*fanotify, error) {
+// openFanotify is a fanotify that can watch these nodes. Before Linux 5.13 it can't watch files
+// on a tmpfs, which /dev is.
+func openFanotify(no bool, nodes []string) (*fanotify, error) {
 	if no {
 		return nil, fmt.Errorf("fanotify_init: %w", unix.ENOSYS)
 	}
@@ -25,16 +27,7 @@ func newFanotify(no bool) (*fanotify, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fanotify_init: %w", err)
 	}
-	return &fanotify{fd}, nil
-}
-
-// openFanotify is a fanotify that can watch these nodes. Before Linux 5.13 it can't watch files
-// on a tmpfs, which /dev is.
-func openFanotify(no bool, nodes []string) (*fanotify, error) {
-	f, err := newFanotify(no)
-	if err != nil {
-		return nil, err
-	}
+	f := &fanotify{fd}
 	for _, node := range nodes {
 		if err := f.mark(node); err != nil && !errors.Is(err, os.ErrNotExist) {
 			f.close()

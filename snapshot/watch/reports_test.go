@@ -91,7 +91,7 @@ func TestHowOpensAreWatched(t *testing.T) {
 	method, err := methodOf(dev, true)
 	require.ErrorIs(t, err, unix.ENOSYS)
 	require.Equal(t, ByInotify, method)
-	if f, err := newFanotify(false); err != nil {
+	if f, err := openFanotify(false, nil); err != nil {
 		t.Skipf("this process has no fanotify: %v", err)
 	} else {
 		f.close()

@@ -37,7 +37,7 @@ type changes struct {
 
 // Change implements service.Backend.
 func (b *changes) Change(
-	ctx context.Context, c change.Change, by change.Requester, turn service.TakeTurn,
+	ctx context.Context, c change.Change, by change.Requester, turn func(context.Context) (func(), error),
 ) (change.Result, error) {
 	return service.Changer{
 		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,

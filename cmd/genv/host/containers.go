@@ -19,7 +19,7 @@ import (
 // containers is where root learns about the containers of this machine, and has them stopped.
 func containers(getenv func(string) string, fs proc.FS) *container.Source {
 	engines := container.Engines{}
-	return &container.Source{Engines: engines, Stopper: engines, Run: disk.RunDir(getenv), Proc: fs}
+	return &container.Source{Engines: engines, Run: disk.RunDir(getenv), Proc: fs}
 }
 
 // nameStarter adds the name of the user who is proved to have started the container of a

@@ -139,16 +139,16 @@ func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
 	dir := disk.Dir(h.getenv)
 	owned := func() (string, error) { return h.Store.OwnedPath(), nil }
-	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
+	done, warnings, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
 		return instances.Notes{Dir: dir}.Move(files, instances.Notes{Dir: dir, Owned: owned})
 	})
 	if err != nil {
 		return err
 	}
-	for _, warning := range taken.Warnings {
+	for _, warning := range warnings {
 		log.Warn().Msg(warning)
 	}
-	if taken.Done {
+	if done {
 		log.Info().Str("from", dir).Msg("the state of this host was taken over: `genv host handover` gives it back")
 	}
 	return nil

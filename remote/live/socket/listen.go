@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Group may connect to a socket, if there is such a group and the controller may give it
@@ -238,21 +239,13 @@ func peerOf(conn net.Conn) (Peer, error) {
 	if err != nil {
 		return Peer{}, err
 	}
-	var ucred *unix.Ucred
-	var failed error
-	var login *snapshot.UID
-	err = raw.Control(func(fd uintptr) {
-		if ucred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); failed == nil {
-			login = loginOf(int(fd), snapshot.PID(ucred.Pid))
-		}
-	})
-	if err == nil {
-		err = failed
-	}
+	ucred, err := proc.PeerOf(raw)
 	if err != nil {
 		return Peer{}, err
 	}
-	return Peer{PID: snapshot.PID(ucred.Pid), UID: snapshot.UID(ucred.Uid), Login: login}, nil
+	peer := Peer{PID: snapshot.PID(ucred.Pid), UID: snapshot.UID(ucred.Uid)}
+	err = raw.Control(func(fd uintptr) { peer.Login = loginOf(int(fd), peer.PID) })
+	return peer, err
 }
 
 // loginOf is the user who logged in and started the process at the other end of a socket,

@@ -62,17 +62,6 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// decodedError is an error of another process.
-type decodedError struct {
-	text   string
-	causes []error
-}
-
-func (e *decodedError) Error() string { return e.text }
-
-// Unwrap makes errors.Is and errors.As find the classes of the error.
-func (e *decodedError) Unwrap() []error { return e.causes }
-
 // DecodeError is the error that EncodeError wrote: it has the text, and for errors.Is and
 // errors.As the classes of package state, but nothing else that it wrapped. What
 // EncodeError has not written is an error too.
@@ -81,14 +70,14 @@ func DecodeError(data []byte) error {
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {
 		return errors.New("an error that can't be decoded")
 	}
-	decoded := &decodedError{text: printable(w.Text)}
+	var causes []error
 	for name := range w.Classes {
 		if class := classes[name]; class != nil {
-			decoded.causes = append(decoded.causes, class)
+			causes = append(causes, class)
 		}
 	}
 	if w.Unavailable != nil {
-		decoded.causes = append(decoded.causes, bounded(w.Unavailable))
+		causes = append(causes, bounded(w.Unavailable))
 	}
-	return decoded
+	return text.Worded(printable(w.Text), causes...)
 }

@@ -42,7 +42,7 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 	if err != nil {
 		return denied(dir, err.Error())
 	}
-	root, err := s.notesOf(dir)
+	root, err := s.notesOf(dir, true)
 	if err != nil {
 		return denied(dir, err.Error())
 	}
@@ -65,12 +65,17 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note about the state files: root's own folder, if they are there.
-func (s *Store) notesOf(dir place) (*folder.Folder, error) {
+// notesOf opens the folder of root's note about the state files: root's own folder, if they are there. If there is none,
+// root creates it if it may; otherwise the result is nil without an error.
+func (s *Store) notesOf(dir place, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
 	}
-	return s.openRoot()
+	root, err := s.openNotes(rootName(s.path()), create)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("root's notes: %w", err)
+	}
+	return root, nil
 }
 
 // isOwn says whether a state folder is on this container's own file system, or below the same mount as the folder of
@@ -154,9 +159,9 @@ func (s *Store) Examine() (Examination, error) {
 	if err != nil {
 		return found, err
 	}
-	root, err := s.existingNotes(here)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return found, fmt.Errorf("root's notes: %w", err)
+	root, err := s.notesOf(here, false)
+	if err != nil {
+		return found, err
 	}
 	defer root.Close()
 	t := &transaction{Store: s, dir: here, access: folderAccess{seen: readSeen(root), now: now}}
@@ -168,17 +173,4 @@ func (s *Store) Examine() (Examination, error) {
 		}
 	}
 	return found, nil
-}
-
-// existingNotes is notesOf, and creates nothing.
-func (s *Store) existingNotes(dir place) (*folder.Folder, error) {
-	if dir.owned {
-		return folder.OpenExisting(dir.Path)
-	}
-	all, err := folder.OpenTrusted(s.RootDir)
-	if err != nil {
-		return nil, err
-	}
-	defer all.Close()
-	return all.Sub(rootName(s.path()))
 }

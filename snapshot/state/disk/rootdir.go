@@ -51,27 +51,17 @@ func rootName(path string) string {
 	return strings.Trim(readable[max(0, len(readable)-64):], "-") + "-" + hex.EncodeToString(sum[:12])
 }
 
-// openRoot opens the folder of root's notes about this state folder. If there is none,
-// root creates it; for others the result is nil without an error.
-func (s *Store) openRoot() (*folder.Folder, error) {
-	if os.Geteuid() == 0 {
+func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
+	if create && os.Geteuid() == 0 {
 		makeRoot(s.RootDir)
 	}
-	root, err := s.openNotes(rootName(s.path()))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("root's notes: %w", err)
-	}
-	return root, nil
-}
-
-func (s *Store) openNotes(name string) (*folder.Folder, error) {
 	all, err := folder.OpenTrusted(s.RootDir)
 	if err != nil {
 		return nil, err
 	}
 	defer all.Close()
 	sub, err := all.Sub(name)
-	if errors.Is(err, fs.ErrNotExist) && all.IsOurs() {
+	if errors.Is(err, fs.ErrNotExist) && create && all.IsOurs() {
 		sub, err = all.PrivateSub(name)
 	}
 	return sub, err

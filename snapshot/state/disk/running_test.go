@@ -40,7 +40,7 @@ func TestProcessesAreReadWithoutTheLock(t *testing.T) {
 		return err
 	}
 	takeOver := func(ctx context.Context, s *disk.Store) error {
-		_, err := s.TakeOver(ctx, nil)
+		_, _, err := s.TakeOver(ctx, nil)
 		return err
 	}
 	for name, tt := range map[string]struct {

@@ -122,7 +122,7 @@ func TestAgesOutliveATakeover(t *testing.T) {
 	s := c.store()
 	require.Equal(t, "12:00:00", c.since(t, s))
 	c.pass(time.Hour)
-	_, err := s.TakeOver(t.Context(), nil)
+	_, _, err := s.TakeOver(t.Context(), nil)
 	require.NoError(t, err)
 	c.pass(time.Hour)
 	require.Equal(t, "12:00:00", c.since(t, s))

@@ -13,12 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Takeover is what TakeOver did.
-type Takeover struct {
-	Done     bool     // false if the state was root's already
-	Warnings []string // what was noticed and worked around, a line each
-}
-
 // TakeOver makes the state files root's: they are read and cleaned up as by Update, with the
 // lock that every genv takes, and written to root's folder. Only then they are root's, at
 // once: a takeover that is interrupted anywhere has changed nothing of the state, and is
@@ -31,10 +25,13 @@ type Takeover struct {
 // Any user can hold the lock: a BusyError comes after some seconds, and the caller tries again.
 //
 // move is called shortly before the end, with the files and the lock held, for what else
-// is to be moved; it may be nil.
-func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done Takeover, err error) {
+// is to be moved; it may be nil. done is false if the state was root's already, and warnings say what was noticed and
+// worked around, a line each.
+func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (
+	done bool, warnings []string, err error,
+) {
 	if s.RootDir == "" {
-		return done, errors.New("without a folder for root's notes, the state can't be taken over")
+		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")
 	}
 	_, err = s.transact(ctx, min(s.LockTimeout, readerTimeout), func(t *transaction) error {
 		if t.dir.owned {
@@ -56,10 +53,10 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (do
 			}
 			return err
 		}
-		done = Takeover{Done: true, Warnings: t.files.Warnings}
+		done, warnings = true, t.files.Warnings
 		return nil
 	})
-	return done, err
+	return done, warnings, err
 }
 
 // moveToRoot makes the state files root's. The note about the owner comes last: without it,

@@ -33,11 +33,11 @@ func TestARootsFileThatAUserMovedIntoTheFolderStaysPrivate(t *testing.T) {
 			return err
 		}},
 		"a takeover": {"genv.lock", func(h *ownedHost) error {
-			_, err := h.store.TakeOver(t.Context(), nil)
+			_, _, err := h.store.TakeOver(t.Context(), nil)
 			return err
 		}},
 		"a takeover that fails": {"genv.starts.json", func(h *ownedHost) error {
-			_, _ = h.store.TakeOver(t.Context(), func(*state.Files) error { return errors.New("it failed") })
+			_, _, _ = h.store.TakeOver(t.Context(), func(*state.Files) error { return errors.New("it failed") })
 			return nil
 		}},
 	} {
@@ -75,7 +75,7 @@ func TestAFailedTakeoverOpensTheFolderAgain(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Join(h.dir, "devices.corrupt-20261120-100000.000000000"), 0o755),
 				"the link can't be moved aside")
 			h.store = disk.New(h.dir, disk.Config{System: &fakeSystem{boot: "one"}, RootDir: h.root, Now: func() time.Time { return now }})
-			_, err := h.store.TakeOver(t.Context(), nil)
+			_, _, err := h.store.TakeOver(t.Context(), nil)
 			require.ErrorContains(t, err, "move aside")
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
 			require.NoError(t, os.Chmod(h.dir, 0o755)) // as if it had been killed

@@ -44,9 +44,9 @@ func newOwnedHost(t *testing.T) *ownedHost {
 
 func (h *ownedHost) takeOver(t *testing.T) {
 	t.Helper()
-	done, err := h.store.TakeOver(t.Context(), nil)
+	done, _, err := h.store.TakeOver(t.Context(), nil)
 	require.NoError(t, err)
-	require.True(t, done.Done)
+	require.True(t, done)
 }
 
 func (h *ownedHost) owned(name string) string { return filepath.Join(h.root, "host", name) }
@@ -80,9 +80,10 @@ func TestTakeOverAndHandOver(t *testing.T) {
 		require.NotNil(t, f.Environment("7"))
 		return nil
 	}
-	done, err := h.store.TakeOver(t.Context(), move)
+	done, warnings, err := h.store.TakeOver(t.Context(), move)
 	require.NoError(t, err)
-	require.Equal(t, disk.Takeover{Done: true}, done)
+	require.True(t, done)
+	require.Empty(t, warnings)
 	require.Equal(t, before, readFile(t, h.owned("envs.json")))
 	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "owner.json": 0o644, "seen.json": 0o644} {
 		require.Equal(t, want, mode(t, h.owned(name)), name)
@@ -90,9 +91,9 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "genv.lock": 0o666, "devices": 0o755, "devices/0.lock": 0o666, "devices/3.lock": 0o666} {
 		require.Equal(t, want, mode(t, filepath.Join(h.dir, name)), name)
 	}
-	done, err = h.store.TakeOver(t.Context(), move)
+	done, warnings, err = h.store.TakeOver(t.Context(), move)
 	require.NoError(t, err)
-	require.False(t, done.Done, "only once")
+	require.False(t, done, "only once")
 	require.Equal(t, h.owned(""), ownedDir(t, h.store))
 
 	require.NoError(t, h.store.Update(t.Context(), enter(8)))
@@ -171,7 +172,7 @@ func moveAndDie(args []string) error {
 	var err error
 	switch args[2] {
 	case "takeover":
-		_, err = store.TakeOver(context.Background(), nil)
+		_, _, err = store.TakeOver(context.Background(), nil)
 	case "handover":
 		_, err = store.HandOver(context.Background(), nil)
 	case "change":
@@ -214,7 +215,7 @@ func TestMovesThatAreKilled(t *testing.T) {
 				require.NoError(t, again.Update(t.Context(), enter(8)), "root's genv goes on")
 				h.requireState(t, "7", "8")
 				if tt.what == "takeover" {
-					_, err = again.TakeOver(t.Context(), nil)
+					_, _, err = again.TakeOver(t.Context(), nil)
 				} else {
 					_, err = again.HandOver(t.Context(), nil)
 				}
@@ -260,7 +261,7 @@ func TestChangesOfRootsStateThatAreKilled(t *testing.T) {
 func TestWaitingForTheLockDuringAMove(t *testing.T) {
 	h := newOwnedHost(t)
 	for i, move := range []func() error{
-		func() error { _, err := h.store.TakeOver(t.Context(), nil); return err },
+		func() error { _, _, err := h.store.TakeOver(t.Context(), nil); return err },
 		func() error { _, err := h.store.HandOver(t.Context(), nil); return err },
 	} {
 		done := make(chan error, 1)
@@ -301,7 +302,7 @@ func TestWhatIsNotTakenOver(t *testing.T) {
 			h := newOwnedHost(t)
 			require.NoError(t, tt.spoil(h))
 			envs := readFile(t, filepath.Join(h.dir, "envs.json"))
-			_, err := storeWithNotes(h.dir, h.root).TakeOver(t.Context(), nil)
+			_, _, err := storeWithNotes(h.dir, h.root).TakeOver(t.Context(), nil)
 			require.Error(t, err)
 			if tt.want != nil {
 				require.ErrorIs(t, err, tt.want)

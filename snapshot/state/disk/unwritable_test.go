@@ -21,7 +21,7 @@ func failToWrite(args []string) error {
 	var err error
 	switch args[2] {
 	case "takeover":
-		_, err = store.TakeOver(context.Background(), nil)
+		_, _, err = store.TakeOver(context.Background(), nil)
 	case "handover":
 		_, err = store.HandOver(context.Background(), nil)
 	case "change":

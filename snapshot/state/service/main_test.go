@@ -75,7 +75,7 @@ type host struct {
 }
 
 // Change implements service.Backend.
-func (h *host) Change(ctx context.Context, c change.Change, by change.Requester, turn service.TakeTurn) (change.Result, error) {
+func (h *host) Change(ctx context.Context, c change.Change, by change.Requester, turn func(context.Context) (func(), error)) (change.Result, error) {
 	return service.Changer{
 		Store:       h.store,
 		ListDevices: func(context.Context) ([]snapshot.Device, error) { return nil, errors.New("no nvidia-smi here") },
@@ -133,7 +133,7 @@ func newHostIn(t testing.TB, parent string, devices int) *host {
 	}
 	_, err = h.store.RegisterDevices(t.Context(), found)
 	require.NoError(t, err)
-	_, err = h.store.TakeOver(t.Context(), nil)
+	_, _, err = h.store.TakeOver(t.Context(), nil)
 	require.NoError(t, err)
 	return h
 }

@@ -42,11 +42,9 @@ var errPeerGone = errors.New("the process that asked has ended")
 
 // credentialsOf asks the kernel who is at the other end of a connection.
 func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
-	var credentials *unix.Ucred
-	if ctlErr := raw.Control(func(fd uintptr) {
-		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); ctlErr != nil || err != nil {
-		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
+	credentials, err := proc.PeerOf(raw)
+	if err != nil {
+		return p, err
 	}
 	uid := snapshot.UID(credentials.Uid)
 	return callerProcess{

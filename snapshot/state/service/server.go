@@ -42,7 +42,8 @@ import (
 type Backend interface {
 	// Change makes a change for an asker, as changer.Changer does. It takes the turn
 	// before it takes the lock of the state files, and releases it then.
-	Change(ctx context.Context, c change.Change, by change.Requester, turn TakeTurn) (change.Result, error)
+	Change(ctx context.Context, c change.Change, by change.Requester,
+		turn func(context.Context) (release func(), err error)) (change.Result, error)
 	// Look returns a document of root's view of the host, by its name, as a viewer may see it.
 	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
 }
@@ -52,9 +53,6 @@ type Viewer struct {
 	UID    snapshot.UID
 	Groups []uint32
 }
-
-// TakeTurn waits for the turn of a user at the state files.
-type TakeTurn func(context.Context) (release func(), err error)
 
 // Server answers requests. Backend, Now and Username are required.
 type Server struct {

@@ -44,11 +44,9 @@ func isOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// tree is a folder of a file system that has all below it at the paths by which this process names them.
-type tree struct{ device, root string }
-
-// treeAt returns the tree that a path is in. It isn't known for what is mounted at another path than its own.
-func treeAt(mountinfo, path string) (t tree, known bool) {
+// treeAt returns the device of the file system that a path is in, and its folder that has all below it at the paths by
+// which this process names them. It isn't known for what is mounted at another path than its own.
+func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
 		point := strings.TrimSuffix(m.Point, "/")
@@ -56,10 +54,10 @@ func treeAt(mountinfo, path string) (t tree, known bool) {
 			continue
 		}
 		nearest = point // the last one covers the others
-		t.device = m.Device
-		t.root, known = strings.CutSuffix(strings.TrimSuffix(m.Root, "/"), point)
+		tree[0] = m.Device
+		tree[1], known = strings.CutSuffix(strings.TrimSuffix(m.Root, "/"), point)
 	}
-	return t, known
+	return tree, known
 }
 
 // UsersMount describes a file system that another user than root and the caller has mounted at a
