@@ -2,7 +2,6 @@ package command
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -91,8 +90,6 @@ func (a *arrangement) take(words []string) (int, error) {
 	case takesProgram(a.command): // what follows is its command's
 		a.arguments = append(a.arguments, words...)
 		return len(words), nil
-	case len(a.arguments) == 0 && removed[a.name()+" "+word] != "": // before its flags are found to be unknown
-		return 0, unknownError("command", strconv.Quote(word), a.name()+" "+word, "", a.name())
 	}
 	a.arguments = append(a.arguments, word)
 	return 1, nil

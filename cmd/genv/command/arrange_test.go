@@ -105,10 +105,10 @@ func TestUnknownFlags(t *testing.T) {
 		"ö":                "unknown flag -ö; see genv remote enforce --help",
 		"xy":               "unknown flag --xy; see genv remote enforce --help",
 	} {
-		err := command.FlagError(c, errors.New("flag provided but not defined: -"+name))
+		err := command.FlagError(c, errors.New("flag provided but not defined: -"+name), false)
 		require.EqualError(t, err, want)
 		require.Equal(t, command.ExitFailed, command.ExitCode(err))
 	}
-	require.EqualError(t, command.FlagError(c, errors.New("flag needs an argument: -interval")),
+	require.EqualError(t, command.FlagError(c, errors.New("flag needs an argument: -interval"), false),
 		"flag needs an argument: -interval; see genv remote enforce --help")
 }

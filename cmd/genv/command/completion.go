@@ -60,7 +60,7 @@ const (
 type answer struct {
 	do         string // empty for nothing
 	program    int
-	candidates []candidate
+	candidates []Entry
 }
 
 // String is what the scripts read: what to do, and then a line for each candidate, with what explains it behind a tab.
@@ -72,13 +72,10 @@ func (a answer) String() string {
 	}
 	b.WriteString("\n")
 	for _, c := range a.candidates {
-		b.WriteString(c.value + "\t" + text.OneLine(c.text) + "\n")
+		b.WriteString(c.Name + "\t" + text.OneLine(c.Text) + "\n")
 	}
 	return b.String()
 }
-
-// candidate is a whole word. text explains it.
-type candidate struct{ value, text string }
 
 // complete continues the current word, which follows others. Values are offered where they are the same on every
 // machine.
@@ -144,40 +141,40 @@ func ofKind(kind, current string, skip int) answer {
 }
 
 // matching are the words with candidates in place of what follows skip bytes of a word, if that begins them.
-func matching(candidates []candidate, word string, skip int) answer {
+func matching(candidates []Entry, word string, skip int) answer {
 	a := answer{do: offer}
 	for _, c := range candidates {
-		if strings.HasPrefix(c.value, word[skip:]) {
-			a.candidates = append(a.candidates, candidate{word[:skip] + c.value, c.text})
+		if strings.HasPrefix(c.Name, word[skip:]) {
+			a.candidates = append(a.candidates, Entry{word[:skip] + c.Name, c.Text})
 		}
 	}
 	return a
 }
 
 // valuesOf are values without an explanation, apart from some.
-func valuesOf(values []string, without ...string) (candidates []candidate) {
+func valuesOf(values []string, without ...string) (candidates []Entry) {
 	for _, value := range values {
 		if !slices.Contains(without, value) {
-			candidates = append(candidates, candidate{value: value})
+			candidates = append(candidates, Entry{Name: value})
 		}
 	}
 	return candidates
 }
 
-func commandsOf(commands []*cli.Command) (candidates []candidate) {
+func commandsOf(commands []*cli.Command) (candidates []Entry) {
 	for _, cmd := range visible(commands) {
-		candidates = append(candidates, candidate{cmd.Name, cmd.Usage})
+		candidates = append(candidates, Entry{cmd.Name, cmd.Usage})
 	}
 	return candidates
 }
 
 // flagNames are the names of the flags that may follow: of each the first that begins as the word does.
-func (p *place) flagNames(word string) (candidates []candidate) {
+func (p *place) flagNames(word string) (candidates []Entry) {
 	for _, flag := range p.offered() {
 		option := optionOf(flag)
 		begins := func(name string) bool { return strings.HasPrefix(name, word) }
 		if at := slices.IndexFunc(option.Names, begins); at >= 0 {
-			candidates = append(candidates, candidate{option.Names[at], option.Text})
+			candidates = append(candidates, Entry{option.Names[at], option.Text})
 		}
 	}
 	return candidates

@@ -16,25 +16,26 @@ import (
 // NoPolicy as the value of --policy uses no policy file, not even the default one.
 const NoPolicy = "none"
 
-// appliedConfig are the flags that were set from files.
-type appliedConfig []configValue
+// application sets the flags of a command that neither the command line nor an environment variable sets, from files.
+type application struct {
+	program *Program
+	context *cli.Context
+	applied []configValue
+	policy  string // the default file that is used
+}
 
-// applyConfig sets the flags of a command that neither the command line nor an environment
-// variable sets, from the files.
-func applyConfig(p *Program, c *cli.Context, commands Commands) (appliedConfig, error) {
-	files, err := readConfigs(p, commands)
-	if err != nil {
-		return nil, err
+func (a *application) apply(commands Commands) error {
+	files, err := readConfigs(a.program, commands)
+	if err == nil {
+		err = a.set(valuesFor(a.context.Command, files))
 	}
-	a := application{program: p, context: c}
-	if err = a.set(valuesFor(c.Command, files)); err == nil {
+	if err == nil {
 		err = a.findPolicy()
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		a.log()
 	}
-	a.log()
-	return a.applied, nil
+	return err
 }
 
 // readConfigs reads all config.yaml, the first one first.
@@ -75,14 +76,6 @@ func readAll(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, strictyaml.MaxSize+1))
 }
 
-// application is values on their way to the flags of a command.
-type application struct {
-	program *Program
-	context *cli.Context
-	applied appliedConfig
-	policy  string // the default file that is used
-}
-
 // set sets the interval first: whether others are set depends on it.
 func (a *application) set(values map[string]configValue) error {
 	c := a.context
@@ -116,7 +109,7 @@ func (a *application) applies(name string) bool {
 	case flag.keys&record != 0:
 		return !dryRun
 	}
-	return flag.keys&site != 0
+	return flag.keys&Site != 0
 }
 
 // runsOnce says whether the command is a loop that runs once: it serves nothing then.
@@ -153,12 +146,12 @@ func (a *application) log() {
 }
 
 // Explain adds to an error about a flag where that is set, if it isn't in the command line.
-func (a appliedConfig) Explain(err error) error {
+func (a *application) Explain(err error) error {
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Flag == "" {
 		return err
 	}
-	for _, v := range a {
+	for _, v := range a.applied {
 		if v.Flag == exit.Flag {
 			return UsageError("%w (--%s is set at %s)", err, v.Flag, v.Place)
 		}

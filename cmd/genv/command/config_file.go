@@ -216,8 +216,6 @@ func (f configFile) read(known configKeys, section string, key, value *strictyam
 		key.Failf("%s is read at the top of %s alone", name, systemConfig)
 	case ok:
 		f[section] = append(f[section], configValue{flag.names[0], wordsOf(flag, value), key.Place()})
-	case Instead(name) != "":
-		key.Failf("unknown key %q: %s", name, Instead(name))
 	case known.refusal(name) != "":
 		key.Failf("%s can't be set here: %s", name, known.refusal(name))
 	case len(known.sections(name)) > 0:
@@ -242,7 +240,7 @@ func valuesFor(cmd *cli.Command, files []configFile) map[string]configValue {
 	for _, file := range slices.Backward(files) {
 		file.addTo(values, cmd, topSection, top)
 		file.addTo(values, cmd, remoteSection, underRemote)
-		file.addTo(values, cmd, cmd.Name, site)
+		file.addTo(values, cmd, cmd.Name, Site)
 	}
 	return values
 }

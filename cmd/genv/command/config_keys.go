@@ -23,35 +23,26 @@ const (
 type Keys uint
 
 const (
-	site        Keys = 1 << iota // a key in the section of each command that has the flag
+	Site        Keys = 1 << iota // a key in the section of each command that has the flag
+	OrOff                        // with others: `off` in place of a path
+	OrNone                       // with others: `none` in place of a path
+	Asked                        // no key, since it is asked for in a single run
+	OfPolicy                     // no key, since policy.yaml says it
+	Output                       // no key, since programs rely on the default
 	top                          // a key at the top of the file, too
 	underRemote                  // a key under `remote:`, too
 	shared                       // a command without the key takes it from `enforce:`
 	loop                         // not in a dry run, and not when enforce runs once
 	record                       // not in a dry run
-	orOff                        // `off` in place of a path
-	orNone                       // `none` in place of a path
-	asked                        // no key: it is dangerous
-	output                       // no key: programs rely on the default
-	ofPolicy                     // no key: policy.yaml says it
 	connection                   // help has it on a page that many commands share
-)
 
-// What config.yaml may do with flags.
-const (
-	Site       = site                     // a key in the section of each command that has the flag
-	Top        = site | top               // a key at the top of the file, too
-	Shared     = site | shared            // a command without the key takes it from `enforce:`
-	Loop       = site | loop              // not in a dry run, and not when enforce runs once
+	Top        = Site | top               // a key at the top of the file, too
+	Shared     = Site | shared            // a command without the key takes it from `enforce:`
+	Loop       = Site | loop              // not in a dry run, and not when enforce runs once
 	Record     = Top | shared | record    // the log of a controller, which a dry run doesn't write
-	OrOff      = orOff                    // with others: `off` in place of a path
-	OrNone     = orNone                   // with others: `none` in place of a path
-	OfFleet    = site | top | underRemote // of all commands on a fleet
+	OfFleet    = Site | top | underRemote // of all commands on a fleet
 	Connection = OfFleet | connection     // the same, on the page of help about connections
-	Asked      = asked                    // no key, since it is asked for in a single run
-	AskedToo   = asked | connection       // the same, on the page about connections
-	OfPolicy   = ofPolicy                 // no key, since policy.yaml says it
-	Output     = output                   // no key, since programs rely on the default
+	AskedToo   = Asked | connection       // not a key, and on that page
 )
 
 // Has says whether a flag has one of some keys.
@@ -83,7 +74,7 @@ func configKeysOf(commands []*cli.Command) configKeys {
 }
 
 func sectionsFor(cmd *cli.Command, flag *Flag) []string {
-	if flag.keys&site == 0 {
+	if flag.keys&Site == 0 {
 		return []string{""}
 	}
 	var sections []string
@@ -151,11 +142,11 @@ func (k configKeys) refusal(name string) string {
 	}
 	reason := "it is about a single run"
 	switch {
-	case flag.keys&ofPolicy != 0:
+	case flag.keys&OfPolicy != 0:
 		return "it would override the policy file; write it into " + PolicyFile
-	case flag.keys&asked != 0:
+	case flag.keys&Asked != 0:
 		reason = "it is asked for in a single run"
-	case flag.keys&output != 0:
+	case flag.keys&Output != 0:
 		reason = "programs that run genv rely on the default"
 	}
 	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
@@ -210,7 +201,7 @@ func hostWords(n *strictyaml.Node) []string {
 
 // pathWord is an absolute path.
 func pathWord(flag *Flag, n *strictyaml.Node) []string {
-	off, none := n.Text() == ConfigOff && flag.keys&orOff != 0, n.Text() == NoPolicy && flag.keys&orNone != 0
+	off, none := n.Text() == ConfigOff && flag.keys&OrOff != 0, n.Text() == NoPolicy && flag.keys&OrNone != 0
 	if n.IsText() && (off || none) {
 		return []string{n.Text()}
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,29 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// removed says, for a flag or command that the version before had, what to use instead. Commands are named in full,
-// flags as people type them, after their command where others have one of that name.
-var removed = map[string]string{}
-
-// Instead says what to use instead of a flag, or a command of `genv remote`, that an earlier version had. It is
-// named as in config.yaml, and the answer is empty for others.
-func Instead(key string) string { return cmp.Or(removed["--"+key], removed["genv remote "+key]) }
-
-// unknownError is the error for a flag or command that there isn't: what replaced it, if an earlier
-// version had it, or the nearest one, or where all are listed.
-func unknownError(kind, shown, key, near, parent string) error {
-	switch instead := cmp.Or(removed[parent+" "+shown], removed[key]); {
-	case instead != "":
-		return UsageError("unknown %s %s: %s", kind, shown, instead)
-	case near != "":
+// unknownError is the error for a flag or command that doesn't exist: it names the nearest one, or where all are listed.
+func unknownError(kind, shown, near, parent string) error {
+	if near != "" {
 		return UsageError("unknown %s %s (did you mean %s?)", kind, shown, near)
-	default:
-		return UsageError("unknown %s %s; see %s --help", kind, shown, parent)
 	}
+	return UsageError("unknown %s %s; see %s --help", kind, shown, parent)
 }
 
 // FlagError is the error for flags that a command could not read. For an unknown flag it names the nearest one.
-func FlagError(c *cli.Context, err error) error {
+func FlagError(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	name, unknown := strings.CutPrefix(err.Error(), undefined)
 	if !unknown {
@@ -47,7 +33,7 @@ func FlagError(c *cli.Context, err error) error {
 	if near != "" {
 		near = "--" + near
 	}
-	return unknownError("flag", word, word, near, c.Command.HelpName)
+	return unknownError("flag", word, near, c.Command.HelpName)
 }
 
 // nearestFlag is the flag that a name was meant to be: the nearest one in its letters, or
@@ -127,7 +113,7 @@ func unknown(word string, commands []*cli.Command, parent string) error {
 	if near != "" {
 		near = strconv.Quote(near)
 	}
-	return unknownError("command", strconv.Quote(word), parent+" "+word, near, parent)
+	return unknownError("command", strconv.Quote(word), near, parent)
 }
 
 // RefuseUnknown is the action of commands that only have subcommands.

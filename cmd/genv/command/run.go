@@ -49,7 +49,7 @@ func named(args []string) string {
 func New(p Program, commands Commands) *cli.App { return build(p, commands, "") }
 
 func build(p Program, commands Commands, named string) *cli.App {
-	made := commands(p, named)
+	made, root := commands(p, named), func() *cli.App { return New(p, commands) }
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -60,10 +60,11 @@ func build(p Program, commands Commands, named string) *cli.App {
 		DisableSliceFlagSeparator: true,                     // gpu[1,3] has a comma too
 		Flags:                     []cli.Flag{cli.HelpFlag}, // which the command help would replace
 		HideHelpCommand:           true,
-		OnUsageError:              usageError,
+		OnUsageError:              FlagError,
 		Action:                    RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  append(made, common(p, commands, made)...),
+		Commands: append(made, versionCommand(p), helpCommand(made), manCommand(root), completionCommand(p),
+			completeCommand(p, root)),
 	}
 	for _, cmd := range app.Commands {
 		prepare(p, commands, cmd, cmd.Category == Configured, cmd.Name == remoteSection)
@@ -74,7 +75,7 @@ func build(p Program, commands Commands, named string) *cli.App {
 // prepare makes every command report errors in one line, refuse what it doesn't know,
 // and read the configuration if it is to. Those that are accountable run as the controller's account.
 func prepare(p Program, commands Commands, cmd *cli.Command, configured, accountable bool) {
-	cmd.OnUsageError = usageError
+	cmd.OnUsageError = FlagError
 	cmd.HideHelpCommand = true
 	asAccount := accountable && cmd.Category != Personal || cmd.Category == AsAccount
 	cmd.Action = checked(p, commands, cmd.Action, configured, asAccount)
@@ -97,10 +98,9 @@ func checked(p Program, commands Commands, action cli.ActionFunc, configured, ac
 				return err
 			}
 		}
-		var defaults appliedConfig
+		defaults := application{program: &p, context: c}
 		if configured {
-			var err error
-			if defaults, err = applyConfig(&p, c, commands); err != nil {
+			if err := defaults.apply(commands); err != nil {
 				return err
 			}
 		}
@@ -109,18 +109,6 @@ func checked(p Program, commands Commands, action cli.ActionFunc, configured, ac
 			err = action(c)
 		}
 		return defaults.Explain(err)
-	}
-}
-
-func usageError(c *cli.Context, err error, _ bool) error {
-	return FlagError(c, err)
-}
-
-// common are the commands about genv itself.
-func common(p Program, commands Commands, made []*cli.Command) []*cli.Command {
-	root := func() *cli.App { return New(p, commands) }
-	return []*cli.Command{
-		versionCommand(p), helpCommand(made), manCommand(root), completionCommand(p), completeCommand(p, root),
 	}
 }
 
