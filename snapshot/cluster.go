@@ -20,6 +20,7 @@ type Host struct {
 	// Round is that of the last tick before it was asked: all hosts are asked at a tick. Two snapshots
 	// of one round count once where a policy counts cycles. 0 is a round of its own.
 	Round int
+	Took  time.Duration // until the answer came
 }
 
 func (h *Host) answered() bool { return h.Err == nil && h.Snapshot != nil }

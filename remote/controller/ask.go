@@ -112,9 +112,12 @@ func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, 
 		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (struct{}, error) {
 			begun.Store(h.Name, true)
 			waitUntil(ctx, turns[h.Name])
-			askedAt := now()
+			askedAt, begun := now(), time.Now()
 			s, err := asker.Link.Snapshot(ctx, h)
-			a.answers.put(answer{host: h, askedAt: askedAt, came: time.Now(), round: round, snapshot: s, err: err})
+			came := time.Now()
+			a.answers.put(answer{
+				host: h, askedAt: askedAt, came: came, took: came.Sub(begun), round: round, snapshot: s, err: err,
+			})
 			return struct{}{}, err
 		})
 		for _, r := range results {

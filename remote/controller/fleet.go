@@ -15,6 +15,7 @@ type answer struct {
 	host     remote.Host
 	askedAt  time.Time // by the monotonic clock, and when it came
 	came     time.Time
+	took     time.Duration
 	round    int
 	snapshot *snapshot.Snapshot
 	err      error
@@ -61,7 +62,7 @@ func (f fleet) with(answers []answer, known Machines, about func(remote.Host) ag
 		}
 		a := byName[string(h.Name)]
 		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round, time.Since(a.came) <= enforce.FreshFor
-		if h.Err != nil {
+		if h.Took = a.took; h.Err != nil {
 			h.Snapshot = nil
 		}
 	}

@@ -38,16 +38,16 @@ func TestOnATerminal(t *testing.T) {
 	at := time.Date(2026, 11, 20, 2, 14, 7, 0, time.Local)
 	for name, row := range map[string]struct {
 		terminal   bool
-		timestamps Timestamps
+		timestamps string
 		environ    map[string]string
 		want       string
 	}{
-		"a pipe":                 {false, TimestampsAuto, nil, line},
-		"a dated pipe":           {false, TimestampsAlways, nil, dated + line},
-		"a terminal":             {true, TimestampsAuto, nil, dated + yellow + line + plain},
-		"an undated terminal":    {true, TimestampsNever, nil, yellow + line + plain},
-		"NO_COLOR":               {true, TimestampsAuto, map[string]string{"NO_COLOR": "1"}, dated + line},
-		"a terminal of no means": {true, TimestampsNever, map[string]string{"TERM": "dumb"}, line},
+		"a pipe":                 {false, "auto", nil, line},
+		"a dated pipe":           {false, "always", nil, dated + line},
+		"a terminal":             {true, "auto", nil, dated + yellow + line + plain},
+		"an undated terminal":    {true, "never", nil, yellow + line + plain},
+		"NO_COLOR":               {true, "auto", map[string]string{"NO_COLOR": "1"}, dated + line},
+		"a terminal of no means": {true, "never", map[string]string{"TERM": "dumb"}, line},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var errs bytes.Buffer
@@ -209,7 +209,7 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	ctx, service := startService(t.Context(), zerolog.Nop(), false)
 	defer service.close()
 	require.NoError(t, ctx.Err())
-	l := &loop{program: &command.Program{}, service: service, memory: &memoryKeeper{}}
+	l := &loop{program: &command.Program{}, service: service}
 	l.configure(Options{Policy: file, Progress: &render.Progress{}})
 	l.hooks.Send(hooks.Event{Name: "act"})
 	l.hooks.Send(hooks.Event{Name: "act"})

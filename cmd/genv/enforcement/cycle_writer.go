@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -37,7 +38,7 @@ type cycleWriter struct {
 	summary *summary // nil for none
 
 	hosts    render.HostLog
-	findings findings
+	findings map[string]*printedFinding // those that were announced and are not over; the memory of rules bounds them
 	repeats  repeats
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
@@ -56,7 +57,8 @@ func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 			options.Format != "json",
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}
-	if w.dated = options.Timestamps.dates(p.Out) && options.Format != "json" && !options.ByUser; w.dated {
+	dates := options.Timestamps == "always" || options.Timestamps == "auto" && render.IsTerminal(p.Out)
+	if w.dated = dates && options.Format != "json" && !options.ByUser; w.dated {
 		w.out = render.NewDated(p.Out, p.Now)
 	}
 	return w
@@ -70,6 +72,7 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	w.bar.End()
 	now := w.time(cycle)
 	w.look(cycle)
+	w.summary.measure(cycle.Cluster)
 	for i := range events {
 		e := &events[i]
 		w.summary.count(e)
@@ -127,11 +130,16 @@ func (w *cycleWriter) look(cycle *controller.Cycle) {
 
 // finding prints a finding as 1.4.3 does, and why nothing is done about it: when it begins or changes.
 func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
-	if w.findings == nil {
-		w.findings = make(findings)
+	known, earlier := w.findings[e.ID]
+	if !earlier {
+		known = &printedFinding{
+			line: e.Finding.String(), since: cmp.Or(e.Finding.Since, now), said: make(map[enforce.Decision]time.Time),
+		}
+		if w.findings == nil {
+			w.findings = make(map[string]*printedFinding)
+		}
+		w.findings[e.ID] = known
 	}
-	_, earlier := w.findings[e.ID]
-	known := w.findings.begin(e, now)
 	acts := e.Decision == enforce.DecisionAct
 	switch {
 	case acts != (e.Kind == enforce.EventDue):

@@ -311,7 +311,7 @@ func (d *day) run() string {
 		file, err := policy.Parse("policy.yaml", []byte(d.policy))
 		options := Options{
 			Policy: file, Interval: 30 * time.Second, Cycles: dayCycles, Format: "tui",
-			ActUnrecorded: true, Timestamps: TimestampsAlways, Summary: 6 * time.Hour,
+			ActUnrecorded: true, Timestamps: "always", Summary: 6 * time.Hour,
 			Link: d, Fanout: dayHosts, CycleLimit: time.Minute, Progress: &render.Progress{},
 		}
 		for n := 1; n <= dayHosts; n++ {

@@ -31,19 +31,7 @@ type participation struct {
 	cancel context.CancelFunc // ends its work
 
 	registrar *election.Registrar
-	written   atomic.Pointer[writing] // of the memory, the last one
-}
-
-// leaderTerm is the one in which a run leads. ctx ends with it, and says whether anything may be begun.
-type leaderTerm struct {
-	election.Term
-	ctx context.Context //nolint:containedctx // it is the life of the term
-}
-
-// writing is when a leader wrote its memory to etcd.
-type writing struct {
-	epoch uint64
-	time  time.Time
+	written   atomic.Pointer[time.Time] // when the memory was written to etcd last, in this term; nil for never
 }
 
 // takePart begins to campaign, until ctx ends.
@@ -51,7 +39,7 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	if options.Leader.Key == "" {
 		return nil
 	}
-	if l.memory.store == nil {
+	if l.folder == nil {
 		return command.WrongFlag("leader", " needs a state folder, by which hosts know this controller again: add "+
 			"--state-dir DIR")
 	}
@@ -114,7 +102,7 @@ func (l *loop) mayAct() error {
 	case l.term == nil:
 		return election.ErrNotLeading
 	}
-	return remote.MayBegin(l.term.ctx)
+	return remote.MayBegin(l.term)
 }
 
 // shown is the state of the election; nil without one.
@@ -124,8 +112,8 @@ func (p *participation) shown() *election.Shown {
 	}
 	status := p.Status()
 	shown := status.Shown()
-	if at := p.written.Load(); at != nil && at.epoch == status.Epoch {
-		shown.Memory = at.time.Truncate(time.Second).UTC()
+	if at := p.written.Load(); at != nil && status.Role != election.Standby {
+		shown.Memory = at.Truncate(time.Second).UTC()
 	}
 	return shown
 }
@@ -165,7 +153,7 @@ const drain = 3 * time.Second
 // wrote notes what came of writing the memory to etcd.
 func (p *participation) wrote(err error, now time.Time) {
 	if p != nil && (err == nil || errors.Is(err, statedir.ErrTooLarge)) {
-		p.written.Store(&writing{p.Status().Epoch, now})
+		p.written.Store(&now)
 	}
 }
 
@@ -175,20 +163,22 @@ func (l *loop) stand(ctx context.Context) error {
 		l.options.Announce("", nil)
 	}
 	l.term, l.lease, l.store = nil, nil, nil
+	l.part.written.Store(nil)
 	return l.cycles(ctx, controller.FleetMemory{}, drain)
 }
 
 // lead enforces for a term.
 func (l *loop) lead(ctx context.Context, t election.Term) error {
-	l.term = &leaderTerm{t, ctx}
+	l.term, l.laterSince = ctx, time.Time{}
+	l.part.written.Store(nil)
 	l.lease = l.self.lease(fence.Election(t.Cluster, l.part.Key), t.Epoch, l.options.TakeOver)
-	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), unsaved{}
+	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), ""
 	return l.cycles(ctx, l.load(ctx), drain)
 }
 
 // shared is where the memory is kept in a term.
 func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
-	return &statedir.Shared{Folder: l.memory.store, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch}
+	return &statedir.Shared{Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch}
 }
 
 // registration is what the other controllers of an election get to know of this one.
@@ -248,13 +238,6 @@ func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
 	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts), &answered
 }
 
-// unrecorded is whether a controller that takes part in an election can record what it does. One that can't
-// may do nothing, so it leaves the lead to another one until it can.
-type unrecorded struct {
-	cycles int         // that could not be recorded, one after the other
-	unable atomic.Bool // it doesn't lead
-}
-
 const (
 	// unrecordedCycles is after how many of them a leader leaves the lead to another one.
 	unrecordedCycles = 2
@@ -262,23 +245,23 @@ const (
 	roomToLead = 1 << 20
 )
 
-// noteRecord notes whether a cycle could be recorded. A standby records nothing, so it tries.
+// noteRecord notes whether a cycle could be recorded. A controller that can't record may do nothing, so it leaves the
+// lead to another one until it can. A standby records nothing, so it tries.
 func (l *loop) noteRecord(cycle *controller.Cycle) {
-	u := &l.unrecorded
 	switch {
 	case l.part == nil || l.record == nil || l.options.ActUnrecorded || cycle.Stopped:
 	case cycle.Unrecorded != nil:
-		if u.cycles++; u.cycles >= unrecordedCycles && !u.unable.Swap(true) {
+		if l.unrecorded++; l.unrecorded >= unrecordedCycles && !l.unable.Swap(true) {
 			l.log.Warn().AnErr("record", cycle.Unrecorded).Msg("the record can't be written, so this controller may " +
 				"not act: it gives up the lead until there is room")
 		}
 	default:
-		if u.cycles = 0; u.unable.Load() && l.record.Reserve(roomToLead) == nil {
-			u.unable.Store(false)
+		if l.unrecorded = 0; l.unable.Load() && l.record.Reserve(roomToLead) == nil {
+			l.unable.Store(false)
 			l.log.Warn().Msg("the record can be written again: this controller can lead")
 		}
 	}
 }
 
 // mayLead reports whether it makes sense that this controller leads: it isn't stuck, and can record what it does.
-func (l *loop) mayLead() bool { return l.service.works() && !l.unrecorded.unable.Load() }
+func (l *loop) mayLead() bool { return l.service.works() && !l.unable.Load() }

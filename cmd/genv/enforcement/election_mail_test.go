@@ -113,12 +113,12 @@ func electedPart(t *testing.T, s *store) *participation {
 // leading is a loop in the term in which its part leads now.
 func leading(l *loop) *loop {
 	epoch := l.part.Status().Epoch
-	l.term = &leaderTerm{election.Term{Epoch: epoch}, remote.While(context.Background(), func() error {
+	l.term = remote.While(context.Background(), func() error {
 		if l.part.LeadsWith(epoch) {
 			return nil
 		}
 		return election.ErrNotLeading
-	})}
+	})
 	return l
 }
 
@@ -129,7 +129,7 @@ func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
 	require.NoError(t, err)
 	l := &loop{
 		program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, part: electedPart(t, s), begun: true,
-		memory: &memoryKeeper{store: folder, now: time.Now},
+		folder: folder,
 	}
 	l.store = l.shared(s, l.part.Status().Epoch)
 	l.mail = mailer{log: l.log, now: time.Now}

@@ -10,30 +10,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// findings are those that were announced and are not over. Their number is bounded by that
-// of the findings which the enforcement's memory knows.
-type findings map[string]*printedFinding
-
 // printedFinding is what was printed about a finding.
 type printedFinding struct {
 	line  string // 1.4.3's
 	since time.Time
 	said  map[enforce.Decision]time.Time // when it was last printed with each decision
-}
-
-// begin notes a finding that is new, or about which something else was decided.
-func (l findings) begin(e *enforce.Event, now time.Time) *printedFinding {
-	f := l[e.ID]
-	if f == nil {
-		f = &printedFinding{
-			line: e.Finding.String(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time),
-		}
-		if f.since.IsZero() {
-			f.since = now
-		}
-		l[e.ID] = f
-	}
-	return f
 }
 
 // say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes
@@ -115,6 +96,3 @@ func (r *repeats) clean(now time.Time) {
 	r.tidy = now
 	maps.DeleteFunc(r.known, func(_ string, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
 }
-
-// forget lets a line through as a new one.
-func (r *repeats) forget(line string) { delete(r.known, line) }

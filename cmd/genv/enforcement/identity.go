@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -32,15 +33,14 @@ type runIdentity struct {
 	Person   string // who started it, if that is another one, as with sudo
 	PID      int
 	Start    string // another one for each run
-	Started  time.Time
 }
 
-// identity is who the run is. A single cycle asks for no lease, and may run at the same time as a
+// identityOf is who a run with a state folder is; nil for none. A single cycle asks for no lease, and may run at the same time as a
 // loop with the same folder: it needs no id that lasts.
-func (k *memoryKeeper) identity(ctx context.Context, started time.Time, loops bool) (runIdentity, error) {
-	self := runIdentity{PID: os.Getpid(), Start: rand.Text(), Started: started.Truncate(time.Second).UTC()}
-	if k.store != nil {
-		id, err := k.store.ID()
+func identityOf(ctx context.Context, folder *statedir.Store, loops bool) (runIdentity, error) {
+	self := runIdentity{PID: os.Getpid(), Start: rand.Text()}
+	if folder != nil {
+		id, err := folder.ID()
 		if err != nil && loops {
 			return self, err
 		}
@@ -95,20 +95,20 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Requ
 	}
 }
 
-// lease is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and
+// leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and
 // neither does a loop without a folder, by which hosts would know it again.
-func (k *memoryKeeper) lease(options *Options, self *runIdentity) (*fence.Request, error) {
+func leaseOf(folder *statedir.Store, options *Options, self *runIdentity) (*fence.Request, error) {
 	switch {
 	case options.TakeOver && !options.loops():
 		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. "+
 			"Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
-	case options.TakeOver && k.store == nil:
+	case options.TakeOver && folder == nil:
 		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller "+
 			"again: add --state-dir DIR")
-	case !options.loops() || k.store == nil:
+	case !options.loops() || folder == nil:
 		return nil, nil //nolint:nilnil // it asks for none
 	}
-	epoch, err := k.store.NextEpoch()
+	epoch, err := folder.NextEpoch()
 	if err != nil {
 		return nil, err
 	}
@@ -128,34 +128,28 @@ func Self(ctx context.Context) operator.Person {
 	return live.PersonOf(ctx, socket.Self(), system.Username)
 }
 
-// older is about hosts that refuse a leader because of a later epoch of its election.
-type older struct {
-	epoch uint64    // of the leader
-	since time.Time // since when most hosts do; zero if they don't
-	said  bool
-}
-
 // sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller
 // because of a later epoch, and etcd confirms that it leads. Until etcd has confirmed that with a request from
 // after the refusal, which takes no longer than the lease, another controller may lead: this one may have been
 // stopped for a while, or a member of etcd.
 func (l *loop) sayOlder(cycle *controller.Cycle) {
 	switch {
-	case l.part == nil || l.older.said:
+	case l.part == nil || l.saidLater:
 		return
 	case l.mayAct() != nil || !refusedByElection(cycle):
-		l.older = older{}
+		l.laterSince = time.Time{}
 		return
-	case l.older.since.IsZero() || l.older.epoch != l.term.Epoch:
-		l.older = older{epoch: l.term.Epoch, since: l.program.Now()}
+	case l.laterSince.IsZero():
+		l.laterSince = l.program.Now()
 	}
-	if l.part.Status().Answered.Sub(l.older.since) < election.TTL {
+	if l.part.Status().Answered.Sub(l.laterSince) < election.TTL {
 		return
 	}
-	l.older.said = true
+	l.saidLater = true
 	l.log.Warn().Msg("this controller leads, but most hosts have seen a later epoch of its election, " +
 		"so etcd was recreated or restored with the same cluster token. Nothing is enforced on these hosts. " +
-		"Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with --take-over")
+		"Give etcd another --initial-cluster-token, or --leader another key, and start one controller once with " +
+		"--take-over")
 }
 
 // refusedByElection reports whether most hosts refused an elected controller because of a later epoch.

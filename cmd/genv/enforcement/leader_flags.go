@@ -26,11 +26,8 @@ type LeaderConfig struct {
 	Key  string
 	Etcd etcd.Config
 
-	files tlsFiles
+	ca, cert, key string // files with PEM; empty if they aren't given
 }
-
-// tlsFiles are files with PEM; empty if they aren't given.
-type tlsFiles struct{ ca, cert, key string }
 
 // loginVariable has what the file of --leader-login has.
 const loginVariable = "GENV_LEADER_LOGIN"
@@ -38,20 +35,19 @@ const loginVariable = "GENV_LEADER_LOGIN"
 // LeaderFlags is what the flags about a leader say. Few set more than the first, so that help leaves them to
 // config.yaml.
 type LeaderFlags struct {
-	url   string
-	files tlsFiles
-	login string
+	url, login string
+	config     LeaderConfig
 }
 
 // Flags are the flags; usage is that of --leader.
 func (o *LeaderFlags) Flags(usage string, keys command.Keys) []cli.Flag {
 	return []cli.Flag{
 		command.String(&o.url, "leader", usage).Config(keys),
-		command.String(&o.files.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
+		command.String(&o.config.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
 			Config(keys).DefaultText("the system's").Hide(),
-		command.String(&o.files.cert, "leader-cert", "the certificate by which etcd knows this controller "+
+		command.String(&o.config.cert, "leader-cert", "the certificate by which etcd knows this controller "+
 			"(`FILE`, PEM)").Config(keys).Hide(),
-		command.String(&o.files.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
+		command.String(&o.config.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
 		command.String(&o.login, "leader-login", "a private `FILE` with USER:PASSWORD for etcd").
 			Config(keys).DefaultText("$" + loginVariable).Hide(),
 	}
@@ -69,9 +65,9 @@ func (o *LeaderFlags) Off() bool { return o.url == "off" }
 func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig, error) {
 	if o.url == "" {
 		for _, needs := range [][2]string{
-			{"leader-ca", o.files.ca},
-			{"leader-cert", o.files.cert},
-			{"leader-key", o.files.key},
+			{"leader-ca", o.config.ca},
+			{"leader-cert", o.config.cert},
+			{"leader-key", o.config.key},
 			{"leader-login", o.login},
 		} {
 			if needs[1] != "" {
@@ -88,11 +84,12 @@ func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig,
 	if err != nil {
 		return LeaderConfig{}, command.WrongFlag("leader", ": %w", err)
 	}
-	config := LeaderConfig{Key: address.Key, Etcd: etcd.Config{Endpoints: address.Endpoints}, files: o.files}
+	config := o.config
+	config.Key, config.Etcd.Endpoints = address.Key, address.Endpoints
 	if err := config.readLogin(o.login, getenv(loginVariable)); err != nil {
 		return config, err
 	}
-	config.Etcd.TLS, err = o.files.read(address.TLS)
+	config.Etcd.TLS, err = config.readTLS(address.TLS)
 	return config, err
 }
 
@@ -117,8 +114,8 @@ func (config *LeaderConfig) readLogin(file, variable string) error {
 	return nil
 }
 
-// read reads the files; nil without TLS.
-func (f tlsFiles) read(wanted bool) (*tls.Config, error) {
+// readTLS reads the files; nil without TLS.
+func (f *LeaderConfig) readTLS(wanted bool) (*tls.Config, error) {
 	if !wanted {
 		if f.ca+f.cert+f.key != "" {
 			return nil, command.WrongFlag("leader-ca", ", --leader-cert and --leader-key are for etcds://")
@@ -226,9 +223,9 @@ func shown(clusters map[uint64][]string) string {
 func (config LeaderConfig) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{
-		{"--cacert", config.files.ca},
-		{"--cert", config.files.cert},
-		{"--key", config.files.key},
+		{"--cacert", config.ca},
+		{"--cert", config.cert},
+		{"--key", config.key},
 		{"--user", config.Etcd.User},
 	} {
 		if flag[1] != "" {

@@ -109,16 +109,15 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 	store, err := statedir.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	k := &memoryKeeper{store: store}
-	first, err := k.identity(t.Context(), time.Now(), true)
+	first, err := identityOf(t.Context(), store, true)
 	require.NoError(t, err)
-	again, err := k.identity(t.Context(), time.Now(), true)
+	again, err := identityOf(t.Context(), store, true)
 	require.NoError(t, err)
 	require.Equal(t, first.ID, again.ID)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "controller-id"), []byte("x"), 0o600))
-	_, err = k.identity(t.Context(), time.Now(), true)
+	_, err = identityOf(t.Context(), store, true)
 	require.ErrorContains(t, err, "controller-id is damaged")
-	single, err := k.identity(t.Context(), time.Now(), false)
+	single, err := identityOf(t.Context(), store, false)
 	require.NoError(t, err)
 	require.NotEmpty(t, single.ID)
 }
@@ -128,26 +127,25 @@ func TestLease(t *testing.T) {
 	store, err := statedir.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	k := &memoryKeeper{store: store}
 	options := &Options{}
-	lease, err := k.lease(options, &long)
+	lease, err := leaseOf(store, options, &long)
 	require.NoError(t, err)
 	require.Nil(t, lease, "a single cycle")
 
 	options.Interval = time.Second
-	lease, err = k.lease(options, &long)
+	lease, err = leaseOf(store, options, &long)
 	require.NoError(t, err)
 	require.NoError(t, lease.Check(), "hosts accept it, whatever the names")
 	require.EqualValues(t, 1, lease.Epoch)
 	require.Equal(t, "s", lease.Start)
-	lease, err = (&memoryKeeper{}).lease(options, &long)
+	lease, err = leaseOf(nil, options, &long)
 	require.NoError(t, err)
 	require.Nil(t, lease, "hosts would not know it again")
 
 	options.TakeOver = true
-	_, err = (&memoryKeeper{}).lease(options, &long)
+	_, err = leaseOf(nil, options, &long)
 	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
-	lease, err = k.lease(options, &long)
+	lease, err = leaseOf(store, options, &long)
 	require.NoError(t, err)
 	require.True(t, lease.TakeOver)
 	require.EqualValues(t, 2, lease.Epoch)

@@ -3,7 +3,6 @@ package enforcement
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
@@ -38,12 +37,6 @@ func (l *loop) saveNow(store controller.Store) {
 	l.saved(err)
 }
 
-// unsaved is why the memory is not saved, and since when.
-type unsaved struct {
-	kind  string // of the last error; empty for none
-	since time.Time
-}
-
 // saved logs when the memory can't be saved, again for another reason, and when it is saved again.
 func (l *loop) saved(err error) {
 	if errors.Is(err, etcd.ErrConflict) {
@@ -52,18 +45,17 @@ func (l *loop) saved(err error) {
 	now := l.program.Now()
 	l.part.wrote(err, now)
 	kind := kindOf(err)
-	before := l.unsaved
-	if kind == before.kind {
+	if kind == l.unsaved {
 		return
 	}
-	if before.kind == "" {
-		l.unsaved.since = now
+	if l.unsaved == "" {
+		l.unsavedSince = now
 	}
-	l.unsaved.kind = kind
+	l.unsaved = kind
 	var notShared *statedir.NotSharedError
 	switch {
 	case err == nil:
-		l.log.Warn().Msgf("the memory is saved again, after %s", text.ShortDuration(now.Sub(before.since)))
+		l.log.Warn().Msgf("the memory is saved again, after %s", text.ShortDuration(now.Sub(l.unsavedSince)))
 	case errors.As(err, &notShared):
 		l.log.Warn().Str("error", text.Late(notShared.Err, 0).Error()).
 			Msg("no other controller can take over as things are, since the memory can't be written to etcd" +

@@ -3,7 +3,6 @@ package enforcement
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -36,20 +35,21 @@ type Options struct {
 	ExitCode      bool // a dry run says with its exit code whether there is something to do
 	ByUser        bool // a dry run of one cycle prints a row for each user
 	ActUnrecorded bool
-	AuditLog      string // path; empty for none
-	AuditSize     int64  // in bytes, at which the log is rotated
-	AuditKeep     int    // rotated files
-	StateDir      string // in which the memory is kept; empty for the default
-	TakeOver      bool   // act on hosts on which another controller acts
-	Timestamps    Timestamps
+	AuditLog      string        // path; empty for none
+	AuditSize     int64         // in bytes, at which the log is rotated
+	AuditKeep     int           // rotated files
+	StateDir      string        // in which the memory is kept; empty for the default
+	TakeOver      bool          // act on hosts on which another controller acts
+	Timestamps    string        // whether stdout is dated: auto, always or never
 	Summary       time.Duration // the period of a summary on stderr; 0 for none
 	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
 	Leader LeaderConfig
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
 	Listen listeners.Config
-	// OpenUsage, if set, keeps who used what in the folder of a loop's memory. A reload doesn't change it.
-	OpenUsage func(dir string) *Usage
+	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the users
+	// of the policy's groups, as they are then. A reload doesn't change it.
+	OpenUsage func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
@@ -164,33 +164,12 @@ func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	return log, nil
 }
 
-// Timestamps is where lines on stdout begin with the time. Those on stderr always do.
-type Timestamps string
-
-// The choices of --timestamps.
-const (
-	TimestampsAuto   Timestamps = "auto" // on a terminal; elsewhere they are 1.4.3's lines
-	TimestampsAlways Timestamps = "always"
-	TimestampsNever  Timestamps = "never"
-)
-
-// TimestampsFlag is that of loops.
-func TimestampsFlag(to *Timestamps) cli.Flag {
-	*to = TimestampsAuto
+// TimestampsFlag is where lines on stdout begin with the time: by default on a terminal; elsewhere they are 1.4.3's.
+func TimestampsFlag(to *string) cli.Flag {
+	*to = "auto"
 	return command.String(to, "timestamps", "`WHEN` to print the time in front of lines on stdout: auto (on a "+
 		"terminal), always or never; on stderr it is always printed, except in systemd's journal").
-		OneOf(string(TimestampsAuto), string(TimestampsAlways), string(TimestampsNever)).Config(command.Site).Hide()
-}
-
-func (t Timestamps) dates(out io.Writer) bool {
-	return t == TimestampsAlways || t == TimestampsAuto && render.IsTerminal(out)
-}
-
-// Usage keeps who used what.
-type Usage struct {
-	*usage.Recorder
-	// Reader reads it for viewers. groups are the users of the policy's groups, as they are now.
-	Reader func(groups func() map[string][]string) *usage.Reader
+		OneOf("auto", "always", "never").Config(command.Site).Hide()
 }
 
 // loops reports whether there is more than one cycle.

@@ -90,7 +90,7 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", key,
 			text.ShortDuration(now.Sub(w.held[key]))))
 		delete(w.held, key)
-		w.repeats.forget("held " + key)
+		delete(w.repeats.known, "held "+key)
 	}
 }
 

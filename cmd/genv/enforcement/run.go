@@ -28,6 +28,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/statedir"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -55,13 +57,13 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	if options.LocalName != "" {
 		name = "enforce"
 	}
-	if l.memory, err = openKeeper(p, &options, name, log); err != nil {
+	if l.folder, err = openFolder(p, &options, name, log); err != nil {
 		return err
 	}
 	defer l.close()
 	defer l.queue.End()
-	l.usage = l.memory.usage(&options)
-	l.memory.recordWaiting(l.record, options.DryRun)
+	l.openUsage(&options)
+	l.recordWaiting(options.DryRun)
 	ctx, l.service = startService(ctx, log, options.Interval > 0)
 	defer l.service.close()
 	if options.Feed != nil {
@@ -100,13 +102,13 @@ func (l *loop) run(ctx context.Context, options Options) error {
 
 // identify finds out who this run is, and which lease it asks hosts for: the leader's, or that of its state folder.
 func (l *loop) identify(ctx context.Context, options *Options) (err error) {
-	if l.self, err = l.memory.identity(ctx, l.program.Now(), options.loops()); err != nil {
+	if l.self, err = identityOf(ctx, l.folder, options.loops()); err != nil {
 		return err
 	}
 	if err := l.takePart(ctx, options); err != nil || l.part != nil {
 		return err
 	}
-	l.lease, err = l.memory.lease(options, &l.self)
+	l.lease, err = leaseOf(l.folder, options, &l.self)
 	return err
 }
 
@@ -124,7 +126,7 @@ func (l *loop) shown(options *Options) listeners.Content {
 		},
 	}
 	if l.usage != nil {
-		shown.Usage = l.usage.Reader(func() map[string][]string { return *l.groups.Load() })
+		shown.Usage = l.readUsage(func() map[string][]string { return *l.groups.Load() })
 	}
 	return shown
 }
@@ -142,8 +144,8 @@ func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (
 // controller leads.
 func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
-		if l.memory.store != nil {
-			l.store = l.memory.store
+		if l.folder != nil {
+			l.store = l.folder
 		}
 		return l.cycles(ctx, l.load(ctx), 0)
 	}
@@ -183,11 +185,11 @@ type loop struct {
 	program *command.Program
 	log     zerolog.Logger
 	reload  func() (Options, error)
-	record  *audit.Log // nil for none
-	memory  *memoryKeeper
+	record  *audit.Log       // nil for none
+	folder  *statedir.Store  // of the run's state; nil for none
 	store   controller.Store // of the memory, in this role; nil for none
-	unsaved unsaved
-	usage   *Usage // nil for none
+	unsaved string           // the kind of the error why the memory is not saved; empty for none
+	usage   *usage.Recorder  // nil for none
 	service *service
 	screen  cycleWriter
 	groups  atomic.Pointer[map[string][]string] // of the policy
@@ -198,10 +200,17 @@ type loop struct {
 	lease    *fence.Request // that hosts are asked for; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
-	older        older
-	unrecorded   unrecorded
+	saidLater    bool
+	laterSince   time.Time // since when most hosts refuse this leader for a later epoch; zero if they don't
+	unsavedSince time.Time
+	unrecorded   int            // cycles that could not be recorded, one after the other
+	unable       atomic.Bool    // to record, so that it doesn't lead
 	part         *participation // in an election; nil for none
-	term         *leaderTerm    // in which it leads; nil without an election, and for a standby
+	// term ends with the term in which it leads, and says whether anything may be begun; nil without an election, and
+	// for a standby.
+	term context.Context //nolint:containedctx // it is the life of the term
+	// readUsage reads the usage for viewers, with the groups as they are then.
+	readUsage func(groups func() map[string][]string) *usage.Reader
 	// saidOfElection is what the log says last.
 	saidOfElection string
 
@@ -228,7 +237,7 @@ func (l *loop) configure(options Options) {
 	l.service.limit.Store(int64(options.CycleLimit))
 	parts := controller.Options{
 		Asker: controller.Asker{
-			Hosts: options.Hosts, Link: l.screen.summary.timed(options.Link), Fanout: options.Fanout,
+			Hosts: options.Hosts, Link: options.Link, Fanout: options.Fanout,
 			StopAtFailure: options.StopAtFailure, Progress: options.Progress.Update,
 		},
 		Policy: options.policy(), Now: l.program.Now,
@@ -255,8 +264,7 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	}
 	c.Store, c.OnSave = l.store, l.saved
 	mayBegin := func() error { return nil }
-	if l.term != nil {
-		term := l.term.ctx
+	if term := l.term; term != nil {
 		mayBegin = func() error { return remote.MayBegin(term) }
 	}
 	l.guard.ID, l.guard.By = l.announce(options)
@@ -366,7 +374,11 @@ func (l *loop) close() {
 	if l.begun {
 		l.finish()
 	}
-	l.memory.close()
+	if l.folder != nil {
+		if err := l.folder.Close(); err != nil {
+			l.log.Warn().Err(err).Msg("the state folder could not be closed")
+		}
+	}
 	hooks.Wait()
 	l.former.Wait()
 }
@@ -374,8 +386,25 @@ func (l *loop) close() {
 // finish sends what mail waits, and saves the memory a last time.
 func (l *loop) finish() {
 	l.mail.close(hooksTimeout)
-	l.unsaved = unsaved{}                              // it was about another store
-	if !l.controller.DryRun && l.memory.store != nil { // nor is it a standby: what another controller keeps is newer
-		l.saveNow(l.memory.store)
+	l.unsaved = ""                               // it was about another store
+	if !l.controller.DryRun && l.folder != nil { // nor is it a standby: what another controller keeps is newer
+		l.saveNow(l.folder)
+	}
+}
+
+// openUsage opens the usage database next to the memory of a loop, which no other one writes.
+func (l *loop) openUsage(options *Options) {
+	if options.OpenUsage != nil && !options.DryRun && l.folder != nil && l.folder.Holds() && options.loops() {
+		l.usage, l.readUsage = options.OpenUsage(l.folder.Path())
+	}
+}
+
+// recordWaiting records what operators asked for while no controller ran.
+func (l *loop) recordWaiting(dryRun bool) {
+	if l.folder == nil || l.record == nil || dryRun {
+		return
+	}
+	if err := l.folder.RecordWaiting(l.record); err != nil {
+		l.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
 	}
 }

@@ -8,12 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/statedir"
 )
 
@@ -50,20 +48,12 @@ func ControllerDirs(getenv func(string) string) (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// memoryKeeper keeps the memory of a run for the next one. Without a store it keeps none.
-type memoryKeeper struct {
-	store *statedir.Store
-	now   func() time.Time
-	log   zerolog.Logger
-}
-
-// openKeeper opens the folder in which runs keep their memory. Only a folder that was
-// asked for and can't be used is an error.
-func openKeeper(p *command.Program, options *Options, name string, log zerolog.Logger) (*memoryKeeper, error) {
-	k := &memoryKeeper{now: p.Now, log: log}
+// openFolder opens the folder in which runs keep their memory; nil for none. Only a folder that was asked for and can't
+// be used is an error.
+func openFolder(p *command.Program, options *Options, name string, log zerolog.Logger) (*statedir.Store, error) {
 	path := cmp.Or(options.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" || options.LookOnly {
-		return k, nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 	open := statedir.Open
 	if options.DryRun { // it must not keep a controller that acts from its folder
@@ -72,10 +62,9 @@ func openKeeper(p *command.Program, options *Options, name string, log zerolog.L
 	store, err := open(path)
 	switch {
 	case err == nil, errors.Is(err, statedir.ErrInUse) && !options.loops(): // it reads what the loop writes
-		k.store = store
-		return k, nil
+		return store, nil
 	case options.DryRun && errors.Is(err, fs.ErrNotExist):
-		return k, nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 	if store != nil {
 		_ = store.Close() // it was only read
@@ -84,33 +73,5 @@ func openKeeper(p *command.Program, options *Options, name string, log zerolog.L
 		return nil, command.WrongFlag("state-dir", ": %w", err)
 	}
 	log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
-	return k, nil
-}
-
-// usage opens the usage database next to the memory of a loop, which no other one writes; nil for none.
-func (k *memoryKeeper) usage(options *Options) *Usage {
-	if options.OpenUsage == nil || options.DryRun || k.store == nil || !k.store.Holds() || !options.loops() {
-		return nil
-	}
-	return options.OpenUsage(k.store.Path())
-}
-
-// recordWaiting records what operators asked for while no controller ran.
-func (k *memoryKeeper) recordWaiting(record *audit.Log, dryRun bool) {
-	if k.store == nil || record == nil || dryRun {
-		return
-	}
-	if err := k.store.RecordWaiting(record); err != nil {
-		k.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
-	}
-}
-
-// close closes the folder for other runs.
-func (k *memoryKeeper) close() {
-	if k.store == nil {
-		return
-	}
-	if err := k.store.Close(); err != nil {
-		k.log.Warn().Err(err).Msg("the state folder could not be closed")
-	}
+	return nil, nil //nolint:nilnil // there is none
 }

@@ -1,21 +1,16 @@
 package enforcement
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
-	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -25,7 +20,9 @@ import (
 type summary struct {
 	period time.Duration
 	since  time.Time
-	times  answerTimes
+
+	slowest snapshot.Hostname // the host that took longest to answer in this period; empty if none answered
+	took    time.Duration
 
 	cycles, begun, ended int
 	outcomes             map[order.Status]int
@@ -75,13 +72,14 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 		fmt.Sprintf("%d findings begun, %d over, %d now", s.begun, s.ended, len(cycle.Plan.Findings)),
 		s.actions(),
 	}
-	if host, took := s.times.slowest(); host != "" {
-		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", took.Round(time.Millisecond),
-			text.Printable(string(host))))
+	if s.slowest != "" {
+		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", s.took.Round(time.Millisecond),
+			text.Printable(string(s.slowest))))
 	}
 	write(fmt.Sprintf("Summary of %s: %s", text.FormatDuration(s.period), strings.Join(parts, "; ")))
 	s.since = s.since.Add(cycle.Start.Sub(s.since).Truncate(s.period))
 	s.cycles, s.begun, s.ended, s.lost, s.back = 0, 0, 0, hosts.Lost, hosts.Back
+	s.slowest, s.took = "", 0
 	clear(s.outcomes)
 }
 
@@ -97,58 +95,14 @@ func (s *summary) actions() string {
 	return "actions: " + strings.Join(counts, ", ")
 }
 
-// timed is a link that measures how long hosts take for a snapshot.
-func (s *summary) timed(link controller.Link) controller.Link {
+// measure looks for the host that took longest to answer.
+func (s *summary) measure(cluster snapshot.Cluster) {
 	if s == nil {
-		return link
+		return
 	}
-	return &timedLink{link, &s.times}
-}
-
-type timedLink struct {
-	controller.Link
-	times *answerTimes
-}
-
-// Snapshot implements controller.Link.
-func (l *timedLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	begun := time.Now()
-	s, err := l.Link.Snapshot(ctx, host)
-	if err == nil {
-		l.times.add(snapshot.Hostname(host.Name), time.Since(begun))
+	for i := range cluster.Hosts {
+		if h := &cluster.Hosts[i]; h.IsNew && h.Err == nil && h.Took > s.took {
+			s.slowest, s.took = h.Name, h.Took
+		}
 	}
-	return s, err //nolint:wrapcheck // it is the link's
-}
-
-// Await implements wake.Link.
-func (l *timedLink) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
-	if events, ok := l.Link.(wake.Link); ok {
-		events.Await(ctx, host, done)
-	} else {
-		go done(false, agent.ErrNoEvents)
-	}
-}
-
-// answerTimes keeps the longest time for an answer. It is safe for concurrent use.
-type answerTimes struct {
-	mu   sync.Mutex
-	host snapshot.Hostname
-	took time.Duration
-}
-
-func (t *answerTimes) add(host snapshot.Hostname, took time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if took > t.took {
-		t.host, t.took = host, took
-	}
-}
-
-// slowest is the host that took longest since the last call; empty if none answered.
-func (t *answerTimes) slowest() (snapshot.Hostname, time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	host, took := t.host, t.took
-	t.host, t.took = "", 0
-	return host, took
 }

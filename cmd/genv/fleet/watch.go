@@ -17,7 +17,7 @@ type watchOptions struct {
 	*program
 	hostFlags
 	interval   time.Duration
-	timestamps enforcement.Timestamps
+	timestamps string
 	listen     listeners.Flags
 }
 

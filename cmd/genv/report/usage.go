@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -53,7 +52,7 @@ const minKeep = 24 * time.Hour
 // the key of the controllers' election; empty for none.
 func (o *UsageFlags) Read(
 	p *command.Program, leader string, log zerolog.Logger,
-) (func(string) *enforcement.Usage, error) {
+) (func(string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader), error) {
 	if o.keepFor < minKeep {
 		return nil, command.WrongFlag("usage-keep", " %s: write a day or more, such as 90d, or --usage-db off",
 			text.FormatDuration(o.keepFor))
@@ -104,7 +103,7 @@ func (k *usageKeeper) readPlace(leader string) (err error) {
 }
 
 // keep keeps usage of a controller with a folder, and reads it.
-func (k *usageKeeper) keep(dir string) *enforcement.Usage {
+func (k *usageKeeper) keep(dir string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader) {
 	place, shared := k.url, k.url != on
 	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
 	if !shared {
@@ -119,9 +118,13 @@ func (k *usageKeeper) keep(dir string) *enforcement.Usage {
 		return k.open(place, to)
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
-	return &enforcement.Usage{
-		Recorder: usage.StartRecorder(options),
-		Reader:   func(groups func() map[string][]string) *usage.Reader { return k.reader(read, groups) },
+	return usage.StartRecorder(options), func(groups func() map[string][]string) *usage.Reader {
+		return usage.NewReader(usage.ReaderOptions{
+			Open: read, Now: k.program.Now, In: time.Local,
+			Groups: func(ctx context.Context, users []string) func(string) []string {
+				return groupsOf(ctx, groups(), users)
+			},
+		})
 	}
 }
 
@@ -141,16 +144,6 @@ func (k *usageKeeper) open(place string, options store.Options) (usage.Store, er
 		return nil, err
 	}
 	return s, nil
-}
-
-// reader reads usage for viewers. groups are the users of the policy's groups.
-func (k *usageKeeper) reader(open func() (usage.Store, error), groups func() map[string][]string) *usage.Reader {
-	return usage.NewReader(usage.ReaderOptions{
-		Open: open, Now: k.program.Now, In: time.Local,
-		Groups: func(ctx context.Context, users []string) func(string) []string {
-			return groupsOf(ctx, groups(), users)
-		},
-	})
 }
 
 // setDamagedApart gives a damaged database another name.
