@@ -31,7 +31,7 @@ const maxStateFile = 8 << 20
 // away only where a look is late: a file may just be in the middle of being written.
 func (k *Keeper) glance() evidence {
 	begun := time.Now()
-	place, owned, err := k.State.Place()
+	place, owned, err := k.State.Where()
 	if err != nil {
 		return evidence{err: err}
 	}
@@ -57,7 +57,7 @@ func (k *Keeper) glance() evidence {
 // look reads the state files as every genv does, which removes what has ended.
 func (k *Keeper) look(ctx context.Context) evidence {
 	begun := time.Now()
-	_, owned, err := k.State.Place()
+	_, owned, err := k.State.Where()
 	if err != nil {
 		return evidence{begun: begun, err: err}
 	}

@@ -19,10 +19,10 @@ import (
 
 // StateFiles are the state files of the host.
 type StateFiles interface {
-	// Place is the folder in which the files are now, and whether only root may write
+	// Where is the folder in which the files are now, and whether only root may write
 	// them: then what they say about owners is true. Its error says that this is not known,
 	// and that the files say nothing.
-	Place() (dir string, owned bool, err error)
+	Where() (dir string, owned bool, err error)
 	// Read returns them without what has ended, as disk.Store.Read does.
 	Read(ctx context.Context) (state.Files, error)
 }

@@ -220,8 +220,8 @@ func (h *host) files(attached map[snapshot.UID][]snapshot.DeviceIndex) *state.Fi
 	return files
 }
 
-// Place implements StateFiles.
-func (h *host) Place() (string, bool, error) {
+// Where implements StateFiles.
+func (h *host) Where() (string, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state, h.owned, h.placeErr

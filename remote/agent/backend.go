@@ -40,13 +40,6 @@ func NewGreeting(genv string, more ...string) frame.Greeting {
 	}
 }
 
-// Viewer is what every login may see of a host.
-type Viewer interface {
-	// Devices and Environments return the documents of genv 1.4.3. They may give up when ctx ends.
-	Devices(ctx context.Context) ([]byte, error)
-	Environments(ctx context.Context) ([]byte, error)
-}
-
 // NewViewGreeting is the greeting of a host that answers through a View.
 func NewViewGreeting(genv string) frame.Greeting {
 	return frame.Greeting{
@@ -57,15 +50,18 @@ func NewViewGreeting(genv string) frame.Greeting {
 
 // View is the Handler of a genv without root. It changes nothing: the client may be
 // anyone with a login, so an order of theirs is refused, whatever it contains.
-type View struct{ Viewer Viewer }
+type View struct {
+	// Document returns a document of genv 1.4.3: devices or envs. It may give up when ctx ends.
+	Document func(ctx context.Context, part string) ([]byte, error)
+}
 
 // Handle implements Handler.
 func (v View) Handle(_ context.Context, r Request) ([]byte, error) {
 	switch r.Name {
 	case RequestDevices:
-		return v.Viewer.Devices(r.Wanted)
+		return v.Document(r.Wanted, "devices")
 	case RequestEnvironments:
-		return v.Viewer.Environments(r.Wanted)
+		return v.Document(r.Wanted, "envs")
 	case RequestPing:
 		return r.Body, nil
 	}

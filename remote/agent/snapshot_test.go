@@ -18,18 +18,20 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 )
 
-// viewer is a host as every login sees it.
-type viewer struct{}
-
-func (viewer) Devices(context.Context) ([]byte, error)      { return []byte("devices"), nil }
-func (viewer) Environments(context.Context) ([]byte, error) { return nil, errors.New("corrupt") }
+// viewed is a document of a host as every login sees it.
+func viewed(_ context.Context, part string) ([]byte, error) {
+	if part == "envs" {
+		return nil, errors.New("corrupt")
+	}
+	return []byte(part), nil
+}
 
 func TestAView(t *testing.T) {
 	for request, want := range map[string]string{
 		agent.RequestDevices: "devices", agent.RequestPing: "body", agent.RequestEnvironments: "corrupt",
 		agent.RequestSnapshot: "without root", agent.RequestExecute: "without root", agent.RequestNotify: "without root", "": "without root",
 	} {
-		answer, err := agent.View{Viewer: viewer{}}.Handle(t.Context(), agent.Request{Name: request, Body: []byte("body"), Wanted: t.Context()})
+		answer, err := agent.View{Document: viewed}.Handle(t.Context(), agent.Request{Name: request, Body: []byte("body"), Wanted: t.Context()})
 		if err != nil {
 			answer = []byte(err.Error())
 		}

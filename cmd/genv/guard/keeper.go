@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -26,10 +25,14 @@ import (
 func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)
+	on := system.On(proc.FS{Reader: p.Reader})
+	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // without names of users, which a directory service may delay
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: on,
+	})
 	return &guard.Keeper{
 		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
-		State: newStateFiles(p), Process: system.On(proc.FS{Reader: p.Reader}).
-			Process, Devices: localhost.Hardware(p.Getenv).Known, UserID: userID, Denied: reports.denied, Log: log,
+		State: disk.NewCache(store), Process: on.Process, Devices: localhost.Hardware(p.Getenv).Known,
+		UserID: userID, Denied: reports.denied, Log: log,
 	}
 }
 
@@ -91,31 +94,8 @@ func (p pins) remove() error {
 	return kernel.Remove(p.Dir)
 }
 
-// stateFiles are the state files of this machine as a Keeper reads them.
-type stateFiles struct {
-	dir   string
-	store *disk.Store
-	cache *disk.Cache
-}
-
-// stateLock is how long a Keeper waits for the lock on the state files. Then it reads them
-// without: any user can hold the lock.
+// stateLock is how long a Keeper waits for the lock on the state files. Then it reads them without: any user can hold it.
 const stateLock = 250 * time.Millisecond
-
-// newStateFiles opens the state files without looking up names of users, which a directory service may delay.
-func newStateFiles(p *command.Program) *stateFiles {
-	store := disk.New(disk.Dir(p.Getenv), disk.Config{
-		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock,
-		System: system.On(proc.FS{Reader: p.Reader}),
-	})
-	return &stateFiles{dir: disk.Dir(p.Getenv), store: store, cache: disk.NewCache(store)}
-}
-
-// Place implements guard.StateFiles.
-func (s *stateFiles) Place() (dir string, owned bool, err error) { return s.store.Where() }
-
-// Read implements guard.StateFiles.
-func (s *stateFiles) Read(ctx context.Context) (state.Files, error) { return s.cache.Read(ctx) }
 
 // userID finds the uid of a user, as guard.Keeper wants it.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {

@@ -10,23 +10,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// writeConfig writes into the container's config.json what it has, and the hooks.
+// writeConfig writes into the container's config.json what it has, and has genv called when its init exists, and when it
+// has ended.
 func (c *claimed) writeConfig(config *oci.Config) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	c.SetVariables(config)
-	if err := c.addHooks(config, self); err != nil {
-		return err
-	}
-	return config.Write()
-}
-
-// addHooks has genv called when the container's init exists, and when it has ended.
-func (c *claimed) addHooks(config *oci.Config, self string) error {
 	order, err := json.Marshal(hookOrder{
-		Run: disk.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime, GPUs: c.GPUs, Registered: c.Registered,
+		Run: disk.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime,
+		GPUs: c.GPUs, Registered: c.Registered,
 	})
 	if err != nil {
 		return err
@@ -43,7 +37,7 @@ func (c *claimed) addHooks(config *oci.Config, self string) error {
 			Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env, Timeout: &timeout,
 		})
 	}
-	return nil
+	return config.Write()
 }
 
 // hookOrder is what the runtime tells the hooks.

@@ -33,18 +33,15 @@ const hookWithin = 30 * time.Second
 // maxState bounds the state of a container on stdin, in bytes.
 const maxState = 1 << 20
 
-// started is the state of a container (OCI runtime specification, "State").
-type started struct {
-	ID  string       `json:"id"`
-	PID snapshot.PID `json:"pid"` // of its init; 0 if it has ended
-}
-
 // hookCall is one call of a hook.
 type hookCall struct {
 	command.Program
 	host *localhost.Host
 	hookOrder
-	started
+	state struct { // of the container (OCI runtime specification, "State")
+		ID  string       `json:"id"`
+		PID snapshot.PID `json:"pid"` // of its init; 0 if it has ended
+	}
 }
 
 // ContainerHook is what the real runtime calls at the start and at the end of a container. It returns
@@ -69,12 +66,12 @@ func (h *hookCall) run(ctx context.Context, args []string) error {
 	if err := json.Unmarshal([]byte(args[1]), &h.hookOrder); err != nil {
 		return fmt.Errorf("the hook's order: %w", err)
 	}
-	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.started); err != nil {
+	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.state); err != nil {
 		return fmt.Errorf("the container's state: %w", err)
 	}
-	if !container.IsID(h.ID) {
+	if !container.IsID(h.state.ID) {
 		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused,
-			text.Quoted(h.ID, maxShown))
+			text.Quoted(h.state.ID, maxShown))
 	}
 	h.host = localhost.Open(h.Program)
 	if args[0] == hookStop {
@@ -85,12 +82,13 @@ func (h *hookCall) run(ctx context.Context, args []string) error {
 
 // start registers the init in the container's environment, and records it.
 func (h *hookCall) start(ctx context.Context) error {
-	stat, err := h.host.Machine.Proc.Stat(h.PID)
+	stat, err := h.host.Machine.Proc.Stat(h.state.PID)
 	if err != nil {
 		return fmt.Errorf("the container's init: %w", err)
 	}
 	r := container.Record{
-		ID: h.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(), PID: h.PID, Start: stat.Start,
+		ID: h.state.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(), PID: h.state.PID,
+		Start: stat.Start,
 	}
 	if !h.Registered {
 		return container.WriteRecord(h.Run, r)
@@ -101,7 +99,7 @@ func (h *hookCall) start(ctx context.Context) error {
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
 		if err := f.Activate(state.Activation{
-			EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID, At: snapshot.DateOf(h.Now()),
+			EID: env.EID, UID: env.UID, Username: env.Username, PID: h.state.PID, At: snapshot.DateOf(h.Now()),
 		}); err != nil {
 			return err
 		}
@@ -120,7 +118,7 @@ func (h *hookCall) owner() snapshot.UID {
 // stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
 // look at the state files finds that the init has ended.
 func (h *hookCall) stop(ctx context.Context) error {
-	r, err := container.ReadRecord(h.Run, h.ID)
+	r, err := container.ReadRecord(h.Run, h.state.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -128,7 +126,7 @@ func (h *hookCall) stop(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(err, container.RemoveRecord(h.Run, h.ID))
+		return errors.Join(err, container.RemoveRecord(h.Run, h.state.ID))
 	}
 	if r.EID != "" {
 		err = h.host.Store.Update(ctx, func(f *state.Files) error {

@@ -189,14 +189,6 @@ func (c *runcCall) engineName() string {
 // errNoService is why a user is not proved.
 var errNoService = errors.New("root's service doesn't run (`genv host serve`)")
 
-// logged is a line of a runtime's log, of which the engine shows the last error to the user
-// (runc(8), --log-format json).
-type logged struct {
-	Level string    `json:"level"`
-	Msg   string    `json:"msg"`
-	Time  time.Time `json:"time"`
-}
-
 // report says why a container can't be started: on stderr, and in the file from which the
 // engine takes the message of `docker run`.
 func (r *runtime) report(err error) {
@@ -208,7 +200,7 @@ func (r *runtime) report(err error) {
 	if r.log == "" {
 		return
 	}
-	line, err := json.Marshal(logged{"error", message, r.Now().UTC()})
+	line, err := json.Marshal(map[string]any{"level": "error", "msg": message, "time": r.Now().UTC()}) // as runc(8) logs
 	if err != nil {
 		return
 	}

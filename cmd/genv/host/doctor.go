@@ -56,11 +56,9 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
-		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv), Proc: "/proc", SysRun: "/run",
-		Genv: doctor.Program{
-			Version:  p.Version,
-			Protocol: frame.Version,
-		}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()), Guard: p.guardState(),
+		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv),
+		Proc: "/proc", SysRun: "/run", Genv: doctor.Program{Version: p.Version, Protocol: frame.Version},
+		Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()), Guard: p.guardState(),
 	}
 	if self, err := os.Executable(); err == nil {
 		m.Genv.Path = self
@@ -84,7 +82,8 @@ func (p *program) guardState() *doctor.GuardState {
 	}
 	g := &doctor.GuardState{Mode: now.Mode, Reason: now.Reason}
 	if status, err := guard.ReadStatus(dir); err == nil && status.Order != nil {
-		g.Ordered, g.By, g.Renewed, g.Veto = snapshot.GuardMode(status.Order.Mode.String()), status.Order.By, status.Given, status.Veto
+		g.Ordered, g.By = snapshot.GuardMode(status.Order.Mode.String()), status.Order.By
+		g.Renewed, g.Veto = status.Given, status.Veto
 	}
 	return g
 }

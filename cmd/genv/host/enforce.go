@@ -36,8 +36,9 @@ func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags) erro
 	host := p.openHost()
 	defer host.SMI.Keep(c.Context)()
 	host.Machine.Types = new(nvidiasmi.Types)
-	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}}
-	defer link.events.close()
+	host.log = p.Logger(c)
+	link := &localLink{host: host}
+	defer host.stopWatching()
 	allowance := &allowances{pass: host.Service.Allow}
 	defer allowance.close()
 	read := func() (enforcement.Options, error) {
@@ -47,20 +48,20 @@ func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags) erro
 		}
 		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{}}, link, link.announce, 1
 		o.Allow = allowance.renew
-		o.LocalName, o.CycleLimit, o.Progress = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute, &render.Progress{}
+		o.LocalName, o.CycleLimit = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute
+		o.Progress = &render.Progress{}
 		return o, err
 	}
 	options, err := read()
 	if err != nil {
 		return err
 	}
-	return enforcement.Run(c.Context, &p.Program, p.Logger(c), options, read)
+	return enforcement.Run(c.Context, &p.Program, host.log, options, read)
 }
 
 // localLink is the controller.Link to this machine.
 type localLink struct {
 	host   *host
-	events *events
 	policy atomic.Pointer[policy.File]
 	asker  atomic.Pointer[string] // the name of the run in the list of processes that were asked to end
 }
@@ -73,14 +74,14 @@ func (l *localLink) announce(id string, _ *fence.Request) {
 // Await waits for a reason to look at this machine.
 func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke bool, err error)) {
 	go func() {
-		err := l.events.Wait(ctx)
+		err := l.host.Wait(ctx)
 		done(err == nil, err)
 	}()
 }
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
 	here := enforce.Query{Host: snapshot.Hostname(enforcelocal.Hostname()), At: l.host.record.now()}
-	s, err := l.host.forController(l.events.snapshot(ctx, local.Age{Oldest: l.policy.Load().Settings(here).MaxAge}))
+	s, err := l.host.forController(l.host.look(ctx, local.Age{Oldest: l.policy.Load().Settings(here).MaxAge}))
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}

@@ -2,52 +2,38 @@ package host
 
 import (
 	"context"
-	"sync"
-
-	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
-	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// events says when a look at this machine is worth it. It begins to watch when somebody waits
-// for the first time, so that it costs nothing otherwise.
-type events struct {
-	host *host
-	log  zerolog.Logger
-
-	mu      sync.Mutex
-	watcher *watch.Watcher // nil until somebody waits
-}
-
-// Wait implements agent.Events.
-func (e *events) Wait(ctx context.Context) error {
-	e.mu.Lock()
-	if e.watcher == nil {
-		e.watcher = e.host.Watch(e.host.getenv, e.log)
+// Wait implements agent.Events. The machine is watched from the first call on, so that it costs nothing otherwise.
+func (h *host) Wait(ctx context.Context) error {
+	h.watching.Lock()
+	if h.watcher == nil {
+		h.watcher = h.Watch(h.getenv, h.log)
 	}
-	watcher := e.watcher
-	e.mu.Unlock()
+	watcher := h.watcher
+	h.watching.Unlock()
 	return watcher.Wait(ctx)
 }
 
-// snapshot is a look at this machine.
-func (e *events) snapshot(ctx context.Context, age local.Age) (s *snapshot.Snapshot, err error) {
-	e.mu.Lock()
-	watcher := e.watcher
-	e.mu.Unlock()
+// look is snapshot, after which a Wait begins again.
+func (h *host) look(ctx context.Context, age local.Age) (s *snapshot.Snapshot, err error) {
+	h.watching.Lock()
+	watcher := h.watcher
+	h.watching.Unlock()
 	if watcher != nil {
 		done := watcher.Look()
 		defer func() { done(s) }()
 	}
-	return e.host.snapshot(ctx, age)
+	return h.snapshot(ctx, age)
 }
 
-func (e *events) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.watcher != nil {
-		e.watcher.Close()
+func (h *host) stopWatching() {
+	h.watching.Lock()
+	defer h.watching.Unlock()
+	if h.watcher != nil {
+		h.watcher.Close()
 	}
 }

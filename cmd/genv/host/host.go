@@ -6,19 +6,24 @@ package host
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // program is genv as its commands see it.
@@ -28,7 +33,8 @@ type program struct{ command.Program }
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
 	return []*cli.Command{
-		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(), p.monitorCommand(), p.usageCommand(),
+		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(),
+		p.monitorCommand(), p.usageCommand(),
 	}
 }
 
@@ -45,6 +51,10 @@ type host struct {
 	names    userNames // of those who own processes
 
 	recordsPruned time.Time
+
+	log      zerolog.Logger // of what is watched
+	watching sync.Mutex
+	watcher  *watch.Watcher // nil until somebody waits
 
 	// Of the last snapshot:
 	stateFolder    string // empty if it is unknown
@@ -134,15 +144,15 @@ func (h *host) carryOut(
 	if h.noTerminate {
 		refused, o.Terminate = o.Terminate, nil
 	}
-	recorded := h.record.begin(o, refused)
-	executor := h.executor.As(asker).OnAction(say).OnWarning(func(text string) { recorded.warnings = append(recorded.warnings, text) })
+	items := h.record.items(o, refused)
+	warnings = h.record.append(items)
+	executor := h.executor.As(asker).OnAction(say).OnWarning(func(text string) { warnings = append(warnings, text) })
 	outcomes := executor.Execute(ctx, o)
 	for _, t := range refused {
 		outcomes = append(outcomes, order.Outcome{
-			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 " +
-				"on this host",
+			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused,
+			Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
 		})
 	}
-	recorded.end(outcomes)
-	return outcomes, recorded.warnings
+	return outcomes, append(warnings, h.record.append(audit.OutcomeRecords(items, outcomes))...)
 }

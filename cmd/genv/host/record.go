@@ -25,20 +25,12 @@ type hostRecord struct {
 	proc proc.FS
 }
 
-// orderRecord is the record of one order.
-type orderRecord struct {
-	*hostRecord
-	items    []audit.Record
-	warnings []string // why it could not be written
-}
-
-// begin records what will be done.
-func (h *hostRecord) begin(o order.Order, refused []order.Termination) *orderRecord {
+// items are the records of what will be done.
+func (r *hostRecord) items(o order.Order, refused []order.Termination) []audit.Record {
 	o.Terminate = append(o.Terminate[:len(o.Terminate):len(o.Terminate)], refused...)
-	r := &orderRecord{hostRecord: h}
-	r.items = audit.OrderRecords(snapshot.Hostname(enforcelocal.Hostname()), o, nil)
-	for i := range r.items {
-		item := &r.items[i]
+	items := audit.OrderRecords(snapshot.Hostname(enforcelocal.Hostname()), o, nil)
+	for i := range items {
+		item := &items[i]
 		item.Order, item.By = o.ID, r.by
 		if item.Order == "" {
 			item.Order = fmt.Sprintf("%d/%d", os.Getpid(), r.now().UnixNano())
@@ -49,25 +41,21 @@ func (h *hostRecord) begin(o order.Order, refused []order.Termination) *orderRec
 			}
 		}
 	}
-	r.append(r.items)
-	return r
+	return items
 }
 
-// end records the outcomes.
-func (r *orderRecord) end(outcomes []order.Outcome) {
-	r.append(audit.OutcomeRecords(r.items, outcomes))
-}
-
-func (r *orderRecord) append(records []audit.Record) {
+// append writes records, and warns if that fails.
+func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	if r.path == "" || len(records) == 0 {
-		return
+		return nil
 	}
 	for i := range records {
 		records[i].Time = r.now().UTC()
 	}
 	if err := audit.AppendHostLog(r.path, records...); err != nil {
-		r.warnings = append(r.warnings, fmt.Sprintf("not recorded on this host: %v", err))
+		return []string{fmt.Sprintf("not recorded on this host: %v", err)}
 	}
+	return nil
 }
 
 // notify writes messages to users' terminals, and keeps them to be read again. What reaches no
@@ -98,7 +86,7 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 			records = append(records, r)
 		}
 	}
-	(&orderRecord{hostRecord: h.record}).append(records)
+	h.record.append(records)
 	return shown
 }
 

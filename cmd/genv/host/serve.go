@@ -51,9 +51,9 @@ func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 	debug.SetGCPercent(gcPercentServed)
 	coarseTimers()
 	goruntime.GOMAXPROCS(1) // one step follows the other, and to wake up a second processor for each would cost more
-	events := &events{host: host, log: p.Logger(c)}
-	defer events.close()
-	answers := &agent.Answers{Backend: streamBackend{host, events}, Events: events}
+	host.log = p.Logger(c)
+	defer host.stopWatching()
+	answers := &agent.Answers{Backend: host, Events: host}
 	server := &agent.Server{
 		Token: o.token, ReadToken: !c.IsSet("token"), Idle: o.idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
@@ -81,7 +81,7 @@ func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.RequestGuard)
 	}
 	if !host.privileged {
-		server.Handler, server.Greeting = agent.View{Viewer: viewed{host}}, agent.NewViewGreeting(p.Version)
+		server.Handler, server.Greeting = agent.View{Document: host.view}, agent.NewViewGreeting(p.Version)
 	}
 	in, restoreIn := polled(p.In)
 	defer restoreIn()
@@ -145,16 +145,10 @@ func endWithParent(parent int) error {
 	return nil
 }
 
-// streamBackend is this machine as the Backend of `usage serve`.
-type streamBackend struct {
-	host   *host
-	events *events
-}
-
 // Snapshot implements agent.Backend.
-func (s streamBackend) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
+func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 	age.Measured = cmp.Or(age.Measured, devicesFor)
-	now, err := s.host.forController(s.events.snapshot(ctx, age))
+	now, err := h.forController(h.look(ctx, age))
 	if err != nil {
 		return nil, err
 	}
@@ -162,26 +156,17 @@ func (s streamBackend) Snapshot(ctx context.Context, age local.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (s streamBackend) Execute(ctx context.Context, o order.Order, asker asked.Authority) (agent.Execution, error) {
-	return s.host.execution(ctx, o, asker), nil
+func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority) (agent.Execution, error) {
+	return h.execution(ctx, o, asker), nil
 }
 
 // Notify implements agent.Backend.
-func (s streamBackend) Notify(messages []agent.Message) ([]agent.Shown, error) {
-	return s.host.notify(context.Background(), messages), nil
+func (h *host) Notify(messages []agent.Message) ([]agent.Shown, error) {
+	return h.notify(context.Background(), messages), nil
 }
 
-// viewed is this machine as the Viewer of a `usage serve` without root: it answers with
-// what `usage snapshot --type devices` and `--type envs` print.
-type viewed struct{ host *host }
-
-// Devices implements agent.Viewer.
-func (v viewed) Devices(ctx context.Context) ([]byte, error) { return v.part(ctx, "devices") }
-
-// Environments implements agent.Viewer.
-func (v viewed) Environments(ctx context.Context) ([]byte, error) { return v.part(ctx, "envs") }
-
-func (v viewed) part(ctx context.Context, name string) ([]byte, error) {
-	document, _, err := v.host.document(ctx, name)
+// view is what a `usage serve` without root answers: what `usage snapshot --type devices` and `--type envs` print.
+func (h *host) view(ctx context.Context, part string) ([]byte, error) {
+	document, _, err := h.document(ctx, part)
 	return document, err
 }

@@ -47,7 +47,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	p := &program{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
 	host := p.openHost()
 	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, disk.NewCache(host.Store)
-	s := &agent.Answers{Backend: streamBackend{host, &events{host: host}}}
+	s := &agent.Answers{Backend: host}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
 		require.NoError(b, err)
@@ -72,7 +72,7 @@ func ServeAndCrash() {
 	if os.Getenv(crashVariable) == "" {
 		return
 	}
-	server := &agent.Server{Token: "t", Idle: time.Minute, Handler: &agent.Answers{Backend: streamBackend{}}, Greeting: agent.NewGreeting("")}
+	server := &agent.Server{Token: "t", Idle: time.Minute, Handler: &agent.Answers{Backend: new(host)}, Greeting: agent.NewGreeting("")}
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // it does not return
 }
 

@@ -86,14 +86,14 @@ func (p *program) hostServe(c *cli.Context) error {
 	rounds := &pulse{begun: time.Now()}
 	work.Go(func() { h.upkeep(ctx, log, rounds) })
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
-	backend := &changes{host: h}
 	server := &service.Server{
-		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username, Lacks: h.Lacks,
+		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
+		Lacks:  h.Lacks,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
-	log.Info().Str("state", h.Store.OwnedPath()).Str("socket",
-		localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
+	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).
+		Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
 	enforcement.NotifySystemd(log, daemon.SdNotifyStopping)
 	return err
