@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // userDocument is what rules find of a user, and what would be done. A process or GPU that several rules find
@@ -114,7 +115,7 @@ func writeByUser(w io.Writer, users []userDocument) error {
 		names = names[:len(names)-1]
 	}
 	output := render.Output{Format: "tui"}
-	var columns []render.Column
+	var columns []draw.Column
 	for _, name := range names {
 		columns = append(columns, render.Col(name, 0))
 	}

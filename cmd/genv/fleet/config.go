@@ -25,18 +25,16 @@ type Config struct {
 	Quiet         bool // don't print which hosts failed
 }
 
-// scope is which hosts a command takes if none is named.
-type scope int
-
+// Which hosts a command takes if none is named.
 const (
-	namedHosts scope = iota // none: it acts on hosts
-	allHosts                // all of the inventory: it only looks
-	ownHosts                // none, and config.yaml has to name them for this command
+	namedHosts = iota // none: it acts on hosts
+	allHosts          // all of the inventory: it only looks
+	ownHosts          // none, and config.yaml has to name them for this command
 )
 
 // hostFlags is what the flags say that `genv remote` and its commands on hosts have.
 type hostFlags struct {
-	scope                              scope
+	unnamed                            int // namedHosts, allHosts or ownHosts
 	host, exclude                      []string
 	hostFile, username, sshConfig, ssh string
 	timeout, commandTimeout            time.Duration
@@ -46,10 +44,10 @@ type hostFlags struct {
 }
 
 // flags are these flags, with others.
-func (o *hostFlags) flags(s scope, more ...cli.Flag) []cli.Flag {
-	o.scope, o.commandTimeout, o.fanout = s, 30*time.Second, 64
+func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
+	o.unnamed, o.commandTimeout, o.fanout = unnamed, 30*time.Second, 64
 	hosts := command.OfFleet
-	if s == ownHosts {
+	if unnamed == ownHosts {
 		hosts = command.Site
 	}
 	return append([]cli.Flag{
@@ -107,7 +105,7 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 		User:         o.username,
 		DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile),
 		OpenDefault:  command.OpenConfig,
-		All:          o.scope == allHosts,
+		All:          o.unnamed == allHosts,
 	}
 	if !selection.All && !o.named() {
 		return config, p.unnamedHosts(c)

@@ -95,10 +95,10 @@ type listFlags struct {
 }
 
 // tableFlags are those of a table, with others.
-func (o *listFlags) tableFlags(s scope, more ...cli.Flag) []cli.Flag {
+func (o *listFlags) tableFlags(unnamed int, more ...cli.Flag) []cli.Flag {
 	own := append(command.OutputFlags(&o.output),
 		command.Bool(&o.noSummary, "no-summary", "leave out the summary").Config(command.Output))
-	return o.flags(s, append(own, more...)...)
+	return o.flags(unnamed, append(own, more...)...)
 }
 
 // alsoFailed is the end of the summary; with -q the summary is that of 1.4.3.

@@ -44,7 +44,7 @@ func (o *gpusOptions) write(results []remote.Result[live.HostGPUs], duplicates [
 	for i := range results {
 		found.Add(results[i].Host.Name, results[i].Value.GPUs, &o.Selection)
 	}
-	return found.Write(o.Out, &o.Selection, &o.Output)
+	return found.Write(o.Out, &o.Flags)
 }
 
 // gpus asks a host for its GPUs.

@@ -137,7 +137,7 @@ func (o *llmOptions) serve(c *cli.Context) error {
 // llmModel is a line of the list.
 type llmModel struct {
 	Host string `json:"host"`
-	llm.Model
+	llm.ServedModel
 }
 
 // llmModels lists what the environments of hosts serve, and how many hosts answered.
@@ -160,7 +160,7 @@ func findModel(results []remote.Result[[]snapshot.Environment], model string) (h
 	for i := range results {
 		models, _ := llmModels(results[i : i+1])
 		for _, m := range models {
-			if m.ServedModel.Model == model && m.Port != 0 {
+			if m.Model == model && m.Port != 0 {
 				return results[i].Host, m.Port, true
 			}
 		}
@@ -173,7 +173,7 @@ func writeModels(w io.Writer, models []llmModel, output render.Output, now time.
 	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21),
 		render.Col("EID", 8), render.Col("USER", 0))
 	for _, m := range models {
-		t.Add(m.Host, output.Name(m.ServedModel.Model), m.ShownPort(), output.Age(m.Created, now),
+		t.Add(m.Host, output.Name(m.Model), m.ShownPort(), output.Age(m.Created, now),
 			output.Name(string(m.EID)), output.Name(string(m.User)))
 	}
 	return t.Write(w)

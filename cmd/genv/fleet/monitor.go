@@ -42,46 +42,35 @@ func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitorin
 	snapshotter := &controller.Snapshotter{Asker: *f.asker()}
 	snapshotter.Link = f.visible(pool, monitor.Interval)
 	snapshotter.Fanout = len(config.Hosts)
-	m := fleetMonitor{fleet: f, snapshotter: snapshotter}
-	source := monitoring.Source{Collect: m.collect, Patience: config.SSH.CommandTimeout}
-	return monitoring.Run(c.Context, &p.Program, *monitor, source)
+	return monitoring.Run(c.Context, &p.Program, *monitor, f.collector(snapshotter), config.SSH.CommandTimeout)
 }
 
-// fleetMonitor collects the metrics of a fleet.
-type fleetMonitor struct {
-	*fleet
-	snapshotter *controller.Snapshotter
-	hosts       render.HostLog
-}
-
-// collect asks all hosts. Its error ends the run, with -e.
-func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
-	seen := m.snapshotter.Look(ctx)
-	m.progress.End()
-	if ctx.Err() != nil {
-		return nil, nil
-	}
-	failures := render.FailuresIn(seen.Cluster)
-	if m.StopAtFailure && len(failures) > 0 {
-		return nil, m.conclude(failures, seen.Duplicates)
-	}
-	m.show(&seen)
-	hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))
-	for _, h := range seen.Cluster.Answered() {
-		hosts = append(hosts, metrics.Host{
-			Name: h.Name, Installed: seen.Via[h.Name] != agent.ViaReadOnly, Snapshot: h.Snapshot,
-		})
-	}
-	return hosts, nil
-}
-
-// show prints which hosts are lost or back, with the time.
-func (m *fleetMonitor) show(seen *controller.Look) {
-	out := render.DatedLog(m.program.Err, m.program.Now, m.program.Getenv)
-	render.WriteDuplicates(out, seen.Duplicates)
-	for _, line := range m.hosts.Look(seen.Cluster, m.program.Now()) {
-		if !m.Quiet {
-			fmt.Fprintln(out, line)
+// collector asks all hosts for their metrics, and prints which are lost or back, with the time. Its error ends the run,
+// with -e.
+func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Host, error) {
+	var lost render.HostLog
+	out := render.DatedLog(f.program.Err, f.program.Now, f.program.Getenv)
+	return func(ctx context.Context) ([]metrics.Host, error) {
+		seen := snapshotter.Look(ctx)
+		f.progress.End()
+		if ctx.Err() != nil {
+			return nil, nil
 		}
+		failures := render.FailuresIn(seen.Cluster)
+		if f.StopAtFailure && len(failures) > 0 {
+			return nil, f.conclude(failures, seen.Duplicates)
+		}
+		render.WriteDuplicates(out, seen.Duplicates)
+		for _, line := range lost.Look(seen.Cluster, f.program.Now()) {
+			if !f.Quiet {
+				fmt.Fprintln(out, line)
+			}
+		}
+		hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))
+		for _, h := range seen.Cluster.Answered() {
+			installed := seen.Via[h.Name] != agent.ViaReadOnly
+			hosts = append(hosts, metrics.Host{Name: h.Name, Installed: installed, Snapshot: h.Snapshot})
+		}
+		return hosts, nil
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
@@ -122,7 +121,7 @@ func (o *topOptions) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer source.Close()
+	defer source.close()
 	options.Source = source
 	if o.allowActions {
 		options.Act, options.NoAct = source.act, ""
@@ -161,8 +160,10 @@ func (o *topOptions) topHosts(c *cli.Context) (arguments []string, hosts map[sna
 
 // topSource is a running controller, or looks of this program for as long as there is no controller: never both.
 type topSource struct {
-	follower *top.SocketSource
-	look     *ownLooks
+	follower *top.SocketSource // nil while there is no controller
+	looks    *top.FeedSource
+	looking  context.Context //nolint:containedctx // ends when a controller was started
+	stop     func()          // ends the looks; nil for none
 
 	mu   sync.Mutex
 	path string // of the controller's socket; empty while there is none
@@ -170,9 +171,9 @@ type topSource struct {
 
 // source connects to the controller, or begins to look at the hosts.
 func (o *topOptions) source(c *cli.Context) (*topSource, error) {
-	s := new(topSource)
+	s := &topSource{path: o.from}
 	if o.from != "" {
-		s.follow(o.from)
+		s.follower = top.Follow(live.NewClient(o.from))
 		return s, nil
 	}
 	config, err := o.readLoopConfig(c, &o.hostFlags, o.interval)
@@ -189,7 +190,7 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.look = f.look(c.Context, o.interval, func() string { return o.appeared(c) })
+	s.look(c.Context, f, o.interval, func() string { return o.appeared(c) })
 	return s, nil
 }
 
@@ -205,43 +206,42 @@ func (o *topOptions) appeared(c *cli.Context) string {
 	return path
 }
 
-func (s *topSource) follow(path string) {
-	s.follower = top.Follow(live.NewClient(path))
+// controller is the path of the controller's socket; empty while there is none.
+func (s *topSource) controller() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.path = path
+	return s.path
 }
 
 // Next implements top.Source.
 func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 	if s.follower == nil {
-		update, err := s.look.Next(ctx)
-		var started *startedError
-		if !errors.As(err, &started) {
+		within, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.looking, cancel)()
+		update, err := s.looks.Next(within)
+		if err == nil || ctx.Err() != nil || s.controller() == "" {
 			return update, err
 		}
-		s.look.close()
-		s.look = nil
-		s.follow(started.path)
+		s.stop()
+		s.stop, s.follower = nil, top.Follow(live.NewClient(s.controller()))
 	}
 	return s.follower.Next(ctx)
 }
 
-// Close ends the connections.
-func (s *topSource) Close() {
+// close ends the connections.
+func (s *topSource) close() {
 	if s.follower != nil {
 		s.follower.Close()
 	}
-	if s.look != nil {
-		s.look.close()
+	if s.stop != nil {
+		s.stop()
 	}
 }
 
 // act asks the controller for something.
 func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.Answer, error) {
-	s.mu.Lock()
-	path := s.path
-	s.mu.Unlock()
+	path := s.controller()
 	if path == "" {
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")
 	}
@@ -253,31 +253,22 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 	return answer, err
 }
 
-// ownLooks asks the hosts at an interval, as `genv remote watch` does.
-type ownLooks struct {
-	*top.FeedSource
-	fleet   *fleet
-	pool    *agent.Pool
-	context context.Context //nolint:containedctx // ends, with the cause, when a controller was started
-	cancel  context.CancelCauseFunc
-	stopped chan struct{} // when the last question has been answered
-}
-
-// startedError ends looks when a controller looks.
-type startedError struct{ path string }
-
-func (e *startedError) Error() string { return "a controller was started: " + e.path }
-
-// look begins. It ends by itself before a look if a controller appeared.
-func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func() string) *ownLooks {
-	ctx, cancel := context.WithCancelCause(ctx)
-	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
-	l := &ownLooks{
-		FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel,
-		stopped: make(chan struct{}),
+// look asks the hosts at an interval, as `genv remote watch` does. It ends by itself before a look if a controller
+// appeared.
+func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, appeared func() string) {
+	ctx, cancel := context.WithCancel(ctx)
+	feed, pool, stopped := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval}), f.pool(), make(chan struct{})
+	s.looks, s.looking = top.OfFeed(feed, "own looks"), ctx
+	s.stop = func() {
+		cancel()
+		<-stopped
+		s.looks.Close()
+		pool.Close()
+		f.close()
 	}
+	link := controller.Polled{Link: f.visible(pool, interval)}
 	c := &controller.Controller{Options: controller.Options{
-		Asker:  controller.Asker{Hosts: f.Hosts, Link: controller.Polled{Link: f.visible(l.pool, interval)}, Fanout: len(f.Hosts)},
+		Asker:  controller.Asker{Hosts: f.Hosts, Link: link, Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
 	}}
 	schedule := controller.Schedule{Interval: interval, Step: func(wait time.Duration) {
@@ -285,33 +276,15 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 			return
 		}
 		if path := appeared(); path != "" {
-			cancel(&startedError{path})
+			s.mu.Lock()
+			s.path = path
+			s.mu.Unlock()
+			cancel()
 		}
 	}}
 	go func() {
-		defer close(l.stopped)
+		defer close(stopped)
 		// it returns what this returns
 		_ = controller.Loop(ctx, c, schedule, func(controller.Cycle) error { return nil })
 	}()
-	return l
-}
-
-// Next implements top.Source.
-func (l *ownLooks) Next(ctx context.Context) (top.Update, error) {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.context, cancel)()
-	update, err := l.FeedSource.Next(within)
-	if err != nil && ctx.Err() == nil {
-		err = context.Cause(l.context)
-	}
-	return update, err
-}
-
-func (l *ownLooks) close() {
-	l.cancel(nil)
-	<-l.stopped
-	l.Close()
-	l.pool.Close()
-	l.fleet.close()
 }

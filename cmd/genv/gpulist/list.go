@@ -17,17 +17,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Output is how a list is printed.
-type Output struct {
-	render.Output
-	NoSummary bool
-	Width     int  // of the terminal in characters; 0 if there is none
-	Colourful bool // the states
-	Now       time.Time
-}
-
 // Complete adds what the program knows of the terminal.
-func (o *Output) Complete(p *command.Program) {
+func (o *Flags) Complete(p *command.Program) {
 	o.Now, o.Width, o.Colourful = p.Now(), render.Width(p.Out), render.Colourful(p.Out, p.Getenv)
 }
 
@@ -52,8 +43,8 @@ func (l *List) Add(host string, all []gpus.GPU, s *Selection) {
 }
 
 // Write prints the list as text or CSV; only text has a summary.
-func (l *List) Write(w io.Writer, s *Selection, output *Output) error {
-	s.sort(l.Rows)
+func (l *List) Write(w io.Writer, output *Flags) error {
+	output.sort(l.Rows)
 	if output.Format == "csv" {
 		return l.writeCSV(w, output)
 	}
@@ -62,7 +53,7 @@ func (l *List) Write(w io.Writer, s *Selection, output *Output) error {
 		l.writeTable(&b, output)
 	}
 	if !output.NoSummary {
-		fmt.Fprintf(&b, "\n%s\n", l.summary(s))
+		fmt.Fprintf(&b, "\n%s\n", l.summary(&output.Selection))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -109,7 +100,7 @@ func (l *List) columns(has func(*gpus.Column) bool) []gpus.Column {
 	})
 }
 
-func (l *List) writeCSV(w io.Writer, output *Output) error {
+func (l *List) writeCSV(w io.Writer, output *Flags) error {
 	columns := l.columns(func(c *gpus.Column) bool { return c.CSV != "" })
 	rows := make([][]string, 1+len(l.Rows))
 	for _, c := range columns {
@@ -124,7 +115,7 @@ func (l *List) writeCSV(w io.Writer, output *Output) error {
 	return render.WriteCSV(w, rows)
 }
 
-func (l *List) writeTable(b *strings.Builder, output *Output) {
+func (l *List) writeTable(b *strings.Builder, output *Flags) {
 	table := draw.Table{Painter: draw.Painter{Colour: output.Colourful}, Rows: make([]draw.Row, len(l.Rows))}
 	columns := l.columns(func(c *gpus.Column) bool { return c.Name != "" && !c.Last })
 	columns = append(columns, l.columns(func(c *gpus.Column) bool { return c.Last })...)
@@ -155,7 +146,7 @@ var colours = map[gpus.State]draw.Style{
 }
 
 // times writes since when something is, or for how long in the largest unit.
-func (o *Output) times(at time.Time) string {
+func (o *Flags) times(at time.Time) string {
 	switch {
 	case o.Timestamp && o.Format == "csv":
 		return at.Format(time.RFC3339)

@@ -66,21 +66,22 @@ func listOf(s *Selection) *List {
 	return l
 }
 
-func written(t *testing.T, l *List, s *Selection, output Output) string {
+func written(t *testing.T, l *List, s *Selection, output Flags) string {
 	t.Helper()
 	var b strings.Builder
 	output.Now = now
 	if output.Format == "" {
 		output.Format = "tui"
 	}
-	require.NoError(t, l.Write(&b, s, &output))
+	output.Selection = *s
+	require.NoError(t, l.Write(&b, &output))
 	return b.String()
 }
 
 // TestWidths pins what a terminal of each width shows. GENV_GOLDEN=1 writes the files.
 func TestWidths(t *testing.T) {
 	for _, width := range []int{0, 40, 80, 120, 160, 200} {
-		got := written(t, listOf(&Selection{}), &Selection{}, Output{Width: width})
+		got := written(t, listOf(&Selection{}), &Selection{}, Flags{Width: width})
 		file := filepath.Join("testdata", fmt.Sprintf("width-%d.txt", width))
 		if os.Getenv("GENV_GOLDEN") != "" {
 			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
@@ -94,7 +95,7 @@ func TestWidths(t *testing.T) {
 // TestNoLineIsTooLong: at each width down to that of the columns that are always there.
 func TestNoLineIsTooLong(t *testing.T) {
 	for width := 30; width < 300; width++ {
-		got := written(t, listOf(&Selection{}), &Selection{}, Output{Width: width, NoSummary: true})
+		got := written(t, listOf(&Selection{}), &Selection{}, Flags{Width: width, NoSummary: true})
 		for line := range strings.Lines(got) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
 			require.NotRegexp(t, ` \n$`, line)
@@ -115,7 +116,7 @@ func TestHostsStayDistinct(t *testing.T) {
 			list.Rows = append(list.Rows, gpus.Row{Host: snapshot.Hostname(h), GPU: &gpus.GPU{State: gpus.Free}})
 		}
 		var shown []string
-		for line := range strings.Lines(written(t, &list, &Selection{}, Output{Output: render.Output{NoHeader: true}, Width: 24, NoSummary: true})) {
+		for line := range strings.Lines(written(t, &list, &Selection{}, Flags{Output: render.Output{NoHeader: true}, Width: 24, NoSummary: true})) {
 			shown = append(shown, strings.Fields(line)[0])
 		}
 		require.Equal(t, want, strings.Join(slices.Compact(shown), "|"))
@@ -129,7 +130,7 @@ func TestWideCharacters(t *testing.T) {
 		{Host: "gpu-02", GPU: &gpus.GPU{State: gpus.Free}},
 	}}
 	for _, width := range []int{60, 80, 120} {
-		text := written(t, &l, &Selection{}, Output{Width: width, NoSummary: true})
+		text := written(t, &l, &Selection{}, Flags{Width: width, NoSummary: true})
 		lines := strings.Split(text, "\n")
 		for _, line := range lines {
 			require.LessOrEqual(t, ansi.StringWidth(line), width, line)
@@ -174,7 +175,7 @@ func TestSelection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listOf(&row.s)
-			text := written(t, l, &row.s, Output{})
+			text := written(t, l, &row.s, Flags{})
 			var got []string
 			for _, r := range l.Rows {
 				got = append(got, fmt.Sprintf("%s/%d", r.Host[4:6], r.Index))
@@ -188,21 +189,21 @@ func TestSelection(t *testing.T) {
 }
 
 func TestColour(t *testing.T) {
-	plain, colourful := written(t, listOf(&Selection{}), &Selection{}, Output{Width: 120}), written(t, listOf(&Selection{}), &Selection{}, Output{Width: 120, Colourful: true})
+	plain, colourful := written(t, listOf(&Selection{}), &Selection{}, Flags{Width: 120}), written(t, listOf(&Selection{}), &Selection{}, Flags{Width: 120, Colourful: true})
 	require.NotContains(t, plain, "\x1b")
 	require.Contains(t, colourful, "\x1b[32mfree\x1b[0m")
 	require.Equal(t, plain, regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colourful, ""), "colour moves nothing")
 }
 
 func TestFlagsOfOutput(t *testing.T) {
-	text := written(t, listOf(&Selection{}), &Selection{}, Output{Output: render.Output{NoHeader: true, Timestamp: true}, NoSummary: true})
+	text := written(t, listOf(&Selection{}), &Selection{}, Flags{Output: render.Output{NoHeader: true, Timestamp: true}, NoSummary: true})
 	require.Equal(t, 5, strings.Count(text, "\n"))
 	require.NotContains(t, text, "HOST")
 	require.Contains(t, text, now.Add(-50*time.Hour).Local().Format("  2006-01-02 15:04  "))
 
-	text = written(t, listOf(&Selection{Free: true}), &Selection{Free: true}, Output{Output: render.Output{Format: "csv", NoHeader: true, Timestamp: true}, Width: 10, Colourful: true})
+	text = written(t, listOf(&Selection{Free: true}), &Selection{Free: true}, Flags{Output: render.Output{Format: "csv", NoHeader: true, Timestamp: true}, Width: 10, Colourful: true})
 	require.Equal(t, "gpu-02.lab.example,0,GPU-0,NVIDIA GeForce RTX 4090,free,429496729,25769803776,0,38,22,,,,,550.163.01\n", text, "a line for each GPU, whole, and no summary")
-	text = written(t, listOf(&Selection{User: "bob"}), &Selection{User: "bob"}, Output{Output: render.Output{Format: "csv", Timestamp: true}})
+	text = written(t, listOf(&Selection{User: "bob"}), &Selection{User: "bob"}, Flags{Output: render.Output{Format: "csv", Timestamp: true}})
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"alice, bob", `bob 5100, alice "my project"`, "2026-11-20T19:00:00Z"}, rows[2][10:13])
@@ -213,8 +214,8 @@ func TestOneHost(t *testing.T) {
 	var l List
 	l.Add("", []gpus.GPU{{State: gpus.Free}}, &Selection{})
 	require.Equal(t, "GPU  MODEL  STATE  MEM GIB  UTIL  TEMP  POWER  ATTACHED TO  SINCE  DRIVER  PROCESSES\n0    ?      free   ?/?      ?     ?     ?                          ?\n\n1 of 1 GPU is free\n",
-		written(t, &l, &Selection{}, Output{}))
-	require.Equal(t, "0,,,free,,,,,,,,,,\n", written(t, &l, &Selection{}, Output{Output: render.Output{Format: "csv", NoHeader: true}}))
+		written(t, &l, &Selection{}, Flags{}))
+	require.Equal(t, "0,,,free,,,,,,,,,,\n", written(t, &l, &Selection{}, Flags{Output: render.Output{Format: "csv", NoHeader: true}}))
 }
 
 // TestHostileNames: whatever users and hosts call things, each GPU is a line, and nothing
@@ -233,7 +234,7 @@ func TestHostileNames(t *testing.T) {
 		l.Add(evil, []gpus.GPU{g}, s)
 		require.Len(t, l.Rows, 1)
 		for _, width := range []int{0, 80} {
-			text := written(t, &l, s, Output{Width: width})
+			text := written(t, &l, s, Flags{Width: width})
 			require.Equal(t, 4, strings.Count(text, "\n"), "a header, a GPU, and the summary: %q", text)
 			requireHarmless(t, text)
 			row := strings.Split(text, "\n")[1]
@@ -246,7 +247,7 @@ func TestHostileNames(t *testing.T) {
 			cell := c.Data(&gpus.Row{GPU: &g}, nil)
 			require.NotRegexp(t, "(^|[;,] )(bob|carol)", regexp.MustCompile(`"[^"]*"`).ReplaceAllString(cell, "quoted"), "that looks like another one")
 		}
-		text := written(t, &l, s, Output{Output: render.Output{Format: "csv", NoHeader: true}})
+		text := written(t, &l, s, Flags{Output: render.Output{Format: "csv", NoHeader: true}})
 		requireHarmless(t, text)
 		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 		require.NoError(t, err)

@@ -4,10 +4,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -20,10 +22,14 @@ type Selection struct {
 	Sort  string            // a key of orders; empty for hosts as they were named, by index
 }
 
-// Flags is what the flags of a list say.
+// Flags is what the flags of a list say, and how it is printed.
 type Flags struct {
 	Selection
-	Output
+	render.Output
+	NoSummary bool
+	Width     int  // of the terminal in characters; 0 if there is none
+	Colourful bool // the states
+	Now       time.Time
 }
 
 // Flags are the flags.
@@ -35,8 +41,8 @@ func (o *Flags) Flags() []cli.Flag {
 		command.String(&o.Sort, "sort", "sort by `WHAT`: "+strings.Join(sortNames(),
 			", ")+"; what is unknown comes last").OneOf(sortNames()...),
 		command.Bool(&o.NoSummary, "no-summary", "leave out the summary"),
-		command.TimestampFlag(&o.Output.Output),
-	}, command.OutputFlags(&o.Output.Output)...)
+		command.TimestampFlag(&o.Output),
+	}, command.OutputFlags(&o.Output)...)
 }
 
 // Model selects GPUs by a part of their model's name in any case, with * for any characters and ? for one.

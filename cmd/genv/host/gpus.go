@@ -44,7 +44,7 @@ func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 			Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: o.Of(all),
 		})
 	}
-	return found.Write(p.Out, &o.Selection, &o.Output)
+	return found.Write(p.Out, o)
 }
 
 // gpus are the GPUs of this machine as root sees them, if root's service says it, or else as this user does.

@@ -40,6 +40,5 @@ func (p *program) monitorHere(c *cli.Context, config *monitoring.Config) error {
 		}
 		return []metrics.Host{{Installed: true, Snapshot: s}}, nil
 	}
-	source := monitoring.Source{Collect: collect, Patience: 2 * nvidiasmi.DefaultTimeout}
-	return monitoring.Run(c.Context, &p.Program, *config, source)
+	return monitoring.Run(c.Context, &p.Program, *config, collect, 2*nvidiasmi.DefaultTimeout)
 }

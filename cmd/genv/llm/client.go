@@ -214,9 +214,10 @@ func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io
 	return lines.Err()
 }
 
-// Model is a model that an environment says it serves, and of which user the environment is.
-type Model struct {
-	ServedModel
+// ServedModel is a model that an environment says it serves, and of which user the environment is.
+type ServedModel struct {
+	Model   string            `json:"model"`
+	Port    int               `json:"port,omitzero"` // missing if it is unknown
 	EID     snapshot.EnvID    `json:"eid"`
 	UID     snapshot.UID      `json:"uid"`
 	User    snapshot.Username `json:"user"`
@@ -225,12 +226,14 @@ type Model struct {
 }
 
 // Models are those that the environments of a host serve, never nil.
-func Models(environments []snapshot.Environment) []Model {
-	list := []Model{}
+func Models(environments []snapshot.Environment) []ServedModel {
+	list := []ServedModel{}
 	for i := range environments {
 		e := &environments[i]
 		if s, ok := Of(e); ok {
-			list = append(list, Model{s, e.EID, e.UID, e.Username, append([]snapshot.PID{}, e.PIDs...), e.Creation})
+			s.EID, s.UID, s.User, s.Created = e.EID, e.UID, e.Username, e.Creation
+			s.PIDs = append([]snapshot.PID{}, e.PIDs...)
+			list = append(list, s)
 		}
 	}
 	return list
@@ -238,7 +241,7 @@ func Models(environments []snapshot.Environment) []Model {
 
 // Choose is the first server of a model, at a port unless that is 0; one of the user's own
 // if there is any. It is nil if the model isn't served, or only at an unknown port.
-func Choose(models []Model, model string, port int, uid snapshot.UID) (chosen *Model) {
+func Choose(models []ServedModel, model string, port int, uid snapshot.UID) (chosen *ServedModel) {
 	for i := range models {
 		m := &models[i]
 		if m.Model != model || m.Port == 0 || port != 0 && m.Port != port {

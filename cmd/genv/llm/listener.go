@@ -65,12 +65,6 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 	return snapshot.UID(id), err == nil && uidErr == nil && int(n) == port && (everywhere || loopback)
 }
 
-// ServedModel is a model that an environment says it serves.
-type ServedModel struct {
-	Model string `json:"model"`
-	Port  int    `json:"port,omitzero"` // missing if it is unknown
-}
-
 // DefaultPort is Ollama's.
 const DefaultPort = 11434
 
@@ -92,7 +86,7 @@ func FreePort(host string) (port int, err error) {
 }
 
 // ShownPort is the port for a table.
-func (s ServedModel) ShownPort() string {
+func (s *ServedModel) ShownPort() string {
 	if s.Port == 0 {
 		return "N/A"
 	}
@@ -100,7 +94,7 @@ func (s ServedModel) ShownPort() string {
 }
 
 // Name is the name of the environment, as genv 1.4.3 gives it: llm/MODEL/PORT.
-func (s ServedModel) Name() string { return "llm/" + s.Model + "/" + strconv.Itoa(s.Port) }
+func (s *ServedModel) Name() string { return "llm/" + s.Model + "/" + strconv.Itoa(s.Port) }
 
 // Of reads the name of an environment; ok is false if it isn't that of a model. A genv
 // before 1.4.1 names only the model.

@@ -42,14 +42,14 @@ func serve(t *testing.T, answer func(path string, body string) (int, string)) (c
 }
 
 func TestNames(t *testing.T) {
-	require.Equal(t, "llm/llama3/11434", ServedModel{"llama3", 11434}.Name())
+	require.Equal(t, "llm/llama3/11434", (&ServedModel{Model: "llama3", Port: 11434}).Name())
 	for name, want := range map[string]ServedModel{
-		"llm/llama3/11434": {"llama3", 11434}, "llm/hf.co/org/m:Q4/80": {"hf.co/org/m:Q4", 80},
+		"llm/llama3/11434": {Model: "llama3", Port: 11434}, "llm/hf.co/org/m:Q4/80": {Model: "hf.co/org/m:Q4", Port: 80},
 		"llm/x": {Model: "x"}, // of genv before 1.4.1, at an unknown port
 		"":      {}, "llama3": {}, "llm/": {}, "llm//1": {}, "llm/x/": {}, "llm/x/0": {}, "llm/x/65536": {}, "llm/x/-1": {}, "llm/x/y": {},
 	} {
 		s, ok := Of(&snapshot.Environment{Config: snapshot.EnvConfig{Name: name}})
-		require.Equal(t, want != ServedModel{}, ok, name)
+		require.Equal(t, want.Model != "", ok, name)
 		if ok {
 			require.Equal(t, want, s)
 			require.True(t, s.Port == 0 || s.Name() == name, name)
@@ -58,7 +58,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	models := []Model{{ServedModel: ServedModel{"x", 0}, UID: 1}, {ServedModel: ServedModel{"x", 80}, UID: 2}, {ServedModel: ServedModel{"x", 81}, UID: 1}, {ServedModel: ServedModel{"y", 82}, UID: 1}}
+	models := []ServedModel{{Model: "x", UID: 1}, {Model: "x", Port: 80, UID: 2}, {Model: "x", Port: 81, UID: 1}, {Model: "y", Port: 82, UID: 1}}
 	require.Equal(t, 81, Choose(models, "x", 0, 1).Port, "one's own")
 	require.Equal(t, 80, Choose(models, "x", 0, 3).Port, "the first")
 	require.Equal(t, 80, Choose(models, "x", 80, 1).Port)

@@ -24,16 +24,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// Source is where the metrics come from.
-type Source struct {
-	// Collect asks all hosts once and returns those that answered. Its error ends the run. It returns when ctx ends.
-	Collect func(ctx context.Context) ([]metrics.Host, error)
-	// Patience is how long Collect takes at most if all hosts are slow.
-	Patience time.Duration
-}
-
-// Run collects and serves the metrics until ctx ends. Its error means that they can't be served, or is that of Collect.
-func Run(ctx context.Context, p *command.Program, config Config, source Source) error {
+// Run collects and serves the metrics until ctx ends. collect asks all hosts once and returns those that answered, within
+// patience; its error ends the run, and it returns when ctx ends. The error means that the metrics can't be served, or is
+// that of collect.
+func Run(
+	ctx context.Context, p *command.Program, config Config, collect func(context.Context) ([]metrics.Host, error),
+	patience time.Duration,
+) error {
 	listener, err := socket.ListenTCP(ctx, config.Address, config.Port)
 	if err != nil {
 		return err
@@ -46,15 +43,21 @@ func Run(ctx context.Context, p *command.Program, config Config, source Source) 
 	fmt.Fprintf(p.Err, "Metrics: http://%s/metrics, collected every %s. Configuration files: %s\n", config.target(port),
 		config.Interval, config.ConfigDir)
 
-	e := &exporter{now: time.Now, maxAge: 3*config.Interval + source.Patience}
+	e := &exporter{now: time.Now, maxAge: 3*config.Interval + patience}
 	failed, stop := socket.Serve(listener, e)
 	defer stop()
-	l := loop{source: source, exporter: e, warn: p.Warn, warned: make(map[snapshot.Hostname]string)}
+	warned := make(map[snapshot.Hostname]string)
 	ticker := time.NewTicker(config.Interval)
 	defer ticker.Stop()
 	for {
-		if err := l.collect(ctx); err != nil {
+		begun := e.now()
+		hosts, err := collect(ctx)
+		if err != nil {
 			return err
+		}
+		if ctx.Err() == nil { // a collection that was interrupted says nothing about the hosts
+			e.publish(metrics.Genv143(hosts), begun)
+			warn(p, hosts, warned)
 		}
 		select {
 		case <-ctx.Done():
@@ -66,41 +69,19 @@ func Run(ctx context.Context, p *command.Program, config Config, source Source) 
 	}
 }
 
-// loop is a run.
-type loop struct {
-	source   Source
-	exporter *exporter
-	warn     func(...string)
-	warned   map[snapshot.Hostname]string
-}
-
-// collect publishes what the hosts answer now. A collection that was interrupted says nothing about the hosts.
-func (l *loop) collect(ctx context.Context) error {
-	begun := l.exporter.now()
-	hosts, err := l.source.Collect(ctx)
-	if err != nil || ctx.Err() != nil {
-		return err
-	}
-	l.exporter.publish(metrics.Genv143(hosts), begun)
+// warn says what is missing in the metrics of hosts, and again only when that changes.
+func warn(p *command.Program, hosts []metrics.Host, warned map[snapshot.Hostname]string) {
 	for i := range hosts {
-		l.warnAbout(&hosts[i])
-	}
-	return nil
-}
-
-// warnAbout says what is missing in a host's metrics, and again only when that changes.
-func (l *loop) warnAbout(h *metrics.Host) {
-	missing := h.Missing()
-	if l.warned[h.Name] == missing {
-		return
-	}
-	l.warned[h.Name] = missing
-	switch {
-	case missing == "":
-	case h.Name != "":
-		l.warn(string(h.Name) + ": " + missing)
-	default:
-		l.warn(missing)
+		name, missing := hosts[i].Name, hosts[i].Missing()
+		switch {
+		case warned[name] == missing:
+		case missing == "":
+		case name != "":
+			p.Warn(string(name) + ": " + missing)
+		default:
+			p.Warn(missing)
+		}
+		warned[name] = missing
 	}
 }
 

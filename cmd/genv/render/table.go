@@ -16,14 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Column is a column of a table.
-type Column struct {
-	name  string
-	width int
-}
-
 // Col is a column of a name and at least a width, which is 1.4.3's.
-func Col(name string, width int) Column { return Column{name, width} }
+func Col(name string, width int) draw.Column { return draw.Column{Name: name, Width: width} }
 
 // Output is how a command prints: as text for people (tui), or as csv or json.
 type Output struct {
@@ -33,7 +27,7 @@ type Output struct {
 }
 
 // Table is an empty table, to be printed as this output.
-func (o Output) Table(columns ...Column) *Table { return &Table{output: o, columns: columns} }
+func (o Output) Table(columns ...draw.Column) *Table { return &Table{output: o, columns: columns} }
 
 // Name is a text that a user chose, for a table: for people cut to the length of a
 // name, so that it says no more than that.
@@ -66,7 +60,7 @@ func (o Output) Age(d snapshot.Date, now time.Time) string {
 // Table is rows under columns.
 type Table struct {
 	output  Output
-	columns []Column
+	columns []draw.Column
 	rows    [][]string
 }
 
@@ -85,7 +79,7 @@ func (t *Table) Write(w io.Writer) error {
 	if !t.output.NoHeader {
 		head := make([]string, len(t.columns))
 		for i, c := range t.columns {
-			head[i] = c.name
+			head[i] = c.Name
 		}
 		rows = append([][]string{head}, rows...)
 	}
@@ -103,7 +97,7 @@ func (t *Table) writeText(w io.Writer, terminal int) error {
 	last := len(t.columns) - 1
 	drawn, longest := t.drawn(), 0
 	if !t.output.NoHeader {
-		longest = len(t.columns[last].name)
+		longest = len(t.columns[last].Name)
 	}
 	for _, row := range t.rows {
 		row[last] = text.PrintableLines(row[last])
@@ -125,7 +119,7 @@ func (t *Table) writeText(w io.Writer, terminal int) error {
 		b.WriteString(drawn.Line(cells) + value + "\n")
 	}
 	if !t.output.NoHeader {
-		write(drawn.Head(), t.columns[last].name)
+		write(drawn.Head(), t.columns[last].Name)
 	}
 	for i, row := range drawn.Rows {
 		write(row.Cells, t.rows[i][last])
@@ -138,8 +132,8 @@ func (t *Table) writeText(w io.Writer, terminal int) error {
 func (t *Table) drawn() *draw.Table {
 	drawn := &draw.Table{Columns: make([]draw.Column, len(t.columns)), Rows: make([]draw.Row, len(t.rows))}
 	for j, c := range t.columns[:len(t.columns)-1] {
-		if drawn.Columns[j].Width = c.width - draw.Gap; !t.output.NoHeader {
-			drawn.Columns[j].Name = c.name
+		if drawn.Columns[j].Width = c.Width - draw.Gap; !t.output.NoHeader {
+			drawn.Columns[j].Name = c.Name
 		}
 		for i, row := range t.rows {
 			drawn.Rows[i].Cells = append(drawn.Rows[i].Cells, draw.Text(text.PrintableLines(row[j])))
@@ -153,12 +147,12 @@ func (t *Table) drawn() *draw.Table {
 
 // narrow lets the first column be cut as long as its names differ, and the others to a few characters.
 func (t *Table) narrow(drawn *draw.Table) {
-	names := []string{t.columns[0].name}
+	names := []string{t.columns[0].Name}
 	for _, row := range drawn.Rows {
 		names = append(names, row.Cells[0].Plain())
 	}
 	for j := range drawn.Columns {
-		drawn.Columns[j].Width, drawn.Columns[j].Least = 0, max(leastCell, draw.Width(t.columns[j].name))
+		drawn.Columns[j].Width, drawn.Columns[j].Least = 0, max(leastCell, draw.Width(t.columns[j].Name))
 	}
 	drawn.Columns[0].Least = max(drawn.Columns[0].Least, draw.Distinct(names)+1)
 }

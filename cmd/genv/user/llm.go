@@ -96,7 +96,7 @@ func (o *llmOptions) served(c *cli.Context) (s llm.ServedModel, err error) {
 	return s, err
 }
 
-func (p *program) servedModels(ctx context.Context) ([]llm.Model, error) {
+func (p *program) servedModels(ctx context.Context) ([]llm.ServedModel, error) {
 	files, err := p.person().StateFiles(ctx)
 	return llm.Models(files.Environments), err
 }
@@ -104,8 +104,8 @@ func (p *program) servedModels(ctx context.Context) ([]llm.Model, error) {
 func (o *llmOptions) list(c *cli.Context) error {
 	// llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
 	type llmDocument struct {
-		Schema string      `json:"schema"`
-		Models []llm.Model `json:"models"`
+		Schema string            `json:"schema"`
+		Models []llm.ServedModel `json:"models"`
 	}
 	output := o.output
 	models, err := o.servedModels(c.Context)
