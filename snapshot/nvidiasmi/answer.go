@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // answer is what nvidia-smi printed in one call, line by line. Each line is a row, or a remark
@@ -82,7 +82,7 @@ func (a *answer) remark(line string) bool {
 		a.warn(line)
 		return true
 	}
-	m := lostLine.FindStringSubmatch(line)
+	m := lostLine().FindStringSubmatch(line)
 	if m == nil {
 		return false
 	}
@@ -99,7 +99,7 @@ func (a *answer) remark(line string) bool {
 
 // lostLine is what drivers print in place of a GPU, with its index, its address, or both: "GPU
 // 0000:02:00.0: …", "GPU0000:02:00.0: …" or "GPU3: 0000:04:00.0: …".
-var lostLine = regexp.MustCompile(`^Unable to determine the device handle for (?i:gpu) ?` +
+var lostLine = text.Pattern(`^Unable to determine the device handle for (?i:gpu) ?` +
 	`(?:(?:(\d{1,4}): ?)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}):)?`)
 
 // noIndex is the index of a GPU of which nvidia-smi doesn't say it.
