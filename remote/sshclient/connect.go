@@ -140,7 +140,8 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
 	shown.loggedIn()
-	l, err := c.newConnection(t.HostConfig, ownLogin{ssh.NewClient(sshConn, channels, requests), &over.heard})
+	link := ownLogin{&ssh.Client{Conn: sshConn}, channels, requests, &over.heard}
+	l, err := c.newConnection(t.HostConfig, link)
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)
 	}

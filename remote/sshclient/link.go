@@ -46,16 +46,35 @@ type exited interface {
 	Signal() string
 }
 
-// ownLogin is a login of our own. Its client refuses all that the host asks for.
+// ownLogin is a login of our own. A client that ssh.NewClient makes has three more goroutines: wait does what they would.
 type ownLogin struct {
-	client *ssh.Client
-	read   *atomic.Bool
+	client   *ssh.Client
+	channels <-chan ssh.NewChannel
+	requests <-chan *ssh.Request
+	read     *atomic.Bool
 }
 
 func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
 func (l ownLogin) heard() bool                  { return l.read.Swap(false) }
-func (l ownLogin) wait() error                  { return l.client.Wait() }
 func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
+
+// wait refuses all that the host asks for until the link has ended.
+func (l ownLogin) wait() error {
+	for {
+		select {
+		case c, open := <-l.channels:
+			if !open {
+				return l.client.Wait()
+			}
+			_ = c.Reject(ssh.UnknownChannelType, "unknown channel type: "+c.ChannelType())
+		case r, open := <-l.requests:
+			if !open {
+				return l.client.Wait()
+			}
+			_ = r.Reply(false, nil) // as OpenSSH answers keepalives
+		}
+	}
+}
 
 func (l ownLogin) ping() error {
 	_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)
