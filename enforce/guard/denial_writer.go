@@ -12,14 +12,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them. What it
-// passes them to may be slow, such as a directory service; the list doesn't wait for that.
+// denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them.
 type denialWriter struct {
 	reader proc.Reader // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	*Keeper
 	opens   *watch.OpenLog
 	events  chan Denial
-	news    chan Denial
 	missed  atomic.Uint64  // events that there was no room for
 	writing sync.WaitGroup // what writes files, after the last event as well
 	devices atomic.Pointer[[]hardware.Device]
@@ -27,16 +25,12 @@ type denialWriter struct {
 
 const (
 	maxEvents = 4096
-	maxNews   = 256
 	// writePause is how long events are collected before the list is written.
 	writePause = 200 * time.Millisecond
 )
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
-	d := &denialWriter{
-		Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Denial, maxEvents),
-		news: make(chan Denial, maxNews),
-	}
+	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Denial, maxEvents)}
 	d.know(nil)
 	d.writing.Go(func() { d.keep(ctx) })
 	d.writing.Go(func() {
@@ -44,9 +38,6 @@ func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
 			k.Log.Error().Err(err).Msg("opens of GPUs can't be reported to those who wait for them")
 		})
 	})
-	if k.Denied != nil {
-		go d.deliver(ctx)
-	}
 	return d
 }
 
@@ -121,7 +112,7 @@ func (d *denialWriter) write(list *Denials) {
 	}
 }
 
-// pass logs a new denial, and passes it on if there is room for it.
+// pass logs a new denial, and passes it on.
 func (d *denialWriter) pass(denial *Denial) {
 	what := "would be denied"
 	if denial.Denied {
@@ -133,23 +124,7 @@ func (d *denialWriter) pass(denial *Denial) {
 		event = event.Int("device", int(*denial.Index))
 	}
 	event.Msg(what)
-	if d.Denied == nil {
-		return
-	}
-	select {
-	case d.news <- *denial:
-	default: // it is in the list
-	}
-}
-
-// deliver calls Denied with each denial that is passed on.
-func (d *denialWriter) deliver(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case denial := <-d.news:
-			d.Denied(denial)
-		}
+	if d.Denied != nil {
+		d.Denied(*denial)
 	}
 }

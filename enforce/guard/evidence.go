@@ -17,10 +17,19 @@ type evidence struct {
 	owned  bool      // only root may write the files
 	files  state.Files
 	proven map[registration]bool
-	// doubt is why nothing may be taken away from users because of it; empty for none.
-	doubt string
-	// err is why there is no evidence at all.
-	err error
+	err    error // why there is no evidence at all
+}
+
+// doubt is why nothing may be taken away from users because of it: what the files lack may still be true. It is empty
+// for none.
+func (e *evidence) doubt() string {
+	switch {
+	case e.err != nil:
+		return e.err.Error()
+	case e.files.LivenessUnknown:
+		return "it is unknown which processes in the state files live"
+	}
+	return ""
 }
 
 // maxStateFile bounds a state file, in bytes, as package disk does.
@@ -65,17 +74,7 @@ func (k *Keeper) look(ctx context.Context) evidence {
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return evidence{begun: begun, err: err}
 	}
-	e := evidence{begun: begun, files: files, doubt: doubtAbout(&files)}
-	e.proven = k.prove(&files, owned, true)
-	return e
-}
-
-// doubtAbout says why what the files lack may still be true.
-func doubtAbout(files *state.Files) string {
-	if files.LivenessUnknown {
-		return "it is unknown which processes in the state files live"
-	}
-	return ""
+	return evidence{begun: begun, files: files, proven: k.prove(&files, owned, true)}
 }
 
 // prove says which environments are their user's: those in which a living process of that

@@ -44,8 +44,7 @@ type Keeper struct {
 	Accounts *proc.Accounts
 	// UserID finds the uid of a user; found is false if there certainly is no such user.
 	UserID func(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error)
-	// Denied gets each new denial, one at a time; nil for nothing. It may be slow: then it
-	// misses some.
+	// Denied gets each new denial, one at a time; nil for nothing. The list of denials waits for it.
 	Denied func(d Denial)
 	// Clock returns the present time; nil for the machine's clocks.
 	Clock func() (At, error)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -75,38 +74,31 @@ func (g *loaded) allowed() map[snapshot.UID]Minors {
 
 // write writes a plan to the kernel, as far as it differs: permissions before what they
 // are exceptions from.
-func (g *loaded) write(p access) (changed bool, err error) {
-	if !g.planned || !maps.Equal(g.plan.Allowed, p.Allowed) {
-		err := g.SetAllowed(p.Allowed)
-		if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
-			return false, err
-		}
-		changed = true
+func (g *loaded) write(p access) error {
+	err := g.SetAllowed(p.Allowed)
+	if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
+		return err
 	}
 	if !g.planned || g.plan.Guarded != p.Guarded {
 		if err := g.SetMinors(p.Guarded); err != nil {
-			return changed, err
+			return err
 		}
-		changed = true
 	}
 	g.plan, g.planned = p, true
-	return changed, nil
+	return nil
 }
 
-// renew sets mode and lease in the kernel. notable says that guard.json is to be written: the
-// mode is new, or a third of the lease is over.
-func (g *loaded) renew(c Control, now time.Time) (notable bool, err error) {
+// renew sets mode and lease in the kernel. The deadline that people see, and with it guard.json, changes after a third
+// of the lease, or with the mode.
+func (g *loaded) renew(c Control, now time.Time) error {
 	if err := g.SetControl(c); err != nil {
-		return false, fmt.Errorf("renew the guard's lease: %w", err)
+		return fmt.Errorf("renew the guard's lease: %w", err)
 	}
-	was, ended := g.control, g.deadline
-	deadline := now.Add(c.Lease)
-	moved := deadline.Sub(ended)
-	if was.Mode == c.Mode && was.FirstUID == c.FirstUID && moved > -tick/2 && moved < c.Lease/3 {
-		return false, nil
+	moved := now.Add(c.Lease).Sub(g.deadline)
+	if g.control.Mode != c.Mode || g.control.FirstUID != c.FirstUID || moved <= -tick/2 || moved >= c.Lease/3 {
+		g.control, g.deadline = c, now.Add(c.Lease)
 	}
-	g.control, g.deadline = c, deadline
-	return true, nil
+	return nil
 }
 
 // Kernel is the guard in the kernel: see kernel.Guard.

@@ -81,65 +81,61 @@ func OfferOrder(dir string, o Order, id string, now At,
 	if id == "" {
 		id = rand.Text()
 	}
-	d, err := lockOrder(dir)
-	if err != nil {
-		return Order{}, false, err
-	}
-	defer d.Close()
-	if present, err := ReadOrder(dir); !replaces(present, err) {
-		return present, false, nil
-	}
-	holds, err = writeOrder(d, o, id, now)
-	return holds, err == nil, err
+	holds, err = locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
+		if given = replaces(present, err); !given {
+			return present, nil
+		}
+		return writeOrder(d, o, id, now)
+	})
+	return holds, given && err == nil, err
 }
 
 // RenewOrder gives an order again, so that its lease begins again. With ErrReplaced another one
 // was given meanwhile, which is returned and stays.
 func RenewOrder(dir string, g Order, now At) (Order, error) {
-	d, err := lockOrder(dir)
-	if err != nil {
+	holds, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
+		switch {
+		case err != nil:
+			return g, err
+		case present.ID != g.ID:
+			return present, ErrReplaced
+		}
+		return writeOrder(d, g, g.ID, now)
+	})
+	if err != nil && !errors.Is(err, ErrReplaced) {
 		return g, err
 	}
-	defer d.Close()
-	present, err := ReadOrder(dir)
-	if err != nil {
-		return g, err
-	}
-	if present.ID != g.ID {
-		return present, ErrReplaced
-	}
-	return writeOrder(d, g, g.ID, now)
+	return holds, err
 }
 
 // WithdrawOrder takes an order back, unless another one was given meanwhile, which is
 // ErrReplaced: the guard then has no order, and whoever wants to may give one.
 func WithdrawOrder(dir string, g Order) error {
-	d, err := lockOrder(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	present, err := ReadOrder(dir)
-	switch {
-	case errors.Is(err, ErrNoOrder):
-		return nil
-	case err == nil && present.ID != g.ID:
-		return ErrReplaced
-	}
-	return d.Remove(OrderFile)
+	_, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
+		switch {
+		case errors.Is(err, ErrNoOrder):
+			return present, nil
+		case err == nil && present.ID != g.ID:
+			return present, ErrReplaced
+		}
+		return present, d.Remove(OrderFile)
+	})
+	return err
 }
 
-// lockOrder opens the run folder, which it makes if it is missing, for one writer at a time.
-func lockOrder(dir string) (*folder.Folder, error) {
+// locked passes to change what ReadOrder returns. No other order is given meanwhile. It makes the run folder if it is
+// missing.
+func locked(dir string, change func(d *folder.Folder, present Order, err error) (Order, error)) (Order, error) {
 	d, err := folder.MakePublic(dir) // users read guard.json
 	if err != nil {
-		return nil, err
+		return Order{}, err
 	}
+	defer d.Close()
 	if err := d.Hold(orderLock, orderLockWithin); err != nil {
-		d.Close()
-		return nil, err
+		return Order{}, err
 	}
-	return d, nil
+	present, err := ReadOrder(dir)
+	return change(d, present, err)
 }
 
 func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {

@@ -20,9 +20,8 @@ import (
 
 // problems are what administrators have to know, by subject. Each change is logged.
 type problems struct {
-	log   zerolog.Logger
-	now   map[string]string
-	dirty bool // the status has changed
+	log zerolog.Logger
+	now map[string]string
 }
 
 // set notes a problem; an empty text ends it.
@@ -30,7 +29,6 @@ func (p *problems) set(about, problem string) {
 	if p.now[about] == problem {
 		return
 	}
-	p.dirty = true
 	if problem == "" {
 		delete(p.now, about)
 		return
@@ -56,22 +54,22 @@ func (p *problems) list() []string {
 
 // publish writes guard.json if something in it has changed.
 func (s *lockedKeeper) publish(now At) {
-	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason &&
-		s.written.Given.Equal(s.order.Given) && !s.written.Time.IsZero() {
-		return
-	}
 	next := s.status()
-	next.Time = s.written.Time
-	if reflect.DeepEqual(next, s.written) {
-		s.problems.dirty = false
+	next.Time, next.Lost = s.written.Time, s.written.Lost
+	if reflect.DeepEqual(next, s.written) && !next.Time.IsZero() {
 		return
 	}
 	next.Time = now.Time.UTC()
+	if s.loaded != nil && next.Mode != Off {
+		if k, err := s.loaded.State(); err == nil {
+			next.Lost = k.Lost
+		}
+	}
 	if err := WriteStatus(s.RunDir, next); err != nil {
 		s.problems.set("status", "guard.json can't be written: "+err.Error())
 		return
 	}
-	s.written, s.problems.dirty = next, false
+	s.written = next
 }
 
 // status is what guard.json says.
@@ -91,9 +89,6 @@ func (s *lockedKeeper) status() Status {
 	st.Until = s.loaded.deadline.UTC().Truncate(time.Millisecond)
 	st.Devices = append(st.Devices, s.loaded.plan.Devices...)
 	st.Users = s.loaded.users()
-	if k, err := s.loaded.State(); err == nil {
-		st.Lost = k.Lost
-	}
 	return st
 }
 

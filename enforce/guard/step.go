@@ -86,11 +86,9 @@ func (s *lockedKeeper) keep(ctx context.Context, now At) {
 	}
 	plan, ok := s.view.plan(&s.order)
 	if ok {
-		changed, err := s.loaded.write(plan)
-		if s.failed(err) {
+		if s.failed(s.loaded.write(plan)) {
 			return
 		}
-		s.problems.dirty = s.problems.dirty || changed
 	} else if s.loaded.left == nil { // nothing is known, so nothing is denied
 		s.present = present{Off, "it waits for the state files and the list of GPUs"}
 		return
@@ -136,12 +134,9 @@ func (s *lockedKeeper) renew(now At) {
 		m, reason = Watch, "more users may open GPUs than the kernel has room for"
 	case unknown != nil:
 		m, reason = Watch, unknown.Error()
-	case s.view.incomplete() != "":
-		m, reason = Watch, s.view.incomplete()
 	}
 	c := Control{Mode: m, Lease: min(s.order.Left(now), maxLease), FirstUID: s.order.First()}
-	notable, err := s.loaded.renew(c, now.Time)
-	if s.failed(err) {
+	if s.failed(s.loaded.renew(c, now.Time)) {
 		return
 	}
 	if s.present.mode != m || s.present.reason != reason {
@@ -150,7 +145,6 @@ func (s *lockedKeeper) renew(now At) {
 			Str("reason", reason).Msg("guard on")
 	}
 	s.present = present{m, reason}
-	s.problems.dirty = s.problems.dirty || notable
 }
 
 // failed handles an error of the kernel.

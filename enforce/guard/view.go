@@ -19,9 +19,7 @@ type view struct {
 	look   *evidence               // the last good one; nil for none yet
 	glance *evidence               // newer than look, or nil
 	kept   map[snapshot.UID]Minors // what was allowed before there was doubt
-	// whole says that at least one look, of this or an earlier Keeper, left no doubt.
-	whole   bool
-	trouble string // why nothing is taken away from users now, or empty
+	doubt  string                  // why nothing is taken away from users now, or empty
 
 	devices []hardware.Device
 	known   bool // there was a list of devices
@@ -38,18 +36,14 @@ func (v *view) glanced(e evidence) {
 
 // looked notes what a look at the state files saw. allowed is what is allowed so far.
 func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
-	v.trouble = e.doubt
-	if e.err != nil {
-		v.trouble = e.err.Error()
-	}
+	v.doubt = e.doubt()
 	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
 	switch {
-	case v.trouble != "":
+	case v.doubt != "":
 		v.kept = allowed
 	case !overtaken:
 		v.kept = nil
 	}
-	v.whole = v.whole || v.trouble == ""
 	if e.err != nil {
 		return
 	}
@@ -60,31 +54,21 @@ func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
 }
 
 // reset forgets what the state files said, since it gets old while the guard is off.
-func (v *view) reset() { v.look, v.glance, v.kept, v.whole, v.trouble = nil, nil, nil, false, "" }
-
-// incomplete says why even what is known may lack attachments that were never seen, or is
-// empty: then nothing may be denied.
-func (v *view) incomplete() string {
-	if v.look != nil && v.look.doubt != "" && !v.look.files.LivenessUnknown && !v.whole {
-		return v.look.doubt
-	}
-	return ""
-}
+func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
 // problem is the problem with the state files; empty for none.
 func (v *view) problem() string {
-	if v.trouble == "" {
+	if v.doubt == "" {
 		return ""
 	}
-	return "nothing is taken away from users until this is over: " + v.trouble
+	return "nothing is taken away from users until this is over: " + v.doubt
 }
 
 // tookOver notes what an earlier Keeper allowed: it holds until the first good look.
 func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
-	if v.look == nil || v.trouble != "" {
+	if v.look == nil || v.doubt != "" {
 		v.kept = allowed
 	}
-	v.whole = true
 }
 
 // lateAfter is how soon a look has to follow a glance. A process that can't be read may delay looks for
