@@ -63,7 +63,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	// user's own use for that of the container.
 	by := time.Time{}
 	relieve := func() (proved, unproved contents.Excess) {
-		return env.Usages(index).Relieve(a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
+		return env.Relieve(index, a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
 			return h.Stuck(p) || h.EndsBy(p, by)
 		})
 	}

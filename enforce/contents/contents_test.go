@@ -89,9 +89,8 @@ func TestRelieve(t *testing.T) {
 				require.NoError(t, err)
 				c.Processes = append(c.Processes, processOf(pid, started, mib))
 			}
-			usages := c.Usages(0)
 			var ended []string
-			proved, unproved := usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.pending })
+			proved, unproved := c.Relieve(0, row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.pending })
 			for _, p := range slices.Concat(unproved.Ending, proved.Ending) {
 				ended = append(ended, fmt.Sprint(p.PID))
 			}
@@ -100,19 +99,15 @@ func TestRelieve(t *testing.T) {
 	}
 }
 
-func TestUsages(t *testing.T) {
+func TestUsed(t *testing.T) {
 	var c contents.Contents
 	for i, mib := range []int64{3, -1, 4} {
 		c.Processes = append(c.Processes, processOf(snapshot.PID(i+1), "user", mib))
 	}
-	usages := c.Usages(0)
 	used, unknown := c.Used(0)
-	require.Len(t, usages, 2)
 	require.EqualValues(t, 7<<20, used)
 	require.Equal(t, 1, unknown)
-	usages = c.Usages(1)
 	used, unknown = c.Used(1)
-	require.Empty(t, usages)
 	require.Zero(t, used)
 	require.Zero(t, unknown)
 }

@@ -6,7 +6,7 @@
 //	given, err = guard.RenewOrder("/run/genv", given, at) // ErrReplaced: there is another order now
 //	status, err := guard.ReadStatus("/run/genv")
 //
-//	k := guard.Keeper{RunDir: "/run/genv", Open: …, State: …, Devices: …}
+//	k := guard.Keeper{RunDir: "/run/genv", Open: …, Read: …, Devices: …}
 //	err := k.Run(ctx) // returns when ctx ends; the guard then stays until its lease ends
 //
 // One Keeper at a time works on a host, the one that holds guard.lock; others wait for it.

@@ -40,7 +40,7 @@ const maxStateFile = 8 << 20
 // away only where a look is late: a file may just be in the middle of being written.
 func (k *Keeper) glance() evidence {
 	begun := time.Now()
-	place, owned, err := k.State.Where()
+	place, owned, err := k.Place()
 	if err != nil {
 		return evidence{err: err}
 	}
@@ -66,11 +66,11 @@ func (k *Keeper) glance() evidence {
 // look reads the state files as every genv does, which removes what has ended.
 func (k *Keeper) look(ctx context.Context) evidence {
 	begun := time.Now()
-	_, owned, err := k.State.Where()
+	_, owned, err := k.Place()
 	if err != nil {
 		return evidence{begun: begun, err: err}
 	}
-	files, err := k.State.Read(ctx)
+	files, err := k.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return evidence{begun: begun, err: err}
 	}

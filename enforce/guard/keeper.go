@@ -17,16 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// StateFiles are the state files of the host.
-type StateFiles interface {
-	// Where is the folder in which the files are now, and whether only root may write
-	// them: then what they say about owners is true. Its error says that this is not known,
-	// and that the files say nothing.
-	Where() (dir string, owned bool, err error)
-	// Read returns them without what has ended, as disk.Store.Read does.
-	Read(ctx context.Context) (state.Files, error)
-}
-
 // Keeper keeps the guard of a host. All fields are required unless they say otherwise.
 type Keeper struct {
 	RunDir string // root's run folder: orders, status, denials and the lock
@@ -36,7 +26,12 @@ type Keeper struct {
 	Open   func() (Kernel, error)
 	Remove func() error
 
-	State   StateFiles
+	// Place is the folder in which the state files are now, and whether only root may write
+	// them: then what they say about owners is true. Its error says that this is not known,
+	// and that the files say nothing.
+	Place func() (dir string, owned bool, err error)
+	// Read returns the state files without what has ended, as disk.Store.Read does.
+	Read    func(ctx context.Context) (state.Files, error)
 	Process func(snapshot.PID) system.ProcessStatus
 	// Devices are the devices of the host with their minors. It may hang.
 	Devices func() ([]hardware.Device, error)

@@ -220,14 +220,14 @@ func (h *host) files(attached map[snapshot.UID][]snapshot.DeviceIndex) *state.Fi
 	return files
 }
 
-// Where implements StateFiles.
-func (h *host) Where() (string, bool, error) {
+// Place is for a Keeper.
+func (h *host) Place() (string, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state, h.owned, h.placeErr
 }
 
-// Read implements StateFiles, without a cleanup.
+// Read is for a Keeper, without a cleanup.
 func (h *host) Read(ctx context.Context) (state.Files, error) {
 	h.mu.Lock()
 	hang, err, doubt := h.hang, h.readErr, h.doubt
@@ -264,7 +264,7 @@ func (h *host) set(change func()) {
 
 func (h *host) keeper() *Keeper {
 	return &Keeper{
-		RunDir: h.run, Veto: h.veto, Open: h.open, Remove: h.remove, State: h,
+		RunDir: h.run, Veto: h.veto, Open: h.open, Remove: h.remove, Place: h.Place, Read: h.Read,
 		Process: func(pid snapshot.PID) system.ProcessStatus {
 			h.mu.Lock()
 			defer h.mu.Unlock()

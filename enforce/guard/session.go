@@ -130,7 +130,7 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 // follow watches the files that matter, where they are now. Where that is not known, the next
 // call finds out.
 func (s *lockedKeeper) follow() {
-	place, _, err := s.State.Where()
+	place, _, err := s.Place()
 	if err != nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (s *lockedKeeper) again() {
 	if s.order.Mode == Off {
 		return
 	}
-	if place, _, err := s.State.Where(); err != nil {
+	if place, _, err := s.Place(); err != nil {
 		s.request() // which says why
 	} else if now := disk.VersionsIn(place); now != s.versions {
 		s.versions = now

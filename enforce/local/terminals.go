@@ -51,8 +51,8 @@ const showWithin = 500 * time.Millisecond
 // tmux session is a terminal without a reader.
 const inUse = 10 * time.Minute
 
-// Notified is where a text was shown.
-type Notified struct {
+// Shown is where a text was shown.
+type Shown struct {
 	Terminals int  // on how many
 	InUse     bool // somebody typed on one of them in the last 10 minutes
 }
@@ -60,15 +60,15 @@ type Notified struct {
 // Notify shows a text to a user. Control characters of the text are escaped. It waits for no
 // terminal: one that accepts no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
 // kernel hold whoever opens it: then the result is zero, also for later texts until that ends.
-func (t Terminals) Notify(uid snapshot.UID, text string) Notified {
+func (t Terminals) Notify(uid snapshot.UID, text string) Shown {
 	if _, stuck := held.Load(uid); stuck {
-		return Notified{}
+		return Shown{}
 	}
 	list := t.of(uid)
 	message, now := t.message(text), t.now()
-	done := make(chan Notified, 1)
+	done := make(chan Shown, 1)
 	go func() {
-		var shown Notified
+		var shown Shown
 		for _, each := range list[:min(len(list), maxTerminals)] {
 			if show(each.path, uid, message) {
 				shown.Terminals++
@@ -89,7 +89,7 @@ func (t Terminals) Notify(uid snapshot.UID, text string) Notified {
 		<-done
 		held.Delete(uid)
 	}()
-	return Notified{}
+	return Shown{}
 }
 
 // of lists the terminals of a user that accept messages, the one used last first.

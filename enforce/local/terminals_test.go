@@ -84,15 +84,15 @@ func TestTerminalsInUse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		typed []time.Duration // before the text, on each terminal that takes messages
 		quiet bool            // there is another one, just used, that takes none
-		want  local.Notified
+		want  local.Shown
 	}{
-		"typed just now":                  {typed: []time.Duration{0}, want: local.Notified{Terminals: 1, InUse: true}},
-		"typed lately":                    {typed: []time.Duration{9 * time.Minute}, want: local.Notified{Terminals: 1, InUse: true}},
-		"typed long ago":                  {typed: []time.Duration{11 * time.Minute}, want: local.Notified{Terminals: 1}},
-		"one of two":                      {typed: []time.Duration{24 * time.Hour, time.Minute}, want: local.Notified{Terminals: 2, InUse: true}},
-		"none of two":                     {typed: []time.Duration{24 * time.Hour, time.Hour}, want: local.Notified{Terminals: 2}},
-		"only on one without messages":    {typed: []time.Duration{time.Hour}, quiet: true, want: local.Notified{Terminals: 1}},
-		"the clock has been set back":     {typed: []time.Duration{-24 * time.Hour}, want: local.Notified{Terminals: 1}},
+		"typed just now":                  {typed: []time.Duration{0}, want: local.Shown{Terminals: 1, InUse: true}},
+		"typed lately":                    {typed: []time.Duration{9 * time.Minute}, want: local.Shown{Terminals: 1, InUse: true}},
+		"typed long ago":                  {typed: []time.Duration{11 * time.Minute}, want: local.Shown{Terminals: 1}},
+		"one of two":                      {typed: []time.Duration{24 * time.Hour, time.Minute}, want: local.Shown{Terminals: 2, InUse: true}},
+		"none of two":                     {typed: []time.Duration{24 * time.Hour, time.Hour}, want: local.Shown{Terminals: 2}},
+		"only on one without messages":    {typed: []time.Duration{time.Hour}, quiet: true, want: local.Shown{Terminals: 1}},
+		"the clock has been set back":     {typed: []time.Duration{-24 * time.Hour}, want: local.Shown{Terminals: 1}},
 		"no terminal":                     {},
 		"no terminal that takes messages": {quiet: true},
 	} {

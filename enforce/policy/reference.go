@@ -10,20 +10,17 @@ import (
 // Reference is a name in a policy of something that is defined elsewhere: an account, or
 // a host or a label of the inventory.
 type Reference struct {
-	Kind  ReferenceKind
+	Kind  string // ToUser, ToHost or ToLabel
 	Name  string // of a label its key
 	Value string // of a label
 	Place strictyaml.Place
 }
 
-// ReferenceKind is what a Reference names.
-type ReferenceKind string
-
 // The kinds of references.
 const (
-	ToUser  ReferenceKind = "user"
-	ToHost  ReferenceKind = "host" // may have ranges
-	ToLabel ReferenceKind = "label"
+	ToUser  = "user"
+	ToHost  = "host" // may have ranges
+	ToLabel = "label"
 )
 
 // References lists the users, hosts and labels of a policy, in the order of the file. Its

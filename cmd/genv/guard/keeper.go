@@ -31,8 +31,8 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	})
 	return &guard.Keeper{
 		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
-		State: disk.NewCache(store), Process: on.Process, Devices: localhost.Hardware(p.Getenv).Known,
-		UserID: userID, Denied: reports.denied, Log: log,
+		Place: store.Where, Read: disk.NewCache(store).Read, Process: on.Process,
+		Devices: localhost.Hardware(p.Getenv).Known, UserID: userID, Denied: reports.denied, Log: log,
 	}
 }
 

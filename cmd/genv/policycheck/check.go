@@ -37,11 +37,11 @@ type Result struct {
 
 // Warning is a name in a policy that nothing knows.
 type Warning struct {
-	Line    int                  `json:"line"`
-	Column  int                  `json:"column"`
-	Kind    policy.ReferenceKind `json:"kind"`
-	Name    string               `json:"name"` // of a label KEY=VALUE
-	Message string               `json:"message"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"` // of a label KEY=VALUE
+	Message string `json:"message"`
 
 	account string // how SplitAccounts names a user without an account here; empty for other warnings
 }
@@ -50,7 +50,7 @@ type Warning struct {
 // at the first place where it is.
 func Check(references []policy.Reference, known Known) Result {
 	c := checker{known: known, seen: map[string]bool{}}
-	for _, kind := range []policy.ReferenceKind{policy.ToHost, policy.ToLabel} {
+	for _, kind := range []string{policy.ToHost, policy.ToLabel} {
 		if len(known.Hosts) == 0 && slices.ContainsFunc(references,
 			func(r policy.Reference) bool { return r.Kind == kind }) {
 			c.result.Unchecked = append(c.result.Unchecked,

@@ -19,7 +19,7 @@ import (
 func references(words ...string) (list []policy.Reference) {
 	for i, word := range words {
 		kind, name, _ := strings.Cut(word, " ")
-		r := policy.Reference{Kind: policy.ReferenceKind(kind), Name: name, Place: strictyaml.Place{File: "p", Line: i + 1, Column: 3}}
+		r := policy.Reference{Kind: string(kind), Name: name, Place: strictyaml.Place{File: "p", Line: i + 1, Column: 3}}
 		if r.Kind == policy.ToLabel {
 			r.Name, r.Value, _ = strings.Cut(name, "=")
 		}
@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 			require.Len(t, result.Warnings, 1)
 			result.Warnings[0].account = ""
 			kind, name, _ := strings.Cut(test.reference, " ")
-			require.Equal(t, []Warning{{Line: 1, Column: 3, Kind: policy.ReferenceKind(kind), Name: name, Message: test.want}}, result.Warnings)
+			require.Equal(t, []Warning{{Line: 1, Column: 3, Kind: string(kind), Name: name, Message: test.want}}, result.Warnings)
 		})
 	}
 	result := Check(references("user zoe", "host x", "user zoe"), known)

@@ -14,38 +14,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// mimeMessage is a mail as it is sent.
-type mimeMessage struct {
-	from    netmail.Address
-	to      string // an address that ParseAddress accepted
-	replyTo string // the same; empty for none
-	subject string
-	body    string
-	id      string // of the Message-ID, without the domain
-	date    time.Time
-}
-
 // maxSubject is how many characters a subject has at most.
 const maxSubject = 200
 
-// bytes is the message by RFC 5322, with CRLF at the end of each line. Nothing in it can add a header: what isn't ASCII
-// or plain is encoded.
-func (m *mimeMessage) bytes() ([]byte, error) {
-	_, domain, _ := strings.Cut(m.from.Address, "@")
+// format is a mail to an address by RFC 5322, with CRLF at the end of each line. id is that of the Message-ID, without
+// the domain. Nothing in it can add a header: what isn't ASCII or plain is encoded.
+func format(settings *policy.Mail, to, id, subject, body string, now time.Time) ([]byte, error) {
+	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
 	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP),
 		gomail.WithNoDefaultUserAgent())
-	msg.FromMailAddress(&m.from)
-	msg.ToMailAddress(&netmail.Address{Address: m.to})
-	if m.replyTo != "" {
-		msg.ReplyToMailAddress(&netmail.Address{Address: m.replyTo})
+	msg.FromMailAddress(&settings.Sender)
+	msg.ToMailAddress(&netmail.Address{Address: to})
+	if settings.ReplyTo != "" {
+		msg.ReplyToMailAddress(&netmail.Address{Address: settings.ReplyTo})
 	}
 	// A subject must not look encoded.
-	msg.Subject(text.Shorten(strings.ReplaceAll(text.OneLine(m.subject), "=?", "= ?"), maxSubject))
-	msg.SetDateWithValue(m.date)
-	msg.SetMessageIDWithValue(m.id + "@" + domain)
+	msg.Subject(text.Shorten(strings.ReplaceAll(text.OneLine(subject), "=?", "= ?"), maxSubject))
+	msg.SetDateWithValue(now)
+	msg.SetMessageIDWithValue(id + "@" + domain)
 	msg.SetGenHeader("Auto-Submitted", "auto-generated")
 	msg.SetGenHeader("X-Auto-Response-Suppress", "All") // as Exchange calls it
-	lines := text.PrintableLines(strings.ReplaceAll(m.body, "\r\n", "\n"))
+	lines := text.PrintableLines(strings.ReplaceAll(body, "\r\n", "\n"))
 	msg.SetBodyString(gomail.TypeTextPlain, strings.TrimRight(lines, "\n")+"\n")
 	var b bytes.Buffer
 	_, err := msg.WriteTo(&b)
@@ -58,10 +47,7 @@ func write(settings *policy.Mail, j *job, to string, now time.Time) (data []byte
 	if j.letter.Test {
 		subject = "[test] " + subject
 	}
-	m := mimeMessage{
-		from: settings.Sender, to: to, replyTo: settings.ReplyTo, subject: subject, body: body, id: j.id, date: now,
-	}
-	data, err = m.bytes()
+	data, err = format(settings, to, j.id, subject, body, now)
 	return data, subject + "\n" + body, finally(err)
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
 // Whatever a user or a host writes, the mail has exactly the headers that it is to have.
@@ -21,11 +23,8 @@ func FuzzMessage(f *testing.F) {
 	f.Add("=?utf-8?q?a?= =?utf-8?q?b?=", "\x00\x1b[2J\u202e\xff")
 	f.Add("\n\n", ".\n..\n")
 	f.Fuzz(func(t *testing.T, subject, body string) {
-		m := mimeMessage{
-			from: netmail.Address{Name: "genv", Address: "genv@example.org"}, to: "alice@example.org", replyTo: "help@example.org",
-			subject: subject, body: body, id: "genv.1", date: time.Unix(1_700_000_000, 0),
-		}
-		data, err := m.bytes()
+		settings := &policy.Mail{Sender: netmail.Address{Name: "genv", Address: "genv@example.org"}, ReplyTo: "help@example.org"}
+		data, err := format(settings, "alice@example.org", "genv.1", subject, body, time.Unix(1_700_000_000, 0))
 		require.NoError(t, err)
 		for line := range bytes.Lines(data) {
 			require.True(t, bytes.HasSuffix(line, []byte("\r\n")), "%q", line)
@@ -47,14 +46,15 @@ func FuzzMessage(f *testing.F) {
 }
 
 func TestAnOrdinarySubjectAndBodyArriveAsWritten(t *testing.T) {
-	m := mimeMessage{from: netmail.Address{Address: "genv@example.org"}, to: "a@example.org", subject: "Grüße " + strings.Repeat("ü", 100), body: "a = b\n.\nÄ\n", id: "x"}
-	data, err := m.bytes()
+	sent := "Grüße " + strings.Repeat("ü", 100)
+	settings := &policy.Mail{Sender: netmail.Address{Address: "genv@example.org"}}
+	data, err := format(settings, "a@example.org", "x", sent, "a = b\n.\nÄ\n", time.Time{})
 	require.NoError(t, err)
 	read, err := netmail.ReadMessage(bytes.NewReader(data))
 	require.NoError(t, err)
 	subject, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
 	require.NoError(t, err)
-	require.Equal(t, m.subject, subject)
+	require.Equal(t, sent, subject)
 	body, err := io.ReadAll(quotedprintable.NewReader(read.Body))
 	require.NoError(t, err)
 	require.Equal(t, "a = b\r\n.\r\nÄ\r\n", string(body))

@@ -32,57 +32,53 @@ func send(ctx context.Context, settings *policy.Mail, to string, data []byte) er
 	if settings.Sendmail != "" {
 		return sendmail(ctx, settings, to, data)
 	}
-	s := server{settings}
-	client, err := s.dial(ctx)
+	client, err := dial(ctx, settings)
 	if err != nil {
-		return &serverError{s.plain(late(ctx, err))}
+		return &serverError{plain(ctx, settings, err)}
 	}
 	defer client.Close()
-	if err := s.transfer(ctx, client, to, data); err != nil {
+	if err := transfer(ctx, client, settings, to, data); err != nil {
 		return err
 	}
 	_ = client.Quit() // the server has the mail
 	return nil
 }
 
-// server is a mail server.
-type server struct{ settings *policy.Mail }
-
 // dial connects, has the connection encrypted as the policy wants it, and logs in if the policy names a user. Before it
 // is encrypted, neither a password nor a mail leaves.
-func (s server) dial(ctx context.Context) (*smtp.Client, error) {
-	host, _, err := net.SplitHostPort(s.settings.SMTP)
+func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
+	host, _, err := net.SplitHostPort(settings.SMTP)
 	if err != nil {
 		return nil, err
 	}
-	config, err := s.tls(host)
-	if err != nil {
+	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if config.RootCAs, err = authorities(settings.CAFile); err != nil {
 		return nil, err
 	}
 	encrypt := gomail.NoTLS
-	if s.settings.TLS == policy.StartTLS {
+	if settings.TLS == policy.StartTLS {
 		encrypt = gomail.TLSMandatory
 	}
 	options := []gomail.Option{
-		gomail.WithTimeout(s.settings.Timeout), gomail.WithTLSConfig(config), gomail.WithTLSPolicy(encrypt),
+		gomail.WithTimeout(settings.Timeout), gomail.WithTLSConfig(config), gomail.WithTLSPolicy(encrypt),
 		gomail.WithDialContextFunc(func(_ context.Context, _, _ string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.settings.SMTP)
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", settings.SMTP)
 			if err != nil {
 				return nil, err
 			}
 			context.AfterFunc(ctx, func() { _ = conn.Close() }) // whatever go-mail waits for
-			if s.settings.TLS == policy.Implicit {
+			if settings.TLS == policy.Implicit {
 				return tls.Client(conn, config), nil
 			}
 			return conn, nil
 		}),
 	}
-	if s.settings.User != "" {
-		password, err := ReadPassword(s.settings.PasswordFile)
+	if settings.User != "" {
+		password, err := ReadPassword(settings.PasswordFile)
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, gomail.WithUsername(s.settings.User), gomail.WithPassword(password),
+		options = append(options, gomail.WithUsername(settings.User), gomail.WithPassword(password),
 			gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthPlain, gomail.SMTPAuthLogin))
 	}
 	client, err := gomail.NewClient(host, options...)
@@ -95,25 +91,26 @@ func (s server) dial(ctx context.Context) (*smtp.Client, error) {
 // maxCAFile is more than the authorities of a system take, in bytes.
 const maxCAFile = 4 << 20
 
-func (s server) tls(host string) (*tls.Config, error) {
-	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	if s.settings.CAFile == "" {
-		return config, nil
+// authorities are those in a file; nil without one, for those of the system.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
 	}
-	data, err := folder.ReadRegular(s.settings.CAFile, maxCAFile)
+	data, err := folder.ReadRegular(file, maxCAFile)
 	if err != nil {
 		return nil, err
 	}
-	config.RootCAs = x509.NewCertPool()
-	if !config.RootCAs.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate", s.settings.CAFile)
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
 	}
-	return config, nil
+	return pool, nil
 }
 
-// transfer sends the message. Once the server has all of it, an error is final: the mail may have been delivered.
-func (s server) transfer(ctx context.Context, client *smtp.Client, to string, data []byte) error {
-	err := client.Mail("<" + s.settings.Sender.Address + ">")
+// transfer sends the message. Once the server has all of it, an error is final: the mail may have been delivered. So
+// are answers from 500 (RFC 5321); a later try may succeed after others.
+func transfer(ctx context.Context, client *smtp.Client, settings *policy.Mail, to string, data []byte) error {
+	err := client.Mail("<" + settings.Sender.Address + ">")
 	if err == nil {
 		err = client.Rcpt("<" + to + ">")
 	}
@@ -124,50 +121,35 @@ func (s server) transfer(ctx context.Context, client *smtp.Client, to string, da
 	if err == nil {
 		_, err = w.Write(data)
 	}
-	if err != nil {
-		return s.failed(late(ctx, err))
+	sent := err == nil
+	if sent {
+		err = w.Close() // sends the end, and reads the answer
 	}
-	err = w.Close() // sends the end, and reads the answer
 	var answer *textproto.Error
-	if err == nil {
+	switch errors.As(err, &answer); {
+	case err == nil:
 		return nil
+	case answer != nil && answer.Code >= 500:
+		return finally(plain(ctx, settings, err))
+	case answer != nil:
+		return plain(ctx, settings, err)
+	case sent:
+		return finally(fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
+			"sent again: %w", plain(ctx, settings, err)))
 	}
-	if errors.As(err, &answer) {
-		return s.failed(err)
-	}
-	return finally(fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
-		"sent again: %w",
-		s.plain(late(ctx, err))))
-}
-
-// late is the error of a connection that was closed since its time was over.
-func late(ctx context.Context, err error) error {
-	if errors.Is(err, net.ErrClosed) && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// failed is the error of a server in the middle of a mail. Answers from 500 are final (RFC 5321), and a later try may
-// succeed after others.
-func (s server) failed(err error) error {
-	var answer *textproto.Error
-	switch {
-	case !errors.As(err, &answer):
-		return &serverError{s.plain(err)}
-	case answer.Code >= 500:
-		return finally(s.plain(err))
-	}
-	return s.plain(err)
+	return &serverError{plain(ctx, settings, err)}
 }
 
 // plain is the error of a server, safe to show: it may have any text.
-func (s server) plain(err error) error {
+func plain(ctx context.Context, settings *policy.Mail, err error) error {
 	var answer *textproto.Error
 	if errors.As(err, &answer) {
-		return fmt.Errorf("%s: it answered %d: %s", s.settings.SMTP, answer.Code, text.Quoted(answer.Msg, 200))
+		return fmt.Errorf("%s: it answered %d: %s", settings.SMTP, answer.Code, text.Quoted(answer.Msg, 200))
 	}
-	return fmt.Errorf("%s: %s", s.settings.SMTP, text.Printable(text.Late(err, s.settings.Timeout).Error()))
+	if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // its time was over
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("%s: %s", settings.SMTP, text.Printable(text.Late(err, settings.Timeout).Error()))
 }
 
 // The exit codes of sendmail(8) that say that another try may succeed (sysexits.h), and how much of what it says is
