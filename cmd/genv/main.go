@@ -32,6 +32,9 @@ func main() {
 		os.Args = append([]string{"genv", "docker"}, os.Args[1:]...)
 	}
 	ctx, p := process()
+	if os.Args[0] == command.MonitorName {
+		os.Exit(command.AsAccountBeside(ctx, p, os.Args[1:]))
+	}
 	if called(host.RuntimeCommand) {
 		os.Exit(host.ContainerRuntime(ctx, p, os.Args[2:]))
 	}

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/user"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -71,51 +72,72 @@ func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	return err != nil || int(account.UID) != os.Geteuid()
 }
 
-// becomeAccount starts this program again as the controller's account, if it is root's and there is one.
+// becomeAccount runs this program again as the controller's account, if it is root's and there is one. Its error is
+// then an ExitError with the exit code.
 func becomeAccount(p *Program, c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	name, err := Account(p.Getenv)
-	if err != nil || name == "" {
-		return err
-	}
-	account, err := nss.Passwd{}.Named(c.Context, name)
-	switch {
+	switch account, err := controllersAccount(c.Context, p.Getenv); {
 	case err != nil:
-		return UsageError("%s of %s: %w", accountKey, systemConfig, err)
-	case account.UID == 0:
+		return err
+	case account.UID == 0: // or there is none
 		return nil
 	}
-	uid, gid := int(account.UID), int(account.GID)
-	groups := []int{gid}
-	if local, err := user.Lookup(name); err == nil {
-		groups = append(groups, groupsOf(local)...)
-	}
-	err = errors.Join(unix.Setgroups(groups), unix.Setresgid(gid, gid, gid), unix.Setresuid(uid, uid, uid))
+	code, err := relay(os.Args)
 	if err != nil {
-		return fmt.Errorf("become %s: %w", name, err)
+		return fmt.Errorf("start again as the controller's account: %w", err)
 	}
-	return fmt.Errorf("start again as %s: %w", name, unix.Exec("/proc/self/exe", os.Args, environmentOf(account)))
+	return &ExitError{Code: code}
 }
 
-func groupsOf(account *user.User) (gids []int) {
+// controllersAccount is the one that config.yaml names; the zero Account for none.
+func controllersAccount(ctx context.Context, getenv func(string) string) (account nss.Account, err error) {
+	name, err := Account(getenv)
+	if err != nil || name == "" {
+		return account, err
+	}
+	if account, err = (nss.Passwd{}).Named(ctx, name); err != nil {
+		return account, UsageError("%s of %s: %w", accountKey, systemConfig, err)
+	}
+	return account, nil
+}
+
+// AsAccountBeside is what a process with the name MonitorName does: it runs this program with args, of which the first
+// is its name, as the controller's account, and returns the exit code.
+func AsAccountBeside(ctx context.Context, p Program, args []string) int {
+	account, err := controllersAccount(ctx, p.Getenv)
+	if err != nil {
+		fmt.Fprintln(p.Err, "genv:", err)
+		return ExitFailed
+	}
+	gid := uint32(account.GID)
+	credential := &syscall.Credential{Uid: uint32(account.UID), Gid: gid, Groups: []uint32{gid}}
+	if local, err := user.Lookup(account.Name); err == nil {
+		credential.Groups = append(credential.Groups, groupsOf(local)...)
+	}
+	return monitor(&exec.Cmd{
+		Path: "/proc/self/exe", Args: args, Env: environmentOf(account),
+		SysProcAttr: &syscall.SysProcAttr{Credential: credential},
+	})
+}
+
+func groupsOf(account *user.User) (gids []uint32) {
 	ids, _ := account.GroupIds() // without them it has its own group
 	for _, id := range ids {
-		if gid, err := strconv.Atoi(id); err == nil {
-			gids = append(gids, gid)
+		if gid, err := strconv.ParseUint(id, 10, 32); err == nil {
+			gids = append(gids, uint32(gid))
 		}
 	}
 	return gids
 }
 
-// environmentOf is this process's environment, with the account's home and without what leads to root's keys and
-// folders.
+// environmentOf is what the account's program is told of root's environment: how to show things, and genv's own settings.
 func environmentOf(account nss.Account) []string {
-	roots := []string{"HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK"}
-	own := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	told := []string{"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ"}
+	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return strings.HasPrefix(name, "XDG_") || slices.Contains(roots, name)
+		return !strings.HasPrefix(name, "LC_") && !strings.HasPrefix(name, "GENV_") && !slices.Contains(told, name)
 	})
-	return append(own, "HOME="+account.Home, "USER="+account.Name, "LOGNAME="+account.Name)
+	return append(environ, "HOME="+account.Home, "USER="+account.Name, "LOGNAME="+account.Name)
 }

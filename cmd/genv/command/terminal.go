@@ -1,0 +1,287 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// What root starts as another account has a terminal of its own, as with sudo's use_pty. On root's terminal it could
+// type (TIOCSTI), and what it leaves behind could read what root types next. Root's process relays what is typed and
+// shown. A monitor leads the session of the new terminal, and has the program in a process group of its own: only so
+// does the kernel let Ctrl-Z stop it.
+
+// MonitorName is what argv[0] of the monitor is: such a process calls AsAccountBeside, and nothing else.
+const MonitorName = "genv: monitor"
+
+// terminal is root's terminal, and the one that it relays to.
+type terminal struct {
+	fd           int
+	master       *os.File
+	cookedOutput bool        // another program's output comes to it, too, as in `genv remote gpus | less`
+	granted      bool        // the program has asked for the terminal, and gets what is typed
+	former       *term.State // nil while the terminal is as it was
+}
+
+// relay starts the monitor, for a program with arguments, and returns the exit code of the program.
+func relay(args []string) (int, error) {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	asks, tells, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = asks.Close() }()
+	attr := os.ProcAttr{Env: os.Environ(), Files: append(files, nil, tells), Sys: &syscall.SysProcAttr{Setsid: true}}
+	var t *terminal
+	if fd := terminalOf(files); fd >= 0 {
+		master, slave, err := pty.Open()
+		if err != nil {
+			return 0, fmt.Errorf("a terminal for the controller's account: %w", err)
+		}
+		defer func() { _ = master.Close() }()
+		t = &terminal{fd: fd, master: master, cookedOutput: !term.IsTerminal(1)}
+		t.resize()
+		for i := range files {
+			if term.IsTerminal(i) {
+				attr.Files[i] = slave
+			}
+		}
+		attr.Files[3], attr.Sys.Setctty, attr.Sys.Ctty = slave, true, 3
+		defer t.show()()
+	}
+	monitor, err := os.StartProcess("/proc/self/exe", append([]string{MonitorName}, args...), &attr)
+	_ = tells.Close()
+	if t != nil {
+		_ = attr.Files[3].Close() // so that the master ends with the last one who has it
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.attend(monitor, asks), nil
+}
+
+// terminalOf is root's controlling terminal, or another one that root's process has; -1 for none.
+func terminalOf(files []*os.File) int {
+	if fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0); err == nil {
+		return fd
+	}
+	for i := range files {
+		if term.IsTerminal(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// attend passes on signals and what is typed, stops and goes on with the program, and returns its exit code.
+func (t *terminal) attend(monitor *os.Process, asks *os.File) int {
+	signals := passedOn(unix.SIGCONT, unix.SIGWINCH)
+	defer signal.Stop(signals)
+	changes, asked, over := waitFor(monitor.Pid), make(chan struct{}), make(chan struct{})
+	defer close(over)
+	go func() {
+		if n, _ := asks.Read(make([]byte, 1)); n > 0 {
+			close(asked)
+		}
+	}()
+	for {
+		select {
+		case <-asked:
+			asked, t.granted = nil, true
+			t.take()
+			go t.read(over)
+		case s := <-signals:
+			switch {
+			case t != nil && s == unix.SIGWINCH:
+				t.resize()
+			case s == unix.SIGCONT:
+				t.take()
+			case s != unix.SIGWINCH:
+				_ = monitor.Signal(s) // it has ended, or ends
+			}
+		case status := <-changes:
+			t.giveBack()
+			if !status.Stopped() {
+				return exitCode(status)
+			}
+			_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+			t.take()
+			_ = monitor.Signal(unix.SIGCONT)
+		}
+	}
+}
+
+// passedOn brings the signals that are for the program, but for those that this process was started to ignore, and
+// others.
+func passedOn(others ...os.Signal) chan os.Signal {
+	signals := make(chan os.Signal, 16)
+	all := append(others, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	signal.Notify(signals, slices.DeleteFunc(all, signal.Ignored)...)
+	return signals
+}
+
+// waitFor sends each change of a process, the last one when it has ended.
+func waitFor(pid int) <-chan unix.WaitStatus {
+	changes := make(chan unix.WaitStatus)
+	go func() {
+		for {
+			var status unix.WaitStatus
+			_, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			changes <- status
+			if err != nil || !status.Stopped() {
+				return
+			}
+		}
+	}()
+	return changes
+}
+
+func exitCode(status unix.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+func (t *terminal) resize() {
+	size, err := unix.IoctlGetWinsize(t.fd, unix.TIOCGWINSZ)
+	if err == nil {
+		_ = unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, size) // it keeps its size then
+	}
+}
+
+// take has the program get all keys, Ctrl-C too, once it has asked for the terminal and while root's process is in the
+// foreground.
+func (t *terminal) take() {
+	if t == nil || !t.granted || t.former != nil || !t.isForeground() {
+		return
+	}
+	t.resize()
+	former, err := term.MakeRaw(t.fd)
+	if err != nil {
+		return
+	}
+	t.former = former
+	if !t.cookedOutput {
+		return
+	}
+	if raw, err := unix.IoctlGetTermios(t.fd, unix.TCGETS); err == nil {
+		raw.Oflag |= unix.OPOST
+		_ = unix.IoctlSetTermios(t.fd, unix.TCSETS, raw) // else lines begin where the last one ended
+	}
+}
+
+func (t *terminal) giveBack() {
+	if t != nil && t.former != nil {
+		_ = term.Restore(t.fd, t.former) // the terminal is gone then
+		t.former = nil
+	}
+}
+
+func (t *terminal) isForeground() bool {
+	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// read passes on what is typed while root's process is in the foreground.
+func (t *terminal) read(over <-chan struct{}) {
+	const pause = 100 * time.Millisecond
+	typed := make([]byte, 4<<10)
+	for {
+		ready, _ := unix.Poll([]unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLIN}}, int(pause.Milliseconds()))
+		select {
+		case <-over:
+			return
+		default:
+		}
+		if ready <= 0 {
+			continue
+		}
+		if !t.isForeground() {
+			time.Sleep(pause)
+			continue
+		}
+		n, err := unix.Read(t.fd, typed)
+		if n <= 0 && !errors.Is(err, unix.EINTR) {
+			return // the terminal is gone
+		}
+		if _, err := t.master.Write(typed[:max(n, 0)]); err != nil {
+			return
+		}
+	}
+}
+
+// show shows what the program writes. The function that it returns waits until all is shown.
+func (t *terminal) show() (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		written := make([]byte, 32<<10)
+		for {
+			n, err := t.master.Read(written)
+			for rest := written[:n]; len(rest) > 0; {
+				w, err := unix.Write(t.fd, rest)
+				if err != nil && !errors.Is(err, unix.EINTR) {
+					return
+				}
+				rest = rest[max(w, 0):]
+			}
+			if err != nil {
+				return // no process has it any more
+			}
+		}
+	}()
+	return func() {
+		select {
+		case <-done:
+		case <-time.After(100 * time.Millisecond): // the program left a process behind
+		}
+	}
+}
+
+// monitor starts a program, passes on signals and stops with it. It returns the exit code of the program.
+func monitor(program *exec.Cmd) int {
+	tells := os.NewFile(4, "tells")
+	unix.CloseOnExec(3)
+	unix.CloseOnExec(4)
+	signals := passedOn(unix.SIGWINCH) // until the program asks for the terminal, it is in the background there
+	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if program.SysProcAttr == nil {
+		program.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	program.SysProcAttr.Setpgid = true
+	if err := program.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "genv:", err)
+		return ExitFailed
+	}
+	group := -program.Process.Pid
+	for changes := waitFor(program.Process.Pid); ; {
+		select {
+		case s := <-signals:
+			_ = unix.Kill(group, s.(syscall.Signal)) // it has ended then
+		case status := <-changes:
+			switch {
+			case !status.Stopped():
+				return exitCode(status)
+			case status.StopSignal() == unix.SIGTTIN || status.StopSignal() == unix.SIGTTOU: // it asks for the terminal
+				_ = unix.IoctlSetPointerInt(3, unix.TIOCSPGRP, -group) // it stays stopped then
+				_, _ = tells.Write([]byte{1})                          // root's process is ending then
+			default:
+				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+			}
+			_ = unix.Kill(group, unix.SIGCONT)
+		}
+	}
+}
