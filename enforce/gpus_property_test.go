@@ -110,8 +110,8 @@ func (s *site) look(gpus bool) *snapshot.Snapshot {
 	if gpus {
 		f.MergeDevices(found)
 	}
-	now := state.Moment{Wall: s.now, Start: snapshot.StartTime(s.now.Sub(booted) / (10 * time.Millisecond))}
-	s.seen = s.seen.Look(&f, now, func(*snapshot.Environment, snapshot.PID) snapshot.StartTime { return 0 })
+	start := snapshot.StartTime(s.now.Sub(booted) / (10 * time.Millisecond))
+	s.seen = s.seen.Look(&f, s.now, start, func(*snapshot.Environment, snapshot.PID) snapshot.StartTime { return 0 })
 	s.files = state.Files{Environments: f.Environments, Devices: f.Devices}
 	view := &snapshot.Snapshot{Boot: booted, UTCOffset: ptr(0), Environments: f.Environments, Devices: snapshot.Described(f.Devices, found)}
 	for _, j := range s.jobs {

@@ -135,17 +135,14 @@ func ListRecords(run string) ([]string, error) {
 // ErrInvalidRecord means that a record is not one that Write accepts.
 var ErrInvalidRecord = errors.New("invalid record of a container")
 
-// Proof is how it was proved for which user a container was started.
-type Proof string
-
-// The proofs. The zero value means that nothing is proved, and Record.UID is nil then.
+// How it was proved for which user a container was started; empty if nothing is, and Record.UID is nil then.
 const (
 	// ProofToken: the user's shim had a one-time token from root's service, bound to the uid at
 	// the other end of the socket.
-	ProofToken Proof = "token"
+	ProofToken = "token"
 	// ProofRootless: the container's user namespace belongs to the user. Earlier versions wrote
 	// it; a container that still runs keeps its environment.
-	ProofRootless Proof = "rootless"
+	ProofRootless = "rootless"
 )
 
 // recordSchema is the version of the file's format.
@@ -156,8 +153,8 @@ type Record struct {
 	ID        string         `json:"id"`            // 64 hexadecimal digits, in lower case
 	EID       snapshot.EnvID `json:"eid"`           // the environment that it was started in; empty for none
 	UID       *snapshot.UID  `json:"uid,omitempty"` // the user for whom it was started; nil if that isn't proved
-	Proof     Proof          `json:"proof"`
-	Runtime   string         `json:"runtime"` // the engine, "docker" for example; empty if unknown
+	Proof     string         `json:"proof"`         // how that was proved
+	Runtime   string         `json:"runtime"`       // the engine, "docker" for example; empty if unknown
 	StartedAt time.Time      `json:"started_at"`
 	// PID and Start are the container's init, or what makes it: see Keeper. 0 for none.
 	PID   snapshot.PID       `json:"pid,omitempty"`

@@ -265,7 +265,7 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	if free || ctx.Err() != nil {
 		return ""
 	}
-	return proc.LockHolderOf(m.Proc, &st).Describe()
+	return proc.LockHolderOf(m.Proc, &st).String()
 }
 
 // spaces are the file systems on which genv writes.

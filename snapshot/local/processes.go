@@ -32,17 +32,21 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
 		now: c.now(), before: before, after: newProcessCache(), quotas: proc.Quotas{}, patience: accountsWithin,
 	}
+	read, errs := make([]observation, len(used)), make([]error, len(used))
+	for _, i := range rand.Perm(len(used)) { // what the quotas of accounts leave out, a later look reaches
+		read[i], errs[i] = o.observe(used[i].PID)
+	}
 	seen := make([]observation, 0, len(used))
 	ended := startOf(usage.Time.Ended)
-	for _, u := range o.read(used) {
-		s, err := u.observation, u.err
-		if errors.Is(err, proc.ErrGone) || s.process.Start > ended {
-			if _, known := before.details[u.used.PID]; !known && s.process.PID == 0 {
-				o.unseen = append(o.unseen, u.used)
+	for i, s := range read {
+		u := &used[i]
+		if errors.Is(errs[i], proc.ErrGone) || s.process.Start > ended {
+			if _, known := before.details[u.PID]; !known && s.process.PID == 0 {
+				o.unseen = append(o.unseen, *u)
 			}
 			continue // otherwise it has ended after nvidia-smi listed it
 		}
-		s.process.Usage, s.process.Instances = u.used.Usage, u.used.Instances
+		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
 	}
 	if c.hardware().Root && c.hardware().HasNodes() {
@@ -50,23 +54,6 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	}
 	c.askAboutContainers(ctx, o, seen)
 	return o, seen, warnings
-}
-
-// read is what was read of a process that uses devices.
-type read struct {
-	observation
-	used snapshot.Process
-	err  error
-}
-
-// read reads processes, each time in another order: what the quotas of accounts leave out, a later look reaches.
-func (o *observer) read(used []snapshot.Process) []read {
-	list := make([]read, len(used))
-	for _, i := range rand.Perm(len(used)) {
-		s, err := o.observe(used[i].PID)
-		list[i] = read{s, used[i], err}
-	}
-	return list
 }
 
 // startOf is the start time of a process that was started at a time; the highest one where either is

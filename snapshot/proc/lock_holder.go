@@ -20,9 +20,11 @@ type LockHolder struct {
 	UID     *snapshot.UID // nil if unknown
 }
 
-// String describes the process for people. It chose its command's name itself, so the name
-// is quoted.
+// String describes the process for people, also for nil. It chose its command's name itself, so the name is quoted.
 func (p *LockHolder) String() string {
+	if p == nil {
+		return "a process that cannot be seen from here"
+	}
 	text := fmt.Sprintf("process %d", p.PID)
 	if p.Command == "" && p.UID == nil {
 		return text + ", which has ended and left the lock to a child"
@@ -34,14 +36,6 @@ func (p *LockHolder) String() string {
 		text += fmt.Sprintf(" of uid %d", *p.UID)
 	}
 	return text
-}
-
-// Describe is String, also for nil.
-func (p *LockHolder) Describe() string {
-	if p == nil {
-		return "a process that cannot be seen from here"
-	}
-	return p.String()
 }
 
 // maxLocks is how much of /proc/locks is read, in bytes: users can hold millions of locks, and the kernel begins

@@ -26,6 +26,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -156,8 +157,13 @@ func ParseStat(data []byte) (Stat, error) {
 	if open < 0 || end < open {
 		return Stat{}, errStat
 	}
-	n := numbers{}
-	stat := Stat{Name: string(data[open+1 : end]), PID: snapshot.PID(n.parse(bytes.TrimSpace(data[:open]), 31))}
+	var bad error // the first one
+	number := func(text []byte, bits int) uint64 {
+		v, err := strconv.ParseUint(string(text), 10, bits)
+		bad = cmp.Or(bad, err)
+		return v
+	}
+	stat := Stat{Name: string(data[open+1 : end]), PID: snapshot.PID(number(bytes.TrimSpace(data[:open]), 31))}
 	at, startCode, envEnd := 2, uint64(0), uint64(0)
 	for field := range bytes.FieldsSeq(data[end+1:]) {
 		switch at++; at {
@@ -167,28 +173,28 @@ func ParseStat(data []byte) (Stat, error) {
 			}
 			stat.State = field[0]
 		case 4:
-			stat.PPID = snapshot.PID(n.parse(field, 31))
+			stat.PPID = snapshot.PID(number(field, 31))
 		case 6:
-			stat.Session = snapshot.PID(n.parse(field, 31))
+			stat.Session = snapshot.PID(number(field, 31))
 		case 9:
-			stat.Flags = n.parse(field, 64)
+			stat.Flags = number(field, 64)
 		case 20:
-			stat.Threads = int(n.parse(field, 31))
+			stat.Threads = int(number(field, 31))
 		case 22:
-			stat.Start = snapshot.StartTime(n.parse(field, 64))
+			stat.Start = snapshot.StartTime(number(field, 64))
 		case 26:
-			startCode = n.parse(field, 64)
+			startCode = number(field, 64)
 		case 50:
-			stat.EnvAddress = n.parse(field, 64)
+			stat.EnvAddress = number(field, 64)
 		case 51:
-			envEnd = n.parse(field, 64)
+			envEnd = number(field, 64)
 		}
 	}
 	if at < 22 {
 		return Stat{}, errStat
 	}
-	if n.err != nil {
-		return Stat{}, fmt.Errorf("%w: %w", errStat, n.err)
+	if bad != nil {
+		return Stat{}, fmt.Errorf("%w: %w", errStat, bad)
 	}
 	if at < 51 || startCode == 0 { // execve(2) sets it last
 		stat.EnvAddress = 0
@@ -198,17 +204,6 @@ func ParseStat(data []byte) (Stat, error) {
 		stat.EnvSize = max(envEnd, stat.EnvAddress) - stat.EnvAddress
 	}
 	return stat, nil
-}
-
-// numbers parses unsigned numbers and keeps the first error.
-type numbers struct{ err error }
-
-func (n *numbers) parse(text []byte, bits int) uint64 {
-	v, err := strconv.ParseUint(string(text), 10, bits)
-	if err != nil && n.err == nil {
-		n.err = err
-	}
-	return v
 }
 
 // MemTotal is the memory of the machine in KiB, according to /proc/meminfo.

@@ -9,13 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Moment is a moment on a host, by two clocks: the wall clock, in the time zone of the
-// machine, and the one in which start times count, which can't be set.
-type Moment struct {
-	Wall  time.Time
-	Start snapshot.StartTime // 0 if unknown
-}
-
 // Seen is what root's genv notes of its looks at the state files, in one boot. Users write the
 // time of an attachment themselves, in any time zone, so it only chooses between two looks.
 type Seen struct {
@@ -204,15 +197,18 @@ func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 
 // Look sets Since of what is new in the files, and returns what is known with this look. It was
 // made after the last look; before the first look nothing is known, so ages begin with it.
-// start is when a registered process started; 0 if unknown.
-func (s *Seen) Look(f *Files, now Moment, start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime) Seen {
-	if now.Start == 0 {
+// wall is now in the time zone of the machine; now, 0 if unknown, counts as start times do, and can't be set. start is
+// when a registered process started; 0 if unknown.
+func (s *Seen) Look(f *Files, wall time.Time, now snapshot.StartTime,
+	start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime,
+) Seen {
+	if now == 0 {
 		return *s
 	}
-	next := Seen{At: now.Start, Registered: f.Devices != nil}
+	next := Seen{At: now, Registered: f.Devices != nil}
 	for i := range f.Environments {
 		e := &f.Environments[i]
-		e.Since = s.since(e.Since, e.Creation, now)
+		e.Since = s.since(e.Since, e.Creation, wall, now)
 		seen := SeenEnvironment{EnvironmentOwner: EnvironmentOwner{e.EID, e.UID}, Written: e.Creation, Since: e.Since}
 		seen.Starts = make(map[snapshot.PID]snapshot.StartTime, len(e.PIDs))
 		for _, pid := range e.PIDs {
@@ -227,7 +223,7 @@ func (s *Seen) Look(f *Files, now Moment, start func(*snapshot.Environment, snap
 		}
 		for k := range d.Attachments {
 			a := &d.Attachments[k]
-			a.Since = s.since(a.Since, a.Time, now)
+			a.Since = s.since(a.Since, a.Time, wall, now)
 			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, a.EID}], d.UUID)
 			next.Attachments = append(next.Attachments, SeenAttachment{a.EID, d.Index, a.Time, a.Since, gpus})
 		}
@@ -252,15 +248,16 @@ func (s *Seen) KeepEarlier(before *Seen) {
 }
 
 // since is when the age of something begins that is known since then, or new if that is 0.
-func (s *Seen) since(known snapshot.StartTime, written snapshot.Date, now Moment) snapshot.StartTime {
+func (s *Seen) since(known snapshot.StartTime, written snapshot.Date, wall time.Time, now snapshot.StartTime,
+) snapshot.StartTime {
 	switch {
 	case known != 0:
-		return min(known, now.Start)
+		return min(known, now)
 	case s.At == 0:
-		return now.Start
+		return now
 	}
-	at := now.Start.Before(now.Wall.Sub(written.In(now.Wall.Location())))
-	return min(max(at, s.At), now.Start)
+	at := now.Before(wall.Sub(written.In(wall.Location())))
+	return min(max(at, s.At), now)
 }
 
 // Same says whether both notes are equal, except for the time of the last look.

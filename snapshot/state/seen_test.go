@@ -45,7 +45,7 @@ func TestAgesAreBoundedByLooks(t *testing.T) {
 					f.Environments = nil
 				}
 				seen.Apply(&f)
-				seen = seen.Look(&f, Moment{noon.Add(time.Duration(s.second) * time.Second), snapshot.StartTime(5000 + 100*s.second)}, unknownStart)
+				seen = seen.Look(&f, noon.Add(time.Duration(s.second)*time.Second), snapshot.StartTime(5000+100*s.second), unknownStart)
 				if s.written == "" {
 					require.Empty(t, seen.Attachments)
 					continue
@@ -66,15 +66,15 @@ func TestAgesWhenTheClockIsSet(t *testing.T) {
 		return &Files{Devices: []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "1", Time: at}}}}}
 	}
 	before := Seen{At: 100}
-	seen := before.Look(files(), Moment{noon, 5000}, unknownStart)
+	seen := before.Look(files(), noon, 5000, unknownStart)
 	for _, set := range []time.Duration{0, -8 * time.Hour, 8 * time.Hour} {
 		f := files()
 		seen.Apply(f)
-		seen.Look(f, Moment{noon.Add(time.Minute + set), 5000 + 6000}, unknownStart)
+		seen.Look(f, noon.Add(time.Minute+set), 5000+6000, unknownStart)
 		require.Equal(t, snapshot.StartTime(5000), f.Devices[0].Attachments[0].Since)
 	}
 	f := files()
-	require.Equal(t, seen, seen.Look(f, Moment{noon, 0}, unknownStart), "the time since boot is unknown")
+	require.Equal(t, seen, seen.Look(f, noon, 0, unknownStart), "the time since boot is unknown")
 	require.Zero(t, f.Devices[0].Attachments[0].Since)
 }
 
@@ -101,7 +101,7 @@ func (n *numbered) look(gpus string) {
 		found = append(found, snapshot.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID("GPU-" + string(letter)), TotalMemory: snapshot.MiB(100)})
 	}
 	f.MergeDevices(found)
-	n.seen = n.seen.Look(&f, Moment{time.Unix(int64(n.now), 0), n.now}, unknownStart)
+	n.seen = n.seen.Look(&f, time.Unix(int64(n.now), 0), n.now, unknownStart)
 	n.files = f
 }
 
@@ -167,7 +167,7 @@ func TestRenumberedGPUs(t *testing.T) {
 	for range 2 { // both in one second
 		n.look("abc")
 		n.files.Refresh("alice", at)
-		n.seen = n.seen.Look(&n.files, Moment{time.Unix(int64(n.now), 0), n.now}, unknownStart) // root's service wrote it
+		n.seen = n.seen.Look(&n.files, time.Unix(int64(n.now), 0), n.now, unknownStart) // root's service wrote it
 		n.look("abc")
 		require.Empty(t, n.unknown())
 		n.look("bac")
@@ -194,7 +194,7 @@ func TestEarlierEnvironments(t *testing.T) {
 			f.Environments = append(f.Environments, snapshot.Environment{EID: eid, UID: 7})
 		}
 		before.Apply(&f)
-		next := before.Look(&f, Moment{time.Unix(1000, 0), before.At + 100}, unknownStart)
+		next := before.Look(&f, time.Unix(1000, 0), before.At+100, unknownStart)
 		next.KeepEarlier(&before)
 		return next
 	}

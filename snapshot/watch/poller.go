@@ -263,16 +263,13 @@ func (p *poller) ended(fd int) bool {
 	return false
 }
 
-// fingerprint identifies what a look showed of what rules judge: which processes use which
-// devices, environments and attachments. Measured values change with every look, and are not
-// in it.
-type fingerprint [sha256.Size]byte
-
 // SameUse reports whether two looks show the same processes on the same devices, environments
 // and attachments.
 func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
 
-func fingerprintOf(s *snapshot.Snapshot) (sum fingerprint) {
+// fingerprintOf identifies what a look showed of what rules judge: which processes use which devices, environments and
+// attachments. Measured values change with every look, and are not in it.
+func fingerprintOf(s *snapshot.Snapshot) string {
 	h := sha256.New()
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -287,6 +284,5 @@ func fingerprintOf(s *snapshot.Snapshot) (sum fingerprint) {
 			fmt.Fprintf(h, "a %d %q %s\n", s.Devices[i].Index, a.EID, a.GPUMemory)
 		}
 	}
-	h.Sum(sum[:0])
-	return sum
+	return string(h.Sum(nil))
 }

@@ -68,8 +68,8 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	pace   *pace
-	shown  fingerprint // of the last look that succeeded
-	woke   time.Time   // Wait returned, and there was no look since
+	shown  string    // the fingerprint of the last look that succeeded
+	woke   time.Time // Wait returned, and there was no look since
 	turned chan struct{}
 	closed bool
 }
@@ -137,7 +137,7 @@ func (w *Watcher) looked(s *snapshot.Snapshot) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := shown != w.shown && w.shown != fingerprint{} // the first look has nothing to compare with
+	changed := shown != w.shown && w.shown != "" // the first look has nothing to compare with
 	w.shown = shown
 	w.pace.lookEnds(time.Now(), changed, func(pid snapshot.PID) bool { return uses[pid] }, w.alive)
 	w.turn()

@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -42,12 +41,12 @@ func (c *claimed) writeConfig(config *oci.Config) error {
 
 // hookOrder is what the runtime tells the hooks.
 type hookOrder struct {
-	Run     string          `json:"run"`
-	EID     snapshot.EnvID  `json:"eid,omitempty"`
-	UID     *snapshot.UID   `json:"uid,omitempty"`
-	Proof   container.Proof `json:"proof,omitempty"`
-	Runtime string          `json:"runtime,omitempty"`
-	GPUs    bool            `json:"gpus,omitempty"`
+	Run     string         `json:"run"`
+	EID     snapshot.EnvID `json:"eid,omitempty"`
+	UID     *snapshot.UID  `json:"uid,omitempty"`
+	Proof   string         `json:"proof,omitempty"`
+	Runtime string         `json:"runtime,omitempty"`
+	GPUs    bool           `json:"gpus,omitempty"`
 
 	Registered bool `json:"registered,omitempty"`
 }

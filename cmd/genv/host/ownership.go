@@ -126,7 +126,7 @@ func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 
 // heldBy says which process keeps the state from being taken over.
 func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
-	by := busy.Holder.Describe()
+	by := busy.Holder.String()
 	if busy.Holder != nil && busy.Holder.UID != nil {
 		if name := system.Username(ctx, *busy.Holder.UID); name != "" {
 			by += fmt.Sprintf(" (%q)", name)

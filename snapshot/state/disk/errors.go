@@ -64,9 +64,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), waited)
 }
 
-func (e *BusyError) held() string {
-	return fmt.Sprintf("%s is held by %s", e.Path, e.Holder.Describe())
-}
+func (e *BusyError) held() string { return e.Path + " is held by " + e.Holder.String() }
 
 // Unwrap makes errors.Is find ErrBusy and the context's error.
 func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }

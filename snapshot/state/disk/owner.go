@@ -166,21 +166,3 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 func (s *Store) errOwned() error {
 	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
 }
-
-// readOwned reads root's files without the lock, and changes only what it returns. The
-// files are replaced as a whole, one after the other, so two equal readings are of one
-// moment. While they change all the time, the last reading counts: then an environment may
-// lack its newest attachments.
-func (s *Store) readOwned(dir place, known *running, load func(*transaction)) *transaction {
-	const attempts = 10
-	for attempt := 1; ; attempt++ {
-		t := s.begin(dir, known)
-		again := &transaction{Store: s, dir: dir}
-		load(t)
-		load(again)
-		if attempt == attempts || t.onDisk.Equal(again.onDisk) {
-			return t
-		}
-		t.access.root.Close()
-	}
-}

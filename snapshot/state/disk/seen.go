@@ -91,7 +91,7 @@ func (t *transaction) look(start snapshot.StartTime) state.Seen {
 	if before.At != 0 {
 		before.At = min(max(before.At, snapshot.StartTime(t.looked.Load())), start)
 	}
-	next := before.Look(&t.files, state.Moment{Wall: t.Now(), Start: start}, t.startOf)
+	next := before.Look(&t.files, t.Now(), start, t.startOf)
 	if !t.dir.owned {
 		next.KeepEarlier(&t.seen)
 	}

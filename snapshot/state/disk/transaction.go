@@ -174,7 +174,8 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 // readUnlocked reads the files while another process holds the lock, and writes
 // nothing to them. genv replaces a file as a whole, so two equal and valid readings
 // are what a reader with the lock would get. If that fails, the error is busy, which is nil
-// for files that only root may write.
+// for files that only root may write. While root's change all the time, the last reading counts: then an environment
+// may lack its newest attachments.
 func (s *Store) readUnlocked(
 	ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
@@ -193,23 +194,30 @@ func (s *Store) readUnlockedOnce(
 		return &transaction{}, err
 	}
 	defer dir.Close()
-	if dir.owned {
-		t := s.readOwned(dir, known, func(t *transaction) { t.load(ctx) })
-		defer t.access.root.Close()
-		return t, clean(t)
-	}
-	if busy == nil { // the state was given back just now
+	attempts := 1
+	switch {
+	case dir.owned:
+		attempts = 10
+	case busy == nil: // the state was given back just now
 		return &transaction{}, errMoved
 	}
 	t := s.begin(dir, known)
-	defer t.access.root.Close()
-	t.load(ctx)
-	again := &transaction{Store: s, dir: dir}
-	again.load(ctx)
-	if !t.access.writable || !t.onDisk.Equal(again.onDisk) {
-		return t, busy
+	defer func() { t.access.root.Close() }()
+	for n := 1; ; n++ {
+		again := &transaction{Store: s, dir: dir}
+		t.load(ctx)
+		again.load(ctx)
+		same := t.onDisk.Equal(again.onDisk)
+		if !dir.owned && (!t.access.writable || !same) {
+			return t, busy
+		}
+		if same || n == attempts {
+			break
+		}
+		t.access.root.Close()
+		t = s.begin(dir, known)
 	}
-	if err := clean(t); err != nil {
+	if err := clean(t); err != nil || dir.owned {
 		return t, err
 	}
 	t.files.Warn("%s: the state files were read without it, and nothing was written", busy.held())
