@@ -2,8 +2,7 @@ package snapshot
 
 import "time"
 
-// Cluster is the hosts of a controller in one cycle, in the order in which the
-// administrator listed them.
+// Cluster is the hosts of a controller in one cycle, in the order in which the administrator listed them.
 type Cluster struct{ Hosts []Host }
 
 // Host is one host of a Cluster, with either its last Snapshot or an error: a host that did

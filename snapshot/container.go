@@ -50,10 +50,9 @@ const (
 // unprovedUID is what CountedUID returns for a container that anybody may have started.
 var unprovedUID UID
 
-// CountedUID is the uid that rules count a process for: its own or, in a container of
-// root's runtime, that of the user who started it. Any uid can be chosen for a process in
-// such a container, so if the user isn't proved, it is 0, which counts for no user. It is
-// nil if the host doesn't report uids.
+// CountedUID is the uid that rules count a process for: its own or, in a container of root's runtime, that of the user
+// who started it. Any uid can be chosen for a process in such a container, so if the user isn't proved, it is 0, which
+// counts for no user. It is nil if the host doesn't report uids.
 func (p *Process) CountedUID() *UID {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -64,8 +63,7 @@ func (p *Process) CountedUID() *UID {
 	return &unprovedUID
 }
 
-// CountedUser is the host's name for CountedUID; empty also if it has none, or if the user
-// of a container isn't proved.
+// CountedUser is the host's name for CountedUID; empty also if it has none, or if the user of a container isn't proved.
 func (p *Process) CountedUser() Username {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -83,21 +81,18 @@ func (p *Process) Unproved() bool {
 	return p.Container != "" && uid != nil && *uid == 0
 }
 
-// InContainersEnvironment says that the environment of a process is the one in which its
-// container was started.
+// InContainersEnvironment says that the environment of a process is the one in which its container was started.
 func (p *Process) InContainersEnvironment() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.EID != "" && p.ContainerInfo.EID == p.EID
 }
 
-// OfRootsRuntime says that a process is in a container of root's runtime, and not in one
-// that a user may have made.
+// OfRootsRuntime says that a process is in a container of root's runtime, and not in one that a user may have made.
 func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding about a process names: the one who started its
-// container if that is proved. For an unproved container it names root alone, since any
-// other user may not know of it.
+// Reported is the user whom a finding about a process names: the one who started its container if that is proved. For
+// an unproved container it names root alone, since any other user may not know of it.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.Unproved():
@@ -201,8 +196,7 @@ func (c *ContainerInfo) starter() string {
 	return text.Shown(string(c.User))
 }
 
-// ContainerName names a container, safe to show: without a name by its id, and without an
-// image that isn't known.
+// ContainerName names a container, safe to show: without a name by its id, and without an image that isn't known.
 func ContainerName(id, name, image string) string {
 	shown := "container " + text.Shown(cmp.Or(name, ShortID(id)))
 	if image != "" {

@@ -98,8 +98,7 @@ func EncodeNativeProcesses(processes []Process) ([]byte, error) {
 	return Marshal(processesOf(processes))
 }
 
-// Marshal is json.Marshal, but does not escape HTML: that would make a text of a user up
-// to six times as long.
+// Marshal is json.Marshal, but does not escape HTML: that would make a text of a user up to six times as long.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -149,9 +148,8 @@ func (d *Device) document() deviceOf {
 	return doc
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, and
-// named in the Warnings. The error wraps ErrInvalid, and says that the snapshot as a whole can't
-// be read.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, and named in the Warnings.
+// The error wraps ErrInvalid, and says that the snapshot as a whole can't be read.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader

@@ -14,8 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid is wrapped by every decoding error of this package. No part of the
-// document may be used then.
+// ErrInvalid is wrapped by every decoding error of this package. No part of the document may be used then.
 var ErrInvalid = errors.New("not a valid genv document")
 
 // ErrOtherVersion is wrapped together with ErrInvalid if an object has keys that
@@ -74,9 +73,8 @@ type (
 	}
 )
 
-// EncodeSnapshot writes a whole snapshot as `genv usage snapshot` of 1.4.3
-// prints it, without the newline at the end. It omits what the format can't express:
-// see Expressible.
+// EncodeSnapshot writes a whole snapshot as `genv usage snapshot` of 1.4.3 prints it, without the newline at the end.
+// It omits what the format can't express: see Expressible.
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	return encode143(document143[process143, environment143, device143]{
 		Processes:    processes143[process143]{expressibleProcesses(judgedUsage(s))},
@@ -90,22 +88,19 @@ func EncodeProcesses(p []Process) ([]byte, error) {
 	return encode143(processes143[process143]{expressibleProcesses(p)})
 }
 
-// EncodeEnvironments writes the part that `--type envs` prints, which is also
-// the content of envs.json.
+// EncodeEnvironments writes the part that `--type envs` prints, which is also the content of envs.json.
 func EncodeEnvironments(e []Environment) ([]byte, error) {
 	return encode143(environments143[environment143]{environmentsOf(e)})
 }
 
-// EncodeDevices writes the part that `--type devices` prints, which is also the
-// content of devices.json.
+// EncodeDevices writes the part that `--type devices` prints, which is also the content of devices.json.
 func EncodeDevices(d []Device) ([]byte, error) {
 	return encode143(devices143[device143]{devicesOf(expressibleDevices(d))})
 }
 
-// Expressible says whether the 1.4.3 format can express the process without
-// guessing: "eid": null means that it is outside all environments there, and an amount
-// of memory can't be unknown. Other processes are omitted, so that a 1.4.3 controller
-// never terminates them because of a guess; the host reports them on stderr.
+// Expressible says whether the 1.4.3 format can express the process without guessing: "eid": null means that it is
+// outside all environments there, and an amount of memory can't be unknown. Other processes are omitted, so that a
+// 1.4.3 controller never terminates them because of a guess; the host reports them on stderr.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
@@ -179,9 +174,8 @@ func expressibleDevices(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
 }
 
-// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 prints. What can't be read of an
-// item is left out, and named in the Warnings. The error wraps ErrInvalid, and says that the
-// document as a whole can't be read.
+// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 prints. What can't be read of an item is left out, and named
+// in the Warnings. The error wraps ErrInvalid, and says that the document as a whole can't be read.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	type exact = document143[process143, environment143, device143]
 	type read = document143[processOf, environmentOf, deviceOf]
@@ -289,9 +283,8 @@ func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	return list
 }
 
-// UnmarshalExact is json.Unmarshal for the format of 1.4.3: every object must have
-// exactly the keys of its Go type, and only a pointer may be null. Its error wraps
-// ErrInvalid, also if the document has too many values.
+// UnmarshalExact is json.Unmarshal for the format of 1.4.3: every object must have exactly the keys of its Go type, and
+// only a pointer may be null. Its error wraps ErrInvalid, also if the document has too many values.
 func UnmarshalExact[T any](data []byte, into *T) error {
 	var r reader
 	err := r.unmarshalExact(data, into, reflect.TypeFor[T]())

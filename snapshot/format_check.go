@@ -46,8 +46,7 @@ func CheckTemperature(celsius int) error {
 	return nil
 }
 
-// CheckPower returns an error, which wraps ErrInvalid, unless a device can draw this
-// power in watts.
+// CheckPower returns an error, which wraps ErrInvalid, unless a device can draw this power in watts.
 func CheckPower(watts float64) error {
 	if !(watts >= 0 && watts <= 1e6) { // refuses NaN, too
 		return fmt.Errorf("%w: a power of %g watts", ErrInvalid, watts)

@@ -15,16 +15,14 @@ const (
 	GuardOff     GuardMode = "off"     // every open of a device is allowed
 	GuardWatch   GuardMode = "watch"   // what would be denied is reported
 	GuardEnforce GuardMode = "enforce" // it is denied
-	// GuardUnable: an order to watch or to enforce is in force, and the host can't carry
-	// it out.
+	// GuardUnable: an order to watch or to enforce is in force, and the host can't carry it out.
 	GuardUnable GuardMode = "unable"
 )
 
 // Guard is what the kernel guard of a host does, as the host says.
 type Guard struct {
 	Mode GuardMode `json:"mode"`
-	// Reason is why the mode is not the one that was ordered last; empty if it is, or if
-	// none was. One printable line.
+	// Reason is why the mode is not the one that was ordered last; empty if it is, or if none was. One printable line.
 	Reason string `json:"reason,omitempty"`
 }
 

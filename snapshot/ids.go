@@ -18,9 +18,8 @@ type Hostname string
 // Username is a Linux account name; empty if the host did not report it.
 type Username string
 
-// EnvID identifies an environment on its host. 1.4.3 uses the PID of the shell
-// that was activated first, but any short text without control characters is
-// valid. It is empty for a process outside all environments.
+// EnvID identifies an environment on its host. 1.4.3 uses the PID of the shell that was activated first, but any short
+// text without control characters is valid. It is empty for a process outside all environments.
 type EnvID string
 
 // NoEnvironment is how the lines of 1.4.3 say that a process is in no environment.
@@ -65,8 +64,7 @@ func (t StartTime) Before(d time.Duration) StartTime {
 	return StartTime(max(int64(t)-int64(d/startTick), 0))
 }
 
-// DeviceIndex is the index of a device on its host in nvidia-smi's order, which
-// is the order of the PCI bus.
+// DeviceIndex is the index of a device on its host in nvidia-smi's order, which is the order of the PCI bus.
 type DeviceIndex int
 
 // String renders the index as nvidia-smi and the state files write it.
@@ -75,9 +73,8 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that a process claims by this value of ClaimVariable. An id that
-// can't be shown and stored (see CheckName), which genv 1.4.3 takes, has another one here: one
-// made of its hash.
+// Claim is the environment that a process claims by this value of ClaimVariable. An id that can't be shown and stored
+// (see CheckName), which genv 1.4.3 takes, has another one here: one made of its hash.
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
 		sum := sha256.Sum256([]byte(value))

@@ -36,8 +36,7 @@ func (i Instance) Memory() Memory {
 // has more than 7 GPU instances, each with up to 7 compute instances.
 const maxInstances = 64 * maxDevices
 
-// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a
-// MIG instance.
+// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.
 func CheckInstance(uuid GPUUUID) error {
 	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
 		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))

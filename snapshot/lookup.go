@@ -18,8 +18,7 @@ func (d *Device) Attachment(eid EnvID) *Attachment {
 	return find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
 }
 
-// AttachedTo lists the indices of the devices that an environment is attached
-// to, in the order of the devices.
+// AttachedTo lists the indices of the devices that an environment is attached to, in the order of the devices.
 func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex { return AttachedTo(s.Devices, eid) }
 
 // FindEnvironment returns the environment of a list with the given id, or nil.
@@ -32,8 +31,7 @@ func FindDevice(devices []Device, index DeviceIndex) *Device {
 	return find(devices, func(d *Device) bool { return d.Index == index })
 }
 
-// find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies
-// no item.
+// find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies no item.
 func find[T any](items []T, matches func(*T) bool) *T {
 	for i := range items {
 		if matches(&items[i]) {
@@ -73,8 +71,7 @@ func (d *Device) SameTotal(o *Device) bool {
 	return d.TotalMemory.Bytes() == o.TotalMemory.Bytes() && d.TotalMemory.OfMachine() == o.TotalMemory.OfMachine()
 }
 
-// Capacity is how much memory the device has of its own; unknown also if it shares that of the
-// machine.
+// Capacity is how much memory the device has of its own; unknown also if it shares that of the machine.
 func (d *Device) Capacity() Memory {
 	if d.Unified {
 		return Memory{}
@@ -82,8 +79,7 @@ func (d *Device) Capacity() Memory {
 	return d.TotalMemory
 }
 
-// AttachedTo lists the indices of those devices that an environment is attached
-// to, in the order of the devices.
+// AttachedTo lists the indices of those devices that an environment is attached to, in the order of the devices.
 func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
 	var indices []DeviceIndex
 	for i := range devices {

@@ -7,11 +7,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Memory is an amount of memory as people and state files write it: a whole
-// number with one of the units b, k, m, g (1000s) or ki, mi, gi (1024s), or
-// without a unit for bytes. It keeps the text, so that state files that are read and
-// written again do not change. The zero Memory is unknown or not given, which is not
-// the same as 0 bytes.
+// Memory is an amount of memory as people and state files write it: a whole number with one of the units b, k, m, g
+// (1000s) or ki, mi, gi (1024s), or without a unit for bytes. It keeps the text, so that state files that are read and
+// written again do not change. The zero Memory is unknown or not given, which is not the same as 0 bytes.
 type Memory struct {
 	text  string
 	bytes int64

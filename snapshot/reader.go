@@ -89,8 +89,7 @@ func (r *reader) warnings() []string {
 const (
 	maxValues  = 1 << 20
 	maxObjects = 1 << 17
-	// maxReason is the maximum length in bytes of an error of package json, which
-	// repeats the input.
+	// maxReason is the maximum length in bytes of an error of package json, which repeats the input.
 	maxReason = 200
 )
 

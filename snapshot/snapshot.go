@@ -12,8 +12,7 @@ type Snapshot struct {
 	// BootID is /proc/sys/kernel/random/boot_id: start times are comparable
 	// only within one boot. Empty if not reported.
 	BootID string `json:"boot_id,omitempty"`
-	// UTCOffset is how many seconds the host's wall clock is east of UTC; nil
-	// if not reported. Dates are on that clock.
+	// UTCOffset is how many seconds the host's wall clock is east of UTC; nil if not reported. Dates are on that clock.
 	UTCOffset *int `json:"utc_offset_s,omitempty"`
 	// Boot is when the host was booted, by the clock of this machine; zero if not reported.
 	Boot time.Time `json:"-"`
@@ -31,8 +30,7 @@ type Snapshot struct {
 	Service *bool `json:"service,omitempty"`
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.
 	More []More `json:"more,omitempty"`
-	// Warnings are messages for people about problems that the model can't express,
-	// one line each.
+	// Warnings are messages for people about problems that the model can't express, one line each.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -70,16 +68,14 @@ type Process struct {
 	// PrivateCommand is it instead of Name and Command where /proc of the host hides it from other
 	// users: it is for its owner, root and operators.
 	PrivateCommand string `json:"private_command,omitempty"`
-	// Container is the id of the process's container according to its cgroup, or
-	// UnnamedContainer if only its PID namespace shows that it is in a container.
-	// Empty also if it is in none.
+	// Container is the id of the process's container according to its cgroup, or UnnamedContainer if only its PID
+	// namespace shows that it is in a container. Empty also if it is in none.
 	Container string `json:"container,omitempty"`
 	// ContainerInfo is what root's look found out about that container; nil if it looked
 	// for nothing, or for a container of a user.
 	ContainerInfo *ContainerInfo `json:"container_info,omitempty"`
-	// Inherited is the environment of the process's nearest ancestor that is
-	// registered in an environment of the ancestor's own uid. Unlike EID it doesn't
-	// depend on the environ of the process. Empty also if there is none.
+	// Inherited is the environment of the process's nearest ancestor that is registered in an environment of the
+	// ancestor's own uid. Unlike EID it doesn't depend on the environ of the process. Empty also if there is none.
 	Inherited EnvID `json:"inherited_eid,omitempty"`
 	// EnvOverwritten says, together with EnvUnknown, that the process itself
 	// overwrote its environ, as programs do that set a title.
@@ -96,11 +92,9 @@ type Process struct {
 	// UserUnknown says that the host could not look up the name of UID, for example
 	// because its directory service doesn't answer.
 	UserUnknown bool `json:"user_unknown,omitempty"`
-	// Protected is the name of the daemon that the process is, if the host refuses
-	// to terminate that daemon.
+	// Protected is the name of the daemon that the process is, if the host refuses to terminate that daemon.
 	Protected string `json:"protected,omitempty"`
-	// Instances are the MIG instances that it uses. Their memory is in the Usage of their
-	// device.
+	// Instances are the MIG instances that it uses. Their memory is in the Usage of their device.
 	Instances []GPUUUID `json:"mig,omitempty"`
 }
 
@@ -221,13 +215,11 @@ type Attachment struct {
 	// Since is from when its age counts: not before root's genv last looked without seeing
 	// it, and not after it saw it first. 0 if not reported, as in the 1.4.3 format.
 	Since StartTime `json:"-"` // beside
-	// Instances are the MIG instances that it is about; empty for the whole device. Not in
-	// the 1.4.3 format.
+	// Instances are the MIG instances that it is about; empty for the whole device. Not in the 1.4.3 format.
 	Instances []GPUUUID `json:"-"` // beside
 }
 
-// Location is the time zone of the host's wall clock, or that of this machine if the
-// host did not report it.
+// Location is the time zone of the host's wall clock, or that of this machine if the host did not report it.
 func (s *Snapshot) Location() *time.Location {
 	if s.UTCOffset == nil {
 		return time.Local

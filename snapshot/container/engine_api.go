@@ -87,8 +87,7 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 // errForeign: a user's process listens, and could say anything.
 var errForeign = errors.New("it is not root who listens there")
 
-// dial connects to the socket, on which only root's engine may listen (or the caller's, in
-// a test).
+// dial connects to the socket, on which only root's engine may listen (or the caller's, in a test).
 func (a api) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", a.socket)
@@ -114,8 +113,7 @@ func checkPeer(conn *net.UnixConn) error {
 }
 
 var (
-	// ErrNotFound means that an engine that would have to know the container does not: no container
-	// with this id runs.
+	// ErrNotFound means that an engine that would have to know the container does not: no container with this id runs.
 	ErrNotFound = errors.New("no such container")
 	// ErrUnknown means that no engine answered.
 	ErrUnknown = errors.New("what the container is could not be found out")

@@ -194,8 +194,7 @@ func (m *Process) info(e *entry) *snapshot.ContainerInfo {
 	return nil
 }
 
-// isIn says whether the process is in this container of root's, and not just in a cgroup
-// with its name.
+// isIn says whether the process is in this container of root's, and not just in a cgroup with its name.
 func (m *Process) isIn(e *entry) bool {
 	switch {
 	case !m.inspectable(), e == nil, !e.found:

@@ -17,8 +17,7 @@ import (
 // recordsFolder is the folder of the records in root's run folder.
 const recordsFolder = "containers"
 
-// recordsLock is a file of the folder. Who writes or removes a record holds a lock on it, which
-// only root can take.
+// recordsLock is a file of the folder. Who writes or removes a record holds a lock on it, which only root can take.
 const recordsLock = ".lock"
 
 // recordsLockWithin is for how long that lock is waited for. It is held for a moment.
@@ -46,9 +45,8 @@ func recordNote(id string) folder.Note[recordFile] {
 	}
 }
 
-// WriteRecord writes or replaces the record of a container, for everybody to read. Only root
-// calls it. Missing folders are created; an error, ErrInvalidRecord included, leaves the old
-// record.
+// WriteRecord writes or replaces the record of a container, for everybody to read. Only root calls it. Missing folders
+// are created; an error, ErrInvalidRecord included, leaves the old record.
 func WriteRecord(run string, r Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -69,10 +67,9 @@ func WriteRecord(run string, r Record) error {
 	return recordNote(r.ID).Put(d, recordFile{recordSchema, r})
 }
 
-// ReadRecord reads the record of a container. It trusts only a file that no other user than
-// root (or the caller, on a simulated host) can have written. The error is fs.ErrNotExist
-// if the hook has recorded nothing, as for a container that was started without it; with
-// any other one it is unknown what it recorded.
+// ReadRecord reads the record of a container. It trusts only a file that no other user than root (or the caller, on a
+// simulated host) can have written. The error is fs.ErrNotExist if the hook has recorded nothing, as for a container
+// that was started without it; with any other one it is unknown what it recorded.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
@@ -215,9 +212,8 @@ type registered struct {
 	pid snapshot.PID
 }
 
-// Keeps is for disk.Config. A process that started at another time than the one that was
-// recorded only has its PID. With 0 it is unknown when the process started, and the PID
-// alone counts.
+// Keeps is for disk.Config. A process that started at another time than the one that was recorded only has its PID.
+// With 0 it is unknown when the process started, and the PID alone counts.
 func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
 	info, err := os.Stat(RecordsDir(k.Run))
 	if err != nil {
@@ -244,9 +240,8 @@ func initsIn(run string) map[registered]snapshot.StartTime {
 	return inits
 }
 
-// PruneRecords removes the records of containers of which the init has ended, as after a SIGKILL
-// of the runtime. start is the start time of a process, 0 for none; ok is false where that
-// is unknown. Only root calls it.
+// PruneRecords removes the records of containers of which the init has ended, as after a SIGKILL of the runtime. start
+// is the start time of a process, 0 for none; ok is false where that is unknown. Only root calls it.
 func PruneRecords(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool)) error {
 	ids, err := ListRecords(run)
 	for _, id := range ids {

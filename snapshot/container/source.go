@@ -1,6 +1,5 @@
-// Package container finds out what the containers of GPU processes are, and who started
-// them: from the kernel, from what root's hook has recorded, and from root's container
-// engines. Nothing comes from the container itself.
+// Package container finds out what the containers of GPU processes are, and who started them: from the kernel, from
+// what root's hook has recorded, and from root's container engines. Nothing comes from the container itself.
 //
 //	source := &container.Source{Engines: container.Engines{}, Run: "/run/genv"}
 //	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
@@ -47,8 +46,7 @@ type Inspector interface {
 	Stop(ctx context.Context, place proc.Place, grace time.Duration) error
 }
 
-// Source finds out about containers. Its exported fields are set before its first use; it
-// is safe for concurrent use.
+// Source finds out about containers. Its exported fields are set before its first use; it is safe for concurrent use.
 type Source struct {
 	Engines Inspector
 	Run     string  // root's run folder, in which the hook's records are
@@ -208,8 +206,7 @@ type Running struct {
 	Text string
 }
 
-// ErrNotInit means that a process is not, or not any more, the first one of a container of
-// root's.
+// ErrNotInit means that a process is not, or not any more, the first one of a container of root's.
 var ErrNotInit = errors.New("it is not the first process of a container")
 
 // askInit is for how long an engine is asked for a container that is to be stopped.

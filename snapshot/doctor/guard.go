@@ -42,9 +42,8 @@ func (g *GuardState) order() string {
 	return fmt.Sprintf("%s ordered %s, last at %s", g.By, g.Ordered, g.Renewed.Local().Format(time.DateTime))
 }
 
-// CheckKernel judges whether the kernel could guard devices: a program on cgroup2, with a ring buffer for
-// its events, since Linux 5.8. mounts is the text of /proc/self/mounts, and bpf whether the kernel has
-// bpf(2).
+// CheckKernel judges whether the kernel could guard devices: a program on cgroup2, with a ring buffer for its events,
+// since Linux 5.8. mounts is the text of /proc/self/mounts, and bpf whether the kernel has bpf(2).
 func CheckKernel(release, mounts string, bpf bool) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
@@ -104,8 +103,7 @@ func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 		If(true, "guard-unable", "%sthe guard is %s", says, g.shown()))
 }
 
-// cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it
-// isn't.
+// cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it isn't.
 func cgroup2In(mounts string) string {
 	for line := range strings.Lines(mounts) {
 		if f := strings.Fields(line); len(f) >= 3 && f[2] == "cgroup2" {

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// initialPID is the inode of the initial PID namespace (PROC_PID_INIT_INO of
-// include/linux/proc_ns.h).
+// initialPID is the inode of the initial PID namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h).
 const initialPID = 0xEFFFFFFC
 
 // CheckNamespace judges the PID namespace in which genv runs, by its inode, or 0 if it is unknown. A refusal

@@ -26,8 +26,7 @@ type State struct {
 	Lost []string
 	// Holder is the process that holds the lock, if it does so for longer than a moment.
 	Holder string
-	// Root is the folder of root's notes, which Owner has to own; nil if there
-	// is none.
+	// Root is the folder of root's notes, which Owner has to own; nil if there is none.
 	Root  *File
 	Owner snapshot.UID
 }

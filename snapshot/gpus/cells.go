@@ -84,8 +84,7 @@ func problemAndProcesses(g *GPU) string {
 	return text.Printable(string(g.Problem)) + processes
 }
 
-// ShownCommand is the command line without the folder of its program, in quotes unless all its
-// words are ordinary.
+// ShownCommand is the command line without the folder of its program, in quotes unless all its words are ordinary.
 func (p *Process) ShownCommand() string {
 	command := p.CommandLine()
 	program, _, _ := strings.Cut(command, " ")

@@ -5,8 +5,7 @@
 //		fmt.Println(g.Index, g.State, g.Users())
 //	}
 //
-// It is pure, and only reads. Values that the host did not report are nil or empty, never
-// zero.
+// It is pure, and only reads. Values that the host did not report are nil or empty, never zero.
 package gpus
 
 import (
@@ -47,9 +46,8 @@ func States() []State { return []State{Free, Attached, Idle, Busy, Unknown, Fail
 // Problem is a text of the driver, in which no user has a word.
 type Problem string
 
-// hiddenBytes is the used memory from which a GPU without a process doesn't count as free:
-// a driver and an X server use less on an idle GPU, and a CUDA job that the host doesn't
-// show uses more.
+// hiddenBytes is the used memory from which a GPU without a process doesn't count as free: a driver and an X server use
+// less on an idle GPU, and a CUDA job that the host doesn't show uses more.
 const hiddenBytes = 1 << 30
 
 // GPU is a device, who is attached to it and who uses it, as JSON shows them.
@@ -59,8 +57,7 @@ type GPU struct {
 	Model  string               `json:"model,omitempty"`
 	Driver string               `json:"driver,omitempty"` // its version
 	State  State                `json:"state"`
-	// Problem is what the driver says about a GPU that has failed, or of which it can't measure
-	// some value.
+	// Problem is what the driver says about a GPU that has failed, or of which it can't measure some value.
 	Problem    Problem `json:"problem,omitempty"`
 	MemoryUsed *int64  `json:"memory_used_bytes,omitempty"`
 	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
@@ -115,8 +112,7 @@ type Process struct {
 	StartedBy snapshot.Username `json:"started_by,omitempty"`
 }
 
-// UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is
-// known.
+// UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is known.
 func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	if name == "" && uid != nil {
 		return snapshot.Username(fmt.Sprintf("uid %d", *uid))

@@ -81,8 +81,7 @@ func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 	return own
 }
 
-// attachment describes an attachment. One of an environment that isn't registered any more
-// has no user.
+// attachment describes an attachment. One of an environment that isn't registered any more has no user.
 func (j *join) attachment(a snapshot.Attachment) Attachment {
 	described := Attachment{
 		EID: a.EID, Memory: bytesOf(a.GPUMemory), Instances: a.Instances, Since: j.snapshot.When(a.Since, a.Time),
@@ -140,8 +139,7 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	return states
 }
 
-// Unexplained is how much memory is in use that belongs to no visible process; 0 for as little as
-// a driver itself uses.
+// Unexplained is how much memory is in use that belongs to no visible process; 0 for as little as a driver itself uses.
 func (g *GPU) Unexplained() int64 {
 	if len(g.Processes) > 0 || g.MemoryUsed == nil || *g.MemoryUsed < hiddenBytes {
 		return 0

@@ -41,9 +41,8 @@ func Devices(list []Device) []snapshot.Device {
 	return devices
 }
 
-// Identified are the devices that root's nvidia-smi found, with what the driver's /proc
-// folder adds: address and minor. They are matched by UUID only, never by their positions:
-// a guard that confused two minors would close the wrong GPU.
+// Identified are the devices that root's nvidia-smi found, with what the driver's /proc folder adds: address and minor.
+// They are matched by UUID only, never by their positions: a guard that confused two minors would close the wrong GPU.
 func Identified(found []snapshot.Device, driver []Device) []Device {
 	list := make([]Device, len(found))
 	for i, d := range found {
@@ -68,8 +67,7 @@ func byUUID(list []Device, uuid snapshot.GPUUUID) *Device {
 	return &list[i]
 }
 
-// UUIDs are those of the devices at the given indices, in that order; ok is false if one
-// is unknown.
+// UUIDs are those of the devices at the given indices, in that order; ok is false if one is unknown.
 func UUIDs(list []Device, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUUUID, ok bool) {
 	for _, index := range indices {
 		i := slices.IndexFunc(list, func(d Device) bool { return d.Index == index })
@@ -124,8 +122,7 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 	return list
 }
 
-// Lost are the GPUs that the driver has, where nvidia-smi lists none because of one that is lost:
-// err is its error.
+// Lost are the GPUs that the driver has, where nvidia-smi lists none because of one that is lost: err is its error.
 func Lost(driver []Device, err error) []nvidiasmi.GPU {
 	problem := "nvidia-smi lists no GPU, because one is lost"
 	if exit := new(nvidiasmi.ExitError); errors.As(err, &exit) && exit.Text != "" {
@@ -171,8 +168,7 @@ func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == sna
 // ended says whether the time of what the file says is over.
 func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
 
-// endedWithKeeper says whether a guard without pins is gone, since its process is. Another
-// process may have its PID.
+// endedWithKeeper says whether a guard without pins is gone, since its process is. Another process may have its PID.
 func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 	if !s.Unpinned {
 		return false

@@ -24,9 +24,8 @@ const driverFolder = "driver/nvidia/gpus"
 // maxInformation bounds a file of the driver, in bytes: it has a dozen lines.
 const maxInformation = 64 << 10
 
-// Count is how many GPUs the driver has, which is cheap to ask; 0 if that is unknown.
-// Excluded ones count too, so nvidia-smi may list fewer. proc is where /proc is mounted;
-// empty for /proc.
+// Count is how many GPUs the driver has, which is cheap to ask; 0 if that is unknown. Excluded ones count too, so
+// nvidia-smi may list fewer. proc is where /proc is mounted; empty for /proc.
 func Count(proc string) int {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
@@ -37,11 +36,10 @@ func Count(proc string) int {
 
 func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), driverFolder) }
 
-// FromDriver lists the GPUs from the driver's /proc folder, without nvidia-smi: index (in
-// the order of the bus), address, minor, name, and UUID unless the driver doesn't know it
-// yet. Excluded GPUs (NVreg_ExcludedGpus) are left out, as in nvidia-smi. proc is where
-// /proc is mounted; empty for /proc. The error is fs.ErrNotExist without a driver, and
-// otherwise means that nothing is known, ErrGarbled included.
+// FromDriver lists the GPUs from the driver's /proc folder, without nvidia-smi: index (in the order of the bus),
+// address, minor, name, and UUID unless the driver doesn't know it yet. Excluded GPUs (NVreg_ExcludedGpus) are left
+// out, as in nvidia-smi. proc is where /proc is mounted; empty for /proc. The error is fs.ErrNotExist without a driver,
+// and otherwise means that nothing is known, ErrGarbled included.
 func FromDriver(proc string) ([]Device, error) {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
@@ -92,9 +90,8 @@ type information struct {
 	excluded bool
 }
 
-// parseInformation parses lines "Key: value". Unknown keys are ignored: each version of
-// the driver has its own. A minor has to be there, since all versions that are still in
-// use write it.
+// parseInformation parses lines "Key: value". Unknown keys are ignored: each version of the driver has its own. A minor
+// has to be there, since all versions that are still in use write it.
 func parseInformation(data []byte) (information, error) {
 	var info information
 	for line := range strings.Lines(string(data)) {
@@ -141,8 +138,7 @@ func (info *information) set(key, value string) error {
 // minorBits are the bits of a device node's minor number in Linux: dev_t.
 const minorBits = 20
 
-// knownUUID is empty for what the driver writes as long as it doesn't know a UUID:
-// "GPU-????????-…".
+// knownUUID is empty for what the driver writes as long as it doesn't know a UUID: "GPU-????????-…".
 func knownUUID(value string) snapshot.GPUUUID {
 	if len(value) > maxUUID || !strings.HasPrefix(value, "GPU-") || !text.IsMadeOf(value, "-") {
 		return ""

@@ -1,6 +1,5 @@
-// Package hardware knows the GPUs of this machine as root sees them, and lets every user
-// know them too. On a guarded host a user's own nvidia-smi lists only the GPUs that the
-// guard lets through, and numbers them from 0.
+// Package hardware knows the GPUs of this machine as root sees them, and lets every user know them too. On a guarded
+// host a user's own nvidia-smi lists only the GPUs that the guard lets through, and numbers them from 0.
 //
 //	// root, whenever it has asked nvidia-smi
 //	driver, err := hardware.FromDriver("/proc")
@@ -9,16 +8,15 @@
 //	devices, err := hardware.Read("/run/genv")
 //	if hardware.IsGuarded("/run/genv", time.Now()) { … }
 //
-// The index of a GPU is not the number of its device node: /dev/nvidia5 may be GPU 0. The
-// driver shows which is which in /proc/driver/nvidia/gpus/ADDRESS/information: its lines
-// "GPU UUID", "Bus Location", "Device Minor" and "GPU Excluded" (NVIDIA driver README,
-// chapter "Using the /proc File System Interface"; nv-procfs.c of NVIDIA's
-// open-gpu-kernel-modules writes them). Everybody may read that file, it needs no
-// nvidia-smi, and a guard doesn't change it.
+// The index of a GPU is not the number of its device node: /dev/nvidia5 may be GPU 0. The driver shows which is which
+// in /proc/driver/nvidia/gpus/ADDRESS/information: its lines "GPU UUID", "Bus Location", "Device Minor" and "GPU
+// Excluded" (NVIDIA driver README, chapter "Using the /proc File System Interface"; nv-procfs.c of NVIDIA's
+// open-gpu-kernel-modules writes them). Everybody may read that file, it needs no nvidia-smi, and a guard doesn't
+// change it.
 //
-// NVML makes no promise about the order of its indices. It is the order of the PCI bus in
-// all its versions so far, so FromDriver numbers GPUs by their addresses. What root
-// publishes has the indices of root's own nvidia-smi, matched by UUID, and counts more.
+// NVML makes no promise about the order of its indices. It is the order of the PCI bus in all its versions so far, so
+// FromDriver numbers GPUs by their addresses. What root publishes has the indices of root's own nvidia-smi, matched by
+// UUID, and counts more.
 //
 // The package changes no state file and knows no environments.
 package hardware
@@ -70,9 +68,8 @@ type publishedDevice struct {
 	TotalMemory *int64 `json:"total_memory,omitempty"` // bytes
 }
 
-// Publish writes root's list to devices.json in dir, for every user to read, unless it is
-// there already. Only root calls it. The folder is created if it is missing, and made
-// readable for all. An error leaves the old list.
+// Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. Only root
+// calls it. The folder is created if it is missing, and made readable for all. An error leaves the old list.
 func Publish(dir string, list []Device) (changed bool, err error) {
 	if err := checkDistinct(list); err != nil {
 		return false, err
@@ -88,10 +85,9 @@ func Publish(dir string, list []Device) (changed bool, err error) {
 	return true, devicesNote.Put(d, encode(list))
 }
 
-// Read returns the list that root's genv has published in dir. It trusts the file only if
-// no other user than root (or the caller, on a simulated host) can have written it. The
-// error wraps ErrNotPublished if there is none, and otherwise ErrGarbled or
-// folder.ErrUnsafe: in any case the devices are unknown, not zero.
+// Read returns the list that root's genv has published in dir. It trusts the file only if no other user than root (or
+// the caller, on a simulated host) can have written it. The error wraps ErrNotPublished if there is none, and otherwise
+// ErrGarbled or folder.ErrUnsafe: in any case the devices are unknown, not zero.
 func Read(dir string) ([]Device, error) {
 	p, err := devicesNote.Read(dir)
 	switch {
@@ -218,13 +214,11 @@ func (s Source) Guard(now time.Time) *snapshot.Guard {
 	return Guard(s.Run, now, proc.FS{Root: s.Proc})
 }
 
-// Restricted says whether nvidia-smi may show this process only some of the devices, and
-// number them differently.
+// Restricted says whether nvidia-smi may show this process only some of the devices, and number them differently.
 func (s Source) Restricted(now time.Time) bool { return s.Contained || !s.Root && s.Guarded(now) }
 
-// Known are the devices without nvidia-smi: those that root has published, or else those
-// of the driver's /proc folder, of which the memory is unknown. The error wraps
-// ErrNotPublished, if that is why.
+// Known are the devices without nvidia-smi: those that root has published, or else those of the driver's /proc folder,
+// of which the memory is unknown. The error wraps ErrNotPublished, if that is why.
 func (s Source) Known() ([]Device, error) {
 	if s.Run == "" {
 		return FromDriver(s.Proc)
@@ -239,9 +233,8 @@ func (s Source) Known() ([]Device, error) {
 	return nil, err
 }
 
-// Publish publishes the devices that root's nvidia-smi found, if the driver's /proc folder
-// knows them: otherwise they are those of a simulation. For other users than root it does
-// nothing.
+// Publish publishes the devices that root's nvidia-smi found, if the driver's /proc folder knows them: otherwise they
+// are those of a simulation. For other users than root it does nothing.
 func (s Source) Publish(found []snapshot.Device) (changed bool, err error) {
 	if !s.Root || s.Run == "" {
 		return false, nil
@@ -257,8 +250,7 @@ func (s Source) Publish(found []snapshot.Device) (changed bool, err error) {
 	return Publish(s.Run, list)
 }
 
-// ListsAll says whether a list of so many devices can be all that the driver has; yes if
-// that is unknown.
+// ListsAll says whether a list of so many devices can be all that the driver has; yes if that is unknown.
 func (s Source) ListsAll(devices int) bool {
 	if Count(s.Proc) <= devices {
 		return true

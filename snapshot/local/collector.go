@@ -41,9 +41,8 @@ type Containers interface {
 	Look(ctx context.Context, members []container.Process) []*snapshot.ContainerInfo
 }
 
-// Collector collects the snapshots of this machine. Its exported fields are set before
-// its first use; then it is safe for concurrent use. It caches what rarely changes, so
-// that a second snapshot takes less work.
+// Collector collects the snapshots of this machine. Its exported fields are set before its first use; then it is safe
+// for concurrent use. It caches what rarely changes, so that a second snapshot takes less work.
 type Collector struct {
 	SMI        SMI
 	Proc       proc.FS // the zero FS is /proc

@@ -17,8 +17,7 @@ import (
 type deviceList struct {
 	devices []nvidiasmi.GPU
 	index   map[snapshot.GPUUUID]snapshot.DeviceIndex
-	// unlisted are ids that processes use and nvidia-smi does not list, so that it is
-	// not called again for these.
+	// unlisted are ids that processes use and nvidia-smi does not list, so that it is not called again for these.
 	unlisted map[snapshot.GPUUUID]bool
 	// hidden are the devices of which nvidia-smi shows this process nothing.
 	hidden    []snapshot.DeviceIndex
@@ -104,8 +103,7 @@ func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
 	})
 }
 
-// divided are the devices that may have MIG instances: the driver measures no utilization of
-// such a device.
+// divided are the devices that may have MIG instances: the driver measures no utilization of such a device.
 func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
 	for _, d := range l.devices {
 		if d.Utilization == nil && d.UsedMemory.Known() && !d.Failed {
@@ -237,8 +235,7 @@ func (l *deviceList) identifies(files *state.Files) bool {
 	})
 }
 
-// matches says whether exactly these devices are registered. A device with unknown
-// memory can't be registered.
+// matches says whether exactly these devices are registered. A device with unknown memory can't be registered.
 func (l *deviceList) matches(registered []snapshot.Device) bool {
 	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(registered))
 	for i := range registered {

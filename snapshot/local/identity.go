@@ -22,12 +22,10 @@ type observation struct {
 	// lineageErr is why they are incomplete.
 	ancestors  []proc.Ancestor
 	lineageErr error
-	// environErr is why the environ doesn't show the environment. It becomes a warning
-	// unless an ancestor shows it.
+	// environErr is why the environ doesn't show the environment. It becomes a warning unless an ancestor shows it.
 	environErr error
 	warnings   []string
-	// member is the process in its container, and asked says that its ContainerInfo needn't
-	// be asked for.
+	// member is the process in its container, and asked says that its ContainerInfo needn't be asked for.
 	member container.Process
 	asked  bool
 }
@@ -250,8 +248,7 @@ func readClaim(h *proc.Handle) (environClaim, error) {
 	return environClaim{eid: snapshot.Claim(value)}, nil
 }
 
-// details returns the cached details if they are still valid. The error is about the
-// ancestors.
+// details returns the cached details if they are still valid. The error is about the ancestors.
 func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d processDetails, err error) {
 	key := detailsKey{runOf(stat), stat.PPID, uid}
 	d, known := o.before.details[h.PID]

@@ -14,9 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has, so
-// that they can't be registered: others would vanish, and these have other indices for
-// root.
+// ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has, so that they can't be
+// registered: others would vanish, and these have other indices for root.
 var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's devices: `sudo genv usage " +
 	"snapshot` registers all of them")
 
@@ -26,11 +25,10 @@ func (c *Collector) hardware() hardware.Source {
 	return s
 }
 
-// ListDevices lists the devices of this machine, without attachments, so that they can be
-// registered: those of nvidia-smi, or on a guarded host, for other users than root, those
-// that root has published. The error is one of nvidia-smi, hardware.ErrNotPublished or
-// ErrIncomplete. Only where root's nvidia-smi lists fewer devices than the driver has, it
-// reads the state files: those that are registered stay.
+// ListDevices lists the devices of this machine, without attachments, so that they can be registered: those of
+// nvidia-smi, or on a guarded host, for other users than root, those that root has published. The error is one of
+// nvidia-smi, hardware.ErrNotPublished or ErrIncomplete. Only where root's nvidia-smi lists fewer devices than the
+// driver has, it reads the state files: those that are registered stay.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
 	if c.hardware().Restricted(c.now()) {
 		return c.published()
@@ -50,9 +48,8 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	return c.complete(devices, registered)
 }
 
-// complete are the devices to register. Of root's nvidia-smi they count also if there are
-// fewer than the driver has, and those that it doesn't list stay as they are registered.
-// For other users, ErrIncomplete.
+// complete are the devices to register. Of root's nvidia-smi they count also if there are fewer than the driver has,
+// and those that it doesn't list stay as they are registered. For other users, ErrIncomplete.
 func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
 	source := c.hardware()
 	if source.Restricted(c.now()) {
@@ -98,8 +95,7 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	return devices.toRegister(), nil
 }
 
-// GPUs asks nvidia-smi which GPU each device is now. Processes are attributed by its answer from
-// then on.
+// GPUs asks nvidia-smi which GPU each device is now. Processes are attributed by its answer from then on.
 func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
 	l, err := c.readDevices(ctx, 0)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observe reads the processes that use devices from /proc, except for what is in the
-// cache.
+// observe reads the processes that use devices from /proc, except for what is in the cache.
 func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList,
 	before processCache,
 ) (*observer, []observation, []string) {
@@ -56,8 +55,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 	return o, seen, warnings
 }
 
-// startOf is the start time of a process that was started at a time; the highest one where either is
-// unknown.
+// startOf is the start time of a process that was started at a time; the highest one where either is unknown.
 func startOf(at time.Time) snapshot.StartTime {
 	now := proc.StartTimeNow()
 	if at.IsZero() || now == 0 {

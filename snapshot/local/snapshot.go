@@ -31,10 +31,9 @@ type Age struct {
 // typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.
 const typesWithin = time.Second
 
-// Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
-// is cached, and twice more where devices have MIG instances. The processes are in ascending
-// order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or the
-// context's. If the state files can't be read, what is attached is unknown (see
+// Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices is cached, and twice more
+// where devices have MIG instances. The processes are in ascending order of PID. An error means that nothing is known;
+// it wraps an error of nvidiasmi or the context's. If the state files can't be read, what is attached is unknown (see
 // Device.Unidentified); a Brief one, which can't say that, is their error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return c.SnapshotWithin(ctx, Age{Measured: c.DeviceListTTL})
@@ -131,8 +130,7 @@ func described(registered []snapshot.Device, found *deviceList, doubtful []snaps
 	return devices
 }
 
-// doubtful are the devices on which the driver lists processes that can't be seen, or of which the
-// PID isn't proved.
+// doubtful are the devices on which the driver lists processes that can't be seen, or of which the PID isn't proved.
 func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.DeviceIndex) {
 	for i := range o.unseen {
 		devices = append(devices, o.unseen[i].Indices()...)
@@ -166,15 +164,12 @@ func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices [
 	return devices
 }
 
-// Processes is the part of a snapshot that `--type processes` prints, and its warnings:
-// the environments of processes are those of a whole snapshot. If the state files can't
-// be read, only the environ of a process shows its environment; without that, it is
-// unknown. If no process uses a device, nvidia-smi is called once and the state files
-// are not read.
+// Processes is the part of a snapshot that `--type processes` prints, and its warnings: the environments of processes
+// are those of a whole snapshot. If the state files can't be read, only the environ of a process shows its environment;
+// without that, it is unknown. If no process uses a device, nvidia-smi is called once and the state files are not read.
 //
-// Processes does not use the cache, but updates it: a process may have overwritten its
-// claim since it was judged, and would otherwise be judged by the old claim and spared
-// for the new one in every cycle.
+// Processes does not use the cache, but updates it: a process may have overwritten its claim since it was judged, and
+// would otherwise be judged by the old claim and spared for the new one in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
 	usage, err := c.apps(ctx, 0)
 	if err != nil {
@@ -208,8 +203,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	return processes, append(warnings, more...), nil
 }
 
-// Environments is the part of a snapshot that `--type envs` prints, and its
-// warnings. It never runs nvidia-smi.
+// Environments is the part of a snapshot that `--type envs` prints, and its warnings. It never runs nvidia-smi.
 func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
@@ -218,9 +212,8 @@ func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, [
 	return files.Environments, fileWarnings(files), nil
 }
 
-// Devices is the part of a snapshot that `--type devices` prints, and its
-// warnings. It runs nvidia-smi only when the state files hold no devices yet. The error
-// may also be one of ListDevices.
+// Devices is the part of a snapshot that `--type devices` prints, and its warnings. It runs nvidia-smi only when the
+// state files hold no devices yet. The error may also be one of ListDevices.
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -262,8 +255,7 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	return state.Files{}, registerErr
 }
 
-// maxMismatches bounds how many environments with another owner are named: any user can
-// register thousands of them.
+// maxMismatches bounds how many environments with another owner are named: any user can register thousands of them.
 const maxMismatches = 20
 
 // fileWarnings are the warnings of the state files, and one for each environment of which

@@ -1,7 +1,6 @@
-// Package nss finds accounts and addresses as other programs of this machine do: by
-// nsswitch.conf(5), which may name sssd, LDAP or mDNS. A program without cgo only reads
-// /etc/passwd and /etc/hosts, and asks DNS. What it doesn't find there, this package asks
-// getent(1), which every glibc system has.
+// Package nss finds accounts and addresses as other programs of this machine do: by nsswitch.conf(5), which may name
+// sssd, LDAP or mDNS. A program without cgo only reads /etc/passwd and /etc/hosts, and asks DNS. What it doesn't find
+// there, this package asks getent(1), which every glibc system has.
 //
 //	account, err := nss.Passwd{}.WithUID(ctx, 1001) // nss.ErrNoAccount if there certainly is none
 //	addresses, err := nss.NewResolver().Addresses(ctx, "ip", "printer.local")
@@ -64,8 +63,7 @@ const findWithin = 5 * time.Second
 // Passwd finds accounts. The zero value is for this machine. Package os/user is not used: without
 // cgo it makes an account of $USER and $HOME for a user of this process who is not in the file.
 type Passwd struct {
-	// File is read first, since an unreachable directory service can take seconds; empty for
-	// /etc/passwd.
+	// File is read first, since an unreachable directory service can take seconds; empty for /etc/passwd.
 	File string
 	// Getent is the function Getent, or stands for it; nil for that.
 	Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
@@ -176,9 +174,8 @@ func Services(nsswitch, database string) (services []string) {
 	return services
 }
 
-// Answering returns an error if a directory service can't be asked. getent(1) reports such an
-// account as one that isn't there; so root, whom the files have, is asked for behind services
-// that end the search where they don't answer.
+// Answering returns an error if a directory service can't be asked. getent(1) reports such an account as one that isn't
+// there; so root, whom the files have, is asked for behind services that end the search where they don't answer.
 func Answering(ctx context.Context, directories []string) error {
 	if len(directories) == 0 {
 		return nil

@@ -55,8 +55,7 @@ func (r *Resolver) Addresses(ctx context.Context, network, host string) ([]netip
 	return usable, err
 }
 
-// find asks getent where Go's resolver has no answer. Go's resolver would drop the
-// zone of an IPv6 address.
+// find asks getent where Go's resolver has no answer. Go's resolver would drop the zone of an IPv6 address.
 func (r *Resolver) find(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if literal, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{literal}, nil
@@ -93,8 +92,7 @@ func parseHosts(out []byte) (found []netip.Addr) {
 	return found
 }
 
-// ask returns the addresses that getent prints. Callers with the same question share
-// one process.
+// ask returns the addresses that getent prints. Callers with the same question share one process.
 func (r *Resolver) ask(ctx context.Context, host string) ([]netip.Addr, error) {
 	r.mu.Lock()
 	a := r.answers[host]

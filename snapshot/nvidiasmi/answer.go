@@ -28,8 +28,7 @@ const (
 	exitLost    = 15
 )
 
-// Split separates the remarks in an output from the rest, which is complete if nothing is missing
-// but lost GPUs.
+// Split separates the remarks in an output from the rest, which is complete if nothing is missing but lost GPUs.
 func Split(out RunResult) (rest, remarks []byte, complete bool) {
 	a := &answer{out: out}
 	for line := range bytes.Lines(out.Stdout) {
@@ -190,8 +189,7 @@ var symptoms = []struct {
 	{"Insufficient Permissions", ErrPermission},
 }
 
-// exitCodes are the return codes listed in nvidia-smi(1), for failures without a known
-// text.
+// exitCodes are the return codes listed in nvidia-smi(1), for failures without a known text.
 var exitCodes = map[int]error{
 	4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
 	18: ErrVersionMismatch, 127: ErrNotInstalled,

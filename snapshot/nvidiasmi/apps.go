@@ -23,8 +23,7 @@ type App struct {
 // Usage is who uses the devices.
 type Usage struct {
 	Apps []App
-	// NotListed are the devices of which the driver does not list the processes:
-	// there may be any number of them.
+	// NotListed are the devices of which the driver does not list the processes: there may be any number of them.
 	NotListed []snapshot.GPUUUID
 	// Lost is how many GPUs nvidia-smi says here that are lost.
 	Lost     int
@@ -41,9 +40,8 @@ func (u *Usage) GPUs() []snapshot.GPUUUID {
 	return all
 }
 
-// AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the
-// name of a process: it is the path of a program, into which a user can put a newline
-// and a line about another user's process.
+// AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process: it is the
+// path of a program, into which a user can put a newline and a line about another user's process.
 func AppsArgs() []string {
 	return []string{"--query-compute-apps=gpu_uuid,pid,used_gpu_memory", "--format=csv,noheader,nounits"}
 }

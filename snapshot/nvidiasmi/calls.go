@@ -71,9 +71,8 @@ func WithoutCall(ctx context.Context) context.Context {
 // MayCall says whether ctx isn't one of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
 
-// ask returns the answer of a call that began after ask was called. If none comes in time, it
-// returns the last answer, unless that is older than oldest. The call goes on also if ctx has
-// ended already.
+// ask returns the answer of a call that began after ask was called. If none comes in time, it returns the last answer,
+// unless that is older than oldest. The call goes on also if ctx has ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) (timedReply, error) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)

@@ -78,8 +78,7 @@ func ParseDisplays(out RunResult) (Displays, error) {
 	return Displays{Active: active}, nil
 }
 
-// ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't
-// complete is none.
+// ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't complete is none.
 func ParseDetails(out RunResult) (Details, error) {
 	rest, _, complete := Split(out)
 	if !complete || !bytes.HasSuffix(bytes.TrimSpace(rest), []byte("</nvidia_smi_log>")) {

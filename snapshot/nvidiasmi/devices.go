@@ -46,8 +46,7 @@ func columns(list string) []string {
 	return []string{"--query-gpu=" + list, "--format=csv,noheader,nounits"}
 }
 
-// Devices lists the devices. There is at least one row: a machine without devices is
-// ErrNoDevices.
+// Devices lists the devices. There is at least one row: a machine without devices is ErrNoDevices.
 func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, error) {
 	listing, at, err := query(ctx, q, DevicesArgs(), oldest, ParseDevices)
 	listing.Time = at

@@ -26,10 +26,9 @@ type Exec struct {
 	// Env is the environment; nil is that of this process. LC_ALL=C is added for
 	// English texts, and GENV_BYPASS=1 so that genv's shim runs the real nvidia-smi.
 	Env []string
-	// Lock is the path of a lock file in a folder of the caller's own, which is
-	// created if necessary; empty for none. All processes with the same lock file run
-	// the program one at a time: while it hangs in the kernel, the others get ErrHung.
-	// With DetailsArgs it is the file with ".details" after its name.
+	// Lock is the path of a lock file in a folder of the caller's own, which is created if necessary; empty for none.
+	// All processes with the same lock file run the program one at a time: while it hangs in the kernel, the others get
+	// ErrHung. With DetailsArgs it is the file with ".details" after its name.
 	Lock string
 }
 
@@ -121,10 +120,9 @@ func hasExited(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// Find searches for the real nvidia-smi in path, a list of folders like PATH. genv's own
-// shim has the same name, so it skips a file that is the program self (os.Executable),
-// also through links; with an empty self it skips nothing. It ignores relative folders,
-// since it may run as root in a folder of another user.
+// Find searches for the real nvidia-smi in path, a list of folders like PATH. genv's own shim has the same name, so it
+// skips a file that is the program self (os.Executable), also through links; with an empty self it skips nothing. It
+// ignores relative folders, since it may run as root in a folder of another user.
 func Find(path, self string) (string, error) {
 	own, _ := os.Stat(self) // nil if there is none: then nothing is skipped
 	for _, dir := range filepath.SplitList(path) {

@@ -22,9 +22,8 @@ func lines(data []byte) iter.Seq[string] {
 	}
 }
 
-// known is the value of a field, or "" if the driver does not report it: "[N/A]", "[Not
-// Supported]", "[Insufficient Permissions]", "[Unknown Error]", "[Not Found]", "[GPU
-// requires reset]" and any other text in brackets.
+// known is the value of a field, or "" if the driver does not report it: "[N/A]", "[Not Supported]", "[Insufficient
+// Permissions]", "[Unknown Error]", "[Not Found]", "[GPU requires reset]" and any other text in brackets.
 func known(field string) string {
 	field = strings.TrimSpace(field)
 	if field == "N/A" || strings.HasPrefix(field, "[") && strings.HasSuffix(field, "]") {
@@ -134,8 +133,7 @@ func (r *row) uuid(field string) snapshot.GPUUUID {
 	return snapshot.GPUUUID(value)
 }
 
-// isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with
-// slashes in older drivers.
+// isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with slashes in older drivers.
 func isUUID(s string) bool {
 	return s != "" && len(s) <= 128 && text.IsMadeOf(s, "-_/")
 }

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is a locked file while nvidia-smi runs. The program inherits the descriptor, and
-// flock(2) locks belong to the open file, so a program that hangs in the kernel keeps
-// the lock after the genv that started it was killed.
+// lock is a locked file while nvidia-smi runs. The program inherits the descriptor, and flock(2) locks belong to the
+// open file, so a program that hangs in the kernel keeps the lock after the genv that started it was killed.
 type lock struct{ file *os.File }
 
 // Only the caller can use the lock. In its folder, root also keeps what other users read.
@@ -22,9 +21,8 @@ const (
 	lockFileMode = 0o600
 )
 
-// acquire takes the lock, and waits for it until shortly before ctx ends. The error is
-// ErrHung, or the cause of ctx. If a lock file can't be created safely, the lock is nil
-// and the program runs without it.
+// acquire takes the lock, and waits for it until shortly before ctx ends. The error is ErrHung, or the cause of ctx. If
+// a lock file can't be created safely, the lock is nil and the program runs without it.
 func acquire(ctx context.Context, path string) (*lock, error) {
 	if path == "" || !ownFolder(filepath.Dir(path)) {
 		return nil, nil
@@ -73,9 +71,8 @@ func ownFolder(dir string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock, or returns what is known about the process that holds it. The
-// file is never removed: if /run is on a disk, creating and removing a file takes as long
-// as running a program.
+// tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: if /run
+// is on a disk, creating and removing a file takes as long as running a program.
 func tryLock(path string) (*lock, lockHolder, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package nvidiasmi asks nvidia-smi which devices there are and which processes use
-// them.
+// Package nvidiasmi asks nvidia-smi which devices there are and which processes use them.
 //
 //	path, err := nvidiasmi.Find(os.Getenv("PATH"), self)
 //	querier := nvidiasmi.New(nvidiasmi.Exec{Path: path}, 10*time.Second)
@@ -8,16 +7,14 @@
 //		// the driver of this machine hangs: try again later
 //	}
 //
-// A defective GPU can block nvidia-smi in the kernel for minutes, where even SIGKILL
-// does not end it. So a Querier has at most one call in progress: its caller gets
-// ErrTimeout at the deadline, and later callers get ErrHung until the call returns. A
-// lock file (Exec.Lock) extends this to all genv processes of the machine, even after
-// the one that started the call was killed. A call for Details, which reads more of the
-// driver and of processes, has a place and a lock of its own: if it hangs, the others go on.
+// A defective GPU can block nvidia-smi in the kernel for minutes, where even SIGKILL does not end it. So a Querier has
+// at most one call in progress: its caller gets ErrTimeout at the deadline, and later callers get ErrHung until the
+// call returns. A lock file (Exec.Lock) extends this to all genv processes of the machine, even after the one that
+// started the call was killed. A call for Details, which reads more of the driver and of processes, has a place and a
+// lock of its own: if it hangs, the others go on.
 //
-// The parsers are pure. A value that the driver does not report, such as "[N/A]", is
-// unknown and never 0. The package does not read /proc and does not know users: that is
-// the work of snapshot/local.
+// The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. The package
+// does not read /proc and does not know users: that is the work of snapshot/local.
 //
 // The facts are from nvidia-smi(1) and from the output of drivers.
 package nvidiasmi
@@ -31,9 +28,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Runner runs nvidia-smi. An exit code other than 0 is not an error of Run. Its errors
-// mean that nvidia-smi did not run or that its output is incomplete; they are errors of
-// this package or the context's.
+// Runner runs nvidia-smi. An exit code other than 0 is not an error of Run. Its errors mean that nvidia-smi did not run
+// or that its output is incomplete; they are errors of this package or the context's.
 type Runner interface {
 	Run(ctx context.Context, args ...string) (RunResult, error)
 }

@@ -21,9 +21,8 @@ type AncestorFinder struct {
 	seen  map[snapshot.PID]Stat
 }
 
-// maxAncestors is far more than processes usually have. Ignoring those beyond is no
-// error: otherwise a user could make the environment of a process unknown by nesting
-// it deeply.
+// maxAncestors is far more than processes usually have. Ignoring those beyond is no error: otherwise a user could make
+// the environment of a process unknown by nesting it deeply.
 const maxAncestors = 256
 
 // NewAncestorFinder returns an AncestorFinder for at most 256 ancestors of a process.
@@ -31,10 +30,9 @@ func (fs FS) NewAncestorFinder() *AncestorFinder {
 	return &AncestorFinder{fs: fs, limit: maxAncestors, seen: map[snapshot.PID]Stat{}}
 }
 
-// Ancestors lists the ancestors of a process, the nearest first, up to PID 1 or to the
-// first process of a PID namespace. If a parent ends meanwhile, it starts again from
-// the process, which then has another parent. With an error, the list ends before the
-// first ancestor that can't be read.
+// Ancestors lists the ancestors of a process, the nearest first, up to PID 1 or to the first process of a PID
+// namespace. If a parent ends meanwhile, it starts again from the process, which then has another parent. With an
+// error, the list ends before the first ancestor that can't be read.
 func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)

@@ -26,22 +26,19 @@ type Place struct {
 	// ID is the container's id or name, safe to show, and at most 128 bytes long.
 	ID      string
 	Runtime string // one of the constants, or empty if the name doesn't show it
-	// Path is the path of the container's cgroup: two processes are in the same container
-	// only if it is the same.
+	// Path is the path of the container's cgroup: two processes are in the same container only if it is the same.
 	Path string
 	// Delegated says that the cgroup is below that of a user's session or service: a user
 	// may have made it, with any name.
 	Delegated bool
-	// Nested says that a cgroup with the name of another container is below that of this
-	// one: an engine in it has made that, or whoever gave it as a parent to a container of
-	// root's engine.
+	// Nested says that a cgroup with the name of another container is below that of this one: an engine in it has made
+	// that, or whoever gave it as a parent to a container of root's engine.
 	Nested bool
 }
 
-// ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and
-// hybrid), as made by Docker, Podman, containerd, nerdctl, CRI-O, Kubernetes, LXC,
-// systemd-nspawn or Apptainer. With nested containers it is the outermost one. Slices,
-// services, and the scopes of users and of batch systems are not containers.
+// ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid), as made by Docker,
+// Podman, containerd, nerdctl, CRI-O, Kubernetes, LXC, systemd-nspawn or Apptainer. With nested containers it is the
+// outermost one. Slices, services, and the scopes of users and of batch systems are not containers.
 func ParsePlace(data []byte) Place {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
@@ -93,8 +90,7 @@ func isNested(names []string) bool {
 	return false
 }
 
-// isOfUser says whether a cgroup is one that systemd makes for a user (user-1000.slice,
-// user@1000.service).
+// isOfUser says whether a cgroup is one that systemd makes for a user (user-1000.slice, user@1000.service).
 func isOfUser(name string) bool {
 	for prefix, suffix := range map[string]string{"user-": ".slice", "user@": ".service"} {
 		uid, begins := strings.CutPrefix(name, prefix)
@@ -138,14 +134,12 @@ var byPrefix = map[string]string{
 // maxContainer is the maximum length of a container's id, in bytes.
 const maxContainer = 128
 
-// Container is the process's container according to its cgroup, or one with the ID
-// snapshot.UnnamedContainer if only its PID namespace, which is not that of PID 1, shows
-// that it is in a container. It is empty if the process is in none, or if the kernel
-// doesn't show it.
+// Container is the process's container according to its cgroup, or one with the ID snapshot.UnnamedContainer if only
+// its PID namespace, which is not that of PID 1, shows that it is in a container. It is empty if the process is in
+// none, or if the kernel doesn't show it.
 //
-// Users can put their own processes into a cgroup with any name, or into a PID
-// namespace, but not the processes of other users, and they can't leave a PID
-// namespace. So a container may remove an exemption, but never grants one.
+// Users can put their own processes into a cgroup with any name, or into a PID namespace, but not the processes of
+// other users, and they can't leave a PID namespace. So a container may remove an exemption, but never grants one.
 func (h *Handle) Container() Place {
 	place := h.Place()
 	if place.ID == "" && h.InInnerNamespace() {
@@ -197,9 +191,8 @@ func machine(unit, child string) (id, runtime string) {
 	return "", ""
 }
 
-// apptainer is a container of Apptainer or Singularity. With limits for a container
-// (--apply-cgroups and others) they make a cgroup for it, which has the name of a PID;
-// those of `apptainer oci` have a name.
+// apptainer is a container of Apptainer or Singularity. With limits for a container (--apply-cgroups and others) they
+// make a cgroup for it, which has the name of a PID; those of `apptainer oci` have a name.
 func apptainer(parent, name string) (id, runtime string) {
 	of, rest := parent, name
 	if scope, isScope := strings.CutSuffix(name, ".scope"); isScope {

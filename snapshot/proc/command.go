@@ -27,8 +27,7 @@ func (h *Handle) Command(stat Stat) string {
 	return stat.Name
 }
 
-// Program is the base name of the file that the process runs, or "" if it can't be
-// read.
+// Program is the base name of the file that the process runs, or "" if it can't be read.
 func (h *Handle) Program() string {
 	path, err := h.link("exe")
 	if err != nil {
@@ -37,8 +36,7 @@ func (h *Handle) Program() string {
 	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
 }
 
-// Program is the base name of the file that one process runs, or "" if it can't be
-// read.
+// Program is the base name of the file that one process runs, or "" if it can't be read.
 func (fs FS) Program(pid snapshot.PID) string {
 	name, _ := with(fs, pid, func(h *Handle) (string, error) { return h.Program(), nil })
 	return name
@@ -56,9 +54,8 @@ func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) 
 	return err == nil && same
 }
 
-// CommandLine is the command line for people: printable, with spaces between the
-// arguments, truncated to snapshot.MaxCommand bytes. The process may have overwritten
-// it. It is empty if there is none or it can't be read.
+// CommandLine is the command line for people: printable, with spaces between the arguments, truncated to
+// snapshot.MaxCommand bytes. The process may have overwritten it. It is empty if there is none or it can't be read.
 func (h *Handle) CommandLine() string {
 	data, _ := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})

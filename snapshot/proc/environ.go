@@ -10,21 +10,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ErrOverwritten says that a process has overwritten or hidden the environment with
-// which it was started, as programs do that set a title (setproctitle). It comes with
-// ErrUnreadable: the original content is unknown.
+// ErrOverwritten says that a process has overwritten or hidden the environment with which it was started, as programs
+// do that set a title (setproctitle). It comes with ErrUnreadable: the original content is unknown.
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
-// Environ looks a variable up in /proc/PID/environ, the environment with which the
-// process was started, without later changes. The owner of the process chose it, so it
-// is a claim and not a proof. The value is raw bytes.
+// Environ looks a variable up in /proc/PID/environ, the environment with which the process was started, without later
+// changes. The owner of the process chose it, so it is a claim and not a proof. The value is raw bytes.
 //
-// found is false only if the process certainly was started without the variable. The
-// error is ErrUnreadable if the environ is not intact (see ParseEnviron), may not be
-// read, or is that of a kernel thread. It is also ErrOverwritten if we may read the
-// memory of the process, and the environment in it is not intact. Stat.NoEnviron
-// recognizes a process that was started with an empty environment, as by `env -i`. The
-// error is ErrGone if the process has ended.
+// found is false only if the process certainly was started without the variable. The error is ErrUnreadable if the
+// environ is not intact (see ParseEnviron), may not be read, or is that of a kernel thread. It is also ErrOverwritten
+// if we may read the memory of the process, and the environment in it is not intact. Stat.NoEnviron recognizes a
+// process that was started with an empty environment, as by `env -i`. The error is ErrGone if the process has ended.
 //
 // One of more than MaxEnviron bytes is not read: ErrTooLarge. With a Reader the error may also be ErrStalled or
 // ErrNotRead. All of these are ErrUnreadable, too.
@@ -76,9 +72,8 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 	return "", false, h.noEnviron()
 }
 
-// memoryFile is the descriptor of a file of /proc that belongs to the memory which a
-// process had when the file was opened. It is empty after execve(2) has replaced that
-// memory.
+// memoryFile is the descriptor of a file of /proc that belongs to the memory which a process had when the file was
+// opened. It is empty after execve(2) has replaced that memory.
 type memoryFile int
 
 // openMemory opens a memoryFile, of another thread if the first one has ended.
@@ -107,9 +102,8 @@ func (m memoryFile) inUse() bool {
 	return err == nil && n > 0
 }
 
-// close closes the file, and says whether the memory is still in use. If so, the
-// process has not changed its program meanwhile, even if it has moved its environment
-// (PR_SET_MM of prctl(2)).
+// close closes the file, and says whether the memory is still in use. If so, the process has not changed its program
+// meanwhile, even if it has moved its environment (PR_SET_MM of prctl(2)).
 func (m memoryFile) close() bool {
 	if m < 0 {
 		return false
@@ -118,8 +112,7 @@ func (m memoryFile) close() bool {
 	return m.inUse()
 }
 
-// noEnviron is the error for a process without an environment, or with a different one
-// at each reading.
+// noEnviron is the error for a process without an environment, or with a different one at each reading.
 func (h *Handle) noEnviron() error {
 	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
@@ -181,9 +174,8 @@ func (h *Handle) otherThreads() ([]string, error) {
 	return namesIn(h.dir, "task", -1)
 }
 
-// checkGone verifies an ErrGone of environ: for a process without memory of its own,
-// such as a kernel thread, or one after the end of its first thread, recent kernels return
-// ESRCH although the process exists.
+// checkGone verifies an ErrGone of environ: for a process without memory of its own, such as a kernel thread, or one
+// after the end of its first thread, recent kernels return ESRCH although the process exists.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
@@ -204,16 +196,13 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 	return p.Environ(key)
 }
 
-// ParseEnviron looks a variable up in the content of /proc/PID/environ: entries of any
-// bytes, each of which ends with a NUL. The first entry with the name counts, as for
-// getenv(3).
+// ParseEnviron looks a variable up in the content of /proc/PID/environ: entries of any bytes, each of which ends with a
+// NUL. The first entry with the name counts, as for getenv(3).
 //
-// intact is false, and nothing is found, unless each entry looks like NAME=value. A
-// program that sets a title writes it over its environment and fills the rest with
-// NULs: the title may contain a "=" ("n.py --lr=1"), and what looks like our variable
-// after it may be part of another value. execve(2) accepts any text as an entry, but
-// entries without "=" or with a space in the name are rare, and the result is only
-// unknown then.
+// intact is false, and nothing is found, unless each entry looks like NAME=value. A program that sets a title writes it
+// over its environment and fills the rest with NULs: the title may contain a "=" ("n.py --lr=1"), and what looks like
+// our variable after it may be part of another value. execve(2) accepts any text as an entry, but entries without "="
+// or with a space in the name are rare, and the result is only unknown then.
 func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	if len(data) == 0 || data[len(data)-1] != 0 {
 		return "", false, false
@@ -233,9 +222,8 @@ func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	return value, found, true
 }
 
-// isName says whether a variable may have this name: bash's functions (BASH_FUNC_x%%)
-// and names with dots, dashes or parentheses are in use, but no spaces, and no names
-// that begin like an option.
+// isName says whether a variable may have this name: bash's functions (BASH_FUNC_x%%) and names with dots, dashes or
+// parentheses are in use, but no spaces, and no names that begin like an option.
 func isName(name []byte) bool {
 	if name[0] == '-' {
 		return false

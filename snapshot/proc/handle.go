@@ -19,8 +19,7 @@ import (
 var (
 	// ErrGone says that the process has ended, or never existed.
 	ErrGone = errors.New("the process has ended")
-	// ErrUnreadable says that the process may exist, but the kernel does not show
-	// what was asked for: that is unknown.
+	// ErrUnreadable says that the process may exist, but the kernel does not show what was asked for: that is unknown.
 	ErrUnreadable = errors.New("the process cannot be read")
 )
 
@@ -59,8 +58,7 @@ const machineRoot = "/proc"
 
 func (fs FS) root() string { return cmp.Or(fs.Root, machineRoot) }
 
-// Handle is a process that existed when Open found it. It is not safe for
-// concurrent use.
+// Handle is a process that existed when Open found it. It is not safe for concurrent use.
 type Handle struct {
 	PID snapshot.PID
 	// Quota is that of its account; nil for none.
@@ -178,8 +176,7 @@ func namesIn(dir int, name string, most int) ([]string, error) {
 	return folder.Readdirnames(most)
 }
 
-// uninterrupted repeats a system call that was interrupted by a signal, which Go's
-// runtime sends to itself.
+// uninterrupted repeats a system call that was interrupted by a signal, which Go's runtime sends to itself.
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
@@ -202,9 +199,8 @@ func (h *Handle) link(name string) (string, error) {
 	return target, nil
 }
 
-// classify is classify for the folder of a process. Where /proc is mounted with
-// hidepid=2, the processes of other users are missing like those that have ended. PID 1
-// always runs, so if it is missing too, the process is unknown.
+// classify is classify for the folder of a process. Where /proc is mounted with hidepid=2, the processes of other users
+// are missing like those that have ended. PID 1 always runs, so if it is missing too, the process is unknown.
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	err = classify(pid, err)
 	if !errors.Is(err, ErrGone) {

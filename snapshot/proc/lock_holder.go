@@ -42,8 +42,7 @@ func (p *LockHolder) String() string {
 // from the first one at each read.
 const maxLocks = 1 << 20
 
-// LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is
-// mounted.
+// LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is mounted.
 func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 	file, err := os.Open(filepath.Join(root, "locks"))
 	if err != nil {
@@ -70,9 +69,8 @@ func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF
 //
-// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show
-// another device there than stat(2) does, so if no line has both the device and the
-// inode, one with the inode counts.
+// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show another device there than stat(2)
+// does, so if no line has both the device and the inode, one with the inode counts.
 func findHolder(locks string, st *unix.Stat_t) snapshot.PID {
 	inode := strconv.FormatUint(st.Ino, 10)
 	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))

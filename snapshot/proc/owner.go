@@ -14,14 +14,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owner is the account for which a process counts: that of its real uid (see Accounts), or that
-// of the owner of its user namespace if a user created that. Rootless containers run under
-// subordinate uids: with these, one user could count as many.
+// Owner is the account for which a process counts: that of its real uid (see Accounts), or that of the owner of its
+// user namespace if a user created that. Rootless containers run under subordinate uids: with these, one user could
+// count as many.
 //
-// With nested namespaces, the outermost one below our own counts: its owner is a user
-// of this machine. If that is root (Docker's userns-remap, systemd's PrivateUsers),
-// root has chosen the uids, and the real uid counts. The real uid also counts if the
-// kernel doesn't show us the namespace. The error also wraps ErrAccountUnknown.
+// With nested namespaces, the outermost one below our own counts: its owner is a user of this machine. If that is root
+// (Docker's userns-remap, systemd's PrivateUsers), root has chosen the uids, and the real uid counts. The real uid also
+// counts if the kernel doesn't show us the namespace. The error also wraps ErrAccountUnknown.
 func (h *Handle) Owner() (snapshot.UID, error) {
 	uid, err := h.RealUID()
 	if err != nil {
@@ -81,12 +80,10 @@ const (
 	nsGetOwnerUID = 0xb704
 )
 
-// maxNamespaces is more than the 32 levels of user namespaces that the kernel
-// allows (user_namespaces(7)).
+// maxNamespaces is more than the 32 levels of user namespaces that the kernel allows (user_namespaces(7)).
 const maxNamespaces = 64
 
-// namespaceOwner is the owner of the outermost user namespace below our own
-// that the process is in (ioctl_ns(2)).
+// namespaceOwner is the owner of the outermost user namespace below our own that the process is in (ioctl_ns(2)).
 func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	own, ok := inodeOf(unix.AT_FDCWD, h.fs.root()+"/self/ns/user")
 	if !ok {
@@ -114,8 +111,7 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 	return 0, false
 }
 
-// inodeOf is the inode of a namespace, which identifies it. If name is empty, it is that
-// of the descriptor dir.
+// inodeOf is the inode of a namespace, which identifies it. If name is empty, it is that of the descriptor dir.
 func inodeOf(dir int, name string) (uint64, bool) {
 	var st unix.Stat_t
 	var err error

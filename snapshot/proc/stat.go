@@ -9,19 +9,18 @@
 //	stat, err := h.Stat()
 //	eid, found, err := h.Environ("GENV_ENVIRONMENT_ID")
 //
-// Everything that is read through a Handle belongs to one process, even if the kernel
-// gives its PID to another process meanwhile. An answer may be unknown, which is the
-// error ErrUnreadable and never a "no". If a process has overwritten its environment,
-// the error is also ErrOverwritten.
+// Everything that is read through a Handle belongs to one process, even if the kernel gives its PID to another process
+// meanwhile. An answer may be unknown, which is the error ErrUnreadable and never a "no". If a process has overwritten
+// its environment, the error is also ErrOverwritten.
 //
-// ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and
-// asks no runtime: a name is a claim where a user may have made the cgroup (Place.Delegated).
+// ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and asks no runtime: a
+// name is a claim where a user may have made the cgroup (Place.Delegated).
 //
 // The owner of a process decides how long its environ, cmdline, maps and fd take to read. A Reader has them read by
 // another program, which it kills if that takes too long.
 //
-// The package sends no other signals and writes nothing. Its facts are from proc(5),
-// Documentation/filesystems/proc.rst and fs/proc of the kernel.
+// The package sends no other signals and writes nothing. Its facts are from proc(5), Documentation/filesystems/proc.rst
+// and fs/proc of the kernel.
 package proc
 
 import (
@@ -49,15 +48,12 @@ type Stat struct {
 	Flags   uint64       // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
-	// EnvAddress is the address of the environment in its memory (env_start, field
-	// 50). The kernel chooses it at random at every execve(2), so a process with the
-	// same PID, start and address has the same environ. It is 0 if the kernel does
-	// not show it to us, during execve(2), and if the process has no memory of its
-	// own.
+	// EnvAddress is the address of the environment in its memory (env_start, field 50). The kernel chooses it at random
+	// at every execve(2), so a process with the same PID, start and address has the same environ. It is 0 if the kernel
+	// does not show it to us, during execve(2), and if the process has no memory of its own.
 	EnvAddress uint64
-	// NoEnviron says that it was started with an empty environment: env_end (field
-	// 51) is env_start. They differ if a program wrote its title over its
-	// environment.
+	// NoEnviron says that it was started with an empty environment: env_end (field 51) is env_start. They differ if a
+	// program wrote its title over its environment.
 	NoEnviron bool
 	// EnvSize is the size of the environment in its memory, in bytes; 0 also if it isn't shown.
 	EnvSize uint64
@@ -66,9 +62,8 @@ type Stat struct {
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
 const kernelThread = 0x00200000
 
-// Gone says that the process has ended, and may be waiting for its parent (a zombie). A
-// process with a first thread that has ended while others still run has the same state, but
-// more than one thread: it is not gone.
+// Gone says that the process has ended, and may be waiting for its parent (a zombie). A process with a first thread
+// that has ended while others still run has the same state, but more than one thread: it is not gone.
 func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
@@ -119,9 +114,8 @@ func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	return statFrom(pid, data)
 }
 
-// Alive says whether the process with that PID and start time still runs. If start is
-// 0, which is unknown, any process with the PID counts. The error ErrUnreadable means
-// that it is unknown.
+// Alive says whether the process with that PID and start time still runs. If start is 0, which is unknown, any process
+// with the PID counts. The error ErrUnreadable means that it is unknown.
 func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	stat, err := fs.Stat(pid)
 	if errors.Is(err, ErrGone) {
@@ -149,9 +143,8 @@ const statLimit = 2 << 10
 
 var errStat = errors.New("not a line of /proc/PID/stat")
 
-// ParseStat parses the line in /proc/PID/stat. The name is in parentheses and may
-// contain spaces, parentheses and newlines itself, so the fields are counted from the
-// last ")": field 3 is the first one after it.
+// ParseStat parses the line in /proc/PID/stat. The name is in parentheses and may contain spaces, parentheses and
+// newlines itself, so the fields are counted from the last ")": field 3 is the first one after it.
 func ParseStat(data []byte) (Stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {
@@ -229,8 +222,7 @@ func SinceBoot() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// userHZ is USER_HZ, the unit of start times: 100 per second on all platforms that Go
-// supports.
+// userHZ is USER_HZ, the unit of start times: 100 per second on all platforms that Go supports.
 const userHZ = 100
 
 // Tick is the unit of start times.

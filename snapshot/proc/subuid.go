@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// subuidRange are the subordinate uids from First to Last of an owner, who is named by name or
-// uid as in subuid(5).
+// subuidRange are the subordinate uids from First to Last of an owner, who is named by name or uid as in subuid(5).
 type subuidRange struct {
 	First, Last snapshot.UID
 	Owner       string

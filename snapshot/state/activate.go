@@ -21,10 +21,9 @@ type Activation struct {
 	At     snapshot.Date
 }
 
-// Activate registers the environment if it is new, and the process or kernel in
-// it. Only the user of an environment and root may do that, and no process of another
-// PID namespace. After an error, which wraps ErrRequest, ErrNotOwner or ErrActive,
-// nothing has changed.
+// Activate registers the environment if it is new, and the process or kernel in it. Only the user of an environment and
+// root may do that, and no process of another PID namespace. After an error, which wraps ErrRequest, ErrNotOwner or
+// ErrActive, nothing has changed.
 func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
@@ -93,9 +92,8 @@ func enter(env *snapshot.Environment, a Activation) {
 	env.Config = env.Config.With(a.Config)
 }
 
-// Deactivate removes a process from its environment, if it is in one. An environment ends
-// with its last process or kernel, and its attachments end with it. In a Store it lasts as
-// long as other processes run in it: see Successors.
+// Deactivate removes a process from its environment, if it is in one. An environment ends with its last process or
+// kernel, and its attachments end with it. In a Store it lasts as long as other processes run in it: see Successors.
 func (f *Files) Deactivate(pid snapshot.PID) {
 	if env := f.EnvironmentOf(pid); env != nil {
 		f.Leave(pid, env.UID)

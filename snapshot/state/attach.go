@@ -17,8 +17,7 @@ type AttachRequest struct {
 	// those that it already has. 0 if Indices are given.
 	Count   int
 	Indices []snapshot.DeviceIndex
-	// Instances asks for MIG instances instead of devices: neither Count nor Indices are
-	// given then.
+	// Instances asks for MIG instances instead of devices: neither Count nor Indices are given then.
 	Instances []InstanceRequest
 	// Memory is the capacity wanted on each device; unknown asks for whole devices.
 	Memory snapshot.Memory
@@ -39,15 +38,13 @@ type InstanceRequest struct {
 	Shares bool `json:"shares,omitempty"`
 }
 
-// Attach attaches an environment to devices, and returns the indices of all that it is
-// attached to then. It prefers devices without a State, then those with the fewest
-// attachments. After an error, which wraps ErrRequest, ErrUnavailable or
-// ErrNoDevices, nothing has changed.
+// Attach attaches an environment to devices, and returns the indices of all that it is attached to then. It prefers
+// devices without a State, then those with the fewest attachments. After an error, which wraps ErrRequest,
+// ErrUnavailable or ErrNoDevices, nothing has changed.
 //
-// A whole device has no other attachments. A device can be shared by capacity: the
-// capacities of all attachments must fit its memory, and none may have the whole
-// device. As in 1.4.3, the environment need not be registered; then its attachments
-// end when the state is read next.
+// A whole device has no other attachments. A device can be shared by capacity: the capacities of all attachments must
+// fit its memory, and none may have the whole device. As in 1.4.3, the environment need not be registered; then its
+// attachments end when the state is read next.
 func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -165,8 +162,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	return chosen, nil
 }
 
-// refuses says why a device is given to no user, or not with the capacity that is asked for;
-// empty for neither.
+// refuses says why a device is given to no user, or not with the capacity that is asked for; empty for neither.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch {
 	case r.States[d.Index] == gpus.Failed:
@@ -225,9 +221,8 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	return nil
 }
 
-// Detach ends an environment's attachments to the given devices, or to all devices if
-// none is given, and returns the indices of those to which it is still attached. A
-// device that is not attached is not an error.
+// Detach ends an environment's attachments to the given devices, or to all devices if none is given, and returns the
+// indices of those to which it is still attached. A device that is not attached is not an error.
 func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	for i := range f.Devices {
 		d := &f.Devices[i]
@@ -265,8 +260,7 @@ func (a Conflict) String() string {
 	return s + " since " + a.Since.ISO()
 }
 
-// conflicts are the attachments of other environments: to one device, or to all
-// devices if index is nil.
+// conflicts are the attachments of other environments: to one device, or to all devices if index is nil.
 func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
 	var list []Conflict
 	environments := snapshot.ByID(f.Environments)

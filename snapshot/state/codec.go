@@ -29,9 +29,8 @@ func (c Contents) Equal(o Contents) bool {
 // Same says whether two contents of a file are the same; no file is not an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// Limits of the state files, well below what a controller reads of a host: any user may
-// write the files, and what is valid here but too much there would exempt the whole
-// host from enforcement.
+// Limits of the state files, well below what a controller reads of a host: any user may write the files, and what is
+// valid here but too much there would exempt the whole host from enforcement.
 const (
 	maxValues      = 1 << 18 // of each file, counted by the commas between them
 	maxOlderValues = 1 << 14 // of a file of an older version: a conversion takes kilobytes for each

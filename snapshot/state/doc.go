@@ -6,7 +6,6 @@
 //
 // Files of older versions are converted when they are decoded.
 //
-// Every user of the host may write the files, so all fields are checked when they are
-// decoded. Package disk reads and writes them, under the lock that guards them.
-// This package has no clock and touches no file or process.
+// Every user of the host may write the files, so all fields are checked when they are decoded. Package disk reads and
+// writes them, under the lock that guards them. This package has no clock and touches no file or process.
 package state

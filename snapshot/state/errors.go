@@ -12,8 +12,7 @@ var (
 	// ErrNoDevices says that there is no devices.json yet: call nvidia-smi, without any
 	// lock, and pass its devices to disk.Store.RegisterDevices.
 	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
-	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see
-	// UnavailableError.
+	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see UnavailableError.
 	ErrUnavailable = errors.New("not available")
 	// ErrRequest is wrapped if a request is invalid in any state.
 	ErrRequest = errors.New("not a valid request")
@@ -25,15 +24,12 @@ var (
 	ErrActive = errors.New("already in an active environment")
 )
 
-// UnavailableError says which of the requested devices are not available. It wraps
-// ErrUnavailable.
+// UnavailableError says which of the requested devices are not available. It wraps ErrUnavailable.
 type UnavailableError struct {
 	Reason string `json:"reason"`
-	// TooFew says that more devices would help: more were requested than exist or have
-	// room, or one that doesn't exist.
+	// TooFew says that more devices would help: more were requested than exist or have room, or one that doesn't exist.
 	TooFew bool `json:"too_few,omitempty"`
-	// Conflicts are the attachments that prevent the request; empty if the host doesn't
-	// have as many devices.
+	// Conflicts are the attachments that prevent the request; empty if the host doesn't have as many devices.
 	Conflicts []Conflict `json:"conflicts,omitempty"`
 }
 

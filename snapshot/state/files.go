@@ -13,11 +13,9 @@ import (
 // Files are the decoded contents of envs.json and devices.json.
 type Files struct {
 	Environments []snapshot.Environment
-	// Devices is nil as long as there is no devices.json, which does not mean a
-	// host without devices: see ErrNoDevices.
+	// Devices is nil as long as there is no devices.json, which does not mean a host without devices: see ErrNoDevices.
 	Devices []snapshot.Device
-	// Warnings are problems that were noticed and worked around, one line each.
-	// They are never written to a file.
+	// Warnings are problems that were noticed and worked around, one line each. They are never written to a file.
 	Warnings []string
 	// LivenessUnknown says that the PIDs in the files belong, or may belong, to
 	// another PID namespace: they mean nothing here, and nothing was cleaned up.
@@ -34,8 +32,7 @@ type Files struct {
 	// last registered process leaves it; nil if that is unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
-	// By root's note: the environments that were registered in this boot, and the GPUs to which
-	// attachments were made.
+	// By root's note: the environments that were registered in this boot, and the GPUs to which attachments were made.
 	earlier map[EnvironmentOwner]bool
 	madeTo  map[attachmentPlace][]snapshot.GPUUUID
 
@@ -90,9 +87,8 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return f.find(func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel returns the environment in which a user's Jupyter kernel is
-// registered, or nil. For root it is that of any user's. The ids of kernels are no secret:
-// one that another user has registered too is another kernel.
+// EnvironmentOfKernel returns the environment in which a user's Jupyter kernel is registered, or nil. For root it is
+// that of any user's. The ids of kernels are no secret: one that another user has registered too is another kernel.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
 	env := f.find(func(e *snapshot.Environment) bool { return e.UID == uid && has(e) })
@@ -116,8 +112,7 @@ func (f *Files) Device(index snapshot.DeviceIndex) *snapshot.Device {
 	return snapshot.FindDevice(f.Devices, index)
 }
 
-// AttachedTo lists the indices of the devices that an environment is attached
-// to, in ascending order.
+// AttachedTo lists the indices of the devices that an environment is attached to, in ascending order.
 func (f *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
 	indices := snapshot.AttachedTo(f.Devices, eid)
 	slices.Sort(indices)
@@ -133,9 +128,8 @@ func (f *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
 	return env, nil
 }
 
-// CheckOwner returns nil if a user may change an environment, which only its own
-// user and root may. The error wraps ErrNotOwner, or ErrNoEnvironment if there is
-// no such environment.
+// CheckOwner returns nil if a user may change an environment, which only its own user and root may. The error wraps
+// ErrNotOwner, or ErrNoEnvironment if there is no such environment.
 func (f *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
 	env, err := f.registered(eid)
 	if err != nil {
@@ -152,13 +146,11 @@ func (f *Files) Warn(format string, args ...any) {
 	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 }
 
-// MergeDevices updates the registered devices to those that nvidia-smi found: it adds
-// new ones, corrects the total memory, and keeps the attachments. It removes a device
-// that was not found, unless an environment is attached to it. Warnings name what it
-// could not do.
+// MergeDevices updates the registered devices to those that nvidia-smi found: it adds new ones, corrects the total
+// memory, and keeps the attachments. It removes a device that was not found, unless an environment is attached to it.
+// Warnings name what it could not do.
 //
-// Only a complete answer of nvidia-smi may be merged: a failure is not a host without
-// devices.
+// Only a complete answer of nvidia-smi may be merged: a failure is not a host without devices.
 func (f *Files) MergeDevices(found []snapshot.Device) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {

@@ -12,10 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The state files of older versions of genv, which 1.4.3 converts too. Up to 0.9.0
-// environments are an object, by their id; names, settings, processes and kernels may be
-// missing. Up to 0.8.0 devices are an object, by their index, and what 1.4.3 calls
-// attachments is an object, by the id of the environment.
+// The state files of older versions of genv, which 1.4.3 converts too. Up to 0.9.0 environments are an object, by their
+// id; names, settings, processes and kernels may be missing. Up to 0.8.0 devices are an object, by their index, and
+// what 1.4.3 calls attachments is an object, by the id of the environment.
 type (
 	olderEnvironments struct {
 		Environments map[string]olderEnvironment `json:"envs"`

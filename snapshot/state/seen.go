@@ -81,9 +81,8 @@ func (s *Seen) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	return noted
 }
 
-// Apply adds to the files what earlier looks noted about them: which GPUs the indices are, and
-// since when attachments and environments count. What is attached again, or written with
-// another time, is new.
+// Apply adds to the files what earlier looks noted about them: which GPUs the indices are, and since when attachments
+// and environments count. What is attached again, or written with another time, is new.
 func (s *Seen) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
 	for _, e := range s.Earlier {

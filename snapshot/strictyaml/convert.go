@@ -76,8 +76,7 @@ func (n *Node) setWord(text string) {
 
 const notOneLine = "text over several lines is not supported; write it after the key, in quotes if necessary"
 
-// refuse records an error. The node stays without a value, so that there is no second
-// error about it.
+// refuse records an error. The node stays without a value, so that there is no second error about it.
 func (n *Node) refuse(message string) {
 	n.kind = absent
 	n.Failf("%s", message)

@@ -7,22 +7,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Groups reads a mapping of group names to lists. An item of a list is a word, or the
-// name of another group after an @.
+// Groups reads a mapping of group names to lists. An item of a list is a word, or the name of another group after an @.
 type Groups struct {
-	// Members returns the members that an item without @ names. It records its errors
-	// at the item.
+	// Members returns the members that an item without @ names. It records its errors at the item.
 	Members func(item *Node) []string
 	// Other returns the members of a group that is not defined in the mapping, or an
 	// error that ends with the next step.
 	Other func(name string) ([]string, error)
-	// Fold converts a member to the form in which members are compared. Each member is
-	// in a group once.
+	// Fold converts a member to the form in which members are compared. Each member is in a group once.
 	Fold func(member string) string
 }
 
-// grouping is a mapping of groups while it is read. Groups may contain each other in
-// any order, but not in a cycle.
+// grouping is a mapping of groups while it is read. Groups may contain each other in any order, but not in a cycle.
 type grouping struct {
 	Groups
 	written map[string]*Node

@@ -28,8 +28,7 @@ type field struct{ key, value *Node }
 // Place is where the value begins.
 func (n *Node) Place() Place { return n.place }
 
-// Failf records an error at the value's place. The message says what is wrong and how
-// to correct it.
+// Failf records an error at the value's place. The message says what is wrong and how to correct it.
 func (n *Node) Failf(format string, args ...any) { n.in.failf(n.place, format, args...) }
 
 // failf is Failf with the value's key before the message.

@@ -1,6 +1,5 @@
-// Package strictyaml reads configuration files strictly: an unknown key, a wrong type
-// or a duplicate key is an error that names the file, line and column, and how to
-// correct it.
+// Package strictyaml reads configuration files strictly: an unknown key, a wrong type or a duplicate key is an error
+// that names the file, line and column, and how to correct it.
 //
 //	doc := strictyaml.Parse("hosts.yaml", data)
 //	doc.Root().Map(strictyaml.Keys{
@@ -9,13 +8,12 @@
 //	})
 //	if err := doc.Err(); err != nil { … }
 //
-// Errors are collected in the document, so that a caller just lists what it expects; a
-// wrong value is read as zero. Check Err before you use any value.
+// Errors are collected in the document, so that a caller just lists what it expects; a wrong value is read as zero.
+// Check Err before you use any value.
 //
-// It supports a subset of YAML: one document, no anchors, aliases, merge keys or tags
-// (so that a short file cannot expand into a long one), and text on one line, except
-// where a caller asks for Lines. It converts nothing: "yes" is not a bool and 22 is not
-// text. It does not know which keys there are or what they mean.
+// It supports a subset of YAML: one document, no anchors, aliases, merge keys or tags (so that a short file cannot
+// expand into a long one), and text on one line, except where a caller asks for Lines. It converts nothing: "yes" is
+// not a bool and 22 is not text. It does not know which keys there are or what they mean.
 package strictyaml
 
 import (
@@ -33,8 +31,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// lineEnds makes every kind of line end one newline: the parser counts those of
-// Windows twice after a comment.
+// lineEnds makes every kind of line end one newline: the parser counts those of Windows twice after a comment.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // Parse parses a document. The file's name is only for messages. Errors are collected
@@ -145,8 +142,7 @@ type Document struct {
 	root *Node
 }
 
-// Root is the value of the whole document. It is never nil, but has no value if the
-// document could not be parsed.
+// Root is the value of the whole document. It is never nil, but has no value if the document could not be parsed.
 func (d *Document) Root() *Node { return d.root }
 
 // Err is the error that comes first in the file, a *ParseError, or nil.
@@ -159,8 +155,7 @@ func (d *Document) Err() error {
 	})
 }
 
-// All joins all collected errors in the order in which they were found; nil if there
-// are none.
+// All joins all collected errors in the order in which they were found; nil if there are none.
 func (d *Document) All() error {
 	errs := make([]error, len(d.errs))
 	for i, e := range d.errs {
@@ -172,8 +167,7 @@ func (d *Document) All() error {
 const (
 	// MaxSize is the maximum size of a file in bytes.
 	MaxSize = 4 << 20
-	// maxErrors is how many errors are collected. Later ones tend to follow from
-	// the first ones.
+	// maxErrors is how many errors are collected. Later ones tend to follow from the first ones.
 	maxErrors  = 20
 	maxQuoted  = 61  // characters of the source line that an error repeats
 	maxMessage = 401 // characters of a message, which may repeat text of the file

@@ -22,9 +22,8 @@ var memoryUnits = []struct {
 	{"g", 1e9},
 }
 
-// ParseMemory reads an amount of memory in bytes: a whole number with one of the
-// units b, k, m, g (1000s) or ki, mi, gi (1024s) in lower or upper case, or
-// without a unit for bytes. Its error says how to write one.
+// ParseMemory reads an amount of memory in bytes: a whole number with one of the units b, k, m, g (1000s) or ki, mi, gi
+// (1024s) in lower or upper case, or without a unit for bytes. Its error says how to write one.
 func ParseMemory(s string) (bytes int64, err error) {
 	digits, factor := strings.ToLower(s), int64(1)
 	for _, unit := range memoryUnits {
@@ -70,13 +69,11 @@ func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
 
 const day = 24 * time.Hour
 
-// maxSeconds is the largest number of seconds without a unit: more do not fit
-// into a time.Duration.
+// maxSeconds is the largest number of seconds without a unit: more do not fit into a time.Duration.
 const maxSeconds = 1e9
 
-// ParseDuration reads a duration that is not negative, as in flags and policy files: 10
-// (seconds), 500ms, 10s, 15m, 1h30m, 7d or 1d12h. A day is 24 hours. Its error says how
-// to write one.
+// ParseDuration reads a duration that is not negative, as in flags and policy files: 10 (seconds), 500ms, 10s, 15m,
+// 1h30m, 7d or 1d12h. A day is 24 hours. Its error says how to write one.
 func ParseDuration(s string) (time.Duration, error) {
 	d, ok := parseSeconds(s)
 	if !ok {
@@ -134,8 +131,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// ShortDuration is FormatDuration of a duration rounded to minutes, or to seconds
-// below a minute.
+// ShortDuration is FormatDuration of a duration rounded to minutes, or to seconds below a minute.
 func ShortDuration(d time.Duration) string {
 	if seconds := d.Round(time.Second); seconds < time.Minute {
 		return FormatDuration(seconds)

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// Head is a writer that keeps the beginning of what is written to it, such as the output of a
-// program.
+// Head is a writer that keeps the beginning of what is written to it, such as the output of a program.
 type Head struct {
 	Limit int  // in bytes
 	Cut   bool // more was written

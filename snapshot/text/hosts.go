@@ -46,8 +46,7 @@ func (r numberRange) contains(digits string) bool {
 // String is the pattern as it was written.
 func (p HostPattern) String() string { return p.text }
 
-// Count is how many names the pattern matches, at most MaxHosts. A number that is listed
-// twice counts twice.
+// Count is how many names the pattern matches, at most MaxHosts. A number that is listed twice counts twice.
 func (p HostPattern) Count() int { return p.count }
 
 // Expand lists the names that the pattern matches, in order.
@@ -105,12 +104,10 @@ func matchParts(parts []hostPart, name string) bool {
 	return at[len(name)]
 }
 
-// FoldHost is a host name in the form in which names are compared: lower case, without a
-// dot at the end.
+// FoldHost is a host name in the form in which names are compared: lower case, without a dot at the end.
 func FoldHost(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// SplitHosts splits a list at the commas outside brackets, and trims the spaces around
-// each item.
+// SplitHosts splits a list at the commas outside brackets, and trims the spaces around each item.
 func SplitHosts(list string) []string {
 	var items []string
 	depth, start := 0, 0
@@ -149,9 +146,8 @@ func MatchGlob[C byte | rune](glob, text []C) bool {
 	return !slices.ContainsFunc(glob[at:], func(c C) bool { return c != '*' })
 }
 
-// HostGlob is a host name in which * is any text and ? any character. It may have ranges,
-// as a HostPattern: rack[1-2]-* begins with rack1- or rack2-. It lists no names; it
-// matches known ones.
+// HostGlob is a host name in which * is any text and ? any character. It may have ranges, as a HostPattern: rack[1-2]-*
+// begins with rack1- or rack2-. It lists no names; it matches known ones.
 type HostGlob struct {
 	text  string
 	parts []hostPart // those of * and ? are these literals

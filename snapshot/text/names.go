@@ -1,6 +1,5 @@
-// Package text reads and writes small texts, each kind in one place: durations, amounts
-// of memory, lists of device indices, host patterns, and hints for misspelt words. It
-// makes foreign text, which others chose, safe for a terminal.
+// Package text reads and writes small texts, each kind in one place: durations, amounts of memory, lists of device
+// indices, host patterns, and hints for misspelt words. It makes foreign text, which others chose, safe for a terminal.
 //
 // It imports no other package of genv, so that every package may use it.
 package text
@@ -19,10 +18,9 @@ import (
 // maxShown is how many characters of a foreign text Shown keeps.
 const maxShown = 32
 
-// Shown is an id, a name or a command as it is shown to people. Users choose these
-// texts, so one that isn't an ordinary word is quoted, shortened to 32 characters, and
-// made printable: it can't look like a part of genv's own message. An ordinary word of
-// at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
+// Shown is an id, a name or a command as it is shown to people. Users choose these texts, so one that isn't an ordinary
+// word is quoted, shortened to 32 characters, and made printable: it can't look like a part of genv's own message. An
+// ordinary word of at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
 //
 // The quoted text contains no quotation mark, so that it can't seem to end early.
 func Shown(text string) string {
@@ -50,8 +48,7 @@ func ShownCommand(text string) string {
 	return Shown(text)
 }
 
-// ordinary says whether a text can be shown unchanged. "N/A" is shown where there is no
-// environment.
+// ordinary says whether a text can be shown unchanged. "N/A" is shown where there is no environment.
 func ordinary(text string) bool {
 	return text != "" && len(text) <= maxShown && text != "N/A" && IsMadeOf(text, "._:@/+-")
 }
@@ -98,8 +95,7 @@ func CheckUsername(name string) error {
 	return nil
 }
 
-// Hint suggests the known word nearest to a misspelt one: did you mean "enforce"? If
-// none is near, it is otherwise.
+// Hint suggests the known word nearest to a misspelt one: did you mean "enforce"? If none is near, it is otherwise.
 func Hint(word string, known []string, otherwise string) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -107,9 +103,8 @@ func Hint(word string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// Nearest is the known word nearest to a misspelt one, or "" if none is near. If several
-// are equally near, it is the one that begins like the word for longest, then the first.
-// A host without its domain means the full name.
+// Nearest is the known word nearest to a misspelt one, or "" if none is near. If several are equally near, it is the
+// one that begins like the word for longest, then the first. A host without its domain means the full name.
 func Nearest(word string, known []string) string {
 	limit := 1
 	if len(word) > 3 {

@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is a foreign text on one line: characters that could move a cursor, or hide
-// or reorder text, are escaped as in Go, with "\n" for a newline and "\xff" for a byte
-// that is not UTF-8.
+// Printable is a foreign text on one line: characters that could move a cursor, or hide or reorder text, are escaped as
+// in Go, with "\n" for a newline and "\xff" for a byte that is not UTF-8.
 func Printable(s string) string { return escape(s, isPrint) }
 
 // PrintableLines is Printable, but keeps newlines.

@@ -141,9 +141,8 @@ func NewOpenLogReader(dir string) *OpenLogReader {
 	return r
 }
 
-// Next returns the PIDs of those who opened a device since the call before, 0 for one that is
-// not known. The error is why the file says nothing: it can't be read, or others than root
-// could have written it.
+// Next returns the PIDs of those who opened a device since the call before, 0 for one that is not known. The error is
+// why the file says nothing: it can't be read, or others than root could have written it.
 func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	c, err := openLogFile.Read(r.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -124,8 +124,7 @@ func (p *pace) delay(of party, now time.Time) time.Duration {
 	return doubled(floor, known.fruitless-delayFree, delayMost)
 }
 
-// rest is how long to wait after a look because of a source, so many of which in a row
-// showed nothing new.
+// rest is how long to wait after a look because of a source, so many of which in a row showed nothing new.
 func (s source) rest(fruitless int) time.Duration {
 	switch {
 	case s.party == processEnds:
@@ -193,8 +192,7 @@ func (p *pace) lookBegins(now time.Time) {
 	}
 }
 
-// lookEnds notes what a look showed: whether that is new, and who uses a device. A look that
-// failed shows nothing.
+// lookEnds notes what a look showed: whether that is new, and who uses a device. A look that failed shows nothing.
 func (p *pace) lookEnds(now time.Time, changed bool, uses func(snapshot.PID) bool, alive func(opener) bool) {
 	for s := range p.looking {
 		if r := p.reasons[s]; r != nil {

@@ -237,8 +237,7 @@ func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	}
 }
 
-// watchEnd watches the end of a process. One that has ended since the look, or now, is seen
-// by the next look.
+// watchEnd watches the end of a process. One that has ended since the look, or now, is seen by the next look.
 func (p *poller) watchEnd(pid snapshot.PID) {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	if err != nil {
@@ -263,8 +262,7 @@ func (p *poller) ended(fd int) bool {
 	return false
 }
 
-// SameUse reports whether two looks show the same processes on the same devices, environments
-// and attachments.
+// SameUse reports whether two looks show the same processes on the same devices, environments and attachments.
 func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
 
 // fingerprintOf identifies what a look showed of what rules judge: which processes use which devices, environments and

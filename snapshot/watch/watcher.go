@@ -9,24 +9,22 @@
 //		done(s)
 //	}
 //
-// Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only
-// leads to a look, and never to more. An opener that has ended again is worth no look. That
-// holds for the nvidia-smi of a look itself, which has ended when the look is over.
+// Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only leads to a look, and never
+// to more. An opener that has ended again is worth no look. That holds for the nvidia-smi of a look itself, which has
+// ended when the look is over.
 //
-// While the kernel guard is on, it reports opens through all nodes of a device, with the PID of
-// the opener (OpenLog). With the guard or without, opens of the nodes in DevDir are
-// watched by fanotify (Linux 5.13, as root) with that PID, otherwise by inotify without it
-// (MethodOf). What can't be watched is said in the log, at debug level, and left to the
+// While the kernel guard is on, it reports opens through all nodes of a device, with the PID of the opener (OpenLog).
+// With the guard or without, opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with that PID,
+// otherwise by inotify without it (MethodOf). What can't be watched is said in the log, at debug level, and left to the
 // interval between looks.
 //
-// OpenLog is how the process that keeps the guard says so: guard-opens.json, a small file in root's
-// run folder, which all who watch the machine read when it changes. It is replaced as a whole, at
-// once after an open and then at most every 100 ms. It has the last 256 opens with a count, so that
-// a reader who is late misses none of them without noticing. What is in the file before an
-// OpenLogReader begins counts for nothing.
+// OpenLog is how the process that keeps the guard says so: guard-opens.json, a small file in root's run folder, which
+// all who watch the machine read when it changes. It is replaced as a whole, at once after an open and then at most
+// every 100 ms. It has the last 256 opens with a count, so that a reader who is late misses none of them without
+// noticing. What is in the file before an OpenLogReader begins counts for nothing.
 //
-// pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and
-// fewer follow those that showed nothing new: see there.
+// pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and fewer follow those that
+// showed nothing new: see there.
 package watch
 
 import (
@@ -45,11 +43,9 @@ type Config struct {
 	StateDirs []string // folders of state files
 	RunDir    string   // root's run folder, in which the guard says who opened devices; empty for none
 	Proc      proc.FS  // the zero FS is /proc
-	// SMI returns the path of nvidia-smi; empty for none. Opens by one that root runs are no
-	// reason to look.
+	// SMI returns the path of nvidia-smi; empty for none. Opens by one that root runs are no reason to look.
 	SMI func() string
-	// Debug logs, at debug level, how opens are watched and what can't be watched; nil for
-	// nothing.
+	// Debug logs, at debug level, how opens are watched and what can't be watched; nil for nothing.
 	Debug func(text string, err error)
 
 	noFanotify bool // as on an older kernel

@@ -1,28 +1,25 @@
-// Package grant decides which GPUs a container gets, and in which environment: what its
-// config.json asks for, what the state files and the proof of its user allow, and what the
-// container sees of it.
+// Package grant decides which GPUs a container gets, and in which environment: what its config.json asks for, what the
+// state files and the proof of its user allow, and what the container sees of it.
 //
 //	request, err := grant.Asked(config, nvidia)
 //	granted, err := grant.Claim{Request: request, Proof: proof, …}.Apply(files) // under the lock
 //	granted.SetVariables(config)
 //
-// The config.json of a container has what the person wrote who started it: nothing in it
-// says who that is. A proof does, which comes from elsewhere. Without one, a container has
-// an environment of its own that belongs to no person.
+// The config.json of a container has what the person wrote who started it: nothing in it says who that is. A proof
+// does, which comes from elsewhere. Without one, a container has an environment of its own that belongs to no person.
 //
-// Tokens are the one-time tokens by which root's service recognizes, in a container that is about
-// to start, the user who asked for it: the container engine says nothing about its caller. A token
-// is for one container within a short time. Tokens are only in the memory of the service.
+// Tokens are the one-time tokens by which root's service recognizes, in a container that is about to start, the user
+// who asked for it: the container engine says nothing about its caller. A token is for one container within a short
+// time. Tokens are only in the memory of the service.
 //
 //	text, err := tokens.Issue(grant.Holder{UID: peer, EID: eid})  // asked by the user's docker shim
 //	holder, ok := tokens.Redeem(text)                             // asked by root's container runtime
 //
-// RestartNotes remember for which user a container of root's engine was started, since its token
-// proves that only once and `docker restart` starts it again with the same one. Only root's runtime
-// writes and reads them. A note is good for a start of the same container, by its id and its
-// engine, that carries the same token: the id alone, which every user sees, is worth nothing. It is
-// removed when the engine doesn't know the container any more, and at the latest RestartLife after
-// its last start.
+// RestartNotes remember for which user a container of root's engine was started, since its token proves that only once
+// and `docker restart` starts it again with the same one. Only root's runtime writes and reads them. A note is good for
+// a start of the same container, by its id and its engine, that carries the same token: the id alone, which every user
+// sees, is worth nothing. It is removed when the engine doesn't know the container any more, and at the latest
+// RestartLife after its last start.
 //
 // Except for these notes it reads and writes nothing: see package oci and cmd/genv/host.
 package grant
@@ -75,14 +72,12 @@ type Granted struct {
 	UUIDs   []snapshot.GPUUUID // of the devices; nil if one is unknown
 	Memory  snapshot.Memory
 	GPUs    bool // it asked for devices
-	// Registered says that its processes keep the environment alive: it is its own, or that
-	// of its proved user.
+	// Registered says that its processes keep the environment alive: it is its own, or that of its proved user.
 	Registered bool
 }
 
-// Apply registers a container's process in its environment, and attaches the devices of an
-// environment of its own. After an error, which wraps ErrRefused, ErrRequest or one of
-// package state, the files are not to be written.
+// Apply registers a container's process in its environment, and attaches the devices of an environment of its own.
+// After an error, which wraps ErrRefused, ErrRequest or one of package state, the files are not to be written.
 func (c Claim) Apply(f *state.Files) (Granted, error) {
 	g := Granted{GPUs: c.AsksForGPUs()}
 	if c.Proof != nil {
@@ -186,8 +181,7 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	return g.with(f, attached, c.Hardware), nil
 }
 
-// freeID is the container's ID as docker prints it, unless there is an environment of that
-// name.
+// freeID is the container's ID as docker prints it, unless there is an environment of that name.
 func (c Claim) freeID(f *state.Files) snapshot.EnvID {
 	const short = 12
 	eid := snapshot.EnvID(c.Container[:min(short, len(c.Container))])
@@ -220,8 +214,7 @@ func listed(devices []snapshot.DeviceIndex) string {
 	return text.JoinIndices(devices)
 }
 
-// wanted are the devices that the request names, of which those in all are "all". It is
-// empty for a request by number.
+// wanted are the devices that the request names, of which those in all are "all". It is empty for a request by number.
 func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
 	add := func(index snapshot.DeviceIndex) {
 		if !slices.Contains(list, index) {
@@ -289,8 +282,7 @@ func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) 
 	return found[0], nil
 }
 
-// with adds the devices. Of one of which the environment has MIG instances, they are what the
-// container has.
+// with adds the devices. Of one of which the environment has MIG instances, they are what the container has.
 func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.Device) Granted {
 	g.Devices = list
 	parts := change.Parts(f, g.EID)

@@ -51,10 +51,9 @@ func (r *Request) AsksForGPUs() bool {
 	return r.Count > 0 || r.All || len(r.Names) > 0 || len(r.Minors) > 0
 }
 
-// Asked reads what a container asks for. nvidia says that the runtime that is called next
-// obeys NVIDIA_VISIBLE_DEVICES by itself: otherwise the variable, which many images set,
-// means something only with NVIDIA's hook. The error wraps ErrRequest, and only a container
-// that asks for GPUs has one.
+// Asked reads what a container asks for. nvidia says that the runtime that is called next obeys NVIDIA_VISIBLE_DEVICES
+// by itself: otherwise the variable, which many images set, means something only with NVIDIA's hook. The error wraps
+// ErrRequest, and only a container that asks for GPUs has one.
 func Asked(c *oci.Config, nvidia bool) (Request, error) {
 	r := Request{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
@@ -83,8 +82,7 @@ func Asked(c *oci.Config, nvidia bool) (Request, error) {
 	return r, r.Check()
 }
 
-// Check refuses what Asked doesn't return, for a request of another process. Its error wraps
-// ErrRequest.
+// Check refuses what Asked doesn't return, for a request of another process. Its error wraps ErrRequest.
 func (r *Request) Check() error {
 	if err := snapshot.CheckName(Name, r.Called); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
@@ -181,8 +179,7 @@ func (r *Request) askByAnnotation(c *oci.Config) {
 	slices.Sort(r.Names)
 }
 
-// The numbers of the device nodes of GPUs: the Linux allocated devices list, and NVIDIA's
-// /dev/nvidiactl.
+// The numbers of the device nodes of GPUs: the Linux allocated devices list, and NVIDIA's /dev/nvidiactl.
 const (
 	nvidiaMajor = 195
 	maxGPUMinor = 253 // above it are nvidia-modeset and nvidiactl

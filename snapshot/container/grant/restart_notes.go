@@ -19,8 +19,7 @@ import (
 // RestartLife is how long after its last start a container can be started again for its user.
 const RestartLife = 90 * 24 * time.Hour
 
-// ErrUnknownStart means that a container was not started for a user before, or that this can't be
-// shown.
+// ErrUnknownStart means that a container was not started for a user before, or that this can't be shown.
 var ErrUnknownStart = errors.New("no earlier start of this container proves its user")
 
 // restartFolder is the folder of the notes in the folder of what root's genv keeps.
@@ -61,8 +60,7 @@ func restartNote(id string) folder.Note[RestartNote] {
 	}
 }
 
-// Write writes the note of a container that was started for a user with a token. Only root
-// calls it.
+// Write writes the note of a container that was started for a user with a token. Only root calls it.
 func (n RestartNotes) Write(note RestartNote, token string) error {
 	if !container.IsID(note.ID) || token == "" {
 		return fmt.Errorf("%w: its id or its token is missing", ErrUnknownStart)

@@ -31,8 +31,7 @@ type Holder struct {
 	EID snapshot.EnvID `json:"eid,omitempty"` // the environment that the user named; empty for none
 }
 
-// Tokens are those of one service. The zero value has none. Any number of goroutines may
-// use it.
+// Tokens are those of one service. The zero value has none. Any number of goroutines may use it.
 type Tokens struct {
 	Now func() time.Time // nil is time.Now
 

@@ -23,8 +23,7 @@ import (
 // ErrGarbled means that a config.json is not one that a runtime would start.
 var ErrGarbled = errors.New("config.json is not understood")
 
-// Config is what a config.json says. The values are read only; Set, Add and Remove change
-// what Encode writes.
+// Config is what a config.json says. The values are read only; Set, Add and Remove change what Encode writes.
 type Config struct {
 	Env         []string // of the container's first process
 	Annotations map[string]string
@@ -120,9 +119,8 @@ const maxReason = 200
 // object is a JSON object of which the values are not changed.
 type object map[string]json.RawMessage
 
-// checkSpelling refuses names that differ from the specification's only by capital letters:
-// Go's decoder, and so runc, accepts them too, and two of one name would mean different
-// things to different programs.
+// checkSpelling refuses names that differ from the specification's only by capital letters: Go's decoder, and so runc,
+// accepts them too, and two of one name would mean different things to different programs.
 func checkSpelling(whole object) error {
 	known := map[string][]string{
 		"": {"process", "hooks", "annotations", "linux"}, "process": {"env"},
@@ -249,14 +247,12 @@ func put(outer object, name string, value any) error {
 
 const (
 	fileName = "config.json"
-	// maxBytes bounds a config.json. One of dockerd's has about 10 KiB, and some
-	// hundred with --privileged.
+	// maxBytes bounds a config.json. One of dockerd's has about 10 KiB, and some hundred with --privileged.
 	maxBytes = 16 << 20
 )
 
-// Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that
-// no container engine writes, such as a symbolic link or one of gigabytes, fs.ErrNotExist,
-// or ErrGarbled.
+// Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that no container engine writes,
+// such as a symbolic link or one of gigabytes, fs.ErrNotExist, or ErrGarbled.
 func Read(bundle string) (*Config, error) {
 	dir, err := folder.OpenExisting(bundle)
 	if err != nil {
@@ -275,8 +271,7 @@ func Read(bundle string) (*Config, error) {
 	return c, nil
 }
 
-// Write replaces the config.json that was read by one with the changes. After an error the
-// old one is there.
+// Write replaces the config.json that was read by one with the changes. After an error the old one is there.
 func (c *Config) Write() error {
 	data, err := c.Encode()
 	if err != nil {

@@ -18,22 +18,19 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Enter registers a process or a Jupyter kernel in an environment, which is new if it is
-// not registered. The process belongs to the asker; only root may register the process of
-// another user.
+// Enter registers a process or a Jupyter kernel in an environment, which is new if it is not registered. The process
+// belongs to the asker; only root may register the process of another user.
 type Enter struct {
 	// EID is the environment. If it is empty, a new one is named after the process.
 	EID    snapshot.EnvID `json:"eid,omitempty"`
 	PID    snapshot.PID   `json:"pid,omitempty"`       // 0 for none
 	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
-	// Config is that of a new environment; in an existing one what is set replaces what
-	// it had.
+	// Config is that of a new environment; in an existing one what is set replaces what it had.
 	Config snapshot.EnvConfig `json:"config,omitzero"`
 	// Attach attaches as many devices as Config has, if it has a number.
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
-	// States are those of the devices that others use, or may use, as the asker sees it: see
-	// state.AttachRequest.
+	// States are those of the devices that others use, or may use, as the asker sees it: see state.AttachRequest.
 	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 }
 
@@ -94,8 +91,7 @@ const (
 type Leave struct {
 	PID    snapshot.PID `json:"pid,omitempty"`       // 0 for none
 	Kernel string       `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
-	// Own says that the process is the asker's shell: it must belong to the asker, also if
-	// it is in no environment.
+	// Own says that the process is the asker's shell: it must belong to the asker, also if it is in no environment.
 	Own bool `json:"own,omitempty"`
 }
 

@@ -61,8 +61,7 @@ func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, d.EID, before), nil
 }
 
-// changeable is a copy of an environment that the asker may change. One that isn't
-// registered belongs to no user.
+// changeable is a copy of an environment that the asker may change. One that isn't registered belongs to no user.
 func changeable(f *state.Files, eid snapshot.EnvID, by Requester, unregistered bool) (snapshot.Environment, error) {
 	switch err := f.CheckOwner(eid, by.UID); {
 	case err == nil:

@@ -62,9 +62,8 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// DecodeError is the error that EncodeError wrote: it has the text, and for errors.Is and
-// errors.As the classes of package state, but nothing else that it wrapped. What
-// EncodeError has not written is an error too.
+// DecodeError is the error that EncodeError wrote: it has the text, and for errors.Is and errors.As the classes of
+// package state, but nothing else that it wrapped. What EncodeError has not written is an error too.
 func DecodeError(data []byte) error {
 	var w wireError
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {

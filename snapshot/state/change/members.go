@@ -38,8 +38,7 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, eid, before), nil
 }
 
-// freeID is the PID, as in 1.4.3, unless there still is an environment that an earlier
-// process with this PID began.
+// freeID is the PID, as in 1.4.3, unless there still is an environment that an earlier process with this PID began.
 func freeID(f *state.Files, pid snapshot.PID) snapshot.EnvID {
 	eid := snapshot.EnvID(fmt.Sprint(pid))
 	for n := 2; f.Environment(eid) != nil; n++ {

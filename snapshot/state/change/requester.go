@@ -46,9 +46,8 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 	return by, nil
 }
 
-// userOf is the user for whom a process is registered: its owner as the kernel reports it,
-// and for a Jupyter kernel (PID 0) the asker. Only root may ask for the process of another
-// user.
+// userOf is the user for whom a process is registered: its owner as the kernel reports it, and for a Jupyter kernel
+// (PID 0) the asker. Only root may ask for the process of another user.
 func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil

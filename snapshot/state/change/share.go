@@ -9,10 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// What a user may take of a state file, and all users together. A file with more than
-// 8 MiB or 2^18 values is read by no genv, so that one user could otherwise put an end to
-// the state of all. Both are in units of weight: the bytes of what is in the file, and more
-// for what takes more than that.
+// What a user may take of a state file, and all users together. A file with more than 8 MiB or 2^18 values is read by
+// no genv, so that one user could otherwise put an end to the state of all. Both are in units of weight: the bytes of
+// what is in the file, and more for what takes more than that.
 const (
 	maxShare  = 64 << 10 // about 450 environments
 	maxWeight = 1_000_000

@@ -137,8 +137,7 @@ func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) string {
 // Examination is what root's note says about a state folder.
 type Examination struct {
 	Namespaces system.Namespaces // of this process
-	// Refusal is why the PIDs in the state files may not belong to these namespaces; empty
-	// if they do.
+	// Refusal is why the PIDs in the state files may not belong to these namespaces; empty if they do.
 	Refusal string
 	Lost    []state.File // missing, although root saw them in this boot
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Cache is a Store for a caller that reads the state files again and again: while
-// the files are unchanged and the processes in them live, Read returns what it read
-// before, without the lock. It is safe for concurrent use.
+// Cache is a Store for a caller that reads the state files again and again: while the files are unchanged and the
+// processes in them live, Read returns what it read before, without the lock. It is safe for concurrent use.
 type Cache struct {
 	*Store
 

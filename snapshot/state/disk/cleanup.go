@@ -9,10 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// removeDead removes the processes and kernels that have ended, the environments in
-// which no others run, and the attachments of environments that do not exist. What
-// is unknown has not ended. A process that does not belong to its environment does
-// not keep it alive, since any user can register any process.
+// removeDead removes the processes and kernels that have ended, the environments in which no others run, and the
+// attachments of environments that do not exist. What is unknown has not ended. A process that does not belong to its
+// environment does not keep it alive, since any user can register any process.
 func (t *transaction) removeDead() {
 	kernels := t.running.kernelStates(registeredKernels(&t.files))
 	var empty []*snapshot.Environment
@@ -71,9 +70,8 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	return listed && p.UID == 0 && (p.Environ.IsUnknown() || owner.Carries(env.EID))
 }
 
-// registerRemaining registers the processes that still run in environments of which
-// no registered process lives. unsure are those in which there may be others, which
-// are left unchanged. Only here it is worth a walk through /proc.
+// registerRemaining registers the processes that still run in environments of which no registered process lives. unsure
+// are those in which there may be others, which are left unchanged. Only here it is worth a walk through /proc.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
 	for _, env := range empty {
 		if t.rebooted(env) {

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and
-// state.ErrNoDevices.
+// Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and state.ErrNoDevices.
 var (
 	// ErrCorrupt is wrapped if a state file can't be decoded. The file is left
 	// unchanged: only Store.ResetEnvironments and Store.ResetDevices replace it.

@@ -86,10 +86,9 @@ func (t *transaction) markFiles() {
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
-// loadFile reads and decodes a file. 1.4.3 truncates a file and then writes it,
-// which takes moments, and may give back the lock before it has finished. A file
-// that can't be decoded after some attempts is corrupt. So is a devices.json of which a part can't be
-// decoded: an attachment that is left out would be none.
+// loadFile reads and decodes a file. 1.4.3 truncates a file and then writes it, which takes moments, and may give back
+// the lock before it has finished. A file that can't be decoded after some attempts is corrupt. So is a devices.json of
+// which a part can't be decoded: an attachment that is left out would be none.
 func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte

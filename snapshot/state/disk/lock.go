@@ -22,8 +22,7 @@ import (
 // lock on the old file would not exclude a lock on the new one.
 const lockFile = "genv.lock"
 
-// errMoved says that the state files were taken over, or given back, while this process
-// waited for the lock.
+// errMoved says that the state files were taken over, or given back, while this process waited for the lock.
 var errMoved = errors.New("the state files have another folder now")
 
 // locked opens the folder and runs f under the lock.
@@ -86,8 +85,7 @@ func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode 
 	return nil, &BusyError{Path: dir.Join(name), Cause: ctx.Err()}
 }
 
-// flock polls: a blocking flock(2) has no deadline, and would occupy a thread after
-// ctx has ended.
+// flock polls: a blocking flock(2) has no deadline, and would occupy a thread after ctx has ended.
 func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
 	begun := time.Now()
 	for {
@@ -114,8 +112,7 @@ func pauseAfter(waited time.Duration) time.Duration {
 	return min(max(waited/10_000, 2*time.Millisecond), 100*time.Millisecond)
 }
 
-// unlock releases the lock at once, even if a child that is just being started still
-// has the descriptor.
+// unlock releases the lock at once, even if a child that is just being started still has the descriptor.
 func unlock(file *os.File) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 	_ = file.Close()
@@ -137,11 +134,10 @@ func (s *Store) openLocks() (*folder.Folder, error) {
 	return parent.SharedSub(locksName)
 }
 
-// LockDevices takes the exclusive locks of devices, in index order, and waits for them
-// until ctx ends. They are flock(2) locks on devices/INDEX.lock, which flock(1) and
-// the Python SDK of 1.4.3 use too. They are held until release is called or the
-// process ends; children don't inherit them. A BusyError names the holder of the lock
-// that it waited for.
+// LockDevices takes the exclusive locks of devices, in index order, and waits for them until ctx ends. They are
+// flock(2) locks on devices/INDEX.lock, which flock(1) and the Python SDK of 1.4.3 use too. They are held until release
+// is called or the process ends; children don't inherit them. A BusyError names the holder of the lock that it waited
+// for.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	dir, err := s.openLocks()
 	if err != nil {

@@ -152,10 +152,9 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 // cleans up, and doesn't keep that alive.
 func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
-// findSuccessors lists the members of an environment when a process leaves it. That
-// process does not count, nor do those between it and the one that asks, such as a
-// shell's $(…). It stays where another one was not read in time, which may be a job: a later
-// look finds that, or ends the environment with the process.
+// findSuccessors lists the members of an environment when a process leaves it. That process does not count, nor do
+// those between it and the one that asks, such as a shell's $(…). It stays where another one was not read in time,
+// which may be a job: a later look finds that, or ends the environment with the process.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))

@@ -14,9 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// On a host where root owns the state, the state files are in ownedName, in the folder of
-// root's notes. ownerFile is there from the takeover to the handover: it says for which
-// state folder.
+// On a host where root owns the state, the state files are in ownedName, in the folder of root's notes. ownerFile is
+// there from the takeover to the handover: it says for which state folder.
 const (
 	ownedName = "host"
 	ownerFile = "owner.json"
@@ -47,8 +46,7 @@ func (s *Store) Owner() (*Owner, error) {
 	return owner, err
 }
 
-// OwnedDir is the folder of the state files if they belong to root; else it is empty. The
-// error is Owner's.
+// OwnedDir is the folder of the state files if they belong to root; else it is empty. The error is Owner's.
 func (s *Store) OwnedDir() (string, error) {
 	if owner, err := s.Owner(); owner == nil || err != nil {
 		return "", err
@@ -56,8 +54,7 @@ func (s *Store) OwnedDir() (string, error) {
 	return s.OwnedPath(), nil
 }
 
-// MayWrite says whether this process may change the state files: they don't belong to root,
-// or it is root's.
+// MayWrite says whether this process may change the state files: they don't belong to root, or it is root's.
 func (s *Store) MayWrite() bool {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {

@@ -44,8 +44,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	}
 }
 
-// nameOwners sets the user names of the environments, first of those that have a
-// registered process of their user.
+// nameOwners sets the user names of the environments, first of those that have a registered process of their user.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	unproven, unnamed := 0, 0
 	name := once(func(uid snapshot.UID) (name accountName) {
@@ -91,9 +90,8 @@ type accountName struct {
 	none bool
 }
 
-// rename sets the user name of an environment to that of its uid, and says whether
-// envs.json had another one: the environment counts for its uid, not for the name in
-// the file. An unknown name changes nothing.
+// rename sets the user name of an environment to that of its uid, and says whether envs.json had another one: the
+// environment counts for its uid, not for the name in the file. An unknown name changes nothing.
 func rename(env *snapshot.Environment, to accountName) (misnamed bool) {
 	if to.name == env.Username || to.name == "" && !to.none {
 		return false

@@ -41,10 +41,9 @@ func (s *Store) Publish() error {
 	return s.publish(contents, false)
 }
 
-// publish writes the copy into the state folder, in which only root may write from then on.
-// The lock file stays one that all may lock, since 1.4.3 only reads with the lock; and so do
-// those of the devices. The caller holds the lock of root's files. If the folder was root's before and
-// is another one now, the error says that at the end.
+// publish writes the copy into the state folder, in which only root may write from then on. The lock file stays one
+// that all may lock, since 1.4.3 only reads with the lock; and so do those of the devices. The caller holds the lock of
+// root's files. If the folder was root's before and is another one now, the error says that at the end.
 func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	dir, err := s.openShared()
 	if err != nil {

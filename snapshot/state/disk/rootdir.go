@@ -21,8 +21,7 @@ import (
 // folders, and the state that it owns.
 const DefaultRootDir = "/var/lib/genv"
 
-// RootDir returns the folder of root's notes. getenv looks up environment variables,
-// such as os.Getenv.
+// RootDir returns the folder of root's notes. getenv looks up environment variables, such as os.Getenv.
 func RootDir(getenv func(string) string) string {
 	return cmp.Or(getenv("GENV_ROOT_DIR"), DefaultRootDir)
 }
@@ -67,8 +66,7 @@ func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
 	return sub, err
 }
 
-// makeRoot creates the folder of root's notes. If that fails, as on a read-only file
-// system, there are no notes.
+// makeRoot creates the folder of root's notes. If that fails, as on a read-only file system, there are no notes.
 func makeRoot(path string) {
 	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
 		_ = os.Chmod(path, 0o755) // whatever the umask
@@ -112,8 +110,7 @@ func (s *Store) tampered() error {
 	return nil
 }
 
-// RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR,
-// which sudo doesn't pass on.
+// RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR, which sudo doesn't pass on.
 func RunDir(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		return filepath.Join(root, "run")

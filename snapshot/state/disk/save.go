@@ -13,8 +13,7 @@ type writeError struct{ error }
 
 func (e *writeError) Unwrap() error { return e.error }
 
-// writeChanges writes the files that differ from what was loaded, and returns the
-// contents that both have then.
+// writeChanges writes the files that differ from what was loaded, and returns the contents that both have then.
 func (t *transaction) writeChanges() (next state.Contents, err error) {
 	var changed state.Contents
 	for _, file := range stateFiles {
@@ -32,8 +31,7 @@ func (t *transaction) writeChanges() (next state.Contents, err error) {
 	return next, t.replace(changed)
 }
 
-// checkReadable refuses contents that could not be read again: no request may make
-// the state files corrupt.
+// checkReadable refuses contents that could not be read again: no request may make the state files corrupt.
 func checkReadable(file state.File, data []byte) error {
 	if len(data) > maxFileSize {
 		return fmt.Errorf("%w: %s would be larger than %d MiB", state.ErrRequest, file, maxFileSize>>20)
@@ -49,14 +47,13 @@ func checkReadable(file state.File, data []byte) error {
 	return nil
 }
 
-// replace writes the files that are not nil, all of them or none: first under
-// temporary names, then, when all are safe on disk, it renames one after the
-// other. envs.json comes first: if genv is killed between the two, there are
-// attachments of an environment that does not exist, which the next reader
-// removes, but never an environment without its attachments.
+// replace writes the files that are not nil, all of them or none: first under temporary names, then, when all are safe
+// on disk, it renames one after the other. envs.json comes first: if genv is killed between the two, there are
+// attachments of an environment that does not exist, which the next reader removes, but never an environment without
+// its attachments.
 //
-// After an error of the disk once a file was renamed, its new content is there, and may be
-// lost when the machine crashes: the error says so.
+// After an error of the disk once a file was renamed, its new content is there, and may be lost when the machine
+// crashes: the error says so.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {

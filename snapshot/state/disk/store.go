@@ -22,12 +22,10 @@ const DefaultDir = "/var/tmp/genv"
 // DefaultLockTimeout is how long a Store waits for the lock.
 const DefaultLockTimeout = 10 * time.Second
 
-// Dir returns the state folder. getenv looks up environment variables, such as
-// os.Getenv.
+// Dir returns the state folder. getenv looks up environment variables, such as os.Getenv.
 func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }
 
-// Config connects a Store to the machine. The zero value is for a real
-// machine, without root's notes.
+// Config connects a Store to the machine. The zero value is for a real machine, without root's notes.
 type Config struct {
 	System      system.System    // nil is that of /proc
 	Now         func() time.Time // nil is system.Now
@@ -35,26 +33,23 @@ type Config struct {
 	// RootDir is the folder of root's notes, such as RootDir(os.Getenv). If it is empty there
 	// are none: the Store assumes that the PIDs belong to the namespaces of this process.
 	RootDir string
-	// Username returns the name of a uid, or "" if it has none. If it is set, an
-	// environment gets that name whatever the state file says, and is marked
-	// OwnerMismatch if the file has another one. It is called without any lock held.
+	// Username returns the name of a uid, or "" if it has none. If it is set, an environment gets that name whatever
+	// the state file says, and is marked OwnerMismatch if the file has another one. It is called without any lock held.
 	Username func(context.Context, snapshot.UID) snapshot.Username
 	// Lacks says that a uid certainly has no account: then its environments have no name, whatever
 	// the state file says. It is called as Username is; nil doesn't ask.
 	Lacks func(context.Context, snapshot.UID) bool
 	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
 	Mark func(*state.Files)
-	// Keeps says whether root has recorded that a registered process, of whatever user,
-	// keeps an environment alive, as the init of a container does. The start time is 0
-	// if it is unknown. nil for none. It is called under the lock.
+	// Keeps says whether root has recorded that a registered process, of whatever user, keeps an environment alive, as
+	// the init of a container does. The start time is 0 if it is unknown. nil for none. It is called under the lock.
 	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 	// Contained says that this process is in a container that genv's runtime started: that the
 	// PIDs in the files are not its own is as it has to be, and no warning.
 	Contained bool
 }
 
-// Store reads and writes the state files in a folder. It may be used by any
-// number of goroutines and processes at once.
+// Store reads and writes the state files in a folder. It may be used by any number of goroutines and processes at once.
 type Store struct {
 	Config // not changed after New
 	dir    string
@@ -76,14 +71,12 @@ func New(dir string, o Config) *Store {
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 
-// Read returns the contents of the state files after a cleanup. The cleanup
-// removes processes and Jupyter kernels that have ended, environments in which
-// nothing runs, and attachments of environments that do not exist.
+// Read returns the contents of the state files after a cleanup. The cleanup removes processes and Jupyter kernels that
+// have ended, environments in which nothing runs, and attachments of environments that do not exist.
 //
-// As 1.4.3 does, Read writes the result back if anything changed; if it cannot, a
-// warning says so. If root's genv can't get the lock for some seconds, it reads
-// without the lock and writes nothing. With state.ErrNoDevices the environments are
-// still valid.
+// As 1.4.3 does, Read writes the result back if anything changed; if it cannot, a warning says so. If root's genv can't
+// get the lock for some seconds, it reads without the lock and writes nothing. With state.ErrNoDevices the environments
+// are still valid.
 //
 // The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if that is the cause.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
@@ -133,12 +126,10 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 	return t.files, err
 }
 
-// Update changes the state files under the lock: it reads them as Read does, calls
-// change, and writes the differences. If change returns an error, Update returns
-// that error and leaves the files as they were. After any other error the files are
-// intact; if the disk failed at the very end, the error says that they may have changed.
-// When it has to look for the processes of an environment that a process leaves, it calls
-// change again, with the files as they are then.
+// Update changes the state files under the lock: it reads them as Read does, calls change, and writes the differences.
+// If change returns an error, Update returns that error and leaves the files as they were. After any other error the
+// files are intact; if the disk failed at the very end, the error says that they may have changed. When it has to look
+// for the processes of an environment that a process leaves, it calls change again, with the files as they are then.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.LockTimeout, change)
 	return err

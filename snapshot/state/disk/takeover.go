@@ -13,20 +13,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// TakeOver makes the state files root's: they are read and cleaned up as by Update, with the
-// lock that every genv takes, and written to root's folder. Only then they are root's, at
-// once: a takeover that is interrupted anywhere has changed nothing of the state, and is
-// repeated. Until then, users can't write to the state folder, unless TakeOver returns an
-// error. It needs root.
+// TakeOver makes the state files root's: they are read and cleaned up as by Update, with the lock that every genv
+// takes, and written to root's folder. Only then they are root's, at once: a takeover that is interrupted anywhere has
+// changed nothing of the state, and is repeated. Until then, users can't write to the state folder, unless TakeOver
+// returns an error. It needs root.
 //
-// Files that can't be read are not taken over: they stay as they are, and the error
-// (ErrCorrupt, ErrLost, folder.ErrUnsafe) says what to do.
+// Files that can't be read are not taken over: they stay as they are, and the error (ErrCorrupt, ErrLost,
+// folder.ErrUnsafe) says what to do.
 //
 // Any user can hold the lock: a BusyError comes after some seconds, and the caller tries again.
 //
-// move is called shortly before the end, with the files and the lock held, for what else
-// is to be moved; it may be nil. done is false if the state was root's already, and warnings say what was noticed and
-// worked around, a line each.
+// move is called shortly before the end, with the files and the lock held, for what else is to be moved; it may be nil.
+// done is false if the state was root's already, and warnings say what was noticed and worked around, a line each.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (
 	done bool, warnings []string, err error,
 ) {
@@ -59,8 +57,7 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (
 	return done, warnings, err
 }
 
-// moveToRoot makes the state files root's. The note about the owner comes last: without it,
-// nothing of the rest counts.
+// moveToRoot makes the state files root's. The note about the owner comes last: without it, nothing of the rest counts.
 func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	dir, err := t.makeOwned()
 	if err != nil {
@@ -131,10 +128,9 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 	return nil
 }
 
-// HandOver gives the state back: every user may write the state files again. It is the
-// reverse of TakeOver: until the note about the owner is removed nothing has changed, and
-// what is interrupted later is only that users can't write yet, which another call ends.
-// No service may run meanwhile. It needs root.
+// HandOver gives the state back: every user may write the state files again. It is the reverse of TakeOver: until the
+// note about the owner is removed nothing has changed, and what is interrupted later is only that users can't write
+// yet, which another call ends. No service may run meanwhile. It needs root.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
 	_, err = s.transact(ctx, s.LockTimeout, func(t *transaction) error {
 		if !t.dir.owned {
@@ -194,9 +190,8 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets every user write to the state folder again, if they can't. Of root's files
-// there, only those with the mode of the copy are the copy's: a user may have moved others
-// into the folder before.
+// unseal lets every user write to the state folder again, if they can't. Of root's files there, only those with the
+// mode of the copy are the copy's: a user may have moved others into the folder before.
 func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err

@@ -122,8 +122,7 @@ func (t *transaction) loadAndClean(ctx context.Context) error {
 	return t.clean()
 }
 
-// clean removes what has ended from the files that were read. It removes nothing if it is unknown which
-// processes live.
+// clean removes what has ended from the files that were read. It removes nothing if it is unknown which processes live.
 func (t *transaction) clean() error {
 	switch {
 	case t.access.private: // what isn't in it is not lost
@@ -151,8 +150,7 @@ func (t *transaction) clean() error {
 // state over: any user can hold the lock for any time.
 const readerTimeout = 2 * time.Second
 
-// updateOrRead is update, but if root's genv can't get the lock soon, it changes
-// only what it returns.
+// updateOrRead is update, but if root's genv can't get the lock soon, it changes only what it returns.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
 	timeout := s.LockTimeout
 	if s.keepsNotes() {
@@ -171,11 +169,10 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files while another process holds the lock, and writes
-// nothing to them. genv replaces a file as a whole, so two equal and valid readings
-// are what a reader with the lock would get. If that fails, the error is busy, which is nil
-// for files that only root may write. While root's change all the time, the last reading counts: then an environment
-// may lack its newest attachments.
+// readUnlocked reads the files while another process holds the lock, and writes nothing to them. genv replaces a file
+// as a whole, so two equal and valid readings are what a reader with the lock would get. If that fails, the error is
+// busy, which is nil for files that only root may write. While root's change all the time, the last reading counts:
+// then an environment may lack its newest attachments.
 func (s *Store) readUnlocked(
 	ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {

@@ -16,16 +16,14 @@ import (
 // SharedMode is the mode of every file that each user of the host may write.
 const SharedMode = 0o666
 
-// OpenFile opens an existing file for reading, and checks that it is a regular file
-// with a single name and at most limit bytes. O_NONBLOCK is for a FIFO, which
-// would block.
+// OpenFile opens an existing file for reading, and checks that it is a regular file with a single name and at most
+// limit bytes. O_NONBLOCK is for a FIFO, which would block.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
 }
 
-// OpenLock is OpenFile for a file that every user may lock. Of one of root's in a folder of
-// root's, the size and the number of names don't matter: every user may write it, and link it
-// elsewhere.
+// OpenLock is OpenFile for a file that every user may lock. Of one of root's in a folder of root's, the size and the
+// number of names don't matter: every user may write it, and link it elsewhere.
 func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string {
 		if IsLock(st) && d.CheckPrivate() == nil {
@@ -181,9 +179,8 @@ var ErrLocked = errors.New("another process holds the lock")
 // lockPause is the time between two attempts to take a lock.
 const lockPause = 10 * time.Millisecond
 
-// Lock takes the exclusive flock(2) on a file of the folder, which is created if it is
-// missing, and waits for it at most for a time. Closing the file releases it. It is for
-// folders that only this user can write: see CheckPrivate.
+// Lock takes the exclusive flock(2) on a file of the folder, which is created if it is missing, and waits for it at
+// most for a time. Closing the file releases it. It is for folders that only this user can write: see CheckPrivate.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
 }

@@ -1,7 +1,6 @@
-// Package folder reads and writes files in a folder to which every user of the host may
-// write. Nothing in it is trusted: files are opened without following links, and checked
-// before they are read; a file is replaced as a whole. What the files contain is for the
-// caller to check.
+// Package folder reads and writes files in a folder to which every user of the host may write. Nothing in it is
+// trusted: files are opened without following links, and checked before they are read; a file is replaced as a whole.
+// What the files contain is for the caller to check.
 //
 //	d, err := folder.Open("/var/tmp/genv")
 //	defer d.Close()
@@ -21,9 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsafe is wrapped if a file is a link, a FIFO, too large or anything else that
-// genv does not create, or if another user can change a folder that must be trusted. It
-// was not read.
+// ErrUnsafe is wrapped if a file is a link, a FIFO, too large or anything else that genv does not create, or if another
+// user can change a folder that must be trusted. It was not read.
 var ErrUnsafe = errors.New("unsafe state file")
 
 // ErrTampered is wrapped if a user has mounted a file system over the folder, or in it: it may never answer.
@@ -78,9 +76,8 @@ func Open(path string) (*Folder, error) {
 // OpenExisting opens a folder, and follows links in its path.
 func OpenExisting(path string) (*Folder, error) { return openDir(unix.AT_FDCWD, path, 0) }
 
-// openLink opens the target of a link in the folder's place. It refuses a link that
-// another user made, since every user may write /var/tmp. The owner and the target are
-// read through one descriptor, so that they are of the same link.
+// openLink opens the target of a link in the folder's place. It refuses a link that another user made, since every user
+// may write /var/tmp. The owner and the target are read through one descriptor, so that they are of the same link.
 func openLink(path string) (*Folder, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -132,9 +129,8 @@ func (d *Folder) Sub(name string) (*Folder, error) {
 	return &Folder{fd: fd, Path: path, NoMounts: d.NoMounts}, nil
 }
 
-// SharedSub is Sub, and creates the folder with mode 0777 if it is missing. It is
-// created under a temporary name and renamed, so that no other user ever finds it with
-// the narrower mode that the umask gives it at first.
+// SharedSub is Sub, and creates the folder with mode 0777 if it is missing. It is created under a temporary name and
+// renamed, so that no other user ever finds it with the narrower mode that the umask gives it at first.
 func (d *Folder) SharedSub(name string) (*Folder, error) {
 	sub, err := d.Sub(name)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// Note is a JSON file in a folder that only root may write, or the caller on a simulated host. It is
-// replaced as a whole, so that readers need no lock. Who reads a note in order to change it takes a
-// lock first: see Hold.
+// Note is a JSON file in a folder that only root may write, or the caller on a simulated host. It is replaced as a
+// whole, so that readers need no lock. Who reads a note in order to change it takes a lock first: see Hold.
 //
 //	var opens = folder.Note[content]{
 //		Name: "opens.json", Max: 16 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*content).check,

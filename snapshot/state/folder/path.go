@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadRegular returns the content of a regular file. It doesn't wait at a FIFO. More than limit
-// bytes are an error.
+// ReadRegular returns the content of a regular file. It doesn't wait at a FIFO. More than limit bytes are an error.
 func ReadRegular(path string, limit int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -22,9 +22,8 @@ func OpenTrusted(path string) (*Folder, error) {
 	return d, nil
 }
 
-// ReadTrusted returns the content of a file in a folder as of OpenTrusted, if only root or
-// the caller can have written it; otherwise the error wraps ErrUnsafe. It is fs.ErrNotExist
-// if the folder or the file doesn't exist.
+// ReadTrusted returns the content of a file in a folder as of OpenTrusted, if only root or the caller can have written
+// it; otherwise the error wraps ErrUnsafe. It is fs.ErrNotExist if the folder or the file doesn't exist.
 func ReadTrusted(path, name string, limit int64) ([]byte, error) {
 	d, err := OpenTrusted(path)
 	if err != nil {
@@ -50,8 +49,7 @@ func notTrusted(path string, st *unix.Stat_t) error {
 		ErrUnsafe, path, st.Uid, st.Mode&0o7777)
 }
 
-// onlyOwnerWrites says whether root or the caller owns a file or folder, and no other user
-// may write it.
+// onlyOwnerWrites says whether root or the caller owns a file or folder, and no other user may write it.
 func onlyOwnerWrites(st *unix.Stat_t) bool {
 	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }

@@ -21,10 +21,9 @@ const tempSuffix = ".tmp"
 // Staged is a file that is written under a temporary name: see Stage.
 type Staged struct{ Name, temp string }
 
-// Stage writes a file under a temporary name, and syncs it if it is to be durable. The
-// name is always the same: only the holder of the lock writes it, so an existing file
-// was left by a writer that was killed. A folder in its place was made by a user to
-// prevent writing, and another name is used.
+// Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same: only
+// the holder of the lock writes it, so an existing file was left by a writer that was killed. A folder in its place was
+// made by a user to prevent writing, and another name is used.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
 	file := Staged{Name: name, temp: name + tempSuffix}
 	err := d.Remove(file.temp)
@@ -52,8 +51,7 @@ func (d *Folder) Discard(files ...Staged) {
 	}
 }
 
-// RemoveLeftovers removes what writers of a file left that were killed. The caller holds its
-// lock.
+// RemoveLeftovers removes what writers of a file left that were killed. The caller holds its lock.
 func (d *Folder) RemoveLeftovers(name string) {
 	entries, _ := os.ReadDir(d.Path) // what can't be listed stays
 	for _, e := range entries {

@@ -32,9 +32,8 @@ const (
 	maxWarnings = 20
 )
 
-// add replaces a user's notes about the same attachments, and drops those about attachments
-// that files doesn't have any more. The caller is that user or root, and holds the lock of
-// the state files.
+// add replaces a user's notes about the same attachments, and drops those about attachments that files doesn't have any
+// more. The caller is that user or root, and holds the lock of the state files.
 func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) error {
 	dir, owned, err := n.open(true)
 	if err != nil {
@@ -62,9 +61,8 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	return dir.Give(name(uid), uint32(uid)) // root gives them back
 }
 
-// list are the notes about attachments that are there, of the users of their environments. Only the
-// files of such users are looked at, so that other files cost nothing; what is wrong with them is a
-// warning.
+// list are the notes about attachments that are there, of the users of their environments. Only the files of such users
+// are looked at, so that other files cost nothing; what is wrong with them is a warning.
 func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {

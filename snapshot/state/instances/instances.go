@@ -21,9 +21,8 @@ import (
 // Notes are those of all users of a host: a file for each uid, in a folder of their own.
 type Notes struct {
 	Dir string // the state folder of the host
-	// Owned is the folder of the state files if they belong to root, or empty: then root's
-	// genv writes the notes there, of all users. Its error says that this is not known. It may
-	// be nil.
+	// Owned is the folder of the state files if they belong to root, or empty: then root's genv writes the notes there,
+	// of all users. Its error says that this is not known. It may be nil.
 	Owned func() (string, error)
 }
 
@@ -39,9 +38,8 @@ type attachmentNote struct {
 	at  snapshot.Date
 }
 
-// Mark sets the Instances of the attachments in files. What is wrong with a note becomes a
-// warning of files: without it the attachment is to the whole device, with a capacity.
-// It may be called again when files have more attachments.
+// Mark sets the Instances of the attachments in files. What is wrong with a note becomes a warning of files: without it
+// the attachment is to the whole device, with a capacity. It may be called again when files have more attachments.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.list(files)
 	for _, warning := range warnings {
@@ -59,8 +57,7 @@ func (n Notes) Mark(files *state.Files) {
 	}
 }
 
-// Save notes the Instances of all attachments of an environment. The caller is its user or
-// root, and holds the lock.
+// Save notes the Instances of all attachments of an environment. The caller is its user or root, and holds the lock.
 func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	env := files.Environment(eid)
 	if env == nil {

@@ -23,10 +23,9 @@ type Changer struct {
 	Turn func(context.Context) (release func(), err error)
 }
 
-// Change applies a change. If that fails because there are too few devices, nvidia-smi is
-// asked whether the host has more by now. After an error the files are as they were, unless
-// it is one of the disk that says otherwise: then the same change may be asked for again, and
-// is made once. It is one of Change.Apply, of Store.Update or of nvidia-smi.
+// Change applies a change. If that fails because there are too few devices, nvidia-smi is asked whether the host has
+// more by now. After an error the files are as they were, unless it is one of the disk that says otherwise: then the
+// same change may be asked for again, and is made once. It is one of Change.Apply, of Store.Update or of nvidia-smi.
 func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requester) (change.Result, error) {
 	by, err := asked.Prepare(by)
 	if err != nil {

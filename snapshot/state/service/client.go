@@ -171,8 +171,7 @@ func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 }
 
-// checkService refuses what listens for another user than root, or than this one on a
-// simulated host.
+// checkService refuses what listens for another user than root, or than this one on a simulated host.
 func checkService(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

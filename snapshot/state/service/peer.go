@@ -120,9 +120,8 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	p.unknown = nil
 }
 
-// isContained says whether a process in another PID namespace got its uid from a container
-// engine of root's, by its cgroup: a process in such a container can make user namespaces as
-// any user. No engine of a user gives uid 0.
+// isContained says whether a process in another PID namespace got its uid from a container engine of root's, by its
+// cgroup: a process in such a container can make user namespaces as any user. No engine of a user gives uid 0.
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Place()
 	return uid == 0 || place.ID != "" && !place.Delegated

@@ -18,8 +18,7 @@ import (
 // Version is that of the protocol. A service refuses requests of another one.
 const Version = 1
 
-// SocketName is the name of the socket in the folder of what root's genv keeps while the
-// machine runs.
+// SocketName is the name of the socket in the folder of what root's genv keeps while the machine runs.
 const SocketName = "host.sock"
 
 // Limits of what is sent, in bytes: a line of JSON in both directions.
@@ -41,8 +40,7 @@ type Request struct {
 	Allowance bool `json:"allowance,omitempty"`
 }
 
-// TokenRequest asks for a token that proves, to root's container runtime, who starts a
-// container.
+// TokenRequest asks for a token that proves, to root's container runtime, who starts a container.
 type TokenRequest struct {
 	EID snapshot.EnvID `json:"eid,omitempty"` // in which the container is to run; empty for its own
 }
@@ -58,8 +56,7 @@ type Answer struct {
 	// Allowance is missing if it is unknown.
 	Allowance *Allowance      `json:"allowance,omitempty"`
 	Error     json.RawMessage `json:"error,omitempty"` // by change.EncodeError
-	// Busy says that the request was refused since there are too many, and that nothing
-	// was done.
+	// Busy says that the request was refused since there are too many, and that nothing was done.
 	Busy bool `json:"busy,omitempty"`
 }
 

@@ -1,6 +1,5 @@
-// Package service is the socket of root's service on a GPU host where root owns the state:
-// people's commands ask over it for changes (package change), and for root's view of the
-// devices. docs/host.md describes what is said on it.
+// Package service is the socket of root's service on a GPU host where root owns the state: people's commands ask over
+// it for changes (package change), and for root's view of the devices. docs/host.md describes what is said on it.
 //
 //	server := &service.Server{Backend: backend, …}
 //	err := server.Serve(ctx, listener)               // as root
@@ -77,8 +76,7 @@ type Server struct {
 	users     sync.WaitGroup // of connections
 }
 
-// How long a client may take for the answer, and how long a change may take, with
-// nvidia-smi.
+// How long a client may take for the answer, and how long a change may take, with nvidia-smi.
 const (
 	takeWithin   = 5 * time.Second
 	changeWithin = 40 * time.Second
@@ -87,8 +85,7 @@ const (
 // queue is how many connections wait to be accepted.
 const queue = 128
 
-// Serve answers requests on a listener until ctx ends, and then what has come so far. It
-// closes the listener.
+// Serve answers requests on a listener until ctx ends, and then what has come so far. It closes the listener.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	bounds := s.Bounds.withDefaults()
 	s.since = s.Now()

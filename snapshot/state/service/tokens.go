@@ -37,8 +37,7 @@ func (s *Server) redeem(text string, by callerProcess) Answer {
 	return Answer{Holder: &holder}
 }
 
-// Token asks for a token that proves who starts a container, in an environment or (if eid
-// is empty) in one of its own.
+// Token asks for a token that proves who starts a container, in an environment or (if eid is empty) in one of its own.
 func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	answer, err := c.ask(ctx, Request{Token: &TokenRequest{EID: eid}})
 	if err == nil && answer.Token == "" {

@@ -112,9 +112,8 @@ var runtimeVariables = []struct{ name, below string }{
 	{"HOME", ".local/share/jupyter/runtime"},
 }
 
-// runtimeFolders are the folders in which the Jupyter of a user may keep the files of
-// kernels: by the account, and by the variables of the user's processes. complete is false if
-// there may be others.
+// runtimeFolders are the folders in which the Jupyter of a user may keep the files of kernels: by the account, and by
+// the variables of the user's processes. complete is false if there may be others.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID,
 	pids []snapshot.PID,
 ) (folders []string, complete bool) {

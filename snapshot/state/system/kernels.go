@@ -89,9 +89,8 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 	}
 }
 
-// maxCommandLine is how many bytes of a command line are read. A kernel's file is among
-// the first arguments, and any user can start processes with megabytes of them, which
-// would make others wait for their turn.
+// maxCommandLine is how many bytes of a command line are read. A kernel's file is among the first arguments, and any
+// user can start processes with megabytes of them, which would make others wait for their turn.
 const maxCommandLine = 64 << 10
 
 // commandLine is the beginning of a command line.
@@ -106,8 +105,7 @@ func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error)
 	return string(line), err
 }
 
-// kernelsNamed are those of the asked kernels that a command line names by their connection
-// file.
+// kernelsNamed are those of the asked kernels that a command line names by their connection file.
 func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
 	named := map[string]bool{}
 	for arg := range strings.SplitSeq(cmdline, "\x00") {

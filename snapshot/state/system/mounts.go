@@ -9,9 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// IsPrivate says whether what is mounted at a path is another folder of its file system, as
-// PrivateTmp= of systemd and pam_namespace(8) have it for some processes alone. That a subvolume is
-// mounted at its own place is usual.
+// IsPrivate says whether what is mounted at a path is another folder of its file system, as PrivateTmp= of systemd and
+// pam_namespace(8) have it for some processes alone. That a subvolume is mounted at its own place is usual.
 func IsPrivate(procRoot, path string) bool {
 	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
 	return err == nil && isPrivate(mountinfo, path)
@@ -60,9 +59,8 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	return tree, known
 }
 
-// UsersMount describes a file system that another user than root and the caller has mounted at a
-// path or below it, and where; it is empty for none. It doesn't touch the file system, which may
-// never answer.
+// UsersMount describes a file system that another user than root and the caller has mounted at a path or below it, and
+// where; it is empty for none. It doesn't touch the file system, which may never answer.
 func UsersMount(procRoot, path string) string {
 	mountinfo, _ := proc.FS{Root: procRoot}.Mounts() // unknown is none
 	return usersMount(mountinfo, path)

@@ -1,6 +1,5 @@
-// Package system answers what the state files don't say: which processes and Jupyter
-// kernels live and who owns them, in which namespaces and since which boot this program runs,
-// and the names of users.
+// Package system answers what the state files don't say: which processes and Jupyter kernels live and who owns them, in
+// which namespaces and since which boot this program runs, and the names of users.
 //
 //	s := system.New("/proc")
 //	gone := s.Process(pid).Liveness == system.Gone
@@ -108,8 +107,7 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	return now
 }
 
-// signal0 asks the kernel whether there is such a process, which every user may do:
-// EPERM means that there is.
+// signal0 asks the kernel whether there is such a process, which every user may do: EPERM means that there is.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
 	if p.root != RealProc {
 		return Unknown
@@ -150,8 +148,7 @@ type Namespaces struct {
 	User uint64 `json:"user_namespace"`
 }
 
-// The initial namespaces have fixed inodes: PROC_PID_INIT_INO and
-// PROC_USER_INIT_INO of include/linux/proc_ns.h.
+// The initial namespaces have fixed inodes: PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h.
 const (
 	initialPID  = 0xEFFFFFFC
 	initialUser = 0xEFFFFFFD

@@ -24,8 +24,7 @@ func Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
 	return account.Username()
 }
 
-// FirstUID is the first uid of people, UID_MIN of login.defs(5): lower ones are those of system
-// accounts.
+// FirstUID is the first uid of people, UID_MIN of login.defs(5): lower ones are those of system accounts.
 var FirstUID = sync.OnceValue(func() snapshot.UID {
 	data, _ := os.ReadFile("/etc/login.defs") // without it the usual one holds
 	return firstUID(string(data))
@@ -43,8 +42,7 @@ func firstUID(loginDefs string) snapshot.UID {
 	return usual
 }
 
-// DescribeUser is a uid with its name in /etc/passwd. A directory service is not
-// asked, since the lock is held.
+// DescribeUser is a uid with its name in /etc/passwd. A directory service is not asked, since the lock is held.
 func DescribeUser(uid uint32) string {
 	account, _ := nss.Passwd{}.Local(snapshot.UID(uid))
 	if name := account.Username(); name != "" {

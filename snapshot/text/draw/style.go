@@ -132,9 +132,8 @@ func Width(s string) int { return ansi.StringWidth(s) }
 // MaxText is how many bytes of a foreign text are looked at: more don't fit on a screen.
 const MaxText = 2048
 
-// Shown is a foreign text on one line, as a terminal may see it. Terminals don't agree on
-// how wide some sequences of characters are; those are replaced by question marks, as are
-// marks that are drawn over other characters.
+// Shown is a foreign text on one line, as a terminal may see it. Terminals don't agree on how wide some sequences of
+// characters are; those are replaced by question marks, as are marks that are drawn over other characters.
 func Shown(s string) string {
 	s = text.OneLine(text.Cut(s, MaxText))
 	if isASCII(s) {
