@@ -77,7 +77,6 @@ func (s *Snapshot) Bound() {
 	}
 }
 
-// attached is how many attachments there are.
 func (s *Snapshot) attached() (n int) {
 	for i := range s.Devices {
 		n += len(s.Devices[i].Attachments)
@@ -85,13 +84,11 @@ func (s *Snapshot) attached() (n int) {
 	return n
 }
 
-// cutting is what is cut of a snapshot.
 type cutting struct {
 	s  *Snapshot
 	of map[int64]*More
 }
 
-// more is what was cut of an account.
 func (c *cutting) more(account int64) *More {
 	m := c.of[account]
 	if m == nil {
@@ -110,7 +107,6 @@ func (c *cutting) merge(before *More) {
 	m.GPUs = append(m.GPUs, before.GPUs...)
 }
 
-// processes cuts processes.
 func (c *cutting) processes() {
 	all := c.s.Processes
 	of := func(i int) (int64, int) { return accountOf(all[i].UID), 1 }

@@ -176,7 +176,6 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	return &s, nil
 }
 
-// parts sets the lists of a snapshot.
 func (r *reader) parts(s *Snapshot, processes []processOf, envs []environmentOf, devices []deviceOf) (err error) {
 	if s.Processes, err = r.processes(processes); err != nil {
 		return err

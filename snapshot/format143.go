@@ -169,7 +169,6 @@ func judgedUsage(s *Snapshot) []Process {
 	return processes
 }
 
-// expressibleDevices are the devices with known memory.
 func expressibleDevices(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
 }

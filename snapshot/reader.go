@@ -28,7 +28,6 @@ type place struct {
 	known    bool // number is its own
 }
 
-// maxNotes is how many values that are left out are named.
 const maxNotes = 20
 
 // errMissing is why a value that must be there is left out.
@@ -76,7 +75,6 @@ func (r *reader) leavesOut(what string, err error) bool {
 	return err != nil
 }
 
-// warnings are what was noted.
 func (r *reader) warnings() []string {
 	if r.more > 0 {
 		return append(r.notes, fmt.Sprintf("%d more values can't be read and are left out", r.more))

@@ -161,7 +161,6 @@ func ParseDocker(data []byte, id string) (Details, error) {
 	return details, nil
 }
 
-// claimIn is the environment that the variables of a container name.
 func claimIn(environ []string) (eid snapshot.EnvID) {
 	for _, entry := range environ {
 		if value, found := strings.CutPrefix(entry, snapshot.ClaimVariable+"="); found {

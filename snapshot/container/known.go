@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// entry is what is known about a container.
 type entry struct {
 	info snapshot.ContainerInfo
 	path string // of its cgroup; empty if that isn't known
@@ -85,7 +84,6 @@ func (e *entry) shows(m *Process) bool {
 	return slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start})
 }
 
-// runs says whether the first process of a container still runs.
 func (s *Source) runs(e *entry) bool {
 	if e.init == 0 {
 		return false
@@ -177,7 +175,6 @@ func (m *Process) inspectable() bool {
 // made below another user's slice, or make a user namespace in one as any uid.
 func (m *Process) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
-// info is what is known about a member of a container.
 func (m *Process) info(e *entry) *snapshot.ContainerInfo {
 	switch {
 	case m.isIn(e):

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// recordsFolder is the folder of the records in root's run folder.
 const recordsFolder = "containers"
 
 // recordsLock is a file of the folder. Who writes or removes a record holds a lock on it, which only root can take.
@@ -23,13 +22,11 @@ const recordsLock = ".lock"
 // recordsLockWithin is for how long that lock is waited for. It is held for a moment.
 const recordsLockWithin = 5 * time.Second
 
-// maxRecordFile bounds a record's file.
 const maxRecordFile = 16 << 10
 
 // RecordsDir is the folder of the records in root's run folder.
 func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
 
-// recordNote is the file of a container's record.
 func recordNote(id string) folder.Note[recordFile] {
 	return folder.Note[recordFile]{
 		Name: id + ".json", Max: maxRecordFile, Mode: 0o644, Invalid: ErrInvalidRecord,
@@ -142,7 +139,6 @@ const (
 	ProofRootless = "rootless"
 )
 
-// recordSchema is the version of the file's format.
 const recordSchema = 1
 
 // Record is what the hook knows about one container.
@@ -158,7 +154,6 @@ type Record struct {
 	Start snapshot.StartTime `json:"start,omitempty"`
 }
 
-// recordFile is the content of a record's file.
 type recordFile struct {
 	Schema int `json:"schema"`
 	Record
@@ -206,7 +201,6 @@ type Keeper struct {
 // tick is longer than the resolution of the times of files.
 const tick = 100 * time.Millisecond
 
-// registered is a container's init in an environment.
 type registered struct {
 	eid snapshot.EnvID
 	pid snapshot.PID

@@ -141,7 +141,6 @@ func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]b
 	_ = group.Wait() // none returns an error
 }
 
-// find finds out about one container.
 func (s *Source) find(ctx context.Context, place proc.Place) *entry {
 	e := &entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
 	if place.Runtime == proc.LXC || place.Runtime == proc.Nspawn { // what the cgroup shows is the name

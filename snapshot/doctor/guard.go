@@ -73,7 +73,6 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 		fine)
 }
 
-// shown is the mode, and why it isn't what was ordered.
 func (g *GuardState) shown() string {
 	if g.Reason == "" {
 		return string(g.Mode)

@@ -118,7 +118,6 @@ func (s *Space) check() Check {
 		If(true, "", "%s has %s free", seen, size(s.Free)))
 }
 
-// size is a number of bytes for people.
 func size(bytes uint64) string {
 	if bytes >= 10<<30 {
 		return fmt.Sprintf("%d GiB", bytes>>30)
@@ -191,7 +190,6 @@ func CheckDriver(d DriverCall) Check {
 		If(true, "", "%s, persistence mode on", seen))
 }
 
-// causeOf is the cause of an error of nvidia-smi.
 func causeOf(err error) Cause {
 	for _, known := range []struct {
 		err   error

@@ -136,7 +136,6 @@ func (m *Machine) checkServices(ctx context.Context) Check {
 	return CheckServices(false, string(out), err)
 }
 
-// systemHere is the software of this machine, apart from its driver.
 func systemHere() System {
 	release, _ := os.ReadFile("/etc/os-release") // empty is unknown
 	s := System{OS: OSName(string(release))}
@@ -268,7 +267,6 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	return proc.LockHolderOf(m.Proc, &st).String()
 }
 
-// spaces are the file systems on which genv writes.
 func (m *Machine) spaces() []Space {
 	path, _, err := m.Notes.Where()
 	if err != nil || system.UsersMount(m.Proc, path) != "" {

@@ -84,7 +84,6 @@ func (s *State) bits(all uint32) uint32 {
 	return all
 }
 
-// inOrder describes a folder in which all is in order.
 func (s *State) inOrder() Check {
 	cause, unread := Cause(""), ""
 	for _, f := range s.Files {
@@ -125,7 +124,6 @@ func (f *File) narrowed(path string, bits uint32, mayBe bool) Check {
 		f.UID, f.permissions())
 }
 
-// trusted says whether only its owner can change it.
 func (f *File) trusted(owner snapshot.UID) bool { return f.UID == owner && f.permissions()&0o022 == 0 }
 
 func (f *File) describe() string {
@@ -141,7 +139,6 @@ func (f *File) permissions() uint32 {
 	return bits
 }
 
-// kindOf is what a file is.
 func kindOf(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():

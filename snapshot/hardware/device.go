@@ -159,7 +159,6 @@ type guardStatus struct {
 	} `json:"order"`
 }
 
-// guardNote is guard.json, as root's genv wrote it.
 var guardNote = folder.Note[guardStatus]{Name: guardFile, Max: maxGuard, Invalid: ErrGarbled}
 
 // on says whether a mode is one of a guard that is on.

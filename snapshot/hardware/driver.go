@@ -84,7 +84,6 @@ func readInformation(path string) (information, error) {
 	return parseInformation(data)
 }
 
-// information is one file of the driver.
 type information struct {
 	Device
 	excluded bool

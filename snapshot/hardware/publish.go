@@ -57,7 +57,6 @@ var devicesNote = folder.Note[published]{
 	Check: func(p *published) error { return folder.CheckSchema(p.Schema, devicesSchema) },
 }
 
-// published is the content of devices.json.
 type published struct {
 	Schema  string            `json:"schema"`
 	Devices []publishedDevice `json:"devices"`
@@ -110,7 +109,6 @@ func encode(list []Device) published {
 	return p
 }
 
-// normalized is the list as it is read again.
 func normalized(list []Device) []Device {
 	data, err := json.Marshal(encode(list))
 	if err != nil {

@@ -137,7 +137,6 @@ func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *d
 	return nil
 }
 
-// located is a process on a device.
 type located struct {
 	gpu snapshot.GPUUUID
 	pid snapshot.PID
@@ -175,7 +174,6 @@ func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.In
 	}
 }
 
-// recordUnlisted records the ids that processes use and nvidia-smi doesn't list.
 func (l *deviceList) recordUnlisted(usage nvidiasmi.Usage) {
 	l.unlisted = map[snapshot.GPUUUID]bool{}
 	for _, gpu := range usage.GPUs() {
@@ -204,7 +202,6 @@ func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 	return slices.Compact(found)
 }
 
-// toRegister converts the list for the state files.
 func (l *deviceList) toRegister() []snapshot.Device {
 	found := make([]snapshot.Device, 0, len(l.devices))
 	for _, g := range l.devices {
@@ -217,7 +214,6 @@ func (l *deviceList) toRegister() []snapshot.Device {
 	return found
 }
 
-// uuids are those of the devices.
 func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 	uuids := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(l.devices))
 	for i := range l.devices {

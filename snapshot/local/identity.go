@@ -30,13 +30,11 @@ type observation struct {
 	asked  bool
 }
 
-// environClaim is the environment that a process's environ names.
 type environClaim struct {
 	eid snapshot.EnvID
 	of  programRun
 }
 
-// programRun identifies one run of a program by a process.
 type programRun struct {
 	start      snapshot.StartTime
 	envAddress uint64
@@ -92,7 +90,6 @@ func newProcessCache() processCache {
 	}
 }
 
-// observer reads the processes of one snapshot.
 type observer struct {
 	fs            proc.FS
 	ancestors     *proc.AncestorFinder
@@ -239,7 +236,6 @@ func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	return c, nil
 }
 
-// readClaim reads the environ.
 func readClaim(h *proc.Handle) (environClaim, error) {
 	value, _, err := h.Environ(snapshot.ClaimVariable)
 	if err != nil {

@@ -142,7 +142,6 @@ func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at
 	return l, nil
 }
 
-// apps are the processes that nvidia-smi shows this process.
 func (c *Collector) apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error) {
 	usage, err := c.SMI.Apps(ctx, oldest)
 	if err != nil && hidesAll(err) && c.hardware().Restricted(c.now()) {

@@ -61,7 +61,6 @@ func (o *observer) resolve(seen []observation, files state.Files, readErr error)
 	return processes, warnings
 }
 
-// assign completes the environment of a process.
 func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 	p := &s.process
 	var container snapshot.EnvID
@@ -123,7 +122,6 @@ func (s *observation) account() (snapshot.UID, error) {
 
 func (s *observation) claim() (snapshot.EnvID, error) { return s.process.EID, s.environErr }
 
-// readAncestor is what was read of an ancestor.
 type readAncestor struct {
 	at     time.Time
 	uid    snapshot.UID

@@ -72,10 +72,8 @@ func slowWarning(at time.Time) string {
 	return fmt.Sprintf("nvidia-smi is slow and has not answered in time: its list of processes is up to %s old", age)
 }
 
-// maxUnseen is how many processes that can't be seen are named.
 const maxUnseen = 8
 
-// unseenWarnings name processes that the driver lists and /proc doesn't show.
 func (o *observer) unseenWarnings() (warnings []string) {
 	for i := range o.unseen[:min(len(o.unseen), maxUnseen)] {
 		p := &o.unseen[i]

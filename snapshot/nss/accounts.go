@@ -57,7 +57,6 @@ func ParseAccounts(passwd []byte) (accounts []Account) {
 // ErrNoAccount says that there is certainly no such account. After any other error it is unknown.
 var ErrNoAccount = errors.New("there is no such account")
 
-// findWithin is how long an account is looked for at most.
 const findWithin = 5 * time.Second
 
 // Passwd finds accounts. The zero value is for this machine. Package os/user is not used: without

@@ -71,7 +71,6 @@ func (r *Resolver) find(ctx context.Context, network, host string) ([]netip.Addr
 	return found, err
 }
 
-// halfOf has half of the time that is left in ctx.
 func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -46,7 +46,6 @@ func (a *answer) complete() bool {
 	return slices.Contains([]int{0, exitInfoROM, exitLost}, a.out.ExitCode)
 }
 
-// maxRemarks is how many warnings are kept.
 const maxRemarks = 16
 
 func (a *answer) warn(line string) {
@@ -55,7 +54,6 @@ func (a *answer) warn(line string) {
 	}
 }
 
-// sortLines sorts the lines of an answer.
 func sortLines(out RunResult) *answer {
 	a := &answer{out: out}
 	for line := range lines(out.Stdout) {
@@ -104,7 +102,6 @@ var lostLine = text.Pattern(`^Unable to determine the device handle for (?i:gpu)
 // noIndex is the index of a GPU of which nvidia-smi doesn't say it.
 const noIndex = -1
 
-// failure is the error of an answer that has no row.
 func (a *answer) failure() error {
 	line, err := diagnose(a.out)
 	return &ExitError{Err: err, ExitCode: a.out.ExitCode, Text: line}

@@ -14,7 +14,6 @@ type Time struct {
 	Late bool
 }
 
-// timedReply is what one call printed, and when.
 type timedReply struct {
 	result RunResult
 	Time
@@ -117,7 +116,6 @@ func (q *Querier) last(args []string) *timedReply {
 	return q.question(args).last
 }
 
-// forget drops an answer that isn't understood.
 func (q *Querier) forget(args []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -35,7 +35,6 @@ type Displays struct {
 	Time   Time
 }
 
-// dark says that no display is active on a GPU.
 func (d *Displays) dark(gpu snapshot.GPUUUID) bool {
 	active, known := d.Active[gpu]
 	return known && !active

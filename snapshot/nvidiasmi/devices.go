@@ -41,7 +41,6 @@ func DevicesArgs() []string {
 	return columns("index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version")
 }
 
-// columns are the arguments for these columns of each GPU.
 func columns(list string) []string {
 	return []string{"--query-gpu=" + list, "--format=csv,noheader,nounits"}
 }

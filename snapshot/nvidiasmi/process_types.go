@@ -9,7 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// typesEvery is how often Types asks for types.
 const typesEvery = 30 * time.Second
 
 // TypeSource is what Types asks; *Querier is one. Answers may be as old as oldest if no new one comes until ctx
@@ -29,14 +28,12 @@ type Types struct {
 	asking   bool
 }
 
-// use is the use of a GPU by a process.
 type use struct {
 	gpu   snapshot.GPUUUID
 	pid   snapshot.PID
 	start snapshot.StartTime // 0 where that is unknown
 }
 
-// knownUse is what is known about a use.
 type knownUse struct {
 	since time.Time            // when it was seen first
 	kind  snapshot.ProcessType // empty if it isn't known

@@ -111,7 +111,6 @@ func (a *Accounts) Wait(ctx context.Context, uid snapshot.UID) (account snapshot
 	return account, err
 }
 
-// resolveWithin is how long Resolve waits.
 const resolveWithin = time.Second
 
 // Resolve is Wait for whoever acts for themselves: where the account stays unknown, it is the
@@ -182,7 +181,6 @@ func (a *Accounts) find(keys ...string) (found []knownAccount, err error) {
 	return found, err
 }
 
-// ask begins to ask for what is wanted.
 func (a *Accounts) ask() {
 	a.asking = make(chan struct{})
 	var keys []string

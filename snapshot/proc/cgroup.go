@@ -53,7 +53,6 @@ func ParsePlace(data []byte) Place {
 	return Place{}
 }
 
-// placeIn is the container that a cgroup's path names.
 func placeIn(path string) Place {
 	names := strings.Split(path, "/")
 	parent, length, delegated := "", 0, false
@@ -80,7 +79,6 @@ func placeIn(path string) Place {
 	return Place{}
 }
 
-// isNested says whether a container is named below the first cgroup.
 func isNested(names []string) bool {
 	for i, name := range names[1:] {
 		if id, _ := containerID(names[i], name); id != "" {

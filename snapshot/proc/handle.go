@@ -53,7 +53,6 @@ func (fs FS) AllAccounts() *Accounts {
 	return fs.Accounts
 }
 
-// machineRoot is where this machine's /proc is mounted.
 const machineRoot = "/proc"
 
 func (fs FS) root() string { return cmp.Or(fs.Root, machineRoot) }
@@ -99,7 +98,6 @@ func (fs FS) FolderOwner(pid snapshot.PID) (snapshot.UID, error) {
 	return fs.Account(snapshot.UID(st.Uid))
 }
 
-// path is the folder of a process.
 func (fs FS) path(pid snapshot.PID) string { return fs.root() + "/" + strconv.Itoa(int(pid)) }
 
 // Close closes the handle.
@@ -186,7 +184,6 @@ func uninterrupted(call func() (int, error)) (int, error) {
 	}
 }
 
-// link is the target of a link of the process.
 func (h *Handle) link(name string) (string, error) {
 	target, err := soon(h.fs, h.PID, func() (string, error) {
 		target := make([]byte, unix.PathMax)
@@ -242,7 +239,6 @@ func (fs FS) BootID() (string, error) {
 	return id, nil
 }
 
-// isBootID says whether a text has the form of a UUID.
 func isBootID(text string) bool {
 	if len(text) != 36 {
 		return false

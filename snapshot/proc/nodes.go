@@ -64,7 +64,6 @@ func (q *Quota) search(fs FS, pid snapshot.PID, r request) (has bool, err error)
 	return has, err
 }
 
-// nodeSearch looks for a node among the files of one process.
 type nodeSearch struct {
 	major uint32
 	files int

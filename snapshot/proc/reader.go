@@ -57,7 +57,6 @@ type stall struct {
 	helper *helper   // that was killed
 }
 
-// request is what a helper is asked for.
 type request struct {
 	Root  string             `json:"root,omitempty"`
 	PID   snapshot.PID       `json:"pid"`
@@ -70,7 +69,6 @@ type request struct {
 	Left  time.Duration      `json:"left,omitempty"`
 }
 
-// answer is what a helper says.
 type answer struct {
 	Value []byte `json:"value,omitempty"`
 	Found bool   `json:"found,omitempty"`
@@ -180,7 +178,6 @@ func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 	return a, err
 }
 
-// note remembers a process, and forgets old ones.
 func (r *Reader) note(key Ancestor, s stall) {
 	if r.stalled == nil {
 		r.stalled = map[Ancestor]stall{}
@@ -203,7 +200,6 @@ func (r *Reader) Close() {
 	}
 }
 
-// helper is a process that reads.
 type helper struct {
 	cmd     *exec.Cmd
 	in      io.Closer
@@ -319,7 +315,6 @@ func ServeReader(in io.Reader, out io.Writer) error {
 	}
 }
 
-// run reads what is asked for.
 func (q *request) run() (a answer, err error) {
 	if q.Read == readFile {
 		a.Found, err = hasFile(q.Key, snapshot.UID(q.Start)) //nolint:gosec // it was one

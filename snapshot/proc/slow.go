@@ -104,7 +104,6 @@ func (s *slowReads) add(fs FS, pid snapshot.PID) {
 	s.userOf[pid], _ = fs.payer(pid) // 0: it has ended
 }
 
-// count is how many readings are still going on.
 func (s *slowReads) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

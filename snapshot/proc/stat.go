@@ -127,7 +127,6 @@ func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	return !stat.Gone() && (start == 0 || stat.Start == start), nil
 }
 
-// with opens a process for one read.
 func with[T any](fs FS, pid snapshot.PID, read func(*Handle) (T, error)) (T, error) {
 	p, err := fs.Open(pid)
 	if err != nil {

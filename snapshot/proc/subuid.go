@@ -69,7 +69,6 @@ func (s *subuids) owners(uid snapshot.UID) (owners []string, first snapshot.UID)
 	return owners, first
 }
 
-// parseSubuids reads subuid(5).
 func parseSubuids(text string) (ranges []subuidRange) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")

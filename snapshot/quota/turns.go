@@ -64,7 +64,6 @@ func (t *Turns[A]) Waiting() (n int) {
 	return n
 }
 
-// next gives the turn to the next account.
 func (t *Turns[A]) next() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +83,6 @@ func (t *Turns[A]) next() {
 	t.order = append(t.order, account)
 }
 
-// leave says whether the request still waited.
 func (t *Turns[A]) leave(account A, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

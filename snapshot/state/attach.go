@@ -139,7 +139,6 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 	return e
 }
 
-// chooseIndices picks the requested devices that the environment does not have.
 func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	var chosen []*snapshot.Device
 	for _, index := range r.Indices {
@@ -174,7 +173,6 @@ func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	return ""
 }
 
-// fits says whether a device has room for the request.
 func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	if r.refuses(d) != "" {
 		return false

@@ -58,7 +58,6 @@ func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.P
 	f.successors[env.EID] = env.PIDs
 }
 
-// isEmpty says whether no process and no Jupyter kernel is registered.
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
 // RemoveEmpty removes the environments in which no process and no kernel is registered,

@@ -54,7 +54,6 @@ type SeenDevice struct {
 // maxEarlier bounds the environments that are remembered: any user can register any number of them.
 const maxEarlier = 4096
 
-// attachmentPlace identifies an attachment in devices.json.
 type attachmentPlace struct {
 	index snapshot.DeviceIndex
 	eid   snapshot.EnvID
@@ -135,7 +134,6 @@ func (s *Seen) applyDevices(f *Files) {
 // maxGPUs bounds how many GPUs an index can have been.
 const maxGPUs = 64
 
-// withGPU adds a GPU that an index is.
 func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
 	if now == "" || len(gpus) == maxGPUs || slices.Contains(gpus, now) {
 		return gpus

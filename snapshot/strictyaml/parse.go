@@ -213,7 +213,6 @@ func (s *source) failf(at Place, format string, args ...any) {
 	}
 }
 
-// line is a line of the file, shortened for an error.
 func (s *source) line(number int) string {
 	if number < 1 || number > len(s.lines) {
 		return ""

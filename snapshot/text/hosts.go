@@ -153,7 +153,6 @@ type HostGlob struct {
 	parts []hostPart // those of * and ? are these literals
 }
 
-// wildcards are what makes a host name a HostGlob.
 const wildcards = "*?"
 
 // IsHostGlob says whether a host name is a HostGlob.

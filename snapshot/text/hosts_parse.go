@@ -114,7 +114,6 @@ func isNumber(text string) bool {
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// checkLiteral refuses characters that host names can't contain.
 func checkLiteral(text string) error {
 	for _, r := range text {
 		switch {

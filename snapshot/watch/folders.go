@@ -70,7 +70,6 @@ func (f *folders) watch(dir string, mask uint32) {
 	}
 }
 
-// nodes are the device nodes that there are.
 func (f *folders) nodes() []string {
 	entries, err := os.ReadDir(f.dev)
 	if err != nil {
@@ -95,7 +94,6 @@ func (f *folders) watchNode(path string) error {
 	return nil
 }
 
-// inotifyEvent is what inotify reported.
 type inotifyEvent struct {
 	state  bool // a state file changed
 	nodes  bool // a device node was made
@@ -103,7 +101,6 @@ type inotifyEvent struct {
 	guard  bool // the guard says who opened one
 }
 
-// read reads all events.
 func (f *folders) read() (all inotifyEvent) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -117,7 +114,6 @@ func (f *folders) read() (all inotifyEvent) {
 	}
 }
 
-// add adds an event to what was seen.
 func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	switch dir, watched := f.dirs[e.Watch]; {
 	case e.Mask&unix.IN_Q_OVERFLOW != 0:

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// openLogPause is the least time between two versions of the file.
 const openLogPause = 100 * time.Millisecond
 
 // OpenLog writes the file. It is safe for concurrent use.
@@ -101,7 +100,6 @@ const (
 	maxFile = 16 << 10 // bytes
 )
 
-// openLogContent is what is in the file.
 type openLogContent struct {
 	Schema string `json:"schema"`
 	Epoch  string `json:"epoch"` // of the writer, which counts from 1

@@ -48,20 +48,17 @@ type opener struct {
 	start snapshot.StartTime
 }
 
-// source is a reason to look.
 type source struct {
 	party party
 	opener
 }
 
-// reason is what is known of a source.
 type reason struct {
 	due       time.Time // zero while it waits for another event
 	looked    time.Time // the last look because of it
 	fruitless int       // looks because of it in a row that showed nothing new
 }
 
-// patience is what is known of a party.
 type patience struct {
 	fruitless int // openers in a row that were not worth a look
 	last      time.Time
@@ -88,7 +85,6 @@ func (p *pace) begins(now time.Time) {
 	p.count[s.party]++
 }
 
-// happened notes an event.
 func (p *pace) happened(s source, now time.Time) {
 	r := p.reasons[s]
 	if r == nil && s.opener != (opener{}) && p.count[s.party] >= maxOfParty {

@@ -31,7 +31,6 @@ type poller struct {
 	ends  map[snapshot.PID]int
 }
 
-// begin begins to watch.
 func (w *Watcher) begin() {
 	events, err := newPoller(w)
 	if err != nil {
@@ -64,7 +63,6 @@ func newPoller(w *Watcher) (*poller, error) {
 	return p, nil
 }
 
-// add adds a descriptor to those that run waits for.
 func (p *poller) add(fd int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)} //nolint:gosec // descriptors are small
 	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
@@ -109,7 +107,6 @@ func (p *poller) markNodes() {
 	}
 }
 
-// run reads events until the poller is closed.
 func (p *poller) run() {
 	raw, err := p.epoll.SyscallConn()
 	if err != nil {
@@ -130,7 +127,6 @@ func (p *poller) run() {
 	}
 }
 
-// read reads what is ready.
 func (p *poller) read(ready []unix.EpollEvent) (happened []source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +177,6 @@ func (p *poller) guarded() map[snapshot.PID]bool {
 	return pids
 }
 
-// rest reads the events that run has not read yet.
 func (p *poller) rest() []source {
 	if p == nil {
 		return nil
@@ -191,7 +186,6 @@ func (p *poller) rest() []source {
 	return p.drain()
 }
 
-// close ends run.
 func (p *poller) close() {
 	if p == nil {
 		return

@@ -117,7 +117,6 @@ func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 	}
 }
 
-// looked notes what a look showed.
 func (w *Watcher) looked(s *snapshot.Snapshot) {
 	w.note(w.events.rest()...) // what happened during the look
 	listed, uses := make(map[snapshot.PID]bool), make(map[snapshot.PID]bool)
@@ -185,7 +184,6 @@ func waitFor(ctx context.Context, turned <-chan struct{}, timed bool, d time.Dur
 	return nil
 }
 
-// note notes events.
 func (w *Watcher) note(sources ...source) {
 	if len(sources) == 0 {
 		return
@@ -199,7 +197,6 @@ func (w *Watcher) note(sources ...source) {
 	w.turn()
 }
 
-// isLooking reports whether a look is under way.
 func (w *Watcher) isLooking() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -145,7 +145,6 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 	return g.with(f, wanted, c.Hardware), nil
 }
 
-// own makes an environment for the container alone.
 func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	uid, username := Nobody, NobodyUsername
 	if c.Proof != nil {
@@ -204,7 +203,6 @@ func explained(err error) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(holders, "; "))
 }
 
-// maxHolders is how many attachments a message names.
 const maxHolders = 8
 
 func listed(devices []snapshot.DeviceIndex) string {

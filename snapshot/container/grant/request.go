@@ -25,7 +25,6 @@ const (
 	Contained = "GENV_CONTAINER"
 )
 
-// visible is the variable by which NVIDIA's programs choose a container's devices.
 const visible = "NVIDIA_VISIBLE_DEVICES"
 
 // ErrRequest means that a container asks for GPUs in a way that is not understood.
@@ -144,7 +143,6 @@ func (r *Request) name(list string) {
 	}
 }
 
-// hasNVIDIAHook recognizes the hook that dockerd adds for --gpus.
 func hasNVIDIAHook(c *oci.Config) bool {
 	for _, stage := range []string{"prestart", "createRuntime"} {
 		for _, h := range c.Hooks[stage] {

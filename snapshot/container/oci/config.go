@@ -221,7 +221,6 @@ func change(outer object, name string, how func(object) error) error {
 	return put(outer, name, inner)
 }
 
-// appendTo adds elements to a list that may be missing.
 func appendTo[E any](outer object, name string, added []E) error {
 	var list []json.RawMessage
 	if raw := outer[name]; raw != nil {

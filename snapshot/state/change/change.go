@@ -115,7 +115,6 @@ type Part struct {
 	Instances []snapshot.GPUUUID   `json:"mig"`
 }
 
-// operation is one kind of change.
 type operation interface {
 	// check refuses what no asker may send; see Decode.
 	check() error

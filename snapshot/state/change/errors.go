@@ -25,7 +25,6 @@ const (
 	maxConflicts = 256
 )
 
-// wireError is an error as JSON.
 type wireError struct {
 	Text        string                  `json:"text"`
 	Classes     map[string]bool         `json:"classes,omitempty"`

@@ -47,7 +47,6 @@ func freeID(f *state.Files, pid snapshot.PID) snapshot.EnvID {
 	return eid
 }
 
-// resultOf describes an environment after a change.
 func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex) Result {
 	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid)}
 	if env := f.Environment(eid); env != nil {

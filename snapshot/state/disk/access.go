@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// folderAccess is what this genv may do with a state folder.
 type folderAccess struct {
 	// mayClean says that the PIDs in the files belong to our own namespaces, so that
 	// what has ended may be removed. If it is false, warning says why.
@@ -94,7 +93,6 @@ func (s *Store) isOwn(dir place) bool {
 	return known && alsoKnown && here == there
 }
 
-// privateFolder says what such a folder is.
 const privateFolder = "another folder than the one that root's genv knows:" +
 	" this login or service has a /var/tmp of its own (PrivateTmp= of a systemd unit, pam_namespace)"
 

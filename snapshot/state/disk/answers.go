@@ -45,7 +45,6 @@ func (t *transaction) writeAnswers() {
 	}
 }
 
-// forgetAnswers drops the answers about processes that have ended.
 func (t *transaction) forgetAnswers() {
 	t.files.Answers = slices.DeleteFunc(t.files.Answers, func(a snapshot.Answer) bool {
 		now := t.process(a.PID)

@@ -86,7 +86,6 @@ func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return c.Store.RegisterDevices(ctx, found)
 }
 
-// upToDate says whether Store.Read would return what was read last.
 func (c *Cache) upToDate() bool {
 	if !c.last.valid || time.Since(c.last.at) > maxCacheTime {
 		return false
@@ -102,7 +101,6 @@ func (c *Cache) upToDate() bool {
 	return true
 }
 
-// isSame says whether both are the same living process.
 func isSame(p, o system.ProcessStatus) bool {
 	return p.Liveness == system.Alive && o.Liveness == system.Alive && p.Start == o.Start &&
 		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner

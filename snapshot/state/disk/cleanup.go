@@ -43,7 +43,6 @@ func (t *transaction) findOwner(env *snapshot.Environment) {
 	}
 }
 
-// registeredKernels are the Jupyter kernels of all environments.
 func registeredKernels(f *state.Files) (kernels []system.Kernel) {
 	for i := range f.Environments {
 		for _, id := range f.Environments[i].KernelIDs {

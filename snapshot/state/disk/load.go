@@ -51,7 +51,6 @@ func (t *transaction) expects(file state.File) bool {
 	return !t.dir.owned && t.seen.Registered
 }
 
-// lost is the error for a file that is missing.
 func (t *transaction) lost(file state.File) error {
 	st, err := t.dir.Status()
 	if err != nil {
@@ -62,7 +61,6 @@ func (t *transaction) lost(file state.File) error {
 		ErrLost, t.dir.Join(file.String()), system.DescribeUser(st.Uid), resetCommand(file))
 }
 
-// resetCommand begins again with an empty file.
 func resetCommand(file state.File) string {
 	if file == state.Envs {
 		return "`sudo genv envs --reset`"

@@ -25,7 +25,6 @@ const lockFile = "genv.lock"
 // errMoved says that the state files were taken over, or given back, while this process waited for the lock.
 var errMoved = errors.New("the state files have another folder now")
 
-// locked opens the folder and runs f under the lock.
 func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(place) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -124,7 +123,6 @@ const locksName = "devices"
 // LockOf is the name of the lock of a device.
 func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
 
-// openLocks opens the folder of the locks of devices.
 func (s *Store) openLocks() (*folder.Folder, error) {
 	parent, err := folder.Open(s.dir)
 	if err != nil {

@@ -125,7 +125,6 @@ type place struct {
 	owned bool // by root
 }
 
-// mode is that of the files.
 func (p place) mode() uint32 {
 	if p.owned {
 		return ownedMode
@@ -140,7 +139,6 @@ func (p place) lockMode() uint32 {
 	return folder.SharedMode
 }
 
-// open opens the folder of the state files.
 func (s *Store) open() (place, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner != nil {
@@ -159,7 +157,6 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-// errOwned is ErrOwned for this process.
 func (s *Store) errOwned() error {
 	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// namesWithin bounds the time for looking up user names.
 const namesWithin = 5 * time.Second
 
 // maxUnproven bounds how many users without a registered process are looked up: any

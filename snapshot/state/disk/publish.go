@@ -83,7 +83,6 @@ func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 // sharedNotes are files in the state folder that root's state replaces.
 var sharedNotes = []string{answersFile, "genv.host.json", "genv.identities.json"}
 
-// publishFile replaces a file that has another content, owner or mode.
 func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, durable bool) error {
 	if content == nil {
 		return dir.Remove(name)
@@ -100,7 +99,6 @@ func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, dur
 	return dir.Put(name, content, ownedMode, durable)
 }
 
-// seal makes a folder one in which only root may write.
 func seal(dir *folder.Folder) error {
 	st, err := dir.Status()
 	if err != nil || sealed(&st) {

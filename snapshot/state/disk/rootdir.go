@@ -29,7 +29,6 @@ func RootDir(getenv func(string) string) string {
 // maxNote bounds a small note, in bytes.
 const maxNote = 16 << 10
 
-// path is the state folder's absolute path.
 func (s *Store) path() string {
 	if abs, err := filepath.Abs(s.dir); err == nil {
 		return abs

@@ -33,7 +33,6 @@ type seenNote struct {
 	Seen state.Seen `json:"seen"`
 }
 
-// sameFolder says whether two notes are about the same folder.
 func (n folderNote) sameFolder(o *folderNote) bool { return n.Device == o.Device && n.Inode == o.Inode }
 
 // ofSameBoot drops a note of another boot, which says nothing about this one.
@@ -44,7 +43,6 @@ func (n folderNote) ofSameBoot(o *seenNote) *folderNote {
 	return &o.folderNote
 }
 
-// noteAbout is what root notes about a folder.
 func (s *Store) noteAbout(dir place) (folderNote, error) {
 	st, err := dir.Status()
 	boot, namespaces := s.System.BootID(), s.System.Namespaces()

@@ -59,7 +59,6 @@ func (t *transaction) useSeen() {
 	}
 }
 
-// transact runs a transaction with the lock held.
 func (s *Store) transact(
 	ctx context.Context, timeout time.Duration, run func(*transaction) error,
 ) (*transaction, error) {
@@ -96,7 +95,6 @@ func (s *Store) update(
 	})
 }
 
-// save writes the changes, and root's note.
 func (t *transaction) save(uptime snapshot.StartTime) error {
 	written, err := t.writeChanges()
 	if err != nil {

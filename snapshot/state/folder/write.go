@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tempSuffix ends the name of a file that is being written.
 const tempSuffix = ".tmp"
 
 // Staged is a file that is written under a temporary name: see Stage.

@@ -26,7 +26,6 @@ type Notes struct {
 	Owned func() (string, error)
 }
 
-// attachmentNote is about an attachment; it is JSON as it is.
 type attachmentNote struct {
 	UID       snapshot.UID         `json:"-"`
 	EID       snapshot.EnvID       `json:"eid"`

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// converse reads the request, and answers it.
 func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	line, err := readLine(conn, MaxRequest)

@@ -25,7 +25,6 @@ func (b Bounds) withDefaults() Bounds {
 	}
 }
 
-// refused is the error for too many requests of a user.
 type refused struct{ uid snapshot.UID }
 
 func (r refused) Error() string {

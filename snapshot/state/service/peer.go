@@ -29,15 +29,12 @@ type callerProcess struct {
 	contained bool
 }
 
-// errForeign says that a client has other PIDs than the service.
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +
 	"PIDs; run genv on the host itself")
 
-// errContained says that a uid doesn't belong to a user.
 var errContained = fmt.Errorf("%w: the process that asks is in a container, of which the uid proves no user: run "+
 	"genv on the host itself", state.ErrNotOwner)
 
-// errPeerGone says that the client has ended.
 var errPeerGone = errors.New("the process that asked has ended")
 
 // credentialsOf asks the kernel who is at the other end of a connection.

@@ -70,7 +70,6 @@ type Status struct {
 	Refused     uint64    `json:"refused"` // for being too many
 }
 
-// errTooLong says that a line is longer than its limit.
 var errTooLong = errors.New("it is too long")
 
 // readLine reads a line without its end. It never holds more than limit bytes.

@@ -82,7 +82,6 @@ const (
 	changeWithin = 40 * time.Second
 )
 
-// queue is how many connections wait to be accepted.
 const queue = 128
 
 // Serve answers requests on a listener until ctx ends, and then what has come so far. It closes the listener.

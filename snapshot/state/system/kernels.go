@@ -93,7 +93,6 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 // user can start processes with megabytes of them, which would make others wait for their turn.
 const maxCommandLine = 64 << 10
 
-// commandLine is the beginning of a command line.
 func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error) {
 	h, err := p.fs.Open(pid)
 	if err != nil {

@@ -57,7 +57,6 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, 
 	return list, complete
 }
 
-// path is the path of a file of a process.
 func (p procfs) path(pid snapshot.PID, name string) string {
 	return filepath.Join(p.root, strconv.Itoa(int(pid)), name)
 }

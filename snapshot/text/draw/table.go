@@ -131,7 +131,6 @@ func (t *Table) line(prefix string, cells []Cell) Cell {
 // Gap is the number of spaces between two columns.
 const Gap = 2
 
-// leftOut is the width of a column that is left out.
 const leftOut = -1
 
 // Fit leaves columns out and cuts others until a line has at most screen characters, if that
