@@ -2,7 +2,6 @@ package container
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -90,22 +89,6 @@ func (s *Source) runs(e *entry) bool {
 	}
 	stat, err := s.Proc.Stat(e.init)
 	return err == nil && stat.Start == e.start && !stat.Gone()
-}
-
-// results are what one look finds out.
-type results struct {
-	mu      sync.Mutex
-	entries map[proc.Place]*entry
-	inTime  int // how many were found out before engines were not asked any more
-}
-
-func (r *results) add(place proc.Place, e *entry, inTime bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.entries[place] = e
-	if inTime {
-		r.inTime++
-	}
 }
 
 // update puts what was found out into entries. What is known stays known while the container

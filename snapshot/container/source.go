@@ -108,11 +108,11 @@ func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries ma
 	if silent {
 		cancel()
 	}
-	found := results{entries: make(map[proc.Place]*entry, len(wanted))}
-	s.askAll(asking, reading, wanted, false, &found)
-	late := !silent && ctx.Err() == nil && asking.Err() != nil && found.inTime == 0
-	s.askAll(asking, reading, wanted, true, &found)
-	s.update(wanted, found.entries, entries, now)
+	found := make(map[proc.Place]*entry, len(wanted))
+	inTime := s.askAll(asking, reading, wanted, false, found)
+	late := !silent && ctx.Err() == nil && asking.Err() != nil && inTime == 0
+	s.askAll(asking, reading, wanted, true, found)
+	s.update(wanted, found, entries, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if late {
@@ -123,22 +123,31 @@ func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries ma
 
 // askAll finds out about the containers that are, or are not, in cgroups of users. It asks
 // engines until asking ends, and reads the hook's records until reading ends.
-func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]bool, ofUsers bool, found *results) {
+func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]bool, ofUsers bool,
+	found map[proc.Place]*entry,
+) (inTime int) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
+	var mu sync.Mutex
 	for place, ofUser := range wanted {
 		if ofUser != ofUsers {
 			continue
 		}
 		group.Go(func() error {
-			if reading.Err() == nil {
-				e := s.find(asking, place)
-				found.add(place, e, asking.Err() == nil && !e.info.Unknown)
+			if reading.Err() != nil {
+				return nil
+			}
+			e := s.find(asking, place)
+			mu.Lock()
+			defer mu.Unlock()
+			if found[place] = e; asking.Err() == nil && !e.info.Unknown {
+				inTime++
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // none returns an error
+	return inTime
 }
 
 func (s *Source) find(ctx context.Context, place proc.Place) *entry {

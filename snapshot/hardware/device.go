@@ -176,39 +176,45 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 	return err == nil && !alive
 }
 
-// IsGuarded says whether a guard is on at this time, according to guard.json in dir: its mode
-// is watch or enforce, and its time isn't over. A file of root's that can't be understood
-// counts as a guard: genv then names devices by UUID, which is right without one, too.
-func IsGuarded(dir string, now time.Time) bool {
-	s, err := guardNote.Read(dir)
+// Guarded says whether a guard is on: its mode is watch or enforce, and its time isn't over. Programs then name devices
+// by UUID, since a user's nvidia-smi and CUDA number only those that the guard lets through. A file of root's that can't
+// be understood counts as a guard: names by UUID are right without one, too.
+func (s Source) Guarded(now time.Time) bool {
+	if s.Run == "" {
+		return false
+	}
+	status, err := guardNote.Read(s.Run)
 	if err != nil {
 		return errors.Is(err, ErrGarbled)
 	}
-	return on(s.Mode) && !s.ended(now)
+	return on(status.Mode) && !status.ended(now)
 }
 
-// Guard is what the guard does at this time, according to guard.json in dir; nil if that
-// can't be said. Without the file, no guard was on since the machine was started.
-func Guard(dir string, now time.Time, processes proc.FS) *snapshot.Guard {
-	s, err := guardNote.Read(dir)
+// Guard is what the guard of this machine does; nil if that can't be said. Without the file, no guard was on since the
+// machine was started.
+func (s Source) Guard(now time.Time) *snapshot.Guard {
+	if s.Run == "" {
+		return nil
+	}
+	status, err := guardNote.Read(s.Run)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &snapshot.Guard{Mode: snapshot.GuardOff}
-	case err != nil || !on(s.Mode) && s.Mode != snapshot.GuardOff:
+	case err != nil || !on(status.Mode) && status.Mode != snapshot.GuardOff:
 		return nil
 	}
-	g := &snapshot.Guard{Mode: s.Mode, Reason: s.Reason}
-	if on(s.Mode) && (s.ended(now) || s.endedWithKeeper(processes)) {
+	g := &snapshot.Guard{Mode: status.Mode, Reason: status.Reason}
+	if on(status.Mode) && (status.ended(now) || status.endedWithKeeper(proc.FS{Root: s.Proc})) {
 		g.Mode, g.Reason = snapshot.GuardOff, "the process that kept the guard has ended"
 	}
-	if g.Mode == snapshot.GuardOff && s.ordered(now) {
+	if g.Mode == snapshot.GuardOff && status.ordered(now) {
 		g.Mode = snapshot.GuardUnable
 	}
 	switch {
-	case s.Order == nil: // it is off, as if there never was a guard
+	case status.Order == nil: // it is off, as if there never was a guard
 		g.Reason = ""
 	case g.Reason != "":
-		g.Reason = strings.Join(slices.Concat([]string{g.Reason}, s.Problems), "; ")
+		g.Reason = strings.Join(slices.Concat([]string{g.Reason}, status.Problems), "; ")
 	}
 	return g
 }

@@ -6,7 +6,7 @@
 //	changed, err := hardware.Publish("/run/genv", hardware.Identified(found, driver))
 //	// everybody
 //	devices, err := hardware.Read("/run/genv")
-//	if hardware.IsGuarded("/run/genv", time.Now()) { … }
+//	if (hardware.Source{Run: "/run/genv"}).Guarded(time.Now()) { … }
 //
 // The index of a GPU is not the number of its device node: /dev/nvidia5 may be GPU 0. The driver shows which is which
 // in /proc/driver/nvidia/gpus/ADDRESS/information: its lines "GPU UUID", "Bus Location", "Device Minor" and "GPU
@@ -36,7 +36,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -198,18 +197,6 @@ func (s Source) HasNodes() bool {
 	var st unix.Stat_t
 	err := unix.Stat(filepath.Join(dev, "nvidiactl"), &st)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(st.Rdev) == NodeMajor
-}
-
-// Guarded says whether a guard is on: programs then name devices by UUID, since a user's
-// nvidia-smi and CUDA number only those that the guard lets through.
-func (s Source) Guarded(now time.Time) bool { return s.Run != "" && IsGuarded(s.Run, now) }
-
-// Guard is what the guard of this machine does; nil if that isn't known.
-func (s Source) Guard(now time.Time) *snapshot.Guard {
-	if s.Run == "" {
-		return nil
-	}
-	return Guard(s.Run, now, proc.FS{Root: s.Proc})
 }
 
 // Restricted says whether nvidia-smi may show this process only some of the devices, and number them differently.

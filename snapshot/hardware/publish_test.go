@@ -175,10 +175,10 @@ func TestGuard(t *testing.T) {
 			path := filepath.Join(dir, "guard.json")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.Guard(dir, now, proc.FS{}))
+			require.Equal(t, tt.want, hardware.Source{Run: dir}.Guard(now))
 		})
 	}
-	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Guard(t.TempDir(), now, proc.FS{}), "none since the machine was started")
+	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Source{Run: t.TempDir()}.Guard(now), "none since the machine was started")
 	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Source{Run: t.TempDir()}.Guard(now))
 	require.Nil(t, hardware.Source{}.Guard(now))
 }
@@ -206,9 +206,9 @@ func TestIsGuarded(t *testing.T) {
 			path := filepath.Join(dir, "guard.json")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.IsGuarded(dir, now))
+			require.Equal(t, tt.want, hardware.Source{Run: dir}.Guarded(now))
 		})
 	}
-	require.False(t, hardware.IsGuarded(t.TempDir(), now), "no file")
-	require.False(t, hardware.IsGuarded(filepath.Join(t.TempDir(), "nothing"), now), "no folder")
+	require.False(t, hardware.Source{Run: t.TempDir()}.Guarded(now), "no file")
+	require.False(t, hardware.Source{Run: filepath.Join(t.TempDir(), "nothing")}.Guarded(now), "no folder")
 }

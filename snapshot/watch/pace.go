@@ -59,22 +59,17 @@ type reason struct {
 	fruitless int       // looks because of it in a row that showed nothing new
 }
 
-type patience struct {
-	fruitless int // openers in a row that were not worth a look
-	last      time.Time
-}
-
 // pace decides when to look. Time is passed in. The zero pace is not usable: see newPace.
 type pace struct {
 	reasons map[source]*reason
-	count   map[party]int // openers in reasons
-	parties map[party]*patience
-	begun   time.Time       // the last look
-	looking map[source]bool // what the look under way is for; nil for none under way
+	count   map[party]int     // openers in reasons
+	parties map[party]*reason // how often openers in a row were not worth a look, and when that was last
+	begun   time.Time         // the last look
+	looking map[source]bool   // what the look under way is for; nil for none under way
 }
 
 func newPace() *pace {
-	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*patience)}
+	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*reason)}
 }
 
 // begins notes that watching begins: a process that opened a device before may use it soon,
@@ -113,7 +108,7 @@ func (p *pace) delay(of party, now time.Time) time.Duration {
 		return 0
 	case known == nil || known.fruitless < delayFree:
 		return delay
-	case now.Sub(known.last) > forgetAfter:
+	case now.Sub(known.looked) > forgetAfter:
 		delete(p.parties, of)
 		return delay
 	}
@@ -212,10 +207,10 @@ func (p *pace) judge(s source, r *reason, now time.Time, changed, uses bool) {
 	if !changed && opened && r.fruitless == 0 {
 		known := p.parties[s.party]
 		if known == nil {
-			known = &patience{}
+			known = &reason{}
 			p.parties[s.party] = known
 		}
-		known.fruitless, known.last = known.fruitless+1, now
+		known.fruitless, known.looked = known.fruitless+1, now
 	}
 	if !changed || opened && !uses {
 		r.fruitless++

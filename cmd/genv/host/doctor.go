@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -76,7 +75,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 // guardState is what the guard of this machine does, and was ordered; nil if that is unknown.
 func (p *program) guardState() *doctor.GuardState {
 	dir := disk.RunDir(p.Getenv)
-	now := hardware.Guard(dir, p.Now(), proc.FS{})
+	now := hardware.Source{Run: dir}.Guard(p.Now())
 	if now == nil {
 		return nil
 	}

@@ -46,17 +46,19 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 // nameOwners sets the user names of the environments, first of those that have a registered process of their user.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	unproven, unnamed := 0, 0
-	name := once(func(uid snapshot.UID) (name accountName) {
+	name := once(func(uid snapshot.UID) *snapshot.Username { // empty for certainly none, nil if it isn't known
 		if !proven[uid] {
 			unproven++
 		}
 		if ctx.Err() != nil || unproven > maxUnproven && !proven[uid] {
 			unnamed++
-			return name
+			return nil
 		}
-		name.name = s.Username(ctx, uid)
-		name.none = name.name == "" && s.Lacks != nil && s.Lacks(ctx, uid)
-		return name
+		name := s.Username(ctx, uid)
+		if name == "" && (s.Lacks == nil || !s.Lacks(ctx, uid)) {
+			return nil
+		}
+		return &name
 	})
 	for _, first := range []bool{true, false} {
 		for i := range f.Environments {
@@ -83,19 +85,13 @@ func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	return len(owners) > 0 && !own
 }
 
-// accountName is the name of a uid; none says that it certainly has no account.
-type accountName struct {
-	name snapshot.Username
-	none bool
-}
-
 // rename sets the user name of an environment to that of its uid, and says whether envs.json had another one: the
 // environment counts for its uid, not for the name in the file. An unknown name changes nothing.
-func rename(env *snapshot.Environment, to accountName) (misnamed bool) {
-	if to.name == env.Username || to.name == "" && !to.none {
+func rename(env *snapshot.Environment, to *snapshot.Username) (misnamed bool) {
+	if to == nil || *to == env.Username {
 		return false
 	}
 	misnamed = env.Username != ""
-	env.Username = to.name
+	env.Username = *to
 	return misnamed
 }

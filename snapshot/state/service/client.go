@@ -48,13 +48,18 @@ func (c Client) Change(ctx context.Context, asked change.Change) (change.Result,
 		return change.Result{}, err
 	}
 	answer, err := c.ask(ctx, Request{Change: data})
-	if err == nil && answer.Result == nil {
+	return given(answer.Result, err)
+}
+
+// given is what an answer must have.
+func given[T any](value *T, err error) (T, error) {
+	if err == nil && value == nil {
 		err = ErrUnknown
 	}
 	if err != nil {
-		return change.Result{}, err
+		return *new(T), err
 	}
-	return *answer.Result, nil
+	return *value, nil
 }
 
 // Look returns a document of root's view, by its name.

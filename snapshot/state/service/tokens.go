@@ -53,11 +53,5 @@ func (c Client) Redeem(ctx context.Context, text string) (grant.Holder, error) {
 		return grant.Holder{}, fmt.Errorf("%w: it is not a token", state.ErrRequest)
 	}
 	answer, err := c.ask(ctx, Request{Redeem: text})
-	if err == nil && answer.Holder == nil {
-		err = ErrUnknown
-	}
-	if err != nil {
-		return grant.Holder{}, err
-	}
-	return *answer.Holder, nil
+	return given(answer.Holder, err)
 }
