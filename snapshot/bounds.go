@@ -188,8 +188,8 @@ func (c *cutting) forget(gone map[EnvID]*More) {
 }
 
 // beyond are those of n entries to leave out, so that accounts have at most each, and all of them together most: those
-// that have most lose the newest of theirs. Who isn't known may be many, so that each doesn't hold for that. of is whose
-// an entry is, and its size.
+// that have most lose the newest of theirs. Who isn't known may be many, so that each doesn't hold for that. of says
+// whose an entry is, and its size.
 func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
 	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
 	for i := range n {

@@ -94,8 +94,9 @@ func Columns() []Column {
 			Sort: "power", Descending: true, value: func(r *Row) Value { return number(r.Power) },
 		},
 		{
-			CSV: "USERS", Sort: "user", Filter: "user", value: func(r *Row) Value { return append(users(r), Value{})[0] },
-			all: users, data: shownUsers,
+			CSV: "USERS", Sort: "user", Filter: "user",
+			value: func(r *Row) Value { return append(users(r), Value{})[0] },
+			all:   users, data: shownUsers,
 		},
 		{
 			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO",

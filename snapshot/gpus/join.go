@@ -94,7 +94,8 @@ func (j *join) attachment(a snapshot.Attachment) Attachment {
 
 func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
 	described := Process{
-		PID: p.PID, Start: p.Start, User: UserName(p.Account(j.environments[p.EID])), EID: p.EID, Command: p.CommandOrName(),
+		PID: p.PID, Start: p.Start, User: UserName(p.Account(j.environments[p.EID])), EID: p.EID,
+		Command:        p.CommandOrName(),
 		PrivateCommand: p.PrivateCommand,
 		Memory:         bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}

@@ -177,8 +177,8 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 }
 
 // Guarded says whether a guard is on: its mode is watch or enforce, and its time isn't over. Programs then name devices
-// by UUID, since a user's nvidia-smi and CUDA number only those that the guard lets through. A file of root's that can't
-// be understood counts as a guard: names by UUID are right without one, too.
+// by UUID, since a user's nvidia-smi and CUDA number only those that the guard lets through. A file of root's that
+// can't be understood counts as a guard: names by UUID are right without one, too.
 func (s Source) Guarded(now time.Time) bool {
 	if s.Run == "" {
 		return false

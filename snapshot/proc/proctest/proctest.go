@@ -124,7 +124,8 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 // with it. Without it, and in `make soak`, all are tried.
 func Cases(n uint64) uint64 {
 	info, ok := debug.ReadBuildInfo()
-	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) && os.Getenv("GENV_SOAK") == "" {
+	raced := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	if raced && os.Getenv("GENV_SOAK") == "" {
 		return n / 50
 	}
 	return n
@@ -145,7 +146,8 @@ func InEtc(t *testing.T, files map[string]string) bool {
 	for name, text := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644))
 	}
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc && shift && exec "$@"`, "sh",
+	const script = `mount --bind "$1" /etc && shift && exec "$@"`
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, "sh",
 		etc, os.Args[0], "-test.v", "-test.count=1", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), variable+"="+t.Name())
 	output, err := cmd.CombinedOutput()

@@ -45,7 +45,10 @@ func Stall(t *testing.T, inExec bool, mounts ...int) (pid snapshot.PID, uid snap
 		_ = file.Close()
 	}
 	cmd := exec.Command(program)
-	cmd.Env = []string{stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec), fmt.Sprint("MOUNTS=", append(mounts, 0)[0])}
+	cmd.Env = []string{
+		stallVariable + "=user", "DIR=" + dir, "EXEC=" + strconv.FormatBool(inExec),
+		fmt.Sprint("MOUNTS=", append(mounts, 0)[0]),
+	}
 	cmd.SysProcAttr, cmd.Stderr = attr, os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -125,7 +128,8 @@ func serveStall(dir string) error {
 		return err
 	}
 	mount := filepath.Join(dir, "mount")
-	if err := unix.Mount("test", mount, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+	if err := unix.Mount("test", mount, "fuse", 0, options); err != nil {
 		return err
 	}
 	for mounts, _ := strconv.Atoi(os.Getenv("MOUNTS")); mounts > 0; mounts-- {

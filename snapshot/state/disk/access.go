@@ -64,8 +64,8 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note about the state files: root's own folder, if they are there. If there is none,
-// root creates it if it may; otherwise the result is nil without an error.
+// notesOf opens the folder of root's note about the state files: root's own folder, if they are there. If there is
+// none, root creates it if it may; otherwise the result is nil without an error.
 func (s *Store) notesOf(dir place, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)

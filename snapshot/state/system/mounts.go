@@ -25,8 +25,8 @@ func isPrivate(mountinfo, path string) (private bool) {
 	return private
 }
 
-// IsOwn says whether the folder at a path is that of the file system at "/", which has it at the same path: also if it is
-// mounted there once more, as systemd does for services that may not write elsewhere.
+// IsOwn says whether the folder at a path is that of the file system at "/", which has it at the same path: also if it
+// is mounted there once more, as systemd does for services that may not write elsewhere.
 func IsOwn(procRoot, path string) bool {
 	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
 	return err == nil && isOwn(mountinfo, path)
