@@ -49,50 +49,48 @@ type Warning struct {
 // Check compares the names of a policy with what is known. Each unknown name is a warning
 // at the first place where it is.
 func Check(references []policy.Reference, known Known) Result {
-	c := checker{known: known, seen: map[string]bool{}}
+	var result Result
 	for _, kind := range []string{policy.ToHost, policy.ToLabel} {
 		if len(known.Hosts) == 0 && slices.ContainsFunc(references,
 			func(r policy.Reference) bool { return r.Kind == kind }) {
-			c.result.Unchecked = append(c.result.Unchecked,
+			result.Unchecked = append(result.Unchecked,
 				fmt.Sprintf("%ss: no inventory was found; name one with -H hosts.yaml", kind))
 		}
 	}
 	if known.Accounts.Err != nil && slices.ContainsFunc(references,
 		func(r policy.Reference) bool { return r.Kind == policy.ToUser }) {
-		c.result.Unchecked = append(c.result.Unchecked, fmt.Sprintf("users: %v", known.Accounts.Err))
+		result.Unchecked = append(result.Unchecked, fmt.Sprintf("users: %v", known.Accounts.Err))
 	}
+	seen := map[string]bool{} // names with a warning
 	for i := range references {
-		c.check(&references[i])
+		r := &references[i]
+		message, name, account := known.check(r)
+		if key := r.Kind + name; message != "" && !seen[key] {
+			seen[key] = true
+			warning := Warning{r.Place.Line, r.Place.Column, r.Kind, name, message, account}
+			result.Warnings = append(result.Warnings, warning)
+		}
 	}
-	return c.result
+	return result
 }
 
-type checker struct {
-	known  Known
-	seen   map[string]bool // names with a warning
-	result Result
-}
-
-func (c *checker) check(r *policy.Reference) {
-	message, name, account := "", r.Name, ""
-	switch {
-	case r.Kind == policy.ToUser && c.known.Accounts.Err == nil:
-		message, account = c.user(r.Name)
-	case r.Kind == policy.ToHost && len(c.known.Hosts) > 0:
-		message = c.host(r.Name)
-	case r.Kind == policy.ToLabel && len(c.known.Hosts) > 0:
-		message, name = c.label(r.Name, r.Value), r.Name+"="+r.Value
+// check is what is wrong with a name, empty if nothing is; the name, with the value of a label; and how a user without
+// an account is listed.
+func (k *Known) check(r *policy.Reference) (message, name, account string) {
+	switch name = r.Name; {
+	case r.Kind == policy.ToUser && k.Accounts.Err == nil:
+		message, account = k.user(name)
+	case r.Kind == policy.ToHost && len(k.Hosts) > 0:
+		message = k.host(name)
+	case r.Kind == policy.ToLabel && len(k.Hosts) > 0:
+		message, name = k.label(name, r.Value), name+"="+r.Value
 	}
-	if message == "" || c.seen[string(r.Kind)+name] {
-		return
-	}
-	c.seen[string(r.Kind)+name] = true
-	c.result.Warnings = append(c.result.Warnings, Warning{r.Place.Line, r.Place.Column, r.Kind, name, message, account})
+	return message, name, account
 }
 
 // user is what is wrong with the name of a user, and how it is listed if it has no account; empty if nothing is.
-func (c *checker) user(name string) (message, account string) {
-	a := &c.known.Accounts
+func (k *Known) user(name string) (message, account string) {
+	a := &k.Accounts
 	switch {
 	case a.Users[name]:
 		return "", ""
@@ -136,18 +134,18 @@ func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 }
 
 // host is what is wrong with a host pattern, of which at least one name must be known.
-func (c *checker) host(name string) string {
+func (k *Known) host(name string) string {
 	pattern, err := text.ParseHosts(name)
-	if err != nil || slices.ContainsFunc(c.known.Hosts, func(h remote.Host) bool { return pattern.Matches(h.Name) }) {
+	if err != nil || slices.ContainsFunc(k.Hosts, func(h remote.Host) bool { return pattern.Matches(h.Name) }) {
 		return ""
 	}
-	if slices.Contains(c.known.Groups, "@"+name) {
+	if slices.Contains(k.Groups, "@"+name) {
 		return fmt.Sprintf("%q is a group of the inventory, and not a host; a policy selects by names or `labels:`",
 			name)
 	}
-	names := make([]string, len(c.known.Hosts))
-	for i := range c.known.Hosts {
-		names[i] = c.known.Hosts[i].Name
+	names := make([]string, len(k.Hosts))
+	for i := range k.Hosts {
+		names[i] = k.Hosts[i].Name
 	}
 	if pattern.Count() > 1 {
 		return fmt.Sprintf("none of the hosts %s is in the inventory; %s", name,
@@ -158,12 +156,12 @@ func (c *checker) host(name string) string {
 }
 
 // label is what is wrong with a label.
-func (c *checker) label(key, value string) string {
+func (k *Known) label(key, value string) string {
 	keys, values := map[string]bool{}, map[string]bool{}
-	for i := range c.known.Hosts {
-		for k, v := range c.known.Hosts[i].Labels {
-			keys[k] = true
-			if k == key {
+	for i := range k.Hosts {
+		for name, v := range k.Hosts[i].Labels {
+			keys[name] = true
+			if name == key {
 				values[v] = true
 			}
 		}

@@ -29,28 +29,20 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-// program is genv as this command sees it.
-type program struct{ command.Program }
-
 // options is what the flags of `genv remote report` say.
 type options struct {
-	*program
-	place
+	command.Program
+	stateDir     string // where controllers keep usage
+	url, fleet   string // of a PostgreSQL database
 	output       render.Output
 	since, until string
 	by, policy   string
 	top          int
 }
 
-// place is where controllers keep usage.
-type place struct {
-	stateDir   string
-	url, fleet string // of a PostgreSQL database
-}
-
 // Command is `genv remote report`.
 func Command(with command.Program) *cli.Command {
-	p := &options{program: &program{with}, since: "7d", by: usage.ByUser}
+	p := &options{Program: with, since: "7d", by: usage.ByUser}
 	return &cli.Command{
 		Name:  "report",
 		Usage: "say who used which GPUs over time: GPU hours, idle hours, findings",
@@ -80,11 +72,11 @@ func (p *options) run(c *cli.Context) error {
 	}
 	var groups map[string][]string
 	if query.By == usage.ByGroup {
-		if groups, err = p.groups(p.policy); err != nil {
+		if groups, err = policyGroups(p.policy); err != nil {
 			return err
 		}
 	}
-	s, err := p.openToRead(c.Context, &p.place)
+	s, err := p.openToRead(c.Context)
 	if err != nil {
 		return err
 	}
@@ -102,12 +94,12 @@ func (p *options) run(c *cli.Context) error {
 }
 
 // openToRead opens the database of controllers, on a server or in a folder.
-func (p *program) openToRead(ctx context.Context, at *place) (*store.Store, error) {
-	path, err := p.file(at)
+func (p *options) openToRead(ctx context.Context) (*store.Store, error) {
+	path, err := p.file()
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.OpenToRead(ctx, cmp.Or(path, at.url), store.Options{Fleet: at.fleet, In: time.Local})
+	s, err := store.OpenToRead(ctx, cmp.Or(path, p.url), store.Options{Fleet: p.fleet, In: time.Local})
 	switch {
 	case err == nil:
 		return s, nil
@@ -120,24 +112,24 @@ func (p *program) openToRead(ctx context.Context, at *place) (*store.Store, erro
 }
 
 // file is the path of the database; empty for one on a server, which has a right URL.
-func (p *program) file(at *place) (path string, err error) {
-	inFile := at.url == "" || at.url == on || at.url == off // as `enforce:` in config.yaml may say
+func (p *options) file() (path string, err error) {
+	inFile := p.url == "" || p.url == on || p.url == off // as `enforce:` in config.yaml may say
 	switch {
-	case inFile && at.fleet != "":
+	case inFile && p.fleet != "":
 		return "", command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
 	case inFile:
-		return p.find(at.stateDir)
+		return p.find()
 	}
-	if err := store.CheckURL(at.url); err != nil {
+	if err := store.CheckURL(p.url); err != nil {
 		return "", command.WrongFlag("usage-db", ": %w", err)
 	}
 	return "", nil
 }
 
 // find finds the database of a controller: in its folder, if that is given.
-func (p *program) find(stateDir string) (path string, err error) {
-	dirs := []string{stateDir}
-	if stateDir == "" {
+func (p *options) find() (path string, err error) {
+	dirs := []string{p.stateDir}
+	if p.stateDir == "" {
 		dirs = enforcement.ControllerDirs(p.Getenv)
 	}
 	var found []string

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
@@ -81,7 +80,7 @@ func TestADamagedDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	var log bytes.Buffer
 	now := func() time.Time { return time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC) }
-	k := &usageKeeper{program: &command.Program{Now: now}, log: zerolog.New(&log)}
+	k := &UsageFlags{now: now, log: zerolog.New(&log)}
 	s, err := k.open(path, store.Options{In: time.UTC})
 	require.NoError(t, err)
 	mark, err := s.Mark(t.Context())

@@ -90,35 +90,6 @@ func writeSummary(w io.Writer, d *usage.Document) {
 	}
 }
 
-// column is a column of the table: its title, its cells, and when it is left out on a narrow terminal, 1 first.
-type column struct {
-	title string
-	order int
-	cell  func(*usage.Row) string
-}
-
-func columns(d *usage.Document) []column {
-	hours := func(of func(*usage.Row) int64) func(*usage.Row) string {
-		return func(r *usage.Row) string { return usage.Hours(of(r)) }
-	}
-	count := func(of func(*usage.Row) int64) func(*usage.Row) string {
-		return func(r *usage.Row) string { return fmt.Sprint(of(r)) }
-	}
-	return []column{
-		{strings.ToUpper(d.By), 0, func(r *usage.Row) string { return keyOf(d.By, r.Key) }},
-		{"ATTACHED", 0, hours(func(r *usage.Row) int64 { return r.Attached })},
-		{"SHARE", 6, func(r *usage.Row) string { return usage.Percent(r.Share) }},
-		{"USED", 7, hours(func(r *usage.Row) int64 { return r.Used })},
-		{"COMPUTING", 3, hours(func(r *usage.Row) int64 { return r.Computing })},
-		{"IDLE", 8, hours(func(r *usage.Row) int64 { return r.Idle })},
-		{"UNKNOWN", 2, hours(func(r *usage.Row) int64 { return r.Unknown })},
-		{"PEAK", 4, peak},
-		{"FINDINGS", 5, count(func(r *usage.Row) int64 { return r.Findings })},
-		{"ENDED", 1, count(func(r *usage.Row) int64 { return r.Terminated })},
-		{"DETACHED", 1, count(func(r *usage.Row) int64 { return r.Detached })},
-	}
-}
-
 // keyOf is a key as people see it: names come from hosts.
 func keyOf(by, key string) string {
 	switch {
@@ -135,8 +106,31 @@ const longKey = 32
 
 // table is the rows as text, with as many columns as a terminal of a width has room for; all with 0, for none.
 func table(d *usage.Document, output render.Output, width int) string {
+	hours := func(of func(*usage.Row) int64) func(*usage.Row) string {
+		return func(r *usage.Row) string { return usage.Hours(of(r)) }
+	}
+	count := func(of func(*usage.Row) int64) func(*usage.Row) string {
+		return func(r *usage.Row) string { return fmt.Sprint(of(r)) }
+	}
+	columns := []struct {
+		title string
+		order int // in which it is left out on a narrow terminal, 1 first
+		cell  func(*usage.Row) string
+	}{
+		{strings.ToUpper(d.By), 0, func(r *usage.Row) string { return keyOf(d.By, r.Key) }},
+		{"ATTACHED", 0, hours(func(r *usage.Row) int64 { return r.Attached })},
+		{"SHARE", 6, func(r *usage.Row) string { return usage.Percent(r.Share) }},
+		{"USED", 7, hours(func(r *usage.Row) int64 { return r.Used })},
+		{"COMPUTING", 3, hours(func(r *usage.Row) int64 { return r.Computing })},
+		{"IDLE", 8, hours(func(r *usage.Row) int64 { return r.Idle })},
+		{"UNKNOWN", 2, hours(func(r *usage.Row) int64 { return r.Unknown })},
+		{"PEAK", 4, peak},
+		{"FINDINGS", 5, count(func(r *usage.Row) int64 { return r.Findings })},
+		{"ENDED", 1, count(func(r *usage.Row) int64 { return r.Terminated })},
+		{"DETACHED", 1, count(func(r *usage.Row) int64 { return r.Detached })},
+	}
 	t := draw.Table{Rows: make([]draw.Row, len(d.Rows))}
-	for i, c := range columns(d) {
+	for i, c := range columns {
 		t.Columns = append(t.Columns, draw.Column{Name: c.title, Order: c.order, Right: i > 0})
 		if output.NoHeader {
 			t.Columns[i].Name = ""

@@ -21,20 +21,24 @@ import (
 
 // UsageFlags is what the flags say about whether a controller keeps who used what.
 type UsageFlags struct {
-	url, fleet    string
-	keepFor, name time.Duration
+	url     string        // of a server; on for a file
+	names   time.Duration // 0 for as long as the usage
+	options store.Options
+
+	now func() time.Time
+	log zerolog.Logger
 }
 
 // Flags are the flags.
 func (o *UsageFlags) Flags() []cli.Flag {
-	o.url, o.keepFor = on, store.DefaultKeepDays
+	o.url, o.options.KeepDays = on, store.DefaultKeepDays
 	return []cli.Flag{
 		command.String(&o.url, "usage-db", "keep who used which GPU, for genv remote report: `on`, in --state-dir; "+
 			"on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off").Config(command.Shared),
-		command.String(&o.fleet, "usage-fleet", "the `NAME` of this fleet on a PostgreSQL server").
+		command.String(&o.options.Fleet, "usage-fleet", "the `NAME` of this fleet on a PostgreSQL server").
 			Config(command.Shared).DefaultText("the key of --leader, or this machine's name").Hide(),
-		command.Duration(&o.keepFor, "usage-keep", "for this `TIME`, such as 90d").Config(command.Site).Hide(),
-		command.Duration(&o.name, "usage-names",
+		command.Duration(&o.options.KeepDays, "usage-keep", "for this `TIME`, such as 90d").Config(command.Site).Hide(),
+		command.Duration(&o.names, "usage-names",
 			"keep the names of users for this `TIME`, such as 90d; then replace them by pseudonyms").
 			Config(command.Site).DefaultText("as long as the usage").Hide(),
 	}
@@ -53,74 +57,64 @@ const minKeep = 24 * time.Hour
 func (o *UsageFlags) Read(
 	p *command.Program, leader string, log zerolog.Logger,
 ) (func(string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader), error) {
-	if o.keepFor < minKeep {
+	if o.options.KeepDays < minKeep {
 		return nil, command.WrongFlag("usage-keep", " %s: write a day or more, such as 90d, or --usage-db off",
-			text.FormatDuration(o.keepFor))
+			text.FormatDuration(o.options.KeepDays))
 	}
-	if o.name > 0 && o.name < minKeep {
+	if o.names > 0 && o.names < minKeep {
 		return nil, command.WrongFlag("usage-names", " %s: write a day or more, such as 90d",
-			text.FormatDuration(o.name))
+			text.FormatDuration(o.names))
 	}
 	if o.url == off {
 		return nil, nil //nolint:nilnil // none is asked for
 	}
-	k := &usageKeeper{program: p, log: log, url: o.url, names: o.name, options: store.Options{
-		In: time.Local, KeepDays: o.keepFor, KeepHours: min(o.keepFor, store.DefaultKeepHours), Fleet: o.fleet,
-	}}
-	if err := k.readPlace(leader); err != nil {
+	o.now, o.log, o.options.In = p.Now, log, time.Local
+	o.options.KeepHours = min(o.options.KeepDays, store.DefaultKeepHours)
+	if err := o.readPlace(leader); err != nil {
 		return nil, err
 	}
-	return k.keep, nil
-}
-
-// usageKeeper keeps usage as flags say.
-type usageKeeper struct {
-	program *command.Program
-	log     zerolog.Logger
-	url     string        // of a server; on for a file
-	names   time.Duration // 0 for as long as the usage
-	options store.Options
+	return o.keep, nil
 }
 
 // readPlace checks where usage is kept, and of which fleet it is there.
-func (k *usageKeeper) readPlace(leader string) (err error) {
+func (o *UsageFlags) readPlace(leader string) (err error) {
 	switch {
-	case k.url == on && k.options.Fleet != "":
+	case o.url == on && o.options.Fleet != "":
 		return command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
-	case k.url == on:
+	case o.url == on:
 		return nil
-	case !store.IsServer(k.url):
+	case !store.IsServer(o.url):
 		return command.WrongFlag("usage-db", " %q: write on, off, or the URL of a PostgreSQL database such as "+
-			"postgres://genv@db.lab/genv", text.Printable(k.url))
+			"postgres://genv@db.lab/genv", text.Printable(o.url))
 	}
-	if err := store.CheckURL(k.url); err != nil {
+	if err := store.CheckURL(o.url); err != nil {
 		return command.WrongFlag("usage-db", ": %w", err)
 	}
-	if k.options.Fleet = cmp.Or(k.options.Fleet, strings.Trim(leader, "/")); k.options.Fleet == "" {
-		k.options.Fleet, err = os.Hostname()
+	if o.options.Fleet = cmp.Or(o.options.Fleet, strings.Trim(leader, "/")); o.options.Fleet == "" {
+		o.options.Fleet, err = os.Hostname()
 	}
 	return err
 }
 
 // keep keeps usage of a controller with a folder, and reads it.
-func (k *usageKeeper) keep(dir string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader) {
-	place, shared := k.url, k.url != on
-	options := usage.RecorderOptions{Now: k.program.Now, In: time.Local, Log: k.log, Shared: shared}
+func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader) {
+	place, shared := o.url, o.url != on
+	options := usage.RecorderOptions{Now: o.now, In: time.Local, Log: o.log, Shared: shared}
 	if !shared {
 		place = filepath.Join(dir, store.FileName)
-		options.Replace = func(why error) error { return setDamagedApart(place, why, k.program.Now(), k.log) }
+		options.Replace = func(why error) error { return setDamagedApart(place, why, o.now(), o.log) }
 	}
 	options.Open = func() (s usage.Store, err error) {
-		to := k.options
-		if to.Pseudonyms, err = pseudonyms(dir, k.names); err != nil {
+		to := o.options
+		if to.Pseudonyms, err = pseudonyms(dir, o.names); err != nil {
 			return nil, err
 		}
-		return k.open(place, to)
+		return o.open(place, to)
 	}
-	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, k.options) }
+	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, o.options) }
 	return usage.StartRecorder(options), func(groups func() map[string][]string) *usage.Reader {
 		return usage.NewReader(usage.ReaderOptions{
-			Open: read, Now: k.program.Now, In: time.Local,
+			Open: read, Now: o.now, In: time.Local,
 			Groups: func(ctx context.Context, users []string) func(string) []string {
 				return groupsOf(ctx, groups(), users)
 			},
@@ -129,10 +123,10 @@ func (k *usageKeeper) keep(dir string) (*usage.Recorder, func(func() map[string]
 }
 
 // open opens a database. A file that is damaged gets another name.
-func (k *usageKeeper) open(place string, options store.Options) (usage.Store, error) {
+func (o *UsageFlags) open(place string, options store.Options) (usage.Store, error) {
 	s, err := store.Open(context.Background(), place, options)
 	if errors.Is(err, usage.ErrDamaged) {
-		if err := setDamagedApart(place, err, k.program.Now(), k.log); err != nil {
+		if err := setDamagedApart(place, err, o.now(), o.log); err != nil {
 			return nil, err
 		}
 		s, err = store.Open(context.Background(), place, options)

@@ -52,18 +52,18 @@ func (p *program) activate(c *cli.Context, o *activateOptions) error {
 	if who.eid != "" {
 		return who.alreadyActive(c.Context)
 	}
-	entry, err := p.newEntry(c, o, who, caller.PID)
+	entry, others, err := p.newEntry(c, o, who, caller.PID)
 	if err != nil {
 		return err
 	}
-	entered, err := who.Change(c.Context, change.Change{Enter: &entry.Enter})
+	entered, err := who.Change(c.Context, change.Change{Enter: &entry})
 	if err != nil {
 		return err
 	}
 	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), o.noPrompt)); err != nil {
 		return who.leave(c.Context, caller.PID, err)
 	}
-	p.reportAttached(c.Context, who, entry.others, entered.Before, entered.Now)
+	p.reportAttached(c.Context, who, others, entered.Before, entered.Now)
 	if len(entered.Now) == 0 && entry.Attach {
 		p.Warn("No GPU is attached yet: genv attach attaches one, and genv attach --count 2 two")
 	}
@@ -85,7 +85,7 @@ func (p *program) activationCaller(old string, who *hostUser) (shell.Caller, err
 func (w *hostUser) alreadyActive(ctx context.Context) error {
 	files, err := w.StateFiles(ctx)
 	if err == nil && files.Environment(w.eid) == nil {
-		return endedError{w.eid}
+		return errEnded(w.eid)
 	}
 	return errActive
 }
@@ -102,31 +102,25 @@ func (p *program) wanted(c *cli.Context, o *activateOptions) (snapshot.EnvConfig
 	return config, o.Read(c, &config)
 }
 
-// entry is how a process enters an environment.
-type entry struct {
-	change.Enter
-	others inUse
-}
-
-// newEntry is how a process enters the environment that the flags ask for.
-func (p *program) newEntry(c *cli.Context, o *activateOptions, who *hostUser, pid snapshot.PID) (entry, error) {
-	e := entry{Enter: change.Enter{
+// newEntry is how a process enters the environment that the flags ask for, and what others use.
+func (p *program) newEntry(
+	c *cli.Context, o *activateOptions, who *hostUser, pid snapshot.PID,
+) (e change.Enter, others inUse, err error) {
+	e = change.Enter{
 		EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv),
-	}}
-	config, err := p.wanted(c, o)
-	if err != nil {
-		return e, err
 	}
-	e.Config = config
+	if e.Config, err = p.wanted(c, o); err != nil {
+		return e, others, err
+	}
 	if e.Attach && e.Config.GPUs != nil {
 		uid, err := who.Machine.Proc.UID(pid)
 		if err != nil {
-			return e, err
+			return e, others, err
 		}
-		e.others = who.inUseByOthers(c.Context, e.EID, uid)
-		e.States = gpus.InUse(e.others.gpus)
+		others = who.inUseByOthers(c.Context, e.EID, uid)
+		e.States = gpus.InUse(others.gpus)
 	}
-	return e, nil
+	return e, others, nil
 }
 
 // leave undoes an activation that could not be applied to the shell.

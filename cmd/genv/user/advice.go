@@ -21,13 +21,11 @@ var (
 	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
 )
 
-// endedError means that the environment of this shell no longer exists: the state
+// errEnded means that the environment of this shell no longer exists: the state
 // files were reset, or the processes that were registered in it have ended.
-type endedError struct{ eid snapshot.EnvID }
-
-func (e endedError) Error() string {
-	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a "+
-		"new one", text.Shown(string(e.eid)))
+func errEnded(eid snapshot.EnvID) error {
+	return fmt.Errorf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a "+
+		"new one", text.Shown(string(eid)))
 }
 
 // advised is the text of an error, with the next step if the cause doesn't say it.

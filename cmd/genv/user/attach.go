@@ -20,9 +20,8 @@ import (
 // attachOptions is what the flags of `genv attach` and `genv devices attach` say.
 type attachOptions struct {
 	environment.SettingFlags
-	count, mig      string
-	index           indexFlag
-	config, refresh bool
+	count, index, mig string
+	config, refresh   bool
 }
 
 func (p *program) attachCommand() *cli.Command {
@@ -41,7 +40,7 @@ func (p *program) attachCommand() *cli.Command {
 func (o *attachOptions) flags() []cli.Flag {
 	return []cli.Flag{
 		command.String(&o.count, "count", "attach GPUs until there are `N` in all"),
-		o.index.flag("attach these GPUs: `INDEX`, or several with commas"),
+		command.String(&o.index, "index", "attach these GPUs: `INDEX`, or several with commas"),
 		command.String(&o.mig, "mig", "attach this MIG `INSTANCE`, or several with commas: a UUID, "+
 			"or a profile such as 1g.10gb for any free one"),
 		o.OverSubscribeFlag(),
@@ -59,7 +58,7 @@ func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (cha
 		r.Count = n
 	}
 	var err error
-	r.Indices, err = o.index.read(c)
+	r.Indices, err = readIndices(c, o.index)
 	given := 0
 	for _, name := range []string{"count", "index", "mig"} {
 		if c.IsSet(name) {
@@ -173,17 +172,17 @@ func (p *program) adviseScript(active shell.Active) {
 }
 
 func (p *program) detachCommand() *cli.Command {
-	var index indexFlag
+	index := ""
 	return &cli.Command{
 		Name:   "detach",
 		Usage:  "detach GPUs from this environment, by default all",
-		Flags:  []cli.Flag{index.flag("detach only these GPUs: `INDEX`, or several with commas")},
-		Action: p.outsideContainers(func(c *cli.Context) error { return p.detach(c, &index) }),
+		Flags:  []cli.Flag{command.String(&index, "index", "detach only these GPUs: `INDEX`, or several with commas")},
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.detach(c, index) }),
 	}
 }
 
-func (p *program) detach(c *cli.Context, index *indexFlag) error {
-	list, err := index.read(c)
+func (p *program) detach(c *cli.Context, index string) error {
+	list, err := readIndices(c, index)
 	if err != nil {
 		return err
 	}

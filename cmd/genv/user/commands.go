@@ -60,20 +60,15 @@ func eidFlag(to *string) cli.Flag {
 	return command.String(to, "eid", "`ID` of the environment; by default that of this shell")
 }
 
-// indexFlag is --index.
-type indexFlag struct{ written string }
-
-func (f *indexFlag) flag(usage string) cli.Flag { return command.String(&f.written, "index", usage) }
-
-// read is the devices that are named; nil for none.
-func (f *indexFlag) read(c *cli.Context) ([]snapshot.DeviceIndex, error) {
+// readIndices is the devices that --index names; nil for none.
+func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error) {
 	if !c.IsSet("index") {
 		return nil, nil
 	}
-	list, err := text.ParseIndices[snapshot.DeviceIndex](f.written)
+	list, err := text.ParseIndices[snapshot.DeviceIndex](written)
 	if err != nil {
 		return nil, command.WrongFlag("index", " %q: write the index of a device, such as 0, or several, such as 0,2; "+
-			"`genv devices` lists them", f.written)
+			"`genv devices` lists them", written)
 	}
 	return list, nil
 }

@@ -19,6 +19,9 @@ import (
 type configOptions struct {
 	clear, save, load, quiet bool
 	count, gpuMemory, name   string
+
+	which []environment.Configurable // of the settings, by request
+	value *string                    // nil to show
 }
 
 func (p *program) configCommand() *cli.Command {
@@ -51,16 +54,9 @@ func (o *configOptions) valueFlags() []cli.Flag {
 	}
 }
 
-// configRequest is what to do with which settings.
-type configRequest struct {
-	*configOptions
-	which []environment.Configurable
-	value *string // nil to show
-}
-
-// request is what is asked for.
-func (o *configOptions) request(c *cli.Context) (configRequest, error) {
-	r := configRequest{configOptions: o, which: environment.Settings}
+// request reads what to do with which settings.
+func (o *configOptions) request(c *cli.Context) error {
+	o.which = environment.Settings
 	words := c.Args().Slice()
 	for _, given := range []struct{ flag, setting, value string }{
 		{"count", "gpus", o.count}, {"gpu-memory", "gpu-memory", o.gpuMemory}, {"name", "name", o.name},
@@ -68,32 +64,32 @@ func (o *configOptions) request(c *cli.Context) (configRequest, error) {
 		switch {
 		case !c.IsSet(given.flag):
 		case len(words) != 1 || words[0] != given.setting:
-			return r, command.UsageError("--%s is the value of %s: write `genv envs config %[2]s --%[1]s VALUE`",
+			return command.UsageError("--%s is the value of %s: write `genv envs config %[2]s --%[1]s VALUE`",
 				given.flag, given.setting)
 		default:
 			words = append(words, given.value)
 		}
 	}
 	if len(words) > 2 {
-		return r, command.UsageError("unexpected argument %q; put a value with spaces in quotes", words[2])
+		return command.UsageError("unexpected argument %q; put a value with spaces in quotes", words[2])
 	}
 	if len(words) > 0 {
 		one, err := environment.SettingNamed(words[0])
 		if err != nil {
-			return r, err
+			return err
 		}
-		r.which = []environment.Configurable{one}
+		o.which = []environment.Configurable{one}
 	}
 	if len(words) == 2 {
 		if words[1] == "" {
-			return r, command.UsageError("the value is empty: write `genv config %s --clear` to remove it", words[0])
+			return command.UsageError("the value is empty: write `genv config %s --clear` to remove it", words[0])
 		}
-		r.value = &words[1]
+		o.value = &words[1]
 	}
-	return r, r.check()
+	return o.check()
 }
 
-func (r *configRequest) check() error {
+func (r *configOptions) check() error {
 	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.load, r.save && r.load},
 		func(on bool) bool { return !on })
 	if len(asked) > 1 {
@@ -107,8 +103,7 @@ func (r *configRequest) check() error {
 }
 
 func (p *program) config(c *cli.Context, o *configOptions) error {
-	request, err := o.request(c)
-	if err != nil {
+	if err := o.request(c); err != nil {
 		return err
 	}
 	who := p.person()
@@ -116,25 +111,25 @@ func (p *program) config(c *cli.Context, o *configOptions) error {
 	if err != nil {
 		return err
 	}
-	if !request.changes() && (request.save || !request.quiet) {
-		return p.showOrSave(c.Context, who, eid, request)
+	if !o.changes() && (o.save || !o.quiet) {
+		return p.showOrSave(c.Context, who, eid, o)
 	}
 	var home string
-	if request.load || request.save {
+	if o.load || o.save {
 		if home, err = p.home(); err != nil {
 			return err
 		}
 	}
 	var saved snapshot.EnvConfig
-	if request.load {
-		if err := loadSettings(home, &saved, request.which); err != nil {
+	if o.load {
+		if err := loadSettings(home, &saved, o.which); err != nil {
 			return err
 		}
 	}
 	by := who.look
-	if request.changes() {
+	if o.changes() {
 		by = func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
-			changed, err := request.change(eid, &saved)
+			changed, err := o.change(eid, &saved)
 			if err != nil {
 				return change.Result{}, err
 			}
@@ -143,18 +138,18 @@ func (p *program) config(c *cli.Context, o *configOptions) error {
 		}
 	}
 	result, err := p.inShell(c.Context, who, by)
-	if err == nil && request.save {
+	if err == nil && o.save {
 		config := result.Config
-		err = saveSettings(home, &config, request.which)
+		err = saveSettings(home, &config, o.which)
 	}
 	return err
 }
 
 // changes says whether anything but the saved files and the shell is to be changed.
-func (r *configRequest) changes() bool { return r.value != nil || r.clear || r.load }
+func (r *configOptions) changes() bool { return r.value != nil || r.clear || r.load }
 
 // showOrSave only reads the state files.
-func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, r configRequest) error {
+func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, r *configOptions) error {
 	files, err := who.StateFiles(ctx)
 	if err != nil {
 		return err
@@ -194,7 +189,7 @@ func configText(config *snapshot.EnvConfig, which []environment.Configurable) st
 }
 
 // change sets the requested settings: to the value, to what was saved, or to none.
-func (r *configRequest) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
+func (r *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
 	configure := &change.Configure{EID: eid}
 	var config snapshot.EnvConfig
 	for _, s := range r.which {

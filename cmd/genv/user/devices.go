@@ -41,7 +41,7 @@ func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) 
 }
 
 func (o *devicesOptions) query(c *cli.Context) error {
-	list, err := o.attach.index.read(c)
+	list, err := readIndices(c, o.attach.index)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ type devicesOptions struct {
 
 func (p *program) devicesCommand() *cli.Command {
 	o := &devicesOptions{program: p}
-	eid, only := eidFlag(&o.eid), o.attach.index.flag("only these: `INDEX`, or several with commas")
+	eid, only := eidFlag(&o.eid), command.String(&o.attach.index, "index", "only these: `INDEX`, or several with commas")
 	return &cli.Command{
 		Name:  "devices",
 		Usage: "list the GPUs of this host and who is attached to them", Flags: o.listFlags(), Action: o.list,

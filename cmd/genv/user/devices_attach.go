@@ -45,7 +45,7 @@ func (o *devicesOptions) attachTo(c *cli.Context) error {
 }
 
 func (o *devicesOptions) detachFrom(c *cli.Context) error {
-	list, err := o.attach.index.read(c)
+	list, err := readIndices(c, o.attach.index)
 	if err != nil {
 		return err
 	}

@@ -192,35 +192,21 @@ func (p *program) environmentFiles(c *cli.Context, o *stateOptions) (state.Files
 	return files, err
 }
 
-// joinTarget is the process or the Jupyter kernel that --pid or --kernel-id names.
-type joinTarget struct {
-	pid    snapshot.PID
-	kernel string
-}
-
-// member is what the flags name.
-func (o *envsOptions) member(c *cli.Context) (joinTarget, error) {
+// member is the process or the Jupyter kernel that --pid or --kernel-id names.
+func (o *envsOptions) member(c *cli.Context) (change.Leave, error) {
 	switch {
 	case c.IsSet("pid") == c.IsSet("kernel-id"):
-		return joinTarget{}, command.UsageError("write either --pid or --kernel-id")
+		return change.Leave{}, command.UsageError("write either --pid or --kernel-id")
 	case c.IsSet("kernel-id") && o.kernel == "":
-		return joinTarget{}, command.WrongFlag("kernel-id", " is empty")
+		return change.Leave{}, command.WrongFlag("kernel-id", " is empty")
 	case c.IsSet("kernel-id"):
-		return joinTarget{kernel: o.kernel}, nil
+		return change.Leave{Kernel: o.kernel}, nil
 	}
 	pid, err := strconv.ParseInt(o.pid, 10, 32)
 	if err != nil || pid < 1 {
-		return joinTarget{}, command.WrongFlag("pid", " %q is not a process ID", o.pid)
+		return change.Leave{}, command.WrongFlag("pid", " %q is not a process ID", o.pid)
 	}
-	return joinTarget{pid: snapshot.PID(pid)}, nil
-}
-
-// environment is the one in which it is registered, or nil. A kernel is the caller's.
-func (r joinTarget) environment(b *state.Files) *snapshot.Environment {
-	if r.kernel != "" {
-		return b.EnvironmentOfKernel(r.kernel, snapshot.UID(os.Getuid()))
-	}
-	return b.EnvironmentOf(r.pid)
+	return change.Leave{PID: snapshot.PID(pid)}, nil
 }
 
 func (o *envsOptions) activate(c *cli.Context) error {
@@ -229,8 +215,8 @@ func (o *envsOptions) activate(c *cli.Context) error {
 		return err
 	}
 	who := o.person()
-	e := change.Enter{EID: snapshot.EnvID(o.eid), PID: r.pid, Kernel: r.kernel}
-	if e.EID == "" && r.kernel != "" {
+	e := change.Enter{EID: snapshot.EnvID(o.eid), PID: r.PID, Kernel: r.Kernel}
+	if e.EID == "" && r.Kernel != "" {
 		return command.UsageError("missing --eid: only the environment of a process has a default ID")
 	}
 	var config snapshot.EnvConfig
@@ -238,7 +224,7 @@ func (o *envsOptions) activate(c *cli.Context) error {
 		return err
 	}
 	if c.IsSet("uid") {
-		if err := who.checkUID(r, o.uid); err != nil {
+		if err := who.checkUID(r.PID, o.uid); err != nil {
 			return err
 		}
 	}
@@ -249,11 +235,11 @@ func (o *envsOptions) activate(c *cli.Context) error {
 
 // checkUID refuses a process that doesn't have the uid that --uid gives. One that only
 // another user may register is refused anyway.
-func (w *hostUser) checkUID(r joinTarget, given string) error {
+func (w *hostUser) checkUID(pid snapshot.PID, given string) error {
 	uid := w.uid
-	if r.pid != 0 {
+	if pid != 0 {
 		var err error
-		if uid, err = w.Machine.Proc.UID(r.pid); err != nil {
+		if uid, err = w.Machine.Proc.UID(pid); err != nil {
 			return err
 		}
 	}
@@ -269,7 +255,7 @@ func (o *envsOptions) deactivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.leave(c.Context, o.person(), change.Leave{PID: r.pid, Kernel: r.kernel})
+	return o.leave(c.Context, o.person(), r)
 }
 
 func (o *envsOptions) find(c *cli.Context) error {
@@ -281,7 +267,10 @@ func (o *envsOptions) find(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	env := r.environment(&files)
+	env := files.EnvironmentOf(r.PID)
+	if r.Kernel != "" { // it is the caller's
+		env = files.EnvironmentOfKernel(r.Kernel, snapshot.UID(os.Getuid()))
+	}
 	if env == nil {
 		return nil // prints nothing, as 1.4.3: programs ask so whether there is one
 	}
@@ -290,8 +279,8 @@ func (o *envsOptions) find(c *cli.Context) error {
 }
 
 func (o *envsOptions) configure(c *cli.Context) error {
-	request, err := o.config.request(c)
-	if err != nil {
+	wanted := &o.config
+	if err := wanted.request(c); err != nil {
 		return err
 	}
 	who := o.person()
@@ -299,10 +288,10 @@ func (o *envsOptions) configure(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if !request.changes() {
-		return o.showOrSave(c.Context, who, eid, request)
+	if !wanted.changes() {
+		return o.showOrSave(c.Context, who, eid, wanted)
 	}
-	changed, err := request.change(eid, &snapshot.EnvConfig{})
+	changed, err := wanted.change(eid, &snapshot.EnvConfig{})
 	if err == nil {
 		_, err = who.changeIn(c.Context, eid, changed)
 	}

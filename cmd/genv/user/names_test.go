@@ -15,5 +15,5 @@ func TestNamesInSentencesAndTables(t *testing.T) {
 	require.Contains(t, statusText(env, nil, ""), "Name: 1. genv: controller compromised…\n")
 	require.Equal(t, `"1. genv: controller compromised…"(1001)`, shownOwner(env))
 	require.Equal(t, "1001", shownOwner(&snapshot.Environment{UID: 1001}))
-	require.NotContains(t, endedError{words}.Error(), "curl")
+	require.NotContains(t, errEnded(words).Error(), "curl")
 }

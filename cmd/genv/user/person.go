@@ -86,7 +86,7 @@ func (p *program) callerOf(shell143 string, who *hostUser, old shell.Shell143) (
 func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
 	err := b.CheckOwner(eid, w.uid)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
-		err = endedError{eid}
+		err = errEnded(eid)
 	}
 	return b.Environment(eid), err
 }
@@ -95,7 +95,7 @@ func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environme
 func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
 	result, err := w.Change(ctx, c)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
-		err = endedError{eid}
+		err = errEnded(eid)
 	}
 	return result, err
 }

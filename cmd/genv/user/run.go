@@ -94,14 +94,14 @@ func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error
 
 // runEntry registers this process.
 func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
-	e, err := p.newEntry(c, o, who, snapshot.PID(os.Getpid()))
+	e, others, err := p.newEntry(c, o, who, snapshot.PID(os.Getpid()))
 	if err != nil {
 		return shell.Active{}, err
 	}
 	e.Config.Name = cmp.Or(j.name, e.Config.Name)
-	entered, err := who.Change(c.Context, change.Change{Enter: &e.Enter})
+	entered, err := who.Change(c.Context, change.Change{Enter: &e})
 	if err == nil && !j.quiet {
-		p.reportAttached(c.Context, who, e.others, nil, entered.Now)
+		p.reportAttached(c.Context, who, others, nil, entered.Now)
 	}
 	if err != nil {
 		return shell.Active{}, err
