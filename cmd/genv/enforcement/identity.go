@@ -35,7 +35,7 @@ type runIdentity struct {
 	Start    string // another one for each run
 }
 
-// identityOf is who a run with a state folder is; nil for none. A single cycle asks for no lease, and may run at the same time as a
+// identityOf is who a run with a state folder is; nil for none. A single cycle asks for no lease, and may run beside a
 // loop with the same folder: it needs no id that lasts.
 func identityOf(ctx context.Context, folder *statedir.Store, loops bool) (runIdentity, error) {
 	self := runIdentity{PID: os.Getpid(), Start: rand.Text()}

@@ -181,7 +181,7 @@ func Bytes(m snapshot.Memory) *int64 {
 var Queries = map[string]func(host string, e *snapshot.Environment) string{
 	"hostname":          func(host string, _ *snapshot.Environment) string { return host },
 	"eid":               func(_ string, e *snapshot.Environment) string { return string(e.EID) },
-	"uid":               func(_ string, e *snapshot.Environment) string { return strconv.FormatUint(uint64(e.UID), 10) },
+	"uid":               func(_ string, e *snapshot.Environment) string { return fmt.Sprint(e.UID) },
 	"username":          func(_ string, e *snapshot.Environment) string { return string(e.Username) },
 	"creation":          func(_ string, e *snapshot.Environment) string { return e.Creation.String() },
 	"config.name":       func(_ string, e *snapshot.Environment) string { return e.Config.Name },

@@ -257,7 +257,8 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 // appeared.
 func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, appeared func() string) {
 	ctx, cancel := context.WithCancel(ctx)
-	feed, pool, stopped := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval}), f.pool(), make(chan struct{})
+	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
+	pool, stopped := f.pool(), make(chan struct{})
 	s.looks, s.looking = top.OfFeed(feed, "own looks"), ctx
 	s.stop = func() {
 		cancel()

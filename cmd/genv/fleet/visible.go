@@ -89,8 +89,7 @@ func (l *visibleLink) About(host remote.Host) agent.About {
 // an address at which logins keep failing, and with it all other users of this machine.
 const refusedAgain = 10 * time.Minute
 
-// waitLink asks hosts again and again for what every login sees, and never with sudo: it is
-// for `genv remote wait`.
+// waitLink asks hosts again and again for what every login sees, and never with sudo: it is for `genv remote wait`.
 type waitLink struct {
 	agent.Commands
 	refused *recent[error] // why hosts can't be reached until somebody changes something

@@ -94,7 +94,7 @@ func (p pins) remove() error {
 	return kernel.Remove(p.Dir)
 }
 
-// stateLock is how long a Keeper waits for the lock on the state files. Then it reads them without: any user can hold it.
+// stateLock is how long a Keeper waits for the lock on the state files, which any user can hold, before it reads them.
 const stateLock = 250 * time.Millisecond
 
 // userID finds the uid of a user, as guard.Keeper wants it.

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// writeConfig writes into the container's config.json what it has, and has genv called when its init exists, and when it
-// has ended.
+// writeConfig writes into the container's config.json what it has, and hooks: genv is called when its init exists, and
+// when it has ended.
 func (c *claimed) writeConfig(config *oci.Config) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -87,8 +87,8 @@ func (h *hookCall) start(ctx context.Context) error {
 		return fmt.Errorf("the container's init: %w", err)
 	}
 	r := container.Record{
-		ID: h.state.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(), PID: h.state.PID,
-		Start: stat.Start,
+		ID: h.state.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(),
+		PID: h.state.PID, Start: stat.Start,
 	}
 	if !h.Registered {
 		return container.WriteRecord(h.Run, r)

@@ -200,7 +200,7 @@ func (r *runtime) report(err error) {
 	if r.log == "" {
 		return
 	}
-	line, err := json.Marshal(map[string]any{"level": "error", "msg": message, "time": r.Now().UTC()}) // as runc(8) logs
+	line, err := json.Marshal(map[string]any{"level": "error", "msg": message, "time": r.Now().UTC()}) // as runc(8)
 	if err != nil {
 		return
 	}

@@ -114,8 +114,8 @@ func (p *program) lockService() (*os.File, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, `systemctl " +
-			"stop genv-host.socket genv-host.service`")
+		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, " +
+			"`systemctl stop genv-host.socket genv-host.service`")
 	}
 	return lock, nil
 }

@@ -24,9 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// Run collects and serves the metrics until ctx ends. collect asks all hosts once and returns those that answered, within
-// patience; its error ends the run, and it returns when ctx ends. The error means that the metrics can't be served, or is
-// that of collect.
+// Run collects and serves the metrics until ctx ends, or until they can't be served. collect asks all hosts once, takes
+// at most patience, and returns those that answered; its error ends the run.
 func Run(
 	ctx context.Context, p *command.Program, config Config, collect func(context.Context) ([]metrics.Host, error),
 	patience time.Duration,

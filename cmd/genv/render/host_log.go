@@ -48,7 +48,7 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 	}
 	first := !l.looked
 	l.looked = true
-	var lost, changed, unsteady []remote.Failure
+	failures := make(map[string][]remote.Failure) // by what is said of them
 	var back []returned
 	present := make(map[snapshot.Hostname]bool, len(cluster.Hosts))
 	failed := 0
@@ -66,14 +66,8 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 		}
 		failed++
 		f := remote.FailureOf(string(h.Name), h.Err)
-		switch l.fails(h.Name, f.Class, first, now) {
-		case isLost:
-			lost = append(lost, f)
-		case isChanged:
-			changed = append(changed, f)
-		case isUnsteady:
-			unsteady = append(unsteady, f)
-		case isKnown:
+		if change := l.fails(h.Name, f.Class, first, now); change != "" {
+			failures[change] = append(failures[change], f)
 		}
 	}
 	for name := range l.known {
@@ -82,12 +76,12 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 		}
 	}
 	if first {
-		return l.firstLines(lost, len(cluster.Hosts))
+		return l.firstLines(failures[isLost], len(cluster.Hosts))
 	}
 	lines := backLines(back)
-	lines = append(lines, l.lines("Lost: ", lost, now)...)
-	lines = append(lines, l.lines("Still lost: ", changed, now)...)
-	lines = append(lines, l.lines(unsteadyPrefix(), unsteady, now)...)
+	for _, change := range []string{isLost, isChanged, isUnsteady} {
+		lines = append(lines, l.lines(change, failures[change], now)...)
+	}
 	if len(lines) > 0 {
 		lines[0] += answering(len(cluster.Hosts)-failed, len(cluster.Hosts))
 	}
@@ -102,22 +96,15 @@ func answering(answer, total int) string {
 	return fmt.Sprintf("; %d of %s answer", answer, Plural(total, "host"))
 }
 
-func unsteadyPrefix() string {
-	return fmt.Sprintf("Unsteady (lost %d times within %s; reported again after %[2]s without a change): ", flapLosses,
-		text.FormatDuration(flapWindow))
-}
-
-type hostChange int
-
+// What lines say of hosts that fail, with the numbers from above.
 const (
-	isKnown hostChange = iota
-	isLost
-	isChanged
-	isUnsteady
+	isLost     = "Lost: "
+	isChanged  = "Still lost: "
+	isUnsteady = "Unsteady (lost 3 times within 1h; reported again after 1h without a change): "
 )
 
-// fails notes that a host fails.
-func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, now time.Time) hostChange {
+// fails notes that a host fails, and returns what is to be said of it; empty for nothing.
+func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, now time.Time) string {
 	h := l.known[name]
 	if h == nil {
 		h = &hostState{since: now}
@@ -129,7 +116,7 @@ func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, 
 		h.losses = append(slices.DeleteFunc(h.losses, func(t time.Time) bool { return now.Sub(t) > flapWindow }), now)
 		switch {
 		case h.silent:
-			return isKnown
+			return ""
 		case len(h.losses) >= flapLosses:
 			h.silent = true
 			return isUnsteady
@@ -147,7 +134,7 @@ func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, 
 			return isChanged
 		}
 	}
-	return isKnown
+	return ""
 }
 
 // returned is a host that is back.

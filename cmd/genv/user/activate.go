@@ -106,9 +106,7 @@ func (p *program) wanted(c *cli.Context, o *activateOptions) (snapshot.EnvConfig
 func (p *program) newEntry(
 	c *cli.Context, o *activateOptions, who *hostUser, pid snapshot.PID,
 ) (e change.Enter, others inUse, err error) {
-	e = change.Enter{
-		EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv),
-	}
+	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
 	if e.Config, err = p.wanted(c, o); err != nil {
 		return e, others, err
 	}

@@ -136,7 +136,8 @@ type devicesOptions struct {
 
 func (p *program) devicesCommand() *cli.Command {
 	o := &devicesOptions{program: p}
-	eid, only := eidFlag(&o.eid), command.String(&o.attach.index, "index", "only these: `INDEX`, or several with commas")
+	eid := eidFlag(&o.eid)
+	only := command.String(&o.attach.index, "index", "only these: `INDEX`, or several with commas")
 	return &cli.Command{
 		Name:  "devices",
 		Usage: "list the GPUs of this host and who is attached to them", Flags: o.listFlags(), Action: o.list,

@@ -100,7 +100,8 @@ func (env ContainerEnvironment) visible(flags []flag) (string, error) {
 				list = "all" // the shell's value, which isn't known here
 			}
 			return env.visibleList(f, list)
-		case f.name == "--gpus" && (f.value == "0" || len(env.Devices) == 0), f.name == "--device" && strings.HasPrefix(f.value, cdi):
+		case f.name == "--gpus" && (f.value == "0" || len(env.Devices) == 0),
+			f.name == "--device" && strings.HasPrefix(f.value, cdi):
 			devices = visibleNone
 		case f.name == "--gpus":
 			devices = "" // docker itself goes by --gpus

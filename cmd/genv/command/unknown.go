@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// unknownError is the error for a flag or command that doesn't exist: it names the nearest one, or where all are listed.
+// unknownError is the error for a flag or command that doesn't exist. It names the nearest one, or where to look.
 func unknownError(kind, shown, near, parent string) error {
 	if near != "" {
 		return UsageError("unknown %s %s (did you mean %s?)", kind, shown, near)
