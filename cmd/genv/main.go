@@ -57,7 +57,6 @@ func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == comm
 // readerCommand is the command of the helper that reads what users can make large or slow; see proc.Reader.
 var readerCommand = []string{"usage", "read"}
 
-// read is the helper.
 func read() int {
 	if err := proc.ServeReader(os.Stdin, os.Stdout); err != nil {
 		return command.ExitFailed

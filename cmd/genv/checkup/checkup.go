@@ -54,7 +54,6 @@ var words = map[doctor.Status]struct {
 	doctor.Failed:  {"FAIL", "Failed", draw.Red + ";" + draw.Bold},
 }
 
-// cell is a word in the style of a status.
 func (s *Style) cell(word string, status doctor.Status) draw.Cell {
 	if !s.Colourful {
 		return draw.Text(word)
@@ -83,7 +82,6 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 	return err
 }
 
-// writeChecks writes a row for each check, with the next step below it.
 func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	const name, status = 10, 9
 	fmt.Fprintf(b, "%-*s%-*s%s\n", name, "CHECK", status, "STATUS", "FOUND")

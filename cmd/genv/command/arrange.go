@@ -48,7 +48,6 @@ func newArrangement(app *cli.App) arrangement {
 	return arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}
 }
 
-// line is the commands with their flags.
 func (a *arrangement) line() (line []string) {
 	var moved []string
 	for level, flags := range a.given {
@@ -95,7 +94,6 @@ func (a *arrangement) take(words []string) (int, error) {
 	return 1, nil
 }
 
-// name is the last command with those above it.
 func (a *arrangement) name() string {
 	name := "genv"
 	for _, c := range a.path {
@@ -109,7 +107,6 @@ func isFlag(word string) bool {
 	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
 }
 
-// takeFlag takes a flag with its values.
 func (a *arrangement) takeFlag(words []string) (int, error) {
 	word, joined, err := a.unabbreviated(words[0])
 	if err != nil {
@@ -141,7 +138,6 @@ func (a *arrangement) takeFlag(words []string) (int, error) {
 	return 1 + len(values), nil
 }
 
-// flags are the flags of the last command.
 func (a *arrangement) flags() []cli.Flag {
 	if a.command == nil {
 		return []cli.Flag{cli.HelpFlag, cli.VersionFlag}
@@ -160,7 +156,6 @@ func takesMany(flag cli.Flag) bool {
 	return ours && f.many
 }
 
-// flag is the flag of the last command that has a name; nil if there is none.
 func (a *arrangement) flag(name string) cli.DocGenerationFlag {
 	for _, f := range a.flags() {
 		if documented, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(namesOf(f), name) {

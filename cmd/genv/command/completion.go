@@ -15,7 +15,6 @@ import (
 //go:embed genv.bash genv.fish genv.zsh
 var scripts embed.FS
 
-// completionCommand is `genv completion`, which prints the script for a shell.
 func completionCommand(p Program) *cli.Command {
 	return &cli.Command{
 		Name: "completion", ArgsUsage: "bash|zsh|fish",

@@ -38,7 +38,6 @@ func (a *application) apply(commands Commands) error {
 	return err
 }
 
-// readConfigs reads all config.yaml, the first one first.
 func readConfigs(p *Program, commands Commands) ([]configFile, error) {
 	if _, leftOut := configFolders(p.Getenv); leftOut != nil {
 		p.Warn("genv: " + leftOut.Error())
@@ -61,7 +60,6 @@ func readConfigs(p *Program, commands Commands) ([]configFile, error) {
 	return files, nil
 }
 
-// onHosts are the commands below `genv remote`.
 func onHosts(commands []*cli.Command) []*cli.Command {
 	return commands[slices.IndexFunc(commands,
 		func(c *cli.Command) bool { return c.Name == remoteSection })].Subcommands

@@ -206,7 +206,6 @@ func isEmpty(data []byte) bool {
 	return true
 }
 
-// read reads a value of a section.
 func (f configFile) read(known configKeys, section string, key, value *strictyaml.Node) {
 	name := key.Text()
 	flag, ok := known[section][name]

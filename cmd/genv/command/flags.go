@@ -228,7 +228,6 @@ func (f *Flag) GetDefaultText() string {
 // GetEnvVars is empty: commands read variables.
 func (f *Flag) GetEnvVars() []string { return nil }
 
-// namesOf are all names of a flag.
 func namesOf(flag cli.Flag) []string {
 	if f, ours := flag.(*Flag); ours {
 		return f.names
@@ -257,7 +256,6 @@ func FlagOf(command *cli.Command, name string) cli.Flag {
 // Takes says whether a command has a flag.
 func Takes(command *cli.Command, flag string) bool { return FlagOf(command, flag) != nil }
 
-// checkValues checks the values of a command's flags, wherever they come from.
 func checkValues(c *cli.Context) error {
 	for _, flag := range c.Command.Flags {
 		if f, ours := flag.(*Flag); ours && f.check != nil {

@@ -43,7 +43,6 @@ func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 	return err
 }
 
-// write writes the page, without its name.
 func (p *HelpPage) write(h *helpText) {
 	h.section("USAGE", strings.TrimSpace(p.Name+" "+p.Synopsis))
 	if len(p.Description) > 0 {
@@ -227,7 +226,6 @@ func optionOf(flag cli.DocGenerationFlag) Option {
 	return o
 }
 
-// entry is the row of an option in the help.
 func (o *Option) entry() Entry {
 	e := Entry{strings.TrimSpace(strings.Join(o.Names, ", ") + " " + o.Value), o.Text}
 	if o.Default != "" {
@@ -242,7 +240,6 @@ func (o *Option) entry() Entry {
 //go:embed texts.txt
 var texts string
 
-// describe adds the texts about the command.
 func (p *HelpPage) describe() {
 	_, section, _ := strings.Cut("\n"+texts, "\n== "+p.Name+"\n")
 	section, _, _ = strings.Cut(section, "\n== ")

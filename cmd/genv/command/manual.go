@@ -76,7 +76,6 @@ func (p *HelpPage) Man(version string) string {
 	return m.String()
 }
 
-// seeAlso are the pages of the commands above and below.
 func (p *HelpPage) seeAlso() (pages []string) {
 	if end := strings.LastIndexByte(p.Name, ' '); end > 0 {
 		pages = append(pages, p.Name[:end])

@@ -98,7 +98,6 @@ func helpCommand(commands []*cli.Command) *cli.Command {
 	}
 }
 
-// unknown is the error for a word that isn't one of the commands.
 func unknown(word string, commands []*cli.Command, parent string) error {
 	var names []string
 	for _, cmd := range commands {

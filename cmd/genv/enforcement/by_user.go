@@ -105,7 +105,6 @@ func byUser(cycle *controller.Cycle) []userDocument {
 	return list
 }
 
-// writeByUser prints a row for each user.
 func writeByUser(w io.Writer, users []userDocument) error {
 	if len(users) == 0 {
 		return nil // which is said on stderr

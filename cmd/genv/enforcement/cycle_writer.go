@@ -197,7 +197,6 @@ func (w *cycleWriter) repeatedNote(host snapshot.Hostname, s string, now time.Ti
 
 func (w *cycleWriter) remark(s string) { w.line(text.OneLine(s)) }
 
-// line writes to the log.
 func (w *cycleWriter) line(s string) {
 	_, _ = io.WriteString(w.err, coloured(s, s, w.colourErr)+"\n")
 }
@@ -258,7 +257,6 @@ func conclusion(cycle *controller.Cycle) string {
 	return s + "nothing was done"
 }
 
-// writeUndelivered says which orders failed.
 func (w *cycleWriter) writeUndelivered(now time.Time) {
 	causes := remote.Causes(w.undelivered)
 	said := false

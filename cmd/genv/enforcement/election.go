@@ -91,7 +91,6 @@ func (p *participation) close() {
 	}
 }
 
-// acts reports whether the current controller is one that acts.
 func (l *loop) acts() bool { return l.part == nil || l.term != nil }
 
 // mayAct returns why nothing may be begun now, for what has no context of a cycle; nil if it may.
@@ -167,7 +166,6 @@ func (l *loop) stand(ctx context.Context) error {
 	return l.cycles(ctx, controller.FleetMemory{}, drain)
 }
 
-// lead enforces for a term.
 func (l *loop) lead(ctx context.Context, t election.Term) error {
 	l.term, l.laterSince = ctx, time.Time{}
 	l.part.written.Store(nil)
@@ -181,7 +179,6 @@ func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
 	return &statedir.Shared{Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch}
 }
 
-// registration is what the other controllers of an election get to know of this one.
 func (l *loop) registration(self election.Candidate, options *Options) election.Registration {
 	r := election.Registration{
 		Candidate: self, Host: l.self.Hostname, Version: l.program.Version, Hosts: len(options.Hosts),
@@ -202,7 +199,6 @@ func configured(r *election.Registration, options *Options) {
 	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
 }
 
-// configure registers another configuration.
 func (p *participation) configure(options *Options) {
 	if p == nil {
 		return
@@ -224,7 +220,6 @@ func digestOf(hosts []remote.Host) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// register notes a cycle that has ended.
 func (p *participation) register(cycle *controller.Cycle, now time.Time) {
 	if cycle.Stopped {
 		return

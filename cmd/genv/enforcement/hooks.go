@@ -19,7 +19,6 @@ func (l *loop) configureHooks(file *policy.File) {
 	l.hooks = hooks.NewQueue(file.Hooks, l.hookDone)
 }
 
-// hookDone records what became of an event at a hook.
 func (l *loop) hookDone(r hooks.Result) {
 	if r.Err != nil {
 		l.log.Warn().Err(r.Err).Msg("a hook failed; enforcement continues")

@@ -88,7 +88,6 @@ func (r *runIdentity) name() string {
 	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(r.Person, r.Account), maxPerson), r.Hostname, r.PID)
 }
 
-// lease is the request of the run for a lease.
 func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
 	return &fence.Request{
 		Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(), Start: r.Start, TakeOver: takeOver,

@@ -85,7 +85,6 @@ func (m *mailer) check(settings *policy.Mail) {
 	}
 }
 
-// done records what became of a mail.
 func (m *mailer) done(r mail.Result) {
 	if r.Err != nil {
 		m.log.Warn().Err(r.Err).Str("user", string(r.User)).Msg("a mail was not sent; enforcement continues")

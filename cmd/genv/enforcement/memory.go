@@ -28,7 +28,6 @@ func (l *loop) load(ctx context.Context) controller.FleetMemory {
 	return memory
 }
 
-// saveNow saves the memory, and waits for it.
 func (l *loop) saveNow(store controller.Store) {
 	saved, err := l.controller.Encode(l.program.Now())
 	if err == nil {

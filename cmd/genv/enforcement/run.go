@@ -112,7 +112,6 @@ func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 	return err
 }
 
-// shown is what viewers get.
 func (l *loop) shown(options *Options) listeners.Content {
 	do := l.do
 	if options.LookOnly {
@@ -131,7 +130,6 @@ func (l *loop) shown(options *Options) listeners.Content {
 	return shown
 }
 
-// do has an operator's action carried out.
 func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {
 	if l.part != nil && !l.part.Leads() {
 		return operator.Answer{}, operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote "+
@@ -288,7 +286,6 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	}
 }
 
-// viewers are the sinks of the live state.
 func (l *loop) viewers(options *Options) []controller.Sink {
 	if options.Feed == nil {
 		return nil

@@ -119,7 +119,6 @@ func (s *service) within(allowed time.Duration) {
 	s.deadline.Store(int64(time.Since(s.begun) + allowed + stepSlack))
 }
 
-// works says whether the loop is not stuck.
 func (s *service) works() bool { return int64(time.Since(s.begun)) < s.deadline.Load() }
 
 // lostTerminal says that a SIGHUP came because the terminal is gone: the kernel

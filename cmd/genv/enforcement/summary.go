@@ -29,7 +29,6 @@ type summary struct {
 	lost, back           int // of the HostLog, when the period began
 }
 
-// newSummary is nil if no summary is asked for.
 func newSummary(period time.Duration, start time.Time) *summary {
 	if period == 0 {
 		return nil
@@ -37,7 +36,6 @@ func newSummary(period time.Duration, start time.Time) *summary {
 	return &summary{period: period, since: start, outcomes: make(map[order.Status]int)}
 }
 
-// count counts an event.
 func (s *summary) count(e *enforce.Event) {
 	if s == nil {
 		return
@@ -83,7 +81,6 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 	clear(s.outcomes)
 }
 
-// actions counts what came of actions, by kind.
 func (s *summary) actions() string {
 	var counts []string
 	for _, status := range slices.Sorted(maps.Keys(s.outcomes)) {

@@ -43,7 +43,6 @@ type hostFlags struct {
 	insecureIgnoreHostKeys, verbose    bool
 }
 
-// flags are these flags, with others.
 func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
 	o.unnamed, o.commandTimeout, o.fanout = unnamed, 30*time.Second, 64
 	hosts := command.OfFleet
@@ -80,10 +79,8 @@ func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
 	}, more...)
 }
 
-// named says whether flags name hosts.
 func (o *hostFlags) named() bool { return len(o.host) > 0 || o.hostFile != "" }
 
-// readConfig is what the flags say, with the hosts that they name.
 func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 	config := Config{
 		Fanout:        o.fanout,

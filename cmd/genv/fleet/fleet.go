@@ -34,7 +34,6 @@ func (p *program) open(config Config) (*fleet, error) {
 	return &fleet{Config: config, program: p, client: client, progress: render.NewProgress(p.Err)}, err
 }
 
-// openHosts prepares connections to the hosts of the flags.
 func (p *program) openHosts(c *cli.Context, o *hostFlags) (*fleet, error) {
 	config, err := p.readConfig(c, o)
 	if err != nil {
@@ -76,7 +75,6 @@ func (f *fleet) report(failures []remote.Failure, duplicates []controller.Duplic
 	}
 }
 
-// exit has the exit code of a command.
 func (f *fleet) exit(failures []remote.Failure, duplicates []controller.Duplicate) error {
 	return command.FleetExit(failures, len(f.Hosts)-len(duplicates)-len(failures))
 }
@@ -94,7 +92,6 @@ type listFlags struct {
 	noSummary bool
 }
 
-// tableFlags are those of a table, with others.
 func (o *listFlags) tableFlags(unnamed int, more ...cli.Flag) []cli.Flag {
 	own := append(command.OutputFlags(&o.output),
 		command.Bool(&o.noSummary, "no-summary", "leave out the summary").Config(command.Output))

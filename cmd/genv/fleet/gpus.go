@@ -34,7 +34,6 @@ func (p *program) gpusCommand() *cli.Command {
 	}
 }
 
-// write lists the GPUs of all hosts, and who uses them.
 func (o *gpusOptions) write(results []remote.Result[live.HostGPUs], duplicates []controller.Duplicate) error {
 	failures := render.FailuresOf(results)
 	if o.Format == "json" {
@@ -47,7 +46,6 @@ func (o *gpusOptions) write(results []remote.Result[live.HostGPUs], duplicates [
 	return found.Write(o.Out, &o.Flags)
 }
 
-// gpus asks a host for its GPUs.
 func (f *fleet) gpus(ctx context.Context, h remote.Host) (live.HostGPUs, error) {
 	s, via, err := f.commands().Visible(ctx, h)
 	if err != nil {

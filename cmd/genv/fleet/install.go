@@ -164,7 +164,6 @@ func readProgram(file string) (*install.Program, error) {
 	return install.NewProgram(data)
 }
 
-// askPassword asks on the terminal.
 func askPassword(prompt func(string) ([]byte, error)) (*install.Password, error) {
 	if prompt == nil {
 		return nil, command.WrongFlag("ask-sudo-password", " needs a terminal")
@@ -180,7 +179,6 @@ func askPassword(prompt func(string) ([]byte, error)) (*install.Password, error)
 	return password, nil
 }
 
-// run installs genv on all hosts.
 func (o *installOptions) run(c *cli.Context) error {
 	config, err := o.read(c)
 	if err != nil {
@@ -211,7 +209,6 @@ func (o *installOptions) run(c *cli.Context) error {
 	return nil
 }
 
-// work is what is done on each host.
 func (o *installOptions) work(i *install.Installer) func(context.Context, remote.Host) (*install.Outcome, error) {
 	switch {
 	case o.uninstall && o.check:

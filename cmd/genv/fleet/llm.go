@@ -73,7 +73,6 @@ func (o *llmOptions) write(results []remote.Result[[]snapshot.Environment], dupl
 	return err
 }
 
-// modelArgument is the one argument of a command.
 func modelArgument(c *cli.Context) (string, error) {
 	if c.NArg() != 1 || c.Args().First() == "" {
 		return "", command.UsageError("write one model, such as llama3")
@@ -140,7 +139,6 @@ type llmModel struct {
 	llm.ServedModel
 }
 
-// llmModels lists what the environments of hosts serve, and how many hosts answered.
 func llmModels(results []remote.Result[[]snapshot.Environment]) (models []llmModel, answered int) {
 	models = []llmModel{}
 	for _, r := range results {
@@ -168,7 +166,6 @@ func findModel(results []remote.Result[[]snapshot.Environment], model string) (h
 	return host, 0, false
 }
 
-// writeModels prints the table.
 func writeModels(w io.Writer, models []llmModel, output render.Output, now time.Time) error {
 	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21),
 		render.Col("EID", 8), render.Col("USER", 0))

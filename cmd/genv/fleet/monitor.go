@@ -23,7 +23,6 @@ func (p *program) monitorCommand() *cli.Command {
 	}
 }
 
-// remoteMonitor exports the metrics of all hosts.
 func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitoring.Config) error {
 	if err := monitor.Check(); err != nil {
 		return err

@@ -270,7 +270,6 @@ func (p *program) writeCheck(d *CheckDocument, wrong error) error {
 	return err
 }
 
-// checkErrors are the errors of a policy file one by one.
 func checkErrors(wrong error) []checkError {
 	var list []checkError
 	var joined interface{ Unwrap() []error }

@@ -229,7 +229,6 @@ func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 	return s.follower.Next(ctx)
 }
 
-// close ends the connections.
 func (s *topSource) close() {
 	if s.follower != nil {
 		s.follower.Close()
@@ -239,7 +238,6 @@ func (s *topSource) close() {
 	}
 }
 
-// act asks the controller for something.
 func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.Answer, error) {
 	path := s.controller()
 	if path == "" {

@@ -87,7 +87,6 @@ func (s *Selection) Of(list []gpus.GPU) []gpus.GPU {
 	return list
 }
 
-// sort sorts the rows of all hosts.
 func (s *Selection) sort(rows []gpus.Row) {
 	if c := s.sortColumn(); c != nil {
 		slices.SortStableFunc(rows, func(a, b gpus.Row) int { return compare(c, &a, &b) })

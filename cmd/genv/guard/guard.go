@@ -210,7 +210,6 @@ func (p *program) say(s guard.Status) error {
 	return guard.WriteStatus(dir, s)
 }
 
-// writeVeto makes the veto file.
 func writeVeto(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

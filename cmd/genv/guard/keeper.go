@@ -61,7 +61,6 @@ func pinsOf(getenv func(string) string) pins {
 	return p
 }
 
-// dir is the folder of the pins.
 func (p pins) dir() string {
 	if p.Dir == "" {
 		return kernel.DefaultDir

@@ -60,7 +60,6 @@ func (p *program) run(c *cli.Context, flags *options) error {
 	return errors.Join(err, <-renewed, p.leave(given, log))
 }
 
-// readOrder reads the flags.
 func (p *program) readOrder(c *cli.Context, flags *options) (guard.Order, error) {
 	o := guard.Order{By: p.author("genv guard run")}
 	var err error

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// writeStatus prints the status for people.
 func writeStatus(w io.Writer, d *StatusDocument) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -95,7 +94,6 @@ func writeEvents(line func(name, format string, args ...any), e *Events) {
 	}
 }
 
-// writeKernel prints what the kernel can do.
 func writeKernel(line func(name, format string, args ...any), d *StatusDocument) {
 	if d.Kernel == nil {
 		line("kernel", "only root can ask what it can do, and see denials: sudo genv guard status")

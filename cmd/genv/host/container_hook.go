@@ -163,7 +163,6 @@ var (
 	createValued = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f"}
 )
 
-// starts says whether the command creates a container.
 func (c *runcCall) starts() bool { return c.command == "create" || c.command == "run" }
 
 // parseCall reads a command line of runc, without the program's name.

@@ -83,7 +83,6 @@ func ownFlags(args []string) (own map[string]string, line []string) {
 	return own, nil
 }
 
-// realRuntime is the path of the runtime to become.
 func realRuntime(given string) (string, error) {
 	if filepath.IsAbs(given) {
 		return given, nil

@@ -50,7 +50,6 @@ func (p *program) doctorHere(c *cli.Context, format string, timeout time.Duratio
 	return checkup.Exit(document.Status)
 }
 
-// examine makes the checks of this machine.
 func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{

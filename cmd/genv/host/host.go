@@ -127,7 +127,6 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 	return s, err
 }
 
-// execution carries out an order for a controller.
 func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authority) agent.Execution {
 	var done agent.Execution
 	done.Outcomes, done.Warnings = h.carryOut(ctx, o, asker,

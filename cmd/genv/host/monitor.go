@@ -20,7 +20,6 @@ func (p *program) monitorCommand() *cli.Command {
 	}
 }
 
-// monitorHere exports the metrics of this machine.
 func (p *program) monitorHere(c *cli.Context, config *monitoring.Config) error {
 	if err := config.Check(); err != nil {
 		return err

@@ -27,7 +27,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// serviceCommand is `genv host`.
 func (p *program) serviceCommand() *cli.Command {
 	format := ""
 	return &cli.Command{

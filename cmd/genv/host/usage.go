@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// usageCommand is `genv usage`.
 func (p *program) usageCommand() *cli.Command {
 	part, format := "", ""
 	serve := &serveOptions{idle: 10 * time.Minute}

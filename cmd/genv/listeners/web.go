@@ -26,7 +26,6 @@ type Web struct {
 	Hosts   []string // names besides those of loopback
 }
 
-// asked reports whether there is to be a web page.
 func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 
 func (o *Flags) readWeb(c *cli.Context, once bool) (Web, error) {
@@ -88,7 +87,6 @@ const selfNeedsUsers = "--web-names self: the page knows who looks only with bas
 	"--web-config, " +
 	"or from a proxy in front of --web unix:PATH; --web-names none shows no names"
 
-// exposed reports whether other machines can connect.
 func (w *Web) exposed() bool { return w.Unix == "" && !isLoopback(w.Address) }
 
 func (w *Web) checkAccess(file string, has web.Demands) error {
@@ -145,7 +143,6 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 	return nil
 }
 
-// openAccess reads the file of --web-config.
 func (l *Listeners) openAccess(path string) (err error) {
 	if path == "" {
 		return nil

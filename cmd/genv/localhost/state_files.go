@@ -118,7 +118,6 @@ func (h *Host) UID(ctx context.Context) snapshot.UID {
 	return h.Machine.Proc.AllAccounts().Resolve(ctx, snapshot.UID(os.Getuid()))
 }
 
-// asker is the user of this process.
 func (h *Host) asker(ctx context.Context) change.Requester {
 	return change.Requester{
 		UID: h.UID(ctx), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),

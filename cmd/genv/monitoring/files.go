@@ -27,7 +27,6 @@ var published = []struct{ path, template string }{
 	{"grafana/dashboards/overview.json", "overview.json"},
 }
 
-// file is the content of a template.
 func (config *Config) file(template string, port int) ([]byte, error) {
 	text, err := templates.ReadFile("files/" + template)
 	if err != nil || strings.HasSuffix(template, ".json") {

@@ -163,7 +163,6 @@ func (o *exemptOptions) run(c *cli.Context) error {
 	return o.write(&document)
 }
 
-// revocation is the action that ends an exemption.
 func revocation(list policy.ExemptionList, id, reason string) (*operator.Action, error) {
 	for i := range list {
 		if w := &list[i].Who; w.ID() == id {

@@ -26,7 +26,6 @@ func (p *program) holdCommand() *cli.Command {
 	})
 }
 
-// releaseCommand is `genv remote release`.
 func (p *program) releaseCommand() *cli.Command {
 	return p.holdOrRelease("release", "end what genv remote hold began",
 		func(reason string, host snapshot.Hostname) operator.Action {

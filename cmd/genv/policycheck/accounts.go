@@ -77,7 +77,6 @@ func lines(ctx context.Context, getent Getent, database string, keys []string) (
 	return lines, nil
 }
 
-// entries are the names in getent's lines.
 func entries(out []byte) map[string]bool {
 	names := make(map[string]bool)
 	for line := range bytes.Lines(out) {
@@ -180,7 +179,6 @@ func uidsOf(ctx context.Context, names []string, getent Getent) (map[string]stri
 	return uids, nil
 }
 
-// accounts are the uids that getent has for keys, by name.
 func accounts(ctx context.Context, keys []string, getent Getent) (map[string]string, error) {
 	out, err := lines(ctx, getent, "passwd", keys)
 	if err != nil {
@@ -189,7 +187,6 @@ func accounts(ctx context.Context, keys []string, getent Getent) (map[string]str
 	return uidsIn(out), nil
 }
 
-// uidsIn are the uids of the accounts in lines of passwd(5), by name.
 func uidsIn(passwd []byte) map[string]string {
 	uids := make(map[string]string)
 	for _, account := range nss.ParseAccounts(passwd) {

@@ -155,7 +155,6 @@ func (k *Known) host(name string) string {
 		text.Hint(name, names, "correct the name, or add it there"))
 }
 
-// label is what is wrong with a label.
 func (k *Known) label(key, value string) string {
 	keys, values := map[string]bool{}, map[string]bool{}
 	for i := range k.Hosts {
@@ -180,7 +179,6 @@ func (k *Known) label(key, value string) string {
 		text.Hint(value, slices.Sorted(maps.Keys(values)), "the values of "+key+" are "+list(values)))
 }
 
-// list is some words in a line.
 func list(words map[string]bool) string {
 	const longest = 200
 	return text.Shorten(strings.Join(slices.Sorted(maps.Keys(words)), ", "), longest)

@@ -106,7 +106,6 @@ func (o *RuleFlags) override(c *cli.Context, file *policy.File) error {
 	return nil
 }
 
-// overrideUsers sets the caps of users.
 func overrideUsers(file *policy.File, caps map[string]int) error {
 	file.UserFlags = make(map[snapshot.Username]policy.Settings, len(caps))
 	for user, n := range caps {

@@ -128,7 +128,6 @@ func (t *Table) writeText(w io.Writer, terminal int) error {
 	return err
 }
 
-// drawn is the table with an empty last column.
 func (t *Table) drawn() *draw.Table {
 	drawn := &draw.Table{Columns: make([]draw.Column, len(t.columns)), Rows: make([]draw.Row, len(t.rows))}
 	for j, c := range t.columns[:len(t.columns)-1] {

@@ -25,7 +25,6 @@ const noGroup = "(no group)"
 // getentTimeout is how long the accounts of users may take.
 const getentTimeout = 10 * time.Second
 
-// policyGroups are the groups of users that a policy has, by name.
 func policyGroups(path string) (map[string][]string, error) {
 	if path == "" || path == command.NoPolicy {
 		return map[string][]string{}, nil

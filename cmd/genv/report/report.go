@@ -126,7 +126,6 @@ func (p *options) file() (path string, err error) {
 	return "", nil
 }
 
-// find finds the database of a controller: in its folder, if that is given.
 func (p *options) find() (path string, err error) {
 	dirs := []string{p.stateDir}
 	if p.stateDir == "" {
@@ -155,7 +154,6 @@ func (p *options) find() (path string, err error) {
 	return found[0], checkOwner(found[0])
 }
 
-// query is what is asked for.
 func (p *options) query() (q usage.Query, err error) {
 	since, err := p.Ago("since", p.since)
 	if err != nil {

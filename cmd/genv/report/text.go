@@ -58,7 +58,6 @@ func peak(r *usage.Row) string {
 	return fmt.Sprint(*r.Peak)
 }
 
-// writeText prints a table, and what the time is.
 func writeText(p *command.Program, d *usage.Document, output render.Output) error {
 	if len(d.Rows) == 0 {
 		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime),

@@ -140,7 +140,6 @@ func (o *UsageFlags) open(place string, options store.Options) (usage.Store, err
 	return s, nil
 }
 
-// setDamagedApart gives a damaged database another name.
 func setDamagedApart(path string, why error, now time.Time, log zerolog.Logger) error {
 	damaged := path + ".damaged-" + now.Format("20060102-150405")
 	if err := os.Rename(path, damaged); err != nil {

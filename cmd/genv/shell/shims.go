@@ -165,7 +165,6 @@ func FindReal(program, path, self string) (string, error) {
 		exec.ErrNotFound, program)
 }
 
-// shimsFolder recognises the folder of any genv's shims by its name.
 func shimsFolder(dir string) bool {
 	dir = filepath.Clean(dir)
 	return filepath.Base(dir) == "shims" && filepath.Base(filepath.Dir(dir)) == "genv"

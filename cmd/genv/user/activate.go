@@ -129,12 +129,10 @@ func (w *hostUser) leave(ctx context.Context, pid snapshot.PID, cause error) err
 	return cause
 }
 
-// activeAfter is the environment after a change, for its shells.
 func activeAfter(r *change.Result) shell.Active {
 	return shell.Active{EID: r.EID, Config: r.Config, Devices: r.Now, Parts: r.Instances}
 }
 
-// activeOf is a registered environment, for its shells.
 func activeOf(b *state.Files, eid snapshot.EnvID) shell.Active {
 	return shell.Active{
 		EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid), Parts: change.Parts(b, eid),

@@ -55,7 +55,6 @@ func (p *program) printPlainErrors(commands []*cli.Command) {
 	}
 }
 
-// eidFlag names the environment of a command that is about one.
 func eidFlag(to *string) cli.Flag {
 	return command.String(to, "eid", "`ID` of the environment; by default that of this shell")
 }
@@ -84,12 +83,10 @@ type stateOptions struct {
 	noCleanup, reset bool
 }
 
-// listFlags are those of a table.
 func (o *stateOptions) listFlags() []cli.Flag {
 	return slices.Concat(command.OutputFlags(&o.Output), []cli.Flag{command.TimestampFlag(&o.Output)}, o.fileFlags())
 }
 
-// fileFlags are those of the commands that read the state files.
 func (o *stateOptions) fileFlags() []cli.Flag {
 	return []cli.Flag{
 		command.Bool(&o.noCleanup, "no-cleanup", "show what has ended too, and change nothing"),

@@ -54,7 +54,6 @@ func (o *configOptions) valueFlags() []cli.Flag {
 	}
 }
 
-// request reads what to do with which settings.
 func (o *configOptions) request(c *cli.Context) error {
 	o.which = environment.Settings
 	words := c.Args().Slice()

@@ -183,7 +183,6 @@ func (u *inUse) named(list []snapshot.DeviceIndex) string {
 	return s
 }
 
-// without are the devices of a list that are not on another.
 func without(list, other []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	return slices.DeleteFunc(slices.Clone(list), func(i snapshot.DeviceIndex) bool { return slices.Contains(other, i) })
 }

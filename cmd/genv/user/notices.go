@@ -28,7 +28,6 @@ func (p *program) noticesCommand() *cli.Command {
 	}
 }
 
-// box has the notices of this machine.
 func (p *program) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
 
 // seenNotices is the user's own file with the notices that were shown. A home may be shared by several machines.

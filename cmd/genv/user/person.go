@@ -82,7 +82,6 @@ func (p *program) callerOf(shell143 string, who *hostUser, old shell.Shell143) (
 	return p.caller(who)
 }
 
-// mine is a registered environment that this user may change.
 func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
 	err := b.CheckOwner(eid, w.uid)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
@@ -91,7 +90,6 @@ func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environme
 	return b.Environment(eid), err
 }
 
-// changeIn makes a change in an environment.
 func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
 	result, err := w.Change(ctx, c)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {

@@ -92,7 +92,6 @@ func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error
 	return status
 }
 
-// runEntry registers this process.
 func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
 	e, others, err := p.newEntry(c, o, who, snapshot.PID(os.Getpid()))
 	if err != nil {

@@ -72,7 +72,6 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	}.Run(ctx)
 }
 
-// container is what a container may use.
 func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, error) {
 	files, env, err := w.environment(ctx)
 	if err != nil {
@@ -122,7 +121,6 @@ func (w *hostUser) containerToken(ctx context.Context, eid snapshot.EnvID) strin
 // tokenWithin is how long a container waits for root's service.
 const tokenWithin = 3 * time.Second
 
-// view is what nvidia-smi shows.
 func (w *hostUser) view(ctx context.Context) (smi.View, error) {
 	files, _, err := w.environment(ctx)
 	view := smi.View{Owns: w.owns, Renumbered: w.Machine.Hardware.Restricted(w.Machine.Now())}

@@ -183,7 +183,6 @@ func isFree(d *snapshot.Device, uuid snapshot.GPUUUID) bool {
 	})
 }
 
-// listed names the MIG instances of devices.
 func listed(devices []snapshot.Device) string {
 	var names []string
 	for i := range devices {

@@ -30,7 +30,6 @@ type Device struct {
 	UUID snapshot.GPUUUID
 }
 
-// isInstance says whether it is a MIG instance.
 func (d Device) isInstance() bool { return snapshot.CheckInstance(d.UUID) == nil }
 
 // Why a container can't have the devices that it asks for.
@@ -144,7 +143,6 @@ func (env ContainerEnvironment) noDevices(what string) error {
 	return fmt.Errorf("%s: %w to environment %s: run genv attach first", what, ErrNoDevices, env.EID)
 }
 
-// line writes fields as docker reads them.
 func line(fields []string) (string, error) {
 	var text strings.Builder
 	w := csv.NewWriter(&text)
@@ -258,7 +256,6 @@ func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	return flags, args, nil
 }
 
-// one reads the first flag.
 func (s flagSet) one(args []string) (flag, error) {
 	name, value, joined := strings.Cut(args[0], "=")
 	if !strings.HasPrefix(name, "--") {

@@ -80,7 +80,6 @@ func (t *tableRewriter) showUsed() {
 	}
 }
 
-// padded is a number in a column.
 func padded(number string, width int) string {
 	return strings.Repeat(" ", max(width-len(number), 0)) + number
 }
@@ -254,7 +253,6 @@ func (c CommandLine) rewriteCSV(out, column string,
 	return kept.String(), !header
 }
 
-// gpuRow is the row of an attached device.
 func (v View) gpuRow(c CommandLine, key, rest string) (string, bool) {
 	device := v.find(key, named(key))
 	if device == nil {
@@ -281,7 +279,6 @@ func (v View) gpuRow(c CommandLine, key, rest string) (string, bool) {
 	return text, true
 }
 
-// appRow is the row of a process of the environment.
 func (v View) appRow(_ CommandLine, pid, rest string) (string, bool) { return rest, v.owns(pid) }
 
 func decimal(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
