@@ -78,6 +78,8 @@ type Status struct {
 	Err error
 	// Answered is when etcd answered last: of a leader, that it still leads.
 	Answered time.Time
+	// Followed is when another controller was last seen to lead; zero if none was.
+	Followed time.Time
 }
 
 // Elector takes part in an election. Its methods are safe for concurrent use, but Run and Campaign, of which
@@ -192,7 +194,9 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 	}
 	e.set(func(s *State, status *Status) {
 		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
-		*status = Status{Since: since, Epoch: made.Created, Cluster: made.Cluster, Answered: since}
+		*status = Status{
+			Since: since, Epoch: made.Created, Cluster: made.Cluster, Answered: since, Followed: status.Followed,
+		}
 		e.stated = policy
 	})
 	return 0
@@ -227,7 +231,7 @@ func (e *Elector) learn(entry *etcd.Entry, err error) {
 		status.Leader, status.OtherPolicy, status.Answered = nil, false, e.Now()
 		if entry != nil {
 			leader := decode(entry.Value)
-			status.Leader = &leader
+			status.Leader, status.Followed = &leader, status.Answered
 			status.OtherPolicy = e.policy != "" && leader.Policy != "" && e.policy != leader.Policy
 		}
 	})

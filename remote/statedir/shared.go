@@ -34,6 +34,8 @@ type Shared struct {
 	Key     string // of the election
 	Self    string // the id of this controller
 	Epoch   uint64 // of the term
+	// Followed is when another controller was last seen to lead, by the clock of this one; zero if none was.
+	Followed time.Time
 
 	known    bool   // modified is known
 	modified uint64 // the revision in which the document was written last
@@ -92,21 +94,29 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	case d == nil, d.By == s.Self && ownErr == nil && !ownTime.Before(d.Time):
 		return own, ownErr
 	}
-	m, err := d.decode(now)
+	m, err := d.decode(now, s.Followed)
 	if s.Folder.operatorTime().After(d.Time) { // it was changed while no controller ran
 		m.Operator = m.Operator.With(own.Operator)
 	}
 	return m, err
 }
 
-// decode returns the memory of a document. Where the clock of the leader was ahead of now, times are made as much older.
-func (d *document) decode(now time.Time) (m controller.FleetMemory, err error) {
-	ahead := max(0, d.Time.Sub(now))
+// writesWithin is how old a document is at most whose leader leads, as a rule.
+const writesWithin = 15 * time.Second
+
+// decode returns the memory of a document, with times by the clock of this controller. That of the leader was ahead
+// if the document is of the future, and behind if the leader was seen long after it. If instead it could not write, or
+// does so rarely, what is found counts as younger than it is.
+func (d *document) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
+	behind := min(0, now.Sub(d.Time))
+	if late := followed.Sub(d.Time); late > writesWithin {
+		behind = late
+	}
 	if len(d.Saved.Memory) == 0 {
 		err = ErrTooLarge
 	} else {
-		m, _, err = controller.DecodeMemory(d.Saved.Memory, now.Add(ahead))
-		m.Rules = m.Rules.Shifted(-ahead)
+		m, _, err = controller.DecodeMemory(d.Saved.Memory, now.Add(-behind))
+		m.Rules = m.Rules.Shifted(behind)
 	}
 	if err != nil {
 		err = fmt.Errorf("the memory of the previous leader is not in etcd, so warning periods, idle times and graces start again: %w", err)

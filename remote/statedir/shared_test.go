@@ -273,6 +273,24 @@ func TestAClockThatIsAhead(t *testing.T) {
 	}
 }
 
+// The clock of the leader before was behind: what was a minute ago for it is so for the next one, which saw it lead.
+// The clock of a leader that was not seen, or was seen a moment after it wrote, is taken to be right.
+func TestAClockThatIsBehind(t *testing.T) {
+	for _, row := range []struct{ seen, shift time.Duration }{
+		{-time.Hour, 0}, {0, 0}, {10 * time.Second, 0}, {10 * time.Minute, 10 * time.Minute}, {3 * time.Hour, 3 * time.Hour},
+	} {
+		c, now, m := newCluster(), noon, memoryOf(1)
+		require.NoError(t, leader(t, c, "a", &now).Save(t.Context(), encode(t, &m, noon)))
+		now = noon.Add(max(0, row.seen) + 5*time.Second)
+		b := leader(t, c, "b", &now)
+		b.Followed = noon.Add(row.seen)
+		got, err := b.Load(t.Context())
+		require.NoError(t, err)
+		since := got.Rules.Present["env-devices/gpu-0000/7/100"].Since
+		require.WithinDuration(t, noon.Add(row.shift-time.Minute), since, time.Second, row.seen)
+	}
+}
+
 // etcd elects a controller, and then doesn't answer for a while: before it acts, the new leader knows that operators
 // had everything held.
 func TestAHoldThatIsReadLate(t *testing.T) {

@@ -176,7 +176,10 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 
 // shared is where the memory is kept in a term.
 func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
-	return &statedir.Shared{Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch}
+	return &statedir.Shared{
+		Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch,
+		Followed: l.part.Status().Followed,
+	}
 }
 
 func (l *loop) registration(self election.Candidate, options *Options) election.Registration {

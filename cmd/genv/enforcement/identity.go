@@ -94,8 +94,8 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Requ
 	}
 }
 
-// leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none, and
-// neither does a loop without a folder, by which hosts would know it again.
+// leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none. Hosts
+// give none to a loop without a folder, by which they would know it again: they refuse it, or let it act.
 func leaseOf(folder *statedir.Store, options *Options, self *runIdentity) (*fence.Request, error) {
 	switch {
 	case options.TakeOver && !options.loops():
@@ -104,8 +104,10 @@ func leaseOf(folder *statedir.Store, options *Options, self *runIdentity) (*fenc
 	case options.TakeOver && folder == nil:
 		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller "+
 			"again: add --state-dir DIR")
-	case !options.loops() || folder == nil:
+	case !options.loops():
 		return nil, nil //nolint:nilnil // it asks for none
+	case folder == nil:
+		return self.lease(fence.Run(self.ID), 1, false), nil
 	}
 	epoch, err := folder.NextEpoch()
 	if err != nil {

@@ -57,6 +57,11 @@ func TestTwoControllers(t *testing.T) {
 	require.Contains(t, refused("second").said(), fmt.Sprintf("process %d", first.cmd.Process.Pid))
 	require.Contains(t, refused("second").said(), "start this one once with --take-over")
 	begin("dry", "--dry-run")
+	folder := filepath.Join(dir, "not-a-folder")
+	require.NoError(t, os.WriteFile(folder, nil, 0o600))
+	bare := startDaemon(t, []string{"STATE_DIRECTORY=" + folder}, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1")
+	bare.exits(command.ExitReplaced)
+	require.Contains(t, bare.said(), "this run keeps no memory")
 	once := startDaemon(t, nil, args("once", "--interval", "0")...)
 	once.exits(command.ExitOK)
 

@@ -44,7 +44,7 @@ type Request struct {
 const (
 	folderPrefix   = "folder:"
 	electionPrefix = "election:"
-	runPrefix      = "run:" // from earlier versions, of a controller without a state folder
+	runPrefix      = "run:"
 
 	maxWho   = 512 // bytes
 	maxName  = 256 // bytes
@@ -63,6 +63,9 @@ const (
 
 // Folder is who has the leases of the controllers with a state folder of this id.
 func Folder(id string) string { return folderPrefix + id }
+
+// Run is who asks hosts to refuse it, or to let it act, and gets no lease: a controller without a state folder.
+func Run(id string) string { return runPrefix + id }
 
 // Election is who has the leases of the controllers that elect a leader under a key of an etcd cluster.
 func Election(cluster uint64, key string) string {
