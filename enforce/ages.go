@@ -19,10 +19,9 @@ const ofEnvironment = "-1"
 // rememberSeen remembers since when the attachments and environments count of which the hosts
 // don't say it. Those of hosts without a snapshot stay as they are.
 func (j *judgement) rememberSeen() {
-	byName := j.hostsByName()
 	j.next.Seen = make(map[snapshot.AttachmentKey]Seen, len(j.before.Seen))
 	for key, seen := range j.before.Seen {
-		if byName[key.Host] == nil {
+		if _, inFleet := j.byName[key.Host]; inFleet && j.byName[key.Host] == nil {
 			j.next.Seen[key] = seen
 		}
 	}

@@ -17,9 +17,8 @@ func (j *judgement) holdBack(plan *Plan) {
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
 		return
 	}
-	byName := j.hostsByName()
-	actions := plan.actions(func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
-		return byName[host].targetOf(&t.Process)
+	actions := safety.Actions(plan.Orders, plan.since(), func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
+		return j.byName[host].targetOf(&t.Process)
 	})
 	if limits.Exceedable(plan.Orders) {
 		for _, held := range safety.Hold(limits, actions) {
@@ -34,20 +33,39 @@ func (j *judgement) holdBack(plan *Plan) {
 	for _, a := range j.next.Interval.Allow(limits, allowed) {
 		a.Held = &safety.Held{UntilTick: true}
 	}
-	ends, detaches := make(map[ProcessRef]*safety.Held), make(map[DeviceRef]*safety.Held)
+	held := make(heldBack)
 	for _, a := range actions {
-		switch {
-		case a.Held == nil:
-		case a.PID == 0:
-			detaches[DeviceRef{a.Host, a.Device, a.EID}] = a.Held
-		default:
-			ends[ProcessRef{a.Host, a.PID}] = a.Held
+		if a.Held != nil {
+			held[action{DeviceRef{a.Host, a.Device, a.EID}, a.PID}] = a.Held
 		}
 	}
-	if len(ends)+len(detaches) > 0 {
-		plan.holdBack(ends, detaches)
+	if len(held) > 0 {
+		plan.holdBack(held)
 	}
 }
+
+// since says when findings began, by their IDs.
+func (plan *Plan) since() map[string]time.Time {
+	since := make(map[string]time.Time, len(plan.Findings))
+	for i := range plan.Findings {
+		since[plan.Findings[i].ID] = plan.Findings[i].Since
+	}
+	return since
+}
+
+// action is a detachment or, with a PID, the end of a process.
+type action struct {
+	DeviceRef
+	PID snapshot.PID
+}
+
+// heldBack are the actions that are held back, and why.
+type heldBack map[action]*safety.Held
+
+func (held heldBack) end(p ProcessRef) *safety.Held {
+	return held[action{DeviceRef{Host: p.Host}, p.PID}]
+}
+func (held heldBack) detach(d DeviceRef) *safety.Held { return held[action{d, 0}] }
 
 // targetOf is the user against whom ending a process is directed: its own, or
 // where the host doesn't report that, the user of its environment; "" in a container that
@@ -62,51 +80,46 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 	return ""
 }
 
-// actions are the items of all orders, with the users that they are directed against.
-func (plan *Plan) actions(target func(snapshot.Hostname, *order.Termination) snapshot.Username) []*safety.Action {
-	since := make(map[string]time.Time, len(plan.Findings))
-	for i := range plan.Findings {
-		since[plan.Findings[i].ID] = plan.Findings[i].Since
-	}
-	return safety.Actions(plan.Orders, since, target)
-}
-
 // holdBack takes actions out of a plan.
-func (plan *Plan) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
+func (plan *Plan) holdBack(held heldBack) {
 	for i := range plan.Orders {
 		host, o := plan.Orders[i].Host, &plan.Orders[i].Order
-		o.Terminate = slices.DeleteFunc(o.Terminate, func(t order.Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
-		o.Detach = slices.DeleteFunc(o.Detach, func(d order.Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
+		o.Terminate = slices.DeleteFunc(o.Terminate, func(t order.Termination) bool {
+			return held.end(ProcessRef{host, t.Process.PID}) != nil
+		})
+		o.Detach = slices.DeleteFunc(o.Detach, func(d order.Detachment) bool {
+			return held.detach(DeviceRef{host, d.Device, d.Environment.EID}) != nil
+		})
 	}
 	plan.Orders = slices.DeleteFunc(plan.Orders, func(o order.OfHost) bool { return o.Order.Empty() })
 	for i := range plan.Findings {
 		if f := &plan.Findings[i]; !f.Pending {
-			f.holdBack(ends, detaches)
+			f.holdBack(held)
 		}
 	}
 }
 
 // holdBack takes held actions out of a finding. If no other action is left, the
 // finding keeps them and waits.
-func (f *Finding) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
-	terminate, held := split(f.Terminate, ends)
-	detach, heldToo := split(f.Detach, detaches)
-	switch held = cmp.Or(heldToo, held); {
-	case held == nil:
+func (f *Finding) holdBack(held heldBack) {
+	terminate, ending := split(f.Terminate, held.end)
+	detach, detaching := split(f.Detach, held.detach)
+	switch because := cmp.Or(detaching, ending); {
+	case because == nil:
 	case len(terminate)+len(detach) > 0:
 		f.Terminate, f.Detach = terminate, detach
-	case held.UntilTick:
+	case because.UntilTick:
 		f.Pending, f.Deferred = true, true
 	default:
-		f.Pending, f.Held, f.Waits = true, true, held.Waits()
+		f.Pending, f.Held, f.Waits = true, true, because.Waits()
 	}
 }
 
 // split returns the items that are not held, and the reason why the last of the
 // others is; nil for none.
-func split[T comparable](items []T, held map[T]*safety.Held) (rest []T, because *safety.Held) {
+func split[T any](items []T, held func(T) *safety.Held) (rest []T, because *safety.Held) {
 	for _, item := range items {
-		if h := held[item]; h != nil {
+		if h := held(item); h != nil {
 			because = h
 		} else {
 			rest = append(rest, item)

@@ -41,8 +41,6 @@ type hostView struct {
 	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
-	// released are the devices that adoptReleased found, or that are detached because they are idle.
-	released map[deviceOfEnv]bool
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	more      []*snapshot.Process // for each account of which something isn't in the snapshot

@@ -17,6 +17,9 @@ func (j *judgement) see(h *hostView) {
 	h.in = make([]*envView, len(s.Processes))
 	h.envs = make(map[snapshot.EnvID]*envView, len(s.Environments))
 	h.devices = make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices))
+	h.exempt, h.exemptDevices = make(map[snapshot.PID]bool), make(map[snapshot.DeviceIndex]bool)
+	h.exemptUses, h.drawnOn = make(map[deviceOfEnv]contents.Evidence), make(map[deviceOfEnv]contents.Evidence)
+	h.unknownOn = make(map[snapshot.DeviceIndex][]*snapshot.Process)
 	h.instances = contents.Instances{Devices: s.Devices}
 	h.addEnvironments(j.policy, j.now)
 	h.addAttachments(j.policy)
@@ -40,9 +43,6 @@ func (h *hostView) addAttachments(policy Policy) {
 	for i := range h.snapshot.Devices {
 		d := &h.snapshot.Devices[i]
 		if _, exempt := policy.Exempt(Subject{Host: h.name, Device: d}); exempt || !d.Judged() {
-			if h.exemptDevices == nil {
-				h.exemptDevices = make(map[snapshot.DeviceIndex]bool)
-			}
 			h.exemptDevices[d.Index] = true
 			continue
 		}
@@ -97,9 +97,6 @@ func (h *hostView) addMore() {
 }
 
 func (h *hostView) addUnknown(p *snapshot.Process) {
-	if h.unknownOn == nil {
-		h.unknownOn = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-	}
 	for _, u := range p.Usage {
 		h.unknownOn[u.Index] = append(h.unknownOn[u.Index], p)
 	}
@@ -107,9 +104,6 @@ func (h *hostView) addUnknown(p *snapshot.Process) {
 
 // spare exempts a process, and what it uses of its environment.
 func (h *hostView) spare(p *snapshot.Process, env *envView) {
-	if h.exempt == nil {
-		h.exempt, h.exemptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]contents.Evidence)
-	}
 	h.exempt[p.PID] = true
 	if env == nil {
 		return
@@ -124,9 +118,6 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 func (h *hostView) spareDesktop(p *snapshot.Process, env *envView) {
 	if h.spare(p, nil); env == nil {
 		return
-	}
-	if h.drawnOn == nil {
-		h.drawnOn = make(map[deviceOfEnv]contents.Evidence)
 	}
 	for _, u := range p.Usage {
 		use := deviceOfEnv{u.Index, env.env.EID}

@@ -31,7 +31,6 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.rememberSeen()
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
 	j.apply(ofHosts()...)
-	j.rememberReleased()
 	j.caps()
 
 	plan := j.plan()

@@ -18,7 +18,6 @@ const maxHeldEvents = 64
 // that in the next memory.
 func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	ofHosts := j.hostEvents(cluster)
-	j.forgetHosts()
 	ofFindings, toUsers := j.findingEvents(plan)
 	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.heldEvents(plan), j.noteEvents(plan, cluster))
 }
@@ -40,84 +39,84 @@ func (j *judgement) heldEvents(plan *Plan) (events []Event) {
 // finding; then about hosts with more of them. Those in notify are about users to notify.
 func (j *judgement) findingEvents(plan *Plan) (events, notify []Event) {
 	c := eventCollector{
+		judgement: j, more: make(map[snapshot.Hostname]int),
 		events: make([]Event, 0, 2*max(0, len(plan.Findings)-len(j.before.Findings))), // a new one may have two
-		j:      j, tellUsers: plan.TellUsers, interval: &j.next.Interval,
-		looked: make(map[snapshot.Hostname]bool, len(j.hosts)), more: make(map[snapshot.Hostname]int),
-	}
-	for _, h := range j.hosts {
-		c.looked[h.name] = h.isNew
 	}
 	for i := range plan.Findings {
 		c.add(&plan.Findings[i])
 	}
 	for _, host := range slices.Sorted(maps.Keys(c.more)) {
-		if c.interval.More[host] {
-			continue
+		if !j.next.Interval.More[host] {
+			j.next.Interval.More[host] = true
+			c.events = append(c.events, Event{Kind: EventMore, Host: host, Count: c.more[host]})
 		}
-		c.interval.More[host] = true
-		c.events = append(c.events, Event{Kind: EventMore, Host: host, Count: c.more[host]})
 	}
 	return c.events, c.notify
 }
 
 // eventCollector collects the events of findings, within the limits per host.
 type eventCollector struct {
-	j         *judgement
-	tellUsers bool
-
-	interval *safety.Interval           // which counts the events
-	looked   map[snapshot.Hostname]bool // the hosts of which this is a new look
-	more     map[snapshot.Hostname]int  // findings without an event, by host
-
+	*judgement
+	more           map[snapshot.Hostname]int // findings without an event, by host
 	events, notify []Event
+}
+
+// mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in
+// this interval: a host that makes things up must not fill the screen.
+func (j *judgement) mayAnnounce(host snapshot.Hostname) bool {
+	n := j.next.Interval.Announced
+	if n[host] >= safety.MaxEventsPerHost {
+		return false
+	}
+	n[host]++
+	return true
 }
 
 // add adds the events of a finding, and remembers it in the next memory.
 func (c *eventCollector) add(f *Finding) {
-	before, known := c.j.before.Findings[f.ID]
+	before, known := c.before.Findings[f.ID]
 	now := KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
 	event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	kind, host, acts := changeOf(before, known, now), f.Affects(), now.Decision == DecisionAct
-	switch {
-	case f.Deferred, known && f.Host != "" && !c.looked[f.Host] && (!acts || before.Decision == DecisionAct): // nothing is new
-		if known {
-			c.announce(event, "", host)
-			c.j.next.Findings[f.ID] = before
+	h := c.byName[f.Host]
+	old := known && f.Host != "" && !h.isNew && (!acts || before.Decision == DecisionAct)
+	full := !f.Deferred && !old && kind != "" && !c.mayAnnounce(host) && !acts
+	if f.Deferred || old || full {
+		if full {
+			c.more[host]++
 		}
-		return
-	case kind != "" && !acts && c.interval.Announced[host] >= safety.MaxEventsPerHost:
-		c.more[host]++
-		if known {
-			c.j.next.Findings[f.ID] = before // so that the next cycle finds it changed, too
+		if known { // nothing is new, or the next cycle finds it changed, too
+			c.next.Findings[f.ID] = before
+		}
+		if known && !full {
+			c.resumed(event)
 		}
 		return
 	}
-	c.announce(event, kind, host)
+	if kind == "" {
+		c.resumed(event)
+	} else {
+		c.events = append(c.events, event.of(kind))
+	}
 	if acts {
 		c.events = append(c.events, event.of(EventDue))
 	}
-	stage := f.wantsNotified()
-	told := c.interval.Told[f.ID] >= int(stage) || c.interval.Notified[host] >= safety.MaxEventsPerHost
-	if c.tellUsers && now.Notified < stage && !told {
-		c.interval.Notified[host]++
-		c.interval.Told[f.ID] = int(stage)
+	interval, stage := &c.next.Interval, f.wantsNotified()
+	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
+	if c.fleet.TellUsers && now.Notified < stage && !told {
+		interval.Notified[host]++
+		interval.Told[f.ID] = int(stage)
 		now.Notified = stage
 		c.notify = append(c.notify, event.of(EventNotify))
 	}
-	c.j.next.Findings[f.ID] = now
+	c.next.Findings[f.ID] = now
 }
 
-// announce adds the event of a finding that is new or changed or, after a restart, that
-// was known before.
-func (c *eventCollector) announce(event Event, kind EventKind, host snapshot.Hostname) {
-	switch {
-	case kind != "":
-		c.interval.Announced[host]++
-		c.events = append(c.events, event.of(kind))
-	case c.j.before.Resumed:
-		resumed := event.of(EventNew)
-		resumed.Resumed = true
-		c.events = append(c.events, resumed)
+// resumed adds the event of a finding that was known before a restart.
+func (c *eventCollector) resumed(event Event) {
+	if c.before.Resumed {
+		event.Kind, event.Resumed = EventNew, true
+		c.events = append(c.events, event)
 	}
 }
 
@@ -225,7 +224,12 @@ func lostBecause(h *snapshot.Host) string {
 func (j *judgement) noteEvents(plan *Plan, cluster snapshot.Cluster) []Event {
 	var events []Event
 	add := func(n Note) {
-		if !j.before.Notes[n] && !j.next.Notes[n] {
+		switch {
+		case j.next.Notes[n]:
+			return
+		case !j.before.Notes[n] && !j.mayAnnounce(n.Host):
+			return // it is new in the next interval
+		case !j.before.Notes[n]:
 			events = append(events, Event{Kind: EventNote, Host: n.Host, Text: n.Text})
 		}
 		j.next.Notes[n] = true

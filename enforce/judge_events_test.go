@@ -313,3 +313,21 @@ func TestOrdersOfAHostAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A host that warns of something else at each look doesn't fill the screen: what is new of it waits for the next tick.
+func TestTheNotesOfAnInterval(t *testing.T) {
+	var memory enforce.Memory
+	said := 0
+	for look := range 10 {
+		round := 1 + look/9
+		s := &snapshot.Snapshot{}
+		for i := range 100 {
+			s.Warnings = append(s.Warnings, fmt.Sprint("warning ", look, " ", i))
+		}
+		hosts := []snapshot.Host{{Name: "a", Snapshot: s, Round: round, AskedAt: noon(look), IsNew: true}}
+		var events []enforce.Event
+		_, memory, events = enforce.Judge(stated{}, snapshot.Cluster{Hosts: hosts}, memory, noon(look))
+		said += len(events)
+		require.Equal(t, []int{100, 200, 256, 256, 256, 256, 256, 256, 256, 356}[look], said, look)
+	}
+}

@@ -16,8 +16,9 @@ type judgement struct {
 	fleet   Fleet // of the policy
 	before  Memory
 	now     time.Time
-	hosts   []*hostView         // that answered, in the order of the cluster
-	missing []snapshot.Hostname // that did not
+	hosts   []*hostView                     // that answered, in the order of the cluster
+	missing []snapshot.Hostname             // that did not
+	byName  map[snapshot.Hostname]*hostView // all hosts of the cluster; nil for those that did not answer
 	// waiting are hosts that have not answered yet since this controller began, and didn't fail either.
 	waiting  map[snapshot.Hostname]bool
 	advances bool // it is the first look at a host of another round
@@ -33,10 +34,12 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 		waiting: make(map[snapshot.Hostname]bool), ask: make(map[snapshot.Hostname]bool),
+		byName: make(map[snapshot.Hostname]*hostView, len(cluster.Hosts)),
 	}
 	views := make([]hostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
+		j.byName[h.Name] = nil
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
 		switch {
 		case exempt: // whether it answered doesn't matter
@@ -51,6 +54,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 			j.advances = j.advances || view.advances
 			j.next.Round = max(j.next.Round, h.Round)
 			j.hosts = append(j.hosts, view)
+			j.byName[h.Name] = view
 		}
 	}
 	if j.advances {
@@ -97,24 +101,12 @@ func (j *judgement) keepWaiting() {
 
 // markUnderWay adds to the drafts the orders that hosts are still carrying out.
 func (j *judgement) markUnderWay() {
-	if len(j.before.UnderWay) == 0 {
-		return
-	}
-	byName := j.hostsByName()
 	for i := range j.before.UnderWay {
 		o := &j.before.UnderWay[i]
-		if h := byName[o.Host]; h != nil {
+		if h := j.byName[o.Host]; h != nil {
 			h.UnderWay.Add(&o.Order)
 		}
 	}
-}
-
-func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
-	byName := make(map[snapshot.Hostname]*hostView, len(j.hosts))
-	for _, h := range j.hosts {
-		byName[h.name] = h
-	}
-	return byName
 }
 
 // clock is a warning, with the keys of what it is about. Each key, at least one, names what must be there without a
@@ -164,32 +156,33 @@ func (j *judgement) at(h *hostView) time.Time {
 // dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if it is. What is
 // named in its warning must not end by then for another reason.
 func (j *judgement) dueAt(h *hostView, warn Warn, key string) time.Time {
-	p, counted := j.next.Present[key]
-	if !counted {
-		p = j.presence(h, key)
-	}
-	due, at := p.due(warn, j.at(h))
-	switch {
+	switch due, at := j.presence(h, key).due(warn, j.at(h)); {
 	case due:
 		return time.Time{}
-	case at.Before(j.now):
-		return j.now
+	default:
+		return later(at, j.now)
 	}
-	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // countPresence counts a key of a finding once in this cycle, and returns how long it has been there.
 func (j *judgement) countPresence(h *hostView, key string) Presence {
-	p, counted := j.next.Present[key]
-	if !counted {
-		p = j.presence(h, key)
-		j.next.Present[key] = p
-	}
+	p := j.presence(h, key)
+	j.next.Present[key] = p
 	return p
 }
 
-// presence is what countPresence counts for a key that was not counted in this cycle.
+// presence is what countPresence counts.
 func (j *judgement) presence(h *hostView, key string) Presence {
+	if p, counted := j.next.Present[key]; counted {
+		return p
+	}
 	p, advances := j.before.Present[key], j.advances
 	if h != nil {
 		p.Host, advances = h.name, h.advances

@@ -1,12 +1,9 @@
 package enforce
 
 import (
-	"cmp"
-
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // Plan is what was concluded.
@@ -33,22 +30,4 @@ func (plan *Plan) Held() bool { return len(plan.HeldUsers)+len(plan.HeldHosts) >
 type Note struct {
 	Host snapshot.Hostname `json:"host,omitempty"`
 	Text string            `json:"text"`
-}
-
-// Actions are the items of all orders. A process counts for its own user, or for that of a finding if that isn't known.
-func (plan *Plan) Actions() []*safety.Action {
-	users := make(map[string]snapshot.Username, len(plan.Findings))
-	for i := range plan.Findings {
-		users[plan.Findings[i].ID] = plan.Findings[i].User
-	}
-	return plan.actions(func(_ snapshot.Hostname, t *order.Termination) (user snapshot.Username) {
-		if t.Process.Unproved() {
-			return "" // it counts for no user
-		}
-		user = gpus.UserName(t.Process.CountedUser(), t.Process.CountedUID())
-		for _, id := range t.Because {
-			user = cmp.Or(user, users[id])
-		}
-		return user
-	})
 }

@@ -14,33 +14,16 @@ import (
 // release notes that a device is detached because it was idle. That rule ends no process, so the processes that
 // still use the device must not end in the next cycle for using it without an attachment: they are left alone until
 // another environment is attached to it.
-func (h *hostView) release(device deviceOfEnv) {
-	if h.released == nil {
-		h.released = make(map[deviceOfEnv]bool)
-	}
-	h.released[device] = true
-}
-
-func (j *judgement) rememberReleased() {
-	for _, h := range j.hosts {
-		for released := range h.released {
-			if d := h.snapshot.Device(released.device); d != nil {
-				j.next.Released[snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: released.eid}] = true
-			}
-		}
-	}
+func (h *hostView) release(d *snapshot.Device, env *envView) {
+	h.j.next.Released[snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: env.env.EID}] = true
 }
 
 // nameReleased replaces the indices of released devices by the UUIDs that their hosts say now: an earlier version
 // kept indices, or the host didn't say a UUID.
 func (j *judgement) nameReleased() {
-	if len(j.next.Released) == 0 {
-		return
-	}
-	byName := j.hostsByName()
 	for key := range maps.Clone(j.next.Released) {
 		index, err := strconv.Atoi(key.Device)
-		if h := byName[key.Host]; h != nil && err == nil {
+		if h := j.byName[key.Host]; h != nil && err == nil {
 			if d := h.host.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
 				delete(j.next.Released, key)
 				key.Device = d.Key()
@@ -64,7 +47,7 @@ func (j *judgement) adoptReleased(h *hostView) {
 		for _, p := range env.Processes {
 			for _, u := range p.Usage {
 				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && d.ComputesLess(rule.Below) {
-					h.release(deviceOfEnv{u.Index, env.env.EID})
+					h.release(d, env)
 				}
 			}
 		}
@@ -86,7 +69,7 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 			}
 		}
 	}
-	return h.released[deviceOfEnv{index, env.env.EID}] || j.next.Released[key]
+	return j.next.Released[key]
 }
 
 // withKey returns the device with a Key, or nil.
@@ -121,38 +104,22 @@ func (h *hostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 	return reason, stuck
 }
 
-// forgetEnded drops what the hosts that answered no longer show.
+// forgetEnded drops what the hosts that answered no longer show, and what is of hosts that left the fleet.
 func (j *judgement) forgetEnded() {
-	if len(j.next.Released)+len(j.next.Stuck)+len(j.next.LeftAlone) == 0 {
-		return
-	}
-	byName := j.hostsByName()
 	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool {
-		h := byName[r.Host]
-		return h != nil && !h.stillUses(r.EID, r.Device)
+		h, inFleet := j.byName[r.Host]
+		return !inFleet || h != nil && !h.stillUses(r.EID, r.Device)
 	})
 	running := make(map[snapshot.Hostname]map[snapshot.ProcessKey]bool)
 	ended := func(p snapshot.ProcessKey) bool {
-		h := byName[p.Host]
+		h, inFleet := j.byName[p.Host]
 		if h != nil && running[p.Host] == nil {
 			running[p.Host] = h.running()
 		}
-		return h != nil && !running[p.Host][p]
+		return !inFleet || h != nil && !running[p.Host][p]
 	}
 	maps.DeleteFunc(j.next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return ended(p) })
 	maps.DeleteFunc(j.next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return ended(p) })
-}
-
-// forgetHosts drops what is remembered of hosts that left the fleet.
-func (j *judgement) forgetHosts() {
-	left := func(name snapshot.Hostname) bool {
-		_, known := j.next.Hosts[name]
-		return !known
-	}
-	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool { return left(r.Host) })
-	maps.DeleteFunc(j.next.Seen, func(s snapshot.AttachmentKey, _ Seen) bool { return left(s.Host) })
-	maps.DeleteFunc(j.next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return left(p.Host) })
-	maps.DeleteFunc(j.next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return left(p.Host) })
 }
 
 // running are the processes that a host shows.

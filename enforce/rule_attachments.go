@@ -163,7 +163,7 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 	due := j.checkDue(h, &f, clock{env.settings.warnOf(f.Rule), []string{string(f.Rule) + "/" + idleKey(h, env, a)}})
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
-		h.release(deviceOfEnv{a.Device.Index, env.env.EID})
+		h.release(a.Device, env)
 	}
 	j.add(f)
 }

@@ -237,64 +237,41 @@ const sameMoment = FreshFor / 10
 // confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
 // Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
 func (j *judgement) confirmed(f *Finding) bool {
-	if len(j.waiting) > 0 {
-		f.Pending, f.Deferred = true, true
-		return false
-	}
-	p, counted := j.next.Present[f.ID], slices.DeleteFunc(slices.Clone(j.hosts), func(h *hostView) bool {
-		return h.name != "" && !slices.Contains(f.CountedOn, h.name)
-	})
-	var newest time.Time
-	for _, h := range counted {
-		if h.acted { // what an order did there has to show itself first
-			f.Pending, f.Deferred = true, true
-			return false
+	var counted []*hostView
+	for _, name := range append(slices.Clip(f.CountedOn), "") { // this machine has no name
+		if h := j.byName[name]; h != nil {
+			counted = append(counted, h)
 		}
+	}
+	f.Pending, f.Deferred = true, true // unless they are
+	if len(j.waiting) > 0 || slices.ContainsFunc(counted, func(h *hostView) bool { return h.acted }) {
+		return false // what an order did there has to show itself first
+	}
+	var newest time.Time
+	underWay := false // then a look shows what an order is doing: the next tick brings one
+	for _, h := range counted {
 		if h.isNew || j.now.Sub(h.at) <= FreshFor {
 			newest = later(newest, h.at)
 		}
+		underWay = underWay || h.UnderWay.Orders > 0
 	}
-	since := j.now // all are old
+	p, since := j.next.Present[f.ID], j.now // if all are old
 	if !newest.IsZero() {
 		since = newest.Add(-sameMoment)
 	}
-	if !p.AskedAgain.IsZero() {
-		since = earlier(since, p.AskedAgain)
+	if again := p.AskedAgain; !again.IsZero() && again.Before(since) {
+		since = again
 	}
-	var old []snapshot.Hostname
-	underWay := false // then a look shows what an order is doing: the next tick brings one
-	for _, h := range counted {
-		if h.at.Before(since) {
-			old = append(old, h.name)
-		}
-		underWay = underWay || h.UnderWay.Orders > 0
-	}
-	if len(old) == 0 {
-		p.AskedAgain = time.Time{}
-		j.next.Present[f.ID] = p
-		return true
-	}
-	if p.AskedAgain.IsZero() && !underWay {
+	old := slices.DeleteFunc(counted, func(h *hostView) bool { return !h.at.Before(since) })
+	switch {
+	case len(old) == 0:
+		p.AskedAgain, f.Pending, f.Deferred = time.Time{}, false, false
+	case p.AskedAgain.IsZero() && !underWay:
 		p.AskedAgain = j.now
-		j.next.Present[f.ID] = p
-		for _, name := range old {
-			j.ask[name] = true
+		for _, h := range old {
+			j.ask[h.name] = true
 		}
 	}
-	f.Pending, f.Deferred = true, true
-	return false
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	j.next.Present[f.ID] = p
+	return len(old) == 0
 }

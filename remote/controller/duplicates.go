@@ -26,7 +26,7 @@ func (d Duplicate) String() string {
 // merged is a fleet without duplicates: each machine is listed once.
 type merged struct {
 	cluster    snapshot.Cluster
-	answered   map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
+	reached    map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
 	via        map[snapshot.Hostname]agent.Via   // how it spoke with the controller, where that is known
 	duplicates []Duplicate
 	machines   Machines // to remember
@@ -40,8 +40,8 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 	groups := known.group(names, leads)
 	n := len(all.Hosts)
 	m := merged{
-		cluster:  snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
-		answered: make(map[snapshot.Hostname]remote.Host, n), via: make(map[snapshot.Hostname]agent.Via, n),
+		cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
+		reached: make(map[snapshot.Hostname]remote.Host, n), via: make(map[snapshot.Hostname]agent.Via, n),
 		machines: known.next(names, groups),
 	}
 	at := make([]int, n) // where the host of a machine is in the cluster
@@ -50,21 +50,21 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 		if i == first {
 			at[i] = len(m.cluster.Hosts)
 			m.cluster.Hosts = append(m.cluster.Hosts, h)
-			m.reached(h.Name, asked[i], vias[i])
+			m.reach(h.Name, asked[i], vias[i])
 			continue
 		}
 		if same := &m.cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
 			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
-			m.reached(same.Name, asked[i], vias[i])
+			m.reach(same.Name, asked[i], vias[i])
 		}
 		m.duplicates = append(m.duplicates, m.machines.duplicate(names[i], names[first]))
 	}
 	return m
 }
 
-// reached notes under which name a host answered, and how.
-func (m *merged) reached(name snapshot.Hostname, answered remote.Host, via agent.Via) {
-	m.answered[name] = answered
+// reach notes under which name a host answered, and how.
+func (m *merged) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
+	m.reached[name] = answered
 	if via != "" {
 		m.via[name] = via
 	}

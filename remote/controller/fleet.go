@@ -23,15 +23,10 @@ type answer struct {
 
 // fleet is what is known of all hosts: the last answer of each. It is a value.
 type fleet struct {
-	hosts    []remote.Host
-	last     []snapshot.Host // of each of hosts
-	round    int             // of the last tick
-	machines Machines        // which names are one machine
-
-	cluster    snapshot.Cluster // each machine once
-	duplicates []Duplicate
-	reached    map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
-	via        map[snapshot.Hostname]agent.Via   // how it was spoken with, where the Link knows
+	hosts []remote.Host
+	last  []snapshot.Host // of each of hosts
+	round int             // of the last tick
+	merged
 }
 
 // of returns the fleet with other hosts. What is known of those with the same name stays.
@@ -66,8 +61,7 @@ func (f fleet) with(answers []answer, known Machines, about func(remote.Host) ag
 			h.Snapshot = nil
 		}
 	}
-	m := merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
-	f.cluster, f.duplicates, f.reached, f.via, f.machines = m.cluster, m.duplicates, m.answered, m.via, m.machines
+	f.merged = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
 	return f
 }
 

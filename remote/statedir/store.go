@@ -58,7 +58,9 @@ func Open(dir string) (*Store, error) {
 		return nil, err
 	}
 	if err == nil {
-		s.removeLeftovers()
+		for _, name := range []string{savedName, operatorName, idName, epochName} { // of saves that were killed
+			opened.RemoveLeftovers(name)
+		}
 	}
 	return s, err
 }
@@ -82,19 +84,6 @@ func (s *Store) Holds() bool { return s.lock != nil }
 
 // Path is the folder.
 func (s *Store) Path() string { return s.folder.Path }
-
-// removeLeftovers removes the temporary files of saves that were killed. One that can't
-// be removed does no harm.
-func (s *Store) removeLeftovers() {
-	entries, _ := os.ReadDir(s.folder.Path) // those that were read come with an error
-	for _, e := range entries {
-		for _, saved := range []string{savedName, operatorName, idName, epochName} {
-			if name := e.Name(); strings.HasPrefix(name, saved+".") && strings.HasSuffix(name, ".tmp") {
-				_ = s.folder.Remove(name)
-			}
-		}
-	}
-}
 
 // takeLock locks the folder until it is closed, and writes this process into the lock file.
 func (s *Store) takeLock() error {
