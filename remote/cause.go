@@ -2,10 +2,8 @@ package remote
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -71,19 +69,17 @@ const mark = "\x00"
 // maxCompared is how many bytes of an error decide about its cause.
 const maxCompared = 2048
 
-// ownPieces matches what is a host's own, whatever its name: addresses, ports, PIDs
-// and durations. The fingerprint of a key isn't taken out, since people have to check it.
-var ownPieces = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(strings.Join([]string{
-		`\b\d{1,3}(?:\.\d{1,3}){3}\b`,
-		`\[[0-9a-fA-F:.]+(?:%\w+)?\]`,
-		`\b[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}`,
-		`\b[\w.-]+:\d{1,5}\b`,
-		`:\d{1,5}\b`,
-		`(?i:\b(?:port|pid|process) \d+)`,
-		`\b\d+(?:\.\d+)?(?:ns|µs|us|ms|s|m|h|d)(?:\d+(?:\.\d+)?(?:ms|s|m|h))*\b`,
-	}, "|"))
-})
+// ownPieces matches what is a host's own, whatever its name: addresses, ports, PIDs and durations. The fingerprint of a
+// key isn't taken out, since people have to check it.
+var ownPieces = text.Pattern(strings.Join([]string{
+	`\b\d{1,3}(?:\.\d{1,3}){3}\b`,
+	`\[[0-9a-fA-F:.]+(?:%\w+)?\]`,
+	`\b[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}`,
+	`\b[\w.-]+:\d{1,5}\b`,
+	`:\d{1,5}\b`,
+	`(?i:\b(?:port|pid|process) \d+)`,
+	`\b\d+(?:\.\d+)?(?:ns|µs|us|ms|s|m|h|d)(?:\d+(?:\.\d+)?(?:ms|s|m|h))*\b`,
+}, "|"))
 
 // varying takes out of an error what is the host's own.
 func varying(text, host string) (rest string, pieces []string) {
@@ -93,57 +89,34 @@ func varying(text, host string) (rest string, pieces []string) {
 		text, tail = text[:maxCompared], text[maxCompared:]
 	}
 	var b strings.Builder
-	take := func(text string) {
+	take := func(text string, own [][]int) {
 		at := 0
-		for _, m := range ownPieces().FindAllStringIndex(text, -1) {
+		for _, m := range own {
 			b.WriteString(text[at:m[0]] + mark)
 			pieces = append(pieces, text[m[0]:m[1]])
 			at = m[1]
 		}
 		b.WriteString(text[at:])
 	}
-	for text != "" {
-		begin, end := nameIn(text, host)
-		take(text[:begin])
-		if begin < end {
-			b.WriteString(mark)
-			pieces = append(pieces, text[begin:end])
+	at := 0
+	for _, m := range word().FindAllStringIndex(text, -1) {
+		if names(text[m[0]:m[1]], host) {
+			take(text[at:m[0]], ownPieces().FindAllStringIndex(text[at:m[0]], -1))
+			take(text[m[0]:m[1]], [][]int{{0, m[1] - m[0]}})
+			at = m[1]
 		}
-		text = text[end:]
 	}
-	b.WriteString(tail)
-	return b.String(), pieces
+	take(text[at:], ownPieces().FindAllStringIndex(text[at:], -1))
+	return b.String() + tail, pieces
 }
 
-// nameIn is where a text has the name of a host: with its domain, or without; the end of the text if it has none.
-func nameIn(text, host string) (begin, end int) {
+var word = text.Pattern(`[A-Za-z0-9_.-]+`)
+
+// names says whether a word is the name of a host: with its domain, or without.
+func names(word, host string) bool {
 	short, _, _ := strings.Cut(host, ".")
-	folded := strings.ToLower(text)
-	if len(folded) != len(text) || short == "" {
-		return len(text), len(text)
-	}
-	for _, name := range []string{strings.ToLower(host), strings.ToLower(short)} {
-		for from := 0; ; {
-			at := strings.Index(folded[from:], name)
-			if at < 0 {
-				break
-			}
-			begin, end = from+at, from+at+len(name)
-			if (begin == 0 || !inName(folded[begin-1])) &&
-				(end == len(folded) || !inName(folded[end]) || folded[end] == '.') {
-				for end < len(folded) && inName(folded[end]) {
-					end++
-				}
-				return begin, end
-			}
-			from = end
-		}
-	}
-	return len(text), len(text)
-}
-
-func inName(b byte) bool {
-	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '-' || b == '_' || b == '.'
+	first, _, _ := strings.Cut(word, ".")
+	return short != "" && strings.EqualFold(first, short)
 }
 
 // common is the text of a cause: a piece is kept if all hosts have the same.

@@ -21,7 +21,7 @@ type Roles struct {
 	// at which another controller may lead, also if this program was stopped and hasn't noticed yet.
 	Stand func(context.Context) error
 	Lead  func(context.Context, Term) error
-	// Changed is called for what Elector.Changed says.
+	// Changed is called when the role, the epoch, the leader or whether etcd answers has changed.
 	Changed func(Status)
 }
 

@@ -106,47 +106,39 @@ const maxAnswer = 64 << 10
 
 // SendAction asks the controller with a socket to carry an action out, and waits for the answer. A *operator.Refusal as
 // the error says that nothing was done. With any other error that is not known: look again before repeating it.
-func SendAction(ctx context.Context, path string, action operator.Action) (operator.Answer, error) {
+func SendAction(ctx context.Context, path string, action operator.Action) (answer operator.Answer, err error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {
-		return operator.Answer{}, err
+		return answer, err
 	}
 	body, err := json.Marshal(action)
 	if err != nil {
-		return operator.Answer{}, fmt.Errorf("encode the action: %w", err)
+		return answer, fmt.Errorf("encode the action: %w", err)
 	}
 	client := NewClient(path)
 	defer client.Close()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+ActionsPath,
 		bytes.NewReader(body))
 	if err != nil {
-		return operator.Answer{}, err
+		return answer, err
 	}
 	request.GetBody = nil // it is sent once
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.http.Do(request)
 	if err != nil {
-		return operator.Answer{}, fmt.Errorf("ask the controller: %w", err)
+		return answer, fmt.Errorf("ask the controller: %w", err)
 	}
 	defer response.Body.Close()
-	return answerOf(response)
-}
-
-func answerOf(response *http.Response) (operator.Answer, error) {
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return operator.Answer{}, fmt.Errorf("read the controller's answer: %w", err)
+		return answer, fmt.Errorf("read the controller's answer: %w", err)
 	}
 	if response.StatusCode == http.StatusOK {
-		var answer operator.Answer
-		if err := json.Unmarshal(data, &answer); err != nil {
-			return answer, fmt.Errorf("the controller's answer: %w", err)
-		}
-		return answer, nil
+		return answer, decode(bytes.NewReader(data), &answer)
 	}
 	refusal := new(operator.Refusal)
 	if err := json.Unmarshal(data, refusal); err != nil || refusal.Text == "" {
-		return operator.Answer{}, fmt.Errorf("the controller answered %s", response.Status)
+		return answer, fmt.Errorf("the controller answered %s", response.Status)
 	}
-	return operator.Answer{}, refusal
+	return answer, refusal
 }

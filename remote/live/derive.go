@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -177,14 +178,9 @@ func usersOf(rows []gpus.GPU) []User {
 		memory, attached := make(map[snapshot.Username]int64), make(map[snapshot.Username]bool)
 		for j := range g.Processes {
 			p := &g.Processes[j]
-			if p.User == "" {
-				continue
+			if p.User != "" {
+				memory[p.User] += *cmp.Or(p.Memory, new(int64))
 			}
-			known := memory[p.User]
-			if p.Memory != nil {
-				known += *p.Memory
-			}
-			memory[p.User] = known
 		}
 		for name, used := range memory {
 			u := all.user(name)
@@ -226,10 +222,7 @@ func (g HostGuard) String() string {
 	if g.Policy == "" && (g.Mode == "" || g.Mode == snapshot.GuardOff) {
 		return ""
 	}
-	s := string(g.Mode)
-	if s == "" {
-		s = "unknown"
-	}
+	s := cmp.Or(string(g.Mode), "unknown")
 	if g.Policy != "" && g.Differs() {
 		s += fmt.Sprintf(", although the policy says %s", g.Policy)
 	}

@@ -72,7 +72,6 @@ func eventsOf(e *enforce.Event, before func() findings) []Event {
 		return outcomes(base, e)
 	case enforce.EventActing, enforce.EventNotify:
 		return nil // EventDue and EventOutcome say it
-	case enforce.EventNote:
 	}
 	return []Event{base}
 }
@@ -93,15 +92,17 @@ func outcomes(base Event, e *enforce.Event) []Event {
 	for n, o := range e.Outcomes {
 		event := base
 		if e.Order.ID != "" && n < len(records) && isAbout(&records[n], o) {
-			event.Record = recordOf(&records[n], e.Order.ID, o)
+			records[n].Order = e.Order.ID
+			event.Record = records[n].Decided()
+			event.Record.Status, event.Record.Reason = o.Status, o.Reason
 		}
 		event.PID, event.Status = o.PID, o.Status
-		i := itemOf(e.Order, o)
-		event.User, event.Text = i.user, fmt.Sprintf("%s: %s", i.what, o.Status)
+		user, what, ids := itemOf(e.Order, o)
+		event.User, event.Text = user, fmt.Sprintf("%s: %s", what, o.Status)
 		if o.Reason != "" {
 			event.Text += ": " + o.Reason
 		}
-		for _, id := range i.because {
+		for _, id := range ids {
 			if f := because[id]; f != nil {
 				event.Rule, event.ID, event.Why = f.Rule, f.ID, f.Line()
 				event.User = cmp.Or(event.User, f.User) // 1.4.3 doesn't name the user of a process
@@ -118,33 +119,17 @@ func isAbout(item *audit.Record, o order.Outcome) bool {
 	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
-func recordOf(item *audit.Record, orderID string, o order.Outcome) *audit.Entry {
-	item.Order = orderID
-	r := item.Decided()
-	r.Status, r.Reason = o.Status, o.Reason
-	return r
-}
-
-// item is an item of an order: its user, what it is, and because of which findings.
-type item struct {
-	user    snapshot.Username
-	what    string
-	because []string
-}
-
-// itemOf is the item of an order that an outcome is about.
-func itemOf(sent *order.Order, o order.Outcome) item {
+// itemOf is the item of an order that an outcome is about: its user, what it is, and because of which findings.
+func itemOf(sent *order.Order, o order.Outcome) (user snapshot.Username, what string, because []string) {
+	what = fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())
+	if o.PID != 0 {
+		what = fmt.Sprintf("process %d", o.PID)
+	}
 	switch t, d := sent.ItemOf(o); {
 	case t != nil:
-		return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because}
-	case o.PID != 0:
-		return item{what: fmt.Sprintf("process %d", o.PID)}
+		return t.Process.Username, what + t.Process.Describe(), t.Because
 	case d != nil:
-		return item{d.Environment.Username, detached(o), d.Because}
+		return d.Environment.Username, what, d.Because
 	}
-	return item{what: detached(o)}
-}
-
-func detached(o order.Outcome) string {
-	return fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())
+	return "", what, nil
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +44,9 @@ func NewHandler(feed Source) http.Handler {
 func (h *feedHandler) part(what string, of func(f *Fleet, name string) (any, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
-			notModified(w, etag)
+			w.Header().Set("ETag", etag)
+			w.Header().Set("Cache-Control", "no-cache")
+			w.WriteHeader(http.StatusNotModified)
 			return
 		}
 		fleet := h.feed.Fleet()
@@ -89,36 +93,33 @@ func etagOf(p Position) string {
 }
 
 func matches(r *http.Request, etag string) bool {
-	for _, tag := range strings.Split(r.Header.Get("If-None-Match"), ",") {
-		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == etag || tag == "*" {
-			return true
-		}
-	}
-	return false
-}
-
-func notModified(w http.ResponseWriter, etag string) {
-	w.Header().Set("ETag", etag)
-	w.Header().Set("Cache-Control", "no-cache")
-	w.WriteHeader(http.StatusNotModified)
+	return slices.ContainsFunc(strings.Split(r.Header.Get("If-None-Match"), ","), func(tag string) bool {
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+		return tag == etag || tag == "*"
+	})
 }
 
 func sendJSON(w http.ResponseWriter, r *http.Request, etag string, value any) {
-	body, err := json.Marshal(value)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	header := w.Header()
-	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
-	header.Set("X-Content-Type-Options", "nosniff")
 	if etag != "" {
 		header.Set("ETag", etag)
 	}
+	send(w, r, http.StatusOK, value)
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		status, body = http.StatusInternalServerError, fmt.Appendf(nil, "%q", err.Error())
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
+	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) // the viewer may have gone
+		_, _ = w.Write(append(body, '\n')) // who asked may have gone
 	}
 }
 
@@ -140,19 +141,25 @@ func RefuseActions(because *operator.Refusal) Do {
 // Usernames finds the name of a uid; empty if it has none.
 type Usernames func(ctx context.Context, uid snapshot.UID) snapshot.Username
 
+var refusalStatus = map[operator.Code]int{
+	operator.Invalid: http.StatusBadRequest, operator.Forbidden: http.StatusForbidden,
+	operator.Changed: http.StatusConflict, operator.Busy: http.StatusTooManyRequests,
+}
+
 // NewActions returns the handler of POST ActionsPath, for a unix socket only. The server has to use socket.WithPeer.
 func NewActions(do Do, names Usernames) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := serveAction(w, r, do, names)
+		w.Header().Set("Cache-Control", "no-store")
 		if err == nil {
-			sendAnswer(w, http.StatusOK, answer)
+			send(w, r, http.StatusOK, answer)
 			return
 		}
 		var refusal *operator.Refusal
 		if !errors.As(err, &refusal) {
 			refusal = operator.Refuse(operator.Unable, "Look at the log of the controller.", "%v", err)
 		}
-		sendAnswer(w, statusOf(refusal.Code), refusal)
+		send(w, r, cmp.Or(refusalStatus[refusal.Code], http.StatusServiceUnavailable), refusal)
 	})
 }
 
@@ -201,31 +208,4 @@ func PersonOf(ctx context.Context, peer socket.Peer, names Usernames) operator.P
 		person.Login, person.LoginName = peer.Login, names(ctx, *peer.Login)
 	}
 	return person
-}
-
-func statusOf(code operator.Code) int {
-	switch code {
-	case operator.Invalid:
-		return http.StatusBadRequest
-	case operator.Forbidden:
-		return http.StatusForbidden
-	case operator.Changed:
-		return http.StatusConflict
-	case operator.Busy:
-		return http.StatusTooManyRequests
-	case operator.Unable, operator.NotStarted:
-	}
-	return http.StatusServiceUnavailable
-}
-
-func sendAnswer(w http.ResponseWriter, status int, document any) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		status, body = http.StatusInternalServerError, fmt.Appendf(nil, "%q", err.Error())
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the person may have gone
 }

@@ -22,7 +22,7 @@ type idle struct {
 	since time.Time
 }
 
-// idleGPUs are those of the last look.
+// idleGPUs are those of the last look, and since when each computes nothing.
 type idleGPUs struct {
 	looked time.Time
 	gpus   map[gpuKey]idle

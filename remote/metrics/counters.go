@@ -144,18 +144,16 @@ func (c *Counters) Text(enforcing bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var w Writer
-	w.Gauge("genv_cycle_interval_seconds", "Time between the starts of two cycles; 0 for a single one.")
-	w.Sample(c.interval.Seconds())
+	w.Value("genv_cycle_interval_seconds", "Time between the starts of two cycles; 0 for a single one.",
+		c.interval.Seconds())
 	if c.cycles > 0 {
-		w.Gauge("genv_last_cycle_timestamp_seconds", "When the last cycle ended, in seconds since 1970.")
-		w.Sample(float64(c.latest.UnixMilli()) / 1000)
+		w.Value("genv_last_cycle_timestamp_seconds", "When the last cycle ended, in seconds since 1970.",
+			float64(c.latest.UnixMilli())/1000)
 	}
 	w.histogram(c.durations, "genv_cycle_duration_seconds", "How long cycles took.")
 	if enforcing {
 		w.Counter("genv_early_cycles_total", "Cycles between two others, about hosts on which something happened.")
 		w.Sample(float64(c.early))
-	}
-	if enforcing {
 		c.writeActions(&w)
 	}
 	return w.Text()

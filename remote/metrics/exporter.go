@@ -22,6 +22,7 @@ package metrics
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -100,17 +101,11 @@ func (e *Exporter) ofHosts(hosts []live.Host) []byte {
 	return Hosts(hosts)
 }
 
-func selected(hosts []live.Host, names []string) (list []live.Host) {
-	wanted := make(map[string]bool, len(names))
-	for _, name := range names {
-		wanted[name] = true
-	}
-	for i := range hosts {
-		if wanted[string(hosts[i].Name)] {
-			list = append(list, hosts[i])
-		}
-	}
-	return list
+func selected(hosts []live.Host, names []string) []live.Host {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h live.Host) bool {
+		return !slices.Contains(names,
+			string(h.Name))
+	})
 }
 
 func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {

@@ -59,33 +59,27 @@ func Findings(f *live.Fleet) []byte {
 			w.Sample(float64(counts[key{rule, decision}]), string(rule), string(decision))
 		}
 	}
-	w.Gauge("genv_held", "Users and hosts for which a safety limit holds actions back.")
-	w.Sample(float64(len(f.HeldUsers) + len(f.HeldHosts)))
-	w.Gauge("genv_rules_on_hold", "Whether an operator has rules do nothing (1).")
-	w.Sample(number(f.Hold != nil))
+	w.Value("genv_held", "Users and hosts for which a safety limit holds actions back.",
+		float64(len(f.HeldUsers)+len(f.HeldHosts)))
+	w.Value("genv_rules_on_hold", "Whether an operator has rules do nothing (1).", number(f.Hold != nil))
 	if e := f.Election; e != nil {
-		w.Gauge("genv_leader", "Whether this controller leads (1).")
-		w.Sample(number(e.Role == election.Leading))
-		w.Gauge("genv_leader_since_timestamp_seconds", "Since when this controller leads, or doesn't.")
-		w.Sample(float64(e.Since.Unix()))
-		w.Gauge("genv_leader_etcd_up", "Whether etcd answers (1).")
-		w.Sample(number(e.Error == ""))
+		w.Value("genv_leader", "Whether this controller leads (1).", number(e.Role == election.Leading))
+		w.Value("genv_leader_since_timestamp_seconds", "Since when this controller leads, or doesn't.",
+			float64(e.Since.Unix()))
+		w.Value("genv_leader_etcd_up", "Whether etcd answers (1).", number(e.Error == ""))
 		if !e.Answered.IsZero() {
-			w.Gauge("genv_leader_etcd_answered_timestamp_seconds",
-				"When etcd answered last; to a leader, that its lease goes on.")
-			w.Sample(float64(e.Answered.Unix()))
+			w.Value("genv_leader_etcd_answered_timestamp_seconds",
+				"When etcd answered last; to a leader, that its lease goes on.", float64(e.Answered.Unix()))
 		}
 		if e.Role == election.Leading {
-			w.Gauge("genv_leader_epoch", "The epoch with which this controller leads.")
-			w.Sample(float64(e.Epoch))
+			w.Value("genv_leader_epoch", "The epoch with which this controller leads.", float64(e.Epoch))
 			if !e.Memory.IsZero() {
-				w.Gauge("genv_leader_memory_timestamp_seconds", "When this leader wrote its memory to etcd last.")
-				w.Sample(float64(e.Memory.Unix()))
+				w.Value("genv_leader_memory_timestamp_seconds", "When this leader wrote its memory to etcd last.",
+					float64(e.Memory.Unix()))
 			}
 		}
 	}
-	w.Gauge("genv_unrecorded", "Whether the record can't be written (1).")
-	w.Sample(number(f.Unrecorded != ""))
+	w.Value("genv_unrecorded", "Whether the record can't be written (1).", number(f.Unrecorded != ""))
 	return w.Text()
 }
 

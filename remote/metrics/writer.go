@@ -21,6 +21,12 @@ type Writer struct {
 // Gauge begins a family of gauges. All of its samples have these labels.
 func (w *Writer) Gauge(name, help string, labels ...string) { w.family("gauge", name, help, labels) }
 
+// Value is a family that is one gauge without labels.
+func (w *Writer) Value(name, help string, value float64) {
+	w.Gauge(name, help)
+	w.Sample(value)
+}
+
 // Counter begins a family of counters.
 func (w *Writer) Counter(name, help string, labels ...string) {
 	w.family("counter", name, help, labels)

@@ -186,13 +186,11 @@ func (t gpuTable) Idle(since time.Time) string {
 	return span(t.now.Sub(since))
 }
 
-type exemptionTable struct{ Rows policy.ExemptionList }
-
 // Exemptions are those that name a user or a host; all without either.
-func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list exemptionTable) {
+func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list policy.ExemptionList) {
 	for _, e := range p.Fleet.Exemptions {
 		if (user == "" || e.User == user) && (host == "" || e.Host == host) {
-			list.Rows = append(list.Rows, e)
+			list = append(list, e)
 		}
 	}
 	return list

@@ -28,12 +28,15 @@ const (
 var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath,
-	"hostPath": hostPath,
-	"decision": decision, "state": stateText, "memoryBar": memoryBar,
+	"hostPath":   hostPath,
+	"decision":   func(d enforce.Decision) string { return decisions[d] },
+	"state":      func(s gpus.State) string { return states[s] },
+	"memoryBar":  memoryBar,
 	"rule":       func(r enforce.Rule) string { return line(string(r)) },
 	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName,
 	"share": usage.Percent,
-	"bar":   bar, "words": words, "kind": kind, "via": viaText, "first": first, "more": more,
+	"bar":   bar, "words": words, "kind": kind,
+	"via": func(via agent.Via) string { return unusual[via] }, "first": first, "more": more,
 }
 
 // maxItems is how much of a list is shown: hosts and users may make it as long as they like.
@@ -133,8 +136,6 @@ var decisions = map[enforce.Decision]string{
 	enforce.DecisionStuck:  "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
 }
 
-func decision(d enforce.Decision) string { return decisions[d] }
-
 func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
 
 var states = map[gpus.State]string{
@@ -142,18 +143,9 @@ var states = map[gpus.State]string{
 	gpus.Unknown: "unknown", gpus.Failed: "failed",
 }
 
-func stateText(s gpus.State) string { return states[s] }
-
-// viaText says what is unusual about how a host is asked.
-func viaText(via agent.Via) string {
-	switch via {
-	case agent.ViaCommands:
-		return "an older genv"
-	case agent.ViaReadOnly:
-		return "no genv on this host: nothing is enforced there"
-	case agent.ViaStream:
-	}
-	return ""
+// unusual is what is to be said about how a host is asked.
+var unusual = map[agent.Via]string{
+	agent.ViaCommands: "an older genv", agent.ViaReadOnly: "no genv on this host: nothing is enforced there",
 }
 
 // usageName is the name of a row of a report: a user, a host, a model, a day or a group.

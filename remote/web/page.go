@@ -90,7 +90,7 @@ func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet
 	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
 		return nil, fmt.Errorf("render %s: %w", name, err)
 	}
-	return newRendered(status, b.Bytes())
+	return newRendered(status, b.Bytes()), nil
 }
 
 // refuse says in a page why there is nothing else.
@@ -174,9 +174,9 @@ type entry struct {
 }
 
 // get is a page, which is rendered unless that was just done.
-func (c *pageCache) get(key string, revision uint64, now time.Time,
-	render func() (*rendered, error),
-) (*rendered, error) {
+func (c *pageCache) get(key string, revision uint64, now time.Time, render func() (*rendered, error)) (*rendered,
+	error,
+) {
 	c.mu.Lock()
 	if c.pages == nil || c.revision != revision || now.After(c.until) || now.Add(freshFor).Before(c.until) ||
 		len(c.pages) >= maxPages {
@@ -196,21 +196,14 @@ func (c *pageCache) get(key string, revision uint64, now time.Time,
 	return e.page, e.err
 }
 
-func newRendered(status int, body []byte) (*rendered, error) {
+func newRendered(status int, body []byte) *rendered {
 	hash := fnv.New64a()
 	_, _ = hash.Write(body)
 	var compressed bytes.Buffer
-	z, err := gzip.NewWriterLevel(&compressed, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := z.Write(body); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return &rendered{status, fmt.Sprintf(`W/"%x"`, hash.Sum64()), body, compressed.Bytes()}, nil
+	z, _ := gzip.NewWriterLevel(&compressed, gzip.BestSpeed) // it is a level
+	_, _ = z.Write(body)                                     // a buffer takes all
+	_ = z.Close()
+	return &rendered{status, fmt.Sprintf(`W/"%x"`, hash.Sum64()), body, compressed.Bytes()}
 }
 
 // send writes a page, unless the browser has it.
