@@ -57,9 +57,11 @@ const diagnosisMark = "genv-diagnosis"
 // path of the login; a program that others than root can change must not be in sudoers. Only where sudo lists the
 // command as allowed it is started: `usage serve` ends at once when it reads nothing. The terminal of script(1) shows
 // whether one is all that is missing. It is one line without exclamation marks, so that any login shell passes it on.
-const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout >/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
+const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout ` +
+	`>/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +
-	`l=; n=; if [ "$2" = login ]; then n=yes; fi; if [ -z "$n" ]; then if command -v sudo >/dev/null; then l=$(t sudo -n -l 2>&1); s=$?; else say nosudo; s=1; fi; fi; ` +
+	`l=; n=; if [ "$2" = login ]; then n=yes; fi; if [ -z "$n" ]; then if command -v sudo >/dev/null; then l=$(t ` +
+	`sudo -n -l 2>&1); s=$?; else say nosudo; s=1; fi; fi; ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\\""); ` +
 	`g=$(PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; command -v "$1"); ` +
 	`g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; say genv "$g"; ` +
@@ -67,10 +69,14 @@ const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*";
 	`elif command -v script >/dev/null && t script -qec "sudo -n -l" /dev/null >/dev/null 2>&1; then say tty; fi; ` +
 	`for w in "usage serve" "usage snapshot" "usage snapshot --type devices" "usage execute"; do ` +
 	`if [ -n "$g" ] && t sudo -n -l "$g" $w >/dev/null 2>&1; then say allows "$w"; fi; done; ` +
-	`w="usage serve"; if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo -n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
-	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; then say fails; fi; fi; ` +
-	`if [ "$2" = doctor ]; then if t sudo -n -l /bin/sh -c : >/dev/null 2>&1 && t sudo -n /bin/sh -c : 2>/dev/null; then say allows ` + AllowsEverything + `; ` +
-	`elif [ -n "$g" ] && t sudo -n -l "$g" version >/dev/null 2>&1 && t sudo -n "$g" version >/dev/null 2>&1; then say allows ` + AllowsAllOfGenv + `; fi; fi; ` +
+	`w="usage serve"; if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo ` +
+	`-n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
+	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; ` +
+	`then say fails; fi; fi; ` +
+	`if [ "$2" = doctor ]; then if t sudo -n -l /bin/sh -c : >/dev/null 2>&1 && t sudo -n /bin/sh -c : 2>/dev/null; ` +
+	`then say allows ` + AllowsEverything + `; ` +
+	`elif [ -n "$g" ] && t sudo -n -l "$g" version >/dev/null 2>&1 && t sudo -n "$g" version >/dev/null 2>&1; ` +
+	`then say allows ` + AllowsAllOfGenv + `; fi; fi; ` +
 	`say entry "$(t sudo -n -ll "$g" usage serve 2>/dev/null | sed -n "s/^Sudoers entry: *//p" | head -n 1)"; fi; ` +
 	`say end; printf "%.2000s\n" "$l"`
 

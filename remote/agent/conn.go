@@ -241,7 +241,9 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	return value, err
 }
 
-func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time.Duration, name string, body any) (A, error) {
+func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time.Duration, name string,
+	body any,
+) (A, error) {
 	return call(ctx, c, t, limit, func(ctx context.Context) (answer A, err error) {
 		err = t.call(ctx, name, body, &answer)
 		return answer, err

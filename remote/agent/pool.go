@@ -171,8 +171,8 @@ func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Ex
 	return onConn(p, host, func(c *Conn) (Execution, error) { return c.execute(ctx, o) })
 }
 
-// Notify has a host show messages to its users, and returns what became of each. The error is ErrCannotNotify if the host
-// can't do it. It is not worth a login.
+// Notify has a host show messages to its users, and returns what became of each. The error is ErrCannotNotify if the
+// host can't do it. It is not worth a login.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Shown, error) {
 	return onConn(p, host, func(c *Conn) ([]Shown, error) {
 		t, ok := c.current().(*streamTransport)

@@ -83,16 +83,14 @@ const (
 	// late is after how many intervals without a cycle a leader is late, and lateAfter after how long at least.
 	late      = 3
 	lateAfter = 30 * time.Second
-	// aheadAfter is by how much the clock of a leader may be ahead of this one.
-	aheadAfter = 2 * time.Minute
 
 	maxShown = 100 // characters of a controller's name
 )
 
 func quoted(name string) string { return text.Quoted(name, maxShown) }
 
-// checks are the rows about the election. otherActs says that hosts let a controller act that isn't of it.
-func (e *Election) checks(otherActs bool, now time.Time) []doctor.Check {
+// checks are the rows about the election.
+func (e *Election) checks(now time.Time) []doctor.Check {
 	if e == nil {
 		return []doctor.Check{}
 	}
@@ -101,7 +99,7 @@ func (e *Election) checks(otherActs bool, now time.Time) []doctor.Check {
 		return list
 	}
 	leader, standbys, lost := e.controllers()
-	list = append(list, e.checkLeader(otherActs, now))
+	list = append(list, e.checkLeader(now))
 	for _, r := range standbys {
 		list = append(list, checkStandby(r, cmp.Or(leader, new(election.Registration)), now))
 	}
@@ -151,10 +149,10 @@ func (e *Election) checkEtcd() doctor.Check {
 		doctor.If(true, "", "%d %s for the election %s", e.Members, answer, e.Key))
 }
 
-func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
-	r, standbys, _ := e.controllers()
+func (e *Election) checkLeader(now time.Time) doctor.Check {
+	r, _, _ := e.controllers()
 	if e.Leader == nil {
-		return vacancy(otherActs, len(standbys) > 0)
+		return doctor.Problem(leaderRow, "no-leader", "no controller of this election leads, so it enforces nothing")
 	}
 	seen := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name),
 		e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch)
@@ -165,33 +163,15 @@ func (e *Election) checkLeader(otherActs bool, now time.Time) doctor.Check {
 	if !e.Memory.IsZero() {
 		memory = "its memory was written to etcd " + ago(e.Memory, now)
 	}
-	limit, age, none := max(time.Duration(late*r.Interval*float64(time.Second)),
-		lateAfter), now.Sub(r.Cycled), r.Cycled.IsZero()
-	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and compare the clocks"
-	return doctor.First(leaderRow,
-		doctor.If(none && now.Sub(e.Leader.Since) > limit, "leader-late",
-			"the leader has not completed a cycle since it became the leader").Next(look),
-		doctor.If(!none && age > limit, "leader-late", "the last cycle of the leader ended %s",
-			ago(r.Cycled, now)).Next(look),
-		doctor.If(!none && -age > aheadAfter, "leader-clock",
-			"the clock of the leader is ahead of this one by more than 2 minutes, so whether its cycles are late "+
-				"isn't known").Next(look),
-		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
-}
-
-// vacancy says that no controller leads. otherActs says that another controller acts on hosts.
-func vacancy(otherActs, standby bool) doctor.Check {
-	step := "start one: `systemctl start genv-controller`, and look at `journalctl -u genv-controller`"
-	switch {
-	case otherActs:
-		step = "first decide which controllers are to act: hosts on which another one acts refuse those of this " +
-			"election"
-	case standby:
-		step = "wait for half a minute: a standby takes over; if none does, look at `journalctl -u genv-controller` " +
-			"there"
+	limit := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter)
+	last, what := r.Cycled, "the last cycle of the leader ended"
+	if last.IsZero() {
+		last, what = e.Leader.Since, "the leader has not completed a cycle since it became the leader,"
 	}
-	return doctor.Problem(leaderRow, "no-leader", "no controller of this election leads, so it enforces "+
-		"nothing").Next(step)
+	return doctor.First(leaderRow,
+		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)).
+			Next("look at `systemctl status genv-controller` on "+orItsHost(r)+", and compare the clocks"),
+		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
@@ -245,7 +225,7 @@ func (e *examination) askActing(ctx context.Context) {
 }
 
 func (d *Document) judgeControllers(e *Election) {
-	source, others := sourceOf(d.Hosts, e), false
+	source := sourceOf(d.Hosts, e)
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
 		if h.acting == nil {
@@ -253,10 +233,9 @@ func (d *Document) judgeControllers(e *Election) {
 		}
 		c := h.Check(doctor.Controller)
 		*c = checkActing(h.acting, e, source)
-		others = others || c.Cause == "other-controller"
 		h.Status = doctor.Overall(h.Checks)
 	}
-	d.Controllers = e.checks(others, d.Time)
+	d.Controllers = e.checks(d.Time)
 }
 
 // sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on

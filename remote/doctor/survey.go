@@ -25,7 +25,8 @@ const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1";
 	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
 	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
 	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
-	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then $(command -v timeout >/dev/null 2>&1 && echo timeout 5) "$g" version 2>&1 | head -c 400; fi; ` +
+	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then $(command -v timeout >/dev/null 2>&1 && echo timeout 5) ` +
+	`"$g" version 2>&1 | head -c 400; fi; ` +
 	`say clock; date +%s; say end`
 
 type survey struct {

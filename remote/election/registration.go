@@ -56,11 +56,15 @@ const (
 	keepLost = 7 * 24 * time.Hour
 )
 
-// Registry is what Registered asks; *etcd.Client is one.
+// Registry is what Registered and a Registrar ask; *etcd.Client is one.
 type Registry interface {
-	List(ctx context.Context, prefix string) ([]etcd.Entry, error)
+	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
+	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
 	// TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
 	TimeToLive(ctx context.Context, lease int64) (left, granted time.Duration, err error)
+	Revoke(ctx context.Context, lease int64) error
+	Put(ctx context.Context, key string, value []byte, lease int64) error
+	List(ctx context.Context, prefix string) ([]etcd.Entry, error)
 }
 
 // Registered are the controllers of an election that run, and those that are Lost, by their
@@ -90,18 +94,10 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 	return list, nil
 }
 
-// RegistrarCluster is what a Registrar asks; *etcd.Client is one.
-type RegistrarCluster interface {
-	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
-	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
-	Revoke(ctx context.Context, lease int64) error
-	Put(ctx context.Context, key string, value []byte, lease int64) error
-}
-
 // Registrar keeps a controller registered, by a key with a lease that it renews. Its methods are safe for concurrent
 // use, but Run, which is called once.
 type Registrar struct {
-	cluster RegistrarCluster
+	cluster Registry
 	key     string
 	refused func(error)
 	lease   int64  // 0 for none
@@ -114,7 +110,7 @@ type Registrar struct {
 
 // NewRegistrar returns a Registrar for an election with this key. refused is called once, by Run, when
 // etcd refuses a registration: the user may not be allowed to write these keys.
-func NewRegistrar(cluster RegistrarCluster, key string, self Registration, refused func(error)) *Registrar {
+func NewRegistrar(cluster Registry, key string, self Registration, refused func(error)) *Registrar {
 	return &Registrar{cluster: cluster, key: registeredPrefix(key) + self.name(), self: self, refused: refused}
 }
 

@@ -29,14 +29,12 @@ func Hosts(hosts []live.Host) []byte {
 	return w.Text()
 }
 
-// hostFamily is a family of gauges with the host as the first label.
-type hostFamily struct {
+// hostFamilies are gauges with the host as the first label.
+var hostFamilies = []struct {
 	name, help string
 	labels     []string
 	write      func(*Writer, *live.Host)
-}
-
-var hostFamilies = []hostFamily{
+}{
 	{
 		"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).",
 		[]string{"host"},

@@ -138,9 +138,11 @@ func (s *Session) verdict(captures ...*capture) error {
 // what to look for: remote.Diagnose tries what sudo does.
 var (
 	sudoPassword = text.Pattern(
-		`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a tty|interactive authentication is required)`)
+		`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a ` +
+			`tty|interactive authentication is required)`)
 	sudoRefused = text.Pattern(
-		`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
+		`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm ` +
+			`sorry )|^sudo: .*(not allowed|unknown user))`)
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
 	// crash is how the Go runtime begins when a program of ours crashes, which then exits with statusCrashed.

@@ -1,8 +1,10 @@
 package sshclient
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"io"
 	"net"
 	"time"
 
@@ -39,24 +41,17 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 		return remote.Errorf(remote.Timeout, "connected to %s, but sshd does not answer: %w", conn.RemoteAddr(),
 			cmp.Or(context.Cause(ctx), err))
 	}
-	c.keep(e, &greetedConn{conn, first})
+	c.keep(e, &greetedConn{conn, io.MultiReader(bytes.NewReader(first), conn)})
 	return nil
 }
 
 // greetedConn is a connection of which the first bytes were read.
 type greetedConn struct {
 	net.Conn
-	read []byte
+	all io.Reader
 }
 
-func (g *greetedConn) Read(p []byte) (int, error) {
-	if len(g.read) == 0 {
-		return g.Conn.Read(p)
-	}
-	n := copy(p, g.read)
-	g.read = g.read[n:]
-	return n, nil
-}
+func (g *greetedConn) Read(p []byte) (int, error) { return g.all.Read(p) }
 
 // greetedFor is how long a connection that was greeted is kept for the login.
 const greetedFor = 10 * time.Second

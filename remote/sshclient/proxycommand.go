@@ -136,4 +136,5 @@ func (p *proxyConn) endsWithin(limit time.Duration) bool {
 
 // proxyDropped is what ssh says when a server drops the connection before its version.
 var proxyDropped = text.Pattern(
-	`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)
+	`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by ` +
+		`peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)

@@ -73,8 +73,6 @@ type updateMsg struct {
 	err    error
 }
 
-type tickMsg time.Time
-
 type answerMsg struct {
 	text string
 	err  error
@@ -98,7 +96,7 @@ func (m *Model) next() tea.Cmd {
 }
 
 // tick lets ages grow.
-func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) }) }
+func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return t }) }
 
 // Update implements tea.Model.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -109,7 +107,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 	case tea.ColorProfileMsg:
 		m.painter.Many = msg.Profile >= colorprofile.ANSI256
-	case tickMsg:
+	case time.Time:
 		return m, tick()
 	case updateMsg:
 		m.take(msg)

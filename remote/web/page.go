@@ -164,13 +164,7 @@ type pageCache struct {
 	mu       sync.Mutex
 	revision uint64
 	until    time.Time
-	pages    map[string]*entry
-}
-
-type entry struct {
-	once sync.Once
-	page *rendered
-	err  error
+	pages    map[string]func() (*rendered, error)
 }
 
 // get is a page, which is rendered unless that was just done.
@@ -180,20 +174,19 @@ func (c *pageCache) get(key string, revision uint64, now time.Time, render func(
 	c.mu.Lock()
 	if c.pages == nil || c.revision != revision || now.After(c.until) || now.Add(freshFor).Before(c.until) ||
 		len(c.pages) >= maxPages {
-		c.revision, c.until, c.pages = revision, now.Add(freshFor), make(map[string]*entry)
+		c.revision, c.until, c.pages = revision, now.Add(freshFor), make(map[string]func() (*rendered, error))
 	}
-	e := c.pages[key]
-	if e == nil {
-		e = &entry{}
-		c.pages[key] = e
+	page := c.pages[key]
+	if page == nil {
+		page = sync.OnceValues(func() (*rendered, error) {
+			c.rendering.Lock()
+			defer c.rendering.Unlock()
+			return render()
+		})
+		c.pages[key] = page
 	}
 	c.mu.Unlock()
-	e.once.Do(func() {
-		c.rendering.Lock()
-		defer c.rendering.Unlock()
-		e.page, e.err = render()
-	})
-	return e.page, e.err
+	return page()
 }
 
 func newRendered(status int, body []byte) *rendered {

@@ -23,13 +23,7 @@ type File struct {
 	Now  func() time.Time
 
 	mu     sync.Mutex
-	synced fileVersion // of the file that is known to be safe on the disk
-}
-
-// fileVersion changes when the file is replaced.
-type fileVersion struct {
-	inode   uint64
-	changed unix.Timespec
+	synced string // which file is known to be safe on the disk
 }
 
 // Path is the file: in root's folder.
@@ -200,7 +194,7 @@ func (f *File) read(dir *folder.Folder, name string) (*Lease, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v := (fileVersion{st.Ino, st.Ctim}); v != f.synced {
+	if v := fmt.Sprint(st.Ino, st.Ctim); v != f.synced {
 		if err := dir.Sync(); err != nil {
 			return nil, err
 		}

@@ -22,11 +22,13 @@ type algorithmList struct {
 // The lists are made when they are needed first: most commands of genv connect to no host.
 var (
 	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
-sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com rsa-sha2-512 rsa-sha2-256`)
+sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
+rsa-sha2-512 rsa-sha2-256`)
 	defaultKeyTypes = sync.OnceValue(func() []string {
 		return append(strings.Fields(`ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256-cert-v01@openssh.com
 ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521-cert-v01@openssh.com sk-ssh-ed25519-cert-v01@openssh.com
-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`), defaultSignatures()...)
+sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`),
+			defaultSignatures()...)
 	})
 )
 
@@ -39,15 +41,18 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 	return []algorithmList{
 		{
 			keyword: "kexalgorithms", name: "KexAlgorithms",
-			defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com curve25519-sha256
-curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 diffie-hellman-group-exchange-sha256
+			defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512
+sntrup761x25519-sha512@openssh.com curve25519-sha256
+curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521
+diffie-hellman-group-exchange-sha256
 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group14-sha256`),
 			here:  func() []string { return append(implemented().KeyExchanges, "curve25519-sha256@libssh.org") },
 			field: func(s *HostConfig) *[]string { return &s.KexAlgorithms },
 		},
 		{
 			keyword: "ciphers", name: "Ciphers",
-			defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
+			defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com
+aes128-ctr
 aes192-ctr aes256-ctr`),
 			here:  func() []string { return implemented().Ciphers },
 			field: func(s *HostConfig) *[]string { return &s.Ciphers },

@@ -3,7 +3,7 @@ package hostkeys
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // hashed names are defined as an HMAC with SHA-1 (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)
+	"crypto/sha1" //nolint:gosec // hashed names are an HMAC with SHA-1 (sshd(8), SSH_KNOWN_HOSTS)
 	"encoding/base64"
 	"errors"
 	"fmt"

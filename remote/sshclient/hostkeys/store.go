@@ -160,7 +160,7 @@ func (s *Store) Ask(ctx context.Context, h *Host, command []string, name Name) (
 	for _, argument := range command[1:] {
 		arguments = append(arguments, strings.ReplaceAll(argument, nameToken, name.String()))
 	}
-	out, err := s.output(ctx, exec.CommandContext(ctx, program, arguments...)) //nolint:gosec // the administrator's own, and no shell
+	out, err := s.output(ctx, exec.CommandContext(ctx, program, arguments...)) //nolint:gosec // no shell
 	if err != nil {
 		return nil, fmt.Errorf("KnownHostsCommand %s: %w", program, err)
 	}

@@ -27,7 +27,8 @@ const (
 
 // serverBegin begins each transaction: everything is in a schema of its own, and the server ends what a
 // controller that is cut off has begun.
-const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
+const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL ` +
+	`statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
 
 // keepEntries is for how long the ids of entries are kept: a server that is lost for longer may get an entry twice.
 const keepEntries = "30 days"
@@ -96,12 +97,17 @@ INSERT INTO genv_usage.version VALUES (%[1]d);
 CREATE TABLE genv_usage.fleets (
 	id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, begun bigint NOT NULL DEFAULT 0,
 	hours bigint NOT NULL DEFAULT 0, nameless bigint NOT NULL DEFAULT 0);
-CREATE TABLE genv_usage.marks (fleet integer, part text, until bigint NOT NULL, ended boolean NOT NULL, PRIMARY KEY (fleet, part));
-CREATE TABLE genv_usage.gaps (fleet integer, part text, since bigint, until bigint NOT NULL, PRIMARY KEY (fleet, part, since));
-CREATE TABLE genv_usage.entries (fleet integer, id text, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (fleet, id));
+CREATE TABLE genv_usage.marks (fleet integer, part text, until bigint NOT NULL, ended boolean NOT NULL, PRIMARY KEY
+(fleet, part));
+CREATE TABLE genv_usage.gaps (fleet integer, part text, since bigint, until bigint NOT NULL, PRIMARY KEY (fleet,
+part, since));
+CREATE TABLE genv_usage.entries (fleet integer, id text, at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (fleet,
+id));
 CREATE TABLE genv_usage.names (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
-CREATE TABLE genv_usage.hour_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, PRIMARY KEY (fleet, kind, start, name));
-CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, PRIMARY KEY (fleet, kind, start, name));
+CREATE TABLE genv_usage.hour_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, PRIMARY KEY
+(fleet, kind, start, name));
+CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, name integer, %[2]s, PRIMARY KEY
+(fleet, kind, start, name));
 `, serverVersion, columnTypes("bigint"))
 }
 
