@@ -12,9 +12,8 @@
 // A scrape asks no host anything.
 //
 // The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use (genv143.go). A running controller
-// has names of its own, which begin with genv_ too and are apart from those: gauges of its present state (hosts.go,
-// fleet.go), and what its Counters counted (counters.go). A new family goes into one of these files and into
-// docs/monitoring.md.
+// has names of its own: gauges of its present state (hosts.go, fleet.go), and what its Counters counted (counters.go).
+// A new family goes into one of these files and into docs/monitoring.md.
 //
 // Unknown is an absent series, never 0: a value that a host did not report, the processes of an environment if it can't
 // be known which ones are in it, and everything about a host that did not answer.

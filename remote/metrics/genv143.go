@@ -45,6 +45,8 @@ func Genv143(hosts []Host) []byte {
 // add writes a sample with the values of the family's labels.
 type add func(value float64, labels ...string)
 
+var byIndex, byEID, byUser = []string{"index"}, []string{"eid"}, []string{"username"}
+
 // families are the names of genv 1.4.3, without the genv_ with which all begin, and
 // process_container_info. They are gauges, also those that end in _total.
 var families = []struct {
@@ -58,23 +60,19 @@ var families = []struct {
 	},
 
 	{
-		"device_utilization", "Utilization of a device in per cent, over the driver's last sample.",
-		[]string{"index"},
+		"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", byIndex,
 		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Utilization) }),
 	},
 	{
-		"device_temperature", "Temperature of a device in degrees Celsius.",
-		[]string{"index"},
+		"device_temperature", "Temperature of a device in degrees Celsius.", byIndex,
 		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Temperature) }),
 	},
 	{
-		"device_memory_used_bytes", "Memory of a device that is in use.",
-		[]string{"index"},
+		"device_memory_used_bytes", "Memory of a device that is in use.", byIndex,
 		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.UsedMemory) }),
 	},
 	{
-		"device_memory_total_bytes", "Memory of a device.",
-		[]string{"index"},
+		"device_memory_total_bytes", "Memory of a device.", byIndex,
 		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.Capacity()) }),
 	},
 
@@ -92,10 +90,14 @@ var families = []struct {
 	},
 	{"users_total", "Users with an active environment.", nil, ofHost(func(v *view) int { return len(v.userNames) })},
 
-	{"environment_processes_total", "Processes of an environment that use a device.", []string{"eid"}, (*view).
-		environmentProcesses},
-	{"environment_attached_devices_total", "Devices that an environment is attached to.", []string{"eid"}, (*view).
-		environmentDevices},
+	{
+		"environment_processes_total", "Processes of an environment that use a device.", byEID,
+		(*view).environmentProcesses,
+	},
+	{
+		"environment_attached_devices_total", "Devices that an environment is attached to.", byEID,
+		(*view).environmentDevices,
+	},
 
 	{
 		"process_devices_total", "Devices that a process uses; eid is empty for a process outside all environments.",
@@ -107,26 +109,19 @@ var families = []struct {
 		[]string{"pid", "eid", "device"},
 		(*view).processMemory,
 	},
-	{
-		"process_container_info", "1 for each process in a container, with the container's name or id; started_by is " +
-			"empty if it isn't proved.",
-		[]string{"pid", "container", "image", "started_by"},
-		(*view).processContainers,
-	},
+	{"process_container_info", "1 for each process in a container, with the container's name or id; started_by is " +
+		"empty if it isn't proved.", []string{"pid", "container", "image", "started_by"}, (*view).processContainers},
 
 	{
-		"user_environments_total", "Active environments of a user.",
-		[]string{"username"},
+		"user_environments_total", "Active environments of a user.", byUser,
 		ofUsers(func(u *user) (int, bool) { return u.environments, true }),
 	},
 	{
-		"user_processes_total", "Processes in a user's environments that use a device.",
-		[]string{"username"},
+		"user_processes_total", "Processes in a user's environments that use a device.", byUser,
 		ofUsers(func(u *user) (int, bool) { return u.processes, !u.unknown }),
 	},
 	{
-		"user_attached_devices_total", "Devices that a user's environments are attached to.",
-		[]string{"username"},
+		"user_attached_devices_total", "Devices that a user's environments are attached to.", byUser,
 		ofUsers(func(u *user) (int, bool) { return len(u.devices), true }),
 	},
 }

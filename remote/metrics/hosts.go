@@ -36,11 +36,8 @@ var hostFamilies = []struct {
 	write      func(*Writer, *live.Host)
 }{
 	{
-		"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).",
-		[]string{"host"},
-		func(w *Writer, h *live.Host) {
-			w.Sample(number(h.Failure == nil), string(h.Name))
-		},
+		"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).", hostLabel,
+		func(w *Writer, h *live.Host) { w.Sample(number(h.Failure == nil), string(h.Name)) },
 	},
 	{
 		"genv_host_failure", "Why the host failed in the last cycle: 1 for the class of the failure.",
@@ -52,28 +49,19 @@ var hostFamilies = []struct {
 		},
 	},
 	{"genv_host_guard", "What the kernel guard of the host does: 1 for the mode off, watch, enforce, or unable to do " +
-		"what was ordered.", guardLabels, func(w *Writer, h *live.Host) {
-		writeGuard(w, h, h.Guard.Mode)
-	}},
+		"what was ordered.", guardLabels, func(w *Writer, h *live.Host) { writeGuard(w, h, h.Guard.Mode) }},
 	{"genv_host_guard_policy", "What the policy asks of the kernel guard of a host that answered: 1 for the mode " +
-		"watch or enforce.", guardLabels, func(w *Writer, h *live.Host) {
-		writeGuard(w, h, h.Guard.Policy)
-	}},
+		"watch or enforce.", guardLabels, func(w *Writer, h *live.Host) { writeGuard(w, h, h.Guard.Policy) }},
 	{
-		"genv_host_service", "Whether root owns the state files of the host (1), with genv host serve.",
-		[]string{"host"},
+		"genv_host_service", "Whether root owns the state files of the host (1), with genv host serve.", hostLabel,
 		func(w *Writer, h *live.Host) {
 			if h.Service != nil {
 				w.Sample(number(*h.Service), string(h.Name))
 			}
 		},
 	},
-	{
-		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
-			"utilization 0), busy, unknown, or failed.",
-		[]string{"host", "model", "state"},
-		writeStates,
-	},
+	{"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
+		"utilization 0), busy, unknown, or failed.", []string{"host", "model", "state"}, writeStates},
 	{
 		"genv_gpu_info", "1 for each GPU, with its UUID and model.",
 		[]string{"host", "gpu", "uuid", "model"},
@@ -106,14 +94,12 @@ var hostFamilies = []struct {
 		"genv_gpu_memory_size_bytes", "Memory of a GPU.", gpuLabels,
 		ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryTotal }),
 	},
-	{
-		"genv_gpu_memory_unattributed_bytes", "Memory in use of a GPU whose state is unknown, because it belongs to " +
-			"no visible process.",
-		gpuLabels, ofMemory(unattributed),
-	},
+	{"genv_gpu_memory_unattributed_bytes", "Memory in use of a GPU whose state is unknown, because it belongs to " +
+		"no visible process.", gpuLabels, ofMemory(unattributed)},
 }
 
 var (
+	hostLabel   = []string{"host"}
 	gpuLabels   = []string{"host", "gpu"}
 	guardLabels = []string{"host", "mode"}
 )

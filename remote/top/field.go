@@ -27,37 +27,33 @@ const (
 
 // fields are all of them. Those of GPUs are columns of gpus.
 var fields = sync.OnceValue(func() []field {
-	tabs := func(list ...tabID) []tabID { return list }
-	onGPUs, onStates := tabs(tabHosts, tabGPUs, tabProcesses),
-		tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory)
+	onGPUs := []tabID{tabHosts, tabGPUs, tabProcesses}
+	onStates := []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory}
 	return []field{
 		{
-			"host", textField, append(tabs(tabFailed), onStates...),
+			"host", textField, append([]tabID{tabFailed}, onStates...),
 			func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) },
 		},
 		{
-			"user", textField, append(tabs(tabUsers), onStates...),
+			"user", textField, append([]tabID{tabUsers}, onStates...),
 			func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) },
 		},
 		{"state", textField, onStates, (*scene).statesOf},
 		{"rule", textField, onStates, (*scene).rulesOf},
-		{"label", textField, tabs(tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed), labels},
+		{"label", textField, []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed}, labels},
 		{"model", textField, onGPUs, ofGPUs("model")},
 		{"util", numberField, onGPUs, ofGPUs("util")},
-		{"mem", memoryField, tabs(tabHosts, tabGPUs, tabUsers, tabProcesses), memoryOf},
-		{"gpu", numberField, tabs(tabGPUs, tabFindings, tabProcesses), indicesOf},
-		{"pid", numberField, tabs(tabGPUs, tabFindings, tabProcesses, tabHistory), pids},
-		{"command", textField, tabs(tabGPUs, tabFindings, tabProcesses), commands},
-		{"container", textField, tabs(tabFindings, tabProcesses), containers},
-		{"free", numberField, tabs(tabHosts), func(_ *scene, r *row) []gpus.Value { return number(free(r.host)) }},
-		{"guard", textField, tabs(tabHosts), guardOf},
-		{
-			"devices", numberField, tabs(tabUsers),
-			func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) },
-		},
-		{"idle", numberField, tabs(tabUsers), func(_ *scene, r *row) []gpus.Value { return number(r.user.Idle) }},
-		{"event", textField, tabs(tabHistory), func(_ *scene, r *row) []gpus.Value { return texts(r.event.Kind) }},
-		{"class", textField, tabs(tabFailed), func(_ *scene, r *row) []gpus.Value { return texts(r.failure.Class) }},
+		{"mem", memoryField, []tabID{tabHosts, tabGPUs, tabUsers, tabProcesses}, memoryOf},
+		{"gpu", numberField, []tabID{tabGPUs, tabFindings, tabProcesses}, indicesOf},
+		{"pid", numberField, []tabID{tabGPUs, tabFindings, tabProcesses, tabHistory}, pids},
+		{"command", textField, []tabID{tabGPUs, tabFindings, tabProcesses}, commands},
+		{"container", textField, []tabID{tabFindings, tabProcesses}, containers},
+		{"free", numberField, []tabID{tabHosts}, func(_ *scene, r *row) []gpus.Value { return number(free(r.host)) }},
+		{"guard", textField, []tabID{tabHosts}, guardOf},
+		{"devices", numberField, []tabID{tabUsers}, func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) }},
+		{"idle", numberField, []tabID{tabUsers}, func(_ *scene, r *row) []gpus.Value { return number(r.user.Idle) }},
+		{"event", textField, []tabID{tabHistory}, func(_ *scene, r *row) []gpus.Value { return texts(r.event.Kind) }},
+		{"class", textField, []tabID{tabFailed}, func(_ *scene, r *row) []gpus.Value { return texts(r.failure.Class) }},
 	}
 })
 

@@ -39,10 +39,10 @@ func golden(t *testing.T, name string, m *Model) {
 
 func TestGoldenTabs(t *testing.T) {
 	for tab := range tabCount {
-		t.Run(tabNames[tab], func(t *testing.T) {
+		t.Run(tabs[tab].name, func(t *testing.T) {
 			m := viewed(t, sample(), 120, 16)
 			m.press(fmt.Sprint(tab + 1))
-			golden(t, tabNames[tab], m)
+			golden(t, tabs[tab].name, m)
 		})
 	}
 }

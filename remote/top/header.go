@@ -123,7 +123,7 @@ func leads(e *election.Shown) bool { return e != nil && e.Role == election.Leadi
 func (m *Model) tabs() string {
 	var b strings.Builder
 	for tab := range tabCount {
-		name, as := fmt.Sprintf("%d:%s", tab+1, tabNames[tab]), draw.Faint // 2 GPUs would look like a number of them
+		name, as := fmt.Sprintf("%d:%s", tab+1, tabs[tab].name), draw.Faint // 2 GPUs would look like a number of them
 		if n := m.tabCount(tab); n > 0 {
 			name, as = fmt.Sprintf("%s(%d)", name, n), draw.Red
 		}

@@ -169,10 +169,10 @@ func TestADeviceWithMIG(t *testing.T) {
 		Processes: []snapshot.Process{{PID: 70, Username: "alice", Instances: []snapshot.GPUUUID{"MIG-a"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
 	})
 	fleet := &live.Fleet{Cycle: 1, Hosts: []live.Host{{Name: "gpu-1", Seen: noon, GPUs: list}}}
-	for tab, want := range map[string]string{tabNames[tabHosts]: " ? ", tabNames[tabGPUs]: "A busy", tabNames[tabProcesses]: "A busy"} {
+	for tab, want := range map[string]string{tabs[tabHosts].name: " ? ", tabs[tabGPUs].name: "A busy", tabs[tabProcesses].name: "A busy"} {
 		m := viewed(t, fleet, 120, 16)
-		for i, name := range tabNames {
-			if name == tab {
+		for i := range tabs {
+			if tabs[i].name == tab {
 				m.press(string(rune('1' + i)))
 			}
 		}

@@ -27,7 +27,19 @@ const (
 	tabCount
 )
 
-var tabNames = [tabCount]string{"hosts", "GPUs", "users", "findings", "processes", "history", "failed"}
+// tabs are what the tabs are called, and their columns.
+var tabs = [tabCount]struct {
+	name    string
+	columns func() []column
+}{
+	{"hosts", hostColumns},
+	{"GPUs", gpuColumns},
+	{"users", userColumns},
+	{"findings", findingColumns},
+	{"processes", processColumns},
+	{"history", historyColumns},
+	{"failed", failedColumns},
+}
 
 type column struct {
 	draw.Column
@@ -74,22 +86,12 @@ func words(value func(*row) string) func(*scene, *row, time.Time) draw.Cell {
 	return func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
 
+// columns are the columns of a tab. s may be nil.
 func (s *scene) columns(tab tabID) []column {
-	switch tab {
-	case tabGPUs:
-		return gpuColumns()
-	case tabUsers:
-		return userColumns()
-	case tabFindings:
-		return findingColumns()
-	case tabProcesses:
-		return processColumns()
-	case tabHistory:
-		return historyColumns()
-	case tabFailed:
-		return failedColumns()
+	if tab == tabHosts {
+		return append(hostColumns(), s.guardColumns()...)
 	}
-	return append(hostColumns(), s.guardColumns()...)
+	return tabs[tab].columns()
 }
 
 // by compares rows by a value of theirs.

@@ -7,34 +7,25 @@
 //	account.Count(now, events) // findings, terminations and detachments
 //	sums := account.Take()     // what has to be stored
 //
-// Time between two looks counts for what the earlier one showed: that was true at its
-// beginning, it was seen, and it can be counted without waiting to learn when it changed. So
-// each second counts exactly once, and what begins and ends between two looks isn't counted. Looks
-// are in whole seconds, and so are all amounts: sums are exact, whatever they are summed by.
+// Time between two looks counts for what the earlier one showed. So each second counts exactly once, and what begins and
+// ends between two looks isn't counted. Amounts are in whole seconds: sums are exact. A device that several users share
+// counts once for each of them, and once in the sums of its host, its model and the fleet.
 //
-// A device that several users share counts once for each of them, and once in the sums of its host, its model
-// and the fleet: sums are of devices.
+// A host that doesn't answer has unknown time, for what was attached to its devices when it answered last. Before a host
+// has answered once, and when it has been removed from the fleet, nothing is counted. Without a look for longer than
+// MaxGap, that time is unknown too. A clock that is set moves no amounts: time is measured by the monotonic clock, and
+// counted in the hours before the look that ends it. So the time in which a machine is suspended isn't counted.
 //
-// A host that doesn't answer has unknown time, for what was attached to its devices when it
-// answered last: it is neither attached nor idle time. Before a host has answered once, after a
-// start of the controller, and when it has been removed from the fleet, nothing is counted.
-// When there is no look at all for longer than MaxGap, that time is unknown too.
-//
-// A clock that is set moves no amounts: time is measured by the monotonic clock, and counted in the hours before the
-// look that ends it. So the time in which a machine is suspended, which looks the same, isn't counted.
-//
-// A Recorder has what a controller sees counted, and writes it to a store in the background: no cycle waits for
-// a disk or a server.
+// A Recorder has what a controller sees counted, and writes it to a store in the background, once a minute: no cycle
+// waits for a disk or a server, and kill -9 loses a minute at most. What can't be written is kept in memory, within
+// bounds.
 //
 //	r := usage.StartRecorder(usage.RecorderOptions{Open: open, Now: time.Now, In: time.Local, Log: log})
 //	sinks = append(sinks, r)
 //	defer r.Close()
 //
-// It writes once a minute, so that kill -9 loses a minute at most; the next run says so. What can't be written is
-// kept in memory, within bounds, and written later.
-//
-// A Reader reads reports for viewers meanwhile: with connections of its own, one report at a time, each with a
-// time limit, and again only after a minute. Whatever many viewers ask for, the store has one reader.
+// A Reader reads reports for viewers meanwhile: with connections of its own, one report at a time, each with a time
+// limit, and again only after a minute.
 //
 //	r := usage.NewReader(usage.ReaderOptions{Open: open, Now: time.Now, In: time.Local})
 //	document, err := r.Report(ctx, usage.Query{By: usage.ByUser, Since: since, Until: until})
