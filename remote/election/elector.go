@@ -86,7 +86,7 @@ type Status struct {
 // one is called, once.
 type Elector struct {
 	Options
-	changed chan struct{} // gets a value when the role, the epoch, the leader or whether etcd answers has changed
+	changed chan struct{}
 
 	mu     sync.Mutex
 	state  State
@@ -134,6 +134,10 @@ func (e *Elector) SetPolicy(digest string) {
 	defer e.mu.Unlock()
 	e.policy = digest
 }
+
+// Changed gets a value when the Role, the epoch, the leader or whether etcd answers has changed since. Several changes may
+// be one value.
+func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
 // Campaign campaigns and leads until ctx ends. Then it leads no more, and resigns, so that another
 // one can lead at once.
