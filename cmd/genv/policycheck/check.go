@@ -39,7 +39,7 @@ type Result struct {
 type Warning struct {
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
-	Kind    string `json:"kind"`
+	Kind    string `json:"kind"` // user, host or label; key for one that does nothing any more
 	Name    string `json:"name"` // of a label KEY=VALUE
 	Message string `json:"message"`
 
