@@ -47,7 +47,7 @@ func (a Acting) bounded() Acting {
 // class remote.Version.
 func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
-		t, limit, err := c.connected(ctx)
+		t, err := c.connected(ctx)
 		if err != nil || !t.can().Fence {
 			return answer, err
 		}
@@ -55,7 +55,7 @@ func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 		if !ok || !stream.stream.Greeting.Can(RequestActing) {
 			return answer, remote.Errorf(remote.Version, "the genv there is too old to say which controller acts")
 		}
-		answer, err = request[Acting](ctx, c, stream, limit, RequestActing, struct{}{})
+		answer, err = request[Acting](ctx, c, stream, p.Timeout, RequestActing, struct{}{})
 		return answer.bounded(), err
 	})
 }

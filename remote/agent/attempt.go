@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -13,13 +15,18 @@ type attempt struct {
 	cancel context.CancelFunc
 	timer  *time.Timer   // until it begins; nil if it begins at once
 	waits  bool          // the login is not under way yet: for its time, or for an answer to a probe
-	done   chan struct{} // closed when it is over
-	until  time.Time     // the deadline of the attempt, and of the first request after it
+	done   chan struct{} // closed when it is over, or not waited for any more
+	end    func()        // closes done
 }
+
+// loginTimeout is how long a host may take from the connection to genv's greeting. A login may be slow, over PAM or a
+// home folder, and so may be a sudo that looks up names: that is worth the wait, since it is for many requests.
+const loginTimeout = time.Minute
 
 // begin begins an attempt after a pause; first, if set, is done before it. c.mu is held.
 func (c *Conn) begin(pause time.Duration, first func()) {
 	a := &attempt{done: make(chan struct{})}
+	a.end = sync.OnceFunc(func() { close(a.done) })
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	c.attempt = a
 	run := func() {
@@ -49,13 +56,13 @@ func (c *Conn) cancelAttempt() {
 	c.attempt = nil
 	a.cancel()
 	if a.timer != nil && a.timer.Stop() {
-		close(a.done)
+		a.end()
 		c.pool.running.Done()
 	}
 }
 
 func (c *Conn) try(a *attempt) {
-	defer close(a.done)
+	defer a.end()
 	defer a.cancel()
 	var t transport
 	pause, login, err := c.probe(a.ctx)
@@ -122,12 +129,17 @@ func (c *Conn) login(a *attempt) (transport, error) {
 		}
 		defer c.pool.retries.release()
 	}
+	c.pool.Network.Resolve(c.host)
 	if err := c.pool.logins.acquire(a.ctx); err != nil {
 		return nil, err
 	}
-	defer c.pool.logins.release()
-	a.until = time.Now().Add(c.pool.Timeout)
-	ctx, cancel := context.WithDeadline(a.ctx, a.until)
+	leave := sync.OnceFunc(c.pool.logins.release)
+	defer leave()
+	defer time.AfterFunc(c.pool.Timeout, leave).Stop() // who takes longer waits, and doesn't delay others
+	if patience := c.pool.Patience; patience > 0 {
+		defer time.AfterFunc(patience, func() { c.beSlow(a) }).Stop()
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, max(loginTimeout, c.pool.Timeout))
 	defer cancel()
 	t, err := c.dial(ctx)
 	if remote.ClassOf(err) == remote.InvalidOutput {
@@ -136,11 +148,27 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	if err != nil || !lost {
 		return t, err
 	}
-	if _, err := t.Snapshot(ctx, c.host); err != nil && !errors.Is(err, ErrRefused) {
+	limited, cancel := context.WithTimeout(a.ctx, c.pool.Timeout)
+	defer cancel()
+	if _, err := t.Snapshot(limited, c.host); err != nil && !errors.Is(err, ErrRefused) {
 		c.discard(t, err)
 		return nil, err
 	}
 	return t, nil
+}
+
+// beSlow ends the wait for a first login, which goes on.
+func (c *Conn) beSlow(a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attempt == a && c.failure == nil {
+		c.failure = &remote.Error{
+			Class: remote.Timeout, Next: "`genv remote doctor -H HOST` says what is slow there",
+			Err: fmt.Errorf("%s: the login, or sudo, is not over after %s; it goes on, for a minute at most",
+				c.host.Name, c.pool.Patience),
+		}
+		a.end()
+	}
 }
 
 // adopt makes t the transport; c.mu is held.

@@ -39,57 +39,52 @@ type Conn struct {
 const reconnectWait = time.Second
 
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	t, limit, err := c.connected(ctx)
+	t, err := c.connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := c.ask(ctx, t, limit)
+	taken, err := c.ask(ctx, t)
 	if err != nil && errors.Is(err, errCut) && ctx.Err() == nil {
 		// The connection was made in an earlier cycle and had ended since. Asking for
 		// a snapshot changes nothing, so it may be repeated.
-		if t, limit, err = c.connected(ctx); err == nil {
-			taken, err = c.ask(ctx, t, limit)
+		if t, err = c.connected(ctx); err == nil {
+			taken, err = c.ask(ctx, t)
 		}
 	}
 	return taken, err
 }
 
-// connected returns the transport, and how long the host has for an answer: what the login left of the Timeout. A host
-// that was never tried is waited for. One that was lost is not: the attempt to reach it continues in the background, so
-// that dead hosts don't delay the others.
-func (c *Conn) connected(ctx context.Context) (t transport, limit time.Duration, err error) {
+// connected returns the transport. A host that was never tried is waited for, with Patience. One that was lost is not: the
+// attempt to reach it continues in the background, so that dead hosts don't delay the others.
+func (c *Conn) connected(ctx context.Context) (t transport, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wanted = time.Now()
 	if c.closed {
-		return nil, 0, c.notInFleet()
+		return nil, c.notInFleet()
 	}
 	if t = c.transport; t != nil && t.via() != ViaStream && time.Since(c.since) > fallbackAge {
 		c.reset()
 	}
 	if c.transport != nil {
-		return c.transport, c.pool.Timeout, nil
+		return c.transport, nil
 	}
 	if remote.Outdated(c.failure) && c.attempt != nil && c.attempt.waits {
 		c.cancelAttempt()
 	}
-	begun := c.attempt == nil
-	if begun {
+	if c.attempt == nil {
 		c.begin(0, nil)
 	}
-	a := c.attempt
-	if err := c.await(ctx, a); err != nil {
-		return nil, 0, err
+	if err := c.await(ctx, c.attempt); err != nil {
+		return nil, err
 	}
 	switch t = c.transport; {
 	case c.closed:
-		return nil, 0, c.notInFleet()
+		return nil, c.notInFleet()
 	case t == nil:
-		return nil, 0, c.failure
-	case begun && t.via() == ViaStream:
-		return t, time.Until(a.until), nil
+		return nil, c.failure
 	}
-	return t, c.pool.Timeout, nil // commands wait for their turn first
+	return t, nil
 }
 
 func (c *Conn) notInFleet() error {
@@ -125,13 +120,13 @@ func (c *Conn) await(ctx context.Context, a *attempt) error {
 	}
 }
 
-func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken *snapshot.Snapshot, err error) {
+func (c *Conn) ask(ctx context.Context, t transport) (taken *snapshot.Snapshot, err error) {
 	leave, err := c.pool.enter(ctx, c.pool.logins, t)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	taken, err = call(ctx, c, t, limit, func(ctx context.Context) (*snapshot.Snapshot, error) {
+	taken, err = call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) (*snapshot.Snapshot, error) {
 		return t.Snapshot(ctx, c.host)
 	})
 	c.mu.Lock()

@@ -21,6 +21,8 @@ type Network interface {
 	remote.Runner
 	// Peer is the machine of the host's last connection; false if there was none.
 	Peer(host remote.Host) (remote.Peer, bool)
+	// Resolve finds out how a host is reached, for the connections that follow. It may have to wait for its turn.
+	Resolve(host remote.Host)
 	// Probe finds out whether a host answers, without a login. The error wraps
 	// remote.ErrNoProbe where that can't be found out.
 	Probe(ctx context.Context, host remote.Host) error
@@ -33,9 +35,10 @@ type Network interface {
 type Pool struct {
 	Start   Start
 	Network Network
-	// Timeout is the deadline of a request, the login before the first one
-	// included. An order has the time that its processes get to end on top.
+	// Timeout is the deadline of a request. An order has the time that its processes get to end on top.
 	Timeout time.Duration
+	// Patience is how long a request waits for the first login to its host, which goes on after it; 0 is to its end.
+	Patience time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out
 	// orders; 0 means no bound. A request on a connection that is there does not wait.
 	Fanout int

@@ -36,9 +36,11 @@ import (
 
 // Options of a Client. The zero value is what ssh(1) does, with timeouts and limits.
 type Options struct {
-	// ConnectTimeout is for name resolution, jumps, TCP, handshake and login
-	// together; 0 is ssh_config's ConnectTimeout, or else 10 s.
+	// ConnectTimeout is for name resolution, TCP and the exchange of keys together, of each host on the way; 0 is
+	// ssh_config's ConnectTimeout, or else 10 s.
 	ConnectTimeout time.Duration
+	// LoginTimeout is for the login that follows, and for its first session; 0 is a minute, and at least ConnectTimeout.
+	LoginTimeout time.Duration
 	// CommandTimeout is for a command from its start; 0 is 30 s. The deadline of a context applies as well.
 	CommandTimeout time.Duration
 
@@ -63,6 +65,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.CommandTimeout = positive(o.CommandTimeout, 30*time.Second)
+	o.LoginTimeout = positive(o.LoginTimeout, time.Minute)
 	o.MaxStdout = positive(o.MaxStdout, 32<<20)
 	o.KeepAlive = positive(o.KeepAlive, 15*time.Second)
 	return o
@@ -112,7 +115,7 @@ func New(o Options) (*Client, error) {
 	o = o.withDefaults()
 	c := &Client{
 		options:  o,
-		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
+		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH, Timeout: o.ConnectTimeout}),
 		keyring:  auth.NewKeyring(o.Prompt, o.Log),
 		hostKeys: hostkeys.NewStore(o.Log),
 		names:    nss.NewResolver(),

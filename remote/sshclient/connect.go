@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -30,6 +31,8 @@ type resolvedEndpoint struct {
 	endpoint
 	config.HostConfig
 	chain []endpoint // itself, after the endpoints that are reached through it
+	// within has the context of the attempt end after a time from now on, whatever it was before.
+	within func(time.Duration)
 }
 
 func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
@@ -37,7 +40,7 @@ func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName,
 // maxJumps is far more than any chain has.
 const maxJumps = 16
 
-// connect makes a connection that is ready for commands, within one deadline.
+// connect makes a connection that is ready for commands. Waiting for a turn, or for a jump host, takes none of its time.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
@@ -48,12 +51,16 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 		return nil, err
 	}
 	t := resolvedEndpoint{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
-	timeout := c.connectTimeout(settings)
 	for {
-		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTimeout{timeout})
+		ctx, cancel := context.WithCancelCause(c.lifetime)
+		var after atomic.Int64
+		timer := time.AfterFunc(time.Hour, func() { cancel(errTimeout{time.Duration(after.Load())}) })
+		timer.Stop()
+		t.within = func(d time.Duration) { after.Store(int64(d)); timer.Reset(d) }
 		l, err := c.login(ctx, t)
+		timer.Stop()
 		late := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
-		cancel()
+		cancel(nil)
 		if err == nil || !late || !c.keyring.AnsweredSince(started) {
 			return l, err
 		}
@@ -61,14 +68,12 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	}
 }
 
-// resolve reads the configuration. It has the default deadline, since the configured one is not known yet.
+// resolve reads the configuration.
 func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
-	ctx, cancel := context.WithTimeout(c.lifetime, positive(c.options.ConnectTimeout, defaultConnectTimeout))
-	defer cancel()
-	settings, err := c.resolver.Resolve(ctx, e.Lookup)
+	settings, err := c.resolver.Resolve(c.lifetime, e.Lookup)
 	if err != nil {
 		class := remote.Configuration
-		if ctx.Err() != nil {
+		if errors.Is(err, context.DeadlineExceeded) || c.lifetime.Err() != nil {
 			class = remote.Timeout
 		}
 		failed := remote.Errorf(class, "%s: %w", e.Host, err)
@@ -105,6 +110,7 @@ func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, er
 // handshake does the handshake and the login. When ctx ends it closes the
 // connection, which is the only way to stop them.
 func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
+	began := time.Now()
 	check, err := c.hostKeyCheck(ctx, t)
 	if err != nil {
 		return nil, err
@@ -113,7 +119,8 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	said := ""
-	over, shown := &afterPreface{Conn: conn}, &loginKey{check: check}
+	atMost := max(c.options.LoginTimeout, c.connectTimeout(t.HostConfig))
+	over, shown := &afterPreface{Conn: conn}, &loginKey{check: check, known: func() { t.within(atMost) }}
 	sshConn, channels, requests, err := ssh.NewClientConn(over, t.address(), &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
@@ -144,6 +151,9 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 	l, err := c.newConnection(t.HostConfig, link)
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)
+		if !c.keyring.AnsweredSince(began) {
+			l.took = time.Since(began)
+		}
 	}
 	return l, err
 }

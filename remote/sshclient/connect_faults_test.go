@@ -277,3 +277,49 @@ func TestManyHostsAtOneServer(t *testing.T) {
 	all.Wait()
 	require.Equal(t, 60, logins(t, s))
 }
+
+// TestSlowLogin: after the exchange of keys a login has a time of its own, and so has its first session. Waiting
+// for a turn takes none of it.
+func TestSlowLogin(t *testing.T) {
+	needsAccount(t)
+	slow := func(d time.Duration) func(*fake) {
+		return func(f *fake) { f.session = func(int32) bool { time.Sleep(d); return false } }
+	}
+	for name, tt := range map[string]struct {
+		prepare func(*fake)
+		login   time.Duration
+		fails   bool
+	}{
+		"the account":                 {prepare: func(f *fake) { f.accepting = time.Second }},
+		"the session":                 {prepare: slow(2 * time.Second)},
+		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 2 * time.Second }, login: time.Second, fails: true},
+		"the session, for too long":   {prepare: slow(3 * time.Second), login: 700 * time.Millisecond, fails: true},
+		"a silent listener, as ever":  {prepare: func(f *fake) { f.accept = func(conn net.Conn, _ int32) bool { wait(conn); return false } }, fails: true},
+		"more hosts than have a turn": {prepare: func(f *fake) { f.accepting = 300 * time.Millisecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFake(t, tt.prepare)
+			c := newClient(t, sshclient.Options{
+				ConfigFile: f.config(), ConnectTimeout: 500 * time.Millisecond, CommandTimeout: 500 * time.Millisecond,
+				LoginTimeout: tt.login,
+			})
+			var all sync.WaitGroup
+			for i := range 24 {
+				all.Go(func() {
+					host := remote.Host{Name: fmt.Sprintf("gpu-%d", i)}
+					_, err := c.Run(t.Context(), host, snapshot)
+					if tt.fails {
+						requireClass(t, remote.Timeout, err)
+						return
+					}
+					require.NoError(t, err)
+					if i == 0 {
+						require.Greater(t, c.LoginTook(host), f.accepting)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}

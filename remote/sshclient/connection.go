@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,9 +24,11 @@ type connection struct {
 	sessions chan struct{}
 	done     chan struct{} // closed when the connection is over
 	peer     remote.Peer   // the machine at the other end
+	opened   atomic.Bool   // a session was opened: until then the login isn't over
 
-	mu  sync.Mutex
-	why error // the first reason for its end
+	mu   sync.Mutex
+	why  error         // the first reason for its end
+	took time.Duration // the login and the first session; 0 where that is not known, or the user was asked meanwhile
 }
 
 func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, error) {
@@ -43,6 +46,15 @@ func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, 
 	}
 	c.keepAlive(l, interval, count)
 	return l, nil
+}
+
+// hasOpened notes that a session was opened, which took so long.
+func (l *connection) hasOpened(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.opened.Swap(true) && l.took > 0 {
+		l.took += took
+	}
 }
 
 func (l *connection) alive() bool {
@@ -143,9 +155,11 @@ func (k *keepAlive) asks() bool {
 // transport connects to the host's sshd: through jump hosts, a command, or TCP. The
 // caller calls release when the login is over.
 func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Conn, release func(), err error) {
-	switch {
-	case len(t.ProxyJump) > 0:
+	if len(t.ProxyJump) > 0 {
 		return c.jump(ctx, t)
+	}
+	t.within(c.connectTimeout(t.HostConfig))
+	switch {
 	case t.ProxyCommand != "":
 		conn, err = c.proxyCommand(t.ProxyCommand)
 	default:
@@ -199,6 +213,7 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	if err != nil {
 		return nil, nil, stopped(ctx, "while waiting to connect through jump host "+e.Host)
 	}
+	t.within(c.connectTimeout(t.HostConfig))
 	conn, err := bastion.link.dial(ctx, t.HostName, t.Port)
 	if err != nil {
 		release()

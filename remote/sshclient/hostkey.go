@@ -248,6 +248,7 @@ func (e *outdatedError) Outdated() bool { return e.outdated() }
 // Of a connection that is logged in no more is kept than the sum of the key, since there are thousands.
 type loginKey struct {
 	mu    sync.Mutex
+	known func()        // called when the key has been found right
 	check *hostKeyCheck // nil once it is logged in
 	sum   [sha256.Size]byte
 }
@@ -267,6 +268,7 @@ func (k *loginKey) callback(host string, peer net.Addr, key ssh.PublicKey) error
 	err := k.check.callback(host, peer, key)
 	if err == nil {
 		k.sum = sum
+		k.known()
 	}
 	return err
 }
@@ -275,5 +277,5 @@ func (k *loginKey) callback(host string, peer net.Addr, key ssh.PublicKey) error
 func (k *loginKey) loggedIn() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.check = nil
+	k.check, k.known = nil, nil
 }

@@ -202,7 +202,7 @@ func TestTheKeyOfALogin(t *testing.T) {
 	defer c.Close()
 	check, err := c.hostKeyCheck(t.Context(), resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
 	require.NoError(t, err)
-	shown := &loginKey{check: check}
+	shown := &loginKey{check: check, known: func() {}}
 	unknown := testKey(t, "unknown")
 	require.Error(t, shown.callback("", nil, unknown))
 	require.NoError(t, shown.callback("", nil, right))
@@ -213,7 +213,7 @@ func TestTheKeyOfALogin(t *testing.T) {
 	require.ErrorIs(t, shown.callback("", nil, other), errOtherKey)
 	require.ErrorIs(t, shown.callback("", nil, unknown), errOtherKey)
 
-	none := &loginKey{check: check}
+	none := &loginKey{check: check, known: func() {}}
 	none.loggedIn()
 	require.ErrorIs(t, none.callback("", nil, right), errOtherKey)
 }

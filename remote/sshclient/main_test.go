@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"text/tabwriter"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -123,7 +124,9 @@ type fake struct {
 	accept func(conn net.Conn, number int32) bool
 	// refuse refuses every key; also is one more that is taken.
 	refuse bool
-	also   ssh.PublicKey
+	// accepting is how long it takes to accept a key.
+	accepting time.Duration
+	also      ssh.PublicKey
 	// session, if set, tells whether a session is refused.
 	session func(number int32) bool
 	// command is what a command does; the channel is closed after it.
@@ -229,6 +232,7 @@ func (f *fake) handle(conn net.Conn) {
 	config := &ssh.ServerConfig{
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			f.logins.Add(1)
+			time.Sleep(f.accepting)
 			for _, good := range []ssh.PublicKey{f.login.PublicKey(), f.also} {
 				if !f.refuse && good != nil && string(key.Marshal()) == string(good.Marshal()) {
 					return nil, nil

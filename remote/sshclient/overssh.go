@@ -80,9 +80,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 		return nil, remote.Errorf(remote.Configuration, "%s: there is no ssh in PATH: install the OpenSSH client",
 			p.endpoint.Host)
 	}
-	ctx, cancel := context.WithTimeout(c.lifetime, defaultConnectTimeout)
-	defer cancel()
-	path, err := c.resolver.ControlPath(ctx, p.endpoint.Lookup)
+	path, err := c.resolver.ControlPath(c.lifetime, p.endpoint.Lookup)
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
@@ -97,6 +95,8 @@ func (p *sharedConn) overSSH() (*connection, error) {
 		open: map[*sshProcess]bool{},
 	})
 	if err == nil {
+		ctx, cancel := c.atMost(c.lifetime, defaultConnectTimeout)
+		defer cancel()
 		l.peer = p.expected(ctx, settings)
 	}
 	return l, err

@@ -43,7 +43,9 @@ func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Comman
 	if err != nil {
 		return nil, err
 	}
-	if err := s.start(ctx, command.ShellLine()); err != nil {
+	limited, cancel := c.atMost(ctx, c.options.LoginTimeout)
+	defer cancel()
+	if err := s.start(limited, command.ShellLine()); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -75,13 +77,18 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	}
 }
 
-// commandContext has the deadline of a command that starts now.
-func (c *Client) commandContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.options.CommandTimeout, errTimeout{c.options.CommandTimeout})
+// atMost is ctx with a deadline.
+func (c *Client) atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, errTimeout{d})
 }
 
+// openOn opens a session. The first one of a connection belongs to the login: PAM's modules may take their time.
 func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Session, error) {
-	ctx, cancel := c.commandContext(ctx)
+	timeout, began := c.options.CommandTimeout, time.Now()
+	if !l.opened.Load() {
+		timeout = max(timeout, c.options.LoginTimeout)
+	}
+	ctx, cancel := c.atMost(ctx, timeout)
 	defer cancel()
 	select {
 	case l.sessions <- struct{}{}:
@@ -95,6 +102,7 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 		<-l.sessions
 		return nil, err
 	}
+	l.hasOpened(time.Since(began))
 	return &Session{
 		client: c, host: host, conn: l, channel: session, ended: make(chan struct{}),
 		release: func() { <-l.sessions },
@@ -247,7 +255,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 		return remote.Output{}, err
 	}
 	defer s.Close()
-	ctx, cancel := c.commandContext(ctx)
+	ctx, cancel := c.atMost(ctx, c.options.CommandTimeout)
 	defer cancel()
 	if err := s.start(ctx, command.ShellLine()); err != nil {
 		return remote.Output{}, err

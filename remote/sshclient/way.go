@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -26,6 +27,9 @@ type Way struct {
 func (w Way) Direct() bool {
 	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
 }
+
+// Resolve reads the configuration of a host. That may take a run of ssh(1), of which only so many run at a time.
+func (c *Client) Resolve(h remote.Host) { _, _ = c.resolve(c.endpointOf(h)) } // who connects gets the error
 
 // Way reads the configuration and resolves the host's name. Its error is of the class Configuration, of the class
 // Unreachable if the name has no address, or Timeout. With the latter two, the settings are known.
@@ -76,6 +80,23 @@ func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 		return remote.Peer{}, false
 	}
 	return p.conn.peer, p.conn.peer.Known()
+}
+
+// LoginTook is how long the login of the host's last connection took, from the first byte to the first session; 0 if
+// that is not known.
+func (c *Client) LoginTook(h remote.Host) time.Duration {
+	p := c.existing(h)
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return 0
+	}
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	return p.conn.took
 }
 
 // peerOf is the machine that a connection led to. Behind a jump host or a

@@ -23,6 +23,8 @@ type Config struct {
 	Fanout        int  // hosts to log in to at a time
 	StopAtFailure bool // end at the first host that fails
 	Quiet         bool // don't print which hosts failed
+	// Patience is how long a cycle waits for the first login to a host; 0 is to its end.
+	Patience time.Duration
 }
 
 // Which hosts a command takes if none is named.
@@ -56,7 +58,7 @@ func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
 		command.String(&o.hostFile, "hostfile", "`FILE` of hosts, one per line or YAML").Config(hosts),
 		command.Strings(&o.exclude, "exclude,x", "`HOSTS` to leave out, written as with -H").Config(command.OfFleet),
 		command.String(&o.username, "username,l", "`USER` to log in as").Config(command.Connection),
-		command.Duration(&o.timeout, "timeout,t", "`TIME` for connecting, the handshake included, in seconds or as "+
+		command.Duration(&o.timeout, "timeout,t", "`TIME` for connecting, the exchange of keys included, in seconds or as "+
 			"500ms").Config(command.Connection).DefaultText("10, or ssh_config's ConnectTimeout"),
 		command.Duration(&o.commandTimeout, "command-timeout",
 			"`TIME` for a command or an answer of a host, in seconds or as 500ms").

@@ -159,6 +159,9 @@ func (p *program) readLoopConfig(c *cli.Context, o *hostFlags, interval time.Dur
 	if !c.IsSet("command-timeout") {
 		config.SSH.CommandTimeout = answerTimeout(interval, config.SSH.CommandTimeout)
 	}
+	if interval > 0 {
+		config.Patience = config.SSH.CommandTimeout + time.Second // after those of which no connection is made
+	}
 	return config, err
 }
 

@@ -54,7 +54,7 @@ func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.cli
 func (f *fleet) pool() *agent.Pool {
 	return &agent.Pool{
 		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: f.SSH.CommandTimeout, Fanout: f.Fanout,
-		Log: f.SSH.Log,
+		Patience: f.Patience, Log: f.SSH.Log,
 	}
 }
 

@@ -1,9 +1,13 @@
 package config_test
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
@@ -135,6 +139,23 @@ func TestOldNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)
 	require.Equal(t, 3072, s.RequiredRSASize)
+}
+
+// Many hosts may need a program each (Match exec). Waiting for a turn takes nothing of the time that one has.
+func TestWaitingForATurn(t *testing.T) {
+	ssh := filepath.Join(t.TempDir(), "ssh")
+	require.NoError(t, proctest.WriteProgram(ssh, []byte("#!/bin/sh\n[ $5 != slow ] || exec sleep 5\nsleep 0.3\nprintf 'hostname gpu\\nport 22\\nuser u\\n'\n")))
+	r := config.New(config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh, Timeout: time.Second})
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			_, err := r.Resolve(t.Context(), config.Lookup{Host: fmt.Sprintf("gpu-%d", i)})
+			require.NoError(t, err)
+		})
+	}
+	all.Wait()
+	_, err := r.Resolve(t.Context(), config.Lookup{Host: "slow"})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func TestRefuseConnection(t *testing.T) {

@@ -21,6 +21,8 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-r.running }()
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
 	var out, problems bytes.Buffer
 	ssh := exec.CommandContext(ctx, r.ssh, append([]string{"-G"}, r.Destination(q)...)...)
 	ssh.Stdout, ssh.Stderr = &out, &problems

@@ -15,6 +15,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -35,6 +37,8 @@ type ResolverOptions struct {
 	// User and Home replace the user's name and home folder; SystemFile replaces /etc/ssh/ssh_config. They are for
 	// tests, with SSH set to "none", since ssh can't use others.
 	User, Home, SystemFile string
+	// Timeout is for a run of ssh; 0 is 10 s. Waiting for its turn takes none of it.
+	Timeout time.Duration
 }
 
 // Resolver answers queries and caches the answers until a configuration file changes. It is safe for concurrent use.
@@ -57,6 +61,7 @@ type answer struct {
 
 // New finds ssh and the user; it reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]answer{}}
 	r.who = whoAmI(o)
 	switch o.SSH {
@@ -84,7 +89,7 @@ func (r *Resolver) Resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	}
 	fresh := answer{stamp: stamp}
 	fresh.settings, fresh.err = r.resolve(ctx, q)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(fresh.err, context.DeadlineExceeded) {
 		return fresh.settings, fresh.err
 	}
 	r.mu.Lock()

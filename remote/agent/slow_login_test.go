@@ -1,0 +1,107 @@
+package agent_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+)
+
+// slowly is a network on which a login, and then sudo, takes its time.
+type slowly struct {
+	*pretended
+	turn, login, sudo time.Duration
+}
+
+func (n *slowly) Resolve(remote.Host) { time.Sleep(n.turn) }
+
+func (n *slowly) start(ctx context.Context, h remote.Host, command remote.Command) (agent.Session, error) {
+	if !remote.Sleep(ctx, n.login) {
+		return nil, remote.Errorf(remote.Timeout, "the login took too long")
+	}
+	session, err := n.pretended.start(ctx, h, command)
+	if p, ok := session.(*piped); ok {
+		p.Reader = &late{Reader: p.Reader, after: n.sudo}
+	}
+	return session, err
+}
+
+// late has its first answer after a time.
+type late struct {
+	io.Reader
+	after time.Duration
+}
+
+func (l *late) Read(b []byte) (int, error) {
+	time.Sleep(l.after)
+	l.after = 0
+	return l.Reader.Read(b)
+}
+
+// TestSlowIsNotNever: what comes before the first answer has a deadline of its own, goes on over cycles,
+// and delays none of them. The wait for a turn isn't the host's time.
+func TestSlowIsNotNever(t *testing.T) {
+	for name, tt := range map[string]struct {
+		turn, login, sudo time.Duration
+		never             bool
+	}{
+		"a login of 12 s":           {login: 12 * time.Second},
+		"a login of 25 s":           {login: 25 * time.Second},
+		"sudo waits for DNS":        {sudo: 20 * time.Second},
+		"both":                      {login: 25 * time.Second, sudo: 20 * time.Second},
+		"what never ends":           {sudo: 5 * time.Minute, never: true},
+		"a turn that is far away":   {turn: 3 * time.Minute},
+		"a turn, and a slow login":  {turn: 3 * time.Minute, login: 25 * time.Second},
+		"a login that is no slower": {login: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &slowly{pretended: pretend(up), turn: tt.turn, login: tt.login, sudo: tt.sudo}
+				pool := n.pool()
+				pool.Start, pool.Network, pool.Patience = n.start, n, 11*time.Second
+				defer func() { pool.Close(); time.Sleep(tt.sudo) }()
+				began, took := time.Now(), tt.turn+tt.login+tt.sudo
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				_, err := pool.Snapshot(ctx, remote.Host{Name: "a"})
+				require.LessOrEqual(t, time.Since(began), tt.turn+12*time.Second, "the cycle goes on")
+				if tt.login+tt.sudo > pool.Patience {
+					require.Equal(t, remote.Timeout, remote.ClassOf(err))
+					require.ErrorContains(t, err, "it goes on")
+				}
+				for ; err != nil && ctx.Err() == nil; time.Sleep(time.Second) {
+					asked := time.Now()
+					_, err = pool.Snapshot(ctx, remote.Host{Name: "a"})
+					require.Less(t, time.Since(asked), time.Second)
+				}
+				require.Equal(t, tt.never, err != nil)
+				if !tt.never {
+					require.LessOrEqual(t, time.Since(began), took+2*time.Second)
+					require.Equal(t, 1, n.logins)
+				}
+			})
+		})
+	}
+}
+
+// TestSingleCycleWaitsForALogin: without Patience the first login is waited for, and others than 64
+// slow ones don't wait for a place.
+func TestSingleCycleWaitsForALogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &slowly{pretended: pretend(up), login: 45 * time.Second}
+		pool := n.pool()
+		pool.Start, pool.Network, pool.Fanout = n.start, n, 1
+		defer pool.Close()
+		began := time.Now()
+		for _, r := range remote.Each(t.Context(), []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, 3, pool.Snapshot) {
+			require.NoError(t, r.Err)
+		}
+		require.Less(t, time.Since(began), 70*time.Second)
+	})
+}
