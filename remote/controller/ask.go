@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +82,7 @@ type asking struct {
 // tick asks all hosts that are not being asked.
 func (a *asking) tick(asker Asker, now func() time.Time, round int, turns map[string]time.Time) {
 	all := asker.Hosts
-	asker.Hosts = nil
+	asker.Hosts = make([]remote.Host, 0, len(all))
 	for _, listens := range []bool{false, true} { // those that have to wait for their turn don't hold up others
 		for _, h := range all {
 			_, asked := a.underWay[h.Name]
@@ -108,20 +107,18 @@ func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, 
 		a.underWay[h.Name] = atTick
 	}
 	a.answers.work.Go(func() {
-		var begun sync.Map
-		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (struct{}, error) {
-			begun.Store(h.Name, true)
+		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (begun bool, err error) {
 			waitUntil(ctx, turns[h.Name])
-			askedAt, begun := now(), time.Now()
+			askedAt, start := now(), time.Now()
 			s, err := asker.Link.Snapshot(ctx, h)
 			came := time.Now()
 			a.answers.put(answer{
-				host: h, askedAt: askedAt, came: came, took: came.Sub(begun), round: round, snapshot: s, err: err,
+				host: h, askedAt: askedAt, came: came, took: came.Sub(start), round: round, snapshot: s, err: err,
 			})
-			return struct{}{}, err
+			return true, err
 		})
 		for _, r := range results {
-			if _, ok := begun.Load(r.Host.Name); !ok {
+			if !r.Value {
 				a.answers.put(answer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
 			}
 		}
