@@ -136,13 +136,20 @@ func (s *Store) openLocks() (*folder.Folder, error) {
 // flock(2) locks on devices/INDEX.lock, which flock(1) and the Python SDK of 1.4.3 use too. They are held until release
 // is called or the process ends; children don't inherit them. A BusyError names the holder of the lock that it waited
 // for.
+//
+// systemd-tmpfiles removes old files though they are locked, and spares a folder with a lock: one that others share.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	dir, err := s.openLocks()
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	var held []*os.File
+	whole, err := os.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.Flock(int(whole.Fd()), unix.LOCK_SH|unix.LOCK_NB) // the locks count without it
+	held := []*os.File{whole}
 	release = func() {
 		for _, file := range held {
 			unlock(file)

@@ -269,3 +269,26 @@ func fill(t *testing.T, path string) {
 	}
 	require.ErrorIs(t, err, unix.ENOSPC)
 }
+
+// TestHeldLocksDoNotAge: systemd-tmpfiles removes what is old below /var/tmp, and leaves out folders that are locked.
+func TestHeldLocksDoNotAge(t *testing.T) {
+	proctest.NeedPrograms(t, "systemd-tmpfiles")
+	proctest.NeedRoot(t)
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "genv")
+	store := disk.New(dir, disk.Config{})
+	rule := filepath.Join(t.TempDir(), "clean.conf")
+	require.NoError(t, os.WriteFile(rule, []byte("q "+parent+" 0755 root root 1s\n"), 0o600))
+	clean := func() {
+		out, err := exec.Command("systemd-tmpfiles", "--clean", rule).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	release, err := store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
+	require.NoError(t, err)
+	time.Sleep(1100 * time.Millisecond) // it goes by the time of a change, which can't be set
+	clean()
+	require.FileExists(t, filepath.Join(dir, "devices", "0.lock"))
+	release()
+	clean()
+	require.NoFileExists(t, filepath.Join(dir, "devices", "0.lock"), "the rule holds")
+}
