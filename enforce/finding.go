@@ -114,7 +114,8 @@ func (f Finding) Line() string {
 		return f.String() // it names the user already
 	}
 	return f.String() + (&snapshot.Process{
-		Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container, ContainerInfo: f.ContainerInfo, Instances: f.Instances,
+		Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container, ContainerInfo: f.ContainerInfo,
+		Instances: f.Instances,
 	}).Describe()
 }
 

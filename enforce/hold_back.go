@@ -17,9 +17,10 @@ func (j *judgement) holdBack(plan *Plan) {
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
 		return
 	}
-	actions := safety.Actions(plan.Orders, plan.since(), func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
-		return j.byName[host].targetOf(&t.Process)
-	})
+	actions := safety.Actions(plan.Orders, plan.since(),
+		func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
+			return j.byName[host].targetOf(&t.Process)
+		})
 	if limits.Exceedable(plan.Orders) {
 		for _, held := range safety.Hold(limits, actions) {
 			if held.User != "" {

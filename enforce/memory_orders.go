@@ -9,11 +9,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end hangs
-// in the kernel, and one that its host refuses to end will be refused again: they stay in the findings, and no further
-// attempt is made while they are there. One that survived SIGTERM alone may be saving its work: it gets SIGTERM again
-// after a while, not in every cycle. If the outcome is unknown, what Begin noted stays. Nothing further is done on the
-// host before it is asked again.
+// Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end
+// hangs in the kernel, and one that its host refuses to end will be refused again: they stay in the findings, and no
+// further attempt is made while they are there. One that survived SIGTERM alone may be saving its work: it gets SIGTERM
+// again after a while, not in every cycle. If the outcome is unknown, what Begin noted stays. Nothing further is done
+// on the host before it is asked again.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -50,7 +50,8 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.LeftAlone = copyOf(m.LeftAlone)
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
+			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] =
+				now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
 		}
 	}
 	return m

@@ -98,7 +98,8 @@ func (h *hostView) stillUses(eid snapshot.EnvID, key string) bool {
 func (h *hostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
 	j, key := h.j, h.key(p)
 	if left := j.next.LeftAlone[key].Sub(j.now); left > 0 {
-		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
+		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs",
+			text.ShortDuration(left)), true
 	}
 	reason, stuck = j.next.Stuck[key]
 	return reason, stuck

@@ -20,7 +20,8 @@ const (
 )
 
 // adviceDetach is for when nothing is left to give back, or it is not known what: see Finding.Advice.
-const adviceDetach = "Before you take more GPUs, give back those that you need less: end their jobs, then genv detach --index N in their shell."
+const adviceDetach = "Before you take more GPUs, give back those that you need less: end their jobs, then genv " +
+	"detach --index N in their shell."
 
 var maxEnvsRule = rule{
 	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),
@@ -43,7 +44,8 @@ var maxDevicesRule = rule{
 }
 
 var maxMemoryRule = rule{
-	Setting: Setting{strictyaml.NewOptional(string(RuleMaxMemoryPerUser), func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
+	Setting: Setting{strictyaml.NewOptional(string(RuleMaxMemoryPerUser),
+		func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
 		"80g", readMemory, snapshot.Memory.String), ByUser},
 	advice: adviceDetach,
 	line: func(f Finding) string {
@@ -73,8 +75,10 @@ func (j *judgement) caps() {
 			}
 		}
 	}
-	if len(users) > 0 && len(j.missing) > 0 { // without their number, so that it is the same note while some are missing
-		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user caps"})
+	// without their number, so that it is the same note while some are missing
+	if len(users) > 0 && len(j.missing) > 0 {
+		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user " +
+			"caps"})
 	}
 }
 
@@ -90,7 +94,8 @@ func (j *judgement) maxEnvs(u *held) {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
 			cmp.Compare(a.h.position, b.h.position), cmp.Compare(a.env.EID, b.env.EID))
 	})
-	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit}, CountedOn: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}
+	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit},
+		CountedOn: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}
 	j.overCap(u, f, u.envs[:len(u.envs)-limit], nil)
 }
 
@@ -106,8 +111,10 @@ func (j *judgement) maxDevices(u *held) {
 	}
 	by := j.dueAt(nil, u.settings.warnOf(RuleMaxDevicesPerUser), u.findingOf(RuleMaxDevicesPerUser))
 	then := caps.Counted(u.devices, by)
-	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
-	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit}, CountedOn: hostsOf(counted, hostOf)}
+	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 },
+		MayKeep: -1}
+	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit},
+		CountedOn: hostsOf(counted, hostOf)}
 	for _, d := range counted {
 		f.Count.Attached += min(len(d.Envs), 1)
 	}
@@ -191,7 +198,8 @@ func (j *judgement) overCap(u *held, f Finding, envs []heldEnv, devices []*caps.
 	due := j.checkDue(nil, &f, clock{u.settings.warnOf(f.Rule), []string{f.ID}})
 	if j.fleet.PauseCaps && f.HostsMissing > 0 {
 		// The user may have more there, never less; but what costs least to lose may be there.
-		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
+		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"",
+			f.HostsMissing)
 		due, f.Pending = false, true
 	}
 	due = due && j.confirmed(&f)

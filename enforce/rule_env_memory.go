@@ -16,12 +16,15 @@ import (
 const RuleEnvMemory Rule = "env-memory"
 
 var envMemoryRule = rule{
-	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }), ByHost},
-	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough free memory: " +
+	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }),
+		ByHost},
+	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough " +
+		"free memory: " +
 		"genv config gpu-memory AMOUNT.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
-			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()), f.Memory.Capacity)
+			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()),
+			f.Memory.Capacity)
 	},
 	host: (*judgement).envMemory,
 }
@@ -42,7 +45,8 @@ func (j *judgement) envMemory(h *hostView) {
 			switch {
 			case !a.GPUMemory.Known():
 			case a.Device.Unified:
-				j.note(h, "device %d shares the memory of its machine, so env-memory does not apply to environment %s on it", a.Device.Index, env.env.EID.Shown())
+				j.note(h, "device %d shares the memory of its machine, so env-memory does not apply to environment "+
+					"%s on it", a.Device.Index, env.env.EID.Shown())
 			default:
 				j.envMemoryOn(h, env, a)
 			}
@@ -55,7 +59,8 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	used, unknown := env.Used(index)
 	if used <= a.GPUMemory.Bytes() {
 		if unknown > 0 {
-			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, env.env.EID.Shown(), index)
+			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its "+
+				"capacity is not judged", unknown, env.env.EID.Shown(), index)
 		}
 		return
 	}

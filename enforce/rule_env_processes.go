@@ -15,10 +15,11 @@ import (
 const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
-	Setting: Setting{strictyaml.NewSwitch(string(RuleNonEnvProcesses), func(s *Settings) *bool { return &s.NonEnvProcesses }), ByHost},
-	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
-	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
-	host:    (*judgement).nonEnvProcesses,
+	Setting: Setting{strictyaml.NewSwitch(string(RuleNonEnvProcesses),
+		func(s *Settings) *bool { return &s.NonEnvProcesses }), ByHost},
+	advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
+	line:   func(f Finding) string { return order.OutsideLine(f.PID) },
+	host:   (*judgement).nonEnvProcesses,
 }
 
 // nonEnvProcesses ends processes that are in no environment of this host. A
@@ -43,10 +44,11 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 const RuleUnreadable Rule = "unreadable-processes"
 
 var unreadableRule = rule{
-	Setting: Setting{strictyaml.NewChoice(string(RuleUnreadable), "end", "report", func(s *Settings) *bool { return &s.EndUnreadable }), ByHost},
-	advice:  "Start it without that file system, or with fewer environment variables.",
-	line:    func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
-	host:    (*judgement).unreadable,
+	Setting: Setting{strictyaml.NewChoice(string(RuleUnreadable), "end", "report",
+		func(s *Settings) *bool { return &s.EndUnreadable }), ByHost},
+	advice: "Start it without that file system, or with fewer environment variables.",
+	line:   func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
+	host:   (*judgement).unreadable,
 }
 
 // unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
@@ -81,10 +83,12 @@ func (j *judgement) settingsReported(h *hostView, f *Finding) *Settings {
 const RuleEnvDevices Rule = "env-devices"
 
 var envDevicesRule = rule{
-	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }), ByHost},
-	advice:  "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
+	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
+		ByHost},
+	advice: "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
 	line: func(f Finding) string {
-		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
+		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID,
+			text.JoinIndices(f.Devices))
 	},
 	host: (*judgement).envDevices,
 }
@@ -147,7 +151,7 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Setti
 	}
 	owner := "user/" + string(cmp.Or(h.userOf(p), f.User))
 	switch {
-	case p.Unproved(): // all such containers of an environment together, since starting one again begins no other warning
+	case p.Unproved(): // all such containers of an environment together: another one begins no other warning
 		if owner = "unproved"; f.Rule == RuleEnvDevices {
 			owner += "/" + string(p.EID)
 		}

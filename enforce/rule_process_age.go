@@ -18,7 +18,8 @@ var processAgeRule = rule{
 		func(s *Settings) *time.Duration { return &s.MaxProcessAge }, "12h", time.Minute, year), ByHost | ByUser},
 	advice: "Save your work: write a checkpoint, end the process, and start again from there.",
 	line: func(f Finding) string {
-		return fmt.Sprintf("Process %d has been running for %s, and %s are allowed", f.PID, text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+		return fmt.Sprintf("Process %d has been running for %s, and %s are allowed", f.PID, text.ShortDuration(f.For),
+			text.ShortDuration(f.Limit))
 	},
 	host: (*judgement).processAge,
 }

@@ -137,15 +137,19 @@ const (
 // modifiers are the settings that say how rules are applied.
 var modifiers = []Setting{
 	{strictyaml.NewChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }), ByHost},
-	{strictyaml.NewChoice("unknown-environment", "outside", "leave", func(s *Settings) *bool { return &s.UnknownOutside }), ByHost},
-	{strictyaml.NewChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }), ByHost},
+	{strictyaml.NewChoice("unknown-environment", "outside", "leave",
+		func(s *Settings) *bool { return &s.UnknownOutside }), ByHost},
+	{strictyaml.NewChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }),
+		ByHost},
 	{strictyaml.NewChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }), ByHost},
 	{warnSetting, ByHost | ByUser},
 	{strictyaml.NewDuration("grace", func(s *Settings) *time.Duration { return &s.Grace }, "10s",
 		time.Second, 10*time.Minute), ByHost}, // the controller waits while an order is carried out
 	{strictyaml.NewSwitch("kill", func(s *Settings) *bool { return &s.Kill }), ByHost},
-	{strictyaml.NewSetting("guard", func(s *Settings) *guard.Mode { return &s.Guard.Mode }, "watch or enforce", readGuard, guard.Mode.String), ByHost},
-	{strictyaml.NewDuration("max-age", func(s *Settings) *time.Duration { return &s.MaxAge }, "60s", time.Second, time.Hour), ByHost},
+	{strictyaml.NewSetting("guard", func(s *Settings) *guard.Mode { return &s.Guard.Mode }, "watch or enforce",
+		readGuard, guard.Mode.String), ByHost},
+	{strictyaml.NewDuration("max-age", func(s *Settings) *time.Duration { return &s.MaxAge }, "60s", time.Second,
+		time.Hour), ByHost},
 }
 
 // newCap makes a setting that is how many of something a user may have.
@@ -165,7 +169,8 @@ func readGuard(n *strictyaml.Node) guard.Mode {
 	return m
 }
 
-var warnSetting = strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarnValue, Warn.String)
+var warnSetting = strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarnValue,
+	Warn.String)
 
 // newRuleWarn makes the setting of a rule's own warning. An unset one has no text.
 func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {

@@ -49,7 +49,9 @@ type guardRequest struct {
 func (*Guard) Name() string { return "guard" }
 
 // Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
-func (g *Guard) Plan(cycle *controller.Cycle, _ []enforce.Event) (requests []*controller.Delivery, said controller.Learned) {
+func (g *Guard) Plan(
+	cycle *controller.Cycle, _ []enforce.Event,
+) (requests []*controller.Delivery, said controller.Learned) {
 	if g.hosts == nil {
 		g.hosts = make(map[snapshot.Hostname]*trackedGuard)
 	}
@@ -70,7 +72,8 @@ func (g *Guard) Plan(cycle *controller.Cycle, _ []enforce.Event) (requests []*co
 		about := cycle.About(h.Name)
 		one.say(&said, h.Name, one.plan(setting.Mode, &about, cycle.DryRun))
 		renews := one.round != h.Round || one.sent != setting.Mode
-		if may := !cycle.DryRun && !one.underWay && about.Can.Guard; may && renews && (setting.Mode != guard.Off || one.sent != guard.Off) {
+		if may := !cycle.DryRun && !one.underWay && about.Can.Guard; may && renews &&
+			(setting.Mode != guard.Off || one.sent != guard.Off) {
 			one.sent, one.underWay, one.round = setting.Mode, true, h.Round
 			requests = append(requests, g.request(cycle, h, setting))
 		}
@@ -83,13 +86,14 @@ func (g *Guard) request(cycle *controller.Cycle, h *snapshot.Host, setting guard
 	r := &guardRequest{begun: cycle.Now, GuardRequest: agent.GuardRequest{
 		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Policy, h, setting),
 	}}
-	return &controller.Delivery{Host: h.Name, Content: r, Send: func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
-		if err := ctx.Err(); err != nil {
+	return &controller.Delivery{Host: h.Name, Content: r,
+		Send: func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r.answer, err = link.Guard(ctx, host, r.GuardRequest)
 			return err
-		}
-		r.answer, err = link.Guard(ctx, host, r.GuardRequest)
-		return err
-	}}
+		}}
 }
 
 // Learn implements controller.Companion.
@@ -114,7 +118,8 @@ func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.P
 
 // order is the order for a host.
 func (g *Guard) order(policy enforce.Policy, h *snapshot.Host, s guard.PolicySetting) guard.Order {
-	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: cmp.Or(g.By, "genv remote enforce")}
+	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs,
+		By: cmp.Or(g.By, "genv remote enforce")}
 	if s.Mode == guard.Off {
 		return wanted
 	}
@@ -146,9 +151,11 @@ func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) strin
 	case m == guard.Off:
 		return "turning the kernel guard off"
 	case !about.Can.Guard && about.Via == agent.ViaStream:
-		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
+		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a "+
+			"kernel guard: upgrade it. The host is polled as before", m)
 	case !about.Can.Guard:
-		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
+		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the "+
+			"host. It is polled as before", m)
 	case dryRun:
 		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)
 	case g.sent != m:
@@ -188,7 +195,8 @@ func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r
 		return
 	}
 	until := g.deadline.Local().Format(time.TimeOnly)
-	g.say(said, host, fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", err, until))
+	g.say(said, host, fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", err,
+		until))
 }
 
 // guardModes are the modes as people read them.

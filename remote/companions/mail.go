@@ -24,16 +24,21 @@ type Mail struct{ Mailer Mailer }
 func (Mail) Name() string { return "mail" }
 
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
-func (m Mail) Plan(cycle *controller.Cycle, events []enforce.Event) (_ []*controller.Delivery, refused controller.Learned) {
+func (m Mail) Plan(
+	cycle *controller.Cycle, events []enforce.Event,
+) (_ []*controller.Delivery, refused controller.Learned) {
 	owners := notify.NewOwners(cycle.Cluster)
-	all := notificationsOf(events, func(f *enforce.Finding) []notify.Message { return notify.Messages(f, owners, cycle.Now) })
+	all := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
+		return notify.Messages(f, owners, cycle.Now)
+	})
 	nameDecisions(all, cycle.Items, cycle.Now)
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		for i := range all[host] {
 			n := &all[host][i]
 			if err := m.Mailer.Add(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
 				refused.Records = append(refused.Records, audit.Record{
-					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID,
+					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host,
+					User: n.User, UID: &n.UID,
 					Text: n.Shown(), Reason: err.Error(),
 				})
 			}
@@ -65,7 +70,8 @@ func nameDecisions(all map[snapshot.Hostname][]notify.Message, done []audit.Reco
 				continue
 			}
 			for _, item := range items[host] {
-				if item.UID == nil || *item.UID != n.UID || !slices.Contains(item.IDs, n.ID) || len(n.Decisions) == maxDecisions {
+				if item.UID == nil || *item.UID != n.UID || !slices.Contains(item.IDs, n.ID) ||
+					len(n.Decisions) == maxDecisions {
 					continue
 				}
 				if n.Decisions == nil {

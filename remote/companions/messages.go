@@ -43,12 +43,16 @@ func (m *Messages) Memory() any { return m.budget }
 func (m *Messages) Restore(memory []byte) error { return json.Unmarshal(memory, &m.budget) }
 
 // Plan implements controller.Companion.
-func (m *Messages) Plan(cycle *controller.Cycle, events []enforce.Event) (deliveries []*controller.Delivery, _ controller.Learned) {
+func (m *Messages) Plan(
+	cycle *controller.Cycle, events []enforce.Event,
+) (deliveries []*controller.Delivery, _ controller.Learned) {
 	if cycle.DryRun {
 		return nil, controller.Learned{}
 	}
 	owners := notify.NewOwners(cycle.Cluster)
-	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Message { return notify.Messages(f, owners, cycle.Now) })
+	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
+		return notify.Messages(f, owners, cycle.Now)
+	})
 	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
 		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
 	})
@@ -64,7 +68,9 @@ func (m *Messages) Plan(cycle *controller.Cycle, events []enforce.Event) (delive
 }
 
 // notificationsOf are what users are to be notified of, by host.
-func notificationsOf(events []enforce.Event, of func(*enforce.Finding) []notify.Message) map[snapshot.Hostname][]notify.Message {
+func notificationsOf(
+	events []enforce.Event, of func(*enforce.Finding) []notify.Message,
+) map[snapshot.Hostname][]notify.Message {
 	list := make(map[snapshot.Hostname][]notify.Message)
 	for i := range events {
 		if events[i].Kind != enforce.EventNotify {
@@ -115,15 +121,16 @@ func (m *Messages) batch(notifications []notify.Message, now time.Time) *batch {
 const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
-	return &controller.Delivery{Host: host, Content: b, Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
-		if len(b.messages) == 0 {
-			return nil
-		}
-		longer, cancel := remote.Outlasting(ctx, messagesWithin)
-		defer cancel()
-		b.shown, err = link.Notify(longer, h, b.messages)
-		return err
-	}}
+	return &controller.Delivery{Host: host, Content: b,
+		Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
+			if len(b.messages) == 0 {
+				return nil
+			}
+			longer, cancel := remote.Outlasting(ctx, messagesWithin)
+			defer cancel()
+			b.shown, err = link.Notify(longer, h, b.messages)
+			return err
+		}}
 }
 
 // Learn implements controller.Companion: it reports who could not be notified, and has lost warnings sent again.
@@ -132,7 +139,8 @@ func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learn
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {
 		if suppressed := errors.Is(n.Err, errSuppressed); !suppressed {
-			if n.Err != nil && !n.Information && !errors.Is(n.Err, agent.ErrCannotNotify) && !errors.Is(n.Err, agent.ErrRefused) {
+			if n.Err != nil && !n.Information && !errors.Is(n.Err, agent.ErrCannotNotify) &&
+				!errors.Is(n.Err, agent.ErrRefused) {
 				learned.Unwarned = append(learned.Unwarned, n.ID)
 			}
 			if n.Terminals == 0 && !uncounted[n.UID] { // what was shown on no terminal doesn't count
@@ -188,7 +196,8 @@ func textOf(notifications []notify.Message) string {
 // recordOf is for the log.
 func recordOf(n *controller.Notified) audit.Record {
 	r := audit.Record{
-		Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{n.ID}, Host: n.Host, User: n.User, UID: &n.UID, Text: n.Shown() + "\n" + n.Advice,
+		Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{n.ID}, Host: n.Host, User: n.User,
+		UID: &n.UID, Text: n.Shown() + "\n" + n.Advice,
 	}
 	switch {
 	case n.Err != nil:
@@ -210,7 +219,9 @@ const messagesAnHour = 20
 
 // admit counts a message, and reports whether it may be sent and what it is to end
 // with: how many were not sent in the hour before, and that no more will be.
-func admit(l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time) (note string, ok bool) {
+func admit(
+	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time,
+) (note string, ok bool) {
 	before, spent, ok := l.Spend(host, uid, 1, controller.Share{User: messagesAnHour}, now)
 	switch {
 	case !ok:

@@ -48,7 +48,9 @@ type Asker struct {
 var errStopped = errors.New("another host failed")
 
 // Ask puts a question to every host of an Asker. The results are in the order of Hosts.
-func Ask[T any](ctx context.Context, a *Asker, question func(context.Context, remote.Host) (T, error)) []remote.Result[T] {
+func Ask[T any](
+	ctx context.Context, a *Asker, question func(context.Context, remote.Host) (T, error),
+) []remote.Result[T] {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var done atomic.Int64

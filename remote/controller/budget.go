@@ -39,7 +39,9 @@ const (
 
 // Spend uses up n, if that much is left. It returns what was spent in the hour before, if this
 // is the first time in another one, and what is spent now.
-func (b *Budget[A]) Spend(host snapshot.Hostname, user A, n int, share Share, now time.Time) (before, after Spent, ok bool) {
+func (b *Budget[A]) Spend(
+	host snapshot.Hostname, user A, n int, share Share, now time.Time,
+) (before, after Spent, ok bool) {
 	users := b.Users[host]
 	_, known := users[user]
 	full := !known && len(users) >= maxAccounts
@@ -63,7 +65,8 @@ func (b *Budget[A]) Spend(host snapshot.Hostname, user A, n int, share Share, no
 			all += w.Sent
 		}
 	}
-	ok = !full && (share.User == 0 || after.Sent+n <= share.User) && (share.Host == 0 || quota.Leaves(after.Sent+n, all, share.Host))
+	ok = !full && (share.User == 0 || after.Sent+n <= share.User) &&
+		(share.Host == 0 || quota.Leaves(after.Sent+n, all, share.Host))
 	if ok {
 		after.Sent += n
 	} else {

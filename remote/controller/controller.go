@@ -99,7 +99,8 @@ func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveri
 	}
 	for _, o := range orders {
 		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
-		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}), append(all, o.acting())
+		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}),
+			append(all, o.acting())
 	}
 	for _, d := range deliveries {
 		d.cycle = cycle.Number
@@ -129,7 +130,8 @@ func (c *Controller) learn(ended []*Delivery) {
 func (c *Controller) begin() {
 	before := &c.round
 	c.round = Cycle{
-		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun, Cluster: before.Cluster,
+		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
+		Cluster: before.Cluster,
 		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
 	}
 	if c.round.Run == "" {

@@ -87,7 +87,8 @@ func (cycle *Cycle) see(f *fleet, asked operator.State) {
 	cycle.Cluster, cycle.Duplicates, cycle.Via = f.cluster, slices.Clone(f.duplicates), f.via
 	for i := range cycle.Duplicates {
 		d := &cycle.Duplicates[i]
-		d.New = d.New || slices.ContainsFunc(before, func(known Duplicate) bool { return known.New && known.Name == d.Name })
+		d.New = d.New || slices.ContainsFunc(before,
+			func(known Duplicate) bool { return known.New && known.Name == d.Name })
 	}
 	cycle.operator(asked)
 }

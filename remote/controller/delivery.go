@@ -88,13 +88,14 @@ func (d *dispatcher) dispatch(ctx context.Context, to Asker, f *fleet, deliverie
 	}
 	d.ended.work.Go(func() {
 		_ = safe.wait() // OnSave has the error
-		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
-			for _, one := range byName[h.Name] {
-				one.deliver(ctx, to.Link, h)
-				d.ended.put(one)
-			}
-			return struct{}{}, nil
-		})
+		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout,
+			func(_ context.Context, h remote.Host) (struct{}, error) {
+				for _, one := range byName[h.Name] {
+					one.deliver(ctx, to.Link, h)
+					d.ended.put(one)
+				}
+				return struct{}{}, nil
+			})
 	})
 }
 

@@ -71,7 +71,9 @@ func (m *merged) reach(name snapshot.Hostname, answered remote.Host, via agent.V
 }
 
 // leadsOf returns the name of each host, where it leads, and how those that answered were spoken with.
-func leadsOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) ([]string, []lead, []agent.Via) {
+func leadsOf(
+	asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About,
+) ([]string, []lead, []agent.Via) {
 	n := len(all.Hosts)
 	names, leads, vias := make([]string, n), make([]lead, n), make([]agent.Via, n)
 	for i := range all.Hosts {

@@ -32,8 +32,8 @@ type Schedule struct {
 	// Settle is how long the outcomes of orders are waited for when ctx ends; 0 is as long as
 	// they take. A Loop of a controller that continues this one has those that come later.
 	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length, also one for orders: a loop that is
-	// not stuck gets to the next step.
+	// Step, if set, is called at each tick with 0, and before each wait with its length, also one for orders: a loop
+	// that is not stuck gets to the next step.
 	Step func(wait time.Duration)
 }
 
@@ -114,8 +114,8 @@ func (l *loop) next(ctx context.Context) *event {
 	return e
 }
 
-// isReady reports whether an event is to be dealt with now. Answers of a tick wait for each other to be judged together,
-// so that limits are for all.
+// isReady reports whether an event is to be dealt with now. Answers of a tick wait for each other to be judged
+// together, so that limits are for all.
 func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.requests) > 0:
@@ -129,7 +129,8 @@ func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 		return false
 	}
 	isDue := !l.due.IsZero() && !now.Before(l.due)
-	return len(e.ended) > 0 || e.complete || isDue || len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
+	return len(e.ended) > 0 || e.complete || isDue ||
+		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
 // mayTick reports whether it is time for a tick. One is left out if no host could be asked, since all are being
@@ -163,7 +164,8 @@ func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
 		l.take(e, l.asking.answers.take())
 	case looks := <-l.wake.Looks():
 		for _, look := range looks {
-			l.add(e, answer{host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came, round: l.fleet.round, snapshot: look.Snapshot})
+			l.add(e, answer{host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
+				round: l.fleet.round, snapshot: look.Snapshot})
 			e.urgent = true
 		}
 	case <-l.background.ended.ready():

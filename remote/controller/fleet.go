@@ -56,7 +56,8 @@ func (f fleet) with(answers []answer, known Machines, about func(remote.Host) ag
 			continue
 		}
 		a := byName[string(h.Name)]
-		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round, time.Since(a.came) <= enforce.FreshFor
+		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round,
+			time.Since(a.came) <= enforce.FreshFor
 		if h.Took = a.took; h.Err != nil {
 			h.Snapshot = nil
 		}

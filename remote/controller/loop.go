@@ -53,8 +53,8 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return l.finish(ctx, each)
 }
 
-// judge has the controller act on an event, asks the hosts that it wants to hear again, and notes when the next judgement
-// may be: judging takes at most a tenth of the time.
+// judge has the controller act on an event, asks the hosts that it wants to hear again, and notes when the next
+// judgement may be: judging takes at most a tenth of the time.
 func (l *loop) judge(ctx context.Context, e *event) {
 	begun := time.Now()
 	l.cycle(ctx, e)

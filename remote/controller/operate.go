@@ -29,11 +29,14 @@ func (c *Controller) operate(ctx context.Context, requests []*request) {
 func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	switch {
 	case c.Policy == nil || remote.MayBegin(ctx) != nil:
-		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader URL` shows it.", "this controller doesn't act now")
+		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader "+
+			"URL` shows it.", "this controller doesn't act now")
 	case c.DryRun:
-		return "", operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
+		return "", operator.Refuse(operator.Unable, "Run the controller without --dry-run.",
+			"this controller runs with --dry-run: it does nothing")
 	case c.Audit == nil && !c.ActUnrecorded:
-		return "", operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.", "this controller keeps no record of who asks for what")
+		return "", operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.",
+			"this controller keeps no record of who asks for what")
 	case ctx.Err() != nil:
 		return "", operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
 	}
@@ -44,7 +47,8 @@ func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 // ActUnrecorded.
 func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
 	if err := c.recordFirst(cycle, nil, items); err != nil {
-		return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.", "nothing was done, since it could not be recorded: %v", err)
+		return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.",
+			"nothing was done, since it could not be recorded: %v", err)
 	}
 	return nil
 }
@@ -99,7 +103,8 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 }
 
 func expiryRecord(e *policy.Exemption, text string) audit.Record {
-	return audit.Record{Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device, Rule: e.Rule, Text: text}
+	return audit.Record{Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
+		Rule: e.Rule, Text: text}
 }
 
 // maxWaiting is how many actions may wait for the loop. It carries them out one at a time,
@@ -140,7 +145,8 @@ func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) 
 	select {
 	case q.requests <- r:
 	default:
-		return operator.Answer{}, operator.Refuse(operator.Busy, "Try again.", "%d actions are waiting already", maxWaiting)
+		return operator.Answer{}, operator.Refuse(operator.Busy, "Try again.", "%d actions are waiting already",
+			maxWaiting)
 	}
 	got, ok := q.await(ctx, r)
 	switch {
@@ -149,7 +155,8 @@ func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) 
 	case ctx.Err() != nil:
 		return operator.Answer{}, fmt.Errorf("whether it was begun is not known: %w", context.Cause(ctx))
 	}
-	return operator.Answer{}, operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller has ended")
+	return operator.Answer{}, operator.Refuse(operator.NotStarted, "Start the controller again.",
+		"the controller has ended")
 }
 
 // await waits for the reply; false if ctx or the loop ends first.

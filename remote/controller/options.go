@@ -79,11 +79,12 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 	return memory.Encode(now)
 }
 
-// save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is urgent.
-// What it returns is done when the memory is kept; nil if it is not saved.
+// save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is
+// urgent. What it returns is done when the memory is kept; nil if it is not saved.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
-	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil || !urgent && since >= 0 && since < saveEvery {
+	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
+		!urgent && since >= 0 && since < saveEvery {
 		return nil
 	}
 	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
@@ -110,7 +111,8 @@ func (c *Controller) keep(ctx context.Context) error {
 }
 
 // errNoStore is why a restart forgets what operators asked for.
-var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR gives it a folder")
+var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
+	"gives it a folder")
 
 func (c *Controller) recordWriter() recordWriter {
 	return recordWriter{c.Audit, c.Now, &c.Memory.recorded}

@@ -93,7 +93,8 @@ func (o *sentOrder) acting() enforce.Event {
 
 // learnOutcome remembers what came of an order.
 func (c *Controller) learnOutcome(o *sentOrder, d *Delivery) Learned {
-	result := OrderResult{Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err, Findings: o.findings}
+	result := OrderResult{Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err,
+		Findings: o.findings}
 	result.Execution.Lines = shownLines(o.Order, o.execution.Lines)
 	outcomes := result.outcomes()
 	c.round.Results = append(c.round.Results, result)
@@ -112,7 +113,8 @@ func (r *OrderResult) ended(outcomes []order.Outcome) enforce.Event {
 // nothingDone are the classes of errors after which it is certain that the host
 // did nothing.
 var nothingDone = []remote.Class{
-	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.Version,
+	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused,
+	remote.GenvMissing, remote.Version,
 	remote.Configuration, remote.Cancelled, remote.Replaced,
 }
 
@@ -125,13 +127,15 @@ func (r *OrderResult) outcomes() []order.Outcome {
 	fallback := order.Outcome{Status: order.StatusUnknown, Reason: "the host did not say what came of it"}
 	if r.Err != nil {
 		fallback.Reason = r.Err.Error()
-		if errors.Is(r.Err, agent.ErrNotSent) || errors.Is(r.Err, agent.ErrRefused) || slices.Contains(nothingDone, remote.ClassOf(r.Err)) {
+		if errors.Is(r.Err, agent.ErrNotSent) || errors.Is(r.Err, agent.ErrRefused) ||
+			slices.Contains(nothingDone, remote.ClassOf(r.Err)) {
 			fallback.Status = order.StatusFailed
 		}
 	}
 	var list []order.Outcome
 	said := func(item order.Outcome, lines []string, status order.Status) order.Outcome {
-		if slices.ContainsFunc(r.Execution.Lines, func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }) {
+		isAbout := func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }
+		if slices.ContainsFunc(r.Execution.Lines, isAbout) {
 			item.Status = status
 			return item
 		}

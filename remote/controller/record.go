@@ -155,7 +155,8 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 func findingRecord(e *enforce.Event, cycle *Cycle) audit.Record {
 	f := e.Finding
 	return audit.Record{
-		Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: cycle.Decision(f), Host: f.Host, User: f.User, UID: f.UID,
+		Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: cycle.Decision(f), Host: f.Host,
+		User: f.User, UID: f.UID,
 		PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
 	}
 }

@@ -71,7 +71,8 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 	case s.Schema != savedSchema:
 		return m, s.Time, fmt.Errorf("of another version: %q", s.Schema)
 	case age > MaxMemoryAge || age < 0:
-		return m, s.Time, fmt.Errorf("written at %s, which is too long ago or in the future", s.Time.Format(time.RFC3339))
+		return m, s.Time, fmt.Errorf("written at %s, which is too long ago or in the future",
+			s.Time.Format(time.RFC3339))
 	}
 	s.Memory.Rules = s.Memory.Rules.At(now) // measured by the monotonic clock from here on
 	s.Memory.Rules.Resumed = true
@@ -79,7 +80,8 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 }
 
 // errOtherFleet says that a memory knows none of the hosts.
-var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times start again")
+var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
+	"start again")
 
 // For returns the memory to continue with on hosts. With an error only what operators asked for is left of it.
 func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {

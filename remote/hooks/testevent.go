@@ -39,6 +39,7 @@ func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, 
 // testOf is the event of a test. What reads the texts of findings shows what it is.
 func testOf(name policy.Event, user snapshot.Username, now time.Time) (Event, error) {
 	return Notice{Event: name, Test: true, Findings: []NoticedFinding{{
-		Finding: enforce.Finding{ID: "test", User: user, Since: now.UTC()}, Line: notify.TestText, Advice: "There is nothing to do.",
+		Finding: enforce.Finding{ID: "test", User: user, Since: now.UTC()}, Line: notify.TestText,
+		Advice: "There is nothing to do.",
 	}}}.at(now)
 }

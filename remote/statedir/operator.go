@@ -95,7 +95,9 @@ const (
 
 // Operate carries out an action that lasts while no controller uses the folder, and returns
 // a line about it. It is recorded first: in log or, if that is nil, for the next controller.
-func (s *Store) Operate(who operator.Person, a *operator.Action, log controller.Recorder, now time.Time) (string, error) {
+func (s *Store) Operate(
+	who operator.Person, a *operator.Action, log controller.Recorder, now time.Time,
+) (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
 	}

@@ -23,7 +23,9 @@ type Cluster interface {
 	Get(ctx context.Context, key string) (*etcd.Entry, error)
 	// PutAfter writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a revision, or key was
 	// modified in another one than it was.
-	PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error)
+	PutAfter(
+		ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte,
+	) (uint64, error)
 }
 
 // Shared keeps the memory of the controllers of an election in etcd, for the next leader, and in the leader's own
@@ -90,7 +92,8 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 		if errors.As(err, &damaged) {
 			own.Operator = own.Operator.With(operator.Lost(now))
 		}
-		return own, errors.Join(fmt.Errorf("the memory of the previous leader can't be used, so this controller continues with its own: %w", err), ownErr)
+		return own, errors.Join(fmt.Errorf("the memory of the previous leader can't be used, so this controller "+
+			"continues with its own: %w", err), ownErr)
 	case d == nil, d.By == s.Self && ownErr == nil && !ownTime.Before(d.Time):
 		return own, ownErr
 	}
@@ -119,7 +122,8 @@ func (d *document) decode(now, followed time.Time) (m controller.FleetMemory, er
 		m.Rules = m.Rules.Shifted(behind)
 	}
 	if err != nil {
-		err = fmt.Errorf("the memory of the previous leader is not in etcd, so warning periods, idle times and graces start again: %w", err)
+		err = fmt.Errorf("the memory of the previous leader is not in etcd, so warning periods, idle times and "+
+			"graces start again: %w", err)
 	}
 	if len(d.Saved.Operator) == 0 {
 		return m, err
@@ -127,7 +131,8 @@ func (d *document) decode(now, followed time.Time) (m controller.FleetMemory, er
 	state, lost := operator.Decode(d.Saved.Operator, now)
 	if lost != nil {
 		state = operator.Lost(now)
-		lost = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator releases it: %w", lost)
+		lost = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator "+
+			"releases it: %w", lost)
 	}
 	state.Exemptions = state.Exemptions.From(now)
 	m.Operator = state
@@ -145,7 +150,8 @@ func (s *Shared) read(ctx context.Context) (*document, error) {
 	var entry *etcd.Entry
 	var err error
 	for range loadTries {
-		if entry, err = s.get(ctx); err == nil || etcd.Refused(err) || remote.MayBegin(ctx) != nil || !remote.Sleep(ctx, loadAgain) {
+		if entry, err = s.get(ctx); err == nil || etcd.Refused(err) || remote.MayBegin(ctx) != nil ||
+			!remote.Sleep(ctx, loadAgain) {
 			break
 		}
 	}

@@ -110,7 +110,8 @@ func (s *Store) takeLock() error {
 // could keep that user's processes from being ended.
 func checkOwn(path string, status *unix.Stat_t) error {
 	if int(status.Uid) != os.Geteuid() || status.Mode&0o002 != 0 {
-		return fmt.Errorf("%s belongs to another user or may be written by every user: name another folder, or chown and chmod it", path)
+		return fmt.Errorf("%s belongs to another user or may be written by every user: name another folder, or "+
+			"chown and chmod it", path)
 	}
 	return nil
 }
@@ -158,7 +159,8 @@ func (s *Store) NextEpoch() (uint64, error) {
 	last := uint64(0)
 	if err == nil {
 		if last, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63); err != nil {
-			return 0, fmt.Errorf("%s is damaged: remove it and %s, and start once with --take-over: %w", s.folder.Join(epochName), idName, err)
+			return 0, fmt.Errorf("%s is damaged: remove it and %s, and start once with --take-over: %w",
+				s.folder.Join(epochName), idName, err)
 		}
 	}
 	return last + 1, s.folder.Put(epochName, strconv.AppendUint(nil, last+1, 10), 0o600, true)
@@ -187,7 +189,8 @@ func (s *Store) load(now time.Time) (m controller.FleetMemory, written time.Time
 	m.ReadOnly = s.lock == nil
 	var unknown error
 	if m.Operator, unknown = s.LoadOperator(now); unknown != nil {
-		unknown = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator releases it: %w", unknown)
+		unknown = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator "+
+			"releases it: %w", unknown)
 	}
 	return m, written, errors.Join(err, unknown)
 }
