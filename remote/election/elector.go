@@ -135,8 +135,8 @@ func (e *Elector) SetPolicy(digest string) {
 	e.policy = digest
 }
 
-// Changed gets a value when the Role, the epoch, the leader or whether etcd answers has changed since. Several changes may
-// be one value.
+// Changed gets a value when the Role, the epoch, the leader or whether etcd answers has changed since. Several changes
+// may be one value.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
 // Campaign campaigns and leads until ctx ends. Then it leads no more, and resigns, so that another
