@@ -81,10 +81,10 @@ func lighten(fleet *sshd.Fleet) error {
 	if err := os.Rename(light, usual); err != nil {
 		return err
 	}
-	if err := os.WriteFile(recording, fmt.Appendf(nil, record, usual), 0o755); err != nil { //nolint:gosec // hosts run it
+	if err := os.WriteFile(recording, fmt.Appendf(nil, record, usual), 0o755); err != nil { //nolint:gosec // it is run
 		return err
 	}
-	gcc := exec.Command("gcc", "-static", "-O2", "-s", "-x", "c", "-", "-o", light, fmt.Sprintf("-DRECORD=%q", recording))
+	gcc := exec.Command("gcc", "-static", "-O2", "-s", "-xc", "-", "-o", light, fmt.Sprintf("-DRECORD=%q", recording))
 	gcc.Stdin = strings.NewReader(lightSMI)
 	return quietly(gcc)
 }

@@ -46,7 +46,7 @@ type exited interface {
 	Signal() string
 }
 
-// ownLogin is a login of our own. A client that ssh.NewClient makes has three more goroutines: wait does what they would.
+// ownLogin is a login of our own. A client by ssh.NewClient has three more goroutines: wait does what they would.
 type ownLogin struct {
 	client   *ssh.Client
 	channels <-chan ssh.NewChannel
