@@ -171,14 +171,3 @@ func (m Minors) Len() (n int) {
 	}
 	return n
 }
-
-// List is the minors of the set, ascending.
-func (m Minors) List() []int {
-	var list []int
-	for minor := range 256 {
-		if m.Has(minor) {
-			list = append(list, minor)
-		}
-	}
-	return list
-}

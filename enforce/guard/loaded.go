@@ -151,19 +151,6 @@ const (
 	Opened                         // an allowed open
 )
 
-// String is the kind as a word.
-func (k EventKind) String() string {
-	switch k {
-	case Denied:
-		return "denied"
-	case WouldDeny:
-		return "would be denied"
-	case Opened:
-		return "opened"
-	}
-	return fmt.Sprintf("kind %d", uint16(k))
-}
-
 // Event is an open of a guarded device: by an ordinary user, or if it is Opened also by root. At most ten a second are
 // reported of a kind, user and device; of Opened, of a process and device where the kernel reports
 // processes. access(2) with R_OK or W_OK asks the same question as open(2) and is reported like it.

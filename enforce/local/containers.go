@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,27 +25,6 @@ type Containers interface {
 // no time: as with `docker stop`.
 const engineGrace = 10 * time.Second
 
-// stops are the containers that their engines are stopping. The kernel drops SIGTERM for
-// the first process of a container unless it handles it, so the engine, which follows with
-// SIGKILL, is asked instead of the process.
-type stops struct {
-	ctx    context.Context // of the requests: they go on when the order's own context ends
-	cancel context.CancelFunc
-	group  sync.WaitGroup
-}
-
-func newStops(ctx context.Context, within time.Duration) *stops {
-	s := &stops{}
-	s.ctx, s.cancel = context.WithTimeout(context.WithoutCancel(ctx), within)
-	return s
-}
-
-// finish waits for all requests, which end with their time.
-func (s *stops) finish() {
-	s.group.Wait()
-	s.cancel()
-}
-
 // findContainer returns the container of which the target is the first process; nil for
 // none, or if it could not be found out, which t.engineErr says then. It comes before the
 // target is verified.
@@ -65,16 +43,17 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 	return &running
 }
 
-// stop has the engine stop the target's container. If it can't, the target gets the signal
-// itself, and the outcome says so.
+// stop has the engine stop the target's container. The kernel drops SIGTERM for the first process of a container
+// unless it handles it, so the engine, which follows with SIGKILL, is asked instead of the process. If it can't, the
+// target gets the signal itself, and the outcome says so.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
 	grace := x.Grace
 	if grace <= 0 {
 		grace = engineGrace
 	}
-	x.stops.group.Go(func() {
-		if err := x.options.Containers.Stop(x.stops.ctx, running, grace); err != nil {
+	x.stops.Go(func() {
+		if err := x.options.Containers.Stop(x.stopping, running, grace); err != nil {
 			t.failedStop <- err
 			if release, err := x.hold(); err == nil {
 				_ = t.fd.signal(unix.SIGTERM) // the wait for its end shows whether it helped

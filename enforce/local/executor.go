@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
@@ -90,5 +91,7 @@ type execution struct {
 	gpus uuids  // of the order
 	// attached are the environments that kept a device, see stillAttached.
 	attached map[snapshot.EnvID]objection
-	stops    *stops
+	// stops are the requests to stop containers, and stopping is their context: they go on when that of the order ends.
+	stops    sync.WaitGroup
+	stopping context.Context
 }

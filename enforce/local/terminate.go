@@ -17,9 +17,11 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 	x.memories.removeDead(x.proc())
 	outcomes := make([]order.Outcome, len(items))
 	targets := x.openTargets(ctx, items, outcomes)
-	x.stops = newStops(ctx, max(x.Grace, engineGrace)+x.options.KillWait)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(x.Grace, engineGrace)+x.options.KillWait)
+	x.stopping = stopping
 	defer func() {
-		x.stops.finish()
+		x.stops.Wait()
+		cancel()
 		for _, t := range targets {
 			t.fd.close()
 		}

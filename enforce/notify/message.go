@@ -110,7 +110,15 @@ func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST")
 // in the cluster's order. A user without a known uid gets none.
 func Messages(f *enforce.Finding, owners *Owners, now time.Time) []Message {
 	var list []Message
-	of, order := stakesOf(f, owners.ofProcess, owners.ofDevice)
+	of, order := stakesOf(f,
+		func(ref enforce.ProcessRef) (addressee, bool) {
+			uid, known := owners.on(ref.Host).processes[ref.PID]
+			return addressee{ref.Host, uid}, known
+		},
+		func(ref enforce.DeviceRef) (addressee, bool) {
+			uid, known := owners.on(ref.Host).envs[ref.EID]
+			return addressee{ref.Host, uid}, known
+		})
 	for _, t := range order {
 		list = append(list, owners.message(f, t, of[t].follows(f.Pending), now))
 	}
@@ -159,7 +167,7 @@ func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now ti
 			follows)
 	}
 	return Message{
-		Host: t.host, UID: t.uid, User: o.Name(t.host, t.uid), ID: f.ID, Rule: f.Rule,
+		Host: t.host, UID: t.uid, User: o.on(t.host).names[t.uid], ID: f.ID, Rule: f.Rule,
 		Line:    fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o)),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.
@@ -252,8 +260,8 @@ type Owners struct {
 	found map[snapshot.Hostname]*ownersOfHost
 }
 
-// ownersOfHost are the uids that the kernel reported for processes, and those of
-// environments that the state files don't give to another user.
+// ownersOfHost are the accounts of a host's processes and environments, as far as the kernel doesn't contradict them,
+// and the names of these accounts.
 type ownersOfHost struct {
 	processes map[snapshot.PID]snapshot.UID
 	envs      map[snapshot.EnvID]snapshot.UID
@@ -272,24 +280,14 @@ func NewOwners(cluster snapshot.Cluster) *Owners {
 	return o
 }
 
-func (o *Owners) ofProcess(ref enforce.ProcessRef) (addressee, bool) {
-	uid, ok := o.on(ref.Host).processes[ref.PID]
-	return addressee{ref.Host, uid}, ok
-}
-
-func (o *Owners) ofDevice(ref enforce.DeviceRef) (addressee, bool) {
-	uid, ok := o.on(ref.Host).envs[ref.EID]
-	return addressee{ref.Host, uid}, ok
-}
-
+// on are those of a host. The first name of an account counts: those that come with processes are of the host's own
+// accounts.
 func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
-	found := o.found[host]
-	if found != nil {
+	if found := o.found[host]; found != nil {
 		return found
 	}
-	found = &ownersOfHost{
-		processes: map[snapshot.PID]snapshot.UID{}, envs: map[snapshot.EnvID]snapshot.UID{},
-		names: map[snapshot.UID]snapshot.Username{},
+	found := &ownersOfHost{
+		map[snapshot.PID]snapshot.UID{}, map[snapshot.EnvID]snapshot.UID{}, map[snapshot.UID]snapshot.Username{},
 	}
 	o.found[host] = found
 	h := o.hosts[host]
@@ -297,32 +295,18 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 		return found
 	}
 	for i := range h.Snapshot.Processes {
-		if user, uid := h.Snapshot.Processes[i].Reported(); uid != nil {
-			found.processes[h.Snapshot.Processes[i].PID] = *uid
-			found.call(*uid, user)
+		p := &h.Snapshot.Processes[i]
+		if user, uid := p.Reported(); uid != nil {
+			found.processes[p.PID], found.names[*uid] = *uid, cmp.Or(found.names[*uid], user)
 		}
 	}
 	for i := range h.Snapshot.Environments {
 		e := &h.Snapshot.Environments[i]
 		if user, uid := e.Account(); uid != nil {
-			found.envs[e.EID] = *uid
-			found.call(*uid, user)
+			found.envs[e.EID], found.names[*uid] = *uid, cmp.Or(found.names[*uid], user)
 		}
 	}
 	return found
-}
-
-// call keeps the first name of a uid: those that come with processes are of the host's
-// own accounts.
-func (o *ownersOfHost) call(uid snapshot.UID, name snapshot.Username) {
-	if o.names[uid] == "" && name != "" {
-		o.names[uid] = name
-	}
-}
-
-// Name is what a host calls a user; empty if it doesn't say.
-func (o *Owners) Name(host snapshot.Hostname, uid snapshot.UID) snapshot.Username {
-	return o.on(host).names[uid]
 }
 
 // addressee is a user on a host.

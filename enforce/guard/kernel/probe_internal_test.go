@@ -115,7 +115,6 @@ func FuzzParseRecord(f *testing.F) {
 		e, ok := parseRecord(b)
 		require.Equal(t, len(b) == recordSize, ok)
 		if ok {
-			require.NotEmpty(t, e.Kind.String())
 			require.Less(t, e.Minor, 1<<16)
 		}
 	})
@@ -135,7 +134,9 @@ func TestClassesOfErrors(t *testing.T) {
 }
 
 func TestMinorsThatAreNotAGPUAreNeverInASet(t *testing.T) {
-	require.Equal(t, []int{0, 63, 64, 253}, guard.MinorsOf(253, -1, 0, 64, 254, 255, 256, 63, 1000).List())
+	some := guard.MinorsOf(253, -1, 0, 64, 254, 255, 256, 63, 1000)
+	require.Equal(t, 4, some.Len())
+	require.True(t, some.Has(0) && some.Has(63) && some.Has(64) && some.Has(253))
 	all := guard.AllMinors()
 	require.Equal(t, 254, all.Len())
 	require.False(t, all.Has(254))
