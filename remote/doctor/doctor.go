@@ -34,6 +34,8 @@ type Client interface {
 	Way(ctx context.Context, host remote.Host) (sshclient.Way, error)
 	// Peer is the machine of the host's last connection; false if there was none.
 	Peer(host remote.Host) (remote.Peer, bool)
+	// LoginTook is how long the login of that connection took; 0 if that is not known.
+	LoginTook(host remote.Host) time.Duration
 }
 
 // Doctor examines hosts. It is safe for concurrent use.

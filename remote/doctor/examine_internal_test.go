@@ -27,6 +27,7 @@ type network struct {
 	way       sshclient.Way
 	wayErr    error
 	connected bool
+	login     time.Duration
 	run       func(ctx context.Context, args []string) (string, error)
 }
 
@@ -35,6 +36,8 @@ func (n *network) Way(context.Context, remote.Host) (sshclient.Way, error) { ret
 func (n *network) Peer(remote.Host) (remote.Peer, bool) {
 	return remote.Peer{Address: "10.0.0.7:22", HostKey: "SHA256:x"}, n.connected
 }
+
+func (n *network) LoginTook(remote.Host) time.Duration { return n.login }
 
 func (n *network) Run(ctx context.Context, _ remote.Host, c remote.Command) (remote.Output, error) {
 	out, err := n.run(ctx, c.Args)
@@ -117,6 +120,28 @@ func tried(token, words string) string {
 		out += token + " " + strings.ReplaceAll(strings.Replace(word, "=", " ", 1), "+", " ") + "\n"
 	}
 	return out + token + " end\n"
+}
+
+// TestSlow: what is slow before the first answer is said.
+func TestSlow(t *testing.T) {
+	const who = "who\nadmin\n1000\n6.1.0\nx86_64\n"
+	n := answering("sudo genv=/g", who, "sudo\n20", "version\nfatal error: failed to reserve memory\n\truntime/mpageall", "end")
+	n.login = 12 * time.Second
+	h := examine(t.Context(), n, remote.Host{})
+	sudo, login := h.Check(doctor.Sudo), h.Check(doctor.Login)
+	require.EqualValues(t, "sudo-slow", sudo.Cause)
+	require.Contains(t, sudo.Detail, "20s")
+	require.EqualValues(t, "login-slow", login.Cause)
+	require.Equal(t, "as admin (uid 1000), after 12s", login.Detail)
+	require.Equal(t, doctor.Warning, login.Status)
+	require.Empty(t, h.Genv.Version, "a genv that crashes says none")
+
+	n = answering("sudo genv=/g lists allows=usage+serve runs=usage+serve", who, "sudo\n1", "version\nnoise\n2.0.1+x", "end")
+	n.login = time.Second
+	h = examine(t.Context(), n, remote.Host{})
+	require.Equal(t, doctor.OK, h.Check(doctor.Login).Status)
+	require.NotEqualValues(t, "sudo-slow", h.Check(doctor.Sudo).Cause)
+	require.Equal(t, "2.0.1+x", h.Genv.Version)
 }
 
 func TestSudo(t *testing.T) {

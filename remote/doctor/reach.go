@@ -114,6 +114,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 			"environments, and nothing can be enforced").
 			Next("remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(account,
 				path)),
+		doctor.If(s.sudoTook >= sudoSlow, "sudo-slow", "`sudo -n -l` took about %s", s.sudoTook),
 		doctor.If(t.UID == "", doctor.Unsure, "sudo was not tried"),
 		doctor.If(t.NeedsTTY && t.Runs == "", "sudo-requires-tty", "%v", refusal.Err).Next(refusal.Next),
 		doctor.If(t.Genv == "" && t.Lists && t.Runs == "", "",

@@ -19,21 +19,22 @@ import (
 // asked for a host that does without it: the host would log a user who has no rights.
 const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
 	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
-	`l=; if [ "$3" = sudo ]; then l=$(sudo -n -l 2>&1); fi; ` +
+	`w=$(command -v timeout >/dev/null 2>&1 && echo timeout); b=$(date +%s); ` +
+	`l=; if [ "$3" = sudo ]; then l=$(${w:+$w 15} sudo -n -l 2>&1); fi; say sudo; echo $(($(date +%s)-b)); ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
 	`show() { case $2 in /*) echo "$1 $(stat -Lc "%u %a %d:%i" "$2") $2";; esac; }; ` +
 	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
 	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
 	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
-	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then $(command -v timeout >/dev/null 2>&1 && echo timeout 5) ` +
-	`"$g" version 2>&1 | head -c 400; fi; ` +
+	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then ${w:+$w 5} "$g" version 2>&1 | head -c 400; fi; ` +
 	`say clock; date +%s; say end`
 
 type survey struct {
 	user     string
 	uid      string // empty if it is unknown
 	system   doctor.System
-	trial    remote.Trial // of sudo; zero if it wasn't tried
+	sudoTook time.Duration // about
+	trial    remote.Trial  // of sudo; zero if it wasn't tried
 	programs map[string]program
 	version  string // what `genv version` printed
 }
@@ -86,7 +87,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	}
 	s = parseSurvey(parts)
 	e.add(checkClock(parts["clock"], answered))
-	if !e.host.NoSudo {
+	if !e.host.NoSudo && s.sudoTook < sudoSlow { // or the trial would take a minute
 		script := "m=" + e.token + "; " + remote.TrySudo
 		// what is incomplete isn't parsed
 		out, _ := e.run(ctx, remote.Command{Args: []string{
@@ -97,7 +98,10 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 			s.trial = trial
 		}
 	}
-	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown")))
+	as := fmt.Sprintf("as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown"))
+	took := e.Client.LoginTook(e.host).Round(time.Second)
+	e.add(doctor.First(doctor.Login, doctor.If(took >= loginSlow, "login-slow", "%s, after %s", as, took),
+		doctor.If(true, "", "%s", as)))
 	return s, true
 }
 
@@ -116,6 +120,9 @@ func sections(output []byte, token string) map[string]string {
 
 func parseSurvey(parts map[string]string) survey {
 	s := survey{programs: map[string]program{}}
+	if seconds, err := strconv.Atoi(strings.TrimSpace(parts["sudo"])); err == nil {
+		s.sudoTook = time.Duration(seconds) * time.Second
+	}
 	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
 	s.user = doctor.OneLine(who[0])
 	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
@@ -135,9 +142,19 @@ func parseSurvey(parts map[string]string) survey {
 			s.programs[f[0]] = program{path: f[4], uid: f[1], mode: mode, file: f[3]}
 		}
 	}
-	s.version = doctor.OneLine(text.LastLine(parts["version"]))
+	if last := text.LastLine(parts["version"]); plainVersion().MatchString(last) { // or it is what it fails with
+		s.version = doctor.OneLine(last)
+	}
 	return s
 }
+
+var plainVersion = text.Pattern(`^[0-9A-Za-z.+~_-]+$`)
+
+// From when on a login or sudo is slow: each cycle of a loop waits 10 s for an answer.
+const (
+	loginSlow = 5 * time.Second
+	sudoSlow  = 3 * time.Second
+)
 
 // The difference from which a clock is off or wrong. The answer has been on its way for a moment.
 const (
