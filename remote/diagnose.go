@@ -72,7 +72,8 @@ const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*";
 	`w="usage serve"; if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo ` +
 	`-n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
 	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; ` +
-	`then say fails; fi; fi; ` +
+	`then say fails; elif [ -n "$o" ]; then say said "$(echo "$o" | tail -n 1)"; fi; ` +
+	`elif [ "$s" = 1 ]; then say said "$(echo "$l" | tail -n 1)"; fi; ` +
 	`if [ "$2" = doctor ]; then if t sudo -n -l /bin/sh -c : >/dev/null 2>&1 && t sudo -n /bin/sh -c : 2>/dev/null; ` +
 	`then say allows ` + AllowsEverything + `; ` +
 	`elif [ -n "$g" ] && t sudo -n -l "$g" version >/dev/null 2>&1 && t sudo -n "$g" version >/dev/null 2>&1; ` +
@@ -97,6 +98,31 @@ type Trial struct {
 	Runs      string // with which words `genv usage serve` ran as root; empty if it didn't
 	Fails     bool   // it was started, and failed by itself: sudo names itself before all that it says
 	Entry     string // the file with the rule that decides, where sudo says it
+	Said      string // the last line of sudo, where it failed
+}
+
+var (
+	wantsPassword = text.Pattern(`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|` +
+		`sorry, you must have a tty|interactive authentication is required)`)
+	sudoRefuses = text.Pattern(`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|` +
+		`may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
+)
+
+// SudoSays is Sudo if sudo wants a password by what it printed in the C locale, SudoRefused if it refuses, and
+// otherwise CommandFailed.
+func SudoSays(printed string) Class {
+	switch {
+	case wantsPassword().MatchString(printed):
+		return Sudo
+	case sudoRefuses().MatchString(printed):
+		return SudoRefused
+	}
+	return CommandFailed
+}
+
+// broken says whether sudo itself failed, whatever it allows: over its log, a plugin, an account that is locked.
+func (t *Trial) broken() bool {
+	return strings.HasPrefix(t.Said, "sudo") && SudoSays(t.Said) == CommandFailed
 }
 
 var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
@@ -131,6 +157,8 @@ func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 			t.Runs = value
 		case "fails":
 			t.Fails = true
+		case "said":
+			t.Said = value
 		case "entry":
 			if plainPath().MatchString(strings.TrimSuffix(value, ":")) {
 				t.Entry = strings.TrimSuffix(value, ":")
@@ -173,6 +201,9 @@ func (t *Trial) explain(host Host, known *Error, err error) error {
 			refusal.Class, refusal.Next = SudoRefused, t.step(SudoRefused) // it says so at once, without a password
 		}
 		e.Class, e.Err, e.Next = refusal.Class, fmt.Errorf("%w (%w)", refusal.Err, err), refusal.Next
+		if t.broken() {
+			e.Err = err
+		}
 	}
 	return e
 }
@@ -191,6 +222,9 @@ func (t *Trial) Refusal() *Error {
 		e.Err = errors.New("sudoers has `Defaults requiretty`, and genv has no terminal")
 		e.Next = fmt.Sprintf("exempt the account in sudoers on the host, after that line: `Defaults:%s !requiretty`",
 			account)
+	case t.broken():
+		e.Err = errors.New(t.Said)
+		e.Next = "correct what sudo says on the host: its log, its plugins (sudo.conf), or the account (`chage -l`)"
 	case allowed && t.Lists:
 		e.Err = errors.New("sudo allows genv, and wants a password for it: the last rule in sudoers that covers it " +
 			"has no NOPASSWD")

@@ -50,6 +50,11 @@ func TestDiagnose(t *testing.T) {
 		{"a later rule", remote.Sudo, trial("user=admin genv=/g/genv lists allows=usage+serve entry=/etc/sudoers.d/lab-admins:"), remote.Sudo, "the last one counts"},
 		{"requiretty", remote.Sudo, trial("user=admin genv=/g/genv tty"), remote.Sudo, "`Defaults:admin !requiretty`"},
 		{"requiretty, for a user of a directory", remote.CommandFailed, trial("user=CORP\\ann genv=/g/genv tty"), remote.Sudo, "`Defaults:#1001 !requiretty`"},
+		{"a later rule, and it says so", remote.Sudo, trial("user=admin genv=/g/genv lists allows=usage+serve said=sudo:+a+password+is+required"), remote.Sudo, "the last one counts"},
+		{"its log is full", remote.CommandFailed, trial("user=admin genv=/g/genv lists allows=usage+serve said=sudo:+error+initializing+I/O+plugin+sudoers_io"), remote.Sudo, "correct what sudo says"},
+		{"sudoers can't be read", remote.CommandFailed, trial("user=admin genv=/g/genv said=sudo:+unable+to+initialize+policy+plugin"), remote.Sudo, "correct what sudo says"},
+		{"no line, and it says so", remote.Sudo, trial("user=admin genv=/g/genv said=sudo:+a+password+is+required"), remote.Sudo, "allow it without a password"},
+		{"no line, and another sudo says so", remote.SudoRefused, trial("user=bob genv=/g/genv said=Sorry,+user+bob+may+not+run+sudo+on+gpu."), remote.SudoRefused, "`bob ALL="},
 		{"no sudo", remote.CommandFailed, trial("user=admin genv=/g/genv nosudo"), remote.Sudo, "install sudo"},
 		{"the line's genv isn't there", remote.Sudo, trial("user=admin genv= lists"), remote.GenvMissing, "install genv"},
 		{"it isn't there, in other words", remote.CommandFailed, trial("user=admin genv="), remote.GenvMissing, "install genv"},
@@ -70,6 +75,9 @@ func TestDiagnose(t *testing.T) {
 			err := remote.Diagnose(t.Context(), &asked{out: tt.says}, remote.Host{Name: "gpu"}, &remote.Error{Class: tt.class, Err: cause, Stderr: "x"})
 			require.Equal(t, tt.want, remote.ClassOf(err), "%v", err)
 			require.ErrorIs(t, err, cause)
+			if strings.HasPrefix(tt.next, "correct what sudo says") {
+				require.EqualError(t, err, cause.Error(), "what sudo says comes first")
+			}
 			require.Contains(t, remote.NextStepOf(err), tt.next)
 			var e *remote.Error
 			require.ErrorAs(t, err, &e)

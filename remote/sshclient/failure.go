@@ -135,14 +135,8 @@ func (s *Session) verdict(captures ...*capture) error {
 }
 
 // Messages of sudo, sudo-rs and shells, in the C locale; these have the same exit status. They say
-// what to look for: remote.Diagnose tries what sudo does.
+// what to look for: remote.Diagnose tries what sudo does. remote.SudoSays has more.
 var (
-	sudoPassword = text.Pattern(
-		`(?m)^sudo(?:-rs)?: (a password is required|a terminal is required|no tty present|sorry, you must have a ` +
-			`tty|interactive authentication is required)`)
-	sudoRefused = text.Pattern(
-		`(?m)(is not in the sudoers file|^(sudo-rs: )?(Sorry, user \S+ (is not allowed|may not run sudo)|I'm ` +
-			`sorry )|^sudo: .*(not allowed|unknown user))`)
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
 	// crash is how the Go runtime begins when a program of ours crashes, which then exits with statusCrashed.
@@ -166,10 +160,11 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 	e := func(class remote.Class, format string, args ...any) *remote.Error {
 		return &remote.Error{Class: class, Err: fmt.Errorf("%s: %s", host, fmt.Sprintf(format, args...)), Stderr: said}
 	}
+	sudo := remote.SudoSays(said)
 	switch {
-	case sudoPassword().MatchString(said):
+	case sudo == remote.Sudo:
 		return e(remote.Sudo, "sudo wants a password: %s", last)
-	case sudoRefused().MatchString(said):
+	case sudo == remote.SudoRefused:
 		return e(remote.SudoRefused, "sudo does not allow it: %s", last)
 	case status == 127 && sudoMissing().MatchString(said):
 		err := e(remote.Sudo, "there is no sudo: %s", last)
