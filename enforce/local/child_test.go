@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 		role()
 		return
 	}
+	refusePidfds(os.Getenv(noPidfdVariable))
 	unix.Umask(0o022) // other users run what tests write
 	goleak.VerifyTestMain(m)
 }

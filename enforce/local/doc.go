@@ -12,7 +12,8 @@
 // judged. First it is opened by a pidfd; then the GPUs and /proc are read again;
 // and only if the pidfd's process was alive all that time, and has the start
 // time, devices and environment of the order, the signal is sent through that
-// same pidfd. A process that reuses the PID can't receive it.
+// same pidfd. A process that reuses the PID can't receive it. On a kernel without
+// pidfds, the start time is read once more right before kill(2).
 //
 // Some processes are never signalled, whatever an order contains: PID 1, kernel
 // threads, genv itself and its ancestors, and system daemons (see

@@ -9,10 +9,10 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// openTargets opens a pidfd for each process that may be signalled at all, and
-// concludes the others.
+// openTargets opens each process that may be signalled at all, and concludes the others.
 func (x *execution) openTargets(ctx context.Context, items []order.Termination, outcomes []order.Outcome) []*target {
 	var targets []*target
 	untouchable, err := x.untouchable()
@@ -28,7 +28,7 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 		case untouchable[p.PID] != "":
 			o = refused("%s", untouchable[p.PID])
 		default:
-			t.fd, o = openProcess(p.PID)
+			t.fd, o = openProcess(x.proc(), p.PID)
 		}
 		if o.raised() {
 			t.conclude(o)
@@ -59,23 +59,41 @@ func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objectio
 	return objection{}
 }
 
-// openProcess opens a pidfd of the process that has the PID now.
-func openProcess(pid snapshot.PID) (pidfd, objection) {
+// openProcess refers to the process that has the PID now.
+func openProcess(fs proc.FS, pid snapshot.PID) (reference, objection) {
+	r := reference{pid: pid, proc: fs}
 	fd, err := unix.PidfdOpen(int(pid), 0) // always close-on-exec
+	r.pidfd = fd
 	switch {
 	case err == nil:
-		return pidfd(fd), objection{}
 	case errors.Is(err, unix.ESRCH):
-		return 0, gone()
+		return r, gone()
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-		return 0, changed("the PID now belongs to a thread of another process")
+		return r, changed("the PID now belongs to a thread of another process")
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return 0, failed("too many open files to open the process: raise the limit (ulimit -n)")
-	case errors.Is(err, unix.ENOSYS):
-		return 0, failed("this kernel has no pidfd_open, without which a process can't be signalled safely: Linux " +
-			"5.3 or newer is needed")
+		return r, failed("too many open files to open the process: raise the limit (ulimit -n)")
+	case lacksPidfd(err):
+		r.pidfd = noPidfd
+	default:
+		return r, failed("pidfd_open: %v", err)
 	}
-	return 0, failed("pidfd_open: %v", err)
+	var stat proc.Stat
+	thread := false
+	if stat, err = fs.Stat(pid); err == nil && r.pidfd == noPidfd {
+		thread, err = fs.IsThread(pid)
+	}
+	r.start = stat.Start
+	switch {
+	case err == nil && !thread:
+		return r, objection{}
+	case thread:
+		return r, changed("the PID now belongs to a thread of another process")
+	}
+	r.close()
+	if errors.Is(err, proc.ErrGone) {
+		return r, gone()
+	}
+	return r, unreadable(err)
 }
 
 // untouchable are this process and its ancestors, each with the reason.

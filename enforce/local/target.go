@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // target is a process that is to end.
@@ -19,7 +20,7 @@ type target struct {
 	item    *order.Termination
 	judged  *snapshot.Process // the item's
 	outcome *order.Outcome
-	fd      pidfd              // open until the order is carried out
+	fd      reference          // open until the order is carried out
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
 
@@ -54,27 +55,59 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {
-		polled[i] = unix.PollFd{Fd: int32(t.fd), Events: unix.POLLIN}
+		polled[i] = unix.PollFd{Fd: int32(t.fd.pidfd), Events: unix.POLLIN} // the kernel leaves out noPidfd
 	}
 	_, err := unix.Poll(polled, int(timeout.Milliseconds()))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return nil, fmt.Errorf("wait for processes to end: %w", err)
 	}
 	ended := make([]bool, len(targets))
-	for i := range polled {
+	for i, t := range targets {
 		ended[i] = polled[i].Revents&unix.POLLIN != 0 // a pidfd becomes readable when its process ends
+		if t.fd.pidfd == noPidfd {
+			alive, err := t.fd.alive()
+			ended[i] = err == nil && !alive
+		}
 	}
 	return ended, nil
 }
 
-// pidfd refers to one process for as long as it is open, however often the
-// process's PID is reused (pidfd_open(2)).
-type pidfd int
-
-func (p pidfd) close() { _ = unix.Close(int(p)) } // nothing was written to it
-
-// signal sends a signal, or with 0 only asks whether it may be sent. ESRCH means
-// that the process was reaped.
-func (p pidfd) signal(sig unix.Signal) error {
-	return unix.PidfdSendSignal(int(p), sig, nil, 0)
+// reference is one process. A pidfd refers to it for as long as it is open, however often its PID is reused
+// (pidfd_open(2)). Linux before 5.3 has none, and filters of system calls may refuse it: there it is the process
+// with the PID that started then, and that is read again right before each signal.
+type reference struct {
+	pidfd int // or noPidfd
+	pid   snapshot.PID
+	start snapshot.StartTime
+	proc  proc.FS
 }
+
+const noPidfd = -1
+
+func (r reference) close() {
+	if r.pidfd != noPidfd {
+		_ = unix.Close(r.pidfd) // nothing was written to it
+	}
+}
+
+func (r reference) alive() (bool, error) { return r.proc.Alive(r.pid, r.start) }
+
+// signal sends a signal, or with 0 only asks whether it may be sent. ESRCH means that the process has ended, and
+// perhaps was reaped.
+func (r reference) signal(sig unix.Signal) error {
+	if r.pidfd != noPidfd {
+		if err := unix.PidfdSendSignal(r.pidfd, sig, nil, 0); !lacksPidfd(err) {
+			return err
+		}
+	}
+	switch alive, err := r.alive(); {
+	case err != nil:
+		return err
+	case !alive:
+		return unix.ESRCH
+	}
+	return unix.Kill(int(r.pid), sig)
+}
+
+// lacksPidfd says whether an error may mean that the kernel, or a filter of system calls, has no pidfds here.
+func lacksPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }

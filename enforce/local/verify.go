@@ -10,10 +10,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// verify objects unless the process of a target's pidfd is still what was judged.
+// verify objects unless the process to which a target refers is still what was judged.
 //
 // compare reads by PID, and a PID is reused only after its process was reaped. So
-// first everything is read, and only then the pidfd is asked whether its process
+// first everything is read, and only then the reference is asked whether its process
 // is still there: if so, it was there all the time, and what was read is of it.
 func (x *execution) verify(t *target, now *inspection) objection {
 	o := x.compare(t, now)

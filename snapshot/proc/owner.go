@@ -175,6 +175,16 @@ func (h *Handle) InInnerNamespace() bool {
 	return false // a kernel before 4.1
 }
 
+// IsThread says whether a number is that of a thread, and not that of the process, which kill(2) would signal.
+func (fs FS) IsThread(pid snapshot.PID) (bool, error) {
+	status, err := readOnce(unix.AT_FDCWD, fs.path(pid)+"/status", statusLimit)
+	if err != nil {
+		return false, fs.classify(pid, err)
+	}
+	_, rest, found := bytes.Cut(status, []byte("\nTgid:\t")) // the kernel escapes newlines of the name
+	return found && !bytes.HasPrefix(rest, fmt.Appendf(nil, "%d\n", pid)), nil
+}
+
 // UID is the account of the real uid of the process: Owner without a look at its namespaces, which
 // can stall while it starts a program. The error also wraps ErrAccountUnknown.
 func (h *Handle) UID() (snapshot.UID, error) {

@@ -2,9 +2,11 @@ package proc_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -273,4 +275,21 @@ func TestStall(t *testing.T) {
 			require.Equal(t, tt.want, h.Stall(alice, tt.rootless))
 		})
 	}
+}
+
+// sudo with log_subcmds compares the path by which a program is started with that of its file, and refuses /proc/self/exe.
+func TestTheHelperIsStartedByItsPath(t *testing.T) {
+	fs := withReader()
+	t.Cleanup(fs.Reader.Close)
+	_, _, err := fs.Environ(sleeper(t, "A=1"), "A")
+	require.NoError(t, err)
+	path, err := os.Executable()
+	require.NoError(t, err)
+	pids, err := fs.PIDs()
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(pids, func(pid snapshot.PID) bool {
+		stat, err := fs.Stat(pid)
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err == nil && int(stat.PPID) == os.Getpid() && string(command) == path+"\x00read\x00"
+	}))
 }
