@@ -25,6 +25,7 @@ add() {
     case $what in
     "man pages"*) pages ;;
     genv-enforce*) unit ;;
+    "$tmpfiles"*) printf '%s\n' "$spares" >"$tmpfiles" ;;
     "a link"*) ln -s "$path" "$usual" ;;
     *shells*) shells "${what##* }" ;;
     esac || exit 1

@@ -2,6 +2,8 @@
 share=${path%/bin/genv}/share
 usual=/usr/bin/genv # which cron finds
 mark='# by genv remote install --shell-setup'
+tmpfiles=/etc/tmpfiles.d/genv.conf # systemd-tmpfiles removes what is old from /var/tmp
+spares='x /var/tmp/genv'
 # safe says whether root alone decides what a folder is.
 safe() {
   d=$1
@@ -22,6 +24,7 @@ lacking() {
     echo "man pages and completion below $share"
   fi
   if [ -d /run/systemd/system ] && new "$units/genv-enforce.service"; then echo "genv-enforce.service, for a machine alone; it is not enabled"; fi
+  if [ -d "${tmpfiles%/*}" ] && [ ! -e "$tmpfiles" ] && [ ! -e "/usr/lib${tmpfiles#/etc}" ]; then echo "$tmpfiles, so that the state is kept"; fi
   if [ "$path" != "$usual" ] && [ ! -e "$usual" ] && [ ! -L "$usual" ] && [ -w "${usual%/*}" ]; then echo "a link at $usual"; fi
   [ -n "$shell_setup" ] || return 0
   for file in $(shell_files); do

@@ -53,6 +53,7 @@ if [ -n "$extras" ]; then
     if safe "${file%/*}"; then remove "$file"; fi
   done
   rmdir "$share/man/man1" "$share/bash-completion/completions" "$share/bash-completion" "$share/zsh/site-functions" "$share/zsh" 2>/dev/null
+  [ "$(cat "$tmpfiles" 2>/dev/null)" != "$spares" ] || remove "$tmpfiles"
   all=genv-enforce.service
   [ -z "$purge" ] || all="$all genv-host.socket genv-host.service"
   for unit in $all; do
