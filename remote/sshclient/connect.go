@@ -16,7 +16,9 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -115,6 +117,8 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 	if err != nil {
 		return nil, err
 	}
+	files := auth.Files(t.HostConfig)
+	stamp := folder.Stamp(files...)
 	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -139,7 +143,9 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		if p, ok := conn.(*proxyConn); ok {
 			err = p.explain(err, check.seen)
 		}
-		err = handshakeError(ctx, t, check, login, said, err)
+		if err = handshakeError(ctx, t, check, login, said, err); remote.ClassOf(err) == remote.Auth {
+			err = &outdatedError{err, func() bool { return folder.Stamp(files...) != stamp }}
+		}
 		return nil, &shownKey{err, peerOf(t, conn, check.key)}
 	}
 	if !stop() { // too late: the connection is being closed

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -59,7 +60,10 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 			t.address(), t.User, login.Offered(), err, login.Tried())
 	case errors.Is(err, auth.ErrNoMoreKeys):
 		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, login.Tried())
-		if login.NeedsOpenSSH() {
+		if expired := login.Expired(time.Now()); expired != "" {
+			refused.Err = fmt.Errorf("the certificate %s; %w", expired, refused.Err)
+			refused.Next = "renew the certificate: genv notices the new file at once"
+		} else if login.NeedsOpenSSH() {
 			refused.Next = openSSHStep
 		}
 		return refused

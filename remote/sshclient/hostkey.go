@@ -231,8 +231,8 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	}
 }
 
-// outdatedError is the failure of a login that is worth another one once its cause has changed: known_hosts, or the
-// socket at the ControlPath.
+// outdatedError is the failure of a login that is worth another one once its cause has changed: known_hosts, the files
+// of the keys, or the socket at the ControlPath.
 type outdatedError struct {
 	error
 	outdated func() bool

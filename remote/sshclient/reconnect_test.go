@@ -2,6 +2,7 @@ package sshclient_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -111,6 +112,38 @@ func TestReconnect(t *testing.T) {
 		_, err = c.Run(t.Context(), gpu, snapshot)
 		require.NoError(t, err)
 	})
+	t.Run("a certificate that expired is named, and a new one counts at once", func(t *testing.T) {
+		var expired, renewed []byte
+		f := startFake(t, func(f *fake) {
+			now := time.Now()
+			_, expired = f.certify(now.Add(-2*time.Hour), now.Add(-time.Hour))
+			f.also, renewed = f.certify(now.Add(-time.Hour), now.Add(time.Hour))
+			f.login, _ = newKey(f.t) // the key itself is not accepted
+		})
+		file := filepath.Join(f.dir, "id-cert.pub")
+		require.NoError(t, os.WriteFile(file, expired, 0o600))
+		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
+		_, err := c.Run(t.Context(), gpu, snapshot)
+		requireClass(t, remote.Auth, err)
+		require.ErrorContains(t, err, " expired at 20")
+		require.Contains(t, remote.NextStepOf(err), "renew the certificate")
+		require.False(t, remote.Outdated(err))
+		require.NoError(t, os.WriteFile(file, renewed, 0o600))
+		require.True(t, remote.Outdated(err))
+		_, err = c.Run(t.Context(), gpu, snapshot)
+		require.NoError(t, err)
+	})
+}
+
+// certify makes a certificate of the user's key.
+func (f *fake) certify(from, until time.Time) (*ssh.Certificate, []byte) {
+	authority, _ := newKey(f.t)
+	c := &ssh.Certificate{
+		Key: f.login.PublicKey(), CertType: ssh.UserCert, ValidPrincipals: []string{"alice"},
+		ValidAfter: uint64(from.Unix()), ValidBefore: uint64(until.Unix()),
+	}
+	require.NoError(f.t, c.SignCert(rand.Reader, authority))
+	return c, ssh.MarshalAuthorizedKey(c)
 }
 
 // network is a namespace at the other end of a cable that can be unplugged. Names and

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +41,15 @@ func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 		}
 	}
 	return all
+}
+
+// Files are those from which the keys and certificates of a host come, whether they are there or not.
+func Files(s config.HostConfig) []string {
+	files := slices.Clone(s.CertificateFiles)
+	for _, path := range s.IdentityFiles {
+		files = append(files, path, path+".pub", path+"-cert.pub")
+	}
+	return files
 }
 
 // unasked is the identity if genv may not ask for its passphrase.

@@ -15,8 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -131,6 +133,23 @@ func (l *Login) Tried() string {
 		tried = "tried " + strings.Join(names, ", ")
 	}
 	return strings.Join(append([]string{tried}, l.notes...), "; ")
+}
+
+// Expired says which certificates that were offered are not valid at a time; empty for none.
+func (l *Login) Expired(now time.Time) string {
+	var all []string
+	for _, o := range l.offers[:l.Offered()] {
+		certificate, ok := o.AlgorithmSigner.PublicKey().(*ssh.Certificate)
+		at := func(seconds uint64) string { return time.Unix(int64(seconds), 0).Format(time.RFC3339) } //nolint:gosec // bounded
+		switch seconds := uint64(now.Unix()); {                                                        //nolint:gosec // after 1970
+		case !ok:
+		case seconds >= certificate.ValidBefore:
+			all = append(all, describe(certificate)+" expired at "+at(certificate.ValidBefore))
+		case seconds < certificate.ValidAfter && certificate.ValidAfter <= math.MaxInt64:
+			all = append(all, describe(certificate)+" is not valid before "+at(certificate.ValidAfter))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // describe is a key as `ssh-add -l` shows it.
