@@ -148,10 +148,17 @@ func sshTo(ssh *sshclient.Options, host remote.Host, line string) []string {
 }
 
 // loginShell is the line that starts a login shell, as in any session. sshd accepts no variables of ours unless it was
-// configured to, so env(1) sets them there.
+// configured to, so env(1) sets them there. One that won't activate itself says so: csh and fish can't, and others only
+// if they are set up, which is tried. It is one line without exclamation marks, for any login shell (see remote.Quote).
 func loginShell(environ []string) string {
-	return "exec env " + remote.Command{Args: environ}.ShellLine() + ` "$SHELL" -l -i`
+	return "exec env " + remote.Command{Args: append(environ, "sh", "-c", openShell)}.ShellLine()
 }
+
+const openShell = `k=${SHELL##*/}; none="so this shell has no environment; genv run COMMAND starts a command in one"; ` +
+	`case $k in bash|zsh) GENV_PREACTIVATE= "$SHELL" -l -i -c "typeset -f genv" </dev/null >/dev/null 2>&1 || ` +
+	`echo "genv: $k is not set up on this host (docs/using-gpus.md has the line for its rc file), $none" >&2; ` +
+	`exec "$SHELL" -l -i;; ` +
+	`*) echo "genv: $k can not activate environments, as bash and zsh can, $none" >&2; exec "$SHELL" -l;; esac`
 
 // become replaces this program by ssh, so that the terminal, signals and exit status are those of the session.
 func become(args []string) error {

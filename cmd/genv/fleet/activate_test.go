@@ -3,6 +3,9 @@ package fleet
 import (
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,11 +70,40 @@ func TestTheLineOnTheHost(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{
 			"ssh", "-t", "-F", "conf", "-o", "ConnectTimeout=3", "-o", "HostName=10.0.0.1", "-p", "2222", "-l", "raz", "--", "gpu-1",
-			`exec env 'GENV_PREACTIVATE=1' 'GENV_PREACTIVATE_NAME=it'\''s; $(id)' "$SHELL" -l -i`,
+			`exec env 'GENV_PREACTIVATE=1' 'GENV_PREACTIVATE_NAME=it'\''s; $(id)' sh -c ` + remote.Quote(openShell),
 		}, args)
 		return nil
 	}}
 	require.NoError(t, app.Run([]string{"genv", "-H", "gpu-1", "-F", "conf", "-t", "3"}))
+}
+
+// TestShellsThatDontActivate: a login shell on the host that has no environment says so, whichever parses the line.
+func TestShellsThatDontActivate(t *testing.T) {
+	require.False(t, strings.ContainsAny(openShell, "\n!"))
+	for name, tt := range map[string]struct{ shell, rc, says string }{
+		"set up":      {"bash", "genv() { :; }", ""},
+		"not set up":  {"bash", "", "genv: bash is not set up on this host"},
+		"a plain one": {"dash", "", "genv: dash can not activate environments"},
+		"csh":         {"tcsh", "", "genv: tcsh can not activate environments"},
+		"fish":        {"fish", "", "genv: fish can not activate environments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(tt.shell)
+			if err != nil {
+				t.Skip("this test needs " + tt.shell)
+			}
+			home := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(home, ".bash_profile"), []byte(tt.rc), 0o600))
+			c := exec.CommandContext(t.Context(), path, "-c", loginShell([]string{"GENV_PREACTIVATE=1"}))
+			c.Env = append(os.Environ(), "HOME="+home, "SHELL="+path)
+			c.Stdin = strings.NewReader("echo here $GENV_PREACTIVATE\n")
+			said, err := c.CombinedOutput()
+			require.NoError(t, err, "%s", said)
+			require.Contains(t, string(said), "here 1")
+			require.Contains(t, string(said), tt.says)
+			require.Equal(t, tt.says == "", !strings.Contains(string(said), "no environment"))
+		})
+	}
 }
 
 // TestDevicesWithMIG: a GPU of which an instance is attached is one device, which isn't

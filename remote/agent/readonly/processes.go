@@ -19,18 +19,19 @@ import (
 // ps(1) and getent(1) show of the processes with the PIDs $@, as far as the host has these programs: how /proc is
 // mounted, status (proc_pid_status(5)), lines "Cgroup PID …", "User " with a line of passwd(5), and last of all
 // "Command PID …", which users choose: no line that follows one can be anything else. Each is one line: the kernel and
-// ps escape newlines. Without a uid, getent would print all users.
-const describeProcesses = `(unset TZ; date +'Clock %z')
-[ ! -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ] || echo Registered
-[ $# -gt 0 ] || exit 0
-pids=$(IFS=,; echo "$*"); files=; groups=
-for p do files="$files /proc/$p/status"; groups="$groups /proc/$p/cgroup"; done
-sed -n 's|.* /proc .*|Mount &|p' /proc/self/mountinfo
-cat $files
-grep -H : $groups | sed 's|^/proc/\([0-9]*\)/cgroup:|Cgroup \1 |'
-uids=$(cat $files | sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' | sort -u)
-[ -z "$uids" ] || timeout 3 getent passwd $uids | sed 's/^/User /'
-LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed 's/^ */Command /' | cut -c1-1024`
+// ps escape newlines. Without a uid, getent would print all users. It is one line without exclamation marks, so that any
+// login shell passes it on (see remote.Quote).
+const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
+	`if [ -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ]; then echo Registered; fi; ` +
+	`[ $# -gt 0 ] || exit 0; ` +
+	`pids=$(IFS=,; echo "$*"); files=; groups=; ` +
+	`for p do files="$files /proc/$p/status"; groups="$groups /proc/$p/cgroup"; done; ` +
+	`sed -n "s|.* /proc .*|Mount &|p" /proc/self/mountinfo; ` +
+	`cat $files; ` +
+	`grep -H : $groups | sed "s|^/proc/\([0-9]*\)/cgroup:|Cgroup \1 |"; ` +
+	`uids=$(cat $files | sed -n "s/^Uid:[^0-9]*\([0-9]*\).*/\1/p" | sort -u); ` +
+	`[ -z "$uids" ] || timeout 3 getent passwd $uids | sed "s/^/User /"; ` +
+	`LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed "s/^ */Command /" | cut -c1-1024`
 
 // Describe adds the owners, commands and containers of processes, as far as they are visible.
 func (r Host) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {

@@ -3,7 +3,10 @@ package readonly
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -29,6 +32,24 @@ func describe7(data string) (*snapshot.Process, Descriptions) {
 	d := Descriptions{byPID: map[string]*snapshot.Process{"7": p}, Names: make(map[snapshot.UID]snapshot.Username)}
 	d.parse([]byte(data))
 	return p, d
+}
+
+// TestScriptsForAnyShell: csh(1) as login shell takes no newline in quotes, and no exclamation mark.
+func TestScriptsForAnyShell(t *testing.T) {
+	args := slices.Concat(marked("sh", "-c", published), markedSMI("-L"), marked("sh", "-c", describeProcesses, "sh"))
+	require.False(t, strings.ContainsAny(strings.Join(args, " "), "\n!"))
+	pid := strconv.Itoa(os.Getpid())
+	line := remote.Command{Args: marked("sh", "-c", describeProcesses, "sh", pid)}.ShellLine()
+	for _, shell := range []string{"sh", "bash", "tcsh", "fish", "zsh"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		out, err := exec.CommandContext(t.Context(), path, "-c", line).Output()
+		require.NoError(t, err, shell)
+		require.Contains(t, string(dataIn(out)), "Pid:\t"+pid, shell)
+		require.Contains(t, string(dataIn(out)), "\nCommand "+pid+" ", shell)
+	}
 }
 
 func TestParseDescriptions(t *testing.T) {
