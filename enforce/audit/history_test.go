@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -19,6 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // story is a log in which bob loses a process and a device, and alice's process
@@ -144,7 +147,7 @@ func TestUsersReadOnlyTheirOwnLog(t *testing.T) {
 	t.Cleanup(func() { unix.Umask(old) })
 	path := filepath.Join(dir, "log", "audit.jsonl")
 	for _, uid := range []snapshot.UID{60001, 60002} {
-		err := audit.AppendHostLog(path, audit.Record{Time: at(0), Kind: audit.KindOutcome, UID: &uid, PID: 5})
+		err := audit.AppendHostLog(path, nss.Passwd{}, audit.Record{Time: at(0), Kind: audit.KindOutcome, UID: &uid, PID: 5})
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			t.Skipf("this file system has no access control lists: %v", err)
 		}
@@ -218,4 +221,35 @@ func TestDecided(t *testing.T) {
 	require.Len(t, records[1].Judged, 50, "others see it whole")
 	list, _ := read(t, path)
 	require.Empty(t, list[2].Judged)
+}
+
+// A uid may be given to somebody else: what is recorded of a former account is for root alone then.
+func TestALogOfAFormerAccount(t *testing.T) {
+	proctest.NeedRoot(t)
+	path := filepath.Join(t.TempDir(), "log", "audit.jsonl")
+	uid, passwd := snapshot.UID(60001), filepath.Join(t.TempDir(), "passwd")
+	record := func(pid snapshot.PID, accounts string) string {
+		require.NoError(t, os.WriteFile(passwd, []byte(accounts), 0o600))
+		noDirectory := func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("no directory") }
+		err := audit.AppendHostLog(path, nss.Passwd{File: passwd, Getent: noDirectory}, audit.Record{Time: at(0), Kind: audit.KindOutcome, UID: &uid, PID: pid})
+		require.NoError(t, err)
+		kept, err := os.ReadFile(audit.UserLogPath(path, uid))
+		require.NoError(t, err)
+		return string(kept)
+	}
+	const alice, al, bob = "alice:x:60001:1::/:/bin/sh\n", "al:x:60001:1::/:/bin/sh\n", "bob:x:60001:1::/:/bin/sh\n"
+	record(1, alice)
+	require.Contains(t, record(2, al+alice), `"pid":1`, "a second name of the same person")
+	require.Contains(t, record(3, al), `"pid":1`, "renamed, and known by the second name")
+	require.Contains(t, record(4, ""), `"pid":1`, "it is unknown who has the uid")
+	require.NotContains(t, record(5, bob), `"pid":1`)
+	former, err := filepath.Glob(filepath.Join(filepath.Dir(audit.UserLogPath(path, uid)), "former-*"))
+	require.NoError(t, err)
+	require.Len(t, former, 1)
+	info, err := os.Stat(former[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	moved, err := os.ReadFile(filepath.Join(former[0], "60001.jsonl"))
+	require.NoError(t, err)
+	require.Contains(t, string(moved), `"pid":4`)
 }

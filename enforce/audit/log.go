@@ -21,6 +21,7 @@ package audit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -281,6 +283,9 @@ func UserLogPath(logPath string, uid snapshot.UID) string {
 	return filepath.Join(filepath.Dir(logPath), "users", strconv.FormatUint(uint64(uid), 10)+".jsonl")
 }
 
+// namesWithin is how long a directory may take to say the names of a uid.
+const namesWithin = 2 * time.Second
+
 // The size of a user's log: a few thousand lines.
 const (
 	userMaxBytes = 1 << 20
@@ -288,8 +293,8 @@ const (
 )
 
 // AppendHostLog writes records to the log of this host, and those with a UID to
-// that user's log as well. It makes the folders where they are missing.
-func AppendHostLog(path string, records ...Record) error {
+// that user's log as well. It makes the folders where they are missing. A log of somebody else who had the uid is moved away.
+func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		return err
 	}
@@ -309,7 +314,7 @@ func AppendHostLog(path string, records ...Record) error {
 	}
 	var errs error
 	for uid, own := range byUser {
-		if err := appendUserLog(UserLogPath(path, uid), uid, own); err != nil {
+		if err := appendUserLog(UserLogPath(path, uid), uid, accounts, own); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("the history of uid %d: %w", uid, err))
 		}
 	}
@@ -326,10 +331,16 @@ func makeReadable(dir string) error {
 	return errors.Join(err, os.Chmod(dir, 0o755))
 }
 
-func appendUserLog(path string, uid snapshot.UID, records []Record) error {
+func appendUserLog(path string, uid snapshot.UID, accounts nss.Passwd, records []Record) error {
+	ctx, cancel := context.WithTimeout(context.Background(), namesWithin)
+	defer cancel()
+	names := accounts.Names(ctx, uid)
+	if err := folder.MoveFormer(path, names); err != nil {
+		return err
+	}
 	log := Log{Path: path, MaxBytes: userMaxBytes, Keep: userKeep, unlocked: true}
 	if err := log.Append(records...); err != nil {
 		return err
 	}
-	return folder.AllowToRead(path, uint32(uid))
+	return folder.AllowToRead(path, uint32(uid), names)
 }

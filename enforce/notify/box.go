@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -48,7 +50,8 @@ const (
 // the user has seen is in a file of the user's own. Their number, size and age are bounded. Texts
 // are as they came: the caller escapes them.
 type Box struct {
-	Root string // root's folder; the notices are in a folder below it
+	Root     string // root's folder; the notices are in a folder below it
+	Accounts nss.Passwd
 }
 
 // file is what is kept for one user.
@@ -92,6 +95,12 @@ func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
 	}
 	defer dir.Close()
 	note := noteOf(uid)
+	ctx, cancel := context.WithTimeout(context.Background(), lockWithin)
+	defer cancel()
+	names := b.Accounts.Names(ctx, uid)
+	if err := folder.MoveFormer(dir.Join(note.Name), names); err != nil {
+		return fmt.Errorf("keep a notice: %w", err)
+	}
 	kept, err := note.ReadIn(dir)
 	if err != nil {
 		kept = file{Schema: schema}
@@ -107,7 +116,7 @@ func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
 	n.ID, n.Time, n.Text = rand.Text()[:12], n.Time.UTC(), text.Cut(n.Text, maxKeptText)
 	kept.Notices = append(kept.Notices, n)
 	if err = note.Put(dir, kept); err == nil {
-		err = folder.AllowToRead(dir.Join(note.Name), uint32(uid))
+		err = folder.AllowToRead(dir.Join(note.Name), uint32(uid), names)
 	}
 	if err != nil {
 		return fmt.Errorf("keep a notice: %w", err)

@@ -94,6 +94,21 @@ func (p Passwd) Local(uid snapshot.UID) (found Account, err error) {
 	return Account{}, cmp.Or(err, ErrNoAccount)
 }
 
+// Names are those of a uid: in the file, and as the directory says within ctx. It is empty if there is no account, or if
+// that is unknown.
+func (p Passwd) Names(ctx context.Context, uid snapshot.UID) (names []string) {
+	all, _ := p.local() // without the file the directory may know
+	for _, a := range all {
+		if a.UID == uid {
+			names = append(names, a.Name)
+		}
+	}
+	if found, err := p.WithUID(ctx, uid); err == nil && !slices.Contains(names, found.Name) {
+		names = append(names, found.Name)
+	}
+	return names
+}
+
 // All are the accounts that getent(1) lists; those of the file if it fails or takes too long.
 func (p Passwd) All(ctx context.Context) []Account {
 	out, err := p.getent(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -61,7 +62,7 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 	}
 	if path := localhost.HostLog(p.Getenv); path != "" {
-		r.append = func(records ...audit.Record) error { return audit.AppendHostLog(path, records...) }
+		r.append = func(records ...audit.Record) error { return audit.AppendHostLog(path, nss.Passwd{}, records...) }
 	}
 	if p.Getenv("GENV_TELL") != "off" {
 		r.show = func(uid snapshot.UID, message string) { here.Notify(uid, message) }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -52,7 +53,7 @@ func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	for i := range records {
 		records[i].Time = r.now().UTC()
 	}
-	if err := audit.AppendHostLog(r.path, records...); err != nil {
+	if err := audit.AppendHostLog(r.path, nss.Passwd{}, records...); err != nil {
 		return []string{fmt.Sprintf("not recorded on this host: %v", err)}
 	}
 	return nil

@@ -2,8 +2,12 @@ package folder
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,8 +72,33 @@ const (
 	aclNoID     = 0xffffffff
 )
 
-// AllowToRead lets one user read a file of ours, besides its owner.
-func AllowToRead(path string, uid uint32) error {
+// accountsAttribute has the names of the accounts that may read a file, a line each.
+const accountsAttribute = "trusted.genv.accounts"
+
+// MoveFormer moves a file, and those whose name continues its name, into a folder that only root may enter, if other
+// accounts were allowed to read it: a uid may be given to somebody else. Without names of today nothing is moved.
+func MoveFormer(path string, accounts []string) error {
+	value := make([]byte, 4<<10)
+	n, err := unix.Lgetxattr(path, accountsAttribute, value)
+	former := strings.Split(string(value[:max(n, 0)]), "\n")
+	if err != nil || len(accounts) == 0 || slices.ContainsFunc(former, func(name string) bool { return slices.Contains(accounts, name) }) {
+		return nil //nolint:nilerr // it isn't there, or an earlier version wrote it
+	}
+	away, err := os.MkdirTemp(filepath.Dir(path), "former-*") // 0700
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filepath.Base(path)) {
+			err = errors.Join(err, os.Rename(filepath.Join(filepath.Dir(path), e.Name()), filepath.Join(away, e.Name())))
+		}
+	}
+	return err
+}
+
+// AllowToRead lets one user, with the names of its accounts, read a file of ours, besides its owner.
+func AllowToRead(path string, uid uint32, accounts []string) error {
 	type aclEntry struct {
 		tag, permissions uint16
 		id               uint32
@@ -83,6 +112,9 @@ func AllowToRead(path string, uid uint32) error {
 	})
 	if err == nil {
 		err = unix.Lsetxattr(path, "system.posix_acl_access", acl, 0)
+	}
+	if err == nil && len(accounts) > 0 { // where it can't be kept, the file is as those of earlier versions
+		_ = unix.Lsetxattr(path, accountsAttribute, []byte(strings.Join(accounts, "\n")), 0)
 	}
 	if err != nil {
 		return fmt.Errorf("let the user read it: %w", err)
