@@ -56,6 +56,9 @@ type Log struct {
 	Keep     int
 	// Readers is the group that may read new files; 0 for none.
 	Readers int
+	// Room is how many bytes stay allocated for later records, as long as the disk has them: then a disk that others
+	// fill has room for these.
+	Room int64
 
 	// unlocked is for files that a user may read, who could hold the lock against us.
 	unlocked bool
@@ -117,19 +120,21 @@ func (l *Log) write(reserve int64) error {
 	}
 	defer func() { _ = f.Close() }() // synced before, if anything was written
 	if n := int64(len(l.backlog)); n > 0 {
+		if err := folder.Allocate(f, size, n); err != nil {
+			return err
+		}
 		if err := l.writeBacklog(f, size); err != nil {
 			return errors.Join(err, f.Truncate(size)) // the file never holds a part of a line
 		}
 		size += n
 	}
+	for room := l.Room; room > reserve && folder.Allocate(f, size, room) != nil; {
+		room /= 2
+	}
 	if reserve == 0 {
 		return nil
 	}
-	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, reserve)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return nil // the file system can't promise anything
-	}
-	return err
+	return folder.Allocate(f, size, reserve)
 }
 
 func (l *Log) writeBacklog(f *os.File, size int64) error {
@@ -194,10 +199,17 @@ func (l *Log) lock(f *os.File) (current bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named) {
 		return false, nil // rotated meanwhile
 	}
-	if err != nil || opened.Size() < cmp.Or(max(l.MaxBytes, 0), defaultMaxBytes) {
+	if err != nil || opened.Size() < cmp.Or(max(l.MaxBytes, 0), defaultMaxBytes) || !l.mayRotate() {
 		return err == nil, err
 	}
 	return false, l.rotate()
+}
+
+// mayRotate says whether the disk has room for a new file: a full one has only what stays allocated in this one.
+func (l *Log) mayRotate() bool {
+	var st unix.Statfs_t
+	_, err := os.Lstat(rotated(l.Path, cmp.Or(max(l.Keep, 0), DefaultKeep))) // which makes room
+	return err == nil || unix.Statfs(filepath.Dir(l.Path), &st) != nil || int64(st.Bavail)*st.Bsize > l.Room
 }
 
 // rotate renames the file, and the older ones before it.
@@ -290,6 +302,7 @@ const namesWithin = 2 * time.Second
 const (
 	userMaxBytes = 1 << 20
 	userKeep     = 2
+	hostRoom     = 1 << 20 // of the log of a host
 )
 
 // AppendHostLog writes records to the log of this host, and those with a UID to
@@ -303,7 +316,7 @@ func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 			return err
 		}
 	}
-	if err := (&Log{Path: path}).Append(records...); err != nil {
+	if err := (&Log{Path: path, Room: hostRoom}).Append(records...); err != nil {
 		return err
 	}
 	byUser := make(map[snapshot.UID][]Record)

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -175,6 +176,32 @@ func TestReserve(t *testing.T) {
 	for i := range 50 {
 		require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOutcome, Cycle: i, Reason: strings.Repeat("x", 1000)}))
 	}
+}
+
+// Users who fill the disk don't keep records from being written for a long time, and the file isn't rotated then.
+func TestRoomOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t)
+	log := audit.Log{Path: filepath.Join(dir, "audit.jsonl"), Room: 128 << 10, MaxBytes: 32 << 10}
+	record := audit.Record{Time: at(0), Kind: audit.KindOutcome, Reason: strings.Repeat("x", 1000)}
+	require.NoError(t, log.Append(record))
+	fill(t, filepath.Join(dir, "more"))
+	for range 100 {
+		require.NoError(t, log.Append(record))
+		require.NoError(t, log.Reserve(2<<10))
+	}
+	var err error
+	for range 100 {
+		err = errors.Join(err, log.Append(record))
+	}
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.ErrorContains(t, err, log.Path)
+	require.NoFileExists(t, log.Path+".1")
+	require.NoError(t, os.Remove(filepath.Join(dir, "more")))
+	require.NoError(t, log.Append(record))
+	list, damage := read(t, log.Path)
+	require.Zero(t, damage)
+	require.NotEmpty(t, list)
+	require.FileExists(t, log.Path+".1")
 }
 
 // smallDisk is a file system of 1 MiB with a third of it as ballast.

@@ -12,12 +12,15 @@ import (
 )
 
 // detach removes attachments, all of them in one update of the state files: the
-// lock is taken once, and the files are either the old ones or the new ones.
+// lock is taken once, and the files are either the old ones or the new ones. The
+// environments that keep a device are noted, but not if only the disk is full: their
+// processes end all the same, and the next cycle detaches them.
 func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
 	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {
 		return outcomes
 	}
+	decided := false
 	release := func() {}
 	now, err := new(inspection), error(nil)
 	if len(x.gpus) > 0 || slices.ContainsFunc(items, func(d order.Detachment) bool { return d.Unused }) {
@@ -35,6 +38,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 			}
 			outcomes[i].Status, outcomes[i].Reason = detachOne(&items[i], files, x.options.UID)
 		}
+		decided = ctx.Err() == nil
 		return context.Cause(ctx)
 	}
 	if err == nil {
@@ -44,14 +48,22 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 		release()
 	}
 	for i := range items {
+		outcomes[i].Device, outcomes[i].EID = items[i].Device, items[i].Environment.EID
+	}
+	if decided {
+		x.attached = stillAttached(outcomes)
+	}
+	for i := range items {
 		o := &outcomes[i]
-		o.Device, o.EID = items[i].Device, items[i].Environment.EID
 		if err != nil { // nothing was written, whatever was decided
 			o.Status, o.Reason = order.StatusFailed, fmt.Sprintf("the attachment was not removed: %v", err)
 		}
 		if o.Status == order.StatusDetached {
 			x.onAction(items[i].String())
 		}
+	}
+	if !decided {
+		x.attached = stillAttached(outcomes)
 	}
 	return outcomes
 }

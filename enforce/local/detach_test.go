@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -133,6 +134,30 @@ func TestFailedDetachmentSparesEnvironment(t *testing.T) {
 	require.Equal(t, order.StatusTerminated, got[2].Status)
 	require.Len(t, s.lines, 1)
 	mine.answers()
+}
+
+// TestAFullDiskSparesNoProcess: what must end doesn't wait until the detachment can be written. An environment of
+// another user by now keeps what it keeps.
+func TestAFullDiskSparesNoProcess(t *testing.T) {
+	mine, others := ready(t, "gentle", in("7")), ready(t, "gentle", in("8"))
+	o := detaching(environment("7", 1001, "raz"), 0)
+	o.Detach = append(o.Detach, detaching(environment("8", 1001, "raz"), 0).Detach...)
+	judged := others.judged("8", 0)
+	judged.Start = 0
+	o.Terminate = []order.Termination{{Process: mine.judged("7", 0)}, {Process: judged}}
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, mine.judged("7", 0), judged)
+	s.stateFiles.content = state.Files{
+		Environments: []snapshot.Environment{environment("7", 1001, "raz"), environment("8", 1002, "eve")},
+		Devices:      []snapshot.Device{device(0, "7", "8")},
+	}
+	s.stateFiles.full = unix.ENOSPC
+	got := s.x.Execute(context.Background(), o)
+	require.Equal(t, order.Outcome{EID: "7", Status: order.StatusFailed, Reason: "the attachment was not removed: no space left on device"}, got[0])
+	require.Equal(t, order.StatusFailed, got[1].Status)
+	require.Equal(t, order.StatusTerminated, got[2].Status, got[2].Reason)
+	require.Equal(t, order.StatusChanged, got[3].Status)
+	require.Len(t, s.lines, 1)
+	others.answers()
 }
 
 // TestChangedOwnerDoesNotSpareJudgedProcess: every user may change the owner of

@@ -35,7 +35,6 @@ func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e.Grace, e.Kill = cmp.Or(o.Grace, x.options.Grace), x.options.Kill || o.Kill
 	e.Unprotected = slices.Concat(x.options.Unprotected, o.Unprotected)
 	detached := e.detach(ctx, o.Detach)
-	e.attached = stillAttached(detached)
 	return append(detached, e.terminate(ctx, o.Terminate)...)
 }
 

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -44,13 +45,14 @@ func (m *machine) Environments(context.Context) ([]snapshot.Environment, []strin
 type stateFiles struct {
 	content state.Files
 	err     error
+	full    error // of writing
 }
 
 func (b *stateFiles) Update(_ context.Context, change func(*state.Files) error) error {
 	if b.err != nil {
 		return b.err
 	}
-	return change(&b.content)
+	return cmp.Or(change(&b.content), b.full)
 }
 
 // scene is an Executor and its fakes.

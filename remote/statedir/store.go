@@ -48,6 +48,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	opened.Spare = true
 	s := &Store{Now: time.Now, folder: opened}
 	status, err := opened.Status()
 	if err = cmp.Or(err, checkOwn(dir, &status)); err == nil {
@@ -95,8 +96,9 @@ func (s *Store) takeLock() error {
 	if err != nil {
 		return err
 	}
-	if err = lock.Truncate(0); err == nil {
-		_, err = fmt.Fprintln(lock, os.Getpid())
+	pid := fmt.Appendln(nil, os.Getpid())
+	if _, err = lock.WriteAt(pid, 0); err == nil { // a full disk has room for what replaces another PID
+		err = lock.Truncate(int64(len(pid)))
 	}
 	if err != nil {
 		_ = lock.Close()

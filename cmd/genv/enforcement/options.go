@@ -147,6 +147,9 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	return options, nil
 }
 
+// roomOfRecord is how much of the record's disk stays allocated for it, in bytes: 10,000 records or so.
+const roomOfRecord = 8 << 20
+
 // openAuditLog opens the log, so that one that can't be written is an error
 // before anything is done; nil if there is none. The group of readers may read it.
 func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
@@ -156,7 +159,9 @@ func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	if err := audit.Check(o.AuditLog); errors.Is(err, audit.ErrNotALog) {
 		return nil, command.WrongFlag("audit-log", ": %w; nothing was done: name another file", err)
 	}
-	log := &audit.Log{Path: o.AuditLog, MaxBytes: o.AuditSize, Keep: o.AuditKeep, Readers: readers}
+	log := &audit.Log{
+		Path: o.AuditLog, MaxBytes: o.AuditSize, Keep: o.AuditKeep, Readers: readers, Room: roomOfRecord,
+	}
 	if err := log.Append(); err != nil && !o.ActUnrecorded {
 		return nil, command.WrongFlag("audit-log", ": %w; nothing is done without a record (--act-unrecorded "+
 			"allows it)", err)

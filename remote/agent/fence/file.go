@@ -141,6 +141,7 @@ func (f *File) update(create bool, r *Request, change func(*Lease) (*Lease, erro
 		return err
 	}
 	defer dir.Close()
+	dir.Spare = true
 	lease, err := f.read(dir, filepath.Base(f.Path))
 	if err != nil {
 		return err

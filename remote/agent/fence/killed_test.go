@@ -126,7 +126,7 @@ func TestLeftovers(t *testing.T) {
 	require.Equal(t, []string{other}, left)
 }
 
-// On a full disk the noted controller goes on, and nothing is done for any other one.
+// On a full disk the noted controller goes on, and another one as long as there are blocks for its lease.
 func TestOnAFullDisk(t *testing.T) {
 	const inside = "GENV_TEST_INSIDE"
 	if os.Getenv(inside) == "" {
@@ -147,7 +147,7 @@ func TestOnAFullDisk(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	filler := filepath.Join(dir, "filler")
 	fill := func() {
-		file, err := os.Create(filler)
+		file, err := os.OpenFile(filler, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		for require.NoError(t, err); err == nil; {
 			_, err = file.Write(make([]byte, 4096))
 		}
@@ -164,13 +164,17 @@ func TestOnAFullDisk(t *testing.T) {
 	release, err := f.Hold(request(folder, 1, "a"))
 	require.NoError(t, err)
 	release()
-	err = f.Admit(request(folder, 2, "a"))
+	require.NoError(t, f.Admit(request(folder, 2, "a")), "there are blocks for another lease")
+	require.Error(t, f.Admit(request(folder, 1, "a")))
+	require.NoError(t, os.Remove(f.Path+".spare"))
+	fill()
+	err = f.Admit(request(folder, 3, "a"))
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "so nothing is done")
-	require.ErrorIs(t, f.GiveBack(request(folder, 1, "a")), unix.ENOSPC)
+	require.ErrorIs(t, f.GiveBack(request(folder, 2, "a")), unix.ENOSPC)
 	again := &fence.File{Path: f.Path, Now: f.Now} // of another process
-	require.NoError(t, again.Admit(request(folder, 1, "a")))
-	require.NoError(t, os.Remove(filler))
 	require.NoError(t, again.Admit(request(folder, 2, "a")))
-	require.Error(t, f.Admit(request(folder, 1, "a")))
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, again.Admit(request(folder, 3, "a")))
+	require.Error(t, f.Admit(request(folder, 2, "a")))
 }

@@ -85,6 +85,7 @@ func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
 		dir.Close()
 		return nil, nil, err
 	}
+	dir.Spare = true
 	return dir, owner, nil
 }
 

@@ -33,8 +33,11 @@ type Folder struct {
 	Path string
 	// NoMounts refuses what is mounted in the folder, with ErrTampered.
 	NoMounts bool
-	fd       int
-	held     *os.File // see Hold
+	// Spare keeps blocks allocated for the next content of each file that is published: see keepSpare. It is for
+	// folders that only this user can write.
+	Spare bool
+	fd    int
+	held  *os.File // see Hold
 }
 
 // Close closes the folder, unless it is nil, and releases what Hold has locked.

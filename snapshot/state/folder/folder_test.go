@@ -4,11 +4,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -188,4 +192,37 @@ func TestLockShared(t *testing.T) {
 	_, err = d.LockShared("x.lock", 0)
 	require.ErrorIs(t, err, folder.ErrLocked)
 	require.NoError(t, alone.Close())
+}
+
+// On a disk that others fill, a file is replaced by what its spare has room for, again and again.
+func TestASpareOnAFullDisk(t *testing.T) {
+	proctest.NeedRoot(t)
+	path := t.TempDir()
+	require.NoError(t, unix.Mount("none", path, "tmpfs", 0, "size=256k,nr_inodes=8"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(path, 0)) })
+	d := open(t, path)
+	d.Spare = true
+	require.NoError(t, d.Put("a", []byte("1"), 0o644, true))
+	require.NoError(t, d.Put("other", []byte("1"), 0o644, false))
+	for _, data := range [][]byte{make([]byte, 1<<20), nil} { // blocks, then inodes
+		for i := range 8 {
+			_ = os.WriteFile(filepath.Join(path, strconv.Itoa(i)), data, 0o600)
+		}
+		for _, content := range []string{"22", strings.Repeat("3", 9<<10), "4"} {
+			require.NoError(t, d.Put("a", []byte(content), 0o644, true))
+			got, st, err := d.Read("a", 1<<20)
+			require.NoError(t, err)
+			require.Equal(t, content, string(got))
+			require.Equal(t, uint32(0o644), st.Mode&0o777)
+		}
+		err := d.Put("a", make([]byte, 300<<10), 0o644, true)
+		require.True(t, folder.IsFull(err), "%v", err)
+		require.ErrorContains(t, err, path)
+		got, _, err := d.Read("a", 1<<20)
+		require.NoError(t, err)
+		require.Equal(t, "4", string(got))
+		require.NoError(t, d.Put("a", []byte("4"), 0o644, true))
+		require.NoError(t, os.Remove(filepath.Join(path, "0")))
+	}
+	require.NotContains(t, namesIn(t, path), "a.tmp")
 }

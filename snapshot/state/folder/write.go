@@ -18,13 +18,16 @@ import (
 const tempSuffix = ".tmp"
 
 // Staged is a file that is written under a temporary name: see Stage.
-type Staged struct{ Name, temp string }
+type Staged struct {
+	Name, temp string
+	size       int
+}
 
 // Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same: only
 // the holder of the lock writes it, so an existing file was left by a writer that was killed. A folder in its place was
 // made by a user to prevent writing, and another name is used.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
-	file := Staged{Name: name, temp: name + tempSuffix}
+	file := Staged{Name: name, temp: name + tempSuffix, size: len(data)}
 	err := d.Remove(file.temp)
 	if errors.Is(err, unix.EISDIR) {
 		file.temp, err = name+"."+strconv.FormatUint(rand.Uint64(), 36)+tempSuffix, nil
@@ -32,13 +35,19 @@ func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Sta
 	if err != nil {
 		return file, err
 	}
-	return file, d.create(file.temp, data, mode, durable)
+	if err = d.create(file.temp, data, mode, durable); d.Spare && IsFull(err) {
+		err = d.useSpare(file, data, mode, err)
+	}
+	return file, err
 }
 
 // Publish gives a staged file its name, and so replaces the file that had it.
 func (d *Folder) Publish(file Staged) error {
 	if err := unix.Renameat(d.fd, file.temp, d.fd, file.Name); err != nil {
 		return &fs.PathError{Op: "replace", Path: d.Join(file.Name), Err: err}
+	}
+	if d.Spare {
+		d.keepSpare(file.Name, file.size)
 	}
 	return nil
 }
@@ -128,9 +137,13 @@ func (d *Folder) create(name string, data []byte, mode uint32, durable bool) err
 	if err != nil {
 		return &fs.PathError{Op: "create", Path: d.Join(name), Err: err}
 	}
-	file := os.NewFile(uintptr(fd), d.Join(name))
-	_, err = file.Write(data)
-	err = errors.Join(err, unix.Fchmod(fd, mode)) // whatever the umask
+	return d.fill(os.NewFile(uintptr(fd), d.Join(name)), name, data, mode, durable)
+}
+
+// fill writes an empty file, and removes it if that fails.
+func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, durable bool) error {
+	_, err := file.Write(data)
+	err = errors.Join(err, unix.Fchmod(int(file.Fd()), mode)) // whatever the umask
 	if durable && err == nil {
 		err = file.Sync()
 	}
