@@ -169,7 +169,7 @@ func (s *site) act(e snapshot.Environment) {
 			return
 		}
 		s.change(func(f *state.Files) {
-			r := state.AttachRequest{EID: eid, Count: len(f.AttachedTo(eid)) + 1, At: s.wrong(), States: make(map[snapshot.DeviceIndex]gpus.State)}
+			r := state.AttachRequest{EID: eid, Count: len(f.AttachedTo(eid)) + 1, At: s.wrong(), Availability: state.Availability{States: make(map[snapshot.DeviceIndex]gpus.State)}}
 			for _, d := range s.found() {
 				if !d.Judged() {
 					r.States[d.Index] = gpus.Failed

@@ -293,7 +293,7 @@ func (f *forgery) change() change.Change {
 	}
 	switch f.IntN(5) {
 	case 0:
-		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), States: states}}
+		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), Availability: change.Availability{States: states}}}
 	case 1:
 		a := &change.Attach{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: f.coin(), Configured: f.coin(), Exact: f.coin(), Unregistered: f.coin()}
 		if len(indices) == 0 {

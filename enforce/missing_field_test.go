@@ -33,7 +33,7 @@ func spared() *snapshot.Snapshot {
 		}
 		d := snapshot.Device{
 			Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(80000), UUID: snapshot.GPUUUID("GPU-" + itoa(i)), Name: "H100", UsedMemory: snapshot.MiB(1000),
-			Utilization: ptr(50), Temperature: ptr(50), Power: ptr(50.0), Failed: i == 1, Unidentified: i == 2, Display: i == 3,
+			Utilization: ptr(50), Temperature: ptr(50), Power: ptr(50.0), Failed: i == 1, Unidentified: i == 2, Display: ptr(i == 3),
 			ProcessesUnknown: i == 4, Attachments: []snapshot.Attachment{{EID: e.EID, GPUMemory: snapshot.MiB(1000), Time: at, Since: 29000}},
 		}
 		if i == 5 {

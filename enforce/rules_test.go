@@ -87,7 +87,7 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 			continue
 		}
 		if word == "screen" {
-			d.Display = true
+			d.Display = ptr(true)
 			continue
 		}
 		if word == "m?" {

@@ -331,6 +331,7 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 	cleanText(r, "name", &d.Name)
 	cleanText(r, "driver", &d.Driver)
 	cleanText(r, "problem", &d.Problem)
+	cleanText(r, "reason", &d.Unusable)
 	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
 		d.UUID, d.Unidentified = "", true
 	}

@@ -18,6 +18,19 @@ type Instance struct {
 	Pool  string `json:"pool,omitempty"`
 }
 
+// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization of such a device.
+func (d *Device) MayBeDivided() bool {
+	return d.MIGMode || d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
+}
+
+// Divide sets all MIG instances of the device. The MIG mode outlives a reboot, and the instances don't.
+func (d *Device) Divide(instances []Instance) {
+	d.Instances = instances
+	if d.MIGMode && len(instances) == 0 && d.Unusable == "" {
+		d.Unusable = "it is in MIG mode and has no instance"
+	}
+}
+
 // Memory is how much memory the instance has at most, by its profile, which `nvidia-smi -L` names. Total counts only
 // without one: it comes from the list of processes, where a process's name could make it smaller.
 func (i Instance) Memory() Memory {

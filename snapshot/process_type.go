@@ -26,5 +26,5 @@ func (s *Snapshot) TypeUnknown(u DeviceUsage) bool {
 
 func (s *Snapshot) displays(u DeviceUsage) bool {
 	d := s.Device(u.Index)
-	return d != nil && d.Display
+	return d != nil && d.Display != nil && *d.Display
 }

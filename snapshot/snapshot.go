@@ -194,8 +194,12 @@ type Device struct {
 	// also be that some value can't be measured.
 	Failed  bool   `json:"failed,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// Display says that a screen was active on it when nvidia-smi was last asked for that.
-	Display     bool     `json:"display,omitempty"`
+	// Unusable is why CUDA can't use it although it works; empty if it can, or if that isn't reported.
+	Unusable string `json:"unusable,omitempty"`
+	// MIGMode says that CUDA can use its MIG instances alone.
+	MIGMode bool `json:"mig_mode,omitempty"`
+	// Display says whether a screen was active on it when nvidia-smi was last asked for that; nil if not reported.
+	Display     *bool    `json:"display,omitempty"`
 	UsedMemory  Memory   `json:"used_memory,omitzero"`
 	Utilization *int     `json:"utilization,omitempty"` // per cent over the driver's last sample; nil if not reported
 	Temperature *int     `json:"temperature,omitempty"` // degrees Celsius; nil if not reported

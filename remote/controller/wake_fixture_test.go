@@ -111,7 +111,7 @@ func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot
 		return host.last, nil
 	}
 	uid := snapshot.UID(1001)
-	s := &snapshot.Snapshot{BootID: host.boot, Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Display: true}}}
+	s := &snapshot.Snapshot{BootID: host.boot, Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Display: new(true)}}}
 	if host.attached {
 		s.Environments = []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}}
 		s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}

@@ -96,6 +96,7 @@ func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 func hideGPU(g *gpus.GPU, shown func(snapshot.Username) bool) gpus.GPU {
 	hidden := gpus.GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, Driver: g.Driver, State: g.State, Problem: g.Problem,
+		MIGMode: g.MIGMode, Display: g.Display,
 		MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
 		Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power, Instances: g.Instances,
 		Attached: make([]gpus.Attachment, len(g.Attached)), Processes: make([]gpus.Process, len(g.Processes)),

@@ -95,13 +95,15 @@ type Mark byte
 
 // The marks. Each GPU has the first one that is true of it, in this order.
 const (
-	MarkFailed  Mark = 'F'
-	MarkUnknown Mark = '?'
-	MarkFinding Mark = '!' // a finding is about it
-	MarkExempt  Mark = 'x' // an operator exempted it, or one of its users
-	MarkBusy    Mark = 'A'
-	MarkFree    Mark = '.'
-	MarkUnused  Mark = 'a' // attached, or held by processes, and idle
+	MarkFailed   Mark = 'F'
+	MarkUnusable Mark = 'U'
+	MarkUnknown  Mark = '?'
+	MarkFinding  Mark = '!' // a finding is about it
+	MarkExempt   Mark = 'x' // an operator exempted it, or one of its users
+	MarkBusy     Mark = 'A'
+	MarkFree     Mark = '.'
+	MarkMIG      Mark = 'm' // in MIG mode, and no instance is attached or used
+	MarkUnused   Mark = 'a' // attached, or held by processes, and idle
 )
 
 // Mark is the mark of a GPU of a host.
@@ -109,6 +111,8 @@ func (v *View) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 	switch {
 	case g.State == gpus.Failed:
 		return MarkFailed
+	case g.State == gpus.Unusable:
+		return MarkUnusable
 	case g.State == gpus.Unknown:
 		return MarkUnknown
 	case v.found[gpuKey{host, g.Index}]:
@@ -119,6 +123,8 @@ func (v *View) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 		return MarkBusy
 	case g.State == gpus.Free:
 		return MarkFree
+	case g.State == gpus.MIG:
+		return MarkMIG
 	}
 	return MarkUnused
 }

@@ -28,9 +28,12 @@ func measured(g gpus.GPU, percent int, used, total int64) gpus.GPU {
 
 // states are the lines of a model's GPUs, from free on; states that aren't counted have none.
 func states(model string, counts ...int) (lines string) {
-	counts = append(counts, make([]int, len(gpus.States()))...)
-	for i, state := range gpus.States() {
-		lines += fmt.Sprintf("gpus{host=\"a\",model=%q,state=%q} %d\n", model, state, counts[i])
+	number := make(map[gpus.State]int)
+	for i, state := range []gpus.State{gpus.Free, gpus.Attached, gpus.Idle, gpus.Busy, gpus.Unknown, gpus.Failed}[:len(counts)] {
+		number[state] = counts[i]
+	}
+	for _, state := range gpus.States() {
+		lines += fmt.Sprintf("gpus{host=\"a\",model=%q,state=%q} %d\n", model, state, number[state])
 	}
 	return lines
 }

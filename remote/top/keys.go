@@ -220,8 +220,8 @@ func (m *Model) answered(msg answerMsg) {
 }
 
 var help = []string{
-	"A GPU is a letter: . free, a attached or idle, A busy, ! finding, ? unknown,",
-	"F failed, x exempt.",
+	"A GPU is a letter: . free, m in MIG mode and not used, a attached or idle,",
+	"A busy, ! finding, ? unknown, U unusable, F failed, x exempt.",
 	"",
 	"1-7, Tab, left, right   another tab",
 	"up, down, j, k          another row; also PgUp, PgDn, g, G",

@@ -81,13 +81,13 @@ func (s *scene) mark(h *live.Host, g *gpus.GPU) draw.Span {
 
 func stateStyle(state gpus.State) draw.Style {
 	switch state {
-	case gpus.Free:
+	case gpus.Free, gpus.MIG:
 		return draw.Green
 	case gpus.Busy:
 		return draw.Cyan
 	case gpus.Attached, gpus.Idle:
 		return draw.Yellow
-	case gpus.Failed:
+	case gpus.Failed, gpus.Unusable:
 		return draw.Red
 	}
 	return draw.Faint

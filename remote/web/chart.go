@@ -17,7 +17,7 @@ func bar(c gpus.StateCounts) template.HTML {
 	for _, part := range []struct {
 		class string
 		n     int
-	}{{"f", c.Free}, {"b", c.Busy}, {"i", c.Held()}, {"u", c.Unknown + c.Failed}} {
+	}{{"f", c.Free + c.MIG}, {"b", c.Busy}, {"i", c.Held()}, {"u", c.Unknown + c.Unusable + c.Failed}} {
 		if part.n == 0 {
 			continue
 		}

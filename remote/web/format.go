@@ -140,7 +140,7 @@ func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-"
 
 var states = map[gpus.State]string{
 	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy",
-	gpus.Unknown: "unknown", gpus.Failed: "failed",
+	gpus.Unknown: "unknown", gpus.Failed: "failed", gpus.Unusable: "unusable", gpus.MIG: "MIG, not used",
 }
 
 // unusual is what is to be said about how a host is asked.

@@ -209,11 +209,13 @@ func (c *cell) html() template.HTML {
 // cells are those of all marks, in the order of the legend.
 var cells = []cell{
 	{live.MarkFree, "f", "free"},
+	{live.MarkMIG, "f", "MIG mode, not used"},
 	{live.MarkUnused, "i", "attached or idle"},
 	{live.MarkBusy, "b", "busy"},
 	{live.MarkFinding, "n", "a rule is violated"},
 	{live.MarkExempt, "x", "exempt from rules"},
 	{live.MarkUnknown, "u", "unknown"},
+	{live.MarkUnusable, "e", "unusable"},
 	{live.MarkFailed, "e", "failed"},
 }
 
@@ -234,7 +236,8 @@ func words(c gpus.StateCounts) string {
 	for _, part := range []struct {
 		n    int
 		word string
-	}{{c.Free, "free"}, {c.Busy, "busy"}, {c.Held(), "idle"}, {c.Unknown, "unknown"}, {c.Failed, "failed"}} {
+	}{{c.Free, "free"}, {c.MIG, "MIG"}, {c.Busy, "busy"}, {c.Held(), "idle"}, {c.Unknown, "unknown"},
+		{c.Unusable, "unusable"}, {c.Failed, "failed"}} {
 		if part.n > 0 {
 			list = append(list, strconv.Itoa(part.n)+" "+part.word)
 		}

@@ -32,6 +32,11 @@ const (
 	Idle State = "idle"
 	// Busy: processes use it.
 	Busy State = "busy"
+	// MIG: CUDA uses its MIG instances alone, and none of them is attached or used.
+	MIG State = "mig"
+	// Unusable: it works, and CUDA can't use it: its compute mode is Prohibited, or it is in MIG mode and has no
+	// instance. It is given to no user.
+	Unusable State = "unusable"
 	// Failed: it is lost or needs a reset, and is given to no user. No rule acts on it.
 	Failed State = "failed"
 	// Unknown: it can't be said. nvidia-smi doesn't report the device, one of its values or its
@@ -41,7 +46,7 @@ const (
 )
 
 // States lists all states, the most welcome first.
-func States() []State { return []State{Free, Attached, Idle, Busy, Unknown, Failed} }
+func States() []State { return []State{Free, MIG, Attached, Idle, Busy, Unknown, Unusable, Failed} }
 
 // Problem is a text of the driver, in which no user has a word.
 type Problem string
@@ -57,9 +62,14 @@ type GPU struct {
 	Model  string               `json:"model,omitempty"`
 	Driver string               `json:"driver,omitempty"` // its version
 	State  State                `json:"state"`
-	// Problem is what the driver says about a GPU that has failed, or of which it can't measure some value.
-	Problem    Problem `json:"problem,omitempty"`
-	MemoryUsed *int64  `json:"memory_used_bytes,omitempty"`
+	// Problem is what the driver says about a GPU that has failed, or of which it can't measure some value, and why
+	// CUDA can't use one.
+	Problem Problem `json:"problem,omitempty"`
+	// MIGMode says that CUDA can use its MIG instances alone.
+	MIGMode bool `json:"mig_mode,omitempty"`
+	// Display says whether a screen is active on it; missing if that is unknown.
+	Display    *bool  `json:"display,omitempty"`
+	MemoryUsed *int64 `json:"memory_used_bytes,omitempty"`
 	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
 	MemoryTotal *int64       `json:"memory_total_bytes"`
 	Utilization *int         `json:"utilization_percent,omitempty"`
@@ -176,7 +186,7 @@ func (g *GPU) Since() time.Time {
 }
 
 // StateCounts are how many GPUs are in each state.
-type StateCounts struct{ Free, Attached, Idle, Busy, Unknown, Failed int }
+type StateCounts struct{ Free, MIG, Attached, Idle, Busy, Unknown, Unusable, Failed int }
 
 // Add counts the GPUs of a list.
 func (c *StateCounts) Add(list ...GPU) {
@@ -192,6 +202,8 @@ func (c *StateCounts) of(state State) *int {
 	switch state {
 	case Free:
 		return &c.Free
+	case MIG:
+		return &c.MIG
 	case Attached:
 		return &c.Attached
 	case Idle:
@@ -200,6 +212,8 @@ func (c *StateCounts) of(state State) *int {
 		return &c.Busy
 	case Failed:
 		return &c.Failed
+	case Unusable:
+		return &c.Unusable
 	case Unknown:
 	}
 	return &c.Unknown
@@ -209,4 +223,6 @@ func (c *StateCounts) of(state State) *int {
 func (c StateCounts) Held() int { return c.Attached + c.Idle }
 
 // Total is the number of all.
-func (c StateCounts) Total() int { return c.Free + c.Held() + c.Busy + c.Unknown + c.Failed }
+func (c StateCounts) Total() int {
+	return c.Free + c.MIG + c.Held() + c.Busy + c.Unknown + c.Unusable + c.Failed
+}

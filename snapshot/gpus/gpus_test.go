@@ -16,6 +16,7 @@ func TestStates(t *testing.T) {
 	attached := []snapshot.Attachment{{EID: "7"}}
 	used := []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
 	drawn := []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 0, Type: snapshot.TypeComputeGraphics}}}}
+	instances := []snapshot.Instance{{UUID: "MIG-a"}}
 	for name, row := range map[string]struct {
 		device    snapshot.Device
 		processes []snapshot.Process
@@ -34,11 +35,19 @@ func TestStates(t *testing.T) {
 		"of unified memory":                  {device: snapshot.Device{UUID: "GPU-0", Temperature: &some}, want: gpus.Free},
 		"attached":                           {device: snapshot.Device{Attachments: attached}, want: gpus.Attached},
 		"computing without a process":        {device: snapshot.Device{Attachments: attached, Utilization: &some}, want: gpus.Attached},
-		"a desktop's":                        {device: snapshot.Device{Display: true, Utilization: &some, UsedMemory: snapshot.MiB(1024)}, processes: drawn, want: gpus.Free},
+		"a desktop's":                        {device: snapshot.Device{Display: new(true), Utilization: &some, UsedMemory: snapshot.MiB(1024)}, processes: drawn, want: gpus.Free},
 		"drawn on without a screen":          {processes: drawn, want: gpus.Busy},
 		"used, unknown utilization":          {processes: used, want: gpus.Busy},
 		"used and computing":                 {device: snapshot.Device{Utilization: &some}, processes: used, want: gpus.Busy},
 		"held, not computing":                {device: snapshot.Device{Utilization: &zero}, processes: used, want: gpus.Idle},
+		"divided":                            {device: snapshot.Device{Instances: instances, MIGMode: true}, want: gpus.MIG},
+		"divided, of an older host":          {device: snapshot.Device{Instances: instances}, want: gpus.MIG},
+		"divided and attached":               {device: snapshot.Device{Instances: instances, MIGMode: true, Attachments: attached}, want: gpus.Attached},
+		"divided and used":                   {device: snapshot.Device{Instances: instances, MIGMode: true}, processes: used, want: gpus.Busy},
+		"in MIG mode, instances unknown":     {device: snapshot.Device{MIGMode: true}, want: gpus.Unknown},
+		"in MIG mode, without instances":     {device: snapshot.Device{MIGMode: true, Unusable: "it has none"}, want: gpus.Unusable},
+		"prohibited, attached and used":      {device: snapshot.Device{Unusable: "prohibited", Attachments: attached}, processes: used, want: gpus.Unusable},
+		"prohibited and failed":              {device: snapshot.Device{Unusable: "prohibited", Failed: true}, want: gpus.Failed},
 		"held and attached, no computing":    {device: snapshot.Device{Utilization: &zero, Attachments: attached}, processes: used, want: gpus.Idle},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,6 +55,48 @@ func TestStates(t *testing.T) {
 			require.Len(t, list, 1)
 			require.Equal(t, row.want, list[0].State)
 		})
+	}
+}
+
+// TestInUse: what CUDA can't use whole says so whatever else is true of it, and why it can't is its problem.
+func TestInUse(t *testing.T) {
+	list := gpus.Of(&snapshot.Snapshot{
+		Devices: []snapshot.Device{
+			{Index: 0}, {Index: 1, Unusable: "its compute mode is Prohibited", Problem: "power: Unknown Error"}, {Index: 2, MIGMode: true}, {Index: 3},
+			{Index: 4, Instances: []snapshot.Instance{{UUID: "MIG-a"}}, Attachments: []snapshot.Attachment{{EID: "7"}}},
+		},
+		Processes: []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 1}, {Index: 3}, {Index: 4}}}},
+	})
+	require.Equal(t, map[snapshot.DeviceIndex]gpus.State{1: gpus.Unusable, 2: gpus.MIG, 3: gpus.Busy, 4: gpus.MIG}, gpus.InUse(list))
+	require.EqualValues(t, "its compute mode is Prohibited; power: Unknown Error", list[1].Problem)
+	var counts gpus.StateCounts
+	counts.Add(list...)
+	require.Equal(t, gpus.StateCounts{Free: 1, Unusable: 1, Unknown: 1, Busy: 2}, counts)
+	require.Equal(t, 5, counts.Total())
+}
+
+// TestLast: a GPU with a screen, or a much smaller one, is for those whom no other is left.
+func TestLast(t *testing.T) {
+	gib := func(n int64) *int64 { n <<= 30; return &n }
+	large := func(index snapshot.DeviceIndex, display *bool) gpus.GPU {
+		return gpus.GPU{Index: index, MemoryTotal: gib(80), Display: display}
+	}
+	for name, row := range map[string]struct {
+		list []gpus.GPU
+		want []snapshot.DeviceIndex
+	}{
+		"nothing is known":        {[]gpus.GPU{{Index: 0}, {Index: 1}}, nil},
+		"all are alike":           {[]gpus.GPU{large(0, nil), large(1, nil)}, nil},
+		"all have screens":        {[]gpus.GPU{large(0, new(true)), large(1, new(true))}, nil},
+		"one has a screen":        {[]gpus.GPU{large(0, new(true)), large(1, new(false))}, []snapshot.DeviceIndex{0}},
+		"of one it is unknown":    {[]gpus.GPU{large(0, new(true)), large(1, nil), large(2, new(false))}, []snapshot.DeviceIndex{1, 0}},
+		"the others are unknown":  {[]gpus.GPU{large(0, new(true)), large(1, nil)}, []snapshot.DeviceIndex{0}},
+		"one is small":            {[]gpus.GPU{{Index: 0, MemoryTotal: gib(39)}, large(1, nil)}, []snapshot.DeviceIndex{0}},
+		"one is half":             {[]gpus.GPU{{Index: 0, MemoryTotal: gib(40)}, large(1, nil)}, nil},
+		"memory is unknown":       {[]gpus.GPU{{Index: 0}, large(1, nil)}, nil},
+		"small and with a screen": {[]gpus.GPU{{Index: 0, MemoryTotal: gib(4), Display: new(true)}, large(1, new(true)), large(2, new(false))}, []snapshot.DeviceIndex{1, 0}},
+	} {
+		require.Equal(t, row.want, gpus.Last(row.list), name)
 	}
 }
 

@@ -3,6 +3,7 @@ package gpus
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -37,9 +38,14 @@ func Of(s *snapshot.Snapshot) []GPU {
 	for i := range list {
 		d := &s.Devices[i]
 		lost := described && d.UUID == "" || d.ProcessesUnknown || d.Unidentified || d.Problem != "" ||
-			!d.Unified && list[i].fails()
-		if list[i].State = list[i].state(lost, used[i]); d.Failed {
-			list[i].State = Failed
+			!d.Unified && list[i].fails() || d.MIGMode && len(d.Instances) == 0
+		switch g := &list[i]; {
+		case d.Failed:
+			g.State = Failed
+		case d.Unusable != "":
+			g.State, g.Problem = Unusable, Problem(strings.TrimSuffix(d.Unusable+"; "+d.Problem, "; "))
+		default:
+			g.State = g.state(lost, used[i])
 		}
 	}
 	slices.SortFunc(list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
@@ -58,6 +64,7 @@ func (j *join) gpu(d *snapshot.Device) GPU {
 		Index: d.Index, UUID: d.UUID, Model: d.Name, Driver: d.Driver, Problem: Problem(d.Problem),
 		MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.Capacity()), Utilization: d.Utilization,
 		Temperature: d.Temperature, Power: d.Power, Processes: []Process{},
+		MIGMode: d.MIGMode || len(d.Instances) > 0, Display: d.Display,
 	}
 	for _, instance := range d.Instances {
 		g.Instances = append(g.Instances, Instance{instance.UUID, instance.Profile, bytesOf(instance.Total)})
@@ -129,15 +136,51 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	for i := range list {
 		g := &list[i]
 		switch {
-		case g.State == Failed, g.State == Unknown:
+		case g.State == Failed, g.State == Unusable:
 			states[g.Index] = g.State
+		case g.MIGMode:
+			states[g.Index] = MIG
+		case g.State == Unknown:
+			states[g.Index] = Unknown
 		case g.Problem != "":
 			states[g.Index] = Unknown
-		case len(g.Processes) > 0:
+		case len(g.Processes) > 0, g.State == Idle, g.State == Busy:
 			states[g.Index] = g.State
 		}
 	}
 	return states
+}
+
+// Last are the GPUs of a list that are given out after others in the same state, in that order: those with an active
+// display or with less than half of the memory of the largest. One of which the display is unknown comes between.
+func Last(list []GPU) []snapshot.DeviceIndex {
+	var largest int64
+	for i := range list {
+		if total := list[i].MemoryTotal; total != nil {
+			largest = max(largest, *total)
+		}
+	}
+	rank := func(g *GPU) (rank int) {
+		if g.Display == nil || *g.Display {
+			rank++
+		}
+		if g.Display != nil && *g.Display {
+			rank++
+		}
+		if g.MemoryTotal != nil && *g.MemoryTotal < largest/2 {
+			rank += 2
+		}
+		return rank
+	}
+	sorted := slices.Clone(list)
+	slices.SortStableFunc(sorted, func(a, b GPU) int { return cmp.Compare(rank(&a), rank(&b)) })
+	var last []snapshot.DeviceIndex
+	for i := range sorted {
+		if rank(&sorted[i]) > rank(&sorted[0]) {
+			last = append(last, sorted[i].Index)
+		}
+	}
+	return last
 }
 
 // Unexplained is how much memory is in use that belongs to no visible process; 0 for as little as a driver itself uses.
@@ -160,6 +203,8 @@ func (g *GPU) state(lost, used bool) State {
 		return Unknown
 	case len(g.Attached) > 0:
 		return Attached
+	case g.MIGMode:
+		return MIG
 	}
 	return Free
 }

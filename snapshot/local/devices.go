@@ -64,7 +64,7 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 			l.machine = snapshot.MachineKiB(kib)
 		}
 	}
-	if len(l.divided()) > 0 {
+	if slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.MayBeDivided() }) {
 		_ = c.addInstances(ctx, oldest, l) // without them it is a device as others
 	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
@@ -74,23 +74,36 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 // devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
 // one if it is younger than measured and complete, else a new one.
 func (c *Collector) devicesFor(
-	ctx context.Context, usage nvidiasmi.Usage, measured, oldest time.Duration,
+	ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
-	if l := c.cached().devices; l != nil && !l.lacks(usage) && c.now().Sub(l.at) < measured {
-		return l, nil
+	if l := c.cached().devices; l != nil {
+		if l.toParents(usage); !l.lacks(usage) && c.now().Sub(l.at) < measured {
+			return l, nil
+		}
 	}
 	l, err := c.readDevices(ctx, oldest)
 	if err != nil {
 		return nil, err
+	}
+	if l.toParents(usage); usage.NamesInstance() {
+		_ = c.addInstances(ctx, oldest, l) // without them it isn't known whose they are
+		l.toParents(usage)
 	}
 	l.recordUnlisted(usage)
 	c.update(func(kept *cache) { kept.devices = l })
 	return l, nil
 }
 
+// toParents attributes what uses MIG instances to their devices.
+func (l *deviceList) toParents(usage *nvidiasmi.Usage) {
+	for i := range l.devices {
+		usage.ToParent(l.devices[i].UUID, l.devices[i].Instances)
+	}
+}
+
 // lacks says whether a process uses a device that may be missing in the list, or whether more
 // GPUs are lost than in the list.
-func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
+func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	failed := 0
 	for i := range l.devices {
 		if l.devices[i].Failed {
@@ -101,16 +114,6 @@ func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
 		_, ok := l.index[gpu]
 		return !ok && gpu != "" && !l.unlisted[gpu]
 	})
-}
-
-// divided are the devices that may have MIG instances: the driver measures no utilization of such a device.
-func (l *deviceList) divided() (found []snapshot.DeviceIndex) {
-	for _, d := range l.devices {
-		if d.Utilization == nil && d.UsedMemory.Known() && !d.Failed {
-			found = append(found, d.Index)
-		}
-	}
-	return found
 }
 
 // addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and how
@@ -156,6 +159,9 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 		}
 		process := located{app.GPU, app.PID}
 		instance, known := before[process]
+		if app.Instance != "" {
+			instance, known = app.Instance, true
+		}
 		if !known {
 			instance = details.Instance(app.GPU, app.PID, l.devices[at].Instances)
 		}
@@ -170,11 +176,11 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 
 func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.Instance) {
 	if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
-		l.devices[i].Instances = list
+		l.devices[i].Divide(list)
 	}
 }
 
-func (l *deviceList) recordUnlisted(usage nvidiasmi.Usage) {
+func (l *deviceList) recordUnlisted(usage *nvidiasmi.Usage) {
 	l.unlisted = map[snapshot.GPUUUID]bool{}
 	for _, gpu := range usage.GPUs() {
 		if _, ok := l.index[gpu]; !ok {

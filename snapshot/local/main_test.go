@@ -87,6 +87,7 @@ type machine struct {
 type smi struct {
 	m                                      *machine
 	apps, devices, list, details, displays string
+	modes                                  []string // in devices
 	err                                    error
 }
 
@@ -180,7 +181,7 @@ func (s *smi) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error)
 	if err := s.ask("devices"); err != nil {
 		return nvidiasmi.Listing{}, err
 	}
-	return nvidiasmi.ParseDevices(answer(s.devices))
+	return nvidiasmi.ParseDevices(answer(s.devices), s.modes...)
 }
 
 func (s *smi) List(context.Context, time.Duration) ([]snapshot.Device, error) {

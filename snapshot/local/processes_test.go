@@ -105,6 +105,53 @@ func TestInstances(t *testing.T) {
 	require.Equal(t, []snapshot.DeviceUsage{usage(0, 3)}, s.Processes[1].Usage)
 }
 
+// TestWhatCUDACannotUse: the MIG mode outlives a reboot and its instances don't; a GPU can be kept out by its compute mode.
+func TestWhatCUDACannotUse(t *testing.T) {
+	m := newMachine(t)
+	m.smi.modes = []string{"display_active", "compute_mode", "mig.mode.current"}
+	m.smi.devices = "0, GPU-0, 81559, 10, 7, 31, 70.12, H100, 550.1, [N/A], Default, Enabled\n1, GPU-1, 81559, 20, [N/A], [N/A], [N/A], H100, 550.1, Enabled, Prohibited, [N/A]\n"
+	for list, want := range map[string][2]string{
+		migList:                                {"", "its compute mode is Prohibited"},
+		"GPU 0: H100 (UUID: GPU-0)\nGPU 1: \n": {"it is in MIG mode and has no instance", "its compute mode is Prohibited"},
+		"rubbish":                              {"", "its compute mode is Prohibited"},
+	} {
+		m.smi.list = list
+		s := m.snapshot()
+		require.Equal(t, want, [2]string{s.Device(0).Unusable, s.Device(1).Unusable}, list)
+		require.True(t, s.Device(0).MIGMode && !s.Device(1).MIGMode && s.Device(0).Display == nil && *s.Device(1).Display)
+	}
+}
+
+// TestInstancesInTheListOfProcesses: they belong to their GPUs, by the names that nvidia-smi -L has, and by older ones.
+func TestInstancesInTheListOfProcesses(t *testing.T) {
+	m := newMachine(t)
+	m.DeviceListTTL = time.Hour
+	m.process(100, 1001, 5000, "A=1\x00")
+	for _, row := range []struct {
+		app      string
+		asked    []string
+		on       snapshot.DeviceIndex
+		instance []snapshot.GPUUUID
+	}{
+		{"MIG-b, 100, 5", []string{"apps", "devices", "list", "details", "read"}, 0, []snapshot.GPUUUID{"MIG-b"}},
+		{"MIG-b, 100, 5", []string{"apps", "read"}, 0, []snapshot.GPUUUID{"MIG-b"}},
+		{"MIG-GPU-1/7/0, 100, 5", []string{"apps", "read"}, 1, nil},
+	} {
+		m.smi.apps = row.app
+		m.take()
+		s := m.snapshot()
+		require.Equal(t, row.asked, m.take())
+		require.Empty(t, s.Warnings)
+		require.Equal(t, []snapshot.DeviceUsage{usage(row.on, 5)}, s.Processes[0].Usage)
+		require.Equal(t, row.instance, s.Processes[0].Instances)
+	}
+	m.smi.apps = "MIG-a, [N/A], [N/A]"
+	s := m.snapshot()
+	require.True(t, s.Device(0).ProcessesUnknown && !s.Device(1).ProcessesUnknown, "of the parent")
+	m.smi.apps = "MIG-z, 100, 5"
+	require.Contains(t, m.snapshot().Warnings[0], "process 100 uses MIG-z, which the driver does not list")
+}
+
 // TestDevicesWithoutAListOfProcesses: they are not unused.
 func TestDevicesWithoutAListOfProcesses(t *testing.T) {
 	for apps, want := range map[string][]snapshot.DeviceIndex{

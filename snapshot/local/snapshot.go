@@ -55,7 +55,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if usage.Time.Ended.Sub(usage.Time.Began) > time.Second {
 		measured /= 2 // a slow driver has a new list before the old one is too old
 	}
-	devices, err := c.devicesFor(asking, usage, measured, age.Oldest)
+	devices, err := c.devicesFor(asking, &usage, measured, age.Oldest)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +95,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		s.Boot = c.now().Add(-since)
 	}
 	s.Warnings = append(s.Warnings, dropped(s, &files)...)
+	c.publishLook(s)
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
@@ -177,7 +178,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	}
 	devices := &deviceList{}
 	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.now()) {
-		devices, err = c.devicesFor(ctx, usage, c.DeviceListTTL, 0)
+		devices, err = c.devicesFor(ctx, &usage, c.DeviceListTTL, 0)
 	}
 	if err != nil {
 		return nil, nil, err

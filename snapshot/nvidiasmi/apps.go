@@ -16,7 +16,7 @@ type App struct {
 	GPU    snapshot.GPUUUID
 	PID    snapshot.PID
 	Memory snapshot.Memory // unknown if the driver does not report it
-	// Instance is the MIG instance that it uses, which only Details tells.
+	// Instance is the MIG instance that it uses, if Details or ToParent tells it.
 	Instance snapshot.GPUUUID
 }
 
@@ -38,6 +38,37 @@ func (u *Usage) GPUs() []snapshot.GPUUUID {
 		all = append(all, u.Apps[i].GPU)
 	}
 	return all
+}
+
+// ToParent attributes to a GPU what the list says of its MIG instances. Drivers name these by their own UUIDs, or by
+// that of the GPU, as in "MIG-GPU-…/1/0".
+func (u *Usage) ToParent(gpu snapshot.GPUUUID, instances []snapshot.Instance) {
+	listed := func(id snapshot.GPUUUID) bool {
+		return slices.ContainsFunc(instances, func(i snapshot.Instance) bool { return i.UUID == id })
+	}
+	isPart := func(id snapshot.GPUUUID) bool {
+		return gpu != "" && (listed(id) || strings.HasPrefix(string(id), "MIG-"+string(gpu)+"/"))
+	}
+	for i := range u.Apps {
+		app := &u.Apps[i]
+		if !isPart(app.GPU) {
+			continue
+		}
+		if listed(app.GPU) {
+			app.Instance = app.GPU
+		}
+		app.GPU = gpu
+	}
+	for i, id := range u.NotListed {
+		if isPart(id) {
+			u.NotListed[i] = gpu
+		}
+	}
+}
+
+// NamesInstance says whether the list names a MIG instance that ToParent didn't find.
+func (u *Usage) NamesInstance() bool {
+	return slices.ContainsFunc(u.GPUs(), func(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") })
 }
 
 // AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process: it is the

@@ -3,10 +3,12 @@ package nvidiasmi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -36,9 +38,44 @@ type Listing struct {
 	Time     Time
 }
 
-// DevicesArgs are the arguments for the output that ParseDevices reads.
-func DevicesArgs() []string {
-	return columns("index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version")
+// DevicesArgs are the arguments for the output that ParseDevices reads, with the same modes.
+func DevicesArgs(modes ...string) []string {
+	return columns(strings.Join(append([]string{
+		"index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version",
+	}, modes...), ","))
+}
+
+// modes are the columns that not all drivers know.
+var modes = []string{"display_active", "compute_mode", "mig.mode.current"}
+
+// exitInvalid is the exit code for a column that the driver doesn't know.
+const exitInvalid = 2
+
+// DeviceQuery asks for devices, and remembers which modes the driver refuses. The zero value is ready to use.
+type DeviceQuery struct{ known atomic.Pointer[[]string] }
+
+// ParseListing parses what nvidia-smi printed.
+type ParseListing = func(RunResult) (Listing, error)
+
+// Ask asks by a function that runs nvidia-smi with arguments and parses its output.
+func (q *DeviceQuery) Ask(ask func(args []string, parse ParseListing) (Listing, error)) (Listing, error) {
+	for q.known.CompareAndSwap(nil, &modes); ; {
+		asked := *q.known.Load()
+		listing, err := ask(DevicesArgs(asked...), func(out RunResult) (Listing, error) {
+			return ParseDevices(out, asked...)
+		})
+		refused := new(ExitError)
+		if len(asked) == 0 || !errors.As(err, &refused) || refused.ExitCode != exitInvalid {
+			return listing, err
+		}
+		known := slices.DeleteFunc(slices.Clone(asked), func(mode string) bool {
+			return strings.Contains(refused.Text, mode)
+		})
+		if len(known) == len(asked) {
+			known = nil
+		}
+		q.known.Store(&known)
+	}
 }
 
 func columns(list string) []string {
@@ -47,20 +84,46 @@ func columns(list string) []string {
 
 // Devices lists the devices. There is at least one row: a machine without devices is ErrNoDevices.
 func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, error) {
-	listing, at, err := query(ctx, q, DevicesArgs(), oldest, ParseDevices)
-	listing.Time = at
-	return listing, err
+	return q.modes.Ask(func(args []string, parse ParseListing) (Listing, error) {
+		listing, at, err := query(ctx, q, args, oldest, parse)
+		listing.Time = at
+		return listing, err
+	})
 }
 
 // ParseDevices parses the answer for DevicesArgs.
-func ParseDevices(out RunResult) (Listing, error) {
+func ParseDevices(out RunResult, modes ...string) (Listing, error) {
 	return parseListing(out, 1, func(g *GPU, more []string) {
-		name := more[0]
+		name := g.cutModes(more[0], modes)
 		if at := strings.LastIndexByte(name, ','); at >= 0 && isVersion(known(name[at+1:])) {
 			name, g.Driver = name[:at], known(name[at+1:])
 		}
 		g.Name = plain(name)
 	})
+}
+
+// cutModes takes the values of modes from the end of a row, and returns what is before them.
+func (g *GPU) cutModes(fields string, modes []string) string {
+	for _, mode := range slices.Backward(modes) {
+		at := strings.LastIndexByte(fields, ',')
+		if at < 0 { // the row is cut
+			return fields
+		}
+		value := known(fields[at+1:])
+		fields = fields[:at]
+		switch mode {
+		case "display_active":
+			active := value == "Enabled"
+			g.Display = ifSo(&active, active || value == "Disabled")
+		case "compute_mode":
+			if value == "Prohibited" {
+				g.Unusable = "its compute mode is Prohibited"
+			}
+		case "mig.mode.current":
+			g.MIGMode = value == "Enabled"
+		}
+	}
+	return fields
 }
 
 // isVersion says whether a text is a version of the driver, such as 550.163.01, or empty: it is unknown. What else

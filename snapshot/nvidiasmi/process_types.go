@@ -66,7 +66,9 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 		}
 	})
 	for i := range s.Devices {
-		s.Devices[i].Display = t.displays.Active != nil && !t.displays.dark(gpus[s.Devices[i].Index])
+		if active := !t.displays.dark(gpus[s.Devices[i].Index]); t.displays.Active != nil {
+			s.Devices[i].Display = &active
+		}
 	}
 }
 

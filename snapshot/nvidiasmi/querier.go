@@ -52,6 +52,7 @@ type Querier struct {
 	timeout time.Duration
 	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
 	turn    chan struct{}                                // whoever has put something in it may make a call
+	modes   DeviceQuery
 
 	mu        sync.Mutex
 	abandoned <-chan struct{}      // closed when no caller waits any more for the call in progress

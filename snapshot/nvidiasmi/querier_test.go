@@ -51,6 +51,47 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, "-L", strings.Join(nvidiasmi.ListArgs(), " "))
 }
 
+// TestModes: drivers that don't know some columns are asked without these, and only once with them.
+func TestModes(t *testing.T) {
+	const all = "display_active,compute_mode,mig.mode.current"
+	for name, row := range map[string]struct {
+		known, calls string // the columns that the driver knows, and those of each call
+		values       string
+		display      *bool
+		mig          bool
+		unusable     string
+	}{
+		"all":             {known: all, calls: all + " " + all, values: ", Disabled, Default, Enabled", display: new(false), mig: true},
+		"before MIG":      {known: "display_active,compute_mode", calls: all + " display_active,compute_mode display_active,compute_mode", values: ", Enabled, Prohibited", display: new(true), unusable: "its compute mode is Prohibited"},
+		"none":            {calls: all + " compute_mode,mig.mode.current mig.mode.current  "},
+		"not reported":    {known: all, calls: all + " " + all, values: ", [N/A], [N/A], [N/A]"},
+		"not understood":  {known: all, calls: all + " " + all, values: ", [Unknown Error], Exclusive_Process, Disabled"},
+		"not supported":   {known: all, calls: all + " " + all, values: ", [Not Supported], Exclusive_Thread, [Not Supported]"},
+		"older spellings": {known: all, calls: all + " " + all, values: ", Disabled, Prohibited, Disabled\r", display: new(false), unusable: "its compute mode is Prohibited"},
+	} {
+		var calls []string
+		querier := nvidiasmi.New(runner(func(_ context.Context, args ...string) (nvidiasmi.RunResult, error) {
+			_, columns, _ := strings.Cut(args[0], "driver_version")
+			columns = strings.TrimPrefix(columns, ",")
+			calls = append(calls, columns)
+			for column := range strings.SplitSeq(columns, ",") {
+				if column != "" && !strings.Contains(row.known, column) {
+					text := "Field \"" + column + "\" is not a valid field to query.\n\n"
+					return nvidiasmi.RunResult{Stdout: []byte(text), ExitCode: 2}, nil
+				}
+			}
+			return nvidiasmi.RunResult{Stdout: []byte("0, GPU-1, 16160, 3, 0, 31, 70.12, a, b, 550.1" + row.values + "\n")}, nil
+		}), 0)
+		for range 2 {
+			devices, err := querier.Devices(t.Context(), 0)
+			require.NoError(t, err, name)
+			d := devices.GPUs[0].Device
+			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable}, name)
+		}
+		require.Equal(t, row.calls, strings.Join(calls, " "), name)
+	}
+}
+
 func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
 	querier := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
 	_, err := querier.Devices(t.Context(), 0)

@@ -23,10 +23,19 @@ type AttachRequest struct {
 	Memory snapshot.Memory
 	// OverSubscribe attaches devices even if they have no room.
 	OverSubscribe bool
+	Availability
+	At snapshot.Date
+}
+
+// Availability is what the asker knows of the devices.
+type Availability struct {
 	// States are those of devices that aren't known to be unused: they are attached in the order of
-	// gpus.States, and those that have failed never.
-	States map[snapshot.DeviceIndex]gpus.State
-	At     snapshot.Date
+	// gpus.States, those that have failed or are unusable never, and those in MIG mode by Instances alone.
+	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
+	// Last are attached after others in the same state, in this order: see gpus.Last.
+	Last []snapshot.DeviceIndex `json:"last,omitzero"`
+	// Only are those that may be attached without OverSubscribe, since nothing is known of the others; nil for all.
+	Only []snapshot.DeviceIndex `json:"only,omitzero"`
 }
 
 // InstanceRequest asks for a MIG instance of a device.
@@ -117,7 +126,8 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	order := func(d *snapshot.Device) int { return slices.Index(gpus.States(), r.States[d.Index]) }
 	slices.SortFunc(free, func(x, y *snapshot.Device) int {
 		attached := cmp.Compare(len(x.Attachments), len(y.Attachments))
-		return cmp.Or(cmp.Compare(order(x), order(y)), attached, cmp.Compare(x.Index, y.Index))
+		last := cmp.Compare(slices.Index(r.Last, x.Index), slices.Index(r.Last, y.Index))
+		return cmp.Or(cmp.Compare(order(x), order(y)), last, attached, cmp.Compare(x.Index, y.Index))
 	})
 	return free[:max(missing, 0)], nil
 }
@@ -163,9 +173,16 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 
 // refuses says why a device is given to no user, or not with the capacity that is asked for; empty for neither.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
-	switch {
-	case r.States[d.Index] == gpus.Failed:
+	switch state := r.States[d.Index]; {
+	case state == gpus.Failed:
 		return fmt.Sprintf("GPU %d has failed and is given to no user: `genv gpus` says why", d.Index)
+	case state == gpus.Unusable:
+		return fmt.Sprintf("GPU %d is unusable and is given to no user: `genv gpus` says why", d.Index)
+	case state == gpus.MIG && len(r.Instances) == 0:
+		return fmt.Sprintf("GPU %d is in MIG mode: `genv attach --mig` attaches its instances", d.Index)
+	case r.Only != nil && !slices.Contains(r.Only, d.Index) && !r.OverSubscribe && len(r.Instances) == 0:
+		return fmt.Sprintf("it is unknown whether GPU %d is free, since nvidia-smi doesn't answer: -o attaches it all "+
+			"the same", d.Index)
 	case d.Unified && r.Memory.Known():
 		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own:"+
 			" attach it without --gpu-memory", d.Index)

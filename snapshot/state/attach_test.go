@@ -35,6 +35,7 @@ func recordedBooks() state.Files {
 
 func TestAttach(t *testing.T) {
 	memory := snapshot.MustMemory
+	unusable := map[snapshot.DeviceIndex]use.State{2: use.Unusable, 4: use.MIG}
 	tests := []struct {
 		name    string
 		request state.AttachRequest
@@ -53,6 +54,13 @@ func TestAttach(t *testing.T) {
 		{"shared: to the last byte", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("81920mi")}, indices{2}},
 		{"over-subscribed: a taken one", state.AttachRequest{EID: "9", Indices: indices{0}, OverSubscribe: true}, indices{0}},
 		{"over-subscribed: still least populated first", state.AttachRequest{EID: "9", Count: 7, OverSubscribe: true}, indices{1, 2, 3, 4, 5, 6, 7}},
+		{"those with a screen last", state.AttachRequest{EID: "9", Count: 2, Availability: state.Availability{Last: indices{2, 5}}}, indices{4, 6}},
+		{"those with a screen before busy ones", state.AttachRequest{EID: "9", Count: 5, Availability: state.Availability{Last: indices{2}, States: map[snapshot.DeviceIndex]use.State{7: use.Busy}}}, indices{2, 4, 5, 6, 7}},
+		{"a screen by index", state.AttachRequest{EID: "9", Indices: indices{2}, Availability: state.Availability{Last: indices{2}}}, indices{2}},
+		{"neither unusable ones nor instances", state.AttachRequest{EID: "9", Count: 2, Availability: state.Availability{States: unusable}}, indices{5, 6}},
+		{"only those that are known to be free", state.AttachRequest{EID: "9", Count: 1, Availability: state.Availability{Only: indices{0, 6}}}, indices{6}},
+		{"over-subscribed: unknown ones, too", state.AttachRequest{EID: "9", Indices: indices{5}, OverSubscribe: true, Availability: state.Availability{Only: indices{}}}, indices{5}},
+		{"an instance", state.AttachRequest{EID: "9", Instances: []state.InstanceRequest{{Index: 4, UUID: "MIG-a"}}, Availability: state.Availability{States: unusable}}, indices{4}},
 		{"over-subscribed: more than the memory", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("999g"), OverSubscribe: true}, indices{2}},
 	}
 	for _, tt := range tests {
@@ -185,7 +193,7 @@ func TestAttachTakesDevicesInTheOrderOfTheirStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := state.Files{Devices: shared()}
-			got, err := b.Attach(state.AttachRequest{EID: "7", Count: row.count, OverSubscribe: row.over, States: row.states, At: at("10:00:00")})
+			got, err := b.Attach(state.AttachRequest{EID: "7", Count: row.count, OverSubscribe: row.over, Availability: state.Availability{States: row.states}, At: at("10:00:00")})
 			require.Equal(t, row.want, got)
 			if row.refuse == "" {
 				require.NoError(t, err)

@@ -110,7 +110,7 @@ func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest
 			continue
 		}
 		list := gpus.Of(result.Value)
-		r.States = gpus.InUse(list)
+		r.States, r.Last = gpus.InUse(list), gpus.Last(list)
 		files := state.Files{Devices: slices.Clone(result.Value.Devices)}
 		if _, err := files.Attach(r); err != nil && r.Count != 0 {
 			continue

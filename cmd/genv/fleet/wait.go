@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,8 +224,10 @@ func (r *requirement) Find(
 		}
 	}
 	if found != nil {
+		last := gpus.Last(found)
 		slices.SortStableFunc(found, func(a, b gpus.GPU) int {
-			return slices.Index(gpus.States(), a.State) - slices.Index(gpus.States(), b.State)
+			return cmp.Or(slices.Index(gpus.States(), a.State)-slices.Index(gpus.States(), b.State),
+				slices.Index(last, a.Index)-slices.Index(last, b.Index))
 		})
 		found = found[:r.count]
 	}
@@ -252,11 +255,11 @@ func (r *requirement) Progress(cluster snapshot.Cluster) string {
 	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, render.Plural(total, "GPU"), most)
 }
 
-// only are the GPUs of a host that work and match.
+// only are the GPUs of a host that can be used whole and match.
 func only(s *snapshot.Snapshot, matches func(*gpus.GPU) bool) []gpus.GPU {
 	var list []gpus.GPU
 	for _, g := range gpus.Of(s) {
-		if g.State != gpus.Failed && matches(&g) {
+		if g.State != gpus.Failed && g.State != gpus.Unusable && !g.MIGMode && matches(&g) {
 			list = append(list, g)
 		}
 	}

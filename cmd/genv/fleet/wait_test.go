@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 // busyHost is a host of four GPUs without genv, on which a process uses those below busy.
 type busyHost struct {
 	model string
+	modes [4]string // of each GPU, after its model
 	busy  atomic.Int32
 	looks atomic.Int32
 	calls sync.Map // the commands that it was sent, without nvidia-smi's
@@ -41,7 +43,7 @@ func (h *busyHost) Handle(_ context.Context, r *inprocess.Request) int {
 		h.looks.Add(1)
 		fmt.Fprint(r.Stdout, "\ngenv-data\n")
 		for i := range 4 {
-			fmt.Fprintf(r.Stdout, "%d, GPU-%d, 40960, 0, 0, 44, 70.12, %s\n", i, i, h.model)
+			fmt.Fprintf(r.Stdout, "%d, GPU-%d, 40960, 0, 0, 44, 70.12, %s%s\n", i, i, h.model, h.modes[i])
 		}
 		fmt.Fprint(r.Stdout, "\ngenv-data 0\n")
 	case strings.Contains(r.Line, "--query-compute-apps"):
@@ -136,6 +138,21 @@ func TestWait(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestWaitForWhatCUDACanUse: a prohibited GPU and one in MIG mode are not waited for, and one with a screen is the last.
+func TestWaitForWhatCUDACanUse(t *testing.T) {
+	h := newBusyHost("NVIDIA A100-SXM4-40GB", 0)
+	h.modes = [4]string{", 550.1, Disabled, Prohibited, Disabled", ", 550.1, Disabled, Default, Enabled", ", 550.1, Enabled, Default, Disabled", ", 550.1, Disabled, Default, Disabled"}
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
+	for count, want := range []string{"", "a 3\n", "a 3,2\n", ""} {
+		if count == 0 {
+			continue
+		}
+		w := startWaiting(t, f, "-H", "a", "--gpus", strconv.Itoa(count))
+		require.Equal(t, want == "", w.code() != 0, w.said())
+		require.Equal(t, want, w.out.String(), w.said())
+	}
 }
 
 // TestWaitOnATerminal: it shows how far it is, and leaves nothing of that.

@@ -73,6 +73,9 @@ func (l *List) summary(s *Selection) string {
 	if failed > 0 && s.User == "" {
 		line += fmt.Sprintf("; %d %s failed", failed, has(failed))
 	}
+	if unusable := l.Counts.Unusable; unusable > 0 && s.User == "" {
+		line += fmt.Sprintf("; %d %s unusable", unusable, is(unusable, 0))
+	}
 	if unknown > 0 && s.User == "" {
 		line += fmt.Sprintf("; the state of %d is unknown", unknown)
 	}
@@ -142,7 +145,7 @@ func (l *List) writeTable(b *strings.Builder, output *Flags) {
 // colours are those of the states; the word says it too.
 var colours = map[gpus.State]draw.Style{
 	gpus.Free: draw.Green, gpus.Attached: draw.Yellow, gpus.Idle: draw.Yellow, gpus.Unknown: draw.Magenta,
-	gpus.Failed: draw.Red,
+	gpus.MIG: draw.Green, gpus.Unusable: draw.Red, gpus.Failed: draw.Red,
 }
 
 // times writes since when something is, or for how long in the largest unit.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -16,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -25,6 +27,8 @@ import (
 const (
 	looksFor    = time.Second
 	listingsFor = 5 * time.Second
+	// lookWithin is less than users wait: afterwards they get what was seen last.
+	lookWithin = 8 * time.Second
 )
 
 // changes is the service.Backend of this host.
@@ -71,7 +75,12 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 
 func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMessage, error) {
 	s, err := b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
-		return b.host.snapshot(ctx, local.Age{Oldest: enforce.DefaultMaxAge})
+		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(lookWithin)}
+		s, err := b.host.snapshot(ctx, age)
+		if errors.Is(err, nvidiasmi.ErrTimeout) { // it was not asked before
+			s, err = b.host.snapshot(ctx, local.Age{Oldest: enforce.DefaultMaxAge})
+		}
+		return s, err
 	})
 	if err != nil {
 		return nil, err

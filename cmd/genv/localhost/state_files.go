@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -106,12 +108,24 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	if h.contained {
 		return change.Result{}, ErrContained
 	}
-	if !h.Store.MayWrite() {
-		return h.Service.Change(ctx, c)
+	by := service.Changer{Store: h.Store, Instances: h.Instances, ListDevices: h.Machine.ListDevices}
+	var result change.Result
+	var err error
+	if h.Store.MayWrite() {
+		result, err = by.Change(ctx, c, h.asker(ctx))
+	} else {
+		result, err = h.Service.Change(ctx, c)
 	}
-	return service.Changer{Store: h.Store, Instances: h.Instances, ListDevices: h.Machine.ListDevices}.Change(ctx, c,
-		h.asker(ctx))
+	if err == nil && (c.Enter != nil || c.Attach != nil) && len(result.Now) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, guardWithin)
+		defer cancel()
+		guard.Await(ctx, h.Machine.Hardware.Run, h.UID(ctx), result.Now)
+	}
+	return result, err
 }
+
+// guardWithin is how long a change waits for the kernel guard, which lets its user open the GPUs.
+const guardWithin = time.Second
 
 // UID is the account of this process as reported by the kernel; LOGNAME is only a claim.
 func (h *Host) UID(ctx context.Context) snapshot.UID {

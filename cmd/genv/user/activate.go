@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -115,8 +114,8 @@ func (p *program) newEntry(
 		if err != nil {
 			return e, others, err
 		}
-		others = who.inUseByOthers(c.Context, e.EID, uid)
-		e.States = gpus.InUse(others.gpus)
+		others = p.inUseByOthers(c.Context, who, e.EID, uid)
+		others.restrict(&e.Availability)
 	}
 	return e, others, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
@@ -93,9 +92,9 @@ func (p *program) attach(c *cli.Context, o *attachOptions) error {
 	}
 	var others inUse
 	if who.eid != "" { // else it is refused
-		others = who.inUseByOthers(c.Context, who.eid, who.uid)
+		others = p.inUseByOthers(c.Context, who, who.eid, who.uid)
 	}
-	request.States = gpus.InUse(others.gpus)
+	others.restrict(&request.Availability)
 	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 		request.EID = eid
 		return who.changeIn(ctx, eid, change.Change{Attach: &request})

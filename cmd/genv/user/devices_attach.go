@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -32,8 +31,9 @@ func (o *devicesOptions) attachTo(c *cli.Context) error {
 	if request.Instances, err = who.instances(c, o.attach.mig, request.EID); err != nil {
 		return err
 	}
-	others := who.inUseByOthers(c.Context, request.EID, who.uid)
-	request.States, request.Memory = gpus.InUse(others.gpus), config.GPUMemory
+	others := o.inUseByOthers(c.Context, who, request.EID, who.uid)
+	others.restrict(&request.Availability)
+	request.Memory = config.GPUMemory
 	request.Configured, request.Exact = true, true
 	request.Unregistered = request.EID != who.eid && request.Instances == nil
 	result, err := who.changeIn(c.Context, request.EID, change.Change{Attach: &request})

@@ -1,6 +1,7 @@
 package user_test
 
 import (
+	"fmt"
 	"regexp"
 	"testing"
 
@@ -40,6 +41,41 @@ func TestFailedGPUsAreGivenToNobody(t *testing.T) {
 			require.Contains(t, shell.sayAll(line).text, "GPU 1 has failed and is given to no user", line)
 		}
 	}
+}
+
+// TestGPUsThatCUDACannotUseWhole: free means that CUDA can use it whole, and a GPU with a screen is for those whom no other
+// is left.
+func TestGPUsThatCUDACannotUseWhole(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.devices(6)
+	u := s.me()
+	s.sicken(func(d *simulated.Driver) {
+		d.Devices[0].MIGEnabled = true
+		d.Devices[1].ComputeMode = "Prohibited"
+		d.Devices[2].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: "MIG-a"}}
+		d.Devices[3].Display, d.Devices[3].TotalMiB = true, 4096
+	})
+	listed := u.run("genv", "gpus").Out
+	require.Regexp(t, `(?m)^0 .* unusable .* it is in MIG mode and has no instance\n1 .* unusable .* its compute mode is Prohibited\n2 .* mig .*\n3 .* free `, listed)
+	require.Contains(t, listed, "3 of 6 GPUs are free; 2 are unusable\n")
+	require.Regexp(t, `^GPU .*\n3 .*\n4 .*\n5 .*\n\n`, u.run("genv", "gpus", "--free").Out)
+	environment := func(args ...string) string {
+		return u.run(append(append([]string{"genv", "run", "-q"}, args...), "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")...).Out
+	}
+	require.Equal(t, "4\n", environment("--gpus", "1"))
+	require.Equal(t, "4,5\n", environment("--gpus", "2"))
+	require.Equal(t, "3,4,5\n", environment("--gpus", "3"))
+	r := u.run("genv", "run", "--gpus", "4", "true")
+	require.NotZero(t, r.Code)
+	require.Contains(t, r.Err, "Requested more devices (4) than currently available (3); GPU 0 is unusable and is given to no user: `genv gpus` says why; GPU 1 is unusable")
+	require.Contains(t, r.Err, "GPU 2 is in MIG mode: `genv attach --mig` attaches its instances")
+	shell := u.open("bash")
+	require.Equal(t, said{text: "Attached GPU 4 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 1"))
+	for index, why := range []string{"GPU 0 is unusable", "GPU 1 is unusable", "GPU 2 is in MIG mode"} {
+		require.Contains(t, shell.sayAll(fmt.Sprintf("genv attach --index %d -o", index)).text, why)
+	}
+	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs 2, 4 (H100 80GB HBM3)")
 }
 
 // TestUnknownGPUsAreGivenOutLast: after those that others use, and never silently.

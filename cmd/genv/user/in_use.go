@@ -12,35 +12,55 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// inUseTimeout is how long a look at the devices that are in use may take. Without it
-// devices are attached in the order of 1.4.3.
-const inUseTimeout = 2 * time.Second
+// How long a look at the GPUs that are in use may take, and after which time the user is told why it takes long.
+const (
+	inUseTimeout = 10 * time.Second
+	inUseSlow    = 2 * time.Second
+)
 
 // inUse is what is known of the GPUs, without the processes in the caller's environment.
 type inUse struct {
 	gpus   []gpus.GPU
 	hidden []snapshot.DeviceIndex // by a guard
-	failed string                 // why nothing is known; empty if it is
+	failed string                 // why only root's last look is known, or nothing; empty for neither
+	// only are the GPUs that may be given out, since there was no answer in time; nil for all.
+	only []snapshot.DeviceIndex
+}
+
+// restrict adds to a request what is known of the GPUs.
+func (u *inUse) restrict(r *change.Availability) {
+	*r = change.Availability{States: gpus.InUse(u.gpus), Last: gpus.Last(u.gpus), Only: u.only}
 }
 
 // inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
-func (w *hostUser) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
+func (p *program) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	within, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
 	look := w.ownLook
 	if !w.Store.MayWrite() {
 		look = w.rootsLook
 	}
-	seen, err := look(within)
-	switch {
-	case err != nil && errors.Is(within.Err(), context.DeadlineExceeded):
-		return inUse{failed: fmt.Sprintf("there was no answer within %s", inUseTimeout)}
-	case err != nil:
-		return inUse{failed: err.Error()}
+	var seen inUse
+	var err error
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		seen, err = look(within)
+	}()
+	select {
+	case <-looked:
+	case <-time.After(inUseSlow):
+		p.Warn(fmt.Sprintf("nvidia-smi takes long: waiting for it up to %s", inUseTimeout))
+		<-looked
+	}
+	if err != nil {
+		return w.unseen(err, errors.Is(within.Err(), context.DeadlineExceeded))
 	}
 	user := gpus.UserName(system.Username(ctx, uid), &uid)
 	for i := range seen.gpus {
@@ -52,13 +72,40 @@ func (w *hostUser) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid sn
 	return seen
 }
 
+// unseen is what is known after a look that failed: what root's genv saw last. Without an answer in time only what was
+// free then is given out.
+func (w *hostUser) unseen(err error, late bool) inUse {
+	last, known := w.Machine.LastLook()
+	u := inUse{gpus: last.GPUs, failed: err.Error()}
+	if late {
+		u.failed = fmt.Sprintf("there was no answer within %s", inUseTimeout)
+	}
+	if late || errors.Is(err, nvidiasmi.ErrTimeout) || errors.Is(err, nvidiasmi.ErrHung) {
+		u.only = last.Free()
+	}
+	if known {
+		u.failed += last.Time.Local().Format("; what root saw at 15:04 on 2006-01-02 counts")
+	}
+	return u
+}
+
 // ownLook is what this user's nvidia-smi and /proc show. A guard may hide devices.
 func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 	s, err := w.Machine.Snapshot(ctx)
 	if err != nil {
 		return inUse{}, err
 	}
-	return inUse{gpus: gpus.Of(s), hidden: w.Machine.Hidden()}, nil
+	seen := inUse{gpus: gpus.Of(s), hidden: w.Machine.Hidden()}
+	if last, known := w.Machine.LastLook(); known {
+		for i := range seen.gpus {
+			g := &seen.gpus[i]
+			at := slices.IndexFunc(last.GPUs, func(l gpus.GPU) bool { return l.Index == g.Index && l.UUID == g.UUID })
+			if at >= 0 && slices.Contains(seen.hidden, g.Index) {
+				g.State = last.GPUs[at].State
+			}
+		}
+	}
+	return seen, nil
 }
 
 // rootsLook is what root's service sees, from which a guard hides nothing.

@@ -40,7 +40,7 @@ func TestAttachInstance(t *testing.T) {
 	require.Equal(t, "MIG-b", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	require.Contains(t, second.sayAll("genv attach --mig 1g.10gb").text, "no MIG instance of profile 1g.10gb is free")
 	require.Contains(t, second.sayAll("genv attach --mig MIG-b").text, "MIG instance MIG-b of GPU 2 is not available")
-	require.Contains(t, second.sayAll("genv attach --index 2").text, "Device 2 is not available")
+	require.Contains(t, second.sayAll("genv attach --index 2").text, "GPU 2 is in MIG mode: `genv attach --mig` attaches its instances")
 	require.Contains(t, second.sayAll("genv attach --mig 2g.20gb").text, "there are 3g.40gb MIG-a of GPU 2, 1g.10gb MIG-b of GPU 2")
 	require.Contains(t, second.sayAll("genv attach --mig MIG-a").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-a", second.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
@@ -136,7 +136,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	require.Equal(t, said{}, his.say("genv activate --name his"))
 	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "MIG instance MIG-a of GPU 2 is not available")
 	require.Contains(t, his.sayAll("genv attach --mig 3g.40gb").text, "no MIG instance of profile 3g.40gb is free")
-	require.Contains(t, his.sayAll("genv attach --index 2").text, "Device 2 is not available")
+	require.Contains(t, his.sayAll("genv attach --index 2").text, "GPU 2 is in MIG mode")
 	require.Contains(t, his.sayAll("genv attach --mig 1g.10gb").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, said{text: "MIG-b\n"}, his.say("echo $CUDA_VISIBLE_DEVICES"))
 	both := parts{"hers": {"MIG-a"}, "his": {"MIG-b"}}

@@ -34,7 +34,7 @@ func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsho
 
 // Look is what nvidia-smi shows. If that is only that a GPU is lost, root's genv says which there are.
 func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	listing, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	listing, err := r.list(ctx, host)
 	if errors.Is(err, nvidiasmi.ErrGPULost) {
 		if known := r.Published(ctx, host); len(known) > 0 {
 			listing.GPUs, err = hardware.Lost(known, err), nil
@@ -71,8 +71,14 @@ const (
 
 // Devices are the devices of a host, without attachments.
 func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	listing, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	listing, err := r.list(ctx, host)
 	return devicesOf(listing), err
+}
+
+func (r Host) list(ctx context.Context, host remote.Host) (nvidiasmi.Listing, error) {
+	return new(nvidiasmi.DeviceQuery).Ask(func(args []string, parse nvidiasmi.ParseListing) (nvidiasmi.Listing, error) {
+		return smi(ctx, r, host, args, parse)
+	})
 }
 
 // Details are the details of the GPUs of a host.
@@ -122,36 +128,33 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 	usage *nvidiasmi.Usage,
 ) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
-	divided := make(map[snapshot.GPUUUID]bool)
-	for _, d := range devices {
+	divided := usage.NamesInstance()
+	for i := range devices {
+		d := &devices[i]
 		indices[d.UUID] = d.Index
-		divided[d.UUID] = mayBeDivided(&d)
+		divided = divided || d.MIGMode || d.MayBeDivided() && slices.Contains(usage.GPUs(), d.UUID)
 	}
-	if !slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool { return divided[gpu] }) {
+	if !divided {
 		return indices
 	}
 	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are unknown
-	if !slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
-		return indices
+	var details nvidiasmi.Details
+	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
+		details, _ = smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails) // likewise
 	}
-	details, _ := smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails) // likewise
 	for _, d := range listed {
 		details.Describe(d.UUID, d.Instances)
+		usage.ToParent(d.UUID, d.Instances)
 		for i := range usage.Apps {
-			if app := &usage.Apps[i]; app.GPU == d.UUID {
+			if app := &usage.Apps[i]; app.GPU == d.UUID && app.Instance == "" {
 				app.Instance = details.Instance(d.UUID, app.PID, d.Instances)
 			}
 		}
 		if known := snapshot.FindDevice(devices, d.Index); known != nil {
-			known.Instances = d.Instances
+			known.Divide(d.Instances)
 		}
 	}
 	return indices
-}
-
-// mayBeDivided says whether a device may have MIG instances: the driver measures no utilization of it.
-func mayBeDivided(d *snapshot.Device) bool {
-	return d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
 }
 
 // markUnreported marks the devices of which the driver doesn't report the processes: all of

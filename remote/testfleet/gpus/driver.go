@@ -48,6 +48,10 @@ type Device struct {
 	TotalMiB int64  `json:"total_mib"`
 	MIG      []MIG  `json:"mig,omitempty"` // its instances, when it is in MIG mode
 	Fault    Fault  `json:"fault,omitempty"`
+	// MIGEnabled says that it is in MIG mode without an instance.
+	MIGEnabled bool `json:"mig_enabled,omitempty"`
+	// ComputeMode is "Default" if it is empty.
+	ComputeMode string `json:"compute_mode,omitempty"`
 	// Unified says that it shares the machine's memory: its own is "[N/A]".
 	Unified bool `json:"unified,omitempty"`
 	// LeakedMiB is memory in use that belongs to no process.

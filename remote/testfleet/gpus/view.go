@@ -101,7 +101,7 @@ func (d Device) BusID() string { return fmt.Sprintf("00000000:%02X:00.0", d.plac
 func (d Device) address() string { return fmt.Sprintf("0000:%02X:00.0", d.place()) }
 
 // MIGMode is "Enabled" or "Disabled".
-func (d Device) MIGMode() string { return enabled(len(d.MIG) > 0) }
+func (d Device) MIGMode() string { return enabled(d.MIGEnabled || len(d.MIG) > 0) }
 
 func enabled(on bool) string {
 	if on {
@@ -198,6 +198,7 @@ func gpuRow(v view, d Device) map[string]string {
 		"timestamp": v.Now.Format(timestamp), "driver_version": v.Version, "count": strconv.Itoa(len(v.Devices)),
 		"name": d.Name, "gpu_name": d.Name, "uuid": d.UUID, "gpu_uuid": d.UUID, "index": strconv.Itoa(d.Index),
 		"pci.bus_id": d.BusID(), "gpu_bus_id": d.BusID(), "display_active": enabled(d.Display),
+		"compute_mode": cmp.Or(d.ComputeMode, "Default"),
 	})
 	if !d.Shown() {
 		set(row, slices.Collect(maps.Keys(row)), "[Unknown Error]")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -30,9 +29,11 @@ type Enter struct {
 	// Attach attaches as many devices as Config has, if it has a number.
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
-	// States are those of the devices that others use, or may use, as the asker sees it: see state.AttachRequest.
-	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
+	Availability
 }
+
+// Availability is what the asker knows of the devices that others use, or may use.
+type Availability = state.Availability
 
 // Attach attaches an environment to devices. Without Count and Indices it is as many as
 // the environment is configured with; if that is not set, one.
@@ -41,8 +42,7 @@ type Attach struct {
 	Count         int                    `json:"count,omitempty"` // in all, with those that it has; 0 for none
 	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
 	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
-	// States are as in Enter.
-	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
+	Availability
 	// Instances are MIG instances to attach instead of devices.
 	Instances []state.InstanceRequest `json:"mig,omitempty"`
 	// Memory is the capacity on each device, instead of that of the environment.

@@ -65,7 +65,7 @@ func (e *Enter) check() error {
 	if e.EID == "" && e.PID == 0 {
 		member = refuse("only the environment of a process has a default ID")
 	}
-	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkStates(e.States))
+	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkAvailability(&e.Availability))
 }
 
 func (a *Attach) check() error {
@@ -73,8 +73,8 @@ func (a *Attach) check() error {
 	if a.Count < 0 || a.Count > math.MaxInt32 {
 		count = refuse("%d GPUs", a.Count)
 	}
-	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkStates(a.States), checkMemory(a.Memory),
-		a.checkInstances())
+	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkAvailability(&a.Availability),
+		checkMemory(a.Memory), a.checkInstances())
 }
 
 func (a *Attach) checkInstances() error {
@@ -149,13 +149,13 @@ func checkMemory(m snapshot.Memory) error {
 	return nil
 }
 
-func checkStates(states map[snapshot.DeviceIndex]gpus.State) error {
-	for _, s := range states {
+func checkAvailability(a *Availability) error {
+	for _, s := range a.States {
 		if !slices.Contains(gpus.States(), s) {
 			return refuse("a GPU can't be %s", text.Quoted(string(s), maxReason))
 		}
 	}
-	return checkIndices(slices.Collect(maps.Keys(states)))
+	return cmp.Or(checkIndices(slices.Collect(maps.Keys(a.States))), checkIndices(a.Last), checkIndices(a.Only))
 }
 
 func checkIndices(list []snapshot.DeviceIndex) error {

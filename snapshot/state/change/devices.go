@@ -19,7 +19,7 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	r := state.AttachRequest{
 		EID: a.EID, Count: a.Count, Indices: a.Indices, Memory: env.Config.GPUMemory,
-		OverSubscribe: a.OverSubscribe, States: a.States, At: by.Now, Instances: a.Instances,
+		OverSubscribe: a.OverSubscribe, Availability: a.Availability, At: by.Now, Instances: a.Instances,
 	}
 	if a.Memory.Known() {
 		r.Memory = a.Memory

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -17,6 +18,8 @@ var classes = map[string]error{
 	"no-environment": state.ErrNoEnvironment,
 	"active":         state.ErrActive,
 	"unavailable":    state.ErrUnavailable,
+	"timeout":        nvidiasmi.ErrTimeout,
+	"hung":           nvidiasmi.ErrHung,
 }
 
 // Limits of an error on the way to another process.

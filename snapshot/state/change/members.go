@@ -30,7 +30,7 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	if e.Attach && e.Config.GPUs != nil {
 		if _, err := f.Attach(state.AttachRequest{
 			EID: eid, Count: *e.Config.GPUs, Memory: f.Environment(eid).Config.GPUMemory,
-			OverSubscribe: e.OverSubscribe, States: e.States, At: by.Now,
+			OverSubscribe: e.OverSubscribe, Availability: e.Availability, At: by.Now,
 		}); err != nil {
 			return Result{}, err
 		}

@@ -110,7 +110,7 @@ func anyChange(r *rand.Rand) change.Change {
 	}
 	switch r.IntN(5) {
 	case 0:
-		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, States: states}}
+		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, Availability: change.Availability{States: states}}}
 	case 1:
 		a := &change.Attach{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: r.IntN(2) == 0}
 		a.Configured, a.Exact, a.Unregistered = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
