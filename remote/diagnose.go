@@ -38,6 +38,13 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 		"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh",
 		host.program(), mode,
 	}})
+	if class := ClassOf(failed); class == GenvMissing || class == CommandFailed && known.Class == CommandFailed &&
+		!bytes.Contains(out.Stdout, []byte(diagnosisMark)) {
+		return &Error{
+			Class: InvalidOutput, Err: fmt.Errorf("the login runs no command, not even sh: %w", err),
+			Stderr: known.Stderr, Next: LoginStep,
+		}
+	}
 	if failed != nil {
 		return err
 	}
@@ -49,6 +56,10 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 }
 
 const diagnosisMark = "genv-diagnosis"
+
+// LoginStep is the next step where a login runs other programs than those that it is asked for.
+const LoginStep = "let the login run commands: look at its shell and that one's rc files, for ForceCommand in " +
+	"sshd_config, and command= in authorized_keys"
 
 // TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial
 // that begin with $m; $1 is the genv, and $2 "sudo", or "login" for commands that do without sudo:

@@ -99,6 +99,26 @@ func TestDiagnoseChangesNothingElse(t *testing.T) {
 	require.Same(t, password, remote.Diagnose(t.Context(), &asked{err: plain}, host, password))
 }
 
+// A login with an rc file that fails runs nothing: neither genv nor the driver is missing then.
+func TestDiagnoseALoginThatRunsNothing(t *testing.T) {
+	host := remote.Host{Name: "gpu"}
+	for class, failed := range map[remote.Class]remote.Class{remote.GenvMissing: remote.GenvMissing, remote.CommandFailed: remote.CommandFailed} {
+		cause := errors.New(".bashrc: line 1: conda: command not found")
+		err := remote.Diagnose(t.Context(), &asked{err: remote.Errorf(failed, "%w", cause)}, host, remote.Errorf(class, "%w", cause))
+		require.Equal(t, remote.InvalidOutput, remote.ClassOf(err))
+		require.ErrorContains(t, err, "not even sh")
+		require.ErrorIs(t, err, cause)
+		require.Contains(t, remote.NextStepOf(err), "rc files")
+	}
+	for class, a := range map[remote.Class]*asked{
+		remote.CommandFailed: {out: "genv-diagnosis uid 1\n", err: remote.Errorf(remote.CommandFailed, "cut")},
+		remote.GenvMissing:   {err: remote.Errorf(remote.CommandFailed, "this key may run genv alone")},
+	} {
+		err := error(remote.Errorf(class, "x"))
+		require.Same(t, err, remote.Diagnose(t.Context(), a, host, err))
+	}
+}
+
 // A command that does without sudo: sudo isn't asked either, which would be logged.
 func TestDiagnoseWithoutSudo(t *testing.T) {
 	for says, next := range map[string]string{

@@ -193,19 +193,23 @@ func (p *preface) Read(b []byte) (int, error) {
 // empty one.
 const capabilityControllers = "controllers"
 
-// explain adds the last line to an error that doesn't say more than a status, or nothing.
+// explain adds the last line to an error that doesn't say more than a status, or nothing. What takes too long here is the
+// login or sudo.
 func (p *preface) explain(host string, err error) error {
 	var e *remote.Error
-	last := text.LastLine(p.end.String())
-	if last == "" || !errors.As(err, &e) || e.Stderr != "" || e.Next != "" {
+	said := text.LastLine(p.end.String())
+	if said != "" {
+		said = ": it says: " + said
+	}
+	if !errors.As(err, &e) || e.Stderr != "" || e.Next != "" {
 		return err
 	}
-	switch e.Class {
-	case remote.CommandFailed, remote.InvalidOutput, remote.Timeout:
+	switch class := e.Class; {
+	case class == remote.Timeout, said != "" && (class == remote.CommandFailed || class == remote.InvalidOutput):
 		return &remote.Error{
-			Class: e.Class, Err: fmt.Errorf("%w: it says: %s", err, last),
-			Next: "let the login run commands without a terminal: look at its shell and its rc files, and at limits " +
-				"of logins; try `ssh " + host + " true`",
+			Class: class, Err: fmt.Errorf("%w%s", err, said),
+			Next: "let the login run commands without a terminal: look at its shell and its rc files, at limits " +
+				"of logins, and at sudo; try `ssh " + host + " true`",
 		}
 	}
 	return err

@@ -71,16 +71,12 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	e.reached(peer)
 	parts := sections(out.Stdout, e.token)
 	if _, complete := parts["end"]; !complete {
-		if err == nil || remote.ClassOf(err) == remote.CommandFailed {
+		if class := remote.ClassOf(err); err == nil || class == remote.CommandFailed || class == remote.GenvMissing {
 			said := "the login works, but it runs another program than the one that was asked for"
 			if err != nil {
 				said += ": " + err.Error()
 			}
-			err = &remote.Error{
-				Class: remote.InvalidOutput, Err: errors.New(said),
-				Next: "let the login run commands: look for ForceCommand in sshd_config, command= in " +
-					"authorized_keys, and the login's shell",
-			}
+			err = &remote.Error{Class: remote.InvalidOutput, Err: errors.New(said), Next: remote.LoginStep}
 		}
 		e.fail(doctor.Login, err)
 		return s, false
