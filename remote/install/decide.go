@@ -106,6 +106,10 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 
 // decideAccount has a controller log in with its key, as an account that is made if it is missing.
 func (p *Plan) decideAccount(w *Wanted, s *State) {
+	if w.Key != "" && len(s.SSHRefuses) > 0 {
+		p.note("sshd refuses logins of %s: add it to %s in sshd_config there", w.Account,
+			text.OneLine(strings.Join(s.SSHRefuses, " and ")))
+	}
 	if w.Key == "" || s.HasKey {
 		return
 	}
@@ -113,7 +117,9 @@ func (p *Plan) decideAccount(w *Wanted, s *State) {
 	if s.AccountUID == "" {
 		p.note("the account %s is made", w.Account)
 	}
-	p.note("the controller's key may log in as %s", w.Account)
+	if len(s.SSHRefuses) == 0 {
+		p.note("the controller's key may log in as %s", w.Account)
+	}
 }
 
 // decideState has root own the state of a new host. An upgrade never changes who owns it.

@@ -71,12 +71,18 @@ func TestDecide(t *testing.T) {
 		}, install.Repaired, false, true, false, 2},
 		"has an account without the key": {func(w *install.Wanted, _ *install.State) { w.Key = "ssh-ed25519 AAAA" }, install.Repaired, false, false, false, 1},
 		"has the controller's key":       {func(w *install.Wanted, s *install.State) { w.Key, s.HasKey = "ssh-ed25519 AAAA", true }, install.Unchanged, false, false, false, 0},
-		"has another path of the site":   {func(_ *install.Wanted, s *install.State) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
-		"has lines of others":            {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
-		"has a rule with an include":     {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
-		"finds another genv":             {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
-		"has files of a crash":           {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
-		"has a package of another":       {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
+		"has an account that sshd refuses": {func(w *install.Wanted, s *install.State) {
+			w.Key, s.SSHRefuses = "ssh-ed25519 AAAA", []string{"AllowUsers"}
+		}, install.Repaired, false, false, false, 1},
+		"has the key, and sshd refuses the account": {func(w *install.Wanted, s *install.State) {
+			w.Key, s.HasKey, s.SSHRefuses = "ssh-ed25519 AAAA", true, []string{"AllowUsers", "AllowGroups"}
+		}, install.Unchanged, false, false, false, 1},
+		"has another path of the site": {func(_ *install.Wanted, s *install.State) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
+		"has lines of others":          {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
+		"has a rule with an include":   {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
+		"finds another genv":           {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
+		"has files of a crash":         {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
+		"has a package of another":     {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
 		"has a place without shims": {func(w *install.Wanted, s *install.State) {
 			w.Path, s.Shims = "/opt/genv/genv", false
 			s.Rules = strings.Split(install.Sudoers(w.Path, "", "admin"), "\n")
@@ -98,6 +104,8 @@ func TestDecide(t *testing.T) {
 			require.Equal(t, name == "has the file of an earlier version", plan.Earlier == sumA)
 			require.Equal(t, plan.Earlier != "", strings.Contains(plan.Sudoers, "\nbob ALL="))
 			require.Len(t, plan.Notes, tt.notes)
+			require.Equal(t, len(s.SSHRefuses) > 0, strings.Contains(strings.Join(plan.Notes, "\n"), "sshd refuses logins of admin: add it to AllowUsers"))
+			require.False(t, len(s.SSHRefuses) > 0 && strings.Contains(strings.Join(plan.Notes, "\n"), "may log in"))
 			require.Equal(t, tt.result == install.Unchanged, plan.Complete())
 		})
 	}

@@ -29,7 +29,8 @@ type State struct {
 	Packages    []Package
 	Missing     []string // programs that the installation needs
 	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
-	HasKey      bool     // the controller's key may log in as the account
+	HasKey      bool     // the account has the controller's key
+	SSHRefuses  []string // the lists of sshd_config that lack the account
 	SudoPath    string   // where sudo looks for programs
 	Shims       bool     // the shims are in their place
 	ShimFolders []Folder // that lead there
@@ -114,7 +115,7 @@ func (v values) state() *State {
 	state := &State{
 		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
 		Missing:    v["missing"],
-		AccountUID: v.one("account"), HasKey: v.has("key"), SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
+		AccountUID: v.one("account"), HasKey: v.has("key"), SSHRefuses: v["ssh-refuses"], SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
 		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"),
 		Leftovers: v["leftover"], Lacks: v["lacks"],

@@ -120,18 +120,18 @@ func (v *visit) failure(failed, why string) error {
 			"or the host's disk changes data"
 	case "run":
 		text = fmt.Sprintf("the new program doesn't run from %s", v.wanted.Path)
-		next = "look for a mount with noexec, or a kernel that allows only known programs; nothing was changed"
+		next = "look for a mount with noexec, or a kernel that allows only known programs; the files are as before"
 	case "visudo":
 		text, next = "visudo refuses the lines for genv", "correct what visudo says with `sudo visudo -c` on the "+
-			"host; nothing was changed"
+			"host; the files are as before"
 	case "busy":
 		text, next = "another installation is under way", "run it again when the other one has ended"
 	case "state":
 		text, next = "genv is in place, and who owns the state was not changed",
 			"look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
 	case "account":
-		text, next = "the controller's account can't be made there",
-			"make it there by hand, with the key of /etc/genv/controller.pub; nothing else was changed"
+		text, next = "the controller's account can't be set up there",
+			"make it there by hand, with the key of /etc/genv/controller.pub; the files are as before"
 	case "extras":
 		text, next = "genv is in place, and not all that comes with it",
 			"run it again when the host has no longer what is named"

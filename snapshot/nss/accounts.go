@@ -82,7 +82,14 @@ func (p Passwd) Own(ctx context.Context) (Account, error) {
 
 // Named is the account with a name.
 func (p Passwd) Named(ctx context.Context, name string) (Account, error) {
-	return p.find(ctx, name, func(a Account) bool { return a.Name == name })
+	named := func(a Account) bool { return a.Name == name }
+	if strings.Trim(name, "0123456789") == "" { // getent(1) takes it for a uid
+		all := p.All(ctx)
+		if at := slices.IndexFunc(all, named); at >= 0 {
+			return all[at], nil
+		}
+	}
+	return p.find(ctx, name, named)
 }
 
 // Local is the account of a uid in the file.

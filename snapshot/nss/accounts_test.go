@@ -156,6 +156,21 @@ func FuzzParseAccounts(f *testing.F) {
 	})
 }
 
+// TestNamedByDigits: getent(1) takes such a name for a uid, and lists the account.
+func TestNamedByDigits(t *testing.T) {
+	passwd := nss.Passwd{File: "/dev/null", Nsswitch: "/dev/null", Getent: func(_ context.Context, _ string, keys ...string) ([]byte, error) {
+		if len(keys) == 0 {
+			return []byte("20231234:x:1004:1::/:/bin/sh\n"), nil
+		}
+		return nil, exec.Command("sh", "-c", "exit 2").Run()
+	}}
+	account, err := passwd.Named(t.Context(), "20231234")
+	require.NoError(t, err)
+	require.EqualValues(t, 1004, account.UID)
+	_, err = passwd.Named(t.Context(), "1004")
+	require.ErrorIs(t, err, nss.ErrNoAccount)
+}
+
 // TestAnAccountThatIsNowhere runs itself as a uid that has no account: $USER and $HOME
 // make none.
 func TestAnAccountThatIsNowhere(t *testing.T) {

@@ -59,6 +59,11 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 	}
 	groups, _ := lines(ctx, getent, "group", unknown) // it only makes a message better
 	a.Groups, a.All = entries(groups), listed(ctx, getent)
+	for _, name := range unknown {
+		if slices.Contains(a.All, name) { // getent takes a name of digits for a uid
+			a.Users[name] = true
+		}
+	}
 	return a
 }
 

@@ -152,6 +152,19 @@ func TestAsk(t *testing.T) {
 	require.Len(t, slices.DeleteFunc(asked, func(line string) bool { return !strings.HasPrefix(line, "passwd u") }), 3, "command lines are bounded")
 }
 
+// TestNameOfDigits: getent takes it for a uid, and lists the account.
+func TestNameOfDigits(t *testing.T) {
+	a := Ask(t.Context(), references("user 20231234", "user 20231235"), func(_ context.Context, database string, keys ...string) ([]byte, error) {
+		if database == "passwd" && len(keys) == 0 {
+			return []byte("20231234:x:1004:1::/:/bin/sh\n"), nil
+		}
+		return nil, exited(2)
+	})
+	warnings := Check(references("user 20231234", "user 20231235"), Known{Accounts: a}).Warnings
+	require.Len(t, warnings, 1)
+	require.Equal(t, `20231235 (did you mean "20231234"?)`, warnings[0].account)
+}
+
 func TestAFailingDirectoryMeansNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		getent Getent

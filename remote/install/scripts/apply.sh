@@ -10,7 +10,7 @@ old_rules=$folder/.genv-install-$run.old
 step() { say step "$1"; }
 clean() { rm -f "$new" "$old" "$rules" "$rules.earlier" "$old_rules" "$shims/.genv-install-$run"; }
 fail() {
-  say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 1000)"
+  say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 1000)${made:+; the account $account was made, and stays}"
   say failed "$1"
   exit 0
 }
@@ -92,6 +92,7 @@ make_account() {
   # shellcheck disable=SC2086 # one word, or two
   useradd --system $group --create-home --shell /bin/sh --password '*' --comment 'genv controller' "$account"
 }
+made=
 # shellcheck disable=SC2016 # for the account's shell
 authorize() {
   home=$(getent passwd "$account" | cut -d : -f 6)
@@ -101,7 +102,9 @@ authorize() {
       printf "%s\n" "$2" >>.ssh/authorized_keys' sh "$home" "$key"
 }
 if [ -n "$key" ]; then
-  why=$(make_account 2>&1 && authorize 2>&1) || fail account "$why"
+  id -u -- "$account" >/dev/null 2>&1 || made=yes
+  why=$(make_account 2>&1) || { made=; fail account "$why"; }
+  why=$(authorize 2>&1) || fail account "$why"
   step account
 fi
 

@@ -53,6 +53,25 @@ if [ -n "$account" ]; then say account "$(id -u -- "$account" 2>/dev/null)"; fi
 if [ -n "$key" ]; then
   keys=$(getent passwd "$account" | cut -d : -f 6)/.ssh/authorized_keys
   if [ -f "$keys" ] && limited 5 grep -qxF "$key" "$keys"; then say key; fi
+  sshd=$(limited 5 "$(command -v sshd || echo /usr/sbin/sshd)" -T -C "user=$account,host=localhost,addr=127.0.0.1" 2>/dev/null)
+  # lists says that a list of sshd_config, if there is one, has none of the names that follow.
+  lists() {
+    option=$1 patterns=$(printf '%s\n' "$sshd" | sed -n "s/^$(echo "$1" | tr A-Z a-z) //p")
+    shift
+    [ -n "$patterns" ] || return 0
+    for name do
+      for pattern in $patterns; do
+        # shellcheck disable=SC2254 # it is a pattern
+        case $name in ${pattern%%@*}) return 0 ;; esac
+      done
+    done
+    say ssh-refuses "$option"
+  }
+  set -f
+  lists AllowUsers "$account"
+  # shellcheck disable=SC2046 # words
+  lists AllowGroups $(id -Gn -- "$account" 2>/dev/null || echo "$account")
+  set +f
 fi
 say not-new "$(not_new)"
 [ ! -e /var/lib/genv/host/owner.json ] || say owned
