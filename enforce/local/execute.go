@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -12,9 +11,7 @@ import (
 
 // New makes an Executor.
 func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
-	if options.KillWait <= 0 {
-		options.KillWait = 10 * time.Second
-	}
+	options.KillWait = cmp.Or(options.KillWait, order.KillWait)
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
 		memories: &memories{of: map[asked.Process]processRecord{}},

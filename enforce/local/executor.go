@@ -43,8 +43,7 @@ type ExecutorOptions struct {
 	// runs, and still is what was judged, when the grace is over. Without a
 	// grace there is no SIGKILL.
 	Kill bool
-	// KillWait is how long a process has to end after SIGKILL, 0 for 10 s: the
-	// driver takes seconds to free a large GPU's memory.
+	// KillWait is how long a process has to end after SIGKILL; 0 for order.KillWait.
 	KillWait time.Duration
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
 	// may be signalled although they are among safety.Protected, in addition to

@@ -40,6 +40,10 @@ type Order struct {
 // DefaultGrace is how long a host gives processes if the order leaves that to it.
 const DefaultGrace = 10 * time.Second
 
+// KillWait is how long a process has to end after SIGKILL: the kernel and the driver take seconds to free a large GPU's
+// memory.
+const KillWait = 10 * time.Second
+
 // OfHost is the order of one host.
 type OfHost struct {
 	Host  snapshot.Hostname

@@ -204,9 +204,6 @@ func (p *Pool) About(host remote.Host) About {
 	return a
 }
 
-// killWait is what the kernel and the driver get after SIGKILL.
-const killWait = 10 * time.Second
-
 // timeFor is the deadline of an order. The driver is asked again before each signal, perhaps after
 // a call that is under way. A command does not wait for processes: genv 1.4.3 knows no grace.
 func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
@@ -215,7 +212,7 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	}
 	limit := 4*p.Timeout + cmp.Or(o.Grace, order.DefaultGrace)
 	if o.Kill {
-		limit += killWait
+		limit += order.KillWait
 	}
 	return limit
 }
