@@ -104,12 +104,13 @@ func ParseDevices(out RunResult, modes ...string) (Listing, error) {
 
 // cutModes takes the values of modes from the end of a row, and returns what is before them.
 func (g *GPU) cutModes(fields string, modes []string) string {
+	var r row
 	for _, mode := range slices.Backward(modes) {
 		at := strings.LastIndexByte(fields, ',')
 		if at < 0 { // the row is cut
 			return fields
 		}
-		value := known(fields[at+1:])
+		value := r.value(mode, fields[at+1:], false)
 		fields = fields[:at]
 		switch mode {
 		case "display_active":
@@ -123,6 +124,7 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 			g.MIGMode = value == "Enabled"
 		}
 	}
+	g.Failed, g.Problem = g.Failed || r.failed, cmp.Or(g.Problem, r.problem())
 	return fields
 }
 

@@ -60,12 +60,15 @@ func TestModes(t *testing.T) {
 		display      *bool
 		mig          bool
 		unusable     string
+		problem      string
+		failed       bool
 	}{
 		"all":             {known: all, calls: all + " " + all, values: ", Disabled, Default, Enabled", display: new(false), mig: true},
 		"before MIG":      {known: "display_active,compute_mode", calls: all + " display_active,compute_mode display_active,compute_mode", values: ", Enabled, Prohibited", display: new(true), unusable: "its compute mode is Prohibited"},
 		"none":            {calls: all + " compute_mode,mig.mode.current mig.mode.current  "},
 		"not reported":    {known: all, calls: all + " " + all, values: ", [N/A], [N/A], [N/A]"},
-		"not understood":  {known: all, calls: all + " " + all, values: ", [Unknown Error], Exclusive_Process, Disabled"},
+		"not understood":  {known: all, calls: all + " " + all, values: ", [Unknown Error], Exclusive_Process, Disabled", problem: "display_active: Unknown Error"},
+		"requires reset":  {known: all, calls: all + " " + all, values: ", Disabled, [GPU requires reset], Disabled", display: new(false), problem: "compute_mode: GPU requires reset", failed: true},
 		"not supported":   {known: all, calls: all + " " + all, values: ", [Not Supported], Exclusive_Thread, [Not Supported]"},
 		"older spellings": {known: all, calls: all + " " + all, values: ", Disabled, Prohibited, Disabled\r", display: new(false), unusable: "its compute mode is Prohibited"},
 	} {
@@ -86,7 +89,7 @@ func TestModes(t *testing.T) {
 			devices, err := querier.Devices(t.Context(), 0)
 			require.NoError(t, err, name)
 			d := devices.GPUs[0].Device
-			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable}, name)
+			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable, row.problem, row.failed}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable, d.Problem, d.Failed}, name)
 		}
 		require.Equal(t, row.calls, strings.Join(calls, " "), name)
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -54,6 +56,10 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 	c := grant.Claim{
 		Request: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
 		Shared: owner == nil,
+	}
+	// A container doesn't wait for nvidia-smi.
+	if look, known := r.host.Machine.LastLook(); known && r.Now().Sub(look.Time) < enforce.DefaultMaxAge {
+		c.States, c.Last = gpus.InUse(look.GPUs), gpus.Last(look.GPUs)
 	}
 	done := &claimed{runtime: r, record: container.Record{
 		ID: r.id, Runtime: r.engineName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,

@@ -57,6 +57,7 @@ type Claim struct {
 	Now       snapshot.Date
 	Username  snapshot.Username // of the proved user
 	Hardware  []hardware.Device // of this machine, as far as known
+	state.Availability
 	// Shared says that every user writes the state files, so that no user can be proved:
 	// then a container may use the devices of the environment that it claims.
 	Shared bool
@@ -172,6 +173,7 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	}
 	attached, err := f.Attach(state.AttachRequest{
 		EID: eid, Count: c.Count, Indices: wanted, Memory: c.Memory, OverSubscribe: c.OverSubscribe, At: c.Now,
+		Availability: c.Availability,
 	})
 	if err != nil {
 		return g, explained(err)

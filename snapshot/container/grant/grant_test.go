@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
+	gpustate "github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -250,6 +251,9 @@ func TestOwnEnvironments(t *testing.T) {
 	require.Equal(t, snapshot.EnvConfig{Name: "train", GPUMemory: snapshot.MustMemory("4g"), GPUs: &one}, env.Config)
 	require.Equal(t, snapshot.Username("nobody"), env.Username)
 	require.Equal(t, snapshot.MustMemory("4g"), f.Devices[3].Attachments[0].GPUMemory)
+	c.States = map[snapshot.DeviceIndex]gpustate.State{3: gpustate.Unusable}
+	_, err = c.Apply(files())
+	require.ErrorContains(t, err, "GPU 3 is unusable and is given to no user")
 	f = files()
 	f.Devices = nil
 	_, err = c.Apply(f)
