@@ -66,8 +66,10 @@ func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Present = mapped(m.Present, func(p Presence) Presence { p.Since = at(p.Since); return p })
 	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
 	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
-		if !h.Looked.IsZero() {
-			h.Looked = at(h.Looked)
+		for _, t := range []*time.Time{&h.Looked, &h.Acted} {
+			if !t.IsZero() {
+				*t = at(*t)
+			}
 		}
 		return h
 	})

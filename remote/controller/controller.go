@@ -23,7 +23,8 @@ func (c *Controller) cycle(ctx context.Context, e *event) {
 	plan, next, events := enforce.Judge(c.policy(now), c.fleet.cluster, c.Memory.Rules, now)
 	orders := c.ordersOf(plan)
 	c.round.add(plan)
-	if err := c.recordFirst(&c.round, events, itemsOf(orders)); err != nil {
+	if err := c.recordFirst(&c.round, events, c.fleet.duplicates, itemsOf(orders)); err != nil {
+		c.round.unsent = len(plan.Orders)
 		return // nothing is done that can't be recorded: the cycle doesn't count
 	}
 	c.remember(next, orders)

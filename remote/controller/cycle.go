@@ -68,7 +68,7 @@ type Cycle struct {
 	About  func(snapshot.Hostname) agent.About
 
 	judged     int    // how many times
-	unsent     bool   // the orders of Plan were not sent, since that could not be recorded
+	unsent     int    // how many of Plan's orders, the last ones, were not sent, since that could not be recorded
 	unrecorded string // why the record could not be kept in the last cycle
 }
 
@@ -100,9 +100,7 @@ func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = 
 // as it was judged before.
 func (cycle *Cycle) add(plan enforce.Plan) {
 	before := cycle.Plan
-	if cycle.unsent {
-		before.Orders, cycle.unsent = nil, false
-	}
+	before.Orders, cycle.unsent = before.Orders[:len(before.Orders)-cycle.unsent], 0
 	cycle.Plan, cycle.Early, cycle.judged = plan, cycle.judged, cycle.judged+1
 	if cycle.Early == 0 {
 		return

@@ -66,8 +66,8 @@ type dispatcher struct {
 	ended    mailbox[*Delivery]
 }
 
-// dispatch is the choke point: the only place from which a host is changed. What is sent to one host is sent one after
-// the other. It waits in the background until the memory is safe, if that is not nil.
+// dispatch is the only place from which orders, messages and guards are sent. What one call sends to a host is sent one
+// after the other. It waits in the background until the memory is safe, if that is not nil.
 func (d *dispatcher) dispatch(ctx context.Context, to Asker, f *fleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -23,8 +24,8 @@ type Schedule struct {
 	// Cycles ends the loop after so many ticks; 0 means never.
 	Cycles int
 
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, when no tick's answers are waited for. It may
-	// Configure the controller.
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, when no tick's answers are waited for or
+	// something else comes first. It may Configure the controller.
 	Hangup <-chan os.Signal
 	Reload func()
 	// Actions brings what operators ask for; nil for none.
@@ -140,7 +141,11 @@ func (l *loop) mayTick(now time.Time) bool {
 		return false
 	}
 	whole := l.DryRun || l.StopAtFailure || l.round.judged == 0 || now.Sub(l.begun) < enforce.FreshFor
-	if n := len(l.Hosts); n > 0 && (len(l.asking.underWay) >= n || whole && l.asking.open > 0) {
+	canAsk := slices.ContainsFunc(l.Hosts, func(h remote.Host) bool {
+		_, asked := l.asking.underWay[h.Name]
+		return !asked
+	})
+	if len(l.Hosts) > 0 && (!canAsk || whole && l.asking.open > 0) {
 		l.tick = nextStart(l.start, now, l.Interval)
 		return false
 	}

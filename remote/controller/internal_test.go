@@ -150,7 +150,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
 		}
 		orders := []*sentOrder{{items: []audit.Record{{Kind: audit.KindOrder, Host: host, User: user}}}}
-		require.NoError(t, c.recordFirst(&Cycle{}, events, itemsOf(orders)))
+		require.NoError(t, c.recordFirst(&Cycle{}, events, nil, itemsOf(orders)))
 		require.Equal(t, audit.KindOrder, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}
@@ -189,4 +189,29 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	before := len(log)
 	require.Greater(t, found("a", "alice", 10), 10)
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "the rest of the hour before")
+}
+
+// TestWhatWasNotSent: of the plans of a round, only the orders that couldn't be recorded are not shown as sent.
+func TestWhatWasNotSent(t *testing.T) {
+	plan := func(host snapshot.Hostname) enforce.Plan {
+		return enforce.Plan{Orders: []order.OfHost{{Host: host}}}
+	}
+	cycle := Cycle{}
+	cycle.add(plan("a"))
+	cycle.add(plan("b"))
+	cycle.unsent = 1 // as after a record that failed, whatever operators do since
+	cycle.add(plan("c"))
+	cycle.add(enforce.Plan{})
+	require.Equal(t, []order.OfHost{{Host: "a"}, {Host: "c"}}, cycle.Plan.Orders)
+}
+
+// TestADuplicateIsRecordedOnce: what an operator does after a machine was found under two names doesn't record it again.
+func TestADuplicateIsRecordedOnce(t *testing.T) {
+	var log kept
+	c := &Controller{Options: Options{Audit: &log, Now: time.Now}}
+	c.fleet.duplicates = []Duplicate{{Name: "b", SameAs: "a", New: true}}
+	require.NoError(t, c.recordFirst(&Cycle{}, nil, c.fleet.duplicates, nil))
+	require.NoError(t, c.recordAction(&Cycle{}, []audit.Record{{Kind: audit.KindOperator}}))
+	require.Len(t, log, 2)
+	require.Equal(t, audit.KindOperator, log[1].Kind)
 }

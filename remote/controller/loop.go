@@ -54,7 +54,7 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 }
 
 // judge has the controller act on an event, asks the hosts that it wants to hear again, and notes when the next
-// judgement may be: judging takes at most a tenth of the time.
+// judgement of answers may be: judging takes at most a tenth of the time, with pauses of at most mostPause.
 func (l *loop) judge(ctx context.Context, e *event) {
 	begun := time.Now()
 	l.cycle(ctx, e)
@@ -80,7 +80,7 @@ const (
 	mostPause  = 3 * time.Second
 )
 
-// nextDue is how long until the first finding that waits is due; negative for none.
+// nextDue is when the first finding that waits is due; zero for none.
 func nextDue(plan *enforce.Plan, now time.Time) time.Time {
 	var first time.Time
 	for i := range plan.Findings {

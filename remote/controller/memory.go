@@ -14,8 +14,8 @@ import (
 const MaxMemoryAge = time.Hour
 
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run.
-// It is replaced after a cycle that counts: one that was judged, and recorded if there
-// is a record. Otherwise it stays as it was, as if there had been no such cycle.
+// Rules is replaced when a judgement counts: when it is recorded, if there is a record. What came of orders is added to
+// it, and operators' requests change the rest.
 type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`

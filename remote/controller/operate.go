@@ -46,7 +46,7 @@ func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 // recordAction records what an operator asked for. If that fails, nothing may be done, unless
 // ActUnrecorded.
 func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
-	if err := c.recordFirst(cycle, nil, items); err != nil {
+	if err := c.recordFirst(cycle, nil, nil, items); err != nil {
 		return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.",
 			"nothing was done, since it could not be recorded: %v", err)
 	}

@@ -127,13 +127,15 @@ func (c *Controller) record(cycle *Cycle, records []audit.Record) {
 
 // recordFirst records what was found, and the items that are about to be done, before anything is sent. The error
 // says that nothing may be done, since it can't be recorded.
-func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []audit.Record) error {
+func (c *Controller) recordFirst(
+	cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
+) error {
 	w := c.recordWriter()
 	if w.log == nil {
 		return nil
 	}
 	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
-		cycle.Unrecorded = cmp.Or(w.ahead(cycle, events, c.fleet.duplicates, items), cycle.Unrecorded)
+		cycle.Unrecorded = cmp.Or(w.ahead(cycle, events, duplicates, items), cycle.Unrecorded)
 		if cycle.Unrecorded != nil && !c.ActUnrecorded {
 			w.notSent(cycle, items)
 		}
@@ -141,6 +143,5 @@ func (c *Controller) recordFirst(cycle *Cycle, events []enforce.Event, items []a
 	if c.ActUnrecorded {
 		return nil
 	}
-	cycle.unsent = cycle.Unrecorded != nil
 	return cycle.Unrecorded
 }

@@ -3,6 +3,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,7 +160,8 @@ func (l *loop) enforce(ctx context.Context) error {
 		Lead:    func(role context.Context, t election.Term) error { return ends(role, l.lead(role, t)) },
 		Changed: func(s election.Status) { l.sayElection(&s, takeOver) },
 	})
-	return errors.Join(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
+	finished := l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	return cmp.Or(err, finished)
 }
 
 // cycles runs the loop with a memory, as what this run is now.
