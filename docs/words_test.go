@@ -41,6 +41,28 @@ func TestWhereToAdd(t *testing.T) {
 	}
 }
 
+// TestSteps checks that each step of a cycle is a function in one of the files that the table names.
+func TestSteps(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| (`[^|]+) \\|[^|]*\\| (`[^|]+) \\|$").FindAllStringSubmatch(section(t, "The heart"), -1)
+	require.Greater(t, len(rows), 5)
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for _, row := range rows {
+		code := ""
+		for _, file := range quoted.FindAllStringSubmatch(row[2], -1) {
+			path := file[1]
+			if !strings.Contains(path, "/") {
+				path = "remote/controller/" + path
+			}
+			data, err := os.ReadFile(filepath.Join("..", path))
+			require.NoError(t, err)
+			code += string(data)
+		}
+		for _, step := range quoted.FindAllStringSubmatch(row[1], -1) {
+			require.Regexp(t, `func (\([^)]*\) )?`+step[1]+`\(`, code, row[0])
+		}
+	}
+}
+
 // existing is the path of a file, or of one of a folder; the path itself if there is none.
 func existing(path string) string {
 	for _, below := range []string{"..", "../cmd/genv"} {

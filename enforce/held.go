@@ -127,8 +127,8 @@ func (c *counting) addMore(h *hostView) {
 	}
 }
 
-// addUsesOf counts the devices that a process of the user uses, in an environment or in none. One that isn't
-// attached and becomes free anyway doesn't count.
+// addUsesOf counts the devices that a process of the user uses, in an environment or in none. A device that isn't
+// attached doesn't count if its processes end anyway.
 func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Process) {
 	if u.settings == nil {
 		return

@@ -16,9 +16,9 @@ import (
 // for whom the cycle does not count keeps the memory that it has. The zero Memory
 // judges this moment alone.
 //
-// A cluster may have snapshots that were judged before, so it is judged as a whole whenever one host has answered. A
-// rule of one host acts only by a look that is new, or at most two seconds old; a rule of the fleet acts
-// when such looks confirm it. Plan.Ask are the hosts to ask for that. All times advance by Host.AskedAt.
+// All hosts are judged each time, most of them by a snapshot that was judged before. A rule of one host acts only on a
+// snapshot that is new, or at most two seconds old. A rule of the fleet acts only if all snapshots that it counts are.
+// Otherwise the finding waits, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
 func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {

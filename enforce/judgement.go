@@ -109,16 +109,16 @@ func (j *judgement) markUnderWay() {
 	}
 }
 
-// clock is a warning, with the keys of what it is about. Each key, at least one, names what must be there without a
-// break: a process; or user, host and device, so that restarting a process does not reset the time. The oldest counts.
+// clock is a warning, with at least one key that measures it. A key names what must be there without a break: a process;
+// or user, host and device. The key that was there longest counts, so restarting a process doesn't reset the time.
 type clock struct {
 	warn Warn
 	keys []string
 }
 
-// checkDue sets Since of a finding, and reports whether it is time to act on it: whether one of the clocks is due.
-// The host is that of the finding, nil for one about several. What is due on an old look waits: see Finding.Deferred.
-// The caller adds the finding next.
+// checkDue sets Since of a finding, and reports whether it is time to act on it: whether one of the clocks is over at
+// the time of the host's snapshot. If one is over by now, but the snapshot is old, the finding is Deferred. The host is
+// nil for a finding about several. The caller adds the finding next.
 func (j *judgement) checkDue(h *hostView, f *Finding, clocks ...clock) (due bool) {
 	over := false // by now, and not only by the host's snapshot
 	for i, c := range clocks {
@@ -153,8 +153,8 @@ func (j *judgement) at(h *hostView) time.Time {
 	return h.at
 }
 
-// dueAt is when a finding with only one key will be due at the earliest, before checkDue; zero if it is. What is
-// named in its warning must not end by then for another reason.
+// dueAt is the earliest time at which a finding with one key is due; zero if it is due now. It is asked before checkDue:
+// rules leave out of a warning what ends before that time anyway.
 func (j *judgement) dueAt(h *hostView, warn Warn, key string) time.Time {
 	switch due, at := j.presence(h, key).due(warn, j.at(h)); {
 	case due:

@@ -24,7 +24,7 @@ var nonEnvProcessesRule = rule{
 
 // nonEnvProcesses ends processes that are in no environment of this host. A
 // claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
-// environment must be registered, and for the process's user (see admits).
+// environment must be registered, and for the process's user (see snapshot.Environment.Admits).
 func (j *judgement) nonEnvProcesses(h *hostView) {
 	if !h.settings.NonEnvProcesses {
 		return
@@ -158,9 +158,8 @@ func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Setti
 	case owner == "user/": // the host reports nothing about it but its PID
 		owner = f.ID
 	}
-	// By rewriting the state files, or by starting it again, in another environment or outside, a user can turn one
-	// rule's finding into the other's in every cycle: the process, and what the user uses, are the same to all of
-	// these rules. Where they have other warnings, each has its time, within the longest of them.
+	// A user can move a process from one of these rules to another in every cycle, by rewriting the state files or by
+	// starting it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
 	for _, index := range devices[:min(len(devices), maxKeys)] {
 		use := "/" + string(h.name) + "/" + owner + "/" + h.deviceKey(index)

@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Owner says in which environment a process is, and why. Which account it counts for the kernel's uid says: that
-// account is part of the question (see Relative).
+// Owner says in which environment a process is, and why. The account that it counts for follows from the kernel's uid;
+// whoever asks has found it out before (see Relative).
 type Owner struct {
 	EID   EnvID // empty for none, or if it is unknown
 	Basis Basis // of EID

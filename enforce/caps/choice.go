@@ -18,13 +18,13 @@ const (
 	costBusy
 )
 
-// Choice is a choice of devices that a user is to lose, on which nothing else depends yet.
+// Choice selects devices that a user is to lose. Nothing is in an order yet.
 type Choice struct {
 	By     time.Time // when it will be made; zero for now
 	Excess int64     // how much is to go
 	Weight func(*HeldDevice) int64
-	// MayKeep is up to how much memory of busy devices no process ends, whatever the environments may use: that
-	// is a claim of state files.
+	// MayKeep is how much memory processes on busy devices may use in all without one being ended. Capacities of
+	// environments don't count for it: state files only claim them.
 	MayKeep int64
 
 	freed, used int64                     // how much goes by what is chosen, and what processes on busy devices use
@@ -128,8 +128,8 @@ func (c *Choice) take(d *HeldDevice) {
 	}
 }
 
-// giveBack gives back what turned out not to be needed, the busiest and the oldest first; of the same age what
-// most depends on. Then it gives back attachments to devices of which the processes must end.
+// giveBack undoes choices that turned out not to be needed: the busiest and oldest first, of the same age those on which
+// most depends. Then it keeps attachments where ending the processes frees enough.
 func (c *Choice) giveBack() {
 	if c.freed <= c.Excess {
 		return

@@ -57,8 +57,8 @@ type Use struct {
 	Attached bool // it is in an environment of the user's that is attached to it
 }
 
-// once leaves one of the devices on which two hosts report the same process: they may be one machine, although that
-// isn't proved. The others count no more, and go with it. What one of the hosts understates is not believed.
+// once counts a device once that two names with one boot id report with the same process: they may be one machine,
+// though that isn't proved. The less favourable figures count. If it is taken, it is taken under both names.
 func once(list []*HeldDevice) []*HeldDevice {
 	type shared struct {
 		boot   string

@@ -31,9 +31,8 @@ type Excess struct {
 // Those that end anyway, or that can't be ended, are among them: pending says which. No
 // other process ends in their place, and none of which the driver reports no figure.
 //
-// Any user may start a container for an environment of another one. So the processes that
-// no user is proved to have started end first, for what all use together, and the others
-// only for what they use alone.
+// Any user may start a container for an environment of another one. So processes without a proved user end for the
+// excess of all together, and proved ones only for the excess of proved ones.
 func (c *Contents) Relieve(index snapshot.DeviceIndex, capacity int64, pending func(*snapshot.Process) bool) (
 	proved, unproved Excess,
 ) {

@@ -75,9 +75,9 @@ func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 // as long as its user likes.
 const lateAfter = 2 * time.Second
 
-// decides is what takes away: the last look, or the newest glance where a look is late. What a glance can't say
-// of an environment, such as whether it has other processes, was said by the last look. It doesn't count
-// before the first look, or if the files were emptied, which any user can do unless only root writes them.
+// decides is the evidence that may take access away: the last look. If no look followed a glance for lateAfter, the
+// glance may, with what the last look said of processes. A glance never may before the first look, or if it found the
+// files empty: any user can empty them unless only root writes them.
 func (v *view) decides() *evidence {
 	g := v.glance
 	switch {

@@ -39,8 +39,8 @@ func (c *Controller) cycle(ctx context.Context, e *event) {
 // mayBegin reports whether something may still be begun: the run goes on, and this controller leads.
 func mayBegin(ctx context.Context) bool { return ctx.Err() == nil && remote.MayBegin(ctx) == nil }
 
-// see takes in the answers of hosts, and reports whether they are to be judged. A dry run is judged when all hosts have
-// answered, and so is at first what ends if one fails.
+// see takes in the answers of hosts, and reports whether they are to be judged. A dry run is judged only
+// when each host has answered or failed, and so is the first judgement with StopAtFailure.
 func (c *Controller) see(ctx context.Context, e *event) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)

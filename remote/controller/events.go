@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// Polled is a Link to hosts that are asked at ticks only.
+// Polled hides that a Link can wait for events of hosts: the loop asks them at ticks only.
 type Polled struct{ Link }
 
 // Schedule says when hosts are asked.

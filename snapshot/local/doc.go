@@ -10,8 +10,8 @@
 // A source that fails as a whole makes the snapshot fail. Something unknown about one process does not: the process is
 // marked, and there is a warning.
 //
-// A process is in the environment that its environ names, if the environ is intact. Otherwise it is in that of its
-// nearest registered ancestor, if both belong to the same user: see observer.assign.
+// Which environment a process is in is asked in this order: its registration, its own environ, its container, the last
+// answer, and the nearest ancestor of the same account. See snapshot.Owner.
 //
 // The order matters. Processes are read first and the state files last: an environment is registered before anything
 // runs in it, so an environment that is missing in the files then is not registered, and no new process is misjudged.

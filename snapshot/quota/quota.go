@@ -17,8 +17,8 @@ import (
 // reserve is the part that stays for others: see Leaves.
 const reserve = 8
 
-// Leaves says whether an account leaves enough for others: it has no more than an eighth of what is left of most,
-// when all of them together have so much. So others have room, however many have their part.
+// Leaves says whether an account that has own leaves enough for others, when all accounts together have all of at most
+// most: own may be an eighth of what is left. So there is room for others, however many have their part.
 func Leaves(own, all, most int) bool { return reserve*own <= most-all }
 
 // Fair is the most that each of the sizes may keep, so that their sum is at most the limit. What small ones don't

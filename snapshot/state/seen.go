@@ -10,7 +10,8 @@ import (
 )
 
 // Seen is what root's genv notes of its looks at the state files, in one boot. Users write the
-// time of an attachment themselves, in any time zone, so it only chooses between two looks.
+// time of an attachment themselves, in any time zone: it counts within the last look without the attachment and the
+// first one with it.
 type Seen struct {
 	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`

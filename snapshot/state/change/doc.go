@@ -8,6 +8,6 @@
 // Who may change what is decided here. A change says what is wanted, never who wants it: users, their names and the
 // time come from the Requester, which whoever applies the change fills in from what the kernel reports.
 //
-// This package has no clock and touches no file or process. Package changer applies a change to the state files of this
+// This package has no clock and touches no file or process: service.Changer applies a change to the state files of this
 // host.
 package change

@@ -39,7 +39,7 @@ import (
 
 // Backend is the host that the service serves. Its methods are called by many goroutines.
 type Backend interface {
-	// Change makes a change for an asker, as changer.Changer does. It takes the turn
+	// Change makes a change for an asker, as Changer does. It takes the turn
 	// before it takes the lock of the state files, and releases it then.
 	Change(ctx context.Context, c change.Change, by change.Requester,
 		turn func(context.Context) (release func(), err error)) (change.Result, error)
