@@ -39,7 +39,7 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 		host.program(), mode,
 	}})
 	if class := ClassOf(failed); class == GenvMissing || class == CommandFailed && known.Class == CommandFailed &&
-		!bytes.Contains(out.Stdout, []byte(diagnosisMark)) {
+		known.Stderr == "" && len(out.Stdout) == 0 {
 		return &Error{
 			Class: InvalidOutput, Err: fmt.Errorf("the login runs no command, not even sh: %w", err),
 			Stderr: known.Stderr, Next: LoginStep,

@@ -113,10 +113,13 @@ func TestDiagnoseALoginThatRunsNothing(t *testing.T) {
 	for class, a := range map[remote.Class]*asked{
 		remote.CommandFailed: {out: "genv-diagnosis uid 1\n", err: remote.Errorf(remote.CommandFailed, "cut")},
 		remote.GenvMissing:   {err: remote.Errorf(remote.CommandFailed, "this key may run genv alone")},
+		remote.Version:       {err: remote.Errorf(remote.CommandFailed, "x")},
 	} {
 		err := error(remote.Errorf(class, "x"))
 		require.Same(t, err, remote.Diagnose(t.Context(), a, host, err))
 	}
+	said := error(&remote.Error{Class: remote.CommandFailed, Err: errors.New("exit status 1: genv: no"), Stderr: "genv: no"})
+	require.Same(t, said, remote.Diagnose(t.Context(), &asked{err: said}, host, said), "it says why itself")
 }
 
 // A command that does without sudo: sudo isn't asked either, which would be logged.

@@ -207,6 +207,22 @@ func TestOpenSSHBehindAJumpHost(t *testing.T) {
 	all.Wait()
 }
 
+// TestOpenSSHWithARenewedKey: ssh(1) reads the files of the keys, so a login that failed is tried again when one changes.
+func TestOpenSSHWithARenewedKey(t *testing.T) {
+	s := startSSHD(t)
+	accepted := s.read(t, "authorized")
+	s.write(t, "authorized", "")
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
+	_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
+	requireClass(t, remote.OpenSSH, err)
+	require.False(t, remote.Outdated(err))
+	s.write(t, "authorized", accepted)
+	require.NoError(t, os.Chtimes(s.file("id"), time.Now(), time.Now()))
+	require.True(t, remote.Outdated(err))
+	_, err = c.Run(t.Context(), byOpenSSH, sh("true"))
+	require.NoError(t, err)
+}
+
 // TestOpenSSHOverAMaster: ssh itself uses a ControlMaster, without a login.
 func TestOpenSSHOverAMaster(t *testing.T) {
 	s := startControlled(t)

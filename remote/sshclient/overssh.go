@@ -12,7 +12,9 @@ import (
 	"syscall"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 	"golang.org/x/crypto/ssh"
 )
@@ -21,7 +23,8 @@ import (
 type sshLogin struct {
 	sshCommand
 	host string
-	path string // the ControlPath; empty for none
+	path string   // the ControlPath; empty for none
+	keys []string // the files from which keys and certificates come
 
 	closed chan struct{}
 	mu     sync.Mutex
@@ -91,7 +94,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 		keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
 	}
 	l, err := c.newConnection(settings, &sshLogin{
-		sshCommand: command, host: p.endpoint.Host, path: path, closed: make(chan struct{}),
+		sshCommand: command, host: p.endpoint.Host, path: path, keys: auth.Files(settings), closed: make(chan struct{}),
 		open: map[*sshProcess]bool{},
 	})
 	if err == nil {
@@ -132,12 +135,16 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 	if proxyDropped().MatchString(said) {
 		e.Err = fmt.Errorf("%s: ssh: %w", s.host, &droppedError{err})
 	}
+	stamp := l.stamp()
+	e.Err = &outdatedError{e.Err, func() bool { return l.stamp() != stamp }}
 	if l.path != "" {
-		stamp := stampOf(l.path)
-		e.Err, e.Next = &outdatedError{e.Err, func() bool { return stampOf(l.path) != stamp }}, masterStep(l.host)
+		e.Next = masterStep(l.host)
 	}
 	return e
 }
+
+// stamp is different after what a login depends on has changed.
+func (l *sshLogin) stamp() string { return stampOf(l.path) + folder.Stamp(l.keys...) }
 
 // stampOf is different after this user has made or removed a socket. What others make
 // there, in a folder for all, must not cause a login that is refused each time.
