@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Finding is a violated rule, why it is violated, and what the plan does about
@@ -45,6 +46,8 @@ type Finding struct {
 	// For is how long it lasted, in nanoseconds, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may last
+	// Warn is that of a finding of idle.
+	Warn Warn `json:"-"`
 
 	Since   time.Time `json:"since"`             // when it was first seen without a break
 	Cycles  int       `json:"cycles"`            // in how many it was seen since
@@ -129,7 +132,11 @@ func (f Finding) String() string {
 
 // Advice is what the user of the finding should do, in a sentence or two.
 func (f *Finding) Advice() string {
-	if general := f.Rule.Advice(); general != adviceDetach || !f.Pending {
+	general := f.Rule.Advice()
+	switch {
+	case f.Rule == RuleIdle:
+		return fmt.Sprintf(adviceIdle, f.Warn.ends())
+	case general != adviceDetach || !f.Pending:
 		return general
 	}
 	loses := make([]caps.Loss, len(f.Detach))
@@ -137,6 +144,17 @@ func (f *Finding) Advice() string {
 		loses[i] = caps.Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
 	}
 	return caps.Advice(loses, f.Count != nil && f.Count.Hosts > 1, len(f.Terminate) > 0)
+}
+
+// ends says when something ends that is warned so.
+func (w Warn) ends() string {
+	switch {
+	case w.Cycles > 0:
+		return fmt.Sprintf("after %d cycles", w.Cycles)
+	case w.For > 0:
+		return "after " + text.ShortDuration(w.For)
+	}
+	return "at once"
 }
 
 func (c CountExcess) where() string {

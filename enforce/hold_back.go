@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -17,7 +18,7 @@ func (j *judgement) holdBack(plan *Plan) {
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
 		return
 	}
-	actions := safety.Actions(plan.Orders, plan.since(),
+	actions := safety.Actions(plan.Orders, j.sinceOf(plan),
 		func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
 			return j.byName[host].targetOf(&t.Process)
 		})
@@ -45,11 +46,15 @@ func (j *judgement) holdBack(plan *Plan) {
 	}
 }
 
-// since says when findings began, by their IDs.
-func (plan *Plan) since() map[string]time.Time {
+// sinceOf says when findings began, by their IDs: about a process with that one, not with others of its user.
+func (j *judgement) sinceOf(plan *Plan) map[string]time.Time {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
-		since[plan.Findings[i].ID] = plan.Findings[i].Since
+		f := &plan.Findings[i]
+		since[f.ID] = f.Since
+		if p, own := j.next.Present["process/"+strings.TrimPrefix(f.ID, string(f.Rule)+"/")]; own {
+			since[f.ID] = p.Since
+		}
 	}
 	return since
 }

@@ -16,12 +16,13 @@ type hostView struct {
 	j        *judgement
 	name     snapshot.Hostname
 	host     *snapshot.Host
-	position int       // in the cluster
-	at       time.Time // when it was asked: all ages are as of then
-	isNew    bool      // no cycle has judged this look before
-	acted    bool      // the outcome of an order came since it was asked for
-	fresh    bool      // something may be done by this look
-	advances bool      // it is the first look of its round
+	position int           // in the cluster
+	at       time.Time     // when it was asked: all ages are as of then
+	silence  time.Duration // for how long it didn't answer before
+	isNew    bool          // no cycle has judged this look before
+	acted    bool          // the outcome of an order came since it was asked for
+	fresh    bool          // something may be done by this look
+	advances bool          // it is the first look of its round
 	labels   map[string]string
 	snapshot *snapshot.Snapshot
 	settings *Settings // of the host, whoever the user

@@ -40,9 +40,14 @@ func (h *hostView) addEnvironments(policy Policy, now time.Time) {
 }
 
 func (h *hostView) addAttachments(policy Policy) {
+	byIndex := h.exemptByIndex()
 	for i := range h.snapshot.Devices {
 		d := &h.snapshot.Devices[i]
-		if _, exempt := policy.Exempt(Subject{Host: h.name, Device: d}); exempt || !d.Judged() {
+		_, exempt := policy.Exempt(Subject{Host: h.name, Device: d})
+		if exempt = exempt || byIndex[d.Index]; exempt {
+			h.j.exemptDevices[h.name] = append(h.j.exemptDevices[h.name], d.Index)
+		}
+		if exempt || !d.Judged() {
 			h.exemptDevices[d.Index] = true
 			continue
 		}

@@ -26,12 +26,13 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 }
 
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
-	j.apply((*judgement).see, (*judgement).adoptReleased, (*judgement).noteUnknowns)
+	j.apply((*judgement).see, (*judgement).noteUnknowns)
 	j.forgetEnded()
 	j.rememberSeen()
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
 	j.apply(ofHosts()...)
 	j.caps()
+	j.keepAbsent()
 
 	plan := j.plan()
 	j.holdBack(&plan) // what exceeds the safety limits
@@ -130,7 +131,9 @@ func (j *judgement) plan() Plan {
 			j.postpone(h)
 		}
 	}
-	plan := Plan{Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers}
+	plan := Plan{
+		Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers, ExemptDevices: j.exemptDevices,
+	}
 	if j.fleet.Limits.Paused == "" {
 		plan.Ask = slices.Sorted(maps.Keys(j.ask))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -192,8 +193,11 @@ func (j *judgement) hostEvents(cluster snapshot.Cluster) []Event {
 		}
 		now := before
 		now.Answered, now.Lost = before.Answered || h.Snapshot != nil, lostBecause(h)
-		if now.Lost == "" {
-			now.Looked, now.Round = cmp.Or(h.AskedAt, j.now), h.Round
+		switch {
+		case now.Lost == "":
+			now.Looked, now.Round, now.LostAt = cmp.Or(h.AskedAt, j.now), h.Round, time.Time{}
+		case now.LostAt.IsZero():
+			now.LostAt = j.now
 		}
 		j.next.Hosts[h.Name] = now
 		switch changed := before.Lost != now.Lost; {

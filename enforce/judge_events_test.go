@@ -67,7 +67,7 @@ func TestEvents(t *testing.T) {
 			{two, "new 5 hold, new 6 hold, held a"}, {two, "held a"}, {two, "held a"},
 		}},
 		{"a host is lost and comes back; what was found there is not over", stated{all: waits}, []cycle{
-			{outside, "new 5 wait"}, {`a | down`, "host-lost a"}, {`a | down`, ""}, {outside, "host-back a"}, {outside, "changed 5 act, due 5 act"},
+			{outside, "new 5 wait"}, {`a | down`, "host-lost a"}, {`a | down`, ""}, {outside, "host-back a, changed 5 act, due 5 act"},
 		}},
 		{"a host that was never there, and leaves the fleet", stated{all: rule}, []cycle{{`a | down`, "host-lost a"}, {`b | dev 0`, ""}}},
 		{"nothing is wrong", stated{all: rule}, []cycle{{gone, ""}, {gone, ""}}},
@@ -261,7 +261,7 @@ func TestHostsThatLeaveAreForgotten(t *testing.T) {
 		plan := memory.Judge(policy, cluster, noon(0))
 		memory.Learn("a", plan.Orders[0].Order, []order.Outcome{outcome})
 		memory.Judge(policy, parseCluster(t, "a | down\nb | dev 0"), noon(1))
-		require.Equal(t, 1, len(memory.Stuck)+len(memory.LeftAlone), "it is only down")
+		require.NotZero(t, len(memory.Stuck)+len(memory.LeftAlone), "it is only down")
 		memory.Judge(policy, parseCluster(t, `b | dev 0`), noon(2))
 		require.Zero(t, len(memory.Stuck)+len(memory.LeftAlone))
 		require.NotContains(t, memory.Hosts, snapshot.Hostname("a"))

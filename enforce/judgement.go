@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type judgement struct {
 	findings []Finding
 	notes    []Note
 	ask      map[snapshot.Hostname]bool // hosts to ask before something is done
+
+	exemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
@@ -36,6 +39,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		waiting: make(map[snapshot.Hostname]bool), ask: make(map[snapshot.Hostname]bool),
 		byName: make(map[snapshot.Hostname]*hostView, len(cluster.Hosts)),
 	}
+	j.exemptDevices = make(map[snapshot.Hostname][]snapshot.DeviceIndex)
 	views := make([]hostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
@@ -62,6 +66,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 	}
 	j.next.Interval = j.next.Interval.Clone()
 	j.keepWaiting()
+	j.keepExemptGPUs()
 	j.markUnderWay()
 	j.nameReleased()
 	return j
@@ -70,27 +75,25 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 // FreshFor is how old a look may be on which something is done.
 const FreshFor = 2 * time.Second
 
-// setTime sets when the host was asked. A look is fresh in the first cycle that judges it, and for FreshFor, unless
-// it was asked for before the outcome of an order came.
+// setTime sets when the host was asked, and for how long it didn't answer before. A look is fresh in the first cycle
+// that judges it, and for FreshFor, unless it was asked for before the outcome of an order came.
 func (h *hostView) setTime(known KnownHost, now time.Time) {
 	h.at, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
 	if h.at.IsZero() {
 		h.at = now
+	}
+	if !known.LostAt.IsZero() {
+		h.silence = max(0, h.at.Sub(known.LostAt))
 	}
 	h.isNew = h.host.AskedAt.IsZero() || h.host.IsNew
 	h.acted = !known.Acted.IsZero() && !h.at.After(known.Acted)
 	h.fresh = (h.isNew || now.Sub(h.at) <= FreshFor) && !h.acted
 }
 
-// keepWaiting keeps what is known of hosts that have not answered yet.
+// keepWaiting keeps since when something is idle on hosts that have not answered yet.
 func (j *judgement) keepWaiting() {
 	if len(j.waiting) == 0 {
 		return
-	}
-	for key, p := range j.before.Present {
-		if j.waiting[p.Host] {
-			j.next.Present[key] = p
-		}
 	}
 	for key, since := range j.before.Idle {
 		if host, _, _ := strings.Cut(key, "/"); j.waiting[snapshot.Hostname(host)] {
@@ -122,9 +125,9 @@ type clock struct {
 func (j *judgement) checkDue(h *hostView, f *Finding, clocks ...clock) (due bool) {
 	over := false // by now, and not only by the host's snapshot
 	for i, c := range clocks {
-		oldest := j.countPresence(h, c.keys[0])
+		oldest := j.countPresence(h, f, c.warn, c.keys[0])
 		for _, key := range c.keys[1:] {
-			if other := j.countPresence(h, key); other.Since.Before(oldest.Since) {
+			if other := j.countPresence(h, f, c.warn, key); other.Since.Before(oldest.Since) {
 				oldest = other
 			}
 		}
@@ -153,15 +156,20 @@ func (j *judgement) at(h *hostView) time.Time {
 	return h.at
 }
 
-// dueAt is the earliest time at which a finding with one key is due; zero if it is due now. It is asked before checkDue:
-// rules leave out of a warning what ends before that time anyway.
-func (j *judgement) dueAt(h *hostView, warn Warn, key string) time.Time {
-	switch due, at := j.presence(h, key).due(warn, j.at(h)); {
-	case due:
-		return time.Time{}
-	default:
-		return later(at, j.now)
+// dueAt is the earliest time at which a finding with these keys is due; zero if it is due now. It is asked before
+// checkDue: rules leave out of a warning what ends before that time anyway.
+func (j *judgement) dueAt(h *hostView, warn Warn, keys []string) time.Time {
+	oldest := j.presence(h, keys[0])
+	for _, key := range keys[1:] {
+		if other := j.presence(h, key); other.Since.Before(oldest.Since) {
+			oldest = other
+		}
 	}
+	due, at := oldest.due(warn, j.at(h))
+	if due {
+		return time.Time{}
+	}
+	return later(at, j.now)
 }
 
 func later(a, b time.Time) time.Time {
@@ -172,8 +180,9 @@ func later(a, b time.Time) time.Time {
 }
 
 // countPresence counts a key of a finding once in this cycle, and returns how long it has been there.
-func (j *judgement) countPresence(h *hostView, key string) Presence {
+func (j *judgement) countPresence(h *hostView, f *Finding, warn Warn, key string) Presence {
 	p := j.presence(h, key)
+	p.Warn, p.On = warn, f.CountedOn
 	j.next.Present[key] = p
 	return p
 }
@@ -183,9 +192,12 @@ func (j *judgement) presence(h *hostView, key string) Presence {
 	if p, counted := j.next.Present[key]; counted {
 		return p
 	}
-	p, advances := j.before.Present[key], j.advances
+	p, advances := j.remembered(h, key)
+	if p.isOver(j.at(h)) {
+		p = Presence{}
+	}
 	if h != nil {
-		p.Host, advances = h.name, h.advances
+		p.Host = h.name
 	}
 	if p.Since.IsZero() {
 		p.Since = j.at(h)
@@ -193,7 +205,59 @@ func (j *judgement) presence(h *hostView, key string) Presence {
 	if advances { // else it counts from the next tick on
 		p.Cycles++
 	}
+	p.Gone, p.Missed = time.Time{}, 0
 	return p
+}
+
+// remembered is a presence as it was, later by the time for which its host didn't answer, and whether this look is of
+// another round. On several hosts it may have been there meanwhile: then its time went on.
+func (j *judgement) remembered(h *hostView, key string) (p Presence, advances bool) {
+	p = j.before.Present[key]
+	silence, advances := time.Duration(0), j.advances
+	if h != nil {
+		silence, advances = h.silence, h.advances
+	}
+	for _, name := range p.On {
+		if on := j.byName[name]; on != nil && !p.Gone.IsZero() {
+			silence = max(silence, on.silence)
+		}
+	}
+	if silence > 0 && !p.Since.IsZero() {
+		p.Since = p.Since.Add(silence)
+	}
+	if silence > 0 && !p.Gone.IsZero() {
+		p.Gone = p.Gone.Add(silence)
+	}
+	return p, advances
+}
+
+// keepAbsent keeps what is absent for less than an eighth of its warning, or may be on a host that doesn't answer.
+func (j *judgement) keepAbsent() {
+	silent := func(name snapshot.Hostname) bool {
+		h, inFleet := j.byName[name]
+		return inFleet && h == nil
+	}
+	for key, p := range j.before.Present {
+		h := j.byName[p.Host]
+		if _, counted := j.next.Present[key]; counted || h == nil && p.Host != "" && !silent(p.Host) {
+			continue
+		}
+		if silent(p.Host) {
+			j.next.Present[key] = p
+			continue
+		}
+		p, advances := j.remembered(h, key)
+		hidden := slices.ContainsFunc(p.On, silent)
+		if p.Gone.IsZero() {
+			p.Gone = j.at(h)
+		}
+		if advances && !hidden {
+			p.Missed++
+		}
+		if p.AskedAgain = (time.Time{}); hidden || !p.isOver(j.at(h)) {
+			j.next.Present[key] = p
+		}
+	}
 }
 
 func (j *judgement) add(f Finding) { j.findings = append(j.findings, f) }

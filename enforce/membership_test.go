@@ -163,9 +163,9 @@ func TestWarnIsOfTheUserNotOfTheProcess(t *testing.T) {
 
 		{"started again in another environment", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 0:10`, ""}, {10, `a | env 2 bob u1 | dev 0 | proc 6 2 u1 0:10`, "a end 6"}}},
 		{"started again outside, and in an environment", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 by:bob 0:10`, ""}, {5, `a | dev 0 | proc 6 - u1 by:bob 0:10`, ""}, {10, `a | env 1 bob u1 | dev 0 | proc 7 1 u1 by:bob 0:10`, "a end 7"}}},
+		{"started again on another device", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 1:10`, "a end 6"}}},
 
 		{"another user's", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | proc 6 - u2 by:eve 0:10`, ""}}},
-		{"another device", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 1:10`, ""}}},
 		{"another host", after, []cycle{{0, "a | dev 0 | proc 5 - u1 by:bob 0:10\nb | dev 0", ""}, {10, "a | dev 0\nb | dev 0 | proc 5 - u1 by:bob 0:10", ""}}},
 		{"in another user's environment", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 0:10`, ""}, {10, `a | env 1 eve u2 | dev 0 | proc 6 1 u2 0:10`, ""}}},
 		{"of no known user", after, []cycle{{0, `a | dev 0 | proc 5 - 0:10`, ""}, {10, `a | dev 0 | proc 6 - 0:10`, ""}}},

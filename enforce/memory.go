@@ -25,11 +25,13 @@ type Memory struct {
 	Present map[string]Presence `json:"present,omitempty"`
 	// Idle is since when an attachment is idle, by idleKey.
 	Idle map[string]time.Time `json:"idle,omitempty"`
-	// Released are devices that were detached because they were idle, while
-	// processes still use them.
+	// Released are devices that were detached because they were idle, while processes still use them: true until
+	// they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
+	// ExemptGPUs are which GPUs are exempt by an index of the policy.
+	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
 	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
-	// when a process that got SIGTERM, or may have got it, gets no other.
+	// when a process that got SIGTERM, or may have got it, gets no other, and one that was refused isn't tried again.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
 	// Seen is since when attachments and environments count, on hosts that don't say it.
@@ -63,14 +65,19 @@ func (m Memory) Shifted(d time.Duration) Memory {
 // withTimes returns the memory with each of its times replaced.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
-	m.Present = mapped(m.Present, func(p Presence) Presence { p.Since = at(p.Since); return p })
+	known := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return at(t)
+	}
+	m.Present = mapped(m.Present, func(p Presence) Presence {
+		p.Since, p.Gone = at(p.Since), known(p.Gone)
+		return p
+	})
 	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
 	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
-		for _, t := range []*time.Time{&h.Looked, &h.Acted} {
-			if !t.IsZero() {
-				*t = at(*t)
-			}
-		}
+		h.Looked, h.Acted, h.LostAt = known(h.Looked), known(h.Acted), known(h.LostAt)
 		return h
 	})
 	return m
@@ -98,6 +105,8 @@ type KnownHost struct {
 	Answered bool `json:"answered,omitempty"`
 	// Lost is the kind of error of a host that doesn't answer; empty if it does.
 	Lost string `json:"lost,omitempty"`
+	// LostAt is since when it doesn't answer; zero if it does.
+	LostAt time.Time `json:"lost_at,omitzero"`
 	// Looked is when the host was asked for the last snapshot that was judged, and Round its round.
 	Looked time.Time `json:"looked,omitzero"`
 	Round  int       `json:"round,omitempty"`
@@ -105,12 +114,18 @@ type KnownHost struct {
 	Acted time.Time `json:"-"`
 }
 
-// Presence is since when something is there without a break.
+// Presence is since when something is there without a break. One of less than an eighth of the warning is none: else
+// a pause of a minute would begin a warning of a day again.
 type Presence struct {
 	Since  time.Time `json:"since"`
 	Cycles int       `json:"cycles"` // rounds in which it was there, the last one included
-	// Host is where it is; empty for what is on several hosts.
-	Host snapshot.Hostname `json:"host,omitempty"`
+	Warn   Warn      `json:"warn,omitzero"`
+	// Gone is the first look without it, and Missed in how many rounds it was not there; zero while it is.
+	Gone   time.Time `json:"gone,omitzero"`
+	Missed int       `json:"missed,omitempty"`
+	// Host is where it is; empty for what is on several hosts, which are On.
+	Host snapshot.Hostname   `json:"host,omitempty"`
+	On   []snapshot.Hostname `json:"on,omitempty"`
 	// AskedAgain is since when hosts are asked once more, before a rule of the fleet acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }
@@ -130,7 +145,14 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 		UnderWay:  m.UnderWay,
 		Round:     m.Round,
 		Interval:  m.Interval,
+
+		ExemptGPUs: make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
 	}
+}
+
+// isOver reports whether what was there is gone for an eighth of its warning or longer.
+func (p Presence) isOver(now time.Time) bool {
+	return !p.Gone.IsZero() && 8*now.Sub(p.Gone) >= p.Warn.For && 8*p.Missed >= p.Warn.Cycles
 }
 
 // due reports whether something has been there for as long as warn wants, and if not,

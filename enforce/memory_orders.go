@@ -10,9 +10,8 @@ import (
 )
 
 // Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end
-// hangs in the kernel, and one that its host refuses to end will be refused again: they stay in the findings, and no
-// further attempt is made while they are there. One that survived SIGTERM alone may be saving its work: it gets SIGTERM
-// again after a while, not in every cycle. If the outcome is unknown, what Begin noted stays. Nothing further is done
+// hangs in the kernel: it stays in the findings, and no further attempt is made while it is there. One that its host
+// refused to end is tried again after a while, and one that survived SIGTERM alone, which may be saving its work. If the outcome is unknown, what Begin noted stays. Nothing further is done
 // on the host before it is asked again.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
@@ -31,11 +30,13 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 			continue
 		}
 		delete(m.LeftAlone, p)
-		switch {
-		case o.Status == order.StatusRefused || o.Status == order.StatusSurvived && sent.Order.Kill:
+		delete(m.Stuck, p)
+		refused, survived := o.Status == order.StatusRefused, o.Status == order.StatusSurvived
+		if refused || survived && sent.Order.Kill {
 			m.Stuck[p] = o.Reason
-		case o.Status == order.StatusSurvived:
-			m.LeftAlone[p] = now.Add(signalAgainAfter)
+		}
+		if refused || survived && !sent.Order.Kill {
+			m.LeftAlone[p] = now.Add(againAfter)
 		}
 	}
 	return m
@@ -79,6 +80,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// signalAgainAfter is how long a process that survived SIGTERM is left alone: a minute, less what its outcome may come
-// after a tick, or each minute's tick would just be missed.
-const signalAgainAfter = time.Minute - 500*time.Millisecond
+// againAfter is how long a process that survived SIGTERM, or was refused, is left alone: a minute, less what its outcome
+// may come after a tick, or each minute's tick would just be missed.
+const againAfter = time.Minute - 500*time.Millisecond

@@ -40,7 +40,7 @@ func TestReleasedDevicesOfAnEarlierVersion(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"time": "2026-11-20T11:00:00Z", "hosts": {"a": {"answered": true}}, "released": {"a/1/1": true}}`), &memory.Memory))
 	policy := stated{all: enforce.Settings{EnvDevices: true}}
 	for minute, cluster := range []string{
-		`a | env 1 alice | dev 1 GPU-b u90 | proc 5 1 1:10`, `a | down`, `a | env 1 alice | dev 0 GPU-b u90 | proc 5 1 0:10`,
+		`a | env 1 alice | dev 1 GPU-b u0 | proc 5 1 1:10`, `a | down`, `a | env 1 alice | dev 0 GPU-b u0 | proc 5 1 0:10`,
 	} {
 		require.Empty(t, memory.Judge(policy, parseCluster(t, cluster), noon(minute)).Orders, cluster)
 	}
@@ -169,7 +169,7 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 		again   string
 	}{
 		{"it survived SIGKILL", true, order.Outcome{PID: 5, Status: order.StatusSurvived, Reason: "hangs"}, "a detach 0 1; a end 6"},
-		{"its host refuses", false, order.Outcome{PID: 5, Status: order.StatusRefused, Reason: "hangs"}, "a detach 0 1; a end 6"},
+		{"its host refused", false, order.Outcome{PID: 5, Status: order.StatusRefused}, "a detach 0 1; a end 5; a end 6"},
 		{"it survived SIGTERM, and may have needed longer", false, order.Outcome{PID: 5, Status: order.StatusSurvived}, "a detach 0 1; a end 5; a end 6"},
 		{"it was another", true, order.Outcome{PID: 5, Status: order.StatusChanged}, "a detach 0 1; a end 5; a end 6"},
 		{"unknown", true, order.Outcome{PID: 5, Status: order.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
@@ -212,7 +212,8 @@ func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 	var memory controllerMemory
 	first := memory.Judge(policy, parseCluster(t, text), noon(0))
 	require.Equal(t, "a end 5", planText(first))
-	memory.Learn("a", first.Orders[0].Order, []order.Outcome{{PID: 5, Status: order.StatusRefused}})
+	first.Orders[0].Order.Kill = true
+	memory.Learn("a", first.Orders[0].Order, []order.Outcome{{PID: 5, Status: order.StatusSurvived}})
 	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 

@@ -19,6 +19,8 @@ type Plan struct {
 	HeldHosts []safety.Held
 	// Ask are hosts to ask at once, sorted: something is due there by a look that is too old to act on.
 	Ask []snapshot.Hostname
+	// ExemptDevices are those that are exempt, by host.
+	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }

@@ -16,6 +16,8 @@ type Policy interface {
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
+	// ExemptIndices are the GPUs of a host that are exempt by an index, each once, without their UUIDs.
+	ExemptIndices(snapshot.Hostname) []ExemptGPU
 	// Account is the name under which it knows a user: that of all names of one account.
 	Account(snapshot.Username) snapshot.Username
 	// Fleet is what applies to the fleet as a whole.

@@ -13,7 +13,7 @@ import (
 
 // release notes that a device is detached because it was idle. That rule ends no process, so the processes that
 // still use the device must not end in the next cycle for using it without an attachment: they are left alone until
-// another environment is attached to it.
+// another environment is attached to it, or they compute there.
 func (h *hostView) release(d *snapshot.Device, env *envView) {
 	h.j.next.Released[snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: env.env.EID}] = true
 }
@@ -21,55 +21,55 @@ func (h *hostView) release(d *snapshot.Device, env *envView) {
 // nameReleased replaces the indices of released devices by the UUIDs that their hosts say now: an earlier version
 // kept indices, or the host didn't say a UUID.
 func (j *judgement) nameReleased() {
-	for key := range maps.Clone(j.next.Released) {
+	for key, still := range maps.Clone(j.next.Released) {
 		index, err := strconv.Atoi(key.Device)
 		if h := j.byName[key.Host]; h != nil && err == nil {
 			if d := h.host.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
 				delete(j.next.Released, key)
 				key.Device = d.Key()
-				j.next.Released[key] = true
+				j.next.Released[key] = still
 			}
 		}
 	}
 }
 
-// adoptReleased takes over, from a host that is met for the first time, what an earlier controller may have
-// released: devices that are idle by their utilization, without attachments, and still used.
-func (j *judgement) adoptReleased(h *hostView) {
-	if j.before.Hosts[h.name].Answered {
-		return
-	}
-	for _, env := range h.inOrder {
-		rule := env.settings.Idle
-		if rule == nil || rule.Below == 0 {
-			continue // only devices without a process are released
-		}
-		for _, p := range env.Processes {
-			for _, u := range p.Usage {
-				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && d.ComputesLess(rule.Below) {
-					h.release(d, env)
-				}
-			}
-		}
-	}
-}
-
-// released reports whether an environment's processes may keep using a device after it was detached. A device of
-// which the UUID is unknown now may be any.
-func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
+// released reports whether an environment's processes may keep using a device after it was detached, and if not,
+// whether they might until they computed there. A device of which the UUID is unknown now may be any.
+func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) (still, was bool) {
 	d := h.snapshot.Device(index)
 	if d == nil || len(d.Attachments) > 0 {
-		return false
+		return false, false
 	}
 	key := snapshot.AttachmentKey{Host: h.name, Device: d.Key(), EID: env.env.EID}
 	if d.UUID == "" {
 		for other := range j.next.Released {
 			if other.Host == key.Host && other.EID == key.EID && h.withKey(other.Device) == nil {
-				return true
+				return true, true
 			}
 		}
 	}
-	return j.next.Released[key]
+	still, was = j.next.Released[key]
+	if still && h.computes(env, d) {
+		still, j.next.Released[key] = false, false
+	}
+	return still, was
+}
+
+// computes reports whether a device is known to compute, for this environment and nobody else.
+func (h *hostView) computes(env *envView, d *snapshot.Device) bool {
+	below := 1
+	if rule := env.settings.Idle; rule != nil {
+		below = max(below, rule.Below)
+	}
+	if d.Utilization == nil || d.ComputesLess(below) || d.ProcessesUnknown || len(h.unknownOn[d.Index]) > 0 {
+		return false
+	}
+	for i := range h.snapshot.Processes {
+		if p := &h.snapshot.Processes[i]; p.Uses(d.Index) != nil && (h.in[i] != env || p.NodeMissing) {
+			return false
+		}
+	}
+	return true
 }
 
 // withKey returns the device with a Key, or nil.
@@ -97,12 +97,17 @@ func (h *hostView) stillUses(eid snapshot.EnvID, key string) bool {
 // stuckBecause says why a process can't be ended.
 func (h *hostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
 	j, key := h.j, h.key(p)
-	if left := j.next.LeftAlone[key].Sub(j.now); left > 0 {
-		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs",
-			text.ShortDuration(left)), true
+	until, again := j.next.LeftAlone[key]
+	left := until.Sub(j.now)
+	switch reason, stuck = j.next.Stuck[key]; {
+	case !again:
+		return reason, stuck
+	case left <= 0:
+		return "", false
+	case stuck:
+		return fmt.Sprintf("%s; it is tried again in %s", reason, text.ShortDuration(left)), true
 	}
-	reason, stuck = j.next.Stuck[key]
-	return reason, stuck
+	return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
 }
 
 // forgetEnded drops what the hosts that answered no longer show, and what is of hosts that left the fleet.

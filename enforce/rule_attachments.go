@@ -14,10 +14,13 @@ import (
 // RuleIdle is about attached devices that are not used.
 const RuleIdle Rule = "idle"
 
+const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end %s. " +
+	"Attach it again before that: genv attach."
+
 var idleRule = rule{
 	Setting: Setting{strictyaml.NewOptional(string(RuleIdle),
 		func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String), ByHost | ByUser},
-	advice: "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
+	advice: fmt.Sprintf(adviceIdle, "after another warning"),
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s has not used GPU %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
@@ -160,7 +163,8 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 	f.ID = string(f.Rule) + "/" + string(h.name) + "/" + string(env.env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
-	due := j.checkDue(h, &f, clock{env.settings.warnOf(f.Rule), []string{string(f.Rule) + "/" + idleKey(h, env, a)}})
+	f.Warn = env.settings.warnOf(f.Rule)
+	due := j.checkDue(h, &f, clock{f.Warn, []string{string(f.Rule) + "/" + idleKey(h, env, a)}})
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
 		h.release(a.Device, env)

@@ -109,7 +109,7 @@ func (j *judgement) maxDevices(u *held) {
 	if len(counted) <= limit {
 		return
 	}
-	by := j.dueAt(nil, u.settings.warnOf(RuleMaxDevicesPerUser), u.findingOf(RuleMaxDevicesPerUser))
+	by := j.dueAt(nil, u.settings.warnOf(RuleMaxDevicesPerUser), []string{u.findingOf(RuleMaxDevicesPerUser)})
 	then := caps.Counted(u.devices, by)
 	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 },
 		MayKeep: -1}
@@ -132,7 +132,7 @@ func (j *judgement) maxMemory(u *held) {
 	if used <= limit {
 		return
 	}
-	by := j.dueAt(nil, u.settings.warnOf(RuleMaxMemoryPerUser), u.findingOf(RuleMaxMemoryPerUser))
+	by := j.dueAt(nil, u.settings.warnOf(RuleMaxMemoryPerUser), []string{u.findingOf(RuleMaxMemoryPerUser)})
 	then, left := j.withMemory(u, by)
 	c := caps.Choice{By: by, Excess: left - limit, Weight: (*caps.HeldDevice).Memory, MayKeep: limit}
 	f := Finding{Rule: RuleMaxMemoryPerUser, Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}}

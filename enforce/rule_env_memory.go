@@ -79,7 +79,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
 	warn := env.settings.warnOf(f.Rule)
-	by = j.dueAt(h, warn, f.ID)
+	by = j.dueAt(h, warn, f.memoryKeys())
 	then, unprovedThen := relieve()
 	j.relieve(h, f, warn, a, proved, then)
 	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil
@@ -94,9 +94,17 @@ func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attach
 	}
 	f.Memory = &MemoryExcess{UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()}
 	f.Container, f.ContainerInfo = excess.Container()
-	due := j.checkDue(h, &f, clock{warn, []string{f.ID}})
+	due := j.checkDue(h, &f, clock{warn, f.memoryKeys()})
 	for _, p := range then.Ending {
 		j.end(&f, due, h, p)
 	}
 	j.add(f)
+}
+
+// memoryKeys are those of a clock: of the environment on that device, and of its user here.
+func (f *Finding) memoryKeys() []string {
+	if f.User == "" {
+		return []string{f.ID}
+	}
+	return []string{f.ID, fmt.Sprintf("%s/%s/user/%s", f.Rule, f.Host, f.User)}
 }

@@ -36,7 +36,8 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 		}
 		f := Finding{Rule: RuleNonEnvProcesses}
 		f.User, f.UID = p.Reported()
-		j.endProcess(h, p, j.settingsReported(h, &f), f)
+		settings := j.settingsReported(h, &f)
+		j.endProcess(h, p, settings, settings.warnOf(f.Rule), f)
 	}
 }
 
@@ -62,7 +63,8 @@ func (j *judgement) unreadable(h *hostView) {
 		f := Finding{Rule: RuleUnreadable, Unreadable: p.Unreadable}
 		f.User, f.UID = p.Reported()
 		if h.settings.EndUnreadable && p.Unreadable.IsByUser() && p.Start != 0 && p.UID != nil && *p.UID != 0 {
-			j.endProcess(h, p, j.settingsReported(h, &f), f)
+			settings := j.settingsReported(h, &f)
+			j.endProcess(h, p, settings, settings.warnOf(f.Rule), f)
 			continue
 		}
 		j.describe(h, p, &f)
@@ -101,28 +103,38 @@ func (j *judgement) envDevices(h *hostView) {
 	}
 	for _, env := range h.inOrder {
 		for _, p := range env.Processes {
-			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
+			if foreign, rule := j.notAttached(h, env, p); len(foreign) > 0 {
 				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
 				settings := env.settings
 				if p.Unproved() {
 					f.User, f.UID = p.Reported()
 					settings = j.settingsReported(h, &f)
 				}
-				j.endProcess(h, p, settings, f)
+				j.endProcess(h, p, settings, settings.warnOf(rule), f)
 			}
 		}
 	}
 }
 
-// notAttached lists the devices that a process of the environment uses without
-// an attachment, in the order in which the host named them.
-func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) (foreign []snapshot.DeviceIndex) {
+// notAttached lists the devices that a process of the environment uses without an attachment, in the order in which the
+// host named them, and the rule that has their warning: that of idle if all of them were released by it.
+func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) (foreign []snapshot.DeviceIndex,
+	warned Rule,
+) {
+	warned = RuleIdle
 	for _, u := range p.Usage {
-		if !env.Attached(u.Index) && !h.ignoresUse(u) && !j.released(h, env, u.Index) {
+		if env.Attached(u.Index) || h.ignoresUse(u) {
+			continue
+		}
+		still, was := j.released(h, env, u.Index)
+		if !still {
 			foreign = append(foreign, u.Index)
 		}
+		if !was {
+			warned = RuleEnvDevices
+		}
 	}
-	return foreign
+	return foreign, warned
 }
 
 // describe sets the ID of a finding, and what it says of its process.
@@ -143,33 +155,43 @@ func processOn(h *hostView, p *snapshot.Process) string {
 const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
-func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Settings, f Finding) {
+func (j *judgement) endProcess(h *hostView, p *snapshot.Process, settings *Settings, warn Warn, f Finding) {
 	j.describe(h, p, &f)
-	devices := f.Devices
-	if len(devices) == 0 {
-		devices = p.Indices()
-	}
-	owner := "user/" + string(cmp.Or(h.userOf(p), f.User))
-	switch {
-	case p.Unproved(): // all such containers of an environment together: another one begins no other warning
-		if owner = "unproved"; f.Rule == RuleEnvDevices {
-			owner += "/" + string(p.EID)
-		}
-	case owner == "user/": // the host reports nothing about it but its PID
-		owner = f.ID
-	}
 	// A user can move a process from one of these rules to another in every cycle, by rewriting the state files or by
 	// starting it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
-	for _, index := range devices[:min(len(devices), maxKeys)] {
-		use := "/" + string(h.name) + "/" + owner + "/" + h.deviceKey(index)
+	for _, whose := range j.ownersOf(h, p, &f) {
+		use := "/" + string(h.name) + "/" + whose
 		own, shared = append(own, string(f.Rule)+use), append(shared, "use"+use)
 	}
-	warn, longest := settings.warnOf(f.Rule), settings.longestWarn()
+	longest := settings.longestWarn()
+	longest.Cycles, longest.For = max(longest.Cycles, warn.Cycles), max(longest.For, warn.For)
 	if warn == longest {
 		own = shared
 	}
 	due := j.checkDue(h, &f, clock{warn, own}, clock{longest, shared})
 	j.end(&f, due, h, p)
 	j.add(f)
+}
+
+// ownersOf are parts of the keys of whose process a finding is about: a person's warning goes on whatever of theirs it
+// is about. Of unproved containers it isn't known whose they are: all of an environment on a device have one together.
+func (j *judgement) ownersOf(h *hostView, p *snapshot.Process, f *Finding) (owners []string) {
+	if !p.Unproved() {
+		if user := cmp.Or(h.userOf(p), f.User); user != "" {
+			return []string{"user/" + string(user)}
+		}
+		return nil // the host reports nothing about it but its PID
+	}
+	owner, devices := "unproved/", f.Devices
+	if f.Rule == RuleEnvDevices {
+		owner += string(p.EID) + "/"
+	}
+	if len(devices) == 0 {
+		devices = p.Indices()
+	}
+	for _, index := range devices[:min(len(devices), maxKeys)] {
+		owners = append(owners, owner+h.deviceKey(index))
+	}
+	return owners
 }

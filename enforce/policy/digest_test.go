@@ -183,7 +183,7 @@ mail:
 		"2:18 user carol", "2:46 user root",
 		"4:14 user bob", "4:38 host gpu-[01-04]", "4:63 label gpu h100", "4:74 label rack 2",
 		"6:11 user dave", "8:11 host gpu-90", "9:13 host gpu-01", "9:39 host ::1",
-		"10:40 user eve", "11:25 user frank", "11:51 host gpu-02",
+		"10:40 user eve", "11:25 user frank",
 		"15:15 user alice", "16:13 user bob",
 	}, got)
 

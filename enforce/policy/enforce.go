@@ -124,10 +124,8 @@ func (l *Limit) limit() safety.Limit {
 // doesn't report uids, as 1.4.3 doesn't, the owner of the environment counts.
 //
 // A process in a container of root's runtime is exempt by the container's name, image and
-// labels, and as one of a user only by the user who is proved to have started it.
-//
-// Without a Device in the subject, a process is exempt by its devices only if all
-// of them are exempt.
+// labels, and as one of a user only by the user who is proved to have started it. A device is exempt by its UUID; for
+// an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	e := &f.Exemptions
 	user, uid, env := ownerOf(s)
@@ -157,14 +155,22 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		}
 	}
 	if env != nil {
-		if from, ok := e.Environment(s.Host, env.EID, f.Accounts.Name(env.Username), env.Config.Name); ok {
+		if from, ok := e.Environment(f.Accounts.Name(env.Username), env.Config.Name); ok {
 			return fmt.Sprintf("environment %s: %s", env.EID, from), true
 		}
 	}
-	if from, ok := e.devicesOf(s); ok {
-		return fmt.Sprintf("device: %s", from), true
+	if s.Device != nil {
+		if from, ok := e.uuids[s.Device.UUID]; ok {
+			return fmt.Sprintf("device: %s", from), true
+		}
 	}
 	return "", false
+}
+
+// ExemptIndices implements enforce.Policy.
+func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {
+	list, _ := f.Exemptions.indices(host)
+	return list
 }
 
 // ownerOf is whose a subject is, as far as that can be believed: who is exempt depends on it. The environment is nil if
@@ -188,17 +194,4 @@ func ownerOf(s enforce.Subject) (user snapshot.Username, uid *snapshot.UID, env 
 		user = "root"
 	}
 	return user, uid, env
-}
-
-// devicesOf says whether the device of a subject is exempt, or all devices that
-// its process uses.
-func (e *Exemptions) devicesOf(s enforce.Subject) (from Source, ok bool) {
-	if s.Device != nil {
-		return e.Device(s.Host, s.Device.Index, s.Device.UUID)
-	}
-	ok = s.Process != nil && s.Process.UsesOnly(func(index snapshot.DeviceIndex) (exempt bool) {
-		from, exempt = e.Device(s.Host, index, "")
-		return exempt
-	})
-	return from, ok
 }

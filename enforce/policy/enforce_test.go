@@ -105,6 +105,15 @@ exempt: {users: [zoe]}
 	}
 }
 
+// A user may ask for an id while it is free, and would be exempt.
+func TestNoEnvironmentIsExemptByItsID(t *testing.T) {
+	file := parse(t, "exempt:\n  environments: [{user: dave, name: train}, {host: h, eid: 5}]\n")
+	require.Len(t, file.Ignored, 1)
+	require.Equal(t, "p.yaml:2:46", file.Ignored[0].Place.String())
+	require.Equal(t, "{host: h, eid: 5} is ignored, and the next version refuses it: remove it, and write "+
+		"{user: bob, name: train}: any user may ask for an id that is free", file.Ignored[0].Message)
+}
+
 func TestExemptSubjects(t *testing.T) {
 	file := parse(t, `
 exempt:
@@ -155,13 +164,11 @@ exempt:
 		{"a name that has to be root's", enforce.Subject{Host: "h", Process: process(uid(1), "mps", 1)}, ""},
 		{"a named environment", enforce.Subject{Host: "h", Environment: daves}, "environment 2"},
 		{"a name that is not its owner's", enforce.Subject{Host: "h", Environment: daves, Process: process(uid(12), "x", 1)}, ""},
-		{"an environment by id", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "5", UID: 12}}, "environment 5"},
-		{"the id elsewhere", enforce.Subject{Host: "g", Environment: &snapshot.Environment{EID: "5", UID: 12}}, ""},
-		{"a device", enforce.Subject{Host: "h", Device: &snapshot.Device{Index: 0}}, "device"},
+		{"an environment by an id that was free", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "5", UID: 12}}, ""},
+		{"a device by an index, which ExemptIndices says", enforce.Subject{Host: "h", Device: &snapshot.Device{Index: 0}}, ""},
 		{"a device by UUID", enforce.Subject{Host: "g", Device: &snapshot.Device{Index: 3, UUID: "GPU-7"}}, "device"},
 		{"another device", enforce.Subject{Host: "h", Device: &snapshot.Device{Index: 1}, Process: process(uid(1), "x", 0)}, ""},
-		{"a process on it", enforce.Subject{Host: "h", Process: process(uid(1), "x", 0)}, "device"},
-		{"a process on it and another", enforce.Subject{Host: "h", Process: process(uid(1), "x", 0, 1)}, ""},
+		{"a process on one", enforce.Subject{Host: "h", Process: process(uid(1), "x", 0)}, ""},
 		{"a process on none", enforce.Subject{Host: "h", Process: process(uid(1), "x")}, ""},
 	}
 	for _, test := range tests {

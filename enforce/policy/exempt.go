@@ -2,8 +2,11 @@ package policy
 
 import (
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -27,8 +30,7 @@ type exemptEntry struct {
 
 	user  snapshot.Username
 	host  text.HostPattern
-	index text.HostPattern // of devices
-	eid   snapshot.EnvID
+	index text.HostPattern // of devices, with the entry as name
 	from  Source
 }
 
@@ -82,28 +84,27 @@ func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool)
 	})
 }
 
-// Environment says whether an environment is exempt, by its id on its host or
-// by its owner and name.
-func (e *Exemptions) Environment(
-	host snapshot.Hostname, eid snapshot.EnvID, user snapshot.Username, name string,
-) (Source, bool) {
-	return find(e.environments, func(x *exemptEntry) bool {
-		if x.eid != "" {
-			return x.eid == eid && x.host.Matches(string(host))
-		}
-		return x.user == user && x.match.MatchString(name)
-	})
+// Environment says whether an environment is exempt, by its owner and name.
+func (e *Exemptions) Environment(user snapshot.Username, name string) (Source, bool) {
+	return find(e.environments, func(x *exemptEntry) bool { return x.user == user && x.match.MatchString(name) })
 }
 
-// Device says whether a device is exempt; uuid is "" if it is not known.
-func (e *Exemptions) Device(host snapshot.Hostname, index snapshot.DeviceIndex, uuid snapshot.GPUUUID) (Source, bool) {
-	if from, ok := e.uuids[uuid]; ok {
-		return from, true
+// indices are the devices of a host that are exempt by an index, each once, and the entries of the file.
+func (e *Exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, from []Source) {
+	for i := range e.devices {
+		entry := &e.devices[i]
+		if !entry.host.Matches(string(host)) {
+			continue
+		}
+		for _, written := range entry.index.Expand() {
+			n, _ := strconv.Atoi(written) // which was checked
+			index := snapshot.DeviceIndex(n)
+			if !slices.ContainsFunc(list, func(other enforce.ExemptGPU) bool { return other.Index == index }) {
+				list, from = append(list, enforce.ExemptGPU{Index: index, Entry: entry.name}), append(from, entry.from)
+			}
+		}
 	}
-	written := index.String()
-	return find(e.devices, func(d *exemptEntry) bool {
-		return d.index.Matches(written) && d.host.Matches(string(host))
-	})
+	return list, from
 }
 
 // Container says whether the container of a process is exempt. Only one of root's runtime

@@ -182,9 +182,9 @@ type Explanation struct {
 	From  string `json:"from"` // the place, in words
 }
 
-// Explain lists what applies to a host and a user at a time, and why: exemptions
-// first, then the settings, then what applies to the whole fleet.
-func (f *File) Explain(q enforce.Query) []Explanation {
+// Explain lists what applies to a host and a user at a time, and why: exemptions first, then the settings, then what
+// applies to the whole fleet. The controller knows which GPUs of the host are exempt by an index.
+func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanation {
 	q.User = f.Accounts.Name(q.User)
 	var list []Explanation
 	if from, ok := f.Exemptions.Host(q.Host); ok {
@@ -192,6 +192,16 @@ func (f *File) Explain(q enforce.Query) []Explanation {
 	}
 	if from, ok := f.Exemptions.User(q.User); ok {
 		list = append(list, Explanation{"exempt", "user " + string(q.User), from.String()})
+	}
+	indices, from := f.Exemptions.indices(q.Host)
+	for i, e := range indices {
+		gpu := "GPU " + e.Index.String() + ", as of the first good look at the host"
+		for _, k := range known {
+			if k.Index == e.Index && k.Entry == e.Entry {
+				gpu = "GPU " + e.Index.String() + " as it was then: " + string(k.UUID)
+			}
+		}
+		list = append(list, Explanation{"exempt", gpu, from[i].String()})
 	}
 	settings := f.Resolve(q)
 	for _, key := range keys {

@@ -143,7 +143,7 @@ func TestRefusedExemptions(t *testing.T) {
 		{"no time to end", "defaults: {grace: 0s}", "p.yaml:1:19: grace: 0s is not from 1s to 10m"},
 		{"unknown exemption", "exempt: {user: [root]}", `p.yaml:1:10: unknown key "user"; did you mean "users"?`},
 		{"exempt group", "exempt: {users: [\"@x\"]}", "p.yaml:1:18: @x: no such group in `groups:`; add it there"},
-		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name"},
+		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is identified by {user: bob, name: train}; any user may choose a name"},
 		{"environment by id alone", "exempt: {environments: [{eid: 4711}]}", "an environment is identified by {user: bob, name: train}"},
 		{"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}", "an environment is identified by {user: bob, name: train}"},
 		{"process without name", "exempt: {processes: [{user: root}]}", "p.yaml:1:23: the name of the process is missing; add `name:`"},

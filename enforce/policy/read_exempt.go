@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -63,23 +64,23 @@ func (r *reader) owned(e *exemptEntry) strictyaml.Keys {
 	}
 }
 
-// exemptEnvironment reads an owner and a name, or an id on a host. A name alone is
-// refused: any user could give it to an environment and would be exempt.
+// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment and
+// would be exempt. So would be a user who asks for an id on a host while it is free: that form does nothing any more.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
-	x := exemptEntry{from: exemptAt(n)}
+	x, host, eid := exemptEntry{from: exemptAt(n)}, "", ""
 	keys := r.owned(&x)
-	keys["eid"] = func(n *strictyaml.Node) { x.eid = snapshot.EnvID(n.Scalar()) }
-	keys["host"] = func(n *strictyaml.Node) { x.host = r.readHosts(n, n.Text()) }
+	keys["eid"] = func(n *strictyaml.Node) { eid = n.Scalar() }
+	keys["host"] = func(n *strictyaml.Node) { host = n.Text() }
 	n.Map(keys)
-	byName := x.name != "" && x.user != "" && x.eid == "" && x.host.Count() == 0
-	byID := x.eid != "" && x.host.Count() > 0 && x.name == "" && x.user == ""
 	switch {
-	case byName || byID:
+	case x.name != "" && x.user != "" && eid == "" && host == "":
 		x.match = glob(x.name)
 		r.file.Exemptions.environments = append(r.file.Exemptions.environments, x)
+	case eid != "" && host != "" && x.name == "" && x.user == "":
+		r.ignore(fmt.Sprintf("{host: %s, eid: %s}", host, eid),
+			"write {user: bob, name: train}: any user may ask for an id that is free")(n)
 	case n.IsMap():
-		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user " +
-			"may choose a name")
+		n.Failf("an environment is identified by {user: bob, name: train}; any user may choose a name")
 	}
 }
 
@@ -117,7 +118,9 @@ func (r *reader) exemptDevice(n *strictyaml.Node) {
 			return
 		}
 	}
-	e.devices = append(e.devices, exemptEntry{host: r.readHosts(n, written[:colon]), index: index, from: exemptAt(n)})
+	e.devices = append(e.devices, exemptEntry{
+		name: written, host: r.readHosts(n, written[:colon]), index: index, from: exemptAt(n),
+	})
 }
 
 // isUUID says whether a device is named by its UUID.

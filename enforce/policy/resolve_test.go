@@ -33,8 +33,8 @@ func ask(t *testing.T, file *policy.File, host, user string) {
 		require.NotEmpty(t, e.From, e.Key)
 	}
 	file.Exemptions.Process(user, "")
-	file.Exemptions.Environment(q.Host, "1", q.User, host)
-	file.Exemptions.Device(q.Host, 0, "")
+	file.Exemptions.Environment(q.User, host)
+	file.ExemptIndices(q.Host)
 }
 
 func TestMostSpecificOverrideWins(t *testing.T) {
@@ -167,11 +167,9 @@ func TestExemptions(t *testing.T) {
 	require.False(t, yes(e.UID(1000)))
 	require.False(t, yes(e.Host("gpu-01")))
 
-	require.True(t, yes(e.Device("gpu-01", 0, "")))
-	require.True(t, yes(e.Device("GPU-01", 0, "GPU-1")))
-	require.False(t, yes(e.Device("gpu-01", 1, "")))
-	require.False(t, yes(e.Device("gpu-02", 0, "")))
-	require.False(t, yes(e.Device("gpu-01", 10, "")))
+	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "gpu-01:0"}}, example(t).ExemptIndices("gpu-01"))
+	require.Len(t, example(t).ExemptIndices("GPU-01"), 1)
+	require.Empty(t, example(t).ExemptIndices("gpu-02"))
 
 	require.True(t, yes(e.Process("nvidia-cuda-mps-server", "")))
 	require.True(t, yes(e.Process("nvidia-cuda-mps", "")), "as the kernel cuts it")
@@ -182,11 +180,9 @@ func TestExemptions(t *testing.T) {
 	require.False(t, yes(e.Process("Xorg", "")))
 	require.False(t, yes(e.Process("", "")))
 
-	require.True(t, yes(e.Environment("gpu-01", "9", "carol", "llm/llama3/11434")))
-	require.False(t, yes(e.Environment("gpu-01", "9", "eve", "llm/llama3/11434")), "a name that any user can choose")
-	require.False(t, yes(e.Environment("gpu-01", "9", "carol", "train")))
-	require.True(t, yes(e.Environment("gpu-02", "4711", "eve", "")))
-	require.False(t, yes(e.Environment("gpu-01", "4711", "eve", "")), "the same id on another host")
+	require.True(t, yes(e.Environment("carol", "llm/llama3/11434")))
+	require.False(t, yes(e.Environment("eve", "llm/llama3/11434")), "a name that any user can choose")
+	require.False(t, yes(e.Environment("carol", "train")))
 
 	from, _ := e.User("raz")
 	require.Regexp(t, `^exempt, policy\.example\.yaml:\d+:\d+$`, from.String())
@@ -195,8 +191,8 @@ func TestExemptions(t *testing.T) {
 func TestNoExemptionsWithoutFile(t *testing.T) {
 	e := &policy.Default().Exemptions
 	for _, ok := range []bool{
-		second(e.User("")), second(e.UID(0)), second(e.Host("")), second(e.Device("", 0, "")),
-		second(e.Process("", "")), second(e.Environment("", "", "", "")),
+		second(e.User("")), second(e.UID(0)), second(e.Host("")),
+		second(e.Process("", "")), second(e.Environment("", "")),
 	} {
 		require.False(t, ok)
 	}
@@ -205,15 +201,16 @@ func TestNoExemptionsWithoutFile(t *testing.T) {
 func second(_ policy.Source, ok bool) bool { return ok }
 
 func TestMoreExemptions(t *testing.T) {
-	e := &parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n").Exemptions
+	file := parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n")
+	e := &file.Exemptions
 	require.True(t, second(e.Host("A2")))
 	require.False(t, second(e.Host("a3")))
-	require.True(t, second(e.Device("x", 9, "GPU-12")))
-	require.True(t, second(e.Device("x", 9, "MIG-3")))
-	require.False(t, second(e.Device("x", 9, "GPU-1")))
-	require.True(t, second(e.Device("b2", 3, "")))
-	require.False(t, second(e.Device("b2", 1, "")))
-	require.True(t, second(e.Device("::1", 0, "")))
+	for uuid, want := range map[snapshot.GPUUUID]bool{"GPU-12": true, "MIG-3": true, "GPU-1": false, "": false} {
+		_, exempt := file.Exempt(enforce.Subject{Host: "x", Device: &snapshot.Device{Index: 9, UUID: uuid}})
+		require.Equal(t, want, exempt, uuid)
+	}
+	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "b[1-2]:[0,2-3]"}, {Index: 2, Entry: "b[1-2]:[0,2-3]"}, {Index: 3, Entry: "b[1-2]:[0,2-3]"}}, file.ExemptIndices("b2"))
+	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "::1:0"}}, file.ExemptIndices("::1"))
 	require.True(t, second(e.Process("a-b\nc", "")))
 	require.False(t, second(e.Process("a-c-b", "")))
 	require.True(t, second(e.Process("(x", "")), "no regular expression")

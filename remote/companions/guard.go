@@ -84,7 +84,7 @@ func (g *Guard) Plan(
 // request is what the guard of a host is asked.
 func (g *Guard) request(cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting) *controller.Delivery {
 	r := &guardRequest{begun: cycle.Now, GuardRequest: agent.GuardRequest{
-		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Policy, h, setting),
+		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Plan.ExemptDevices[h.Name], h, setting),
 	}}
 	return &controller.Delivery{Host: h.Name, Content: r,
 		Send: func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
@@ -116,8 +116,8 @@ func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.P
 	return s
 }
 
-// order is the order for a host.
-func (g *Guard) order(policy enforce.Policy, h *snapshot.Host, s guard.PolicySetting) guard.Order {
+// order is the order for a host on which devices are exempt.
+func (g *Guard) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.PolicySetting) guard.Order {
 	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs,
 		By: cmp.Or(g.By, "genv remote enforce")}
 	if s.Mode == guard.Off {
@@ -126,7 +126,7 @@ func (g *Guard) order(policy enforce.Policy, h *snapshot.Host, s guard.PolicySet
 	wanted.Lease = guardLease(g.Interval)
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
-		if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name, Device: d}); !exempt {
+		if !slices.Contains(exempt, d.Index) {
 			continue
 		}
 		wanted.ExemptDevices = append(wanted.ExemptDevices, d.Index)

@@ -209,3 +209,8 @@ func (p localPolicy) Exempt(s enforce.Subject) (string, bool) {
 	s.Host = p.name
 	return p.Policy.Exempt(s)
 }
+
+// ExemptIndices implements enforce.Policy.
+func (p localPolicy) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU {
+	return p.Policy.ExemptIndices(p.name)
+}

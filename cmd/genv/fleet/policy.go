@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,12 +11,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -75,7 +78,22 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return o.writeExplanation(o.output, o.query, file.Explain(o.query))
+	return o.writeExplanation(o.output, o.query, file.Explain(o.query, o.exemptGPUs()...))
+}
+
+// exemptGPUs are the GPUs of the host that a controller on this machine knows to be exempt by an index.
+func (o *explainOptions) exemptGPUs() (known []enforce.ExemptGPU) {
+	for _, dir := range enforcement.ControllerDirs(o.Getenv) {
+		store, err := statedir.OpenToRead(dir)
+		if err != nil {
+			continue
+		}
+		if memory, err := store.Load(context.Background()); err == nil {
+			known = append(known, memory.Rules.ExemptGPUs[o.query.Host]...)
+		}
+		_ = store.Close() // it was only read
+	}
+	return known
 }
 
 // addLabels adds the labels that the inventory has for the host.
