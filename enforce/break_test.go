@@ -142,3 +142,24 @@ func TestAnExemptIndexIsAGPU(t *testing.T) {
 	plan := memory.Judge(stated{all: policy.all, indices: []enforce.ExemptGPU{{Index: 3, Entry: "a:3"}}}, parseCluster(t, both), noon(2))
 	require.Equal(t, []enforce.Note{{Host: "a", Text: "which GPU the exempt index 3 (a:3) is can't be told yet, so no rule acts on its GPUs"}}, plan.Notes)
 }
+
+// A host is told for which devices a process ends, if for nothing else, and over which format.
+func TestAHostIsToldWhatIsNotAttached(t *testing.T) {
+	const cluster = `a | env 1 alice u1 | dev 0 1@01 | dev 1 | dev 2 | proc 5 1 u1 started-at:9 0:1 1:1 2:1`
+	for name, row := range map[string]struct {
+		rules enforce.Settings
+		want  []snapshot.DeviceIndex
+	}{
+		"unattached":     {enforce.Settings{EnvDevices: true}, []snapshot.DeviceIndex{1, 2}},
+		"also too old":   {enforce.Settings{EnvDevices: true, MaxProcessAge: time.Hour}, nil},
+		"only too old":   {enforce.Settings{MaxProcessAge: time.Hour}, nil},
+		"over a cap too": {enforce.Settings{EnvDevices: true, MaxDevices: ptr(0)}, nil},
+	} {
+		plan := evaluate(stated{all: row.rules}, parseCluster(t, cluster), noon(0))
+		data, err := order.EncodeNative(plan.Orders[0].Order)
+		require.NoError(t, err)
+		o, err := order.DecodeNative(data)
+		require.NoError(t, err)
+		require.Equal(t, row.want, o.Terminate[0].Unattached, name)
+	}
+}

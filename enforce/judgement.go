@@ -288,6 +288,8 @@ func (j *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) 
 	}
 	f.Terminate = append(f.Terminate, ref)
 	switch {
+	case due && f.Rule == RuleEnvDevices:
+		h.Terminate(p, f.ID, f.Devices...)
 	case due:
 		h.Terminate(p, f.ID)
 	case f.Waits == "":

@@ -24,6 +24,22 @@ func checkDevices(t *target, listed *snapshot.Process) objection {
 	return objection{}
 }
 
+// checkUnattached objects to a process that ends for devices to which its environment was not attached, if it is now.
+func checkUnattached(t *target, now *inspection) objection {
+	if len(t.item.Unattached) == 0 {
+		return objection{}
+	}
+	devices, err := now.devices()
+	if err != nil {
+		return failed("not begun, since what is attached could not be read again: %v", err)
+	}
+	attached := snapshot.AttachedTo(devices, t.judged.EID)
+	if slices.ContainsFunc(t.item.Unattached, func(i snapshot.DeviceIndex) bool { return !slices.Contains(attached, i) }) {
+		return objection{}
+	}
+	return changed("GPU(s) %s are attached to its environment now", text.JoinIndices(t.item.Unattached))
+}
+
 // checkAnyDevice objects if a process uses none of the devices that were judged.
 func checkAnyDevice(judged, listed *snapshot.Process) objection {
 	if freed := freedDevices(judged, listed); len(freed) == len(judged.Usage) {

@@ -20,6 +20,8 @@ type Inspector interface {
 	// EnvUnknown and EnvOverwritten are read of each process, nothing else. After
 	// an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
+	// Devices reads what is attached from the state files.
+	Devices(ctx context.Context) (devices []snapshot.Device, warnings []string, err error)
 	// GPUs asks the driver which GPU each device is now.
 	GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error)
 	// Environments reads the registered environments from the state files.

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,33 @@ func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
 			got := s.x.Execute(t.Context(), o)
 			require.Equal(t, row.detached, got[0].Status, got[0].Reason)
 			require.Equal(t, row.ended, got[1].Status, got[1].Reason)
+		})
+	}
+}
+
+// Whoever attaches within the warning keeps the job: what was judged is older than that.
+func TestWhatIsAttachedByNowIsNotEnded(t *testing.T) {
+	attached := []snapshot.Device{device(0, "8"), device(1, "7"), device(2, "8")}
+	for name, row := range map[string]struct {
+		unattached []snapshot.DeviceIndex
+		state      []snapshot.Device
+		err        error
+		want       order.Status
+	}{
+		"attached":                   {[]snapshot.DeviceIndex{0, 2}, attached, nil, order.StatusChanged},
+		"one of them":                {[]snapshot.DeviceIndex{0, 1, 2}, attached, nil, order.StatusTerminated},
+		"another environment is":     {[]snapshot.DeviceIndex{1}, attached, nil, order.StatusTerminated},
+		"none":                       {[]snapshot.DeviceIndex{0}, nil, nil, order.StatusTerminated},
+		"it ends for something else": {nil, attached, nil, order.StatusTerminated},
+		"that can't be read":         {[]snapshot.DeviceIndex{0}, nil, errors.New("disk"), order.StatusFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := ready(t, "gentle", in("8"))
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("8", 0, 1, 2))
+			s.machine.state, s.machine.stateErr = row.state, row.err
+			got := s.x.Execute(t.Context(), order.Order{Terminate: []order.Termination{{Process: c.judged("8", 0, 1, 2), Unattached: row.unattached}}})
+			require.Equal(t, row.want, got[0].Status, got[0].Reason)
 		})
 	}
 }

@@ -15,6 +15,7 @@ type inspection struct {
 	gpus      uuids // nil if the order names none
 	// environments reads the registered environments, once, and only if needed.
 	environments func() ([]snapshot.Environment, error)
+	devices      func() ([]snapshot.Device, error) // likewise
 }
 
 // inspect reads which processes use devices now. It comes after the pidfds are
@@ -35,6 +36,9 @@ func (x *execution) inspect(ctx context.Context) (*inspection, error) {
 	return &inspection{byPID, gpus, sync.OnceValues(func() ([]snapshot.Environment, error) {
 		environments, _, err := x.inspector.Environments(ctx)
 		return environments, err
+	}), sync.OnceValues(func() ([]snapshot.Device, error) {
+		devices, _, err := x.inspector.Devices(ctx)
+		return devices, err
 	})}, nil
 }
 

@@ -19,10 +19,13 @@ import (
 type machine struct {
 	apps  []snapshot.Process
 	envs  []snapshot.Environment
+	state []snapshot.Device
 	err   error
-	gpus  map[snapshot.DeviceIndex]snapshot.GPUUUID
-	asked int
-	then  func() // called at each question, before the answer
+
+	stateErr error
+	gpus     map[snapshot.DeviceIndex]snapshot.GPUUUID
+	asked    int
+	then     func() // called at each question, before the answer
 }
 
 func (m *machine) Processes(context.Context) ([]snapshot.Process, []string, error) {
@@ -39,6 +42,10 @@ func (m *machine) GPUs(context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUU
 
 func (m *machine) Environments(context.Context) ([]snapshot.Environment, []string, error) {
 	return m.envs, nil, m.err
+}
+
+func (m *machine) Devices(context.Context) ([]snapshot.Device, []string, error) {
+	return m.state, nil, m.stateErr
 }
 
 // stateFiles holds its content in memory.

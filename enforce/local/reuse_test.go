@@ -67,6 +67,8 @@ func (r *reuser) GPUs(context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUI
 	return nil, nil
 }
 
+func (r *reuser) Devices(context.Context) ([]snapshot.Device, []string, error) { return nil, nil, nil }
+
 func (r *reuser) Environments(context.Context) ([]snapshot.Environment, []string, error) {
 	return nil, nil, nil
 }

@@ -60,6 +60,9 @@ func (x *execution) compare(t *target, now *inspection) objection {
 		return changed("the driver lists it, but it has not been seen with a device of the driver open: the PID may " +
 			"be one of another namespace")
 	}
+	if o := checkUnattached(t, now); o.raised() {
+		return o
+	}
 	o := checkEnvironment(t, now, p, uid)
 	if !o.raised() {
 		o = checkDevices(t, listed)

@@ -57,15 +57,18 @@ type attachmentKey struct {
 	eid    snapshot.EnvID
 }
 
-// Terminate puts a process into the order because of a finding.
-func (d *Draft) Terminate(p *snapshot.Process, because string) {
+// Terminate puts a process into the order because of a finding, which may be about unattached devices alone.
+func (d *Draft) Terminate(p *snapshot.Process, because string, unattached ...snapshot.DeviceIndex) {
 	if d.terminations == nil {
 		d.terminations = make(map[snapshot.PID]*Termination)
 	}
 	t := d.terminations[p.PID]
 	if t == nil {
-		t = &Termination{Process: *p}
+		t = &Termination{Process: *p, Unattached: unattached}
 		d.terminations[p.PID] = t
+	}
+	if len(unattached) == 0 {
+		t.Unattached = nil
 	}
 	t.Because = append(t.Because, because)
 }

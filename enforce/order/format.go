@@ -28,6 +28,8 @@ type document143 struct {
 type document struct {
 	document143
 	Outside []snapshot.PID `json:"outside"` // of Terminate
+	// Unattached are those of Terminate.
+	Unattached map[snapshot.PID][]snapshot.DeviceIndex `json:"unattached,omitempty"`
 	// GPUs are the UUIDs of the devices. Older controllers send none.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
 	// Unused are the environments of Detach, by device, that were judged not to use it.
@@ -62,9 +64,13 @@ func EncodeNative(o Order) ([]byte, error) {
 		return nil, err
 	}
 	d := document{document143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs}
+	d.Unattached = make(map[snapshot.PID][]snapshot.DeviceIndex)
 	for i := range o.Terminate {
 		if t := &o.Terminate[i]; t.Outside() {
 			d.Outside = append(d.Outside, t.Process.PID)
+		}
+		if t := &o.Terminate[i]; len(t.Unattached) > 0 {
+			d.Unattached[t.Process.PID] = t.Unattached
 		}
 	}
 	d.Unused = make(map[snapshot.DeviceIndex][]snapshot.EnvID)
@@ -141,6 +147,7 @@ func DecodeNative(data []byte) (Order, error) {
 		if p := &t.Process; p.EnvUnknown && !p.EnvOverwritten && !p.Unreadable.IsByUser() {
 			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
 		}
+		t.Unattached = d.Unattached[t.Process.PID]
 		if d.Outside != nil {
 			is := outside[t.Process.PID]
 			t.InNoEnvironment = &is

@@ -67,6 +67,10 @@ type Termination struct {
 	Process snapshot.Process
 	Reasons
 
+	// Unattached are the devices for which it ends if they aren't attached to its environment, and for nothing else.
+	// A host finds out right before whether they still aren't.
+	Unattached []snapshot.DeviceIndex
+
 	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
 	InNoEnvironment *bool
 }

@@ -51,6 +51,7 @@ var rounds int
 func cycleWith(f *policy.File, names ...snapshot.Hostname) *controller.Cycle {
 	rounds++
 	cycle := &controller.Cycle{Policy: f, Now: guardNoon, About: aboutHost}
+	cycle.Plan.ExemptDevices = map[snapshot.Hostname][]snapshot.DeviceIndex{"h2": {1, 2}}
 	for _, name := range names {
 		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: name, IsNew: true, Round: rounds, Snapshot: &snapshot.Snapshot{
 			Devices: []snapshot.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2}},

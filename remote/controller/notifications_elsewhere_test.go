@@ -215,7 +215,7 @@ func TestMessagesElsewhereAreLimited(t *testing.T) {
 		now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 		c.Now = func() time.Time { return now }
 		for number := range 60 { // over the cap in each second one
-			cycleOf(t.Context(), c, deviceCap{most: 1 + number%2, warn: enforce.Warn{Cycles: 9}})
+			cycleOf(t.Context(), c, deviceCap{most: 1 + number%2, warn: enforce.Warn{Cycles: 8}})
 			now = now.Add(time.Second)
 		}
 		require.Len(t, p.messages["a"], tt.want)
