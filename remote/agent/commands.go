@@ -118,17 +118,16 @@ func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Di
 	if err != nil {
 		return nvidiasmi.Displays{}, err
 	}
-	found, err := s.look.Displays(ctx, s.host)
 	numbered := nvidiasmi.Displays{
 		Active: make(map[snapshot.GPUUUID]bool, len(devices)),
 		Time:   nvidiasmi.Time{Began: began},
 	}
 	for i := range devices {
-		if active, known := found.Active[devices[i].UUID]; known {
-			numbered.Active[numberOf(devices[i].Index)] = active
+		if display := devices[i].Display; display != nil {
+			numbered.Active[numberOf(devices[i].Index)] = *display
 		}
 	}
-	return numbered, err
+	return numbered, nil
 }
 
 func (s typeSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {

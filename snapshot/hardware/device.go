@@ -27,10 +27,6 @@ type Device struct {
 	TotalMemory snapshot.Memory     `json:"-"`                        // unknown without nvidia-smi
 	Unified     bool                `json:"unified_memory,omitempty"` // it shares TotalMemory with the machine
 	Instances   []snapshot.Instance `json:"mig,omitempty"`            // as nvidia-smi lists them
-	// What nvidia-smi says of how it can be used: see snapshot.Device.
-	MIGMode  bool   `json:"mig_mode,omitempty"`
-	Unusable string `json:"unusable,omitempty"`
-	Display  *bool  `json:"display,omitempty"`
 }
 
 // Devices are the devices in the model, without attachments.
@@ -39,7 +35,7 @@ func Devices(list []Device) []snapshot.Device {
 	for i, d := range list {
 		devices[i] = snapshot.Device{
 			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
-			Instances: d.Instances, MIGMode: d.MIGMode, Unusable: d.Unusable, Display: d.Display,
+			Instances: d.Instances,
 		}
 	}
 	return devices
@@ -52,7 +48,7 @@ func Identified(found []snapshot.Device, driver []Device) []Device {
 	for i, d := range found {
 		list[i] = Device{
 			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
-			Instances: d.Instances, MIGMode: d.MIGMode, Unusable: d.Unusable, Display: d.Display,
+			Instances: d.Instances,
 		}
 		if known := byUUID(driver, d.UUID); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address

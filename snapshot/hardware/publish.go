@@ -141,7 +141,7 @@ func (p *published) list() ([]Device, error) {
 func (d *publishedDevice) device() (Device, error) {
 	ok := d.Index >= 0 && d.Index <= maxIndex && (d.Minor == nil || *d.Minor >= 0 && *d.Minor < 1<<minorBits) &&
 		(d.UUID == "" || knownUUID(string(d.UUID)) == d.UUID) && snapshot.CheckText("name", d.Name) == nil &&
-		snapshot.CheckText("reason", d.Unusable) == nil && (d.TotalMemory == nil || *d.TotalMemory >= 0)
+		(d.TotalMemory == nil || *d.TotalMemory >= 0)
 	if d.Address != "" {
 		_, err := parseAddress(d.Address)
 		ok = ok && err == nil

@@ -132,8 +132,7 @@ func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at
 		if d.TotalMemory.Known() {
 			g.TotalMemory = d.TotalMemory
 		}
-		g.Instances, g.MIGMode = d.Instances, g.MIGMode || d.MIGMode
-		g.Unusable, g.Display = cmp.Or(g.Unusable, d.Unusable), cmp.Or(g.Display, d.Display)
+		g.Instances = d.Instances
 		devices[i] = g
 	}
 	l := newDeviceList(nvidiasmi.Listing{GPUs: devices, Warnings: seen.Warnings}, at)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,9 +205,15 @@ func (s *smi) Displays(context.Context, time.Duration) (nvidiasmi.Displays, erro
 	if err := s.ask("displays"); err != nil {
 		return nvidiasmi.Displays{}, err
 	}
-	displays, err := nvidiasmi.ParseDisplays(answer(s.displays))
-	displays.Time.Began = s.m.Now()
-	return displays, err
+	displays := nvidiasmi.Displays{Active: make(map[snapshot.GPUUUID]bool), Time: nvidiasmi.Time{Began: s.m.Now()}}
+	for line := range strings.Lines(s.displays) {
+		gpu, state, _ := strings.Cut(line, ", ")
+		displays.Active[snapshot.GPUUUID(gpu)] = state != "Disabled\n"
+	}
+	if len(displays.Active) == 0 {
+		return nvidiasmi.Displays{}, nvidiasmi.ErrGarbled
+	}
+	return displays, nil
 }
 
 func (b *fakeFiles) Read(context.Context) (state.Files, error) {

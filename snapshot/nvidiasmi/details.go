@@ -29,7 +29,7 @@ type InstanceDetails struct {
 	PIDs   []snapshot.PID  // that use it
 }
 
-// Displays says of GPUs whether a display is active on them, or may be.
+// Displays says of GPUs whether a display is active on them, as far as the driver says it.
 type Displays struct {
 	Active map[snapshot.GPUUUID]bool // nil if nothing is known
 	Time   Time
@@ -43,11 +43,6 @@ func (d *Displays) dark(gpu snapshot.GPUUUID) bool {
 // DetailsArgs are the arguments for the output that ParseDetails reads.
 func DetailsArgs() []string { return []string{"-q", "-x"} }
 
-// DisplaysArgs are the arguments for the output that ParseDisplays reads. No name of a process is in it.
-func DisplaysArgs() []string {
-	return []string{"--query-gpu=uuid,display_active", "--format=csv,noheader"}
-}
-
 // Details asks for the details of all GPUs, which takes longer than the other questions.
 func (q *Querier) Details(ctx context.Context, oldest time.Duration) (Details, error) {
 	details, at, err := query(ctx, q.details, DetailsArgs(), oldest, ParseDetails)
@@ -57,24 +52,14 @@ func (q *Querier) Details(ctx context.Context, oldest time.Duration) (Details, e
 
 // Displays asks for the active displays.
 func (q *Querier) Displays(ctx context.Context, oldest time.Duration) (Displays, error) {
-	displays, at, err := query(ctx, q, DisplaysArgs(), oldest, ParseDisplays)
-	displays.Time = at
-	return displays, err
-}
-
-// ParseDisplays parses the answer for DisplaysArgs. Only "Disabled" says that there is no active display.
-func ParseDisplays(out RunResult) (Displays, error) {
-	a, active := sortLines(out), make(map[snapshot.GPUUUID]bool)
-	for _, line := range a.lines {
-		if uuid, state, ok := strings.Cut(line, ","); ok {
-			gpu := snapshot.GPUUUID(known(uuid))
-			active[gpu] = active[gpu] || known(state) != "Disabled"
+	listing, err := q.Devices(ctx, oldest)
+	displays := Displays{Active: make(map[snapshot.GPUUUID]bool, len(listing.GPUs)), Time: listing.Time}
+	for _, g := range listing.GPUs {
+		if g.Display != nil {
+			displays.Active[g.UUID] = *g.Display
 		}
 	}
-	if len(active) == 0 {
-		return Displays{}, a.failure()
-	}
-	return Displays{Active: active}, nil
+	return displays, err
 }
 
 // ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't complete is none.

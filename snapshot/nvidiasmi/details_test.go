@@ -99,14 +99,3 @@ func TestParseDetails(t *testing.T) {
 		require.Error(t, err, name)
 	}
 }
-
-// TestParseDisplays: only "Disabled" says that there is no active display.
-func TestParseDisplays(t *testing.T) {
-	got, err := nvidiasmi.ParseDisplays(stdout("GPU-0, Enabled\nGPU-1, Disabled\nGPU-2, [N/A]\nGPU-3, Disabled\nGPU-3, Enabled\nGPU-4\n"))
-	require.NoError(t, err)
-	require.Equal(t, map[snapshot.GPUUUID]bool{"GPU-0": true, "GPU-1": false, "GPU-2": true, "GPU-3": true}, got.Active)
-	for _, out := range []string{"", `Field "display_active" is not a valid field to query.` + "\n"} {
-		_, err := nvidiasmi.ParseDisplays(stdout(out))
-		require.Error(t, err)
-	}
-}

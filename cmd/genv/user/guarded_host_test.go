@@ -100,6 +100,16 @@ func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
 	})
 }
 
+// TestAGuardHidesWhatIsFree: of GPUs that a guard hides, what root saw last counts.
+func TestAGuardHidesWhatIsFree(t *testing.T) {
+	s := guarded(t, "enforce", map[int][]int{})
+	s.sicken(func(d *gpus.Driver) {
+		d.Devices[0].ComputeMode, d.Devices[1].MIGEnabled, d.Devices[2].Display = "Prohibited", true, true
+	})
+	require.Contains(t, s.admin().run("genv", "gpus").Out, "6 of 8 GPUs are free; 2 are unusable\n")
+	require.Contains(t, s.person("alice", 4242).run("genv", "run", "--gpus", "1", "true").Err, "Attached GPU 3 (H100 80GB HBM3)\n")
+}
+
 func TestAShellThatWasActiveBeforeTheGuard(t *testing.T) {
 	s := guarded(t, "off", nil)
 	alice := s.person("alice", 4242)
@@ -136,7 +146,9 @@ func TestAShellThatWasActiveBeforeTheGuard(t *testing.T) {
 func TestAGuardWithoutRootsList(t *testing.T) {
 	s := guarded(t, "enforce", map[int][]int{4242: {5}})
 	alice := s.person("alice", 4242)
-	require.NoError(t, os.Remove(s.path("root/run/devices.json")))
+	for _, note := range []string{"devices.json", "last-look.json"} {
+		require.NoError(t, os.Remove(s.path("root/run/"+note)))
+	}
 	require.Equal(t, genvtest.Result{Out: s.uuids(5) + "\n"}, alice.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), "of the others it is unknown whether they are in use")
 
 	s = newStation(t) // root never looked

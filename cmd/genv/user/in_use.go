@@ -101,7 +101,8 @@ func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 			g := &seen.gpus[i]
 			at := slices.IndexFunc(last.GPUs, func(l gpus.GPU) bool { return l.Index == g.Index && l.UUID == g.UUID })
 			if at >= 0 && slices.Contains(seen.hidden, g.Index) {
-				g.State = last.GPUs[at].State
+				last.GPUs[at].Attached, last.GPUs[at].Processes = g.Attached, g.Processes
+				*g = last.GPUs[at]
 			}
 		}
 	}

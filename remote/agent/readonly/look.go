@@ -86,11 +86,6 @@ func (r Host) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details,
 	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
 }
 
-// Displays are the active displays of a host.
-func (r Host) Displays(ctx context.Context, host remote.Host) (nvidiasmi.Displays, error) {
-	return smi(ctx, r, host, nvidiasmi.DisplaysArgs(), nvidiasmi.ParseDisplays)
-}
-
 func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
 	devices := make([]snapshot.Device, len(listing.GPUs))
 	for i := range listing.GPUs {
