@@ -173,6 +173,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 		return nil, err
 	}
 	s.Warnings, s.Guard = append(r.warnings(), keptWarnings(d.Warnings)...), d.Guard.known()
+	s.Trial = d.Trial.Bounded()
 	return &s, nil
 }
 

@@ -42,6 +42,10 @@ var roles = map[string]func(){
 
 func TestMain(m *testing.M) {
 	proctest.RunStall()
+	if len(os.Args) == 2 && os.Args[1] == "read" {
+		_ = proc.ServeReader(os.Stdin, os.Stdout)
+		return
+	}
 	if role, ok := roles[os.Getenv(roleVariable)]; ok {
 		role()
 		return

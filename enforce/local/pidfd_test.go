@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // noPidfdVariable names the error that system calls about pidfds give in the tests.
@@ -32,7 +33,7 @@ func TestWithoutPidfds(t *testing.T) {
 		for _, calls := range []string{"", "signal"} {
 			t.Run(name+calls, func(t *testing.T) {
 				t.Parallel()
-				cmd := exec.Command("/proc/self/exe", "-test.run=Process|Ended|Exec|Grace|KILL|TERM|Stopped|Thread",
+				cmd := exec.Command("/proc/self/exe", "-test.run=Process|Ended|Exec|Grace|KILL|TERM|Stopped|Thread|Try",
 					"-test.skip=TestProperty|TestWithoutPidfds|Terminal|Detach")
 				cmd.Env = append(os.Environ(), noPidfdVariable+"="+name, "GENV_TEST_NO_PIDFD_CALLS="+calls)
 				out, err := cmd.CombinedOutput()
@@ -86,4 +87,20 @@ func TestThreadIsNotSignalled(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	require.Equal(t, order.StatusChanged, s.terminate(t, judged)[0].Status)
 	c.answers()
+}
+
+func TestTry(t *testing.T) {
+	lacks := os.Getenv(noPidfdVariable) != ""
+	for command, want := range map[string]*snapshot.Trial{
+		"/proc/self/exe": {NoPidfds: lacks},
+		"/bin/false":     {Unable: "processes can't be read: the process that reads it has ended, or does not start (/bin/false)"},
+		"/no/such/file":  {Unable: "processes can't be read: fork/exec /no/such/file: no such file or directory"},
+		"":               nil,
+	} {
+		var fs proc.FS
+		if command != "" {
+			fs.Reader = &proc.Reader{Command: []string{command, "read"}}
+		}
+		require.Equal(t, want, newScene(local.ExecutorOptions{Proc: fs}).x.Try(), command)
+	}
 }

@@ -81,6 +81,8 @@ type Answers struct {
 	Tokens func(own string) ([]string, error)
 	// Allow passes on how many GPUs users may have, and waits for nothing. It may be nil.
 	Allow func(*service.Allowance)
+	// Try tries what acting on the host needs. It may be nil.
+	Try func(context.Context) *snapshot.Trial
 
 	codes    atomic.Bool // see SnapshotRequest.Codes
 	revision uint64

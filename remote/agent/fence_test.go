@@ -1,9 +1,11 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // fenced is a host that refuses controllers that were replaced, and how often it acted.
@@ -189,6 +192,30 @@ func TestWhichControllerActs(t *testing.T) {
 	require.False(t, answer.Refuses, "it lets each controller act")
 	_, err = ask(agent.CapabilityFence)
 	require.Equal(t, remote.Version, remote.ClassOf(err), "an older genv can't say it")
+}
+
+// What install asks with one input: who greets, and what came of trying what acting needs.
+func TestAskOnce(t *testing.T) {
+	for name, try := range map[string]func(context.Context) *snapshot.Trial{
+		"tried": func(context.Context) *snapshot.Trial { return &snapshot.Trial{Unable: "no\nhelper"} },
+		"not":   nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := &agent.Answers{Fence: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}, Try: try}
+			s := &agent.Server{ReadToken: true, Idle: time.Minute, Handler: answers, Greeting: agent.NewGreeting("v")}
+			var out bytes.Buffer
+			require.NoError(t, s.Serve(t.Context(), bytes.NewReader(agent.AskOnce("abc")), &out))
+			greeting, trial, err := agent.ReadOnce(&out, "abc")
+			require.NoError(t, err)
+			require.Equal(t, "v", greeting.Genv)
+			require.Equal(t, try == nil, trial == nil)
+			if trial != nil {
+				require.NotContains(t, trial.Unable, "\n")
+			}
+		})
+	}
+	_, _, err := agent.ReadOnce(strings.NewReader("no genv\n"), "abc")
+	require.Error(t, err)
 }
 
 // Given is for a request that no controller here makes.

@@ -93,6 +93,25 @@ func (cycle *Cycle) see(f *fleet, asked operator.State) {
 	cycle.operator(asked)
 }
 
+// Unable are the hosts that answered and where nothing can be done, as they found out, or nothing was done of what was
+// ordered; each with the reason.
+func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
+	reasons := make(map[snapshot.Hostname]string)
+	for i := range cycle.Cluster.Hosts {
+		if h := &cycle.Cluster.Hosts[i]; h.Err == nil && h.Snapshot != nil && h.Snapshot.Trial != nil && h.Snapshot.Trial.Unable != "" {
+			reasons[h.Name] = h.Snapshot.Trial.Unable
+		}
+	}
+	for i := range cycle.Results {
+		if r := &cycle.Results[i]; r.Err == nil && reasons[r.Host] == "" {
+			if why := r.undone(); why != "" {
+				reasons[r.Host] = why
+			}
+		}
+	}
+	return reasons
+}
+
 // operator shows what operators asked for that lasts.
 func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,19 @@ func (r *OrderResult) outcomes() []order.Outcome {
 		list = append(list, said(item, []string{t.String(), t.Raw()}, order.StatusSignalled))
 	}
 	return list
+}
+
+// undone is why nothing of the order was done, although something had to be; empty if that isn't so.
+func (r *OrderResult) undone() (reason string) {
+	for _, o := range r.outcomes() {
+		switch o.Status {
+		case order.StatusFailed, order.StatusSurvived:
+			reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
+		case order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusDetached:
+			return ""
+		}
+	}
+	return reason
 }
 
 // maxHostWords is how many characters of a line of a host's own are shown.

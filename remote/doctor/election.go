@@ -220,6 +220,7 @@ func (e *examination) askActing(ctx context.Context) {
 			e.add(doctor.Unknown(doctor.Controller, "%v", err))
 		} else {
 			e.acting = &answer
+			e.add(doctor.WithTrial(e.found[doctor.Genv], answer.Trial))
 		}
 	}
 }

@@ -6,24 +6,25 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // verify runs the program as a controller does: by sudoers where the login or the account
-// isn't root, up to the greeting, which takes no GPU.
+// isn't root. What stands in the way of acting is a note: the driver may follow.
 func (v *visit) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	token := rand.Text()
 	words := []string{v.wanted.Path, "usage", "serve"}
-	greeting, err := v.greeting(ctx, token, words)
+	greeting, trial, err := v.greeting(ctx, token, words)
 	if err != nil {
 		return v.unusable(ctx, err)
 	}
+	v.outcome.Notes = append(v.outcome.Notes, trial.Warnings()...)
 	v.outcome.Now.Version = cmp.Or(v.outcome.Now.Version, greeting.Genv)
 	if greeting.Genv != v.outcome.Now.Version || !greeting.Can(agent.RequestExecute) {
 		return refuse("look at the lines for it in sudoers: sudo visudo -c",
@@ -34,8 +35,8 @@ func (v *visit) verify(ctx context.Context) error {
 	return nil
 }
 
-// greeting starts `genv usage serve` as the account that controllers use.
-func (v *visit) greeting(ctx context.Context, token string, words []string) (*frame.Greeting, error) {
+// greeting starts `genv usage serve` as the account that controllers use, and has it try what acting needs.
+func (v *visit) greeting(ctx context.Context, token string, words []string) (*frame.Greeting, *snapshot.Trial, error) {
 	var command remote.Command
 	switch v.wanted.Account {
 	case "":
@@ -45,33 +46,37 @@ func (v *visit) greeting(ctx context.Context, token string, words []string) (*fr
 	default: // as root, who may become the account
 		return v.greetingAs(ctx, token, words)
 	}
-	command.Stdin = []byte(token + "\n")
+	command.Stdin = agent.AskOnce(token)
 	out, err := v.Runner.Run(ctx, v.host, command)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return readGreeting(ctx, out.Stdout, token)
+	return readGreeting(out.Stdout, token)
 }
 
-func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*frame.Greeting, error) {
+func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*frame.Greeting, *snapshot.Trial, error) {
 	asAccount := []string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}
 	line := remote.Command{Args: append(asAccount, words...)}.ShellLine()
 	begin := rand.Text()
-	input := v.access.input(begin, script{text: "echo " + token + " | " + line + "\n"})
+	asked := ""
+	for _, b := range agent.AskOnce(token) {
+		asked += fmt.Sprintf("\\%03o", b)
+	}
+	input := v.access.input(begin, script{text: "printf '" + asked + "' | " + line + "\n"})
 	defer clear(input)
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input})
 	if err != nil {
-		return nil, withoutSecret(err, v.access.secret)
+		return nil, nil, withoutSecret(err, v.access.secret)
 	}
-	return readGreeting(ctx, out.Stdout, token)
+	return readGreeting(out.Stdout, token)
 }
 
-func readGreeting(ctx context.Context, output []byte, token string) (*frame.Greeting, error) {
-	stream, err := agent.OpenStream(ctx, bytes.NewReader(output), io.Discard, token)
+func readGreeting(output []byte, token string) (*frame.Greeting, *snapshot.Trial, error) {
+	greeting, trial, err := agent.ReadOnce(bytes.NewReader(output), token)
 	if err != nil {
-		return nil, remote.Errorf(remote.InvalidOutput, "genv does not greet: %w", err)
+		err = &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
-	return &stream.Greeting, nil
+	return greeting, trial, err
 }
 
 // unusable is the error of a program that is in place and can't be used by a controller.

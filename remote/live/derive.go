@@ -59,7 +59,7 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 		finding := &cycle.Plan.Findings[i]
 		f.Findings[i] = Finding{*finding, finding.Line(), cycle.Decision(finding)}
 	}
-	known := make(map[snapshot.Hostname]*Host)
+	known, unable := make(map[snapshot.Hostname]*Host), cycle.Unable()
 	if before != nil {
 		for i := range before.Hosts {
 			known[before.Hosts[i].Name] = &before.Hosts[i]
@@ -67,7 +67,7 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 	}
 	for i := range cycle.Cluster.Hosts {
 		host := &f.Hosts[i]
-		*host = m.host(&cycle.Cluster.Hosts[i], known[cycle.Cluster.Hosts[i].Name])
+		*host = m.host(&cycle.Cluster.Hosts[i], known[cycle.Cluster.Hosts[i].Name], unable)
 		if host.Failure != nil {
 			f.Failed = append(f.Failed, *host.Failure)
 		}
@@ -77,11 +77,11 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 }
 
 // host describes a host, or returns what it was before, if that is the same.
-func (m *fleetState) host(h *snapshot.Host, before *Host) Host {
+func (m *fleetState) host(h *snapshot.Host, before *Host, unable map[snapshot.Hostname]string) Host {
 	last := m.hosts[h.Name]
 	host := Host{
 		Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
-		snapshot: last.snapshot,
+		snapshot: last.snapshot, Unable: unable[h.Name],
 	}
 	if h.Err != nil {
 		failure := remote.FailureOf(string(h.Name), h.Err)
@@ -108,7 +108,7 @@ func (m *fleetState) host(h *snapshot.Host, before *Host) Host {
 // same reports whether nothing has changed, except for when the host was seen.
 func (h *Host) same(before *Host) bool {
 	failed, failedBefore := h.Failure, before.Failure
-	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard &&
+	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard && h.Unable == before.Unable &&
 		maps.Equal(h.Labels, before.Labels) &&
 		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
 }

@@ -84,6 +84,8 @@ type Host struct {
 	Guard    HostGuard `json:"guard,omitzero"` // what the kernel guard does
 	// Service says that root owns the state files; missing if the host didn't say, or failed.
 	Service *bool `json:"service,omitempty"`
+	// Unable is why nothing can be ended there, or of what was ordered nothing was done; missing if that isn't so.
+	Unable string `json:"unable,omitempty"`
 	// Changed is the revision in which anything but the time of the answer changed last.
 	Changed uint64 `json:"changed"`
 

@@ -83,6 +83,9 @@ func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 		// the reason may name somebody
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
 	}
+	if h.Unable != "" {
+		host.Unable = hiddenText
+	}
 	if h.Failure != nil {
 		failure := hideFailure(h.Failure)
 		host.Failure = &failure

@@ -53,6 +53,15 @@ var hostFamilies = []struct {
 	{"genv_host_guard_policy", "What the policy asks of the kernel guard of a host that answered: 1 for the mode " +
 		"watch or enforce.", guardLabels, func(w *Writer, h *live.Host) { writeGuard(w, h, h.Guard.Policy) }},
 	{
+		"genv_host_unable", "1 for each host that answered where nothing can be ended, or nothing was done of its order.",
+		[]string{"host"},
+		func(w *Writer, h *live.Host) {
+			if h.Failure == nil && h.Unable != "" {
+				w.Sample(1, string(h.Name))
+			}
+		},
+	},
+	{
 		"genv_host_service", "Whether root owns the state files of the host (1), with genv host serve.", hostLabel,
 		func(w *Writer, h *live.Host) {
 			if h.Service != nil {

@@ -120,6 +120,9 @@ host_failure{host="a",class="host-key-changed"} 1
 host_failure{host="a",class="replaced"} 1
 `,
 		},
+		"where nothing can be ended": {
+			live.Host{Name: "a", Unable: "no helper"}, "host_up{host=\"a\"} 1\nhost_unable{host=\"a\"} 1\n",
+		},
 		"without GPUs": {live.Host{Name: "a"}, "host_up{host=\"a\"} 1\n"},
 	} {
 		require.Equal(t, row.want, samples(metrics.Hosts([]live.Host{row.host})), name)

@@ -141,6 +141,12 @@ func TestCheckHost(t *testing.T) {
 		{"a machine that is a container", doctor.CheckNamespace(5, ""), doctor.OK, "", "namespace 5"},
 		{"foreign", doctor.CheckNamespace(5, "they belong to 6"), doctor.Failed, "other-pid-namespace", "they belong to 6"},
 
+		{"not tried", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), nil), doctor.OK, "", "x"},
+		{"tried", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{}), doctor.OK, "", "x"},
+		{"old kernel", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{NoPidfds: true}), doctor.OK, "", "no pidfds"},
+		{"unable", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{Unable: "y"}), doctor.Failed, "nothing-can-end", "y"},
+		{"full", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{State: "y"}), doctor.Failed, "nothing-can-be-detached", "y"},
+
 		{"guard", doctor.CheckKernel("6.1.0-18-amd64", cgroup2, true), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
 		{"the oldest kernel", doctor.CheckKernel("5.8", cgroup2, true), doctor.OK, "", "cgroup2 at /sys/fs/cgroup"},
 		{"old", doctor.CheckKernel("5.7.19", cgroup2, true), doctor.Warning, "old-kernel", "5.7.19"},

@@ -65,6 +65,21 @@ func checkUnit(name, active, file string) Check {
 		If(true, "", "%s", state))
 }
 
+// WithTrial is the check of a genv, with what came of trying what acting needs; nil if it wasn't tried.
+func WithTrial(c Check, t *snapshot.Trial) Check {
+	if t == nil {
+		return c
+	}
+	found := Worst(First(Genv,
+		If(t.Unable != "", "nothing-can-end", "nothing can be ended there: %s", t.Unable),
+		If(t.State != "", "nothing-can-be-detached", "nothing can be detached there: %s", t.State)), c)
+	if t.NoPidfds {
+		found.Detail += "; no pidfds (Linux before 5.3, or a filter of system calls): processes are verified right before " +
+			"kill(2)"
+	}
+	return found
+}
+
 // OSName reads os-release(5).
 func OSName(release string) string {
 	for line := range strings.Lines(release) {

@@ -45,6 +45,8 @@ type Machine struct {
 	Restricted bool
 	// Guard is what its guard does; nil if that is unknown.
 	Guard *GuardState
+	// Trial is what came of trying what acting needs; nil if it wasn't tried.
+	Trial *snapshot.Trial
 
 	Genv Program
 }
@@ -64,7 +66,7 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	software := systemHere()
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
 	checks := []Check{
-		m.checkGenv(), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
+		WithTrial(m.checkGenv(), m.Trial), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
 		CheckGuard(CheckKernel(software.Kernel, string(mounts), hasBPF()),
 			m.Guard), m.checkServices(ctx), CheckDisk(m.spaces()),
 	}
@@ -281,6 +283,12 @@ func (m *Machine) spaces() []Space {
 		record.Folder, record.Owner = &f, m.Owner
 	}
 	return append([]Space{record}, found...)
+}
+
+// CheckSpace judges the file system on which this process writes something into a folder.
+func CheckSpace(what, path string) Check {
+	s := space(what, path, os.Geteuid() == 0)
+	return s.check()
 }
 
 // space is the file system of a folder, or of the nearest one that exists. Root, unlike the users who

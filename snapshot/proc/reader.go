@@ -190,6 +190,16 @@ func (r *Reader) note(key Ancestor, s stall) {
 	r.stalled[key] = s
 }
 
+// Try starts another helper, and passes it to use, which may end it. An error may be that it doesn't start.
+func (r *Reader) Try(use func(snapshot.PID) error) error {
+	h, err := startHelper(r.Command)
+	if err != nil {
+		return fmt.Errorf("processes can't be read: %w", err)
+	}
+	defer h.kill()
+	return use(snapshot.PID(h.cmd.Process.Pid)) //nolint:gosec // a PID fits
+}
+
 // Close ends the helper.
 func (r *Reader) Close() {
 	r.mu.Lock()
@@ -254,7 +264,7 @@ func startHelper(command []string) (*helper, error) {
 	}()
 	if _, err := h.answer(startWithin); err != nil {
 		h.kill()
-		return nil, errHelper // no process is slow because of that
+		return nil, fmt.Errorf("%w (%s)", errHelper, cmd.Path) // no process is slow because of that
 	}
 	return h, nil
 }

@@ -199,6 +199,46 @@ func TestExitOfACycle(t *testing.T) {
 	}
 }
 
+// What had to end and didn't is no success, and where nothing can be done is named, also if nothing had to.
+func TestExitOfAHostThatCannotAct(t *testing.T) {
+	failed := order.Outcome{PID: 1, Status: order.StatusFailed, Reason: "no signal"}
+	for name, test := range map[string]struct {
+		trial    *snapshot.Trial
+		outcomes []order.Outcome
+		want     string
+	}{
+		"unknown":           {},
+		"able":              {trial: &snapshot.Trial{NoPidfds: true}},
+		"state full":        {trial: &snapshot.Trial{State: "full"}},
+		"unable":            {trial: &snapshot.Trial{Unable: "no helper"}, want: "no helper"},
+		"nothing was done":  {outcomes: []order.Outcome{failed, {PID: 2, Status: order.StatusChanged}}, want: "failed: no signal"},
+		"it did not end":    {outcomes: []order.Outcome{{PID: 1, Status: order.StatusSurvived, Reason: "hangs"}}, want: "survived: hangs"},
+		"something was":     {outcomes: []order.Outcome{failed, {PID: 2, Status: order.StatusTerminated}}},
+		"it changed":        {outcomes: []order.Outcome{{PID: 2, Status: order.StatusChanged}}},
+		"it was to be left": {outcomes: []order.Outcome{{PID: 2, Status: order.StatusRefused}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cycle := &controller.Cycle{Cluster: snapshot.Cluster{Hosts: []snapshot.Host{
+				{Name: "a", Snapshot: &snapshot.Snapshot{Trial: test.trial}},
+			}}}
+			if test.outcomes != nil {
+				cycle.Results = []controller.OrderResult{{Host: "a", Execution: agent.Execution{Outcomes: test.outcomes}}}
+			}
+			err := new(loop).exit(cycle, false)
+			if test.want == "" {
+				require.NoError(t, err)
+				require.Empty(t, unableHosts(cycle))
+				return
+			}
+			require.Equal(t, command.ExitSomeFailed, command.ExitCode(err))
+			require.Equal(t, "nothing can be ended on a", unableHosts(cycle))
+			failures := failuresOfCycle(cycle)
+			require.Len(t, failures, 1)
+			require.Contains(t, failures[0].Error, test.want)
+		})
+	}
+}
+
 // Hooks still get the events that were queued for them before the policy was reloaded.
 func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	dir := t.TempDir()

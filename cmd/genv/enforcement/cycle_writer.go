@@ -229,6 +229,9 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 		(cycle.DryRun || len(cycle.Plan.Findings) == 0) {
 		w.line(conclusion(cycle))
 	}
+	if unable := unableHosts(cycle); unable != "" && !w.quiet && !cycle.Stopped {
+		w.repeatedNote("", strings.ToUpper(unable[:1])+unable[1:]+": see the reason above", now)
+	}
 	w.concludes = false
 	switch {
 	case w.quiet:

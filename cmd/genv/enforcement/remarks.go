@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,8 +46,8 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 		cycle.Unrecorded)
 }
 
-// failuresOfCycle lists the hosts that did not answer, and those whose order
-// failed or has an unknown outcome, each once.
+// failuresOfCycle lists the hosts that did not answer, those where an order failed or has an unknown outcome, and those
+// where nothing can be done, each once.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	failures := render.FailuresIn(cycle.Cluster)
 	for _, a := range cycle.Results {
@@ -55,7 +56,31 @@ func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 			failures = append(failures, remote.FailureOf(string(a.Host), a.Err))
 		}
 	}
+	unable := cycle.Unable()
+	for _, host := range slices.Sorted(maps.Keys(unable)) {
+		failures = append(failures, remote.FailureOf(string(host), errUnable(unable[host])))
+	}
 	return failures
+}
+
+// unableHosts names the hosts where nothing can be done; empty for none. This machine has no name.
+func unableHosts(cycle *controller.Cycle) string {
+	var names []string
+	for host := range cycle.Unable() {
+		names = append(names, cmp.Or(string(host), "this machine"))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "nothing can be ended on " + render.Hosts(names)
+}
+
+// errUnable is the failure of a host that answers, and where nothing can be done.
+func errUnable(why string) error {
+	e := remote.Errorf(remote.CommandFailed, "nothing can be ended there: %s", why)
+	e.Next = "run `sudo genv doctor` on the host"
+	return e
 }
 
 // holds says what a safety limit holds back, when that begins and then now and then.

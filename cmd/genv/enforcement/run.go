@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +34,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -358,7 +362,25 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 		return errStopped
 	}
 	l.sayUnfenced()
+	l.sayFullDisks()
 	return l.replaced(cycle)
+}
+
+// sayFullDisks names the disks of the record and the memory that are full, now and then. What stays allocated there is
+// used up at some time.
+func (l *loop) sayFullDisks() {
+	paths := map[string]string{}
+	if l.record != nil {
+		paths["the record"] = filepath.Dir(l.record.Path)
+	}
+	if l.folder != nil {
+		paths["the memory"] = l.folder.Path()
+	}
+	for _, what := range slices.Sorted(maps.Keys(paths)) {
+		if c := doctor.CheckSpace(what, paths[what]); c.Status == doctor.Failed {
+			l.screen.repeatedNote("", "Make room: "+c.Detail, l.program.Now())
+		}
+	}
 }
 
 // close ends what the run has opened. A run that has begun also saves its memory.

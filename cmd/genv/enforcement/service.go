@@ -89,6 +89,9 @@ func (s *service) status(cycle *controller.Cycle) {
 	if cycle.Hold != nil {
 		hold = "; " + cycle.Hold.String()
 	}
+	if unable := unableHosts(cycle); unable != "" {
+		hold += "; " + unable
+	}
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
 	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s%s",
 		cycle.Number, answered, render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"),

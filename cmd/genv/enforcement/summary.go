@@ -74,6 +74,9 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", s.took.Round(time.Millisecond),
 			text.Printable(string(s.slowest))))
 	}
+	if unable := unableHosts(cycle); unable != "" {
+		parts = append(parts, unable)
+	}
 	write(fmt.Sprintf("Summary of %s: %s", text.FormatDuration(s.period), strings.Join(parts, "; ")))
 	s.since = s.since.Add(cycle.Start.Sub(s.since).Truncate(s.period))
 	s.cycles, s.begun, s.ended, s.lost, s.back = 0, 0, 0, hosts.Lost, hosts.Back

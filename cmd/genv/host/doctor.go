@@ -64,6 +64,9 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	if p.SharedAccount {
 		m.Owner = snapshot.UID(os.Geteuid())
 	}
+	if os.Geteuid() == 0 && !p.SharedAccount {
+		m.Trial = p.openHost().tryToEnd()
+	}
 	checks, system := m.Examine(ctx)
 	return &doctor.Document{
 		Schema: doctor.Schema, Host: enforcelocal.Hostname(), Time: p.Now().UTC(), Root: os.Geteuid() == 0,

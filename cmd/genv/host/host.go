@@ -5,7 +5,9 @@ package host
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -51,6 +54,7 @@ type host struct {
 	names    userNames // of those who own processes
 
 	recordsPruned time.Time
+	trial         recent[*snapshot.Trial] // of what acting needs, besides nvidia-smi
 
 	log      zerolog.Logger // of what is watched
 	watching sync.Mutex
@@ -119,12 +123,44 @@ func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot,
 // forController is a snapshot for a controller, which shows it to others: what /proc hides from them is
 // marked as private.
 func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
+	if err == nil && h.privileged && !h.SharedAccount {
+		s.Trial = h.tryToEnd()
+		s.Warnings = slices.Concat(s.Warnings, s.Trial.Warnings())
+	}
 	if err == nil && len(s.Processes) > 0 && h.Machine.Proc.Hiding().On {
 		for i := range s.Processes {
 			s.Processes[i].HideCommand()
 		}
 	}
 	return s, err
+}
+
+// triedFor is how old a trial may be: what stands in the way may come and go.
+const triedFor = time.Minute
+
+// tryToEnd tries what ending a process and detaching a GPU need.
+func (h *host) tryToEnd() *snapshot.Trial {
+	t, _ := h.trial.get(triedFor, func() (*snapshot.Trial, error) {
+		t := h.executor.Try()
+		var busy *disk.BusyError
+		if err := h.Store.TryWrite(context.Background()); t != nil && err != nil && !errors.As(err, &busy) {
+			t.State = err.Error()
+		}
+		return t, nil
+	})
+	return t
+}
+
+// try is tryToEnd, and also asks nvidia-smi.
+func (h *host) try(ctx context.Context) *snapshot.Trial {
+	t := h.tryToEnd().Bounded()
+	if t == nil || t.Unable != "" {
+		return t
+	}
+	if _, err := h.Machine.ListDevices(ctx); err != nil {
+		t.Unable = err.Error()
+	}
+	return t
 }
 
 func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authority) agent.Execution {

@@ -58,6 +58,7 @@ func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 		Token: o.token, ReadToken: !c.IsSet("token"), Idle: o.idle, Handler: answers,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
+	answers.Try = host.try
 	allowance := &allowances{pass: host.Service.Allow}
 	defer allowance.close()
 	answers.Allow = func(a *service.Allowance) {

@@ -241,6 +241,9 @@ func TestAFullDisk(t *testing.T) {
 	fill(t, filepath.Join(dir, "filler"))
 	envs, devices := readFile(t, filepath.Join(dir, "envs.json")), readFile(t, filepath.Join(dir, "devices.json"))
 
+	err = store.TryWrite(t.Context())
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.ErrorContains(t, err, dir)
 	err = store.Update(t.Context(), enter(8))
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, dir)
@@ -254,6 +257,7 @@ func TestAFullDisk(t *testing.T) {
 	require.Len(t, files.Warnings, 1)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
+	require.NoError(t, store.TryWrite(t.Context()))
 	require.NoError(t, store.Update(t.Context(), enter(8)))
 	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
 }

@@ -135,6 +135,21 @@ func (s *Store) Update(ctx context.Context, change func(*state.Files) error) err
 	return err
 }
 
+// TryWrite tries whether the state files can be written, without a change. It asks for the lock as Update does, but
+// for a moment only: BusyError says that it is unknown.
+func (s *Store) TryWrite(ctx context.Context) error {
+	return s.locked(ctx, tryWithin, func(dir place) error {
+		plain := *dir.Folder
+		plain.Spare = false // it is for what is to be kept
+		staged, err := plain.Stage(state.Envs.String(), make([]byte, tryBytes), dir.mode(), false)
+		plain.Discard(staged)
+		return err
+	})
+}
+
+// How long TryWrite waits for the lock, and how much it writes: a block.
+const tryWithin, tryBytes = 100 * time.Millisecond, 4 << 10
+
 // RegisterDevices registers the devices that nvidia-smi found, as
 // Files.MergeDevices does. Where only root may do that, it just reads them.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {

@@ -1,0 +1,40 @@
+package snapshot
+
+import "github.com/seed-3119e985/genv/snapshot/text"
+
+// Trial is what root's genv on a host found when it tried what acting there needs: to read processes by a helper, to
+// signal one, and to write the state.
+type Trial struct {
+	// Unable is why nothing can be ended there, in one printable line; empty if it can.
+	Unable string `json:"unable,omitempty"`
+	// State is why nothing can be detached there, likewise: the state can't be written.
+	State string `json:"state,omitempty"`
+	// NoPidfds says that the kernel, or a filter of system calls, has no pidfds: Linux 5.3 has them.
+	NoPidfds bool `json:"no_pidfds,omitempty"`
+}
+
+// maxTrialText is how much of a text of a host is kept, in bytes.
+const maxTrialText = 1024
+
+// Bounded is the trial with bounded texts; nil for none.
+func (t *Trial) Bounded() *Trial {
+	if t == nil {
+		return nil
+	}
+	bounded := *t
+	for _, word := range []*string{&bounded.Unable, &bounded.State} {
+		*word = text.OneLine(text.Cut(*word, maxTrialText))
+	}
+	return &bounded
+}
+
+// Warnings are what people have to know of it, one line each.
+func (t *Trial) Warnings() (list []string) {
+	if t != nil && t.Unable != "" {
+		list = append(list, "nothing can be ended here: "+t.Unable)
+	}
+	if t != nil && t.State != "" {
+		list = append(list, "nothing can be detached here: "+t.State)
+	}
+	return list
+}
