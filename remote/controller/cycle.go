@@ -93,8 +93,8 @@ func (cycle *Cycle) see(f *fleet, asked operator.State) {
 	cycle.operator(asked)
 }
 
-// Unable are the hosts that answered and where nothing can be done, as they found out, or nothing was done of what was
-// ordered; each with the reason.
+// Unable are the hosts that answered and where nothing can be done, as they found out, or what was ordered failed as a
+// whole; each with the reason.
 func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 	reasons := make(map[snapshot.Hostname]string)
 	for i := range cycle.Cluster.Hosts {
@@ -104,7 +104,7 @@ func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 	}
 	for i := range cycle.Results {
 		if r := &cycle.Results[i]; r.Err == nil && reasons[r.Host] == "" {
-			if why := r.undone(); why != "" {
+			if why := r.Undone(order.StatusFailed); why != "" {
 				reasons[r.Host] = why
 			}
 		}

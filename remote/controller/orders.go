@@ -154,12 +154,14 @@ func (r *OrderResult) outcomes() []order.Outcome {
 	return list
 }
 
-// undone is why nothing of the order was done, although something had to be; empty if that isn't so.
-func (r *OrderResult) undone() (reason string) {
+// Undone is why nothing of the order was done, although something had one of these outcomes; empty if that isn't so.
+func (r *OrderResult) Undone(because ...order.Status) (reason string) {
 	for _, o := range r.outcomes() {
 		switch o.Status {
-		case order.StatusFailed, order.StatusSurvived:
-			reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
+		default:
+			if slices.Contains(because, o.Status) {
+				reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
+			}
 		case order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusDetached:
 			return ""
 		}

@@ -134,6 +134,10 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 		return &command.ExitError{Code: command.ExitUnrecorded}
 	case cycle.Plan.Held(), cycle.Hold != nil:
 		return &command.ExitError{Code: command.ExitHeld}
+	case !l.options.loops() && slices.ContainsFunc(cycle.Results, func(r controller.OrderResult) bool {
+		return r.Undone(order.StatusFailed, order.StatusSurvived) != ""
+	}):
+		return &command.ExitError{Code: command.ExitSomeFailed}
 	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Orders) > 0:
 		return &command.ExitError{Code: command.ExitWork}
 	}

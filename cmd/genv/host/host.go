@@ -5,7 +5,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -25,7 +24,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -142,8 +140,7 @@ const triedFor = time.Minute
 func (h *host) tryToEnd() *snapshot.Trial {
 	t, _ := h.trial.get(triedFor, func() (*snapshot.Trial, error) {
 		t := h.executor.Try()
-		var busy *disk.BusyError
-		if err := h.Store.TryWrite(context.Background()); t != nil && err != nil && !errors.As(err, &busy) {
+		if err := h.Store.TryWrite(); t != nil && err != nil {
 			t.State = err.Error()
 		}
 		return t, nil

@@ -241,7 +241,7 @@ func TestAFullDisk(t *testing.T) {
 	fill(t, filepath.Join(dir, "filler"))
 	envs, devices := readFile(t, filepath.Join(dir, "envs.json")), readFile(t, filepath.Join(dir, "devices.json"))
 
-	err = store.TryWrite(t.Context())
+	err = store.TryWrite()
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, dir)
 	err = store.Update(t.Context(), enter(8))
@@ -250,6 +250,11 @@ func TestAFullDisk(t *testing.T) {
 	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
 	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
 
+	more, err := store.RegisterDevices(t.Context(), gpus(9))
+	require.NoError(t, err, "a snapshot doesn't depend on it")
+	require.Len(t, more.Devices, 9)
+	require.Contains(t, more.Warnings[len(more.Warnings)-1], dir)
+
 	dead := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{7: {Liveness: system.Gone}}}
 	files, err := disk.New(dir, disk.Config{System: dead}).Read(t.Context())
 	require.NoError(t, err, "what is there can still be read")
@@ -257,7 +262,7 @@ func TestAFullDisk(t *testing.T) {
 	require.Len(t, files.Warnings, 1)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
-	require.NoError(t, store.TryWrite(t.Context()))
+	require.NoError(t, store.TryWrite())
 	require.NoError(t, store.Update(t.Context(), enter(8)))
 	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
 }

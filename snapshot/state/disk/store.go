@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -87,13 +89,18 @@ func (s *Store) Read(ctx context.Context) (state.Files, error) {
 // read is Read, and returns the versions of the state files that it read.
 func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	t, err := s.updateOrRead(ctx, func(*state.Files) error { return nil })
+	files, err := s.finish(ctx, t, t.unwritten(err))
+	return files, t.versions, err
+}
+
+// unwritten makes an error of writing a warning: what the files should have is known.
+func (t *transaction) unwritten(err error) error {
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
 		t.files.Warn("the state could be read but not written: %v", err)
-		err = nil
+		return nil
 	}
-	files, err := s.finish(ctx, t, err)
-	return files, t.versions, err
+	return err
 }
 
 // ReadRaw returns the contents of the state files without a cleanup, and writes
@@ -135,23 +142,22 @@ func (s *Store) Update(ctx context.Context, change func(*state.Files) error) err
 	return err
 }
 
-// TryWrite tries whether the state files can be written, without a change. It asks for the lock as Update does, but
-// for a moment only: BusyError says that it is unknown.
-func (s *Store) TryWrite(ctx context.Context) error {
-	return s.locked(ctx, tryWithin, func(dir place) error {
-		plain := *dir.Folder
-		plain.Spare = false // it is for what is to be kept
-		staged, err := plain.Stage(state.Envs.String(), make([]byte, tryBytes), dir.mode(), false)
-		plain.Discard(staged)
+// TryWrite tries whether the state files can be written, without a change to what is there. A missing folder is no error.
+func (s *Store) TryWrite() error {
+	path, _, err := s.Where()
+	if err != nil {
 		return err
-	})
+	}
+	dir, err := folder.OpenExisting(path)
+	if err != nil {
+		return folder.Ignore(err, fs.ErrNotExist)
+	}
+	defer dir.Close()
+	return dir.TryWrite()
 }
 
-// How long TryWrite waits for the lock, and how much it writes: a block.
-const tryWithin, tryBytes = 100 * time.Millisecond, 4 << 10
-
 // RegisterDevices registers the devices that nvidia-smi found, as
-// Files.MergeDevices does. Where only root may do that, it just reads them.
+// Files.MergeDevices does. Where only root may do that, it just reads them. Like Read, it warns if it can't write.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	if !s.MayWrite() { // root's genv registers them
 		return s.Read(ctx)
@@ -160,7 +166,7 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 		f.MergeDevices(found)
 		return nil
 	})
-	return s.finish(ctx, t, err)
+	return s.finish(ctx, t, t.unwritten(err))
 }
 
 // ResetEnvironments replaces envs.json by one without environments. It works on a
