@@ -44,6 +44,8 @@ type job struct {
 	eid  snapshot.EnvID
 	uid  snapshot.UID
 	card *card
+
+	titled bool // it has overwritten its environ
 }
 
 func newSite(t *testing.T, seed uint64) *site {
@@ -119,6 +121,9 @@ func (s *site) look(gpus bool) *snapshot.Snapshot {
 			view.Processes = append(view.Processes, snapshot.Process{
 				PID: j.pid, Start: 1, EID: j.eid, UID: &j.uid, Usage: []snapshot.DeviceUsage{{Index: found[at].Index, Memory: snapshot.MiB(10)}},
 			})
+			if p := &view.Processes[len(view.Processes)-1]; j.titled {
+				p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true
+			}
 		}
 	}
 	return view
@@ -156,7 +161,7 @@ func (s *site) ends(eid snapshot.EnvID, keep []snapshot.DeviceIndex) {
 func (s *site) start(eid snapshot.EnvID, uid snapshot.UID, index int) {
 	listed := s.listed()
 	if index < len(listed) && listed[index].fault == "" && slices.ContainsFunc(s.found(), func(d snapshot.Device) bool { return d.UUID == listed[index].uuid }) {
-		s.jobs = append(s.jobs, &job{snapshot.PID(100 + len(s.jobs) + s.IntN(1e6)), eid, uid, listed[index]})
+		s.jobs = append(s.jobs, &job{pid: snapshot.PID(100 + len(s.jobs) + s.IntN(1e6)), eid: eid, uid: uid, card: listed[index]})
 	}
 }
 
