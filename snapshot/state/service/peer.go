@@ -88,6 +88,15 @@ func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot
 	p.examine(fs, pidfd, noPidfd != nil, begun)
 }
 
+// hasEnded says whether a process has ended; without a pidfd (Linux before 5.3) its folder in /proc shows it.
+func hasEnded(h *proc.Handle, pidfd int) (bool, error) {
+	if pidfd >= 0 {
+		return proc.HasEnded(pidfd)
+	}
+	stat, err := h.Stat()
+	return stat.Gone(), err
+}
+
 // examine looks at the process itself, which the pidfd shows to be the one that connected.
 func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
 	if p.pid == 0 { // it can't be seen from here
@@ -96,13 +105,13 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	}
 	p.unknown = errPeerGone
 	h, err := fs.Open(p.pid)
-	if err != nil || pidfd < 0 {
+	if err != nil || pidfd < 0 && !byPID {
 		return
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	stat, err := h.Stat()
 	namespace, nsErr := fs.Namespace(p.pid)
-	ended, endErr := proc.HasEnded(pidfd)
+	ended, endErr := hasEnded(h, pidfd)
 	switch {
 	case err != nil, nsErr != nil, endErr != nil, ended, byPID && stat.Start > begun:
 		return // what was read may be of another process with this PID
