@@ -64,20 +64,20 @@ type GPU struct {
 	State  State                `json:"state"`
 	// Problem is what the driver says about a GPU that has failed, or of which it can't measure some value, and why
 	// CUDA can't use one.
-	Problem Problem `json:"problem,omitempty"`
+	Problem    Problem `json:"problem,omitempty"`
+	MemoryUsed *int64  `json:"memory_used_bytes,omitempty"`
+	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
+	MemoryTotal *int64     `json:"memory_total_bytes"`
+	Utilization *int       `json:"utilization_percent,omitempty"`
+	Temperature *int       `json:"temperature_celsius,omitempty"`
+	Power       *float64   `json:"power_watts,omitempty"`
+	Instances   []Instance `json:"mig,omitempty"` // its MIG instances
 	// MIGMode says that CUDA can use its MIG instances alone.
 	MIGMode bool `json:"mig_mode,omitempty"`
 	// Display says whether a screen is active on it; missing if that is unknown.
-	Display    *bool  `json:"display,omitempty"`
-	MemoryUsed *int64 `json:"memory_used_bytes,omitempty"`
-	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
-	MemoryTotal *int64       `json:"memory_total_bytes"`
-	Utilization *int         `json:"utilization_percent,omitempty"`
-	Temperature *int         `json:"temperature_celsius,omitempty"`
-	Power       *float64     `json:"power_watts,omitempty"`
-	Instances   []Instance   `json:"mig,omitempty"` // its MIG instances
-	Attached    []Attachment `json:"attached"`      // null if it is unknown
-	Processes   []Process    `json:"processes"`
+	Display   *bool        `json:"display,omitempty"`
+	Attached  []Attachment `json:"attached"` // null if it is unknown
+	Processes []Process    `json:"processes"`
 }
 
 // Instance is a MIG instance of a GPU.
