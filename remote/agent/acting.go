@@ -73,7 +73,8 @@ func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 
 // AskOnce is the input of a `genv usage serve` that is only asked RequestActing: see ReadOnce.
 func AskOnce(token string) []byte {
-	return (&frame.Frame{Kind: frame.KindRequest, Name: RequestActing, ID: 1, Body: []byte("{}")}).Append([]byte(token + "\n"))
+	f := frame.Frame{Kind: frame.KindRequest, Name: RequestActing, ID: 1, Body: []byte("{}")}
+	return f.Append([]byte(token + "\n"))
 }
 
 // ReadOnce reads what such a genv prints. The trial is nil if it didn't try anything.

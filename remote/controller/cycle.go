@@ -98,7 +98,8 @@ func (cycle *Cycle) see(f *fleet, asked operator.State) {
 func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 	reasons := make(map[snapshot.Hostname]string)
 	for i := range cycle.Cluster.Hosts {
-		if h := &cycle.Cluster.Hosts[i]; h.Err == nil && h.Snapshot != nil && h.Snapshot.Trial != nil && h.Snapshot.Trial.Unable != "" {
+		h := &cycle.Cluster.Hosts[i]
+		if h.Err == nil && h.Snapshot != nil && h.Snapshot.Trial != nil && h.Snapshot.Trial.Unable != "" {
 			reasons[h.Name] = h.Snapshot.Trial.Unable
 		}
 	}

@@ -36,7 +36,9 @@ func (v *visit) verify(ctx context.Context) error {
 }
 
 // greeting starts `genv usage serve` as the account that controllers use, and has it try what acting needs.
-func (v *visit) greeting(ctx context.Context, token string, words []string) (*frame.Greeting, *snapshot.Trial, error) {
+func (v *visit) greeting(
+	ctx context.Context, token string, words []string,
+) (*frame.Greeting, *snapshot.Trial, error) {
 	var command remote.Command
 	switch v.wanted.Account {
 	case "":

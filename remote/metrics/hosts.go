@@ -53,7 +53,7 @@ var hostFamilies = []struct {
 	{"genv_host_guard_policy", "What the policy asks of the kernel guard of a host that answered: 1 for the mode " +
 		"watch or enforce.", guardLabels, func(w *Writer, h *live.Host) { writeGuard(w, h, h.Guard.Policy) }},
 	{
-		"genv_host_unable", "1 for each host that answered where nothing can be ended, or nothing was done of its order.",
+		"genv_host_unable", "1 for each host that answered where nothing can be ended, or its order failed as a whole.",
 		[]string{"host"},
 		func(w *Writer, h *live.Host) {
 			if h.Failure == nil && h.Unable != "" {

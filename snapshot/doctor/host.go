@@ -74,8 +74,8 @@ func WithTrial(c Check, t *snapshot.Trial) Check {
 		If(t.Unable != "", "nothing-can-end", "nothing can be ended there: %s", t.Unable),
 		If(t.State != "", "nothing-can-be-detached", "nothing can be detached there: %s", t.State)), c)
 	if t.NoPidfds {
-		found.Detail += "; no pidfds (Linux before 5.3, or a filter of system calls): processes are verified right before " +
-			"kill(2)"
+		found.Detail += "; no pidfds (Linux before 5.3, or a filter of system calls): processes are verified right " +
+			"before kill(2)"
 	}
 	return found
 }

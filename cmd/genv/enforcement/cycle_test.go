@@ -16,6 +16,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -238,6 +239,21 @@ func TestExitOfAHostThatCannotAct(t *testing.T) {
 			require.Contains(t, failures[0].Error, test.want)
 		})
 	}
+}
+
+// A full disk of the record is named before the blocks that are kept for it are used up.
+func TestAFullDiskOfTheRecordIsNamed(t *testing.T) {
+	proctest.NeedRoot(t)
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=2m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	var out bytes.Buffer
+	l := &loop{record: &audit.Log{Path: dir + "/audit.jsonl"}, program: &command.Program{Now: time.Now}, screen: cycleWriter{err: &out}}
+	l.sayFullDisks()
+	require.Empty(t, out.String())
+	require.Error(t, os.WriteFile(dir+"/filler", make([]byte, 3<<20), 0o600))
+	l.sayFullDisks()
+	require.Contains(t, out.String(), "Make room: "+dir+" (the record) has 0 bytes free")
 }
 
 // Hooks still get the events that were queued for them before the policy was reloaded.

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -369,17 +367,16 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 // sayFullDisks names the disks of the record and the memory that are full, now and then. What stays allocated there is
 // used up at some time.
 func (l *loop) sayFullDisks() {
-	paths := map[string]string{}
-	if l.record != nil {
-		paths["the record"] = filepath.Dir(l.record.Path)
-	}
-	if l.folder != nil {
-		paths["the memory"] = l.folder.Path()
-	}
-	for _, what := range slices.Sorted(maps.Keys(paths)) {
-		if c := doctor.CheckSpace(what, paths[what]); c.Status == doctor.Failed {
+	look := func(what, path string) {
+		if c := doctor.CheckSpace(what, path); c.Cause == "disk-full" {
 			l.screen.repeatedNote("", "Make room: "+c.Detail, l.program.Now())
 		}
+	}
+	if l.record != nil {
+		look("the record", filepath.Dir(l.record.Path))
+	}
+	if l.folder != nil {
+		look("the memory", l.folder.Path())
 	}
 }
 
