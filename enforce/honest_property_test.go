@@ -30,6 +30,7 @@ type day struct {
 	saved  []byte        // by the cycle before
 	ahead  time.Duration // of the controller's clock
 	exempt time.Time     // until when carol is
+	silent time.Time     // until when the host is
 	fix    map[*job]time.Time
 	rest   map[snapshot.UID]time.Time // until when somebody makes no other mistake
 	clean  int                        // minutes for which nothing kept carol from being ended
@@ -60,7 +61,7 @@ func (d *day) disturb() {
 	saved, err := json.Marshal(d.memory.At(d.clock()))
 	require.NoError(d.t, err)
 	step := time.Duration(0)
-	switch d.IntN(7) {
+	switch d.IntN(8) {
 	case 0: // a restart after the clock was set
 		step = time.Duration(d.IntN(7200)-3600) * time.Second
 	case 1: // a restart
@@ -75,6 +76,9 @@ func (d *day) disturb() {
 		return
 	case 5:
 		d.exempt = d.now.Add(time.Duration(d.IntN(15)) * time.Minute)
+		return
+	case 6: // the host is off
+		d.silent = d.now.Add(time.Duration(d.IntN(20)) * time.Minute)
 		return
 	default:
 		d.happens()
@@ -162,7 +166,7 @@ func (d *day) violate() {
 func (d *day) cycle(round int) {
 	host := snapshot.Host{Name: "a", Err: errDown, Round: round, AskedAt: d.clock(), IsNew: true}
 	view := d.look(true)
-	if view != nil && d.IntN(12) > 0 {
+	if view != nil && d.IntN(12) > 0 && !d.now.Before(d.silent) {
 		view.Boot = booted.Add(d.ahead)
 		host.Err, host.Snapshot = nil, view
 	}

@@ -142,6 +142,8 @@ func TestIdle(t *testing.T) {
 			{75, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""},
 		}},
 		{"attached again, without a break", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 1 alice | dev 0 1@50`, ""}, cycle{60, `a | env 1 alice | dev 0 1@50`, "a detach 0 1"})},
+		{"in another environment, without a break", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 2 alice | dev 0 2@50`, ""}, cycle{60, `a | env 2 alice | dev 0 2@50`, "a detach 0 2"})},
+		{"used in another environment of the same person", hour, every(`a | env 1 alice u1 | env 2 alice u1 | dev 0 1@01 2@02 | proc 5 2 u1 0:10`, "", "", "", "", "", "")},
 		{"detached in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 1 alice | dev 0`, ""}, cycle{60, `a | env 1 alice | dev 0 1@50`, ""})},
 		{"a host that did not answer in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | down`, ""}, cycle{60, idleDevice, ""}, cycle{75, idleDevice, ""})},
 		{"no cycle ran in between", hour, []cycle{{0, idleDevice, ""}, {600, idleDevice, ""}, {610, idleDevice, ""}}},

@@ -75,10 +75,14 @@ func (i Idle) String() string {
 	return "{" + s + "}"
 }
 
-// idleKey names an attachment for the idle rule. It stays the same when the device
-// is detached and attached again, so that this doesn't reset the idle time.
+// idleKey names a person's use of a device for the idle rule. It stays the same when the device is detached and
+// attached again, and in another environment, so that this doesn't reset the idle time.
 func idleKey(h *hostView, env *envView, a contents.Attachment) string {
-	return string(h.name) + "/" + string(env.env.Username) + "/" + string(env.env.EID) + "/" + a.Device.Key()
+	person := string(env.env.Username)
+	if person == "" {
+		person = "/" + string(env.env.EID)
+	}
+	return string(h.name) + "/" + person + "/" + a.Device.Key()
 }
 
 // idle detaches what was idle for long enough. It ends no process: see release.
@@ -97,8 +101,9 @@ func (j *judgement) idle(h *hostView) {
 	}
 }
 
-// watchIdle remembers since when attachments are idle that are idle now.
+// watchIdle remembers since when attachments are idle that are idle now, in all environments of a person.
 func (j *judgement) watchIdle(h *hostView) {
+	used := make(map[string]bool)
 	for _, env := range h.inOrder {
 		rule := env.settings.Idle
 		if rule == nil {
@@ -107,10 +112,16 @@ func (j *judgement) watchIdle(h *hostView) {
 		for _, a := range env.Attachments {
 			index := a.Device.Index
 			unused := !a.Device.ProcessesUnknown && h.use(env, index) == contents.Unused
-			if !h.sparesUse(env, index) && (unused || a.Device.ComputesLess(rule.Below)) {
-				j.rememberIdle(h, idleKey(h, env, a), rule.After)
+			key := idleKey(h, env, a)
+			if h.sparesUse(env, index) || !unused && !a.Device.ComputesLess(rule.Below) {
+				used[key] = true
+				continue
 			}
+			j.rememberIdle(h, key, rule.After)
 		}
+	}
+	for key := range used {
+		delete(j.next.Idle, key)
 	}
 }
 
