@@ -28,6 +28,7 @@ type site struct {
 	files state.Files // as on disk: without what root's note adds
 	knows map[snapshot.EnvID][]snapshot.DeviceIndex
 	jobs  []*job
+	pid   snapshot.PID // of the last one
 	now   time.Time
 }
 
@@ -49,7 +50,7 @@ type job struct {
 }
 
 func newSite(t *testing.T, seed uint64) *site {
-	s := &site{Rand: rand.New(rand.NewPCG(seed, 11)), t: t, knows: make(map[snapshot.EnvID][]snapshot.DeviceIndex), now: booted.Add(36 * time.Hour)}
+	s := &site{Rand: rand.New(rand.NewPCG(seed, 11)), t: t, knows: make(map[snapshot.EnvID][]snapshot.DeviceIndex), pid: 100, now: booted.Add(36 * time.Hour)}
 	for i := range 3 + s.IntN(3) {
 		s.cards = append(s.cards, &card{uuid: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", i))})
 	}
@@ -161,7 +162,8 @@ func (s *site) ends(eid snapshot.EnvID, keep []snapshot.DeviceIndex) {
 func (s *site) start(eid snapshot.EnvID, uid snapshot.UID, index int) {
 	listed := s.listed()
 	if index < len(listed) && listed[index].fault == "" && slices.ContainsFunc(s.found(), func(d snapshot.Device) bool { return d.UUID == listed[index].uuid }) {
-		s.jobs = append(s.jobs, &job{pid: snapshot.PID(100 + len(s.jobs) + s.IntN(1e6)), eid: eid, uid: uid, card: listed[index]})
+		s.pid++
+		s.jobs = append(s.jobs, &job{pid: s.pid, eid: eid, uid: uid, card: listed[index]})
 	}
 }
 

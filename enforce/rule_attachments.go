@@ -14,8 +14,8 @@ import (
 // RuleIdle is about attached devices that are not used.
 const RuleIdle Rule = "idle"
 
-const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end %s. " +
-	"Attach it again before that: genv attach."
+const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
+	"%s. Attach it again before that: genv attach."
 
 var idleRule = rule{
 	Setting: Setting{strictyaml.NewOptional(string(RuleIdle),
