@@ -162,7 +162,7 @@ func (d *day) violate() {
 	}
 }
 
-// cycle is one of the controller. The host may be silent, or slow: what people do meanwhile is not in its answer.
+// cycle is one of the controller. The host may be silent, or slow: what people do since then is not in its answer.
 func (d *day) cycle(round int) {
 	host := snapshot.Host{Name: "a", Err: errDown, Round: round, AskedAt: d.clock(), IsNew: true}
 	view := d.look(true)

@@ -210,7 +210,7 @@ func (j *judgement) presence(h *hostView, key string) Presence {
 }
 
 // remembered is a presence as it was, later by the time for which its host didn't answer, and whether this look is of
-// another round. On several hosts it may have been there meanwhile: then its time went on.
+// another round. What is on several hosts may have been there all the time: then it isn't later.
 func (j *judgement) remembered(h *hostView, key string) (p Presence, advances bool) {
 	p = j.before.Present[key]
 	silence, advances := time.Duration(0), j.advances
