@@ -148,10 +148,10 @@ install: $(BIN) ## to DESTDIR/PREFIX (PREFIX is /usr/local): bin/genv, bin/genv-
 	install -d -m 0755 '$(DESTDIR)$(PREFIX)/lib/genv/shims'
 	for shim in $(SHIMS); do ln -sfn ../../../bin/genv '$(DESTDIR)$(PREFIX)/lib/genv/shims/'$$shim; done
 	install -d '$(DESTDIR)/etc/tmpfiles.d'
-	echo 'x /var/tmp/genv' >'$(DESTDIR)/etc/tmpfiles.d/genv.conf' # the state, of which systemd-tmpfiles removes what is old
+	echo 'x /var/tmp/genv' >'$(DESTDIR)/etc/tmpfiles.d/genv-state.conf' # the state, of which systemd-tmpfiles removes what is old
 
 uninstall: ## what install put there
-	rm -f '$(DESTDIR)/etc/tmpfiles.d/genv.conf' '$(DESTDIR)$(PREFIX)/bin/genv' '$(DESTDIR)$(PREFIX)/bin/genv-docker' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
+	rm -f '$(DESTDIR)/etc/tmpfiles.d/genv-state.conf' '$(DESTDIR)$(PREFIX)/bin/genv' '$(DESTDIR)$(PREFIX)/bin/genv-docker' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
 	rmdir '$(DESTDIR)$(PREFIX)/lib/genv/shims' '$(DESTDIR)$(PREFIX)/lib/genv' 2>/dev/null || :
 
 clean: ## bin/ and dist/; the tools in .tools/ stay

@@ -66,7 +66,7 @@ func TestQuickStart(t *testing.T) {
 	require.NotContains(t, host.must("cat", "/etc/sudoers.d/zz-genv"), "alice", "a person gets no rights")
 	require.Contains(t, install(""), "unchanged")
 	host.sh(`man -w genv-attach; test -s /usr/local/share/bash-completion/completions/genv; test -s /usr/local/share/zsh/site-functions/_genv
-		grep -qx 'x /var/tmp/genv' /etc/tmpfiles.d/genv.conf
+		grep -qx 'x /var/tmp/genv' /etc/tmpfiles.d/genv-state.conf
 		[ /usr/bin/genv -ef /usr/local/bin/genv ]; [ "$(systemctl is-enabled genv-enforce || :)" = disabled ]`)
 
 	jump.must("genv", "remote", "enforce", "-H", "@all", "--interval", "0", "--dry-run")

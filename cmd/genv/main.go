@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -71,7 +72,9 @@ func process() (context.Context, command.Program) {
 	// with SIGINT ignored, stay ignored, also by the commands that it runs.
 	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
 		interruptible, stop := signal.NotifyContext(ctx, ends...)
-		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
+		// A second signal ends the program at once, unless it is the same one: a service manager sends it to root's
+		// process, which passes it on, and to the account's.
+		context.AfterFunc(interruptible, func() { time.AfterFunc(time.Second, stop) })
 		ctx = interruptible
 	}
 	return ctx, command.Program{

@@ -295,8 +295,8 @@ func UserLogPath(logPath string, uid snapshot.UID) string {
 	return filepath.Join(filepath.Dir(logPath), "users", strconv.FormatUint(uint64(uid), 10)+".jsonl")
 }
 
-// namesWithin is how long a directory may take to say the names of a uid.
-const namesWithin = 2 * time.Second
+// namesWithin is how long a directory may take to say the names of all uids: a signal waits for the record.
+const namesWithin = 500 * time.Millisecond
 
 // The size of a user's log: a few thousand lines.
 const (
@@ -326,8 +326,10 @@ func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 		}
 	}
 	var errs error
+	ctx, cancel := context.WithTimeout(context.Background(), namesWithin)
+	defer cancel()
 	for uid, own := range byUser {
-		if err := appendUserLog(UserLogPath(path, uid), uid, accounts, own); err != nil {
+		if err := appendUserLog(UserLogPath(path, uid), uid, accounts.Names(ctx, uid), own); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("the history of uid %d: %w", uid, err))
 		}
 	}
@@ -344,10 +346,7 @@ func makeReadable(dir string) error {
 	return errors.Join(err, os.Chmod(dir, 0o755))
 }
 
-func appendUserLog(path string, uid snapshot.UID, accounts nss.Passwd, records []Record) error {
-	ctx, cancel := context.WithTimeout(context.Background(), namesWithin)
-	defer cancel()
-	names := accounts.Names(ctx, uid)
+func appendUserLog(path string, uid snapshot.UID, names []string, records []Record) error {
 	if err := folder.MoveFormer(path, names); err != nil {
 		return err
 	}

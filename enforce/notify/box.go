@@ -95,7 +95,7 @@ func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
 	}
 	defer dir.Close()
 	note := noteOf(uid)
-	ctx, cancel := context.WithTimeout(context.Background(), lockWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), lockWithin/2)
 	defer cancel()
 	names := b.Accounts.Names(ctx, uid)
 	if err := folder.MoveFormer(dir.Join(note.Name), names); err != nil {

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -96,9 +97,12 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File) int {
 	for {
 		select {
 		case <-asked:
-			asked, t.granted = nil, true
-			t.take()
-			go t.read(over)
+			asked = nil
+			if t != nil {
+				t.granted = true
+				t.take()
+				go t.read(over)
+			}
 		case s := <-signals:
 			switch {
 			case t != nil && s == unix.SIGWINCH:
@@ -234,6 +238,7 @@ func (t *terminal) show() (wait func()) {
 			for rest := written[:n]; len(rest) > 0; {
 				w, err := unix.Write(t.fd, rest)
 				if err != nil && !errors.Is(err, unix.EINTR) {
+					_ = t.master.Close() // root's terminal is gone: the program's is, too
 					return
 				}
 				rest = rest[max(w, 0):]
@@ -254,6 +259,7 @@ func (t *terminal) show() (wait func()) {
 // monitor starts a program, passes on signals and stops with it. It returns the exit code of the program.
 func monitor(program *exec.Cmd) int {
 	tells := os.NewFile(4, "tells")
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell leaves its own open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
 	signals := passedOn(unix.SIGWINCH) // until the program asks for the terminal, it is in the background there
@@ -267,7 +273,13 @@ func monitor(program *exec.Cmd) int {
 		return ExitFailed
 	}
 	group := -program.Process.Pid
-	for changes := waitFor(program.Process.Pid); ; {
+	go func() {
+		for n, err := 0, error(unix.EINTR); n == 0 && errors.Is(err, unix.EINTR); {
+			n, err = unix.Poll([]unix.PollFd{{Fd: 4}}, -1)
+		}
+		_ = unix.Kill(group, unix.SIGTERM) // root's process was killed
+	}()
+	for changes, told := waitFor(program.Process.Pid), false; ; {
 		select {
 		case s := <-signals:
 			_ = unix.Kill(group, s.(syscall.Signal)) // it has ended then
@@ -276,8 +288,13 @@ func monitor(program *exec.Cmd) int {
 			case !status.Stopped():
 				return exitCode(status)
 			case status.StopSignal() == unix.SIGTTIN || status.StopSignal() == unix.SIGTTOU: // it asks for the terminal
-				_ = unix.IoctlSetPointerInt(3, unix.TIOCSPGRP, -group) // it stays stopped then
-				_, _ = tells.Write([]byte{1})                          // root's process is ending then
+				if unix.IoctlSetPointerInt(3, unix.TIOCSPGRP, -group) != nil {
+					continue // there is none to give: it stays stopped
+				}
+				if !told {
+					_, _ = tells.Write([]byte{1}) // root's process is ending if that fails
+				}
+				told = true
 			default:
 				_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 			}

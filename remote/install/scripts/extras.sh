@@ -2,7 +2,7 @@
 share=${path%/bin/genv}/share
 usual=/usr/bin/genv # which cron finds
 mark='# by genv remote install --shell-setup'
-tmpfiles=/etc/tmpfiles.d/genv.conf # systemd-tmpfiles removes what is old from /var/tmp
+tmpfiles=/etc/tmpfiles.d/genv-state.conf # one of the package's name would replace it; systemd-tmpfiles removes what is old from /var/tmp
 spares='x /var/tmp/genv'
 # safe says whether root alone decides what a folder is.
 safe() {
@@ -24,7 +24,7 @@ lacking() {
     echo "man pages and completion below $share"
   fi
   if [ -d /run/systemd/system ] && new "$units/genv-enforce.service"; then echo "genv-enforce.service, for a machine alone; it is not enabled"; fi
-  if [ -d "${tmpfiles%/*}" ] && [ ! -e "$tmpfiles" ] && [ ! -e "/usr/lib${tmpfiles#/etc}" ]; then echo "$tmpfiles, so that the state is kept"; fi
+  if [ -d /run/systemd/system ] && [ -d "${tmpfiles%/*}" ] && [ ! -e "$tmpfiles" ] && [ ! -e /usr/lib/tmpfiles.d/genv.conf ]; then echo "$tmpfiles, so that the state is kept"; fi
   if [ "$path" != "$usual" ] && [ ! -e "$usual" ] && [ ! -L "$usual" ] && [ -w "${usual%/*}" ]; then echo "a link at $usual"; fi
   [ -n "$shell_setup" ] || return 0
   for file in $(shell_files); do

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,9 +92,13 @@ func MoveFormer(path string, accounts []string) error {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), filepath.Base(path)) {
-			err = errors.Join(err, os.Rename(filepath.Join(filepath.Dir(path), e.Name()), filepath.Join(away, e.Name())))
+			moved := os.Rename(filepath.Join(filepath.Dir(path), e.Name()), filepath.Join(away, e.Name()))
+			if !errors.Is(moved, fs.ErrNotExist) { // by another process
+				err = errors.Join(err, moved)
+			}
 		}
 	}
+	_ = os.Remove(away) // if nothing was moved
 	return err
 }
 
