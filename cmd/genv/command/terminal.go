@@ -35,7 +35,7 @@ type terminal struct {
 
 // relay starts the monitor, for a program with arguments, and returns the exit code of the program.
 func relay(args []string) (int, error) {
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // the program of the account has them, unless they are the terminal
 	asks, tells, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File) int {
 // others.
 func passedOn(others ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 16)
-	all := append(others, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	all := slices.Concat(others, []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP})
 	signal.Notify(signals, slices.DeleteFunc(all, signal.Ignored)...)
 	return signals
 }
@@ -263,13 +263,13 @@ func monitor(program *exec.Cmd) int {
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
 	signals := passedOn(unix.SIGWINCH) // until the program asks for the terminal, it is in the background there
-	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
+	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the same
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	program.SysProcAttr.Setpgid = true
 	if err := program.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, "genv:", err)
+		fmt.Fprintln(os.Stderr, "genv:", err) //nolint:forbidigo // the monitor is a program of its own
 		return ExitFailed
 	}
 	group := -program.Process.Pid

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type console struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	keys   *os.File
+	tty    *os.File
 	mu     sync.Mutex
 	screen bytes.Buffer
 	pipe   bytes.Buffer // what the program writes, where that is no terminal
@@ -46,7 +48,7 @@ func startRelay(t *testing.T, script string, piped bool) *console {
 	require.NoError(t, err)
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	c := &console{t: t, cmd: exec.Command(exe), keys: keys}
+	c := &console{t: t, cmd: exec.Command(exe), keys: keys, tty: tty}
 	c.cmd.Env = append(os.Environ(), "GENV_TEST_RELAY="+script, "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = tty, tty, tty
 	if piped {
@@ -109,6 +111,9 @@ func (c *console) ends(code int) {
 	require.True(c.t, c.echoes(), "the terminal is as it was")
 }
 
+// ticks is one process: a shell that is stopped while it starts another one isn't seen to stop.
+const ticks = `exec perl -e '$| = 1; while (1) { print "tick\\n"; select(undef, undef, undef, 0.05) }'`
+
 const prompts = `stty -echo; printf 'secret? '; read x; stty echo; echo "read $x"; `
 
 func TestRelayOfATerminal(t *testing.T) {
@@ -130,6 +135,9 @@ func TestRelayOfATerminal(t *testing.T) {
 		require.Equal(t, "at", name[0])
 		require.NotEqual(t, ptsName(t, c.keys), name[1])
 	})
+}
+
+func TestKeysOfATerminal(t *testing.T) {
 	for name, script := range map[string]string{"before it reads": "", "while it reads": prompts} {
 		t.Run("Ctrl-C "+name, func(t *testing.T) {
 			c := startRelay(t, `trap 'echo interrupted; exit 5' INT; echo ready; `+script+`while :; do sleep 0.05; done`, false)
@@ -143,7 +151,7 @@ func TestRelayOfATerminal(t *testing.T) {
 			c.ends(5)
 		})
 		t.Run("Ctrl-Z "+name, func(t *testing.T) {
-			c := startRelay(t, `echo ready; `+script+`while :; do sleep 0.05; echo tick; done`, false)
+			c := startRelay(t, `echo ready; `+script+ticks, false)
 			c.await("ready")
 			if script != "" {
 				c.await("secret? ")
@@ -171,6 +179,9 @@ func TestRelayOfATerminal(t *testing.T) {
 			c.ends(128 + int(unix.SIGTERM))
 		})
 	}
+}
+
+func TestWhatElseComesToATerminal(t *testing.T) {
 	t.Run("its size", func(t *testing.T) {
 		c := startRelay(t, `trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done`, false)
 		c.await("ready")
@@ -195,6 +206,26 @@ func TestRelayOfATerminal(t *testing.T) {
 		pid, err := strconv.Atoi(strings.TrimSpace(left))
 		require.NoError(t, err, c.shown())
 		require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+	})
+	t.Run("root's terminal goes", func(t *testing.T) {
+		beats := filepath.Join(t.TempDir(), "beats")
+		c := startRelay(t, `trap '' HUP; echo "pid $$"; while echo beat && echo . >>`+beats+`; do sleep 0.02; done; echo over >>`+beats, false)
+		c.await("beat")
+		require.NoError(t, c.tty.Close())
+		require.NoError(t, c.keys.Close())
+		require.Eventually(t, func() bool {
+			data, _ := os.ReadFile(beats)
+			return strings.HasSuffix(string(data), "over\n")
+		}, 20*time.Second, 20*time.Millisecond, "the program's terminal is gone, too")
+	})
+	t.Run("root's process is killed", func(t *testing.T) {
+		c := startRelay(t, `trap '' HUP; echo "pid $$ "; while :; do sleep 0.02; done`, false)
+		c.await("pid ")
+		_, said, _ := strings.Cut(c.shown(), "pid ")
+		pid, err := strconv.Atoi(strings.Fields(said)[0])
+		require.NoError(t, err)
+		require.NoError(t, c.cmd.Process.Kill())
+		require.Eventually(t, func() bool { return unix.Kill(pid, 0) != nil }, 20*time.Second, 10*time.Millisecond)
 	})
 	t.Run("signals from elsewhere", func(t *testing.T) {
 		if signal.Ignored(unix.SIGHUP) {
