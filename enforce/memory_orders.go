@@ -51,8 +51,7 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.LeftAlone = copyOf(m.LeftAlone)
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] =
-				now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
+			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
 		}
 	}
 	return m

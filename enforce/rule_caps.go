@@ -94,8 +94,10 @@ func (j *judgement) maxEnvs(u *held) {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), since(b).Compare(since(a)), b.env.Creation.Compare(a.env.Creation),
 			cmp.Compare(a.h.position, b.h.position), cmp.Compare(a.env.EID, b.env.EID))
 	})
-	f := Finding{Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit},
-		CountedOn: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h })}
+	f := Finding{
+		Rule: RuleMaxEnvsPerUser, Count: &CountExcess{Used: len(u.envs), Limit: limit},
+		CountedOn: hostsOf(u.envs, func(e heldEnv) *hostView { return e.h }),
+	}
 	j.overCap(u, f, u.envs[:len(u.envs)-limit], nil)
 }
 
@@ -111,10 +113,14 @@ func (j *judgement) maxDevices(u *held) {
 	}
 	by := j.dueAt(nil, u.settings.warnOf(RuleMaxDevicesPerUser), []string{u.findingOf(RuleMaxDevicesPerUser)})
 	then := caps.Counted(u.devices, by)
-	c := caps.Choice{By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 },
-		MayKeep: -1}
-	f := Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit},
-		CountedOn: hostsOf(counted, hostOf)}
+	c := caps.Choice{
+		By: by, Excess: int64(len(then) - limit), Weight: func(*caps.HeldDevice) int64 { return 1 },
+		MayKeep: -1,
+	}
+	f := Finding{
+		Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(counted), Limit: limit},
+		CountedOn: hostsOf(counted, hostOf),
+	}
 	for _, d := range counted {
 		f.Count.Attached += min(len(d.Envs), 1)
 	}

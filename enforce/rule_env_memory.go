@@ -16,8 +16,10 @@ import (
 const RuleEnvMemory Rule = "env-memory"
 
 var envMemoryRule = rule{
-	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }),
-		ByHost},
+	Setting: Setting{
+		strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }),
+		ByHost,
+	},
 	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough " +
 		"free memory: " +
 		"genv config gpu-memory AMOUNT.",

@@ -85,8 +85,10 @@ func (j *judgement) settingsReported(h *hostView, f *Finding) *Settings {
 const RuleEnvDevices Rule = "env-devices"
 
 var envDevicesRule = rule{
-	Setting: Setting{strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
-		ByHost},
+	Setting: Setting{
+		strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
+		ByHost,
+	},
 	advice: "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID,

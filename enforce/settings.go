@@ -139,8 +139,10 @@ var modifiers = []Setting{
 	{strictyaml.NewChoice("sudo-users", "allow", "deny", func(s *Settings) *bool { return &s.SudoUsers }), ByHost},
 	{strictyaml.NewChoice("unknown-environment", "outside", "leave",
 		func(s *Settings) *bool { return &s.UnknownOutside }), ByHost},
-	{strictyaml.NewChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }),
-		ByHost},
+	{
+		strictyaml.NewChoice("containers", "leave", "judge", func(s *Settings) *bool { return &s.LeaveContainers }),
+		ByHost,
+	},
 	{strictyaml.NewChoice("graphics", "judge", "leave", func(s *Settings) *bool { return &s.JudgeGraphics }), ByHost},
 	{warnSetting, ByHost | ByUser},
 	{strictyaml.NewDuration("grace", func(s *Settings) *time.Duration { return &s.Grace }, "10s",

@@ -86,14 +86,16 @@ func (g *Guard) request(cycle *controller.Cycle, h *snapshot.Host, setting guard
 	r := &guardRequest{begun: cycle.Now, GuardRequest: agent.GuardRequest{
 		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Plan.ExemptDevices[h.Name], h, setting),
 	}}
-	return &controller.Delivery{Host: h.Name, Content: r,
+	return &controller.Delivery{
+		Host: h.Name, Content: r,
 		Send: func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			r.answer, err = link.Guard(ctx, host, r.GuardRequest)
 			return err
-		}}
+		},
+	}
 }
 
 // Learn implements controller.Companion.
@@ -118,8 +120,10 @@ func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.P
 
 // order is the order for a host on which devices are exempt.
 func (g *Guard) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.PolicySetting) guard.Order {
-	wanted := guard.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs,
-		By: cmp.Or(g.By, "genv remote enforce")}
+	wanted := guard.Order{
+		Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs,
+		By: cmp.Or(g.By, "genv remote enforce"),
+	}
 	if s.Mode == guard.Off {
 		return wanted
 	}

@@ -121,7 +121,8 @@ func (m *Messages) batch(notifications []notify.Message, now time.Time) *batch {
 const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
-	return &controller.Delivery{Host: host, Content: b,
+	return &controller.Delivery{
+		Host: host, Content: b,
 		Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
 			if len(b.messages) == 0 {
 				return nil
@@ -130,7 +131,8 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 			defer cancel()
 			b.shown, err = link.Notify(longer, h, b.messages)
 			return err
-		}}
+		},
+	}
 }
 
 // Learn implements controller.Companion: it reports who could not be notified, and has lost warnings sent again.

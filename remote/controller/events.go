@@ -169,8 +169,10 @@ func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
 		l.take(e, l.asking.answers.take())
 	case looks := <-l.wake.Looks():
 		for _, look := range looks {
-			l.add(e, answer{host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
-				round: l.fleet.round, snapshot: look.Snapshot})
+			l.add(e, answer{
+				host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
+				round: l.fleet.round, snapshot: look.Snapshot,
+			})
 			e.urgent = true
 		}
 	case <-l.background.ended.ready():

@@ -37,8 +37,10 @@ func (a *Asker) Collect(ctx context.Context) snapshot.Cluster {
 	results := Ask(ctx, a, a.Link.Snapshot)
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
 	for i, r := range results {
-		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value,
-			Err: r.Err}
+		cluster.Hosts[i] = snapshot.Host{
+			Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value,
+			Err: r.Err,
+		}
 		if r.Err != nil {
 			cluster.Hosts[i].Snapshot = nil
 		}

@@ -103,8 +103,10 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 }
 
 func expiryRecord(e *policy.Exemption, text string) audit.Record {
-	return audit.Record{Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
-		Rule: e.Rule, Text: text}
+	return audit.Record{
+		Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
+		Rule: e.Rule, Text: text,
+	}
 }
 
 // maxWaiting is how many actions may wait for the loop. It carries them out one at a time,

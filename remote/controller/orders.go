@@ -94,8 +94,10 @@ func (o *sentOrder) acting() enforce.Event {
 
 // learnOutcome remembers what came of an order.
 func (c *Controller) learnOutcome(o *sentOrder, d *Delivery) Learned {
-	result := OrderResult{Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err,
-		Findings: o.findings}
+	result := OrderResult{
+		Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err,
+		Findings: o.findings,
+	}
 	result.Execution.Lines = shownLines(o.Order, o.execution.Lines)
 	outcomes := result.outcomes()
 	c.round.Results = append(c.round.Results, result)

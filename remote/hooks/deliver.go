@@ -165,8 +165,10 @@ func attempt(ctx context.Context, h policy.Hook, e Event) (final bool, err error
 func run(ctx context.Context, h policy.Hook, e Event) error {
 	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
 	cmd.Stdin = bytes.NewReader(e.JSON)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
-		"GENV_EVENT=" + string(e.Name)}
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+		"GENV_EVENT=" + string(e.Name),
+	}
 	output := &text.Head{Limit: 500}
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -317,7 +317,10 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 // has the service that is there continue with the program.
 func (v *visit) changeState(ctx context.Context, to Ownership) error {
 	_, err := v.change(ctx, script{text: stateScript, vars: variables{
-		{"path", v.wanted.Path}, {"state", string(to)}, {"units", unitsFolder}, {"socket", hostSocket},
+		{"path", v.wanted.Path},
+		{"state", string(to)},
+		{"units", unitsFolder},
+		{"socket", hostSocket},
 		{"service", unitFor(hostService, v.wanted.Path)},
 	}})
 	return err

@@ -69,10 +69,13 @@ var hostFamilies = []struct {
 			}
 		},
 	},
-	{"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
-		"utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG mode and has " +
-		"no instance), or mig (in MIG mode, and no instance is attached or used).",
-		[]string{"host", "model", "state"}, writeStates},
+	{
+		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
+			"utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG mode and has " +
+			"no instance), or mig (in MIG mode, and no instance is attached or used).",
+		[]string{"host", "model", "state"},
+		writeStates,
+	},
 	{
 		"genv_gpu_info", "1 for each GPU, with its UUID and model.",
 		[]string{"host", "gpu", "uuid", "model"},

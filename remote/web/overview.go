@@ -236,8 +236,15 @@ func words(c gpus.StateCounts) string {
 	for _, part := range []struct {
 		n    int
 		word string
-	}{{c.Free, "free"}, {c.MIG, "MIG"}, {c.Busy, "busy"}, {c.Held(), "idle"}, {c.Unknown, "unknown"},
-		{c.Unusable, "unusable"}, {c.Failed, "failed"}} {
+	}{
+		{c.Free, "free"},
+		{c.MIG, "MIG"},
+		{c.Busy, "busy"},
+		{c.Held(), "idle"},
+		{c.Unknown, "unknown"},
+		{c.Unusable, "unusable"},
+		{c.Failed, "failed"},
+	} {
 		if part.n > 0 {
 			list = append(list, strconv.Itoa(part.n)+" "+part.word)
 		}

@@ -62,7 +62,10 @@ func TestStates(t *testing.T) {
 func TestInUse(t *testing.T) {
 	list := gpus.Of(&snapshot.Snapshot{
 		Devices: []snapshot.Device{
-			{Index: 0}, {Index: 1, Unusable: "its compute mode is Prohibited", Problem: "power: Unknown Error"}, {Index: 2, MIGMode: true}, {Index: 3},
+			{Index: 0},
+			{Index: 1, Unusable: "its compute mode is Prohibited", Problem: "power: Unknown Error"},
+			{Index: 2, MIGMode: true},
+			{Index: 3},
 			{Index: 4, Instances: []snapshot.Instance{{UUID: "MIG-a"}}, Attachments: []snapshot.Attachment{{EID: "7"}}},
 		},
 		Processes: []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 1}, {Index: 3}, {Index: 4}}}},

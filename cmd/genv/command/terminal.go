@@ -262,7 +262,7 @@ func monitor(program *exec.Cmd) int {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell leaves its own open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
-	signals := passedOn(unix.SIGWINCH) // until the program asks for the terminal, it is in the background there
+	signals := passedOn(unix.SIGWINCH)                                             // until the program asks for the terminal, it is in the background there
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the same
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}

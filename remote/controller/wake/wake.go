@@ -86,8 +86,10 @@ type waiting struct {
 // Start returns a Watch of no host yet. Close ends it.
 func Start(link Link) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watch{link: link, ctx: ctx, end: cancel, in: make(chan Look), out: make(chan []Look), begun: time.Now(),
-		hosts: make(map[string]*waiting)}
+	w := &Watch{
+		link: link, ctx: ctx, end: cancel, in: make(chan Look), out: make(chan []Look), begun: time.Now(),
+		hosts: make(map[string]*waiting),
+	}
 	w.work.Go(w.collect)
 	return w
 }
