@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // verify runs the program as a controller does: by sudoers where the login or the account
@@ -20,11 +19,11 @@ func (v *visit) verify(ctx context.Context) error {
 	defer cancel()
 	token := rand.Text()
 	words := []string{v.wanted.Path, "usage", "serve"}
-	greeting, trial, err := v.greeting(ctx, token, words)
+	greeting, warnings, err := v.greeting(ctx, token, words)
 	if err != nil {
 		return v.unusable(ctx, err)
 	}
-	v.outcome.Notes = append(v.outcome.Notes, trial.Warnings()...)
+	v.outcome.Notes = append(v.outcome.Notes, warnings...)
 	v.outcome.Now.Version = cmp.Or(v.outcome.Now.Version, greeting.Genv)
 	if greeting.Genv != v.outcome.Now.Version || !greeting.Can(agent.RequestExecute) {
 		return refuse("look at the lines for it in sudoers: sudo visudo -c",
@@ -38,7 +37,7 @@ func (v *visit) verify(ctx context.Context) error {
 // greeting starts `genv usage serve` as the account that controllers use, and has it try what acting needs.
 func (v *visit) greeting(
 	ctx context.Context, token string, words []string,
-) (*frame.Greeting, *snapshot.Trial, error) {
+) (_ *frame.Greeting, warnings []string, _ error) {
 	var command remote.Command
 	switch v.wanted.Account {
 	case "":
@@ -56,7 +55,7 @@ func (v *visit) greeting(
 	return readGreeting(out.Stdout, token)
 }
 
-func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*frame.Greeting, *snapshot.Trial, error) {
+func (v *visit) greetingAs(ctx context.Context, token string, words []string) (_ *frame.Greeting, warnings []string, _ error) {
 	asAccount := []string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}
 	line := remote.Command{Args: append(asAccount, words...)}.ShellLine()
 	begin := rand.Text()
@@ -73,12 +72,12 @@ func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*
 	return readGreeting(out.Stdout, token)
 }
 
-func readGreeting(output []byte, token string) (*frame.Greeting, *snapshot.Trial, error) {
+func readGreeting(output []byte, token string) (_ *frame.Greeting, warnings []string, _ error) {
 	greeting, trial, err := agent.ReadOnce(bytes.NewReader(output), token)
 	if err != nil {
 		err = &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
-	return greeting, trial, err
+	return greeting, trial.Warnings(), err
 }
 
 // unusable is the error of a program that is in place and can't be used by a controller.

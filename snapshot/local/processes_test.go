@@ -2,9 +2,6 @@ package local_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
-	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func usage(index snapshot.DeviceIndex, mib int64) snapshot.DeviceUsage {
@@ -358,75 +352,4 @@ func TestAClaimThatWasOverwrittenIsNoticedWhenTheProcessIsVerified(t *testing.T)
 	require.NoError(t, err)
 	require.Equal(t, snapshot.EnvID("2020"), processes[0].EID)
 	require.Equal(t, snapshot.EnvID("2020"), m.snapshot().Processes[0].EID)
-}
-
-// A subordinate uid is its account's. As long as that is unknown, what a process claims is, too.
-func TestAccountsOfProcesses(t *testing.T) {
-	etc, bin := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{
-		"passwd": "alice:x:1001:1001::/:/bin/sh\nerin:x:100500:1::/:/bin/sh\n", "subuid": "alice:100000:65536\nbob:165536:10\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644))
-	}
-	require.NoError(t, proctest.WriteProgram(filepath.Join(bin, "getent"), []byte("#!/bin/sh\ncase \"$*\" in *165540*) exec sleep 60;; esac; exit 2\n")))
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	m := newMachine(t)
-	m.Proc.Accounts = &proc.Accounts{Etc: etc}
-	m.process(50, 1001, 5, "A=1\x00")
-	m.files.Environments = []snapshot.Environment{registered("7", 1001, 50), registered("8", 165540, 2)}
-	uids := []int{1001, 100001, 100500, 70000, 165540}
-	start := func(i int) {
-		m.process(100+i, uids[i], 10, "GENV_ENVIRONMENT_ID=7\x00")
-		m.write(fmt.Sprintf("%d/stat", 100+i), statOf(100+i, 50, "python3", "S", 10, 1010))
-		m.smi.apps += fmt.Sprintf("GPU-0, %d, 10\n", 100+i)
-	}
-	for i := range 4 {
-		start(i)
-	}
-	require.Eventually(t, func() bool { // a busy machine may take longer to ask
-		return !slices.ContainsFunc(m.snapshot().Processes, func(p snapshot.Process) bool { return p.UID == nil })
-	}, time.Minute, 10*time.Millisecond)
-	start(4)
-	began := time.Now()
-	s := m.snapshot()
-	require.Less(t, time.Since(began), 1900*time.Millisecond, "a directory that hangs is asked for 2 s")
-	for i, want := range []snapshot.UID{1001, 1001, 100500, 70000} {
-		require.Equal(t, want, *s.Processes[i].UID, uids[i])
-		require.Equal(t, snapshot.EnvID("7"), s.Processes[i].EID)
-	}
-	_, err := m.Proc.Accounts.Wait(t.Context(), 165540)
-	require.ErrorIs(t, err, proc.ErrAccountUnknown)
-	p := s.Processes[4]
-	require.Nil(t, p.UID)
-	require.True(t, p.EnvUnknown && !p.EnvOverwritten && p.EID == "", "it is in no environment of anybody")
-	require.Contains(t, strings.Join(s.Warnings, "\n"), "the owner of process 104: uid 165540: the account of a subordinate uid is unknown")
-}
-
-// TestTypesOfProcesses come with the snapshot where a display is active, and nowhere else is asked for them.
-func TestTypesOfProcesses(t *testing.T) {
-	const details = "<nvidia_smi_log><gpu><processes><process_info><pid>100</pid><type>C+G</type></process_info></processes></gpu></nvidia_smi_log>"
-	for name, tt := range map[string]struct {
-		displays, details string
-		asked             []string
-		types             []snapshot.ProcessType // of 100 on GPU 0, and of 101 on GPU 1
-	}{
-		"a display":     {"GPU-0, Enabled\nGPU-1, Disabled\n", details, []string{"displays", "details"}, []snapshot.ProcessType{"C+G", "C"}},
-		"no answer":     {"GPU-0, Enabled\nGPU-1, Disabled\n", "", []string{"displays", "details"}, []snapshot.ProcessType{"?", ""}},
-		"none at all":   {"", "", []string{"displays"}, []snapshot.ProcessType{"?", "?"}},
-		"no display":    {"GPU-0, Disabled\nGPU-1, Disabled\n", "", []string{"displays"}, []snapshot.ProcessType{"", ""}},
-		"not asked for": {types: []snapshot.ProcessType{"", ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.process(100, 1000, 7, "HOME=/\x00")
-			m.process(101, 1000, 7, "HOME=/\x00")
-			m.smi.apps, m.smi.displays, m.smi.details = "GPU-0, 100, 11\nGPU-1, 101, 3\n", tt.displays, tt.details
-			if tt.asked != nil {
-				m.Types = new(nvidiasmi.Types)
-			}
-			s := m.snapshot()
-			require.Equal(t, append([]string{"apps", "devices", "read"}, tt.asked...), m.take())
-			require.Equal(t, tt.types, []snapshot.ProcessType{s.Processes[0].Usage[0].Type, s.Processes[1].Usage[0].Type})
-		})
-	}
 }

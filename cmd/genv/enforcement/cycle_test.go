@@ -16,7 +16,6 @@ import (
 	"github.com/creack/pty"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -198,62 +197,6 @@ func TestExitOfACycle(t *testing.T) {
 		}
 		require.Equal(t, test.want, code, test.name)
 	}
-}
-
-// What had to end and didn't is no success, and where nothing can be done is named, also if nothing had to.
-func TestExitOfAHostThatCannotAct(t *testing.T) {
-	failed := order.Outcome{PID: 1, Status: order.StatusFailed, Reason: "no signal"}
-	for name, test := range map[string]struct {
-		trial    *snapshot.Trial
-		outcomes []order.Outcome
-		want     string
-	}{
-		"unknown":           {},
-		"able":              {trial: &snapshot.Trial{NoPidfds: true}},
-		"state full":        {trial: &snapshot.Trial{State: "full"}},
-		"unable":            {trial: &snapshot.Trial{Unable: "no helper"}, want: "no helper"},
-		"nothing was done":  {outcomes: []order.Outcome{failed, {PID: 2, Status: order.StatusChanged}}, want: "failed: no signal"},
-		"it did not end":    {outcomes: []order.Outcome{{PID: 1, Status: order.StatusSurvived, Reason: "hangs"}}, want: "survived: hangs"},
-		"something was":     {outcomes: []order.Outcome{failed, {PID: 2, Status: order.StatusTerminated}}},
-		"it changed":        {outcomes: []order.Outcome{{PID: 2, Status: order.StatusChanged}}},
-		"it was to be left": {outcomes: []order.Outcome{{PID: 2, Status: order.StatusRefused}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cycle := &controller.Cycle{Cluster: snapshot.Cluster{Hosts: []snapshot.Host{
-				{Name: "a", Snapshot: &snapshot.Snapshot{Trial: test.trial}},
-			}}}
-			if test.outcomes != nil {
-				cycle.Results = []controller.OrderResult{{Host: "a", Execution: agent.Execution{Outcomes: test.outcomes}}}
-			}
-			err := new(loop).exit(cycle, false)
-			if test.want == "" || name == "it did not end" {
-				require.Equal(t, test.want != "", err != nil)
-				require.NoError(t, (&loop{options: Options{Interval: time.Second}}).exit(cycle, false))
-				require.Empty(t, unableHosts(cycle))
-				return
-			}
-			require.Equal(t, command.ExitSomeFailed, command.ExitCode(err))
-			require.Equal(t, "nothing can be ended on a", unableHosts(cycle))
-			failures := failuresOfCycle(cycle)
-			require.Len(t, failures, 1)
-			require.Contains(t, failures[0].Error, test.want)
-		})
-	}
-}
-
-// A full disk of the record is named before the blocks that are kept for it are used up.
-func TestAFullDiskOfTheRecordIsNamed(t *testing.T) {
-	proctest.NeedRoot(t)
-	dir := t.TempDir()
-	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=2m"))
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
-	var out bytes.Buffer
-	l := &loop{record: &audit.Log{Path: dir + "/audit.jsonl"}, program: &command.Program{Now: time.Now}, screen: cycleWriter{err: &out}}
-	l.sayFullDisks()
-	require.Empty(t, out.String())
-	require.Error(t, os.WriteFile(dir+"/filler", make([]byte, 3<<20), 0o600))
-	l.sayFullDisks()
-	require.Contains(t, out.String(), "Make room: "+dir+" (the record) has 0 bytes free")
 }
 
 // Hooks still get the events that were queued for them before the policy was reloaded.

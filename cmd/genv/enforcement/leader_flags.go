@@ -115,35 +115,35 @@ func (config *LeaderConfig) readLogin(file, variable string) error {
 }
 
 // readTLS reads the files; nil without TLS.
-func (f *LeaderConfig) readTLS(wanted bool) (*tls.Config, error) {
+func (config *LeaderConfig) readTLS(wanted bool) (*tls.Config, error) {
 	if !wanted {
-		if f.ca+f.cert+f.key != "" {
+		if config.ca+config.cert+config.key != "" {
 			return nil, command.WrongFlag("leader-ca", ", --leader-cert and --leader-key are for etcds://")
 		}
 		return nil, nil //nolint:nilnil // there is no TLS
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.ca != "" {
-		text, err := os.ReadFile(f.ca)
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config.ca != "" {
+		text, err := os.ReadFile(config.ca)
 		if err != nil {
 			return nil, command.WrongFlag("leader-ca", ": %w", err)
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, command.WrongFlag("leader-ca", ": %s has no certificate (PEM)", f.ca)
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(text) {
+			return nil, command.WrongFlag("leader-ca", ": %s has no certificate (PEM)", config.ca)
 		}
 	}
-	if (f.cert == "") != (f.key == "") {
+	if (config.cert == "") != (config.key == "") {
 		return nil, command.WrongFlag("leader-cert", " and --leader-key need each other")
 	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if config.cert != "" {
+		pair, err := tls.LoadX509KeyPair(config.cert, config.key)
 		if err != nil {
 			return nil, command.WrongFlag("leader-cert", ", --leader-key: %w", err)
 		}
-		config.Certificates = []tls.Certificate{pair}
+		settings.Certificates = []tls.Certificate{pair}
 	}
-	return config, nil
+	return settings, nil
 }
 
 // WarnOfClearText says that what goes to etcd and back goes over a network without TLS.

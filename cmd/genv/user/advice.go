@@ -24,8 +24,8 @@ var (
 // errEnded means that the environment of this shell no longer exists: the state
 // files were reset, or the processes that were registered in it have ended.
 func errEnded(eid snapshot.EnvID) error {
-	return fmt.Errorf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a "+
-		"new one", text.Shown(string(eid)))
+	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one"
+	return fmt.Errorf(ended, text.Shown(string(eid))) //nolint:staticcheck // as 1.4.3's words above
 }
 
 // advised is the text of an error, with the next step if the cause doesn't say it.

@@ -88,15 +88,15 @@ func (o *configOptions) request(c *cli.Context) error {
 	return o.check()
 }
 
-func (r *configOptions) check() error {
-	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.load, r.save && r.load},
+func (o *configOptions) check() error {
+	asked := slices.DeleteFunc([]bool{o.value != nil, o.clear, o.load, o.save && o.load},
 		func(on bool) bool { return !on })
 	if len(asked) > 1 {
 		return command.UsageError("a value, --clear and --load exclude each other, and --load --save")
 	}
-	if r.value != nil {
+	if o.value != nil {
 		var probe snapshot.EnvConfig
-		return r.which[0].Set(&probe, *r.value)
+		return o.which[0].Set(&probe, *o.value)
 	}
 	return nil
 }
@@ -145,10 +145,10 @@ func (p *program) config(c *cli.Context, o *configOptions) error {
 }
 
 // changes says whether anything but the saved files and the shell is to be changed.
-func (r *configOptions) changes() bool { return r.value != nil || r.clear || r.load }
+func (o *configOptions) changes() bool { return o.value != nil || o.clear || o.load }
 
 // showOrSave only reads the state files.
-func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, r *configOptions) error {
+func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, o *configOptions) error {
 	files, err := who.StateFiles(ctx)
 	if err != nil {
 		return err
@@ -158,15 +158,15 @@ func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.En
 		_, err := who.mine(&files, eid)
 		return err
 	}
-	if r.save {
+	if o.save {
 		dir, err := p.home()
 		if err != nil {
 			return err
 		}
-		return saveSettings(dir, &env.Config, r.which)
+		return saveSettings(dir, &env.Config, o.which)
 	}
-	if !r.quiet {
-		_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, r.which)))
+	if !o.quiet {
+		_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, o.which)))
 	}
 	return err
 }
@@ -188,17 +188,17 @@ func configText(config *snapshot.EnvConfig, which []environment.Configurable) st
 }
 
 // change sets the requested settings: to the value, to what was saved, or to none.
-func (r *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
+func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
 	configure := &change.Configure{EID: eid}
 	var config snapshot.EnvConfig
-	for _, s := range r.which {
+	for _, s := range o.which {
 		text := s.Get(saved)
 		switch {
-		case r.value != nil:
-			text = *r.value
-		case r.load && text == "":
+		case o.value != nil:
+			text = *o.value
+		case o.load && text == "":
 			continue // it was not saved
-		case r.clear:
+		case o.clear:
 			configure.Clear = append(configure.Clear, change.ConfigField(s.Name))
 			continue
 		}

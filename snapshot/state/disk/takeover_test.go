@@ -91,7 +91,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "genv.lock": 0o666, "devices": 0o755, "devices/0.lock": 0o666, "devices/3.lock": 0o666} {
 		require.Equal(t, want, mode(t, filepath.Join(h.dir, name)), name)
 	}
-	done, warnings, err = h.store.TakeOver(t.Context(), move)
+	done, _, err = h.store.TakeOver(t.Context(), move)
 	require.NoError(t, err)
 	require.False(t, done, "only once")
 	require.Equal(t, h.owned(""), ownedDir(t, h.store))
