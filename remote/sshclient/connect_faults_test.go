@@ -290,18 +290,18 @@ func TestSlowLogin(t *testing.T) {
 		login   time.Duration
 		fails   bool
 	}{
-		"the account":                 {prepare: func(f *fake) { f.accepting = time.Second }},
-		"the session":                 {prepare: slow(2 * time.Second)},
-		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 2 * time.Second }, login: time.Second, fails: true},
-		"the session, for too long":   {prepare: slow(3 * time.Second), login: 700 * time.Millisecond, fails: true},
+		"the account":                 {prepare: func(f *fake) { f.accepting = 6 * time.Second }},
+		"the session":                 {prepare: slow(6 * time.Second)},
+		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 4 * time.Second }, login: time.Second, fails: true},
+		"the session, for too long":   {prepare: slow(4 * time.Second), login: 700 * time.Millisecond, fails: true},
 		"a silent listener, as ever":  {prepare: func(f *fake) { f.accept = func(conn net.Conn, _ int32) bool { wait(conn); return false } }, fails: true},
-		"more hosts than have a turn": {prepare: func(f *fake) { f.accepting = 300 * time.Millisecond }},
+		"more hosts than have a turn": {prepare: func(f *fake) { f.accepting = 2 * time.Second }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := startFake(t, tt.prepare)
 			c := newClient(t, sshclient.Options{
-				ConfigFile: f.config(), ConnectTimeout: 500 * time.Millisecond, CommandTimeout: 500 * time.Millisecond,
+				ConfigFile: f.config(), ConnectTimeout: 5 * time.Second, CommandTimeout: 5 * time.Second,
 				LoginTimeout: tt.login,
 			})
 			var all sync.WaitGroup
