@@ -3,6 +3,7 @@ package enforce
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -231,6 +232,18 @@ func (j *judgement) remembered(h *hostView, key string) (p Presence, advances bo
 	return p, advances
 }
 
+// isOfProcess says whether a key is about one process. It goes with the process, of which there may be many: the key of
+// its user keeps the time.
+func isOfProcess(key string) bool {
+	rule, rest, _ := strings.Cut(key, "/")
+	parts := strings.Split(rest, "/")
+	if len(parts) != 3 || !slices.Contains([]string{"process", string(RuleNonEnvProcesses), string(RuleEnvDevices)}, rule) {
+		return false
+	}
+	_, err := strconv.ParseUint(parts[1]+parts[2], 10, 64)
+	return err == nil
+}
+
 // keepAbsent keeps what is absent for less than an eighth of its warning, or may be on a host that doesn't answer.
 func (j *judgement) keepAbsent() {
 	silent := func(name snapshot.Hostname) bool {
@@ -244,6 +257,9 @@ func (j *judgement) keepAbsent() {
 		}
 		if silent(p.Host) {
 			j.next.Present[key] = p
+			continue
+		}
+		if isOfProcess(key) {
 			continue
 		}
 		p, advances := j.remembered(h, key)

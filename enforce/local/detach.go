@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // detach removes attachments, all of them in one update of the state files: the
@@ -50,6 +51,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 	for i := range items {
 		outcomes[i].Device, outcomes[i].EID = items[i].Device, items[i].Environment.EID
 	}
+	decided = decided && (err == nil || folder.IsFull(err))
 	if decided {
 		x.attached = stillAttached(outcomes)
 	}
