@@ -129,7 +129,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 		}
 		defer c.pool.retries.release()
 	}
-	c.pool.Network.Resolve(c.host)
+	c.pool.Network.Resolve(a.ctx, c.host)
 	if err := c.pool.logins.acquire(a.ctx); err != nil {
 		return nil, err
 	}

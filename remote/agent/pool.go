@@ -22,7 +22,7 @@ type Network interface {
 	// Peer is the machine of the host's last connection; false if there was none.
 	Peer(host remote.Host) (remote.Peer, bool)
 	// Resolve finds out how a host is reached, for the connections that follow. It may have to wait for its turn.
-	Resolve(host remote.Host)
+	Resolve(ctx context.Context, host remote.Host)
 	// Probe finds out whether a host answers, without a login. The error wraps
 	// remote.ErrNoProbe where that can't be found out.
 	Probe(ctx context.Context, host remote.Host) error

@@ -64,7 +64,7 @@ func (n *pretended) now(count *int) (mode, <-chan struct{}) {
 // connectTimeout is that of a failed login.
 const connectTimeout = 10 * time.Second
 
-func (*pretended) Resolve(remote.Host) {}
+func (*pretended) Resolve(context.Context, remote.Host) {}
 
 func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
 	if n.jump {

@@ -19,7 +19,7 @@ type slowly struct {
 	turn, login, sudo time.Duration
 }
 
-func (n *slowly) Resolve(remote.Host) { time.Sleep(n.turn) }
+func (n *slowly) Resolve(context.Context, remote.Host) { time.Sleep(n.turn) }
 
 func (n *slowly) start(ctx context.Context, h remote.Host, command remote.Command) (agent.Session, error) {
 	if !remote.Sleep(ctx, n.login) {

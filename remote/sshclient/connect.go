@@ -48,7 +48,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
 	}
 	started := time.Now()
-	settings, err := c.resolve(e)
+	settings, err := c.resolve(c.lifetime, e)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 }
 
 // resolve reads the configuration.
-func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
-	settings, err := c.resolver.Resolve(c.lifetime, e.Lookup)
+func (c *Client) resolve(ctx context.Context, e endpoint) (config.HostConfig, error) {
+	settings, err := c.resolver.Resolve(ctx, e.Lookup)
 	if err != nil {
 		class := remote.Configuration
 		if errors.Is(err, context.DeadlineExceeded) || c.lifetime.Err() != nil {

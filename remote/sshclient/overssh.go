@@ -87,7 +87,7 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
-	settings, _ := c.resolve(p.endpoint) // what our own login can't do with it doesn't matter
+	settings, _ := c.resolve(c.lifetime, p.endpoint) // what our own login can't do with it doesn't matter
 	command := sshCommand{
 		program: c.resolver.Program(), arguments: c.resolver.Destination(p.endpoint.Lookup),
 		connectTimeout: c.connectTimeout(settings),

@@ -22,7 +22,7 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	if e.openSSH {
 		return remote.ErrNoProbe
 	}
-	settings, err := c.resolve(e)
+	settings, err := c.resolve(c.lifetime, e)
 	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
 		return remote.ErrNoProbe // a full attempt says what is wrong with the configuration
 	}

@@ -29,12 +29,14 @@ func (w Way) Direct() bool {
 }
 
 // Resolve reads the configuration of a host. That may take a run of ssh(1), of which only so many run at a time.
-func (c *Client) Resolve(h remote.Host) { _, _ = c.resolve(c.endpointOf(h)) } // who connects gets the error
+func (c *Client) Resolve(ctx context.Context, h remote.Host) {
+	_, _ = c.resolve(ctx, c.endpointOf(h)) // who connects gets the error
+}
 
 // Way reads the configuration and resolves the host's name. Its error is of the class Configuration, of the class
 // Unreachable if the name has no address, or Timeout. With the latter two, the settings are known.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
-	settings, err := c.resolve(c.endpointOf(h))
+	settings, err := c.resolve(c.lifetime, c.endpointOf(h))
 	w := Way{Settings: settings, OpenSSH: h.OpenSSH}
 	if h.OpenSSH {
 		return w, nil // ssh itself says what is wrong with the configuration
