@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -39,10 +40,15 @@ type changes struct {
 	listings      recent[[]snapshot.Device]
 }
 
-// Change implements service.Backend.
+// Change implements service.Backend. What is answered from then on shows the change.
 func (b *changes) Change(
 	ctx context.Context, c change.Change, by change.Requester, turn func(context.Context) (func(), error),
 ) (change.Result, error) {
+	defer func() {
+		for _, outdated := range []*atomic.Bool{&b.devices.outdated, &b.envs.outdated, &b.gpus.outdated} {
+			outdated.Store(true)
+		}
+	}()
 	return service.Changer{
 		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
 	}.Change(ctx, c, by)
@@ -131,13 +137,15 @@ type recent[V any] struct {
 	at    time.Time
 	value V
 	err   error
+
+	outdated atomic.Bool // since something changed after it was asked for
 }
 
 // get returns the answer, and asks for it if the last one is older than age.
 func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.at.IsZero() || time.Since(r.at) > age {
+	if r.outdated.Swap(false) || r.at.IsZero() || time.Since(r.at) > age {
 		r.value, r.err = ask()
 		r.at = time.Now()
 	}
