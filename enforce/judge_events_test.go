@@ -231,21 +231,39 @@ func TestALookBeforeAnOutcome(t *testing.T) {
 			"a cap":   {MaxDevices: ptr(1)},
 			"a rule":  {NonEnvProcesses: true},
 			"several": {MaxDevices: ptr(1), EnvDevices: true, NonEnvProcesses: true},
+			"warned":  {MaxDevices: ptr(1), NonEnvProcesses: true, Warn: enforce.Warn{For: time.Minute}},
 		} {
 			t.Run(string(host)+" "+name, func(t *testing.T) {
 				policy := stated{all: settings}
 				look := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 - 0:10")
-				look.Hosts[0].Name, look.Hosts[0].AskedAt, look.Hosts[0].Round = host, noon(1), 1
-				plan, before, _ := enforce.Judge(policy, look, enforce.Memory{}, noon(1))
+				look.Hosts[0].Name, look.Hosts[0].AskedAt, look.Hosts[0].Round = host, noon(0), 1
+				plan, before, _ := enforce.Judge(policy, look, enforce.Memory{}, noon(0))
+				if len(plan.Orders) == 0 {
+					look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(1), 2
+					plan, before, _ = enforce.Judge(policy, look, before, noon(1))
+				}
 				require.Len(t, plan.Orders, 1)
-				before = before.Learn(plan.Orders[0], nil, noon(1).Add(time.Second))
+				plan.Orders[0].Order.ID = "r"
+				before = before.Begin(plan.Orders[0], noon(1))
+				var events []enforce.Event
+				for _, after := range []time.Duration{time.Second, 9 * time.Second} { // the process saves its work
+					look.Hosts[0].AskedAt = noon(1).Add(after)
+					plan, before, _ = enforce.Judge(policy, look, before, noon(1).Add(after))
+					require.Empty(t, plan.Orders)
+				}
+				before = before.End("r").Learn(order.OfHost{Host: host}, nil, noon(1).Add(10*time.Second))
 
-				plan, before, _ = enforce.Judge(policy, look, before, noon(1).Add(time.Second))
+				plan, before, events = enforce.Judge(policy, look, before, noon(1).Add(11*time.Second))
 				require.Empty(t, plan.Orders)
+				for i := range events {
+					require.NotEqual(t, enforce.EventNew, events[i].Kind, "what is gone isn't found again")
+				}
 				require.Empty(t, plan.Ask, "the next tick brings a look")
 
-				look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(2), 2
-				plan, _, _ = enforce.Judge(policy, look, before, noon(2))
+				look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(3), 3
+				_, before, _ = enforce.Judge(policy, look, before, noon(3))
+				look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(4), 4
+				plan, _, _ = enforce.Judge(policy, look, before, noon(4))
 				require.Len(t, plan.Orders, 1)
 			})
 		}

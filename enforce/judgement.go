@@ -103,8 +103,19 @@ func (j *judgement) keepWaiting() {
 	}
 }
 
-// markUnderWay adds to the drafts the orders that hosts are still carrying out.
+// markUnderWay adds to the drafts the orders that hosts are still carrying out, and those that ended after the look.
 func (j *judgement) markUnderWay() {
+	for i := range j.before.Ended {
+		o := &j.before.Ended[i]
+		h, inFleet := j.byName[o.Host]
+		if inFleet && (h == nil || h.acted) {
+			j.next.Ended = append(j.next.Ended, *o)
+		}
+		if h != nil && h.acted {
+			h.UnderWay.Add(&o.Order)
+			h.UnderWay.Orders--
+		}
+	}
 	for i := range j.before.UnderWay {
 		o := &j.before.UnderWay[i]
 		if h := j.byName[o.Host]; h != nil {

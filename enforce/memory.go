@@ -44,6 +44,9 @@ type Memory struct {
 	// UnderWay are the orders that hosts are still carrying out. What they are
 	// about is not judged.
 	UnderWay []order.OfHost `json:"-"`
+	// Ended are the orders that ended after their hosts were asked last: the snapshots still have what they were about,
+	// which is not judged either.
+	Ended []order.OfHost `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was
 	// known before, so that a display starts complete.
 	Resumed bool `json:"-"`

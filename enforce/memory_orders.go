@@ -11,8 +11,8 @@ import (
 
 // Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end
 // hangs in the kernel: it stays in the findings, and no further attempt is made while it is there. One that its host
-// refused to end is tried again after a while, and one that survived SIGTERM alone, which may be saving its work. If the outcome is unknown, what Begin noted stays. Nothing further is done
-// on the host before it is asked again.
+// refused to end is tried again after a while, and one that survived SIGTERM alone, which may be saving its work. If the
+// outcome is unknown, what Begin noted stays. Nothing further is done on the host before it is asked again.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -59,7 +59,13 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 
 // End is described with Begin.
 func (m Memory) End(id string) Memory {
-	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool { return o.Order.ID == id })
+	m.Ended = slices.Clone(m.Ended)
+	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool {
+		if o.Order.ID == id {
+			m.Ended = append(m.Ended, o)
+		}
+		return o.Order.ID == id
+	})
 	return m
 }
 

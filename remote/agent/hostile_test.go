@@ -77,7 +77,7 @@ func (n *scripted) Run(ctx context.Context, h remote.Host, c remote.Command) (re
 	return remote.Output{Stdout: document, Stderr: flood}, err
 }
 func (*scripted) Peer(remote.Host) (remote.Peer, bool) { return remote.Peer{}, false }
-func (*scripted) Resolve(context.Context, remote.Host)                  {}
+func (*scripted) Resolve(context.Context, remote.Host) {}
 
 func (*scripted) Probe(context.Context, remote.Host) error { return nil }
 func (*scripted) Disconnect(remote.Host)                   {}
