@@ -23,6 +23,9 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 		p := &sent.Order.Terminate[i].Process
 		start[p.PID] = p.Start
 	}
+	if slices.ContainsFunc(outcomes, func(o order.Outcome) bool { return !o.Status.IsOver() }) { // what is left is found again
+		m.Ended = slices.DeleteFunc(slices.Clone(m.Ended), func(o order.OfHost) bool { return o.Order.ID == sent.Order.ID })
+	}
 	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
 		p := snapshot.ProcessKey{Host: sent.Host, PID: o.PID, Start: start[o.PID]}

@@ -66,3 +66,12 @@ func (o *Order) ItemOf(outcome Outcome) (*Termination, *Detachment) {
 	}
 	return nil, nil
 }
+
+// IsOver reports whether there is certainly nothing left of the item.
+func (s Status) IsOver() bool {
+	switch s {
+	case StatusTerminated, StatusKilled, StatusGone, StatusDetached, StatusNotAttached:
+		return true
+	}
+	return false
+}
