@@ -35,29 +35,6 @@ func (o *observer) prove(seen []observation) {
 	o.findHolders(seen)
 }
 
-// drmMajor is the major number of /dev/dri's nodes.
-const drmMajor = 226
-
-// typeByNodes has those processes compute of which nvidia-smi hasn't said the type, and that have no node of /dev/dri
-// open: a process may end before nvidia-smi answers, each time.
-func (o *observer) typeByNodes(s *snapshot.Snapshot) {
-	for i := range s.Processes {
-		p := &s.Processes[i]
-		pending := func(u snapshot.DeviceUsage) bool { return u.Type == snapshot.TypePending }
-		if p.Start == 0 || !slices.ContainsFunc(p.Usage, pending) {
-			continue
-		}
-		if has, err := o.quotas.Of(accountOf(p)).HasNode(o.fs, p.PID, drmMajor); has || err != nil {
-			continue
-		}
-		for j := range p.Usage {
-			if u := &p.Usage[j]; pending(*u) {
-				u.Type = snapshot.TypeCompute
-			}
-		}
-	}
-}
-
 // accountOf is for whom a process is read.
 func accountOf(p *snapshot.Process) (a proc.Account) {
 	if p.UID != nil {

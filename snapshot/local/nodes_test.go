@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // TestAListedProcessWithoutADeviceOfTheDriver is what root sees of processes that the driver lists.
@@ -165,33 +164,4 @@ func TestDevicesInDoubt(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestADesktopHasANodeOpen: nvidia-smi never says the types of processes that end before its answer. Which of them
-// have no node of /dev/dri open are no desktop's.
-func TestADesktopHasANodeOpen(t *testing.T) {
-	m := newMachine(t)
-	node := filepath.Join(t.TempDir(), "card0")
-	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(226, 0))); err != nil {
-		t.Skip(err)
-	}
-	m.Types, m.smi.displays = new(nvidiasmi.Types), "GPU-0, Enabled\nGPU-1, Disabled\n"
-	for _, pid := range []int{100, 101, 102, 103} {
-		m.process(pid, 1001, 5000, "A=1\x00")
-		if pid == 103 {
-			continue // it can't be read
-		}
-		for _, name := range []string{"fd", "task/" + strconv.Itoa(pid) + "/fd"} {
-			require.NoError(t, os.MkdirAll(filepath.Join(m.Proc.Root, strconv.Itoa(pid), name), 0o755))
-		}
-		require.NoError(t, os.WriteFile(filepath.Join(m.Proc.Root, strconv.Itoa(pid), "maps"), []byte("7f00-7f01 rw-s 00000000 00:05 0\n"), 0o600))
-	}
-	require.NoError(t, os.Symlink(node, filepath.Join(m.Proc.Root, "101/fd/3")))
-	require.NoError(t, os.Symlink(node, filepath.Join(m.Proc.Root, "102/task/102/fd/3")))
-	m.smi.apps = "GPU-0, 100, 5\nGPU-0, 101, 5\nGPU-0, 102, 5\nGPU-0, 103, 5\n"
-	var types []snapshot.ProcessType
-	for _, p := range m.snapshot().Processes {
-		types = append(types, p.Usage[0].Type)
-	}
-	require.Equal(t, []snapshot.ProcessType{"C", "?", "?", "?"}, types)
 }

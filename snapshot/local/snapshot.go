@@ -88,7 +88,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		within, cancel := context.WithTimeout(asking, typesWithin)
 		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI)
 		cancel()
-		observer.typeByNodes(s)
 	}
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
