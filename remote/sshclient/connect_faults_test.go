@@ -292,7 +292,7 @@ func TestSlowLogin(t *testing.T) {
 	}{
 		"the account":                 {prepare: func(f *fake) { f.accepting = 6 * time.Second }},
 		"the session":                 {prepare: slow(6 * time.Second)},
-		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 4 * time.Second }, login: time.Second, fails: true},
+		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 8 * time.Second }, login: time.Second, fails: true},
 		"the session, for too long":   {prepare: slow(12 * time.Second), login: 700 * time.Millisecond, fails: true},
 		"a silent listener, as ever":  {prepare: func(f *fake) { f.accept = func(conn net.Conn, _ int32) bool { wait(conn); return false } }, fails: true},
 		"more hosts than have a turn": {prepare: func(f *fake) { f.accepting = 2 * time.Second }},
