@@ -83,6 +83,8 @@ const (
 	// late is after how many intervals without a cycle a leader is late, and lateAfter after how long at least.
 	late      = 3
 	lateAfter = 30 * time.Second
+	// aheadAfter is by how much the clock of a leader may be ahead of this one.
+	aheadAfter = 2 * time.Minute
 
 	maxShown = 100 // characters of a controller's name
 )
@@ -163,6 +165,7 @@ func (e *Election) checkLeader(now time.Time) doctor.Check {
 	if !e.Memory.IsZero() {
 		memory = "its memory was written to etcd " + ago(e.Memory, now)
 	}
+	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and compare the clocks"
 	limit := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter)
 	last, what := r.Cycled, "the last cycle of the leader ended"
 	if last.IsZero() {
@@ -170,7 +173,9 @@ func (e *Election) checkLeader(now time.Time) doctor.Check {
 	}
 	return doctor.First(leaderRow,
 		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)).
-			Next("look at `systemctl status genv-controller` on "+orItsHost(r)+", and compare the clocks"),
+			Next(look),
+		doctor.If(last.Sub(now) > aheadAfter, "leader-clock", "the clock of the leader is ahead of this one by more than "+
+			"2 minutes, so whether its cycles are late isn't known").Next(look),
 		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 

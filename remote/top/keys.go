@@ -85,6 +85,8 @@ func (m *Model) change(name string) bool {
 	case "S":
 		m.cursor().backward = !m.cursor().backward
 		m.arrange()
+	case "space":
+		m.tag()
 	case "p":
 		m.pause()
 	case "?":
@@ -143,6 +145,20 @@ func (m *Model) sortByNext() {
 		c.sort = 0
 	}
 	m.arrange()
+}
+
+// tag tags the selected row, or takes its tag away.
+func (m *Model) tag() {
+	r := m.selectedOrSay()
+	if r == nil {
+		return
+	}
+	if m.tagged[r.id] {
+		delete(m.tagged, r.id)
+	} else {
+		m.tagged[r.id] = true
+	}
+	m.choose(m.cursor().at + 1)
 }
 
 // pause keeps what is shown, or shows what came meanwhile.
@@ -215,7 +231,7 @@ func (m *Model) ssh() tea.Cmd {
 
 func (m *Model) answered(msg answerMsg) {
 	if m.message = draw.Shown(msg.text); msg.err != nil {
-		m.message = draw.Shown(msg.err.Error())
+		m.message = strings.TrimSpace(draw.Shown(msg.text + " " + msg.err.Error()))
 	}
 }
 
@@ -228,6 +244,7 @@ var help = []string{
 	"Enter, Esc              into a host, GPU or user; out again",
 	"/                       filter: host~gpu-1 user=bob mem>40g state=finding",
 	"s, S                    sort by the next column; the other way round",
+	"Space                   tag a row: an exemption is for all tagged rows",
 	"o                       ssh to the host",
 	"p, Ctrl-L               pause; draw the screen again",
 	"q                       quit",

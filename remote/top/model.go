@@ -32,12 +32,13 @@ type Model struct {
 	scope   scope
 	way     []place // to go back with Esc
 	cursors [tabCount]cursor
+	tagged  map[rowID]bool
 	filter  Filter
 	rows    []row // of the tab, filtered and sorted
 
 	mode    mode
 	input   input
-	request *operator.Action // to be completed and confirmed; nil for none
+	request []operator.Action // to be completed and confirmed; nil for none
 	details []string
 	message string
 }
@@ -81,7 +82,7 @@ type answerMsg struct {
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
 		options: options, context: ctx, painter: draw.Painter{Colour: options.Colour}, now: options.Now(),
-		filter: options.Filter,
+		filter: options.Filter, tagged: make(map[rowID]bool),
 	}
 }
 
@@ -148,6 +149,7 @@ func (m *Model) show(u *Update) {
 	}
 	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin
 	m.arrange()
+	m.forgetTags()
 }
 
 // arrange lists the rows of the tab, and finds the selected one among them.
@@ -224,4 +226,23 @@ func (m *Model) selected() *row {
 		return nil
 	}
 	return &m.rows[c.at]
+}
+
+// forgetTags forgets the tags of rows that are gone from the fleet.
+func (m *Model) forgetTags() {
+	if len(m.tagged) == 0 {
+		return
+	}
+	there := make(map[rowID]bool)
+	for tab := range tabCount {
+		for _, r := range m.scene.rows(tab) {
+			there[r.id] = true
+		}
+	}
+	for id := range m.tagged {
+		if !there[id] {
+			delete(m.tagged, id)
+			m.message = id.String() + " was tagged and isn't here any more"
+		}
+	}
 }

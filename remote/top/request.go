@@ -13,31 +13,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// begin prepares a request about the selected row: to exempt, or to hold and release everything that rules do.
+// maxActions bounds a request, so that people can read what they confirm.
+const maxActions = 20
+
+// begin prepares a request: to exempt what the tagged rows are about, or the selected one, or to hold and release
+// everything that rules do. It is bound to these rows, whatever happens to them until it is confirmed.
 func (m *Model) begin(kind operator.Kind) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
 		return
 	}
-	a := operator.Action{}
+	list := []operator.Action{{}}
 	if kind == operator.Exempt {
-		r := m.selectedOrSay()
-		if r == nil {
+		if list = m.exempted(); len(list) == 0 {
 			return
 		}
-		list := exemptions(r)
-		i := slices.IndexFunc(list, func(a operator.Action) bool {
-			e := a.Exemption()
-			return e.Who.Check() == nil
-		})
-		if i < 0 {
-			m.message = "select a user, a host, a GPU, a process or a finding"
-			return
-		}
-		a = list[i]
 	}
-	a.Schema, a.Kind = operator.ActionSchema, kind
-	m.request = &a
+	for i := range list {
+		list[i].Schema, list[i].Kind = operator.ActionSchema, kind
+	}
+	m.request = list
 	switch kind {
 	case operator.Exempt:
 		m.ask(inputHours, "for how many hours: ", "")
@@ -48,24 +43,63 @@ func (m *Model) begin(kind operator.Kind) {
 	}
 }
 
+// exempted are the narrowest exemptions of the tagged rows, or of the selected one; the message says why there are none.
+func (m *Model) exempted() (list []operator.Action) {
+	var targets []*row
+	for i := range m.rows {
+		if m.tagged[m.rows[i].id] {
+			targets = append(targets, &m.rows[i])
+		}
+	}
+	if len(targets) == 0 {
+		r := m.selectedOrSay()
+		if r == nil {
+			return nil
+		}
+		targets = append(targets, r)
+	}
+	if len(targets) > maxActions {
+		m.message = fmt.Sprintf("that would be %d actions: choose at most %d at a time", len(targets), maxActions)
+		return nil
+	}
+	for _, r := range targets {
+		choices := exemptions(r)
+		i := slices.IndexFunc(choices, func(a operator.Action) bool {
+			e := a.Exemption()
+			return e.Who.Check() == nil
+		})
+		if i < 0 {
+			m.message = "select a user, a host, a GPU, a process or a finding"
+			return nil
+		}
+		list = append(list, choices[i])
+	}
+	return list
+}
+
 // complete takes the hours or the reason that was typed. One that the controller would refuse is typed further.
 func (m *Model) complete() {
-	next, typed := *m.request, strings.TrimSpace(m.input.text)
-	if m.input.kind == inputReason {
-		next.Reason = typed
-	} else {
+	next, typed := slices.Clone(m.request), strings.TrimSpace(m.input.text)
+	hours := 0.0
+	if m.input.kind == inputHours {
 		var err error
-		if next.Hours, err = strconv.ParseFloat(strings.TrimSuffix(typed, "h"), 64); err != nil {
+		if hours, err = strconv.ParseFloat(strings.TrimSuffix(typed, "h"), 64); err != nil {
 			m.message = "write a number of hours, such as 8"
 			return
 		}
-		next.Reason = "x" // it is asked for next
 	}
-	if err := next.Check(); err != nil {
-		m.message = err.Error()
-		return
+	for i := range next {
+		if a := &next[i]; m.input.kind == inputHours {
+			a.Hours, a.Reason = hours, "x" // the reason is asked for next
+		} else {
+			a.Reason = typed
+		}
+		if err := next[i].Check(); err != nil {
+			m.message = err.Error()
+			return
+		}
 	}
-	if m.request = &next; m.input.kind == inputHours {
+	if m.request = next; m.input.kind == inputHours {
 		m.ask(inputReason, "reason: ", "")
 		return
 	}
@@ -86,10 +120,10 @@ func (m *Model) decided(name string) tea.Cmd {
 	default:
 		return nil
 	}
-	a := m.request
-	m.mode, m.request = browse, nil
+	list := m.request
+	m.mode, m.request, m.tagged = browse, nil, make(map[rowID]bool)
 	m.message = "asking the controller …"
-	return m.send(a)
+	return m.send(list)
 }
 
 func (m *Model) cancel() {
@@ -97,14 +131,20 @@ func (m *Model) cancel() {
 	m.message = "cancelled: nothing was asked for"
 }
 
-func (m *Model) send(a *operator.Action) tea.Cmd {
+// send asks for one action after the other.
+func (m *Model) send(list []operator.Action) tea.Cmd {
 	ctx, act := m.context, m.options.Act
 	return func() tea.Msg {
-		answer, err := act(ctx, a)
-		if err != nil {
-			err = fmt.Errorf("refused: %s: %w", summary(a), err)
+		var done answerMsg
+		for i := range list {
+			answer, err := act(ctx, &list[i])
+			if err != nil {
+				done.err = fmt.Errorf("refused: %s: %w", summary(&list[i]), err)
+				break
+			}
+			done.text = strings.TrimPrefix(done.text+"; "+answer.Text, "; ")
 		}
-		return answerMsg{answer.Text, err}
+		return done
 	}
 }
 
@@ -117,13 +157,17 @@ func summary(a *operator.Action) string {
 	return string(a.Kind) + " everything that rules do, on all hosts"
 }
 
-func question(a *operator.Action) []string {
-	lines := []string{"Ask the controller to:", summary(a)}
-	if a.Hours > 0 {
-		lines = append(lines, fmt.Sprintf("for %g hours", a.Hours))
+// question is what is to be confirmed.
+func question(list []operator.Action) []string {
+	lines := []string{"Ask the controller to:"}
+	for i := range list {
+		lines = append(lines, summary(&list[i]))
 	}
-	if a.Reason != "" {
-		lines = append(lines, "reason: "+draw.Shown(a.Reason))
+	if hours := list[0].Hours; hours > 0 {
+		lines = append(lines, fmt.Sprintf("for %g hours", hours))
+	}
+	if reason := list[0].Reason; reason != "" {
+		lines = append(lines, "reason: "+draw.Shown(reason))
 	}
 	return lines
 }

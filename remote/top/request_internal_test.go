@@ -133,6 +133,28 @@ func TestARequestIsBoundToItsRow(t *testing.T) {
 	require.Equal(t, snapshot.Username("alice"), (*asked)[0].User)
 }
 
+func TestTaggedRows(t *testing.T) {
+	m, asked := acting(t)
+	m.press("5", "space", "j", "space", "G", "e", "8", "enter", "why", "enter")
+	require.Len(t, m.request, 2)
+	require.Contains(t, strings.Join(m.screen(), "\n"), "exempt user bob")
+	m.run("y")
+	require.Equal(t, []snapshot.Username{"alice", "bob"}, []snapshot.Username{(*asked)[0].User, (*asked)[1].User})
+	require.Empty(t, m.tagged, "each is asked for once")
+
+	m.press("g", "space")
+	f := sample()
+	f.Hosts = f.Hosts[1:]
+	m.update(f)
+	require.Empty(t, m.tagged)
+	m.press("space")
+	require.Empty(t, m.tagged, "no row is selected")
+	m.press("g", "space", "space")
+	require.Len(t, m.tagged, 2)
+	m.press("g", "space")
+	require.Len(t, m.tagged, 1)
+}
+
 // TestASmallWindow: what can't be read as a whole can't be confirmed.
 func TestASmallWindow(t *testing.T) {
 	m, asked := acting(t)

@@ -80,7 +80,7 @@ func TestARowThatIsGone(t *testing.T) {
 	f.Hosts[0].GPUs[2].Processes = nil
 	m.update(f)
 	require.Nil(t, m.selected())
-	for _, key := range []string{"e", "enter", "o"} {
+	for _, key := range []string{"e", "enter", "o", "space"} {
 		m.press(key)
 		require.Equal(t, browse, m.mode, key)
 		require.Equal(t, "process 4020 on gpu-1 isn't here any more: move to select another row", m.message)

@@ -92,6 +92,9 @@ func (m *Model) table(rows []row) *draw.Table {
 		if selected != nil && selected.id == rows[i].id {
 			t.Rows[i].Prefix, t.Rows[i].Selected = "> ", true
 		}
+		if m.tagged[rows[i].id] {
+			t.Rows[i].Prefix = t.Rows[i].Prefix[:1] + "*"
+		}
 		for j := range list {
 			t.Rows[i].Cells[j] = list[j].cell(m.scene, &rows[i], m.now)
 		}
