@@ -55,7 +55,7 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 	return still, was
 }
 
-// computes reports whether a device is known to compute, for this environment and nobody else.
+// computes reports whether a device is known to compute, for this environment alone.
 func (h *hostView) computes(env *envView, d *snapshot.Device) bool {
 	below := 1
 	if rule := env.settings.Idle; rule != nil {

@@ -30,7 +30,7 @@ type FleetMemory struct {
 	ReadOnly bool `json:"-"`
 }
 
-// restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins anew.
+// restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.
 func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	for _, c := range companions {
 		if keeper, ok := c.(Keeper); ok && m.Companions[c.Name()] != nil {

@@ -199,7 +199,10 @@ func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Con
 	}
 	left, err := c.addresses(ctx, s)
 	if err != nil {
-		return nil, err
+		failed := remote.Errorf(remote.Unreachable, "the address of %s: %w", s.HostName, err)
+		failed.Next = "correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; `getent " +
+			"hosts NAME` shows what this machine finds"
+		return nil, failed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	results, running := make(chan result), 0

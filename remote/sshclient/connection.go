@@ -184,7 +184,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w",
 			err)
-	case remote.ClassOf(err) == remote.Configuration:
+	case errors.As(err, new(*remote.Error)): // no address to connect to or from
 		return nil, err
 	case isDrop(err):
 		err = &droppedError{err}

@@ -36,6 +36,7 @@ func TestNameThatOnlyNSSKnows(t *testing.T) {
 	config := f.config()
 	_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), host, snapshot)
 	requireClass(t, remote.Unreachable, err)
+	require.Contains(t, remote.NextStepOf(err), "correct the name", "the host may well be up")
 
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	c := newClient(t, sshclient.Options{ConfigFile: config})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -29,6 +30,9 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	conn, err := c.dialHost(ctx, settings)
 	if remote.ClassOf(err) == remote.Configuration && err != nil {
 		return remote.ErrNoProbe // the same
+	}
+	if errors.As(err, new(*remote.Error)) {
+		return err
 	}
 	if err != nil {
 		return remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)

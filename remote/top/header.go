@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
@@ -89,21 +90,7 @@ func (m *Model) alerts() []string {
 		list = append(list, "No new data: "+draw.Shown(m.err.Error()))
 	}
 	if m.scene != nil {
-		f := m.scene.Fleet
-		if f.Hold != nil {
-			list = append(list, draw.Shown(f.Hold.String()))
-		}
-		if e := f.Election; e != nil && !leads(e) {
-			list = append(list, draw.Shown(e.String()))
-		}
-		if f.Unrecorded != "" {
-			list = append(list, "The record can't be written: "+draw.Shown(f.Unrecorded))
-		}
-		for _, h := range append(f.HeldUsers[:len(f.HeldUsers):len(f.HeldUsers)], f.HeldHosts...) {
-			if line := "Safety limit: " + draw.Shown(h.Because); !slices.Contains(list, line) {
-				list = append(list, line)
-			}
-		}
+		list = append(list, alertsOf(m.scene.Fleet)...)
 	}
 	if guard := m.guardAlert(); guard != "" {
 		list = append(list, guard)
@@ -152,4 +139,23 @@ func (m *Model) tabCount(tab tabID) int {
 		return len(m.scene.Failed)
 	}
 	return 0
+}
+
+// alertsOf are those about the controller.
+func alertsOf(f *live.Fleet) (list []string) {
+	if f.Hold != nil {
+		list = append(list, draw.Shown(f.Hold.String()))
+	}
+	if e := f.Election; e != nil && !leads(e) {
+		list = append(list, draw.Shown(e.String()))
+	}
+	if f.Unrecorded != "" {
+		list = append(list, "The record can't be written: "+draw.Shown(f.Unrecorded))
+	}
+	for _, h := range append(f.HeldUsers[:len(f.HeldUsers):len(f.HeldUsers)], f.HeldHosts...) {
+		if line := "Safety limit: " + draw.Shown(h.Because); !slices.Contains(list, line) {
+			list = append(list, line)
+		}
+	}
+	return list
 }

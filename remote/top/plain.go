@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ type plainWriter struct {
 	fleet   *live.Fleet
 	shown   map[snapshot.Hostname]string // the last line of each host
 	failure string                       // why there is nothing new; empty if there is
+	alerts  []string                     // the last ones about the controller
 	broken  error                        // out can't be written
 }
 
@@ -74,6 +76,7 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 		p.failure = ""
 	}
 	p.fleet = fleet
+	p.alert(alertsOf(fleet))
 	s := newScene(fleet, nil)
 	there := make(map[snapshot.Hostname]bool)
 	var changed []*live.Host
@@ -104,6 +107,21 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 			p.print(draw.Shown(string(name)) + ": not shown any more")
 		}
 	}
+}
+
+// alert prints what is new of the alerts about the controller, and what is over.
+func (p *plainWriter) alert(now []string) {
+	for _, line := range now {
+		if !slices.Contains(p.alerts, line) {
+			p.print(line)
+		}
+	}
+	for _, line := range p.alerts {
+		if !slices.Contains(now, line) {
+			p.print("over: " + line)
+		}
+	}
+	p.alerts = now
 }
 
 // failures prints hosts that fail alike on one line, and returns them.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -169,6 +170,22 @@ func TestPlain(t *testing.T) {
 	}, lines)
 }
 
+// TestPlainSaysAHold: what holds for all hosts is said when it begins and when it ends.
+func TestPlainSaysAHold(t *testing.T) {
+	held := inCycle(41)
+	held.Hold = &operator.OnHold{By: "root", Reason: "a demo"}
+	lines, _, err := plainLines(t, Options{}, 0, held, held, inCycle(42))
+	require.NoError(t, err)
+	var said []string
+	for _, line := range lines {
+		if strings.Contains(line, "a demo") {
+			said = append(said, line)
+		}
+	}
+	require.Len(t, said, 2)
+	require.Equal(t, strings.Replace(said[0], "Z ", "Z over: ", 1), said[1])
+}
+
 func TestPlainEnds(t *testing.T) {
 	lines, fleet, err := plainLines(t, Options{Filter: must(t, "host=gpu-3")}, 1, inCycle(0), inCycle(41), inCycle(42))
 	require.NoError(t, err)
@@ -190,7 +207,7 @@ func TestPlainHostileTexts(t *testing.T) {
 	for _, s := range hostileTexts {
 		lines, _, err := plainLines(t, Options{}, 0, hostile(s))
 		require.NoError(t, err)
-		require.Len(t, lines, 5)
+		require.Len(t, lines, 6, "an alert, and five hosts")
 		for _, line := range lines {
 			require.NotContains(t, line, "\x1b")
 			require.False(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), line)

@@ -160,7 +160,7 @@ func (q *Querier) take(ctx context.Context) error {
 	}
 }
 
-// ofCall is closed when nobody waits any more for the call in progress; nil for none.
+// ofCall is closed when no caller waits any more for the call in progress; nil for none.
 func (q *Querier) ofCall() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()

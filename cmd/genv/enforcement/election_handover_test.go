@@ -67,7 +67,7 @@ func TestAWarningThatWasNotSent(t *testing.T) {
 	first.exits(command.ExitOK)
 }
 
-// A leader that ends sends what waits. Nobody else does.
+// Only a leader that ends sends what waits.
 func TestALeaderThatEndsSendsItsMail(t *testing.T) {
 	t.Parallel()
 	state, alice := outsiders(1), snapshot.UID(1001)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
-// TestMessagesWithoutAReader: what is shown where nobody sits is shown at the next login, too. The pane
+// TestMessagesWithoutAReader: what is shown on a terminal that is not used is shown at the next login, too. The pane
 // of a detached tmux session is such a terminal.
 func TestMessagesWithoutAReader(t *testing.T) {
 	if os.Geteuid() != 0 {

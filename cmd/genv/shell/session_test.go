@@ -284,8 +284,8 @@ func TestWhatOthersUndo(t *testing.T) {
 	const venvEnds = `PS1=$old PATH=$oldpath`
 	const without, with = "/usr/bin:/bin", shimsDir + ":/usr/bin:/bin"
 	for name, row := range map[string]struct{ script, want string }{
-		"a PATH that is set anew":      {"genv activate; PATH=/usr/bin:/bin", with + "|(genv:x) $ "},
-		"a prompt that is set anew":    {"genv activate; PS1='% '", with + "|(genv:x) % "},
+		"a PATH that is set again":     {"genv activate; PATH=/usr/bin:/bin", with + "|(genv:x) $ "},
+		"a prompt that is set again":   {"genv activate; PS1='% '", with + "|(genv:x) % "},
 		"venv within":                  {"genv activate; " + venv, "/venv:" + with + "|(venv) (genv:x) $ "},
 		"venv within, which ends":      {"genv activate; " + venv + "\n" + venvEnds, with + "|(genv:x) $ "},
 		"venv around, which ends":      {venv + "; genv activate\n" + venvEnds, with + "|(genv:x) $ "},
