@@ -42,14 +42,19 @@ func (c *Collector) publishLook(s *snapshot.Snapshot) {
 	_ = lastLook.Put(d, LastLook{lastLookSchema, c.now(), list})
 }
 
-// LastLook is what root's genv saw last; ok is false if that isn't known.
+// lastLookAge is how old a look of root's may be that counts.
+const lastLookAge = time.Minute
+
+// LastLook is what root's genv saw within the last minute; ok is false if that isn't known.
 func (c *Collector) LastLook() (l LastLook, ok bool) {
 	run := c.hardware().Run
 	if run == "" {
 		return LastLook{}, false
 	}
-	l, err := lastLook.Read(run)
-	return l, err == nil
+	if l, err := lastLook.Read(run); err == nil && c.now().Sub(l.Time) < lastLookAge {
+		return l, true
+	}
+	return LastLook{}, false
 }
 
 // Free are the GPUs that were free then.

@@ -132,12 +132,18 @@ func groupsOf(account *user.User) (gids []uint32) {
 	return gids
 }
 
-// environmentOf is what the account's program is told of root's environment: how to show things, and genv's own settings.
+// environmentOf is what the account's program is told of root's environment: how to show things, how to reach hooks and
+// PostgreSQL, and genv's own settings.
 func environmentOf(account nss.Account) []string {
-	told := []string{"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ"}
+	told := []string{
+		"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ", // how to show things
+		"http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", // for hooks
+	}
+	prefixes := []string{"LC_", "GENV_", "PG"} // PostgreSQL's
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return !strings.HasPrefix(name, "LC_") && !strings.HasPrefix(name, "GENV_") && !slices.Contains(told, name)
+		return !slices.Contains(told, name) &&
+			!slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	return append(environ, "HOME="+account.Home, "USER="+account.Name, "LOGNAME="+account.Name)
 }

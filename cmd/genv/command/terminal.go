@@ -274,8 +274,8 @@ func monitor(program *exec.Cmd) int {
 	}
 	group := -program.Process.Pid
 	go func() {
-		for n, err := 0, error(unix.EINTR); n == 0 && errors.Is(err, unix.EINTR); {
-			n, err = unix.Poll([]unix.PollFd{{Fd: 4}}, -1)
+		for err := error(unix.EINTR); errors.Is(err, unix.EINTR); { // as by Go's own signals
+			_, err = unix.Poll([]unix.PollFd{{Fd: 4}}, -1)
 		}
 		_ = unix.Kill(group, unix.SIGTERM) // root's process was killed
 	}()

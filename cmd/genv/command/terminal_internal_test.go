@@ -40,7 +40,8 @@ type console struct {
 	tty    *os.File
 	mu     sync.Mutex
 	screen bytes.Buffer
-	pipe   bytes.Buffer // what the program writes, where that is no terminal
+	read   chan struct{} // closed when all of the screen is read
+	pipe   bytes.Buffer  // what the program writes, where that is no terminal
 }
 
 func startRelay(t *testing.T, script string, piped bool) *console {
@@ -57,9 +58,9 @@ func startRelay(t *testing.T, script string, piped bool) *console {
 	c.cmd.WaitDelay = 10 * time.Second
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, c.cmd.Start())
-	read := make(chan struct{})
+	c.read = make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(c.read)
 		buffer := make([]byte, 4096)
 		for {
 			n, err := keys.Read(buffer)
@@ -75,7 +76,7 @@ func startRelay(t *testing.T, script string, piped bool) *console {
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 		_ = tty.Close()
-		<-read
+		<-c.read
 		_ = keys.Close()
 	})
 	return c
@@ -109,6 +110,8 @@ func (c *console) ends(code int) {
 	_ = c.cmd.Wait()
 	require.Equal(c.t, code, c.cmd.ProcessState.ExitCode(), c.shown())
 	require.True(c.t, c.echoes(), "the terminal is as it was")
+	require.NoError(c.t, c.tty.Close()) // so that the reader comes to the end
+	<-c.read
 }
 
 // ticks is one process: a shell that is stopped while it starts another one isn't seen to stop.

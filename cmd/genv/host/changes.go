@@ -44,14 +44,15 @@ type changes struct {
 func (b *changes) Change(
 	ctx context.Context, c change.Change, by change.Requester, turn func(context.Context) (func(), error),
 ) (change.Result, error) {
-	defer func() {
+	result, err := service.Changer{
+		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
+	}.Change(ctx, c, by)
+	if err == nil {
 		for _, outdated := range []*atomic.Bool{&b.devices.outdated, &b.envs.outdated, &b.gpus.outdated} {
 			outdated.Store(true)
 		}
-	}()
-	return service.Changer{
-		Store: b.host.Store, Instances: b.host.Instances, Turn: turn, ListDevices: b.listDevices,
-	}.Change(ctx, c, by)
+	}
+	return result, err
 }
 
 func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
@@ -135,17 +136,21 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 type recent[V any] struct {
 	mu    sync.Mutex
 	at    time.Time
+	begun time.Time // when it was asked for
 	value V
 	err   error
 
 	outdated atomic.Bool // since something changed after it was asked for
 }
 
-// get returns the answer, and asks for it if the last one is older than age.
+// get returns the answer, and asks for it if the last one is older than age or outdated. What was asked for while the
+// caller waited serves it.
 func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
+	came := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.outdated.Swap(false) || r.at.IsZero() || time.Since(r.at) > age {
+	if r.begun.Before(came) && (r.outdated.Swap(false) || r.at.IsZero() || time.Since(r.at) > age) {
+		r.begun = time.Now()
 		r.value, r.err = ask()
 		r.at = time.Now()
 	}

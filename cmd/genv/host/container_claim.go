@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
@@ -58,7 +57,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 		Shared: owner == nil,
 	}
 	// A container doesn't wait for nvidia-smi.
-	if look, known := r.host.Machine.LastLook(); known && r.Now().Sub(look.Time) < enforce.DefaultMaxAge {
+	if look, known := r.host.Machine.LastLook(); known {
 		c.States, c.Last = gpus.InUse(look.GPUs), gpus.Last(look.GPUs)
 	}
 	done := &claimed{runtime: r, record: container.Record{

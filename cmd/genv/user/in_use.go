@@ -10,10 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -78,9 +76,6 @@ func (p *program) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.E
 // free then is given out.
 func (w *hostUser) unseen(err error, late bool) inUse {
 	last, known := w.Machine.LastLook()
-	if known && time.Since(last.Time) > enforce.DefaultMaxAge {
-		last, known = local.LastLook{}, false
-	}
 	u := inUse{gpus: last.GPUs, failed: err.Error()}
 	if late {
 		u.failed = fmt.Sprintf("there was no answer within %s", inUseTimeout)

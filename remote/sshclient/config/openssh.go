@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -26,6 +27,7 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	var out, problems bytes.Buffer
 	ssh := exec.CommandContext(ctx, r.ssh, append([]string{"-G"}, r.Destination(q)...)...)
 	ssh.Stdout, ssh.Stderr = &out, &problems
+	ssh.WaitDelay = time.Second // what `Match exec` started may have its stderr
 	if err := ssh.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,39 +124,36 @@ const locksName = "devices"
 // LockOf is the name of the lock of a device.
 func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
 
-func (s *Store) openLocks() (*folder.Folder, error) {
-	parent, err := folder.Open(s.dir)
-	if err != nil {
-		return nil, err
+// openLocks opens the folder of the locks, and the one that it is in.
+func (s *Store) openLocks() (locks, parent *folder.Folder, err error) {
+	if parent, err = folder.Open(s.dir); err != nil {
+		return nil, nil, err
 	}
-	defer parent.Close()
-	return parent.SharedSub(locksName)
+	if locks, err = parent.SharedSub(locksName); err != nil {
+		parent.Close()
+		return nil, nil, err
+	}
+	return locks, parent, nil
 }
 
 // LockDevices takes the exclusive locks of devices, in index order, and waits for them until ctx ends. They are
 // flock(2) locks on devices/INDEX.lock, which flock(1) and the Python SDK of 1.4.3 use too. They are held until release
 // is called or the process ends; children don't inherit them. A BusyError names the holder of the lock that it waited
 // for.
-//
-// systemd-tmpfiles removes old files though they are locked, and spares a folder with a lock: one that others share.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
-	dir, err := s.openLocks()
+	dir, parent, err := s.openLocks()
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	whole, err := os.Open(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	_ = unix.Flock(int(whole.Fd()), unix.LOCK_SH|unix.LOCK_NB) // the locks count without it
-	held := []*os.File{whole}
-	release = func() {
+	parent.LockWhole()
+	var held []*os.File
+	release = sync.OnceFunc(func() {
 		for _, file := range held {
 			unlock(file)
 		}
-		held = nil
-	}
+		parent.Close()
+	})
 	for _, index := range slices.Compact(slices.Sorted(slices.Values(indices))) {
 		if index < 0 {
 			release()
