@@ -20,6 +20,7 @@ type stated struct {
 	fleet  enforce.Fleet
 
 	indices []enforce.ExemptGPU
+	list    []*enforce.Cap
 }
 
 func (s stated) Settings(q enforce.Query) *enforce.Settings {
@@ -34,6 +35,7 @@ func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 	return "stated", s.exempt != nil && s.exempt(subject)
 }
 
+func (s stated) Caps(time.Time) []*enforce.Cap                       { return s.list }
 func (s stated) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return s.indices }
 
 func (stated) Account(user snapshot.Username) snapshot.Username { return user }

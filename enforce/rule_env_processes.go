@@ -15,11 +15,35 @@ import (
 const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
-	Setting: Setting{strictyaml.NewSwitch(string(RuleNonEnvProcesses),
-		func(s *Settings) *bool { return &s.NonEnvProcesses }), ByHost},
-	advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
-	line:   func(f Finding) string { return order.OutsideLine(f.PID) },
-	host:   (*judgement).nonEnvProcesses,
+	Setting: Setting{outsideSetting, ByHost},
+	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
+	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
+	host:    (*judgement).nonEnvProcesses,
+}
+
+// outsideSetting says what becomes of processes in no environment: they are left alone, count or are ended.
+var outsideSetting = strictyaml.Setting[Settings]{
+	Key: string(RuleNonEnvProcesses),
+	Read: func(s *Settings, n *strictyaml.Node) {
+		s.NonEnvProcesses, s.CountOutside = false, false
+		if n.IsBool() {
+			s.NonEnvProcesses = n.Bool()
+			return
+		}
+		s.CountOutside = n.OneOf("true", "false", "count") == "count"
+	},
+	Text: func(s *Settings) string {
+		switch {
+		case s.NonEnvProcesses:
+			return "on"
+		case s.CountOutside:
+			return "count"
+		}
+		return "off"
+	},
+	Copy: func(to, from *Settings) {
+		to.NonEnvProcesses, to.CountOutside = from.NonEnvProcesses, from.CountOutside
+	},
 }
 
 // nonEnvProcesses ends processes that are in no environment of this host. A

@@ -20,6 +20,8 @@ type Settings struct {
 	// NonEnvProcesses terminates processes that are in no environment that is
 	// registered on their host.
 	NonEnvProcesses bool
+	// CountOutside has processes in no environment count for the people who run them, as what is attached does.
+	CountOutside bool
 	// EnvDevices terminates processes that use a device to which their
 	// environment is not attached.
 	EnvDevices bool

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
@@ -166,6 +167,9 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	}
 	return "", false
 }
+
+// Caps implements enforce.Policy.
+func (f *File) Caps(time.Time) []*enforce.Cap { return nil }
 
 // ExemptIndices implements enforce.Policy.
 func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {
