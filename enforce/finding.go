@@ -42,6 +42,7 @@ type Finding struct {
 
 	Memory    *MemoryExcess       `json:"memory,omitempty"` // of env-memory and max-memory-per-user
 	Count     *CountExcess        `json:"count,omitempty"`  // of the caps
+	Cap       *CapExcess          `json:"cap,omitempty"`    // of a cap of the list
 	CountedOn []snapshot.Hostname `json:"-"`                // the hosts on which something counts for a cap
 	// For is how long it lasted, in nanoseconds, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
@@ -113,7 +114,7 @@ type DeviceRef struct {
 // Line is String followed by the user and the command of the process, as far as
 // they are known.
 func (f Finding) Line() string {
-	if known := f.Rule.of(); known != nil && known.user != nil {
+	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Rule == RuleCaps) {
 		return f.String() // it names the user already
 	}
 	return f.String() + (&snapshot.Process{

@@ -2,6 +2,8 @@ package enforce
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/caps"
@@ -13,6 +15,7 @@ import (
 // held is what one user has on all hosts. A device counts once, however many environments are attached to it.
 type held struct {
 	user     snapshot.Username
+	number   int       // differs from user to user
 	settings *Settings // nil for a user without caps, for whom nothing is counted
 	envs     []heldEnv
 	devices  []*caps.HeldDevice // by host
@@ -24,8 +27,9 @@ type held struct {
 // heldEnv is an environment of a user.
 type heldEnv struct {
 	*envView
-	h    *hostView
-	cost int8 // of losing its devices
+	h     *hostView
+	owner *held
+	cost  int8 // of losing its devices
 }
 
 // counting is what users have.
@@ -33,16 +37,17 @@ type counting struct {
 	*judgement
 	byUser  map[snapshot.Username]*held
 	inOrder []*held // those with caps who have something
+	list    []*Cap  // of the policy
 }
 
-// usersWithCaps lists the users who have caps, in the order in which they appear. An environment without a user
+// countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
 // name counts for no user; the processes in it count for their own users.
-func (j *judgement) usersWithCaps() []*held {
-	c := &counting{judgement: j, byUser: make(map[snapshot.Username]*held)}
+func (j *judgement) countHeld() *counting {
+	c := &counting{judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now)}
 	for _, h := range j.hosts {
 		c.count(h)
 	}
-	return c.inOrder
+	return c
 }
 
 // of finds a user, and asks the policy about one who is new.
@@ -51,11 +56,11 @@ func (c *counting) of(user snapshot.Username) *held {
 	if u := c.byUser[user]; u != nil {
 		return u
 	}
-	u := &held{user: user}
+	u := &held{user: user, number: len(c.byUser)}
 	c.byUser[user] = u
 	s := c.policy.Settings(Query{User: user, At: c.now})
 	_, exempt := c.policy.Exempt(Subject{User: user})
-	if !exempt && (s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
+	if !exempt && (len(c.list) > 0 || s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
 		u.settings = s
 	}
 	return u
@@ -79,9 +84,7 @@ func (c *counting) count(h *hostView) {
 // addEnv counts an environment and its devices for its user.
 func (c *counting) addEnv(u *held, h *hostView, env *envView) {
 	c.begin(u, h)
-	if u.settings.MaxEnvs != nil {
-		u.envs = append(u.envs, heldEnv{env, h, env.Cost(env.env.UID)})
-	}
+	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(env.env.UID)})
 	for _, a := range env.Attachments {
 		d := c.device(u, h, a.Device)
 		d.Envs = append(d.Envs, env.env.EID)
@@ -112,8 +115,12 @@ func (c *counting) addUses(h *hostView) {
 				}
 			}
 		}
-		if user != "" && (env != nil || h.claimed(p) != nil || p.EnvUnknown) {
+		switch {
+		case user == "":
+		case env != nil || h.claimed(p) != nil || p.EnvUnknown:
 			c.addUsesOf(c.of(user), h, env, p)
+		case h.settings.CountOutside && h.countsOutside(p):
+			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
 }
@@ -142,7 +149,15 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 		if u.here[use.Index] == nil && h.Terminates(p) {
 			continue
 		}
-		if d := c.device(u, h, device); !p.EnvUnknown { // then device has noted it
+		d := c.device(u, h, device)
+		switch counts := h.settings.CountOutside && h.countsOutside(p); {
+		case counts && in == nil:
+			start := snapshot.DateOf(h.snapshot.When(p.Start, snapshot.Date{}).UTC().Truncate(time.Second))
+			if start.Compare(d.Newest) > 0 {
+				d.Newest, d.Written = start, snapshot.Date{}
+			}
+			fallthrough
+		case !p.EnvUnknown: // then device has noted it
 			c.addProcess(u, d, in, p)
 		}
 	}
@@ -174,8 +189,11 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 	if d := u.here[device.Index]; d != nil {
 		return d
 	}
-	d := &caps.HeldDevice{Device: device, Host: h}
+	d := &caps.HeldDevice{Device: device, Host: h, Owner: u.number}
 	for _, p := range h.unknownOn[device.Index] {
+		if h.settings.CountOutside && h.countsOutside(p) {
+			continue // whatever its environment is
+		}
 		switch c.policy.Account(h.userOf(p)) {
 		case "":
 			d.Unknown = max(d.Unknown, contents.Reported)
@@ -186,4 +204,59 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 	u.devices = append(u.devices, d)
 	u.here[device.Index] = d
 	return d
+}
+
+// countsOutside reports whether a process counts for its user whatever its environment is, where the policy has
+// processes outside of environments count: one of a person's own account, in no container of unknown owner.
+func (h *hostView) countsOutside(p *snapshot.Process) bool {
+	uid := p.CountedUID()
+	return uid != nil && *uid >= firstUID && !p.Unproved() && p.Start != 0 && len(p.Usage) > 0
+}
+
+// firstUID is the first uid of people: lower ones are those of system accounts. See UID_MIN in login.defs(5).
+const firstUID = 1000
+
+// markIdle marks the devices that have been idle for as long as the rule about that allows, whether or not it acts.
+func (c *counting) markIdle() {
+	for _, u := range c.inOrder {
+		var inUse []*caps.HeldDevice
+		for _, d := range u.devices {
+			if d.Idle = c.isIdle(u, d); !d.Idle {
+				inUse = append(inUse, d)
+			}
+		}
+		for _, busy := range inUse { // a process that uses it is in use on all that it uses
+			for _, d := range u.devices {
+				d.Idle = d.Idle && (d.Host != busy.Host || !slices.ContainsFunc(d.Uses,
+					func(use caps.Use) bool { return use.Process.Uses(busy.Index) != nil }))
+			}
+		}
+	}
+}
+
+func (c *counting) isIdle(u *held, d *caps.HeldDevice) bool {
+	h := hostOf(d)
+	rule := h.ask(c.policy, u.user, c.now).Idle
+	if rule == nil {
+		return false
+	}
+	since, idle := c.next.Idle[string(h.name)+"/"+string(u.user)+"/"+d.Key()]
+	return idle && h.at.Sub(since) >= rule.After
+}
+
+// modelOf is the driver's name of a device as policies write it.
+func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
+
+// working is how many GPUs work of those that a cap is about, on a host or on all; known is false until all of its hosts
+// were seen.
+func (c *counting) working(listed *Cap, on *hostView) (n int64, known bool) {
+	if on != nil {
+		for _, d := range on.devices {
+			if listed.OfModel == nil || d.Name != "" && listed.OfModel(modelOf(d)) {
+				n++
+			}
+		}
+		return n, true
+	}
+	return 0, false
 }

@@ -114,7 +114,7 @@ func TestUnattachedDevicesAndCaps(t *testing.T) {
 		{"two that take more, and one that doesn't", 2, empty + "| proc 5 1 u1001 0:1 1:1 2:1 | proc 6 1 u1001 3:1", "a end 5"},
 		{"the larger one is enough alone", 1, empty + "| proc 5 1 u1001 0:1 | proc 6 1 u1001 1:1 2:1 3:1", "a end 6"},
 		{"of those that take more, the one that takes least", 4, empty + "| dev 4 | proc 5 1 u1001 0:1 1:1 2:1 | proc 6 1 u1001 3:1 4:1", "a end 6"},
-		{"the attached device stays when its process ends", 1, host + "| dev 6 | env 2 alice u1001 | proc 5 1 u1001 0:1 2:1 | proc 6 1 u1001 1:1", "a detach 1 1; a end 5; a end 6"},
+		{"the one job that is enough ends, with what is attached to it", 1, host + "| dev 6 | env 2 alice u1001 | proc 5 1 u1001 0:1 2:1 | proc 6 1 u1001 1:1", "a detach 0 1; a end 5"},
 		{"a device of two processes is free when both end", 1, empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 1:1 2:1", "a end 5; a end 6"},
 		{"on several hosts", 1, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1", "a detach 1 1; b end 5"},
 		{"a process that two hosts report ends on both", 0, "a" + one + "\nb" + one, "a end 5; b end 5"},

@@ -16,9 +16,10 @@ type rule struct {
 	Setting
 	advice string               // to the user of a finding, in a sentence or two
 	line   func(Finding) string // the finding in plain English
-	// One of these applies it: to one host alone, or to what a user has on all hosts.
-	host func(*judgement, *hostView)
-	user func(*judgement, *held)
+	// One of these applies it: to one host alone, or as a cap, which is nil for a user without one.
+	host   func(*judgement, *hostView)
+	limit  func(*Settings) *int64
+	counts CapKind // what the cap counts
 }
 
 // rules are all rules, in the order in which they are applied: each sees in the drafts of the
@@ -27,7 +28,7 @@ var rules = []rule{
 	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
 	envMemoryRule, // what ends because of the rules above frees memory
 	idleRule, maxDurationRule,
-	maxEnvsRule, maxDevicesRule, maxMemoryRule, // devices that the rules above detach don't count
+	maxEnvsRule, maxDevicesRule, maxMemoryRule, capsRule, // devices that the rules above detach don't count
 }
 
 // Rules are the names of all rules, in the order in which they are applied.

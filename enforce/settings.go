@@ -112,7 +112,9 @@ func (s *Setting) By(scope Scope) bool { return s.Scope&scope == scope }
 func Keys() []Setting {
 	list := make([]Setting, 0, len(rules)+len(modifiers))
 	for i := range rules {
-		list = append(list, rules[i].Setting)
+		if rules[i].Read != nil {
+			list = append(list, rules[i].Setting)
+		}
 	}
 	return append(list, modifiers...)
 }

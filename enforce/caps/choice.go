@@ -18,6 +18,13 @@ const (
 	costBusy
 )
 
+// Why says in a few words why a device of a choice is one of those that go.
+func (d *HeldDevice) Why() string {
+	return [...]string{
+		"it is idle", "what uses it ends anyway", "its use is only reported", "in use, and nothing else was enough",
+	}[d.cost]
+}
+
 // Choice selects devices that a user is to lose. Nothing is in an order yet.
 type Choice struct {
 	By     time.Time // when it will be made; zero for now
@@ -30,6 +37,7 @@ type Choice struct {
 	freed, used int64                     // how much goes by what is chosen, and what processes on busy devices use
 	ending      map[*snapshot.Process]int // by how many chosen devices processes end
 	chosen      []*HeldDevice
+	most        map[int]int // how many devices each person has that don't go
 }
 
 // Counted lists those of a user's devices, by host, that count for the caps: without those that the user loses anyway,
@@ -53,20 +61,21 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 // that end anyway, then the others; within each the newest attachment first, then by host and index. The more
 // a choice is proven to hurt, the later it is made.
 func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
-	c.ending = make(map[*snapshot.Process]int)
+	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
 		for to < len(counted) && counted[to].Host == counted[from].Host {
 			to++
 		}
 		for _, d := range counted[from:to] {
 			d.mates, d.chosen, d.Stays, d.gone = counted[from:to], false, false, false
+			c.countOwners(d, 1)
 			if d.cost == costBusy {
 				c.used += max(0, d.Used)
 			}
 		}
 	}
 	queue := slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool { return d.Exempt != contents.Unused })
-	slices.SortFunc(queue, (*HeldDevice).compare)
+	slices.SortFunc(queue, c.compare)
 	for n := 0; len(queue) > 0; queue, n = queue[n:], 0 {
 		for n < len(queue) && queue[n].cost == queue[0].cost {
 			n++
@@ -77,10 +86,29 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
 }
 
-// compare says which of two devices goes first.
-func (d *HeldDevice) compare(other *HeldDevice) int {
-	return cmp.Or(cmp.Compare(d.cost, other.cost), other.Newest.Compare(d.Newest), other.Written.Compare(d.Written),
+// compare says which of two devices goes first: within one cost, of people who share a cap, one of whoever has most.
+func (c *Choice) compare(d, other *HeldDevice) int {
+	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(c.mostOf(other), c.mostOf(d)), newerFirst(d, other))
+}
+
+func newerFirst(d, other *HeldDevice) int {
+	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written),
 		cmp.Compare(d.Host.Position(), other.Host.Position()), cmp.Compare(d.Index, other.Index))
+}
+
+// countOwners counts a device for those who have it, if several people share the cap.
+func (c *Choice) countOwners(d *HeldDevice, n int) {
+	for _, part := range d.Parts {
+		c.most[part.Owner] += n
+	}
+}
+
+// mostOf is how many devices whoever has most of those has who have this one.
+func (c *Choice) mostOf(d *HeldDevice) (most int) {
+	for _, part := range d.Parts {
+		most = max(most, c.most[part.Owner])
+	}
+	return most
 }
 
 // enough reports whether no device of a cost need go any more.
@@ -93,13 +121,15 @@ func (c *Choice) enough(cost int8) bool {
 func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*HeldDevice
-		for _, d := range devices {
+		slices.SortStableFunc(devices, c.compare)
+		for i, d := range devices {
 			switch {
 			case d.gone || c.enough(cost):
 			case c.freedWith(d) > c.Excess:
 				over = append(over, d)
 			default:
 				c.take(d)
+				slices.SortStableFunc(devices[i+1:], c.compare) // somebody else may have most now
 			}
 		}
 		if devices = over; len(over) > 0 && !c.enough(cost) {
@@ -117,7 +147,7 @@ func (c *Choice) take(d *HeldDevice) {
 	if c.chosen = append(c.chosen, d); len(d.Uses) == 0 || len(d.mates) == 1 {
 		return
 	}
-	for _, mate := range slices.SortedFunc(slices.Values(d.mates), (*HeldDevice).compare) {
+	for _, mate := range slices.SortedFunc(slices.Values(d.mates), c.compare) {
 		if mate.gone || mate.Exempt != contents.Unused || c.enough(d.cost) || c.costOf(mate) > costEndsAnyway {
 			continue
 		}
@@ -129,24 +159,23 @@ func (c *Choice) take(d *HeldDevice) {
 }
 
 // giveBack undoes choices that turned out not to be needed: the busiest and oldest first, of the same age those on which
-// most depends. Then it keeps attachments where ending the processes frees enough.
+// most depends. What is in use is given back with all that its processes hold, also if what ends anyway is enough
+// instead. Then attachments are kept where ending the processes frees enough.
 func (c *Choice) giveBack() {
-	if c.freed <= c.Excess {
+	busy := slices.ContainsFunc(c.chosen, func(d *HeldDevice) bool { return len(d.Uses) > 0 })
+	if c.freed < c.Excess || c.freed == c.Excess && !busy {
 		return
 	}
-	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would still go
-	for _, d := range c.chosen {
-		c.set(d, false)
-		without[d] = c.freed
-		c.set(d, true)
-	}
-	order := slices.SortedFunc(slices.Values(c.chosen), func(a, b *HeldDevice) int {
-		return cmp.Or(cmp.Compare(b.cost, a.cost), a.Newest.Compare(b.Newest), a.Written.Compare(b.Written),
-			cmp.Compare(without[a], without[b]), b.compare(a))
-	})
+	kept := c.takeWhatEnds()
+	order := c.oldestFirst()
 	for _, d := range order {
-		if c.set(d, false); c.freed < c.Excess {
-			c.set(d, true)
+		if d.chosen && len(d.Uses) > 0 {
+			c.giveBackAll(c.withProcesses(d))
+		}
+	}
+	for _, d := range slices.Concat(kept, order) {
+		if d.chosen {
+			c.giveBackAll([]*HeldDevice{d})
 		}
 	}
 	for _, d := range order {
@@ -155,6 +184,59 @@ func (c *Choice) giveBack() {
 				d.Stays = false
 				c.update(d)
 			}
+		}
+	}
+}
+
+// takeWhatEnds chooses what nothing uses any more once the processes of what is chosen end.
+func (c *Choice) takeWhatEnds() (taken []*HeldDevice) {
+	for _, d := range slices.Clone(c.chosen) {
+		if len(d.Uses) == 0 {
+			continue
+		}
+		for _, mate := range d.mates {
+			if !mate.gone && mate.Exempt == contents.Unused && c.costOf(mate) == costEndsAnyway {
+				c.set(mate, true)
+				c.chosen, taken = append(c.chosen, mate), append(taken, mate)
+			}
+		}
+	}
+	return taken
+}
+
+// oldestFirst are the chosen devices, the busiest and oldest first.
+func (c *Choice) oldestFirst() []*HeldDevice {
+	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would still go
+	for _, d := range c.chosen {
+		c.set(d, false)
+		without[d] = c.freed
+		c.set(d, true)
+	}
+	return slices.SortedFunc(slices.Values(c.chosen), func(a, b *HeldDevice) int {
+		return cmp.Or(cmp.Compare(b.cost, a.cost), a.Newest.Compare(b.Newest), a.Written.Compare(b.Written),
+			cmp.Compare(without[a], without[b]), newerFirst(b, a))
+	})
+}
+
+// withProcesses are the chosen devices that the processes on one use.
+func (c *Choice) withProcesses(d *HeldDevice) (all []*HeldDevice) {
+	for _, mate := range d.mates {
+		uses := func(use Use) bool { return use.Process.Uses(mate.Index) != nil }
+		if mate.chosen && (mate == d || slices.ContainsFunc(d.Uses, uses)) {
+			all = append(all, mate)
+		}
+	}
+	return all
+}
+
+// giveBackAll gives devices back if what is left to go is enough.
+func (c *Choice) giveBackAll(devices []*HeldDevice) {
+	for _, d := range devices {
+		c.set(d, false)
+	}
+	if c.freed < c.Excess {
+		for _, d := range devices {
+			c.set(d, true)
 		}
 	}
 }
@@ -190,6 +272,7 @@ func (c *Choice) update(d *HeldDevice) {
 		sign = -1
 	}
 	c.freed += sign * c.Weight(d)
+	c.countOwners(d, int(-sign))
 	if d.cost == costBusy {
 		c.used -= sign * max(0, d.Used)
 	}
@@ -214,6 +297,9 @@ func (c *Choice) ends(h HostState, p *snapshot.Process) bool {
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end as well.
 func (c *Choice) costOf(d *HeldDevice) (cost int8) {
+	if d.Idle {
+		return costIdle
+	}
 	switch d.Unknown {
 	case contents.Proven:
 		return costBusy

@@ -41,6 +41,11 @@ type HeldDevice struct {
 	Envs            []snapshot.EnvID // that are attached to it
 	Uses            []Use            // by processes that end when the user loses it
 	Capacity, Used  int64            // bytes that environments may use, and that processes use; or UnknownBytes
+	// Owner is whose it is, a number that differs from person to person. Parts are what each of several people has of
+	// it, for one of Together.
+	Owner int
+	Parts []*HeldDevice
+	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
 
 	// Of a choice:
 	Stays  bool          // its attachments stay, although it is to go
@@ -55,6 +60,56 @@ type HeldDevice struct {
 type Use struct {
 	Process  *snapshot.Process
 	Attached bool // it is in an environment of the user's that is attached to it
+}
+
+// Together are the devices of several people, each once.
+func Together(lists [][]*HeldDevice) []*HeldDevice {
+	type place struct {
+		host  HostState
+		index snapshot.DeviceIndex
+	}
+	at := make(map[place]*HeldDevice)
+	var all []*HeldDevice
+	for _, list := range lists {
+		for _, part := range list {
+			d := at[place{part.Host, part.Index}]
+			if d == nil {
+				d = &HeldDevice{Device: part.Device, Host: part.Host, Idle: true}
+				at[place{part.Host, part.Index}] = d
+				all = append(all, d)
+			}
+			d.add(part)
+		}
+	}
+	slices.SortFunc(all, func(a, b *HeldDevice) int {
+		return cmp.Or(cmp.Compare(a.Host.Position(), b.Host.Position()), cmp.Compare(a.Index, b.Index))
+	})
+	return all
+}
+
+// add adds what a person has of a device.
+func (d *HeldDevice) add(part *HeldDevice) {
+	d.Parts, d.Envs, d.Uses = append(d.Parts, part), append(d.Envs, part.Envs...), append(d.Uses, part.Uses...)
+	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
+	if cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) > 0 {
+		d.Newest, d.Written = part.Newest, part.Written
+	}
+	d.Capacity, d.Used = add(d.Capacity, part.Capacity), add(d.Used, part.Used)
+}
+
+func add(a, b int64) int64 {
+	if a == UnknownBytes || b == UnknownBytes {
+		return UnknownBytes
+	}
+	return min(a+b, maxBytes)
+}
+
+// Whose are the parts of a device: itself, if it is one person's.
+func (d *HeldDevice) Whose() []*HeldDevice {
+	if d.Parts == nil {
+		return []*HeldDevice{d}
+	}
+	return d.Parts
 }
 
 // once counts a device once that two names with one boot id report with the same process: they may be one machine,

@@ -25,7 +25,7 @@ func (everything) Settings(enforce.Query) *enforce.Settings {
 	}
 }
 func (everything) Exempt(enforce.Subject) (string, bool)               { return "", false }
-func (everything) Caps(time.Time) []*enforce.Cap { return nil }
+func (everything) Caps(time.Time) []*enforce.Cap                       { return nil }
 func (everything) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return nil }
 func (everything) Account(user snapshot.Username) snapshot.Username    { return user }
 func (everything) Fleet() enforce.Fleet                                { return enforce.Fleet{} }

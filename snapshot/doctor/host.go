@@ -181,7 +181,7 @@ func CheckDriver(d DriverCall) Check {
 	if d.Took < time.Second {
 		precision = time.Millisecond
 	}
-	count := plural(len(d.Modes.GPUs), "GPU")
+	count := text.Plural(len(d.Modes.GPUs), "GPU")
 	if failed > 0 {
 		count = fmt.Sprintf("%d of %s", len(d.Modes.GPUs)-failed, count)
 	}
@@ -235,13 +235,6 @@ func gpus(list []nvidiasmi.GPU, matches func(*nvidiasmi.GPU) bool) string {
 		}
 	}
 	return strings.Join(words, ",")
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // maxDetail is how long a text of a host may be, in bytes.

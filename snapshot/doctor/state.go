@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot/text"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -98,7 +100,7 @@ func (s *State) inOrder() Check {
 		cause, unread = "state-shared", "; every user writes it, and can forge, remove or lock what others have there"
 	}
 	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(),
-		plural(len(s.Files), "file"), unread)
+		text.Plural(len(s.Files), "file"), unread)
 }
 
 // check judges a state file, which all users may use as these bits say.

@@ -161,3 +161,11 @@ func JoinIndices[Index ~int](indices []Index) string {
 	}
 	return strings.Join(words, ",")
 }
+
+// Plural is a number with its noun, such as "1 host" or "2 hosts".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -171,7 +171,7 @@ func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
 	}
 	s.writeTable(&b, d)
 	if !s.TableOnly {
-		fmt.Fprintf(&b, "%s: %d ok, %d with warnings, %d failed\n", render.Plural(len(d.Hosts), "host"), d.OK,
+		fmt.Fprintf(&b, "%s: %d ok, %d with warnings, %d failed\n", text.Plural(len(d.Hosts), "host"), d.OK,
 			d.Warnings, d.Failures)
 		writeOlder(&b, d)
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -30,7 +29,7 @@ func writeOlder(b *strings.Builder, d *remotedoctor.Document) {
 	}
 	slices.Sort(versions)
 	fmt.Fprintf(b, "genv on %s is older (%s, here %s): genv remote install -H @all --upgrade\n",
-		render.Plural(count, "host"), strings.Join(slices.Compact(versions), ", "), d.Genv.Version)
+		text.Plural(count, "host"), strings.Join(slices.Compact(versions), ", "), d.Genv.Version)
 }
 
 // older compares the numbers that versions begin with. Without them it is not known, and false.

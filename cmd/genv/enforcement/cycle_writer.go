@@ -249,8 +249,8 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 // conclusion is what is said of a cycle without findings, or of a dry run.
 func conclusion(cycle *controller.Cycle) string {
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s := fmt.Sprintf("%s answered, %s: ", render.Plural(hosts, "host"),
-		render.Plural(len(cycle.Plan.Findings), "finding"))
+	s := fmt.Sprintf("%s answered, %s: ", text.Plural(hosts, "host"),
+		text.Plural(len(cycle.Plan.Findings), "finding"))
 	if answered < hosts {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -121,7 +120,7 @@ func wouldBeDone(cycle *controller.Cycle) string {
 		parts = append(parts, fmt.Sprintf("%d processes would end", n))
 	}
 	if n := len(all.detach); n > 0 {
-		parts = append(parts, render.Plural(n, "GPU")+" would be detached")
+		parts = append(parts, text.Plural(n, "GPU")+" would be detached")
 	}
 	switch s := strings.Join(parts, ", "); {
 	case s == "":

@@ -186,7 +186,7 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
 	return &command.ExitError{
 		Code: command.ExitReplaced,
-		Err:  fmt.Errorf("%s refused this controller, so it ends: %w", render.Plural(refused, "host"), first),
+		Err:  fmt.Errorf("%s refused this controller, so it ends: %w", text.Plural(refused, "host"), first),
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
@@ -233,7 +232,7 @@ func (l *loop) sayWhere(addresses []string, options *Options) {
 		return
 	}
 	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
-		render.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval),
+		text.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval),
 		strings.Join(addresses, ", ")))
 }
 

@@ -94,8 +94,8 @@ func (s *service) status(cycle *controller.Cycle) {
 	}
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
 	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s%s",
-		cycle.Number, answered, render.Plural(hosts, "host"), render.Plural(len(cycle.Plan.Findings), "finding"),
-		render.Plural(len(cycle.Results), "order"), hold)
+		cycle.Number, answered, text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"),
+		text.Plural(len(cycle.Results), "order"), hold)
 	s.notify("STATUS=" + s.refused + s.cycle)
 }
 

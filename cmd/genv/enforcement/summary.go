@@ -64,8 +64,8 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 		return
 	}
 	parts := []string{
-		render.Plural(s.cycles, "cycle"),
-		fmt.Sprintf("%d of %s answer", cycle.Cluster.CountAnswered(), render.Plural(len(cycle.Cluster.Hosts), "host")),
+		text.Plural(s.cycles, "cycle"),
+		fmt.Sprintf("%d of %s answer", cycle.Cluster.CountAnswered(), text.Plural(len(cycle.Cluster.Hosts), "host")),
 		fmt.Sprintf("%d lost and %d back", hosts.Lost-s.lost, hosts.Back-s.back),
 		fmt.Sprintf("%d findings begun, %d over, %d now", s.begun, s.ended, len(cycle.Plan.Findings)),
 		s.actions(),

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/seed-3119e985/genv/snapshot/text"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -87,7 +89,7 @@ func (p *program) findRoom(c *cli.Context, o *hostFlags, request state.AttachReq
 	host, ok := roomiest(results, request)
 	if !ok {
 		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is",
-			render.Plural(request.Count, "GPU"))
+			text.Plural(request.Count, "GPU"))
 	}
 	return &f.SSH, host, nil
 }

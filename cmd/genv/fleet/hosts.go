@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot/text"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -78,7 +80,7 @@ func (p *program) writeHosts(list *listFlags, hosts []selectedHost) error {
 		return err
 	}
 	_, err := fmt.Fprintf(p.Out, "\n%s selected; what is empty is left to ssh_config\n",
-		render.Plural(len(hosts), "host"))
+		text.Plural(len(hosts), "host"))
 	return err
 }
 

@@ -282,7 +282,7 @@ func (p *program) writeCheck(d *CheckDocument, wrong error) error {
 	}
 	if !d.OK {
 		return command.UsageError("%s: %s, which --strict makes an error", d.File,
-			render.Plural(len(others), "warning"))
+			text.Plural(len(others), "warning"))
 	}
 	_, err := fmt.Fprintf(p.Out, "%s: OK\n", d.File)
 	return err

@@ -124,5 +124,5 @@ func (p *program) writeNoticeTests(tests []noticeTest) error {
 		}
 	}
 	return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d of %s did not succeed", failed,
-		render.Plural(len(tests), "test"))}
+		text.Plural(len(tests), "test"))}
 }

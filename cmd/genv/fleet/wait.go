@@ -115,7 +115,7 @@ func (w *waiter) run(ctx context.Context) error {
 		w.show(failures, &seen)
 		if !said {
 			fmt.Fprintf(w.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
-				w.wanted.Of("free "), render.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
+				w.wanted.Of("free "), text.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
 			said = true
 		}
 		w.fleet.progress.Note(w.wanted.Progress(seen.Cluster))
@@ -183,7 +183,7 @@ type requirement struct {
 
 // Of says what is wanted, as in "2 free GPUs with \"a100\" in their model and at least 40g".
 func (r *requirement) Of(state string) string {
-	what := render.Plural(r.count, state+"GPU")
+	what := text.Plural(r.count, state+"GPU")
 	if r.model.Pattern != "" {
 		what += fmt.Sprintf(" of model %s", text.Shown(r.model.Pattern))
 	}
@@ -252,7 +252,7 @@ func (r *requirement) Progress(cluster snapshot.Cluster) string {
 		free, most = free+here, max(most, here)
 		total += len(only(h.Snapshot, r.fits))
 	}
-	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, render.Plural(total, "GPU"), most)
+	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, text.Plural(total, "GPU"), most)
 }
 
 // only are the GPUs of a host that can be used whole and match.

@@ -62,13 +62,13 @@ func (l *List) Write(w io.Writer, output *Flags) error {
 // summary says how many are free, or how many a user has.
 func (l *List) summary(s *Selection) string {
 	free, total, failed, unknown := l.Counts.Free, l.Counts.Total(), l.Counts.Failed, l.Counts.Unknown
-	line := fmt.Sprintf("%d of %s %s free", free, render.Plural(total, "GPU"), is(free, total))
+	line := fmt.Sprintf("%d of %s %s free", free, text.Plural(total, "GPU"), is(free, total))
 	if s.User != "" {
 		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows),
-			render.Plural(total, "GPU"))
+			text.Plural(total, "GPU"))
 	}
 	if !l.here() {
-		line += " on " + render.Plural(l.Hosts, "host")
+		line += " on " + text.Plural(l.Hosts, "host")
 	}
 	if failed > 0 && s.User == "" {
 		line += fmt.Sprintf("; %d %s failed", failed, has(failed))

@@ -63,10 +63,10 @@ func exemptions(d *StatusDocument) string {
 		parts = append(parts, fmt.Sprintf("uids from %d", first))
 	}
 	if n := len(d.Order.ExemptUsers) + len(d.Order.ExemptUIDs); n > 0 {
-		parts = append(parts, render.Plural(n, "exempt user"))
+		parts = append(parts, text.Plural(n, "exempt user"))
 	}
 	if n := len(d.Order.ExemptDevices) + len(d.Order.ExemptUUIDs); n > 0 {
-		parts = append(parts, render.Plural(n, "exempt GPU"))
+		parts = append(parts, text.Plural(n, "exempt GPU"))
 	}
 	if len(parts) == 0 {
 		return ""

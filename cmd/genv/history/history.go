@@ -107,7 +107,7 @@ func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error
 	entries, damage, err := audit.History(path, q)
 	if damage.Lines > 0 {
 		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path,
-			render.Plural(damage.Lines, "line"), damage.First)
+			text.Plural(damage.Lines, "line"), damage.First)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		err = command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err,

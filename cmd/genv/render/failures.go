@@ -42,7 +42,7 @@ func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 		hosts[f.Class]++
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %s failed:\n", len(failures), Plural(total, "host"))
+	fmt.Fprintf(&b, "%d of %s failed:\n", len(failures), text.Plural(total, "host"))
 	for causes := remote.Causes(failures); len(causes) > 0; {
 		class := causes[0].Class
 		n := 1
@@ -66,7 +66,7 @@ func AlsoFailed(hosts int) string {
 	if hosts == 0 {
 		return ""
 	}
-	return "; " + Plural(hosts, "host") + " failed"
+	return "; " + text.Plural(hosts, "host") + " failed"
 }
 
 const (
@@ -85,7 +85,7 @@ func CauseLines(causes []remote.Cause) []string {
 				rest += len(c.Hosts)
 			}
 			return append(lines, fmt.Sprintf("… and %s with other errors; --format json has them all",
-				Plural(rest, "host")))
+				text.Plural(rest, "host")))
 		}
 		line := text.OneLine(c.Error) + countOf(c.Hosts)
 		if hosts := Hosts(c.Hosts); hosts != "" { // this machine has no name
@@ -104,7 +104,7 @@ func countOf(names []string) string {
 	if len(names) < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s)", Plural(len(names), "host"))
+	return fmt.Sprintf(" (%s)", text.Plural(len(names), "host"))
 }
 
 // NextSteps are the next steps of causes, each once.

@@ -93,7 +93,7 @@ func answering(answer, total int) string {
 	if answer == total {
 		return "; all hosts answer"
 	}
-	return fmt.Sprintf("; %d of %s answer", answer, Plural(total, "host"))
+	return fmt.Sprintf("; %d of %s answer", answer, text.Plural(total, "host"))
 }
 
 // What lines say of hosts that fail, with the numbers from above.

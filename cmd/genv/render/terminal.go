@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-3119e985/genv/snapshot/text"
+
 	"golang.org/x/term"
 )
 
@@ -116,7 +118,7 @@ func (p *Progress) show() {
 
 // draw is called with the lock held.
 func (p *Progress) draw() {
-	fmt.Fprintf(p.out, "\r\x1b[K%d of %s …", p.done, Plural(p.total, "host"))
+	fmt.Fprintf(p.out, "\r\x1b[K%d of %s …", p.done, text.Plural(p.total, "host"))
 	p.shown = true
 }
 
@@ -148,18 +150,10 @@ func Age(d time.Duration) string {
 	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}}
 	for _, u := range units {
 		if n := int(d / u.size); n > 0 {
-			return fmt.Sprintf("%s ago", Plural(n, u.name))
+			return fmt.Sprintf("%s ago", text.Plural(n, u.name))
 		}
 	}
 	return "now"
-}
-
-// Plural is a number with its noun, such as "1 host" or "2 hosts".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // TimeFormat is how lines are dated: local time, and sorted as they are.

@@ -75,9 +75,9 @@ func writeSummary(w io.Writer, d *usage.Document) {
 	t := &d.Total
 	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime),
 		d.Until.Format(shortTime),
-		usage.Hours(t.Attached), usage.Hours(t.Used), usage.Hours(t.Idle), render.Plural(int(*t.Peak), "GPU"))
+		usage.Hours(t.Attached), usage.Hours(t.Used), usage.Hours(t.Idle), text.Plural(int(*t.Peak), "GPU"))
 	if d.LeftOut > 0 {
-		fmt.Fprintf(w, " %s left out.", render.Plural(d.LeftOut, "line"))
+		fmt.Fprintf(w, " %s left out.", text.Plural(d.LeftOut, "line"))
 	}
 	fmt.Fprintln(w)
 	if d.Begun.After(d.Since) && d.Begun.Unix() > 0 {

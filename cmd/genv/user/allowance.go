@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot/text"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -49,10 +50,10 @@ func (p *program) allowanceText(a *service.Allowance, here int) string {
 	case a == nil:
 		return ""
 	case a.OneHost:
-		return fmt.Sprintf("%d of %s allowed\n", here, render.Plural(*a.GPUs, "GPU"))
+		return fmt.Sprintf("%d of %s allowed\n", here, text.Plural(*a.GPUs, "GPU"))
 	}
 	return fmt.Sprintf("%s allowed on all hosts together, %d attached on this one; those on other hosts count, too\n%s",
-		render.Plural(*a.GPUs, "GPU"), here, p.lastNotice())
+		text.Plural(*a.GPUs, "GPU"), here, p.lastNotice())
 }
 
 // lastNotice is a line about the last notice of a day; empty if there is none, or if that is unknown.
@@ -83,5 +84,5 @@ func (p *program) warnOfExcess(ctx context.Context, who *hostUser) {
 	}
 	p.Warn(fmt.Sprintf("Warning: you have %s on this host, and the policy allows %d%s, not counting exempt ones: give "+
 		"back %d with genv detach --index N",
-		render.Plural(here, "GPU"), *a.GPUs, where, here-*a.GPUs))
+		text.Plural(here, "GPU"), *a.GPUs, where, here-*a.GPUs))
 }

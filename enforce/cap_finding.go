@@ -1,0 +1,112 @@
+package enforce
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// CapExcess is by how much a person, or people together, are over a cap of the policy's list.
+type CapExcess struct {
+	Name  string `json:"name,omitempty"`
+	Place string `json:"place"` // in the policy
+	// Used and Limit are GPUs, bytes, environments or seconds of GPUs, as Counts says.
+	Counts   string `json:"counts"`
+	Used     int64  `json:"used"`
+	Limit    int64  `json:"limit"`
+	Together bool   `json:"together,omitempty"` // people share it
+	// Where are the GPUs that count for it; missing for environments.
+	Where []CountedGPUs `json:"where,omitempty"`
+	// Why says why just these are lost.
+	Why string `json:"why,omitempty"`
+}
+
+// CountedGPUs are GPUs of a host that count for a cap.
+type CountedGPUs struct {
+	Host snapshot.Hostname      `json:"host,omitempty"`
+	GPUs []snapshot.DeviceIndex `json:"gpus"`
+}
+
+// maxWhere is how many hosts a finding names.
+const maxWhere = 64
+
+func (c *capOn) excess(counted []*caps.HeldDevice, used int64) *CapExcess {
+	over := &CapExcess{
+		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Cap.Together,
+	}
+	for _, d := range counted {
+		host := hostOf(d).name
+		if n := len(over.Where); n == 0 || over.Where[n-1].Host != host {
+			if n == maxWhere {
+				break
+			}
+			over.Where = append(over.Where, CountedGPUs{Host: host})
+		}
+		last := &over.Where[len(over.Where)-1]
+		last.GPUs = append(last.GPUs, d.Index)
+	}
+	return over
+}
+
+// whyOf says why a person loses these.
+func whyOf(devices []lostDevice) string {
+	var reasons []string
+	for _, d := range devices {
+		if why := d.whole.Why(); !strings.Contains(strings.Join(reasons, ", "), why) {
+			reasons = append(reasons, why)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// String is what a cap counts, in JSON.
+func (k CapKind) String() string {
+	return [...]string{"gpus", "memory", "environments", "gpu-hours"}[k]
+}
+
+// amount is so much of what a cap counts, in words.
+func (e *CapExcess) amount(n int64) string {
+	switch e.Counts {
+	case CapMemory.String():
+		return text.GiB(n) + " of GPU memory"
+	case CapEnvironments.String():
+		return text.Plural(int(n), "environment")
+	case CapHours.String():
+		return fmt.Sprintf("%.1f GPU hours", float64(n)/3600)
+	}
+	return text.Plural(int(n), "GPU")
+}
+
+// line is the finding in plain English.
+func (e *CapExcess) line(f *Finding) string {
+	if e == nil { // of another version
+		return "A cap of the policy is exceeded"
+	}
+	which := "a cap"
+	if e.Name != "" {
+		which = "cap " + text.Shown(e.Name)
+	}
+	where := ""
+	if n := len(f.CountedOn); n > 1 {
+		where = fmt.Sprintf(" on %d hosts", n)
+	}
+	if e.Together {
+		return fmt.Sprintf("User %s is to give back GPUs: those who share %s have %s%s, and %s allowed", f.User, which,
+			e.amount(e.Used), where, e.allowed())
+	}
+	return fmt.Sprintf("User %s has %s%s, and %s allows %s", f.User, e.amount(e.Used), where, which, e.amount(e.Limit))
+}
+
+func (e *CapExcess) allowed() string {
+	if e.Limit == 1 {
+		return e.amount(e.Limit) + " is"
+	}
+	return e.amount(e.Limit) + " are"
+}
+
+func missingText(hosts int) string {
+	return fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", hosts)
+}

@@ -1,0 +1,389 @@
+package enforce
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// caps takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
+// holds several GPUs, and those first that cost them least. What one cap takes doesn't count for the next. The caps
+// with a key of their own, which each person may have differently, come before those of the list.
+func (j *judgement) caps() {
+	c := j.countHeld()
+	j.markSharedBoots()
+	c.markIdle()
+	for _, u := range c.inOrder {
+		for i := range rules {
+			if limit := rules[i].limit; limit != nil && limit(u.settings) != nil {
+				own := capOn{counting: c, Cap: &Cap{Kind: rules[i].counts}, rule: Rule(rules[i].Key), people: []*held{u}}
+				own.limit = *limit(u.settings)
+				own.judge()
+			}
+		}
+	}
+	for _, listed := range c.list {
+		c.judgeListed(listed)
+	}
+	// without their number, so that it is the same note while some are missing
+	if len(c.inOrder) > 0 && len(j.missing) > 0 {
+		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user " +
+			"caps"})
+	}
+}
+
+// judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
+func (c *counting) judgeListed(listed *Cap) {
+	var people []*held
+	for _, u := range c.inOrder {
+		if listed.Member(u.user) == Member { // who may be one is neither counted nor taken from
+			people = append(people, u)
+		}
+	}
+	if len(people) == 0 || listed.Kind == CapHours || listed.Waiting != nil {
+		return
+	}
+	hosts := []*hostView{nil}
+	if listed.PerHost {
+		hosts = c.hosts
+	}
+	for _, h := range hosts {
+		if h != nil && !listed.OnHost(h.name, h.labels) {
+			continue
+		}
+		if listed.Together {
+			c.judgeFor(listed, h, people)
+			continue
+		}
+		for _, u := range people {
+			c.judgeFor(listed, h, []*held{u})
+		}
+	}
+}
+
+func (c *counting) judgeFor(listed *Cap, h *hostView, people []*held) {
+	user := people[0].user
+	if listed.Together {
+		user = ""
+	}
+	limit, about := listed.Limit(user)
+	working, known := int64(0), true
+	if limit.Percent || limit.AllBut {
+		working, known = c.working(listed, h)
+	}
+	if about && known {
+		on := capOn{counting: c, Cap: listed, rule: RuleCaps, host: h, people: people, limit: limit.OfBase(working)}
+		on.judge()
+	}
+}
+
+// capOn is a cap as it holds for one person or for people together, on one host or on all.
+type capOn struct {
+	*counting
+	*Cap
+	rule   Rule
+	host   *hostView // nil for all
+	people []*held
+	limit  int64
+}
+
+func (c *capOn) judge() {
+	if c.Kind == CapEnvironments {
+		c.judgeEnvs()
+	} else {
+		c.judgeDevices()
+	}
+}
+
+// judgeDevices takes devices beyond the cap.
+func (c *capOn) judgeDevices() {
+	devices := c.devices()
+	counted, used := c.count(devices, time.Time{})
+	if used <= c.limit {
+		return
+	}
+	choice := caps.Choice{By: c.dueAt(), Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
+	if c.Kind == CapMemory {
+		choice.Weight, choice.MayKeep = (*caps.HeldDevice).Memory, c.limit
+	}
+	then, left := c.count(devices, choice.By)
+	choice.Excess = left - c.limit
+	f := Finding{Rule: c.rule, CountedOn: hostsOf(counted, hostOf), Count: &CountExcess{Used: len(counted)}}
+	if c.Kind == CapMemory {
+		f.Memory = &MemoryExcess{UsedBytes: used, CapacityBytes: c.limit}
+	} else {
+		f.Count.Limit = int(c.limit)
+		for _, d := range counted {
+			f.Count.Attached += min(len(d.Envs), 1)
+		}
+		f.Count.Unattached = len(counted) - f.Count.Attached
+	}
+	if c.rule == RuleCaps {
+		f.Cap = c.excess(counted, used)
+	}
+	chosen := choice.Devices(then)
+	for _, u := range c.people {
+		var parts []lostDevice
+		for _, d := range chosen {
+			parts = append(parts, lostBy(u, d)...)
+		}
+		c.add(u, f, nil, parts)
+	}
+}
+
+// devices are those that the people have of those that the cap is about.
+func (c *capOn) devices() []*caps.HeldDevice {
+	lists := make([][]*caps.HeldDevice, len(c.people))
+	for i, u := range c.people {
+		if lists[i] = u.devices; c.OnHost == nil { // it is about all
+			continue
+		}
+		lists[i] = slices.DeleteFunc(slices.Clone(u.devices), func(d *caps.HeldDevice) bool { return !c.isAbout(d) })
+	}
+	if c.Together {
+		return caps.Together(lists)
+	}
+	return lists[0]
+}
+
+func (c *capOn) isAbout(d *caps.HeldDevice) bool {
+	h := hostOf(d)
+	return (c.host == nil || h == c.host) && c.OnHost(h.name, h.labels) &&
+		(c.OfModel == nil || d.Name != "" && c.OfModel(modelOf(d.Device)))
+}
+
+// count lists the devices that count, now or at a time, and how much that is of what the cap counts.
+func (c *capOn) count(devices []*caps.HeldDevice, by time.Time) (counted []*caps.HeldDevice, used int64) {
+	if counted = caps.Counted(devices, by); c.Kind != CapMemory {
+		return counted, int64(len(counted))
+	}
+	counted = slices.DeleteFunc(counted, func(d *caps.HeldDevice) bool {
+		if used += max(0, d.Memory()); d.Memory() == caps.UnknownBytes {
+			why := "the memory of device %d is unknown, so memory caps don't count it"
+			if d.Unified {
+				why = "device %d shares the memory of its machine, so memory caps don't apply to it"
+			}
+			c.note(hostOf(d), why, d.Index)
+		}
+		return d.Memory() == caps.UnknownBytes
+	})
+	return counted, used
+}
+
+// judgeEnvs takes environments beyond the cap: those without any device first, from which there is nothing to
+// take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
+func (c *capOn) judgeEnvs() {
+	var envs []heldEnv
+	has := make(map[*held]int)
+	for _, u := range c.people {
+		for _, e := range u.envs {
+			if (c.host == nil || e.h == c.host) && (c.OnHost == nil || c.OnHost(e.h.name, e.h.labels)) {
+				envs = append(envs, e)
+				has[u]++
+			}
+		}
+	}
+	if int64(len(envs)) <= c.limit {
+		return
+	}
+	f := Finding{
+		Rule: c.rule, Count: &CountExcess{Used: len(envs), Limit: int(c.limit)},
+		CountedOn: hostsOf(envs, func(e heldEnv) *hostView { return e.h }),
+	}
+	if c.rule == RuleCaps {
+		f.Cap = c.excess(nil, int64(len(envs)))
+	}
+	since := func(e heldEnv) time.Time { return c.since(e.h, ofEnvironment, e.env.EID, e.env.Since) }
+	lost := make(map[*held][]heldEnv)
+	for left := int64(len(envs)); left > c.limit; left-- {
+		first := slices.MinFunc(envs, func(a, b heldEnv) int {
+			return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(has[b.owner], has[a.owner]), since(b).Compare(since(a)),
+				b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.h.position, b.h.position),
+				cmp.Compare(a.env.EID, b.env.EID))
+		})
+		envs = slices.DeleteFunc(envs, func(e heldEnv) bool { return e == first })
+		has[first.owner]--
+		lost[first.owner] = append(lost[first.owner], first)
+	}
+	for _, u := range c.people {
+		c.add(u, f, lost[u], nil)
+	}
+}
+
+// add adds the finding about a person who is to lose environments or devices, if there is one: of people who share a
+// cap, who loses nothing has none.
+func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
+	if c.Together && len(envs)+len(devices) == 0 {
+		return
+	}
+	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
+	if count := *f.Count; true { // each has its own
+		count.Hosts = len(f.CountedOn)
+		f.Count = &count
+	}
+	if c.host != nil {
+		f.Host = c.host.name
+	}
+	if f.Cap != nil {
+		over := *f.Cap
+		over.Why = whyOf(devices)
+		f.Cap = &over
+	}
+	due := c.checkCap(u, &f)
+	if c.fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
+		// The user may have more there, never less; but what costs least to lose may be there.
+		f.Waits = missingText(f.HostsMissing)
+		due, f.Pending = false, true
+	}
+	if due && c.host == nil {
+		due = c.confirmed(&f)
+	}
+	c.lose(&f, due, envs, devices)
+	c.judgement.add(f)
+}
+
+// key is that of the cap's own time, and what the IDs of its findings begin with.
+func (c *capOn) key() string {
+	if c.rule != RuleCaps {
+		return string(c.rule)
+	}
+	key := string(c.rule) + "/" + c.ID
+	if c.host != nil {
+		key += "/" + string(c.host.name)
+	}
+	return key
+}
+
+// warnOf is the warning of a person. What a schedule makes due for many is spread over its last quarter.
+func (c *capOn) warnOf(u *held) Warn {
+	warn := u.settings.warnOf(c.rule)
+	if c.Warn != nil {
+		warn = *c.Warn
+	}
+	if c.Scheduled {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(c.ID + "/" + string(u.user)))
+		warn.For -= warn.For / 4 * time.Duration(hash.Sum32()%1024) / 1024
+	}
+	return warn
+}
+
+// dueAt is when the cap is due at the earliest; zero for now.
+func (c *capOn) dueAt() time.Time {
+	key := c.key()
+	if !c.Together {
+		key += "/" + string(c.people[0].user)
+	}
+	return c.judgement.dueAt(c.host, c.warnOf(c.people[0]), []string{key})
+}
+
+// quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
+func (w Warn) quarter() Warn {
+	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
+}
+
+// checkCap is checkDue for a cap. The time of one that people share runs whoever is to lose something; each has a
+// quarter of it since they were named.
+func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
+	warn := c.warnOf(u)
+	if !c.Together {
+		return c.checkDue(c.host, f, clock{warn, []string{f.ID}})
+	}
+	shared := *f
+	sharedDue := c.checkDue(c.host, &shared, clock{warn, []string{c.key()}})
+	ownDue := c.checkDue(c.host, f, clock{warn.quarter(), []string{f.ID}})
+	due = sharedDue && ownDue
+	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, later(shared.Due, f.Due), !due
+	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
+	return due
+}
+
+// lostDevice is what a person has of a device that is to go.
+type lostDevice struct {
+	*caps.HeldDevice
+	whole *caps.HeldDevice // as it was chosen
+}
+
+// lostBy is what a person loses by a device that was chosen, and by the same device as other hosts report it.
+func lostBy(u *held, chosen *caps.HeldDevice) (lost []lostDevice) {
+	for _, d := range append([]*caps.HeldDevice{chosen}, chosen.Copies...) {
+		for _, part := range d.Whose() {
+			if part.Owner == u.number {
+				lost = append(lost, lostDevice{part, chosen})
+			}
+		}
+	}
+	return lost
+}
+
+// lose has a finding take environments' devices, and devices.
+func (c *capOn) lose(f *Finding, due bool, envs []heldEnv, devices []lostDevice) {
+	named := make(map[*snapshot.Process]bool)
+	end := func(h *hostView, p *snapshot.Process) { // once
+		if !named[p] {
+			c.end(f, due, h, p)
+		}
+		named[p] = true
+	}
+	for _, e := range envs {
+		for _, a := range e.Attachments {
+			index := a.Device.Index
+			if e.h.sparesUse(e.envView, index) || e.h.hidesOn(e.envView, index) {
+				continue
+			}
+			c.loseDevice(f, due, e.h, e.envView, index)
+			for p := range e.On(index) {
+				end(e.h, p)
+			}
+		}
+	}
+	for _, d := range devices {
+		h := hostOf(d.HeldDevice)
+		for _, eid := range d.Envs {
+			if !d.whole.Stays {
+				c.loseDevice(f, due, h, h.envs[eid], d.Index)
+			}
+		}
+		for _, use := range d.Uses {
+			end(h, use.Process)
+		}
+	}
+}
+
+// markSharedBoots marks the hosts that report a boot which another one reports, too.
+func (j *judgement) markSharedBoots() {
+	hosts := make(map[string]int, len(j.hosts))
+	for _, h := range j.hosts {
+		hosts[h.snapshot.BootID]++
+	}
+	for _, h := range j.hosts {
+		if boot := h.snapshot.BootID; hosts[boot] > 1 {
+			h.sharedBoot = boot
+		}
+	}
+}
+
+// These, and what is drafted for the host, are a caps.HostState.
+
+func (h *hostView) Position() int         { return h.position }
+func (h *hostView) SharedBoot() string    { return h.sharedBoot }
+func hostOf(d *caps.HeldDevice) *hostView { return d.Host.(*hostView) }
+
+func (h *hostView) Stuck(p *snapshot.Process) bool {
+	_, stuck := h.stuckBecause(p)
+	return stuck
+}
+
+// hostsOf are the hosts on which something is; this machine, which has no name, is none.
+func hostsOf[T any](list []T, of func(T) *hostView) []snapshot.Hostname {
+	names := make([]snapshot.Hostname, len(list))
+	for i, item := range list {
+		names[i] = of(item).name
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name snapshot.Hostname) bool { return name == "" })
+}
