@@ -33,6 +33,7 @@ type Cap struct {
 	Together  bool // people share it
 	PerHost   bool // each host is counted by itself
 	Scheduled bool // it holds at some times only
+	Resting   bool // it doesn't hold now: one of GPU hours counts all the same
 	// Waiting are those for whom it holds only as far as they wait; nil for a cap that holds always.
 	Waiting func(snapshot.Username) Membership
 	// WaitingAnybody says that Waiting is everybody.

@@ -3,6 +3,7 @@ package enforce
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -14,10 +15,11 @@ type CapExcess struct {
 	Name  string `json:"name,omitempty"`
 	Place string `json:"place"` // in the policy
 	// Used and Limit are GPUs, bytes, environments or seconds of GPUs, as Counts says.
-	Counts   string `json:"counts"`
-	Used     int64  `json:"used"`
-	Limit    int64  `json:"limit"`
-	Together bool   `json:"together,omitempty"` // people share it
+	Counts   string    `json:"counts"`
+	Used     int64     `json:"used"`
+	Limit    int64     `json:"limit"`
+	Together bool      `json:"together,omitempty"` // people share it
+	Until    time.Time `json:"until,omitzero"`     // when the hours count from 0 again
 	// Where are the GPUs that count for it; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
 	// Why says why just these are lost.
@@ -36,6 +38,9 @@ const maxWhere = 64
 func (c *capOn) excess(counted []*caps.HeldDevice, used int64) *CapExcess {
 	over := &CapExcess{
 		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Cap.Together,
+	}
+	if c.Kind == CapHours {
+		over.Used, over.Limit, over.Until = c.spent, c.allowed, c.PeriodEnd
 	}
 	for _, d := range counted {
 		host := hostOf(d).name
@@ -92,6 +97,10 @@ func (e *CapExcess) line(f *Finding) string {
 	where := ""
 	if n := len(f.CountedOn); n > 1 {
 		where = fmt.Sprintf(" on %d hosts", n)
+	}
+	if e.Counts == CapHours.String() {
+		return fmt.Sprintf("User %s has GPUs, and %s of the %s that %s allows are used", f.User, e.amount(e.Used),
+			e.amount(e.Limit), which)
 	}
 	if e.Together {
 		return fmt.Sprintf("User %s is to give back GPUs: those who share %s have %s%s, and %s allowed", f.User, which,

@@ -3,7 +3,6 @@ package enforce
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/caps"
@@ -38,12 +37,14 @@ type counting struct {
 	byUser  map[snapshot.Username]*held
 	inOrder []*held // those with caps who have something
 	list    []*Cap  // of the policy
+	bases   map[*Cap]base
 }
 
 // countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
 // name counts for no user; the processes in it count for their own users.
 func (j *judgement) countHeld() *counting {
-	c := &counting{judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now)}
+	c := &counting{judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
+		bases: make(map[*Cap]base)}
 	for _, h := range j.hosts {
 		c.count(h)
 	}
@@ -242,21 +243,4 @@ func (c *counting) isIdle(u *held, d *caps.HeldDevice) bool {
 	}
 	since, idle := c.next.Idle[string(h.name)+"/"+string(u.user)+"/"+d.Key()]
 	return idle && h.at.Sub(since) >= rule.After
-}
-
-// modelOf is the driver's name of a device as policies write it.
-func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
-
-// working is how many GPUs work of those that a cap is about, on a host or on all; known is false until all of its hosts
-// were seen.
-func (c *counting) working(listed *Cap, on *hostView) (n int64, known bool) {
-	if on != nil {
-		for _, d := range on.devices {
-			if listed.OfModel == nil || d.Name != "" && listed.OfModel(modelOf(d)) {
-				n++
-			}
-		}
-		return n, true
-	}
-	return 0, false
 }

@@ -27,6 +27,9 @@ func (j *judgement) caps() {
 		}
 	}
 	for _, listed := range c.list {
+		if listed.Kind == CapHours {
+			c.countHours(listed)
+		}
 		c.judgeListed(listed)
 	}
 	// without their number, so that it is the same note while some are missing
@@ -44,7 +47,7 @@ func (c *counting) judgeListed(listed *Cap) {
 			people = append(people, u)
 		}
 	}
-	if len(people) == 0 || listed.Kind == CapHours || listed.Waiting != nil {
+	if len(people) == 0 || listed.Waiting != nil {
 		return
 	}
 	hosts := []*hostView{nil}
@@ -75,8 +78,17 @@ func (c *counting) judgeFor(listed *Cap, h *hostView, people []*held) {
 	if limit.Percent || limit.AllBut {
 		working, known = c.working(listed, h)
 	}
-	if about && known {
-		on := capOn{counting: c, Cap: listed, rule: RuleCaps, host: h, people: people, limit: limit.OfBase(working)}
+	if !about || !known {
+		return
+	}
+	on := capOn{counting: c, Cap: listed, rule: RuleCaps, host: h, people: people, limit: limit.OfBase(working)}
+	on.leavesSome = limit.AllBut
+	if listed.Kind == CapHours {
+		if on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0; on.spent <= on.allowed {
+			return
+		}
+	}
+	if !listed.Resting {
 		on.judge()
 	}
 }
@@ -85,10 +97,13 @@ func (c *counting) judgeFor(listed *Cap, h *hostView, people []*held) {
 type capOn struct {
 	*counting
 	*Cap
-	rule   Rule
-	host   *hostView // nil for all
-	people []*held
-	limit  int64
+	rule       Rule
+	host       *hostView // nil for all
+	people     []*held
+	limit      int64
+	spent      int64 // seconds of GPUs that were used, of limited
+	allowed    int64
+	leavesSome bool // its limit leaves GPUs to others
 }
 
 func (c *capOn) judge() {
@@ -102,6 +117,9 @@ func (c *capOn) judge() {
 // judgeDevices takes devices beyond the cap.
 func (c *capOn) judgeDevices() {
 	devices := c.devices()
+	if c.leavesSome {
+		devices = c.withoutOutsiders(devices)
+	}
 	counted, used := c.count(devices, time.Time{})
 	if used <= c.limit {
 		return
@@ -139,10 +157,7 @@ func (c *capOn) judgeDevices() {
 func (c *capOn) devices() []*caps.HeldDevice {
 	lists := make([][]*caps.HeldDevice, len(c.people))
 	for i, u := range c.people {
-		if lists[i] = u.devices; c.OnHost == nil { // it is about all
-			continue
-		}
-		lists[i] = slices.DeleteFunc(slices.Clone(u.devices), func(d *caps.HeldDevice) bool { return !c.isAbout(d) })
+		lists[i] = c.devicesOf(u)
 	}
 	if c.Together {
 		return caps.Together(lists)
@@ -150,10 +165,17 @@ func (c *capOn) devices() []*caps.HeldDevice {
 	return lists[0]
 }
 
+func (c *capOn) devicesOf(u *held) []*caps.HeldDevice {
+	if c.OnHost == nil { // it is about all
+		return u.devices
+	}
+	return slices.DeleteFunc(slices.Clone(u.devices), func(d *caps.HeldDevice) bool { return !c.isAbout(d) })
+}
+
 func (c *capOn) isAbout(d *caps.HeldDevice) bool {
 	h := hostOf(d)
 	return (c.host == nil || h == c.host) && c.OnHost(h.name, h.labels) &&
-		(c.OfModel == nil || d.Name != "" && c.OfModel(modelOf(d.Device)))
+		c.isAboutModel(modelOf(d.Device))
 }
 
 // count lists the devices that count, now or at a time, and how much that is of what the cap counts.
@@ -215,19 +237,38 @@ func (c *capOn) judgeEnvs() {
 }
 
 // add adds the finding about a person who is to lose environments or devices, if there is one: of people who share a
-// cap, who loses nothing has none.
+// cap, who loses nothing has none. Who is to lose more than the last warning said is warned anew for what is added.
 func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
-	if c.Together && len(envs)+len(devices) == 0 {
+	n := len(envs) + len(devices)
+	if c.Together && n == 0 {
 		return
 	}
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
-	if count := *f.Count; true { // each has its own
-		count.Hosts = len(f.CountedOn)
-		f.Count = &count
-	}
 	if c.host != nil {
 		f.Host = c.host.name
 	}
+	said, added := c.presence(c.host, f.ID).About, f.ID+"/added"
+	if said == 0 || said >= n {
+		c.addPart(u, f, n, envs, devices)
+		return
+	}
+	more := f
+	more.ID = added
+	atEnvs, atDevices := min(said, len(envs)), min(said, len(devices))
+	if c.addPart(u, f, said, envs[:atEnvs], devices[:atDevices]) { // then what was added has its own time
+		p := c.presence(c.host, added)
+		p.About = n - said
+		c.next.Present[f.ID] = p
+		return
+	}
+	c.addPart(u, more, n-said, envs[atEnvs:], devices[atDevices:])
+}
+
+// addPart adds a finding about some of what is to go, and reports whether something is done about it.
+func (c *capOn) addPart(u *held, f Finding, n int, envs []heldEnv, devices []lostDevice) (acts bool) {
+	count := *f.Count // each has its own
+	count.Hosts = len(f.CountedOn)
+	f.Count = &count
 	if f.Cap != nil {
 		over := *f.Cap
 		over.Why = whyOf(devices)
@@ -242,8 +283,12 @@ func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
 	if due && c.host == nil {
 		due = c.confirmed(&f)
 	}
+	p := c.next.Present[f.ID]
+	p.About = n
+	c.next.Present[f.ID] = p
 	c.lose(&f, due, envs, devices)
 	c.judgement.add(f)
+	return due
 }
 
 // key is that of the cap's own time, and what the IDs of its findings begin with.

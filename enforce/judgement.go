@@ -20,6 +20,7 @@ type judgement struct {
 	now     time.Time
 	hosts   []*hostView                     // that answered, in the order of the cluster
 	missing []snapshot.Hostname             // that did not
+	cluster []snapshot.Host                 // all, with their labels
 	byName  map[snapshot.Hostname]*hostView // all hosts of the cluster; nil for those that did not answer
 	// waiting are hosts that have not answered yet since this controller began, and didn't fail either.
 	waiting  map[snapshot.Hostname]bool
@@ -35,7 +36,7 @@ type judgement struct {
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
 	j := &judgement{
-		policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
+		policy: policy, fleet: policy.Fleet(), cluster: cluster.Hosts, now: now, before: memory, next: memory.next(now, len(cluster.Hosts)),
 		hosts: make([]*hostView, 0, len(cluster.Hosts)), findings: make([]Finding, 0, len(memory.Findings)),
 		waiting: make(map[snapshot.Hostname]bool), ask: make(map[snapshot.Hostname]bool),
 		byName: make(map[snapshot.Hostname]*hostView, len(cluster.Hosts)),

@@ -28,6 +28,8 @@ type Memory struct {
 	// Released are devices that were detached because they were idle, while processes still use them: true until
 	// they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
+	// Hours are what caps of GPU hours count, by the IDs of the caps.
+	Hours map[string]Hours `json:"hours,omitempty"`
 	// ExemptGPUs are which GPUs are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
 	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
@@ -113,6 +115,8 @@ type KnownHost struct {
 	// Looked is when the host was asked for the last snapshot that was judged, and Round its round.
 	Looked time.Time `json:"looked,omitzero"`
 	Round  int       `json:"round,omitempty"`
+	// GPUs are how many of its GPUs work and aren't exempt, by model; nil for a host that was never seen.
+	GPUs map[string]int `json:"gpus,omitempty"`
 	// Acted is when the outcome of the last order came: a snapshot from before shows what was.
 	Acted time.Time `json:"-"`
 }
@@ -129,6 +133,8 @@ type Presence struct {
 	// Host is where it is; empty for what is on several hosts, which are On.
 	Host snapshot.Hostname   `json:"host,omitempty"`
 	On   []snapshot.Hostname `json:"on,omitempty"`
+	// About is how many GPUs or environments somebody is to lose by a cap, as the warning says.
+	About int `json:"about,omitempty"`
 	// AskedAgain is since when hosts are asked once more, before a rule of the fleet acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }

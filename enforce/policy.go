@@ -52,6 +52,8 @@ type Fleet struct {
 	// host's devices do not count, so that too few devices count, never too many.
 	PauseCaps bool
 	Limits    safety.Limits
+	// Interval is the time between two looks at a host; 0 for a single cycle.
+	Interval time.Duration
 	// TellUsers has users notified of what is wrong: on terminals, by mail or both.
 	TellUsers bool
 	// Unprotected are names of daemons that may be ended although their host

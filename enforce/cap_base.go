@@ -1,0 +1,109 @@
+package enforce
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// modelOf is the driver's name of a GPU as policies write it.
+func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
+
+// gpusByModel are how many GPUs of a host work and aren't exempt, by model; those of an unknown one by "".
+func (h *hostView) gpusByModel() map[string]int {
+	n := make(map[string]int)
+	for _, d := range h.devices {
+		n[modelOf(d)]++
+	}
+	return n
+}
+
+// isAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
+func (c *Cap) isAboutModel(model string) bool {
+	return c.OfModel == nil || model != "" && c.OfModel(model)
+}
+
+// forgetUnseen is after what time a cap goes on without hosts that were never seen.
+const forgetUnseen = 24 * time.Hour
+
+// base is how many GPUs work of those that a cap is about; known is false while it waits for hosts.
+type base struct {
+	working int64
+	known   bool
+}
+
+// working is the base of a cap on a host or, without one, on all: hosts that don't answer have what they showed last.
+func (c *counting) working(listed *Cap, on *hostView) (n int64, known bool) {
+	if on != nil {
+		return listed.count(on.gpusByModel()), true
+	}
+	if b, counted := c.bases[listed]; counted {
+		return b.working, b.known
+	}
+	var unseen []string
+	for i := range c.cluster {
+		h := &c.cluster[i]
+		if _, exempt := c.policy.Exempt(Subject{Host: h.Name}); exempt || !listed.OnHost(h.Name, h.Labels) {
+			continue
+		}
+		before := c.before.Hosts[h.Name]
+		switch view := c.byName[h.Name]; {
+		case view != nil:
+			n += listed.count(view.gpusByModel())
+		case before.GPUs != nil:
+			n += listed.count(before.GPUs)
+		case before.LostAt.IsZero() || c.now.Sub(before.LostAt) < forgetUnseen:
+			unseen = append(unseen, string(h.Name))
+		}
+	}
+	if len(unseen) > 0 {
+		name := "the cap at " + listed.Place
+		if listed.Name != "" {
+			name = "cap " + text.Shown(listed.Name)
+		}
+		c.notes = append(c.notes, Note{Text: name + " takes nothing before these hosts were seen once, for at most a day: " +
+			strings.Join(unseen[:min(len(unseen), maxWhere)], ", ")})
+	}
+	c.bases[listed] = base{n, len(unseen) == 0}
+	return n, len(unseen) == 0
+}
+
+func (c *Cap) count(byModel map[string]int) (n int64) {
+	for model, gpus := range byModel {
+		if c.isAboutModel(model) {
+			n += int64(gpus)
+		}
+	}
+	return n
+}
+
+// withoutOutsiders are devices of which none is chosen that somebody else uses or has, too: taking it would free nothing.
+func (c *capOn) withoutOutsiders(devices []*caps.HeldDevice) []*caps.HeldDevice {
+	whose := make(map[snapshot.Username]bool, len(c.people))
+	for _, u := range c.people {
+		whose[u.user] = true
+	}
+	list := make([]*caps.HeldDevice, len(devices))
+	for i, d := range devices {
+		own := *d
+		if list[i] = &own; c.outsiderOn(d, whose) {
+			own.Exempt = contents.Proven
+		}
+	}
+	return list
+}
+
+func (c *capOn) outsiderOn(d *caps.HeldDevice, whose map[snapshot.Username]bool) bool {
+	h := hostOf(d)
+	return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
+		env := h.envs[a.EID]
+		return env == nil || !whose[c.policy.Account(env.env.Username)]
+	}) || slices.ContainsFunc(h.snapshot.Processes, func(p snapshot.Process) bool {
+		return p.Uses(d.Index) != nil && !whose[c.policy.Account(h.userOf(&p))]
+	})
+}
