@@ -43,8 +43,10 @@ type counting struct {
 // countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
 // name counts for no user; the processes in it count for their own users.
 func (j *judgement) countHeld() *counting {
-	c := &counting{judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
-		bases: make(map[*Cap]base)}
+	c := &counting{
+		judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
+		bases: make(map[*Cap]base),
+	}
 	for _, h := range j.hosts {
 		c.count(h)
 	}

@@ -240,10 +240,13 @@ func (c *capOn) judgeEnvs() {
 // cap, who loses nothing has none. Who is to lose more than the last warning said is warned anew for what is added.
 func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
 	n := len(envs) + len(devices)
-	if c.Together && n == 0 {
+	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
+	if c.Together && n == 0 { // who was named once stays so while the cap is exceeded
+		if p, named := c.before.Present[f.ID]; named {
+			c.next.Present[f.ID] = p
+		}
 		return
 	}
-	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
 	if c.host != nil {
 		f.Host = c.host.name
 	}

@@ -24,7 +24,7 @@ import (
 // proc, what the kernel says), and proc by:USER, started-at:HOUR, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
 // After INDEX:MIB may come a type, as in 0:25:C+G; a device with an active display says screen.
-// After the index of a device u7 is a utilization of 7 per cent, and m? a memory
+// After the index of a device model:A100 is its model, u7 is a utilization of 7 per cent, and m? a memory
 // that is not known, and p? processes that the driver doesn't report; failed and unified are
 // what they say.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
@@ -92,6 +92,10 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 		}
 		if word == "m?" {
 			d.TotalMemory = snapshot.Memory{}
+			continue
+		}
+		if model, ok := strings.CutPrefix(word, "model:"); ok {
+			d.Name = "NVIDIA " + model
 			continue
 		}
 		if strings.HasPrefix(word, "GPU-") {
