@@ -37,7 +37,7 @@ const maxWhere = 64
 
 func (c *capOn) excess(counted []*caps.HeldDevice, used int64) *CapExcess {
 	over := &CapExcess{
-		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Cap.Together,
+		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Together,
 	}
 	if c.Kind == CapHours {
 		over.Used, over.Limit, over.Until = c.spent, c.allowed, c.PeriodEnd

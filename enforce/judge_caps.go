@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 	"time"
 
@@ -291,62 +290,6 @@ func (c *capOn) addPart(u *held, f Finding, n int, envs []heldEnv, devices []los
 	c.next.Present[f.ID] = p
 	c.lose(&f, due, envs, devices)
 	c.judgement.add(f)
-	return due
-}
-
-// key is that of the cap's own time, and what the IDs of its findings begin with.
-func (c *capOn) key() string {
-	if c.rule != RuleCaps {
-		return string(c.rule)
-	}
-	key := string(c.rule) + "/" + c.ID
-	if c.host != nil {
-		key += "/" + string(c.host.name)
-	}
-	return key
-}
-
-// warnOf is the warning of a person. What a schedule makes due for many is spread over its last quarter.
-func (c *capOn) warnOf(u *held) Warn {
-	warn := u.settings.warnOf(c.rule)
-	if c.Warn != nil {
-		warn = *c.Warn
-	}
-	if c.Scheduled {
-		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(c.ID + "/" + string(u.user)))
-		warn.For -= warn.For / 4 * time.Duration(hash.Sum32()%1024) / 1024
-	}
-	return warn
-}
-
-// dueAt is when the cap is due at the earliest; zero for now.
-func (c *capOn) dueAt() time.Time {
-	key := c.key()
-	if !c.Together {
-		key += "/" + string(c.people[0].user)
-	}
-	return c.judgement.dueAt(c.host, c.warnOf(c.people[0]), []string{key})
-}
-
-// quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
-func (w Warn) quarter() Warn {
-	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
-}
-
-// checkCap is checkDue for a cap. The time of one that people share runs whoever is to lose something; each has a
-// quarter of it since they were named.
-func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
-	warn := c.warnOf(u)
-	if !c.Together {
-		return c.checkDue(c.host, f, clock{warn, []string{f.ID}})
-	}
-	shared := *f
-	sharedDue := c.checkDue(c.host, &shared, clock{warn, []string{c.key()}})
-	ownDue := c.checkDue(c.host, f, clock{warn.quarter(), []string{f.ID}})
-	due = sharedDue && ownDue
-	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, later(shared.Due, f.Due), !due
-	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
 	return due
 }
 

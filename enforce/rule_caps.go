@@ -60,11 +60,11 @@ var maxMemoryRule = rule{
 	counts: CapMemory,
 }
 
-func number(cap *int) *int64 {
-	if cap == nil {
+func number(limit *int) *int64 {
+	if limit == nil {
 		return nil
 	}
-	n := int64(max(0, *cap))
+	n := int64(max(0, *limit))
 	return &n
 }
 
