@@ -115,6 +115,9 @@ func (c *capOn) judge() {
 
 // judgeDevices takes devices beyond the cap.
 func (c *capOn) judgeDevices() {
+	if c.Kind != CapMemory && c.most() <= c.limit {
+		return
+	}
 	devices := c.devices()
 	if c.leavesSome {
 		devices = c.withoutOutsiders(devices)
@@ -150,6 +153,25 @@ func (c *capOn) judgeDevices() {
 		}
 		c.add(u, f, nil, parts)
 	}
+}
+
+// most is how many GPUs the people have at the most, a shared one for each.
+func (c *capOn) most() (n int64) {
+	for _, u := range c.people {
+		n += int64(len(u.devices))
+	}
+	if n <= c.limit {
+		return n
+	}
+	n = 0
+	for _, u := range c.people {
+		for _, d := range u.devices {
+			if (c.OnHost == nil || c.isAbout(d)) && !d.Leaves() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // devices are those that the people have of those that the cap is about.

@@ -2,6 +2,7 @@ package caps
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -121,15 +122,13 @@ func (c *Choice) enough(cost int8) bool {
 func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*HeldDevice
-		slices.SortStableFunc(devices, c.compare)
-		for i, d := range devices {
+		for d := range c.inTurn(devices) {
 			switch {
 			case d.gone || c.enough(cost):
 			case c.freedWith(d) > c.Excess:
 				over = append(over, d)
 			default:
 				c.take(d)
-				slices.SortStableFunc(devices[i+1:], c.compare) // somebody else may have most now
 			}
 		}
 		if devices = over; len(over) > 0 && !c.enough(cost) {
@@ -138,6 +137,47 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 			c.take(least)
 		}
 	}
+}
+
+// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of whoever has most.
+func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
+	slices.SortFunc(devices, newerFirst)
+	if len(c.most) == 0 {
+		return slices.Values(devices)
+	}
+	return func(yield func(*HeldDevice) bool) {
+		left := make(map[int][]*HeldDevice) // by whose they are
+		most := 0
+		for _, d := range devices {
+			for _, part := range d.Parts {
+				left[part.Owner] = append(left[part.Owner], d)
+				most = max(most, c.most[part.Owner])
+			}
+		}
+		for ; most > 0; most-- {
+			for _, owner := range c.withAsMany(most, left) {
+				for len(left[owner]) > 0 && c.most[owner] == most {
+					d := left[owner][0]
+					if left[owner] = left[owner][1:]; !yield(d) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// withAsMany are the people who have so many devices, who has the newest first.
+func (c *Choice) withAsMany(n int, left map[int][]*HeldDevice) (owners []int) {
+	for owner := range left {
+		if c.most[owner] == n && len(left[owner]) > 0 {
+			owners = append(owners, owner)
+		}
+	}
+	slices.SortFunc(owners, func(a, b int) int {
+		return cmp.Or(newerFirst(left[a][0], left[b][0]), cmp.Compare(a, b))
+	})
+	return owners
 }
 
 // take chooses a device. Once its processes end, what else they alone used on the host goes
@@ -277,6 +317,9 @@ func (c *Choice) update(d *HeldDevice) {
 		c.used -= sign * max(0, d.Used)
 	}
 }
+
+// Leaves reports whether the user loses a device anyway, now.
+func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
 
 // leaves reports whether the user loses a device anyway, so that it no longer counts. Processes that use it
 // without an attachment must end for that, too.
