@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
@@ -104,7 +103,7 @@ func (f *File) Named() []snapshot.Username {
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
-		PauseCaps: f.PauseCaps.On,
+		PauseCaps: f.PauseCaps.On, Interval: f.Interval,
 		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected,
 		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),
@@ -167,9 +166,6 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	}
 	return "", false
 }
-
-// Caps implements enforce.Policy.
-func (f *File) Caps(time.Time) []*enforce.Cap { return nil }
 
 // ExemptIndices implements enforce.Policy.
 func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {

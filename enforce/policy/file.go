@@ -22,7 +22,14 @@ type File struct {
 	// Groups are the users of each group, with nested groups resolved.
 	Groups map[string][]string
 	// Schedules are the times that overrides may name.
-	Schedules  map[string]*Schedule
+	Schedules map[string]*Schedule
+	// CapList are the caps of the list, in the order of the file. Reservations are who may reserve, without effect yet.
+	CapList      []*Cap
+	Reservations []Reservation
+	// UnixGroups is what is known now of who is in which Unix group; nil if nothing is.
+	UnixGroups func() func(user snapshot.Username, group string) enforce.Membership
+	// Interval is the time between two looks at a host; 0 for a single cycle.
+	Interval   time.Duration
 	Exemptions Exemptions
 	// Unprotected are daemons that may be ended although they are among
 	// safety.Protected.

@@ -99,7 +99,7 @@ func (o *Override) overlap(other *Override) (minute int, key string, found bool)
 		return 0, "", false
 	}
 	at := slices.IndexFunc(keys, func(k enforce.Setting) bool { return o.Set.has(k.Key) && other.Set.has(k.Key) })
-	if minute, found = common(o.When.spans, other.When.spans); !found || at < 0 {
+	if minute, found = o.When.common(other.When); !found || at < 0 {
 		return 0, "", false
 	}
 	return minute, keys[at].Key, true

@@ -42,6 +42,8 @@ func read(name string, data []byte, accounts Aliases) *reader {
 		{"schedules", r.readSchedules},
 		{"defaults", func(n *strictyaml.Node) { r.readSettings(n, &r.file.Defaults, 0, "defaults") }},
 		{"overrides", func(n *strictyaml.Node) { n.List(r.readOverride) }},
+		{"caps", func(n *strictyaml.Node) { n.List(r.readCap) }},
+		{"reservations", func(n *strictyaml.Node) { n.List(r.readReservation) }},
 		{"exempt", r.readExempt},
 		{"unprotected", r.readUnprotected},
 		{"limits", r.readLimits},
@@ -141,7 +143,11 @@ func (r *reader) group(name string) ([]string, error) {
 
 // readUser reads the name of a user, as a list of one; nil if it isn't one.
 func (r *reader) readUser(n *strictyaml.Node) []string {
-	user := n.Text()
+	return r.readUserName(n, n.Text())
+}
+
+// readUserName is readUser for a name that is the whole text of n, or a part of it.
+func (r *reader) readUserName(n *strictyaml.Node, user string) []string {
 	err := text.CheckUsername(user)
 	switch {
 	case user == "":

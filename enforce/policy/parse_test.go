@@ -43,7 +43,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
 		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, grace, graphics, guard, idle, kill, max-age, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, max-process-age, non-env-processes, sudo-users, unknown-environment, unreadable-processes, warn`},
 		{"near an ignored one", "defaults:\n  extnd: 2h", `p.yaml:2:3: unknown key "extnd"; use one of containers`},
-		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of defaults, exempt, groups, hooks`},
+		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of caps, defaults, exempt, groups, hooks`},
 		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},
 		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
 		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},
@@ -108,7 +108,6 @@ func TestRefusedOverrides(t *testing.T) {
 func TestRefusedSchedules(t *testing.T) {
 	const schedules = "timezone: UTC\nschedules:\n  s:\n    - "
 	refused(t, []bad{
-		{"no zone", "schedules:\n  s: [{days: mon}]", "p.yaml:2:3: schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC"},
 		{"unknown zone", "timezone: Europe/Berlim", `p.yaml:1:11: timezone: "Europe/Berlim" is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC`},
 		{"this machine's zone", "timezone: Local", `p.yaml:1:11: timezone: "Local" is not known`},
 		{"unknown schedule", "timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}", `p.yaml:5:11: when: unknown value "ofice"; did you mean "office"?`},

@@ -11,7 +11,7 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	var set *strictyaml.Node
 	n.Map(strictyaml.Keys{
 		"hosts":  func(n *strictyaml.Node) { r.readHostList(n, &o) },
-		"labels": func(n *strictyaml.Node) { r.readLabels(n, &o) },
+		"labels": func(n *strictyaml.Node) { o.Labels = r.readLabels(n) },
 		"users":  func(n *strictyaml.Node) { r.readUsers(n, &o) },
 		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
 		"set":    func(n *strictyaml.Node) { set = n },
@@ -37,13 +37,14 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	r.file.Overrides = append(r.file.Overrides, o)
 }
 
-func (r *reader) readLabels(n *strictyaml.Node, o *Override) {
-	o.Labels = map[string]string{}
+func (r *reader) readLabels(n *strictyaml.Node) map[string]string {
+	labels := map[string]string{}
 	n.Each(func(key, value *strictyaml.Node) {
 		name, wanted := key.Text(), value.Scalar() // each reports what is wrong with it
-		o.Labels[name] = wanted
+		labels[name] = wanted
 		r.refers(key, Reference{Kind: ToLabel, Name: name, Value: wanted})
 	})
+	return labels
 }
 
 // scope is what the override selects by, apart from the time.

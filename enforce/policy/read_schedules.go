@@ -26,14 +26,11 @@ func (r *reader) readZone(n *strictyaml.Node) {
 }
 
 func (r *reader) readSchedules(n *strictyaml.Node) {
-	if r.zone == nil && !r.failed() {
-		n.Failf("schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC")
-	}
 	r.file.Schedules = map[string]*Schedule{}
 	n.Each(func(key, value *strictyaml.Node) {
-		s := &Schedule{Name: key.Text(), zone: r.zone}
+		s := &Schedule{Name: key.Text(), zone: r.location()}
 		value.List(s.readHours)
-		if value.IsList() && len(s.spans) == 0 && !r.failed() {
+		if value.IsList() && len(s.entries) == 0 && !r.failed() {
 			value.Failf("the schedule has no hours; write them as {days: mon-fri, hours: 8-18}")
 		}
 		r.file.Schedules[s.Name] = s
@@ -50,24 +47,32 @@ func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 	return r.file.Schedules[n.OneOf(known...)]
 }
 
-// readHours reads an item of a schedule: days, and hours on each of them.
+// readHours reads an item of a schedule: days, hours on each of them, and dates.
 func (s *Schedule) readHours(n *strictyaml.Node) {
 	var on []int
-	hours := weekMinutes{0, minutesADay}
+	var e hours
+	of := weekMinutes{0, minutesADay}
 	n.Map(strictyaml.Keys{
 		"days":  func(n *strictyaml.Node) { on = readDays(n) },
-		"hours": func(n *strictyaml.Node) { hours = readClock(n) },
+		"hours": func(n *strictyaml.Node) { of = readClock(n) },
+		"from":  func(n *strictyaml.Node) { e.from = readDate(n) },
+		"to":    func(n *strictyaml.Node) { e.to = readDate(n) },
 	})
+	if e.from != "" && e.to != "" && e.to < e.from {
+		n.Failf("to: %s is before %s", e.to, e.from)
+	}
 	if on == nil {
 		on = []int{0, 1, 2, 3, 4, 5, 6}
 	}
+	s.entries = append(s.entries, e)
+	this := &s.entries[len(s.entries)-1]
 	for _, day := range on {
-		spans := hours.on(day)
-		if minute, both := common(s.spans, spans); both {
+		again := hours{of.on(day), e.from, e.to}
+		if minute, both := s.common(&Schedule{entries: []hours{again}}); both {
 			n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
 			return
 		}
-		s.spans = append(s.spans, spans...)
+		this.spans = append(this.spans, again.spans...)
 	}
 }
 
@@ -146,12 +151,38 @@ func minuteOf(text string) (int, bool) {
 	return minute, err1 == nil && err2 == nil && len(minutes) == 2 && m < 60 && minute <= minutesADay
 }
 
-// Schedule is some hours of a week in the file's time zone, in local time: it
+// Schedule is some hours of a week, or of the weeks between two dates, in the file's time zone, in local time: it
 // follows the changes to and from daylight saving time.
 type Schedule struct {
-	Name  string
-	zone  *time.Location
-	spans []weekMinutes
+	Name    string
+	zone    *time.Location
+	entries []hours
+}
+
+// hours are an item of a schedule. The days from and to, as 2026-12-20, are both included; empty for no such bound.
+type hours struct {
+	spans    []weekMinutes
+	from, to string
+}
+
+// common is the first minute of the week that two items share, on days that both have.
+func (h *hours) common(other *hours) (first int, found bool) {
+	if h.to != "" && other.from != "" && h.to < other.from || other.to != "" && h.from != "" && other.to < h.from {
+		return 0, false
+	}
+	return common(h.spans, other.spans)
+}
+
+// common is the first minute of the week that two schedules share.
+func (s *Schedule) common(other *Schedule) (first int, found bool) {
+	for i := range s.entries {
+		for j := range other.entries {
+			if minute, both := s.entries[i].common(&other.entries[j]); both && (!found || minute < first) {
+				first, found = minute, true
+			}
+		}
+	}
+	return first, found
 }
 
 // weekMinutes is from one minute up to, but not including, another, counted from Monday
@@ -188,5 +219,9 @@ func (s *Schedule) Contains(t time.Time) bool {
 	local := t.In(s.zone)
 	day := (int(local.Weekday()) + 6) % 7 // Monday is 0
 	minute := day*minutesADay + local.Hour()*60 + local.Minute()
-	return slices.ContainsFunc(s.spans, func(sp weekMinutes) bool { return minute >= sp.from && minute < sp.to })
+	date := local.Format(time.DateOnly)
+	return slices.ContainsFunc(s.entries, func(h hours) bool {
+		return (h.from == "" || date >= h.from) && (h.to == "" || date <= h.to) &&
+			slices.ContainsFunc(h.spans, func(sp weekMinutes) bool { return minute >= sp.from && minute < sp.to })
+	})
 }

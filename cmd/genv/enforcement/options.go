@@ -130,6 +130,9 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	if options.Policy, err = o.policy.Read(c); err != nil {
 		return options, err
 	}
+	if options.loops() { // single cycles count no hours
+		options.Policy.Interval = options.Interval
+	}
 	if options.ExitCode && !options.DryRun {
 		return options, command.WrongFlag("exit-code", " needs --dry-run")
 	}
@@ -213,4 +216,14 @@ func (p localPolicy) Exempt(s enforce.Subject) (string, bool) {
 // ExemptIndices implements enforce.Policy.
 func (p localPolicy) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU {
 	return p.Policy.ExemptIndices(p.name)
+}
+
+// Caps implements enforce.Policy.
+func (p localPolicy) Caps(at time.Time) []*enforce.Cap {
+	list := p.Policy.Caps(at)
+	for _, c := range list {
+		onHost := c.OnHost
+		c.OnHost = func(_ snapshot.Hostname, labels map[string]string) bool { return onHost(p.name, labels) }
+	}
+	return list
 }

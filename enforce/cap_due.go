@@ -1,0 +1,108 @@
+package enforce
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+)
+
+// key is that of the cap's own time, and what the IDs of its findings begin with.
+func (c *capOn) key() string {
+	if c.rule != RuleCaps {
+		return string(c.rule)
+	}
+	key := string(c.rule) + "/" + c.ID
+	if c.host != nil {
+		key += "/" + string(c.host.name)
+	}
+	return key
+}
+
+// warnOf is the warning of a person. What a schedule makes due for many is spread over its last quarter.
+func (c *capOn) warnOf(u *held) Warn {
+	warn := u.settings.warnOf(c.rule)
+	if c.Warn != nil {
+		warn = *c.Warn
+	}
+	if c.Scheduled {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(c.ID + "/" + string(u.user)))
+		warn.For -= warn.For / 4 * time.Duration(hash.Sum32()%1024) / 1024
+	}
+	return warn
+}
+
+// dueAt is when the cap is due at the earliest; zero for now.
+func (c *capOn) dueAt() time.Time {
+	key := c.key()
+	if !c.Together {
+		key += "/" + string(c.people[0].user)
+	}
+	return c.judgement.dueAt(c.host, c.warnOf(c.people[0]), []string{key})
+}
+
+// quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
+func (w Warn) quarter() Warn {
+	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
+}
+
+// checkCap is checkDue for a cap. The time of one that people share runs whoever is to lose something; each has a
+// quarter of it since they were named.
+func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
+	warn := c.warnOf(u)
+	if !c.Together {
+		return c.checkDue(c.host, f, clock{warn, []string{f.ID}})
+	}
+	shared := *f
+	sharedDue := c.checkDue(c.host, &shared, clock{warn, []string{c.key()}})
+	ownDue := c.checkDue(c.host, f, clock{warn.quarter(), []string{f.ID}})
+	due = sharedDue && ownDue
+	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, later(shared.Due, f.Due), !due
+	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
+	return due
+}
+
+// sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
+const sameMoment = FreshFor / 10
+
+// confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
+// Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
+func (j *judgement) confirmed(f *Finding) bool {
+	var counted []*hostView
+	for _, name := range append(slices.Clip(f.CountedOn), "") { // this machine has no name
+		if h := j.byName[name]; h != nil {
+			counted = append(counted, h)
+		}
+	}
+	f.Pending, f.Deferred = true, true // unless they are
+	if len(j.waiting) > 0 || slices.ContainsFunc(counted, func(h *hostView) bool { return h.acted }) {
+		return false // what an order did there has to show itself first
+	}
+	var newest time.Time
+	underWay := false // then a look shows what an order is doing: the next tick brings one
+	for _, h := range counted {
+		if h.isNew || j.now.Sub(h.at) <= FreshFor {
+			newest = later(newest, h.at)
+		}
+		underWay = underWay || h.UnderWay.Orders > 0
+	}
+	p, since := j.next.Present[f.ID], j.now // if all are old
+	if !newest.IsZero() {
+		since = newest.Add(-sameMoment)
+	}
+	if again := p.AskedAgain; !again.IsZero() && again.Before(since) {
+		since = again
+	}
+	old := slices.DeleteFunc(counted, func(h *hostView) bool { return !h.at.Before(since) })
+	switch {
+	case len(old) == 0:
+		p.AskedAgain, f.Pending, f.Deferred = time.Time{}, false, false
+	case p.AskedAgain.IsZero() && !underWay:
+		p.AskedAgain = j.now
+		for _, h := range old {
+			j.ask[h.name] = true
+		}
+	}
+	j.next.Present[f.ID] = p
+	return len(old) == 0
+}

@@ -1,0 +1,291 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Cap is one of the list of caps, as the file has it.
+type Cap struct {
+	Name     string
+	Place    strictyaml.Place
+	Kind     enforce.CapKind
+	Limit    enforce.CapLimit // of everybody whom it is about, without By
+	By       []personLimit    // by person; nil for one limit
+	Users    people
+	Of       gpuSelection
+	Together bool
+	PerHost  bool
+	Every    string // month or week, of GPU hours
+	When     *Schedule
+	Waiting  *people // nil for a cap that holds always
+	Warn     *enforce.Warn
+
+	amount string // as it is written
+	zone   *time.Location
+}
+
+// personLimit is the limit of somebody: of a person, of the members of a group, or of all others.
+type personLimit struct {
+	who   person
+	limit enforce.CapLimit
+}
+
+// person is an account, a group of the file, a Unix group, or everybody.
+type person struct {
+	written string // as in the file
+	users   []string
+	unix    string // the name of a Unix group
+}
+
+// people are those in one of the entries, less those of without. Without entries it is everybody else.
+type people struct{ entries, without []person }
+
+// gpuSelection is which GPUs a cap is about: all that is set must match.
+type gpuSelection struct {
+	hosts, withoutHosts []text.HostPattern
+	writtenHosts        []string
+	labels              map[string]string
+	model               string // a glob
+	match               *regexp.Regexp
+}
+
+// unixGroups says who is in a Unix group.
+type unixGroups = func(user snapshot.Username, group string) enforce.Membership
+
+func (p *person) has(user snapshot.Username, unix unixGroups) enforce.Membership {
+	switch {
+	case p.unix != "":
+		return unix(user, p.unix)
+	case p.written == "*" || slices.Contains(p.users, string(user)):
+		return enforce.Member
+	}
+	return enforce.NotMember
+}
+
+func (p *people) has(user snapshot.Username, unix unixGroups) enforce.Membership {
+	in := enforce.Member
+	if len(p.entries) > 0 {
+		in = hasAny(p.entries, user, unix)
+	}
+	switch out := hasAny(p.without, user, unix); {
+	case in == enforce.NotMember || out == enforce.Member:
+		return enforce.NotMember
+	case out == enforce.MembershipUnknown:
+		return out
+	}
+	return in
+}
+
+func hasAny(list []person, user snapshot.Username, unix unixGroups) (most enforce.Membership) {
+	for i := range list {
+		switch list[i].has(user, unix) {
+		case enforce.Member:
+			return enforce.Member
+		case enforce.MembershipUnknown:
+			most = enforce.MembershipUnknown
+		}
+	}
+	return most
+}
+
+// limitOf is the limit of a person: by name, else the largest of the groups, else of all others. While a membership is
+// unknown it is the largest that the person might have.
+func (c *Cap) limitOf(user snapshot.Username, unix unixGroups) (limit enforce.CapLimit, about bool) {
+	if c.By == nil {
+		return c.Limit, true
+	}
+	var all *enforce.CapLimit
+	unknown := false
+	larger := func(other enforce.CapLimit) { limit = enforce.CapLimit{Value: max(limit.Value, other.Value)} }
+	for i := range c.By {
+		by := &c.By[i]
+		isGroup := by.who.unix != "" || strings.HasPrefix(by.who.written, "@")
+		switch member := by.who.has(user, unix); {
+		case by.who.written == "*":
+			all = &by.limit
+		case member == enforce.NotMember:
+		case !isGroup:
+			return by.limit, true
+		case member == enforce.MembershipUnknown:
+			unknown = true
+			larger(by.limit)
+		default:
+			about = true
+			larger(by.limit)
+		}
+	}
+	switch {
+	case about:
+		return limit, true
+	case all == nil: // who may be a member of no group has no cap
+		return enforce.CapLimit{}, false
+	case unknown:
+		larger(*all)
+		return limit, true
+	}
+	return *all, true
+}
+
+func (g *gpuSelection) onHost(host snapshot.Hostname, labels map[string]string) bool {
+	matches := func(p text.HostPattern) bool { return p.Matches(string(host)) }
+	if len(g.hosts) > 0 && !slices.ContainsFunc(g.hosts, matches) || slices.ContainsFunc(g.withoutHosts, matches) {
+		return false
+	}
+	for key, value := range g.labels {
+		if has, ok := labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// ID names the cap in findings: its name or, without one, a digest of what it says.
+func (c *Cap) ID() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	sum := sha256.Sum256([]byte(c.String()))
+	return hex.EncodeToString(sum[:4])
+}
+
+// at is the cap as it holds at a moment; ok is false if it doesn't.
+func (c *Cap) at(now time.Time, unix unixGroups) (held *enforce.Cap, ok bool) {
+	holds := c.When == nil || c.When.Contains(now)
+	if !holds && c.Kind != enforce.CapHours {
+		return nil, false
+	}
+	held = &enforce.Cap{
+		ID: c.ID(), Name: c.Name, Place: c.Place.String(), Kind: c.Kind, Together: c.Together, PerHost: c.PerHost,
+		Scheduled: c.When != nil, Resting: !holds, Warn: c.Warn, OnHost: c.Of.onHost,
+		Limit:  func(user snapshot.Username) (enforce.CapLimit, bool) { return c.limitOf(user, unix) },
+		Member: func(user snapshot.Username) enforce.Membership { return c.Users.has(user, unix) },
+	}
+	if c.Of.match != nil {
+		held.OfModel = c.Of.match.MatchString
+	}
+	if c.Waiting != nil {
+		held.Waiting = func(user snapshot.Username) enforce.Membership { return c.Waiting.has(user, unix) }
+		held.WaitingAnybody = len(c.Waiting.entries)+len(c.Waiting.without) == 0
+	}
+	if c.Kind == enforce.CapHours {
+		held.Period, held.PeriodEnd = c.period(now)
+	}
+	return held, true
+}
+
+// period is the month or week in which hours count.
+func (c *Cap) period(now time.Time) (begin, end time.Time) {
+	year, month, day := now.In(c.zone).Date()
+	if c.Every == "month" {
+		return time.Date(year, month, 1, 0, 0, 0, 0, c.zone), time.Date(year, month+1, 1, 0, 0, 0, 0, c.zone)
+	}
+	monday := day - (int(now.In(c.zone).Weekday())+6)%7
+	return time.Date(year, month, monday, 0, 0, 0, 0, c.zone), time.Date(year, month, monday+7, 0, 0, 0, 0, c.zone)
+}
+
+// Caps implements enforce.Policy.
+func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
+	unix := func(snapshot.Username, string) enforce.Membership { return enforce.MembershipUnknown }
+	if f.UnixGroups != nil {
+		unix = f.UnixGroups()
+	}
+	for _, c := range f.CapList {
+		if held, holds := c.at(at, unix); holds {
+			list = append(list, held)
+		}
+	}
+	return list
+}
+
+// UnixGroupNames are the Unix groups that the policy names, sorted.
+func (f *File) UnixGroupNames() []string {
+	names := make(map[string]bool)
+	for _, c := range f.CapList {
+		lists := [][]person{c.Users.entries, c.Users.without}
+		if c.Waiting != nil {
+			lists = append(lists, c.Waiting.entries, c.Waiting.without)
+		}
+		for _, by := range c.By {
+			lists = append(lists, []person{by.who})
+		}
+		for _, p := range slices.Concat(lists...) {
+			if p.unix != "" {
+				names[p.unix] = true
+			}
+		}
+	}
+	for _, res := range f.Reservations {
+		for _, p := range slices.Concat(res.Users.entries, res.Users.without) {
+			if p.unix != "" {
+				names[p.unix] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// String is what the cap says, in words.
+func (c *Cap) String() string {
+	s := c.amount + c.Of.String()
+	switch {
+	case c.Together && c.PerHost:
+		s += ", together on each host"
+	case c.Together:
+		s += ", together on all hosts"
+	case c.PerHost:
+		s += ", each person on each host"
+	default:
+		s += ", each person on all hosts"
+	}
+	s += ", for " + c.Users.String()
+	if c.When != nil {
+		s += ", in schedule " + c.When.Name
+	}
+	if c.Waiting != nil {
+		s += ", as far as " + c.Waiting.String() + " wait"
+	}
+	return s
+}
+
+func (p *people) String() string {
+	words := func(list []person) string {
+		var names []string
+		for _, who := range list {
+			names = append(names, who.written)
+		}
+		return strings.Join(names, ", ")
+	}
+	s := "everybody"
+	if len(p.entries) > 0 {
+		s = words(p.entries)
+	}
+	if len(p.without) > 0 {
+		s += " but " + words(p.without)
+	}
+	return s
+}
+
+func (g *gpuSelection) String() (s string) {
+	if g.model != "" {
+		s += " of model " + g.model
+	}
+	if len(g.writtenHosts) > 0 {
+		s += " on hosts " + strings.Join(g.writtenHosts, ", ")
+	}
+	for _, key := range slices.Sorted(maps.Keys(g.labels)) {
+		s += fmt.Sprintf(" with label %s=%s", key, g.labels[key])
+	}
+	return s
+}

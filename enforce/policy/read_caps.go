@@ -1,0 +1,307 @@
+package policy
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+const (
+	maxCaps    = 64
+	maxCapName = 32 // characters
+	// defaultWarn is the warning of a cap of a share, of all but some GPUs, or that holds while others wait.
+	defaultWarn = 30 * time.Minute
+)
+
+// readCap reads one item of `caps:`.
+func (r *reader) readCap(n *strictyaml.Node) {
+	c := &Cap{Place: n.Place(), zone: r.location()}
+	amounts, kind := 0, ""
+	amount := func(key string, k enforce.CapKind) func(*strictyaml.Node) {
+		return func(n *strictyaml.Node) {
+			amounts, kind, c.Kind = amounts+1, key, k
+			c.readLimit(r, n, key)
+		}
+	}
+	n.Map(strictyaml.Keys{
+		"gpus":         amount("gpus", enforce.CapGPUs),
+		"memory":       amount("memory", enforce.CapMemory),
+		"environments": amount("environments", enforce.CapEnvironments),
+		"gpu-hours":    amount("gpu-hours", enforce.CapHours),
+		"every":        func(n *strictyaml.Node) { c.Every = n.OneOf("month", "week") },
+		"name":         func(n *strictyaml.Node) { c.Name = readCapName(n) },
+		"together":     func(n *strictyaml.Node) { c.Together = n.Bool() },
+		"per":          func(n *strictyaml.Node) { c.PerHost = n.OneOf("host") == "host" },
+		"of":           func(n *strictyaml.Node) { r.readGPUs(n, &c.Of) },
+		"users":        func(n *strictyaml.Node) { c.Users = r.readPeople(n) },
+		"when":         func(n *strictyaml.Node) { c.When = r.readWhen(n) },
+		"while":        func(n *strictyaml.Node) { c.Waiting = r.readWhile(n) },
+		"warn":         func(n *strictyaml.Node) { c.Warn = readCapWarn(n) },
+	})
+	if !n.IsMap() || r.failed() {
+		return
+	}
+	if c.check(n, amounts, kind); !r.failed() {
+		r.addCap(n, c)
+	}
+}
+
+// check records what contradicts itself in a cap.
+func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
+	special := c.Limit.Percent || c.Limit.AllBut
+	switch {
+	case amounts != 1:
+		n.Failf("a cap has one of gpus, memory, environments and gpu-hours")
+	case c.Kind == enforce.CapHours && c.Every == "":
+		n.Failf("gpu-hours: the period is missing; add `every: month` or `every: week`")
+	case c.Kind != enforce.CapHours && c.Every != "":
+		n.Failf("every: it belongs to gpu-hours; remove it")
+	case special && c.Kind != enforce.CapGPUs:
+		n.Failf("%s: N%% and -N are for gpus alone", kind)
+	case c.Together && c.By != nil:
+		n.Failf("%s: people who share a cap have one amount; remove together, or write one number", kind)
+	case c.Waiting != nil && c.Kind != enforce.CapGPUs:
+		n.Failf("while: it is for gpus alone")
+	case c.Kind == enforce.CapHours && (c.PerHost || c.Waiting != nil):
+		n.Failf("gpu-hours: they have neither per nor while")
+	case c.Kind == enforce.CapEnvironments && c.Of.match != nil:
+		n.Failf("environments: they have no model")
+	}
+	if c.Warn == nil && (special || c.Waiting != nil) {
+		c.Warn = &enforce.Warn{For: defaultWarn}
+	}
+}
+
+func (r *reader) addCap(n *strictyaml.Node, c *Cap) {
+	for _, other := range r.file.CapList {
+		switch {
+		case c.Name != "" && c.Name == other.Name:
+			n.Failf("the cap at %s has the name %s, too", other.Place, c.Name)
+		case c.ID() == other.ID():
+			n.Failf("the cap at %s says the same; give them names, or remove one", other.Place)
+		}
+	}
+	if r.file.CapList = append(r.file.CapList, c); len(r.file.CapList) == maxCaps+1 {
+		n.Failf("there are more than %d caps", maxCaps)
+	}
+}
+
+func readCapName(n *strictyaml.Node) string {
+	name := n.Text()
+	_, isRule := enforce.Rule(name).Setting()
+	switch {
+	case len([]rune(name)) > maxCapName || text.Printable(name) != name || strings.Contains(name, "/"):
+		n.Failf("name: at most %d printable characters without /", maxCapName)
+	case isRule:
+		n.Failf("name: %s is the name of a rule", name)
+	}
+	return name
+}
+
+// readLimit reads an amount, or a mapping of amounts by person.
+func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
+	if !n.IsMap() {
+		c.Limit = readAmount(n, c.Kind)
+		c.amount = c.inWords(n.Scalar())
+		return
+	}
+	var words []string
+	n.Each(func(name, value *strictyaml.Node) {
+		by := personLimit{who: r.readPerson(name, name.Text()), limit: readAmount(value, c.Kind)}
+		if by.limit.Percent || by.limit.AllBut {
+			value.Failf("%s: by person it is a number", key)
+		}
+		c.By = append(c.By, by)
+		words = append(words, value.Scalar()+" for "+by.who.written)
+	})
+	c.amount = c.inWords(strings.Join(words, ", "))
+}
+
+func (c *Cap) inWords(amount string) string {
+	number, allBut := strings.CutPrefix(amount, "-")
+	switch {
+	case c.Kind == enforce.CapMemory:
+		return amount + " of GPU memory"
+	case c.Kind == enforce.CapEnvironments:
+		return "environments: " + amount
+	case c.Kind == enforce.CapHours:
+		return "GPU hours a " + c.Every + ": " + amount
+	case allBut:
+		return "all but " + number + " of the working GPUs"
+	case strings.HasSuffix(amount, "%"):
+		return amount + " of the working GPUs"
+	}
+	return "GPUs: " + amount
+}
+
+func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
+	written := n.Scalar()
+	percent, isPercent := strings.CutSuffix(written, "%")
+	switch {
+	case kind == enforce.CapMemory:
+		bytes, err := text.ParseMemory(written)
+		if err != nil {
+			n.Failf("memory: %v", err)
+		}
+		return enforce.CapLimit{Value: bytes}
+	case kind == enforce.CapHours:
+		hours, err := strconv.ParseFloat(written, 64)
+		if err != nil || !(hours >= 0 && hours <= 1e9) {
+			n.Failf("gpu-hours: %q is not a number of hours", written)
+		}
+		return enforce.CapLimit{Value: int64(math.Round(hours * 3600))}
+	case isPercent:
+		value, err := strconv.Atoi(percent)
+		if err != nil || value < 1 || value > 100 {
+			n.Failf("%q is not from 1%% to 100%%", written)
+		}
+		return enforce.CapLimit{Value: int64(value), Percent: true}
+	case strings.HasPrefix(written, "-"):
+		value, err := strconv.Atoi(written[1:])
+		if err != nil || value < 0 || value > maxLimit {
+			n.Failf("%q is not a number of GPUs to be left, as -1", written)
+		}
+		return enforce.CapLimit{Value: int64(value), AllBut: true}
+	}
+	return enforce.CapLimit{Value: int64(n.Int(0, maxLimit))}
+}
+
+// readPerson reads a name, *, "@group" of the file or "%unixgroup".
+func (r *reader) readPerson(n *strictyaml.Node, name string) person {
+	p := person{written: name}
+	switch {
+	case name == "*" || name == "":
+	case name[0] == '%':
+		if p.unix = name[1:]; text.CheckUsername(p.unix) != nil {
+			n.Failf("%q is not a Unix group", name)
+		}
+	case name[0] == '@':
+		users, err := r.group(name[1:])
+		if err != nil {
+			n.Failf("%s: %v", name, err)
+		}
+		p.users = users
+	default:
+		p.users = r.readUserName(n, name)
+	}
+	return p
+}
+
+// readPeople reads a list of people, some of whom are left out by "!".
+func (r *reader) readPeople(n *strictyaml.Node) (p people) {
+	n.List(func(item *strictyaml.Node) {
+		if name, without := strings.CutPrefix(item.Text(), "!"); without {
+			p.without = append(p.without, r.readPerson(item, name))
+		} else {
+			p.entries = append(p.entries, r.readPerson(item, name))
+		}
+	})
+	return p
+}
+
+// readWhile reads for whom a cap holds while they wait.
+func (r *reader) readWhile(n *strictyaml.Node) *people {
+	var waiting people
+	given := false
+	n.Map(strictyaml.Keys{"waiting": func(n *strictyaml.Node) {
+		if given = true; n.IsText() {
+			n.OneOf("anybody")
+			return
+		}
+		if waiting = r.readPeople(n); len(waiting.entries)+len(waiting.without) == 0 && !r.failed() {
+			n.Failf("waiting: name users or groups, or write anybody")
+		}
+	}})
+	if n.IsMap() && !given && !r.failed() {
+		n.Failf("while: write {waiting: [users]} or {waiting: anybody}")
+	}
+	return &waiting
+}
+
+func (r *reader) readGPUs(n *strictyaml.Node, g *gpuSelection) {
+	n.Map(strictyaml.Keys{
+		"hosts": func(n *strictyaml.Node) {
+			n.List(func(item *strictyaml.Node) {
+				g.writtenHosts = append(g.writtenHosts, item.Text())
+				switch name, without := strings.CutPrefix(item.Text(), "!"); {
+				case without:
+					g.withoutHosts = append(g.withoutHosts, r.readHosts(item, name))
+				case name != "*":
+					g.hosts = append(g.hosts, r.readHosts(item, name))
+				}
+			})
+			if slices.Contains(g.writtenHosts, "*") {
+				g.hosts = nil
+			}
+		},
+		"labels": func(n *strictyaml.Node) { g.labels = r.readLabels(n) },
+		"model": func(n *strictyaml.Node) {
+			g.model = n.Text()
+			g.match = regexp.MustCompile("(?i)" + glob(strings.TrimPrefix(g.model, "NVIDIA ")).String())
+		},
+	})
+}
+
+func readCapWarn(n *strictyaml.Node) *enforce.Warn {
+	var s enforce.Settings
+	for _, key := range enforce.RuleWarns() {
+		if key.Key == enforce.WarnOfRule+string(enforce.RuleCaps) {
+			key.Read(&s, n)
+		}
+	}
+	warn := s.RuleWarns[enforce.RuleCaps]
+	return &warn
+}
+
+// Reservation is who may reserve GPUs, and how many for how long.
+type Reservation struct {
+	Users  people
+	GPUs   int
+	AtOnce int
+	// Longest is for how long, Ahead how long before, and Pause how long after another one.
+	Longest, Ahead, Pause time.Duration
+}
+
+// readReservation reads one item of `reservations:`.
+func (r *reader) readReservation(n *strictyaml.Node) {
+	var res Reservation
+	given := false
+	n.Map(strictyaml.Keys{
+		"users":   func(n *strictyaml.Node) { given, res.Users = true, r.readPeople(n) },
+		"gpus":    func(n *strictyaml.Node) { res.GPUs = n.Int(1, maxLimit) },
+		"at-once": func(n *strictyaml.Node) { res.AtOnce = n.Int(1, maxLimit) },
+		"longest": func(n *strictyaml.Node) { res.Longest = n.Duration(time.Minute, maxReserve) },
+		"ahead":   func(n *strictyaml.Node) { res.Ahead = n.Duration(time.Minute, maxReserve) },
+		"pause":   func(n *strictyaml.Node) { res.Pause = n.Duration(time.Minute, maxReserve) },
+	})
+	if n.IsMap() && !given && !r.failed() {
+		n.Failf("reservations: say who may reserve; add `users:`")
+	}
+	r.file.Reservations = append(r.file.Reservations, res)
+}
+
+const maxReserve = 366 * 24 * time.Hour
+
+// location is the zone of the file, or this machine's own.
+func (r *reader) location() *time.Location {
+	if r.zone == nil {
+		return time.Local
+	}
+	return r.zone
+}
+
+// readDate reads a day as 2026-12-20.
+func readDate(n *strictyaml.Node) string {
+	day, err := time.Parse(time.DateOnly, n.Text())
+	if err != nil {
+		n.Failf("%q is not a date; write it as 2026-12-20", n.Text())
+	}
+	return day.Format(time.DateOnly)
+}

@@ -1,0 +1,268 @@
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// has is what a person has on a host: so many GPUs, each with a job of its own where they are busy. The later in a list,
+// the newer.
+type has struct {
+	user string
+	gpus int
+	how  string // attached (and idle), busy, plain (busy, outside of environments), or one (a plain job on all of them)
+}
+
+// site is a host of a scene.
+type site struct {
+	name, model string
+	labels      map[string]string
+	has         []has
+	free        int
+	failed      int
+	down        bool
+}
+
+// uids are those of the people of the scenes, by the place of their name.
+var everyone = []string{
+	"ada", "ben", "carl", "dora", "eve", "ann", "bo", "cyd", "dan", "kim", "lee", "gus", "nora", "tim", "uma", "vic", "wes", "fay", "bob", "ai1", "ai2",
+}
+
+func uidOf(t *testing.T, user string) snapshot.UID {
+	at := slices.Index(everyone, user)
+	require.GreaterOrEqual(t, at, 0, user)
+	return snapshot.UID(1001 + at)
+}
+
+// host is a site as a host reports it. Everything on it began within the hour before at.
+func (s site) host(t *testing.T, at time.Time) snapshot.Host {
+	h := snapshot.Host{Name: snapshot.Hostname(s.name), Labels: s.labels, AskedAt: at, IsNew: true}
+	if s.down {
+		h.Err = fmt.Errorf("it is down")
+		return h
+	}
+	boot := at.Add(-time.Hour)
+	h.Snapshot = &snapshot.Snapshot{Boot: boot, UTCOffset: new(int)}
+	add := func(failed bool) *snapshot.Device {
+		index := len(h.Snapshot.Devices)
+		h.Snapshot.Devices = append(h.Snapshot.Devices, snapshot.Device{
+			Index: snapshot.DeviceIndex(index), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%s-%d", s.name, index)), Name: s.model,
+			TotalMemory: snapshot.MiB(81559), Failed: failed,
+		})
+		return &h.Snapshot.Devices[index]
+	}
+	for n, what := range s.has {
+		uid, eid := uidOf(t, what.user), snapshot.EnvID(what.user)
+		if !slices.ContainsFunc(h.Snapshot.Environments, func(e snapshot.Environment) bool { return e.EID == eid }) {
+			h.Snapshot.Environments = append(h.Snapshot.Environments, snapshot.Environment{EID: eid, UID: uid, Username: snapshot.Username(what.user)})
+		}
+		for range what.gpus {
+			d := add(false)
+			start := snapshot.StartTime(6000*(n+1) + 100*int(d.Index)) // a minute each, and a second each GPU
+			p := snapshot.Process{
+				PID: snapshot.PID(100 + int(d.Index)), Start: start, UID: &uid, Username: snapshot.Username(what.user),
+				Usage: []snapshot.DeviceUsage{{Index: d.Index, Memory: snapshot.MiB(100)}},
+			}
+			if what.how == "attached" || what.how == "busy" {
+				p.EID = eid
+				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Since: start, Time: snapshot.DateOf(boot.Add(start.Sub(0)).UTC())})
+			}
+			last := len(h.Snapshot.Processes) - 1
+			switch {
+			case what.how == "attached":
+			case what.how == "one" && last >= 0 && h.Snapshot.Processes[last].Start/6000 == start/6000:
+				h.Snapshot.Processes[last].Usage = append(h.Snapshot.Processes[last].Usage, p.Usage...)
+			default:
+				h.Snapshot.Processes = append(h.Snapshot.Processes, p)
+			}
+		}
+	}
+	for i := range s.free + s.failed {
+		add(i >= s.free)
+	}
+	return h
+}
+
+// lost is who loses GPUs where, as "ada: gpu-1/0 gpu-1/2; ben: …", after all warnings.
+func lost(t *testing.T, file *policy.File, at time.Time, warned time.Duration, sites ...site) string {
+	var memory enforce.Memory
+	var plan enforce.Plan
+	var cluster snapshot.Cluster
+	for now := at.Add(-warned); !now.After(at); now = now.Add(5 * time.Minute) {
+		cluster = snapshot.Cluster{}
+		for _, s := range sites {
+			h := s.host(t, at)
+			h.AskedAt = now
+			cluster.Hosts = append(cluster.Hosts, h)
+		}
+		plan, memory, _ = enforce.Judge(file, cluster, memory, now)
+		if !now.Equal(at) {
+			require.Empty(t, plan.Orders, "nobody loses anything unwarned (%s before)", at.Sub(now))
+		}
+	}
+	byUser := map[string][]string{}
+	add := func(user snapshot.Username, host snapshot.Hostname, index snapshot.DeviceIndex) {
+		gpu := fmt.Sprintf("%s/%d", host, index)
+		if !slices.Contains(byUser[string(user)], gpu) {
+			byUser[string(user)] = append(byUser[string(user)], gpu)
+		}
+	}
+	for _, o := range plan.Orders {
+		for _, d := range o.Order.Detach {
+			add(d.Environment.Username, o.Host, d.Device)
+		}
+		for _, x := range o.Order.Terminate {
+			for _, u := range x.Process.Usage {
+				add(x.Process.Username, o.Host, u.Index)
+			}
+		}
+	}
+	var words []string
+	for user, gpus := range byUser {
+		slices.Sort(gpus)
+		words = append(words, user+": "+strings.Join(gpus, " "))
+	}
+	slices.Sort(words)
+	return strings.Join(words, "; ")
+}
+
+// unix answers for Unix groups, as GROUP: "members".
+func unix(groups map[string]string) func() func(snapshot.Username, string) enforce.Membership {
+	return func() func(snapshot.Username, string) enforce.Membership {
+		return func(user snapshot.Username, group string) enforce.Membership {
+			if slices.Contains(strings.Fields(groups[group]), string(user)) {
+				return enforce.Member
+			}
+			return enforce.NotMember
+		}
+	}
+}
+
+const (
+	permission = `
+groups: {privileged: [ada, ben]}
+caps:
+  - gpus: {"*": 8, carl: 16}
+  - {name: big, of: {model: "A100*"}, gpus: {"*": 0, "@privileged": 8}}`
+	teaching = `
+groups: {g1: [ann, bo], g2: [cyd, dan]}
+schedules: {school: [{days: mon-fri, hours: 8-20}]}
+caps:
+  - {name: g1, users: ["@g1"], together: true, gpus: 1}
+  - {name: g2, users: ["@g2"], together: true, gpus: 1}
+  - {name: school, users: ["@g1", "@g2"], gpus: 0, when: school}`
+	members = `
+groups: {guests: [gus]}
+caps:
+  - {name: chem, users: ["%chem"], together: true, gpus: 12}
+  - {name: guests, users: ["@guests"], gpus: 1}
+overrides: [{users: ["@guests"], set: {max-process-age: 36h}}]`
+	debugging = `
+schedules: {day: [{days: mon-fri, hours: 9-18}]}
+caps: [{name: debugging, of: {labels: {use: train}}, per: host, together: true, gpus: -1, when: day}]`
+	fairUse = `
+caps:
+  - {gpus: 50%}
+  - {name: ai group, users: ["%ai"], together: true, gpus: 75%}`
+	firstDay = `
+schedules: {office: [{days: mon-fri, hours: 8-20}]}
+defaults: {non-env-processes: count, warn: 30m}
+caps: [{gpus: 6}, {gpus: 2, when: office}]`
+)
+
+// The rules of real sites, and what must follow once warnings are over.
+func TestRulesOfSites(t *testing.T) {
+	friday := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
+	night := time.Date(2026, 11, 20, 23, 0, 0, 0, time.Local)
+	train := map[string]string{"use": "train"}
+	groups := map[string]string{"chem": "kim lee", "ai": "ai1 ai2"}
+	const a100, rtx = "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090"
+	for _, tt := range []struct {
+		name, policy string
+		at           time.Time
+		warned       time.Duration
+		sites        []site
+		want         string
+	}{
+		{"A100s for some", permission, friday, 0, []site{{name: "a", model: a100, has: []has{{"dora", 1, "busy"}}}, {name: "b", model: rtx, has: []has{{"dora", 2, "busy"}}}}, "dora: a/0"},
+		{"more than eight", permission, friday, 0, []site{{name: "a", model: a100, has: []has{{"ada", 9, "busy"}}}}, "ada: a/8"},
+		{"sixteen with permission", permission, friday, 0, []site{{name: "b", model: rtx, has: []has{{"carl", 16, "busy"}}}}, ""},
+
+		{"a group at night", teaching, night, 0, []site{{name: "a", model: rtx, has: []has{{"bo", 1, "busy"}, {"ann", 1, "attached"}}}}, "ann: a/1"},
+		{"by day", teaching, friday, 0, []site{{name: "a", model: rtx, has: []has{{"bo", 1, "busy"}, {"ann", 1, "attached"}, {"cyd", 1, "busy"}}}}, "ann: a/1; bo: a/0; cyd: a/2"},
+
+		{"a group's share", members, friday, 0, []site{{name: "a", model: rtx, has: []has{{"kim", 6, "busy"}, {"kim", 4, "attached"}, {"lee", 4, "busy"}}}}, "kim: a/8 a/9"},
+		{"a guest", members, friday, 0, []site{{name: "a", model: rtx, has: []has{{"gus", 2, "busy"}}}}, "gus: a/1"},
+
+		{"one stays free", debugging, friday, 30 * time.Minute, []site{{name: "a", labels: train, has: []has{{"vic", 3, "busy"}, {"wes", 1, "busy"}}}}, "vic: a/2"},
+		{"on other hosts none", debugging, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"vic", 4, "busy"}}}}, ""},
+		{"one of four has failed", debugging, friday, 30 * time.Minute, []site{{name: "a", labels: train, failed: 1, has: []has{{"vic", 2, "busy"}, {"wes", 1, "busy"}}}}, "vic: a/1"},
+		{"one of four has failed, and one is free", debugging, friday, 30 * time.Minute, []site{{name: "a", labels: train, failed: 1, free: 1, has: []has{{"vic", 2, "busy"}}}}, ""},
+
+		{"half of the GPUs", fairUse, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"bob", 5, "busy"}}, free: 3}}, "bob: a/4"},
+		{"a group has three quarters", fairUse, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"ai1", 4, "busy"}, {"ai2", 3, "busy"}}, free: 1}}, "ai1: a/3"},
+		{"two of eight fail", fairUse, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"bob", 4, "busy"}}, free: 2, failed: 2}}, "bob: a/3"},
+
+		{"three jobs on the first day", firstDay, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"fay", 1, "plain"}}}, {name: "b", has: []has{{"bob", 1, "plain"}, {"fay", 1, "plain"}}}, {name: "c", has: []has{{"fay", 1, "plain"}}}}, "fay: b/1"},
+		{"at night", firstDay, night, 30 * time.Minute, []site{{name: "a", has: []has{{"fay", 3, "plain"}}}}, ""},
+		{"one job over three", firstDay, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"fay", 3, "one"}}}}, "fay: a/0 a/1 a/2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := parse(t, tt.policy)
+			file.UnixGroups = unix(groups)
+			require.Equal(t, tt.want, lost(t, file, tt.at, tt.warned, tt.sites...))
+		})
+	}
+}
+
+// A host that stops answering leaves the base of a share as it was.
+func TestAShareWhileAHostIsAway(t *testing.T) {
+	file := parse(t, fairUse)
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
+	a := site{name: "a", has: []has{{"bob", 4, "busy"}}}
+	var memory enforce.Memory
+	for minute := range 120 {
+		now := at.Add(time.Duration(minute) * time.Minute)
+		b := site{name: "b", free: 4, down: minute > 10}
+		cluster := snapshot.Cluster{Hosts: []snapshot.Host{a.host(t, now), b.host(t, now)}}
+		plan, next, _ := enforce.Judge(file, cluster, memory, now)
+		require.Empty(t, plan.Findings, "minute %d", minute)
+		memory = next
+	}
+}
+
+// 20 GPU hours a week: what was used counts, also what of it was before a restart of the controller.
+func TestHoursOfAWeek(t *testing.T) {
+	file := parse(t, "timezone: Europe/Zurich\ndefaults: {non-env-processes: count}\ncaps: [{name: week, gpu-hours: 20, every: week, warn: 15m}]")
+	file.Interval = time.Minute
+	zurich, err := time.LoadLocation("Europe/Zurich")
+	require.NoError(t, err)
+	at := time.Date(2026, 11, 19, 12, 0, 0, 0, zurich)
+	memory := enforce.Memory{Hours: map[string]enforce.Hours{"week": {Period: time.Date(2026, 11, 16, 0, 0, 0, 0, zurich), Seconds: map[snapshot.Username]float64{"eve": 19.9 * 3600}}}}
+	eve := site{name: "a", has: []has{{"eve", 2, "plain"}}}
+	look := func(now time.Time) enforce.Plan {
+		plan, next, _ := enforce.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{eve.host(t, now)}}, memory, now)
+		memory = next
+		return plan
+	}
+	for minute := range 4 {
+		require.Empty(t, look(at.Add(time.Duration(minute)*time.Minute)).Findings, "minute %d", minute)
+	}
+	plan := look(at.Add(4 * time.Minute))
+	require.Len(t, plan.Findings, 1)
+	require.Equal(t, "User eve has GPUs, and 20.0 GPU hours of the 20.0 GPU hours that cap week allows are used", plan.Findings[0].String())
+	require.True(t, plan.Findings[0].Pending)
+	require.Len(t, look(at.Add(19 * time.Minute)).Orders[0].Order.Terminate, 2)
+	monday := time.Date(2026, 11, 23, 0, 0, 1, 0, zurich)
+	require.Empty(t, look(monday).Findings, "on Monday she may again")
+	require.InDelta(t, 0, memory.Hours["week"].Seconds["eve"], 1, "nobody looked in between")
+}
