@@ -32,8 +32,8 @@ type Cap struct {
 	Waiting  *people // nil for a cap that holds always
 	Warn     *enforce.Warn
 
-	amount string // as it is written
-	zone   *time.Location
+	written string // the amount
+	zone    *time.Location
 }
 
 // personLimit is the limit of somebody: of a person, of the members of a group, or of all others.
@@ -197,16 +197,21 @@ func (c *Cap) period(now time.Time) (begin, end time.Time) {
 
 // Caps implements enforce.Policy.
 func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
-	unix := func(snapshot.Username, string) enforce.Membership { return enforce.MembershipUnknown }
-	if f.UnixGroups != nil {
-		unix = f.UnixGroups()
-	}
+	unix := f.unixGroups()
 	for _, c := range f.CapList {
 		if held, holds := c.at(at, unix); holds {
 			list = append(list, held)
 		}
 	}
 	return list
+}
+
+// unixGroups says what is known now of who is in which Unix group.
+func (f *File) unixGroups() unixGroups {
+	if f.UnixGroups != nil {
+		return f.UnixGroups()
+	}
+	return func(snapshot.Username, string) enforce.Membership { return enforce.MembershipUnknown }
 }
 
 // UnixGroupNames are the Unix groups that the policy names, sorted.
@@ -238,7 +243,7 @@ func (f *File) UnixGroupNames() []string {
 
 // String is what the cap says, in words.
 func (c *Cap) String() string {
-	s := c.amount + c.Of.String()
+	s := c.amount() + c.Of.String()
 	switch {
 	case c.Together && c.PerHost:
 		s += ", together on each host"

@@ -87,6 +87,22 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 	return &s
 }
 
+// Caps implements enforce.Policy: whoever is exempt from caps is in none.
+func (p exempting) Caps(at time.Time) []*enforce.Cap {
+	list := p.Policy.Caps(at)
+	for _, c := range list {
+		member := c.Member
+		c.Member = func(user snapshot.Username) enforce.Membership {
+			isOfCaps := func(e *Exemption) bool { return e.Rule == enforce.RuleCaps }
+			if slices.ContainsFunc(p.at[Who{User: p.Account(user)}], isOfCaps) {
+				return enforce.NotMember
+			}
+			return member(user)
+		}
+	}
+	return list
+}
+
 // usersOn are the users who are exempt from all rules on a host, sorted.
 func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	for at, list := range p.at {

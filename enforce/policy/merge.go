@@ -98,7 +98,14 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 	}
 	ofAll := read["warn"]
 	read["warn"] = func(n *strictyaml.Node) { readWarn(n, ofAll, ruleWarns) }
-	n.Map(read, strictyaml.Keys{"extend": r.ignore("extend", useSchedules)})
+	hints := strictyaml.Keys{"extend": r.ignore("extend", useSchedules)}
+	for _, what := range []string{"devices", "memory", "envs"} {
+		key := "max-" + what + "-per-group"
+		hints[key] = func(n *strictyaml.Node) {
+			n.Failf("%s: write it as a cap that a group shares: caps: [{users: [\"@group\"], together: true, gpus: N}]", key)
+		}
+	}
+	n.Map(read, hints)
 }
 
 // readWarn reads the warnings of single rules, and what is left as that of all rules.

@@ -209,6 +209,23 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 			list = append(list, Explanation{key.Key, key.Text(&settings.Settings), settings.From[key.Key].String()})
 		}
 	}
+	for _, c := range f.CapList {
+		value := c.String()
+		switch member := c.Users.has(q.User, f.unixGroups()); {
+		case q.User != "" && member == enforce.NotMember:
+			continue
+		case q.User != "" && member == enforce.MembershipUnknown:
+			value += " (whether it is about the user is unknown)"
+			continue
+		}
+		if q.Host != "" && !c.Of.onHost(q.Host, q.Labels) {
+			continue
+		}
+		if c.When != nil && !c.When.Contains(q.At) {
+			value += " (not now)"
+		}
+		list = append(list, Explanation{"cap " + c.Name, value, Source{c.Place, "caps"}.String()})
+	}
 	for key, limit := range f.Limits.each() {
 		text := "off"
 		if limit.On {

@@ -109,7 +109,7 @@ func readCapName(n *strictyaml.Node) string {
 func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 	if !n.IsMap() {
 		c.Limit = readAmount(n, c.Kind)
-		c.amount = c.inWords(n.Scalar())
+		c.written = n.Scalar()
 		return
 	}
 	var words []string
@@ -121,10 +121,12 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 		c.By = append(c.By, by)
 		words = append(words, value.Scalar()+" for "+by.who.written)
 	})
-	c.amount = c.inWords(strings.Join(words, ", "))
+	c.written = strings.Join(words, ", ")
 }
 
-func (c *Cap) inWords(amount string) string {
+// amount is how much the cap allows, in words.
+func (c *Cap) amount() string {
+	amount := c.written
 	number, allBut := strings.CutPrefix(amount, "-")
 	switch {
 	case c.Kind == enforce.CapMemory:

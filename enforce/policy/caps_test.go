@@ -1,0 +1,173 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestRefusedCaps(t *testing.T) {
+	for _, tt := range []struct{ name, caps, want string }{
+		{"no amount", "{name: a}", "p.yaml:1:9: a cap has one of gpus, memory, environments and gpu-hours"},
+		{"two amounts", "{gpus: 1, memory: 1g}", "p.yaml:1:9: a cap has one of gpus, memory"},
+		{"hours without a period", "{gpu-hours: 3}", "gpu-hours: the period is missing; add `every: month`"},
+		{"a period without hours", "{gpus: 3, every: week}", "every: it belongs to gpu-hours"},
+		{"another period", "{gpu-hours: 3, every: day}", "unknown value \"day\""},
+		{"a share of environments", "{environments: 50%}", "environments: N% and -N are for gpus alone"},
+		{"all but some environments", "{environments: -1}", "environments: N% and -N are for gpus alone"},
+		{"over 100 per cent", "{gpus: 101%}", "\"101%\" is not from 1% to 100%"},
+		{"no per cent", "{gpus: 0%}", "\"0%\" is not from 1% to 100%"},
+		{"a word", "{gpus: many}", "p.yaml:1:15: gpus: expected a number"},
+		{"by person together", "{gpus: {alice: 1}, together: true}", "people who share a cap have one amount"},
+		{"a share by person", "{gpus: {alice: 50%}}", "by person it is a number"},
+		{"an unknown group", `{gpus: 1, users: ["@nobody"]}`, "no such group in `groups:`"},
+		{"an unknown group by person", `{gpus: {"@nobody": 1}}`, "no such group in `groups:`"},
+		{"an unknown schedule", "{gpus: 1, when: nights}", "when: there are no schedules in the file"},
+		{"for nobody who waits", "{gpus: 1, while: {waiting: []}}", "waiting: name users or groups, or write anybody"},
+		{"while nothing", "{gpus: 1, while: {}}", "while: write {waiting: [users]} or {waiting: anybody}"},
+		{"memory while others wait", "{memory: 1g, while: {waiting: anybody}}", "while: it is for gpus alone"},
+		{"hours on each host", "{gpu-hours: 1, every: week, per: host}", "gpu-hours: they have neither per nor while"},
+		{"environments of a model", "{environments: 1, of: {model: A100}}", "environments: they have no model"},
+		{"a long name", "{gpus: 1, name: " + strings.Repeat("a", 33) + "}", "name: at most 32 printable characters without /"},
+		{"a name with a slash", "{gpus: 1, name: a/b}", "name: at most 32 printable characters without /"},
+		{"the name of a rule", "{gpus: 1, name: idle}", "name: idle is the name of a rule"},
+		{"two of one name", "{gpus: 1, name: a}, {gpus: 2, name: a}", "p.yaml:1:29: the cap at p.yaml:1:9 has the name a, too"},
+		{"two that say the same", "{gpus: 1}, {gpus: 1}", "the cap at p.yaml:1:9 says the same"},
+		{"an unknown key", "{gpu: 1}", "unknown key \"gpu\"; did you mean \"gpus\"?"},
+		{"65 caps", "{gpus: 1, name: c0}, " + manyCaps(64), "there are more than 64 caps"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := policy.Parse("p.yaml", []byte("caps: ["+tt.caps+"]"))
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	_, err := policy.Parse("p.yaml", []byte("defaults: {max-devices-per-group: 4}"))
+	require.ErrorContains(t, err, `caps: [{users: ["@group"], together: true, gpus: N}]`)
+	_, err = policy.Parse("p.yaml", []byte("reservations: [{gpus: 1}]"))
+	require.ErrorContains(t, err, "reservations: say who may reserve")
+	_, err = policy.Parse("p.yaml", []byte("schedules: {s: [{from: 2026-12-20, to: 2026-12-19}]}"))
+	require.ErrorContains(t, err, "to: 2026-12-19 is before 2026-12-20")
+}
+
+func manyCaps(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, "{gpus: 1, name: m"+string(rune('a'+i/26))+string(rune('a'+i%26))+"}")
+	}
+	return strings.Join(list, ", ")
+}
+
+// All that the rules of sites use can be read.
+func TestAcceptedCaps(t *testing.T) {
+	for _, caps := range []string{
+		"{gpus: 4}", "{memory: 320g}", "{environments: 8}", "{gpu-hours: 0.5, every: month, together: true}", manyCaps(64),
+		`{name: nlp paid 4, users: ["!%nlp"], together: true, of: {labels: {pool: shared}}, gpus: -4, while: {waiting: ["%nlp"]}, warn: 30m}`,
+		"{name: share, gpus: 2, while: {waiting: anybody}}", `{gpus: 1, of: {hosts: ["gpu-[01-09]", "!gpu-04"], model: "a100*"}}`,
+		`{gpus: {"*": 1, "%students": 0, alice: 2}}`, "{gpus: 1, warn: false}", "{gpus: 1, warn: {cycles: 3}}",
+	} {
+		_, err := policy.Parse("p.yaml", []byte("caps: ["+caps+"]"))
+		require.NoError(t, err, caps)
+	}
+	_, err := policy.Parse("p.yaml", []byte(`reservations: [{users: ["%lab"], gpus: 3, longest: 1d, ahead: 14d, at-once: 1, pause: 1d}]`))
+	require.NoError(t, err)
+}
+
+// A limit by person is that of the name, else the largest of the groups, else that of all others; while a membership is
+// unknown the largest that the person might have.
+func TestLimitsByPerson(t *testing.T) {
+	file := parse(t, `
+groups: {students: [alice, bob], staff: [bob]}
+caps: [{name: c, gpus: {"*": 1, "@students": 2, "@staff": 5, "%nlp": 7, alice: 3}}, {name: d, gpus: {"%nlp": 7}}, {name: e, gpus: 1, users: ["!%nlp"]}]`)
+	known := map[snapshot.Username]enforce.Membership{"nora": enforce.Member, "alice": enforce.NotMember, "bob": enforce.NotMember, "dora": enforce.NotMember}
+	file.UnixGroups = func() func(snapshot.Username, string) enforce.Membership {
+		return func(user snapshot.Username, _ string) enforce.Membership {
+			if m, ok := known[user]; ok {
+				return m
+			}
+			return enforce.MembershipUnknown
+		}
+	}
+	caps := file.Caps(time.Now())
+	for user, want := range map[snapshot.Username]int64{"alice": 3, "bob": 5, "nora": 7, "dora": 1, "who": 7} {
+		limit, about := caps[0].Limit(user)
+		require.True(t, about)
+		require.Equal(t, want, limit.Value, user)
+	}
+	for user, want := range map[snapshot.Username]bool{"nora": true, "dora": false, "who": false} {
+		_, about := caps[1].Limit(user)
+		require.Equal(t, want, about, user)
+	}
+	for user, want := range map[snapshot.Username]enforce.Membership{"nora": enforce.NotMember, "dora": enforce.Member, "who": enforce.MembershipUnknown} {
+		require.Equal(t, want, caps[2].Member(user), user)
+	}
+	require.Equal(t, []string{"nlp"}, file.UnixGroupNames())
+}
+
+// A schedule with dates holds on both of them, and one of a cap switches it on and off.
+func TestCapsWithDates(t *testing.T) {
+	file := parse(t, `
+timezone: UTC
+schedules: {holidays: [{from: 2026-12-20, to: 2027-01-06}], terms: [{days: mon-fri, hours: 8-20, from: 2027-01-07}]}
+caps: [{name: a, gpus: 8, when: holidays}, {name: b, gpus: 1, when: terms}]`)
+	for at, want := range map[string]string{
+		"2026-12-19T23:59:59Z": "", "2026-12-20T00:00:00Z": "a", "2027-01-06T23:59:59Z": "a", "2027-01-07T00:00:00Z": "",
+		"2027-01-07T08:00:00Z": "b", "2027-01-09T12:00:00Z": "",
+	} {
+		moment, err := time.Parse(time.RFC3339, at)
+		require.NoError(t, err)
+		names := ""
+		for _, c := range file.Caps(moment) {
+			names += c.Name
+		}
+		require.Equal(t, want, names, at)
+	}
+}
+
+func TestPeriodsOfHours(t *testing.T) {
+	file := parse(t, "timezone: Europe/Berlin\ncaps: [{name: w, gpu-hours: 1, every: week}, {name: m, gpu-hours: 1, every: month}]")
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	for _, tt := range []struct{ at, week, month string }{
+		{"2026-11-29 23:59", "2026-11-23", "2026-11-01"}, // a Sunday
+		{"2026-11-30 00:00", "2026-11-30", "2026-11-01"},
+		{"2026-12-31 12:00", "2026-12-28", "2026-12-01"},
+	} {
+		at, err := time.ParseInLocation("2006-01-02 15:04", tt.at, berlin)
+		require.NoError(t, err)
+		caps := file.Caps(at)
+		require.Equal(t, tt.week, caps[0].Period.Format(time.DateOnly), tt.at)
+		require.Equal(t, tt.month, caps[1].Period.Format(time.DateOnly), tt.at)
+		require.True(t, caps[0].PeriodEnd.Equal(caps[0].Period.AddDate(0, 0, 7)))
+	}
+}
+
+// Whoever is exempt from the rule caps is in none.
+func TestExemptFromCaps(t *testing.T) {
+	file := parse(t, "caps: [{name: c, gpus: 0}]")
+	now := time.Now()
+	list := policy.ExemptionList{{Who: policy.Who{User: "bob", Rule: enforce.RuleCaps}, Reason: "a paper", By: "root", Created: now, Until: now.Add(time.Hour)}}
+	require.NoError(t, list[0].Check())
+	caps := policy.WithExemptions(file, list, now).Caps(now)
+	require.Equal(t, enforce.NotMember, caps[0].Member("bob"))
+	require.Equal(t, enforce.Member, caps[0].Member("alice"))
+}
+
+func TestExplainedCaps(t *testing.T) {
+	file := parse(t, "caps:\n  - {name: a100, gpus: 2, of: {model: \"A100*\"}}\n  - {gpus: 50%, together: true, users: [alice, \"!bob\"]}\n  - {gpu-hours: 20, every: week}")
+	var lines []string
+	for _, e := range file.Explain(enforce.Query{User: "carol", At: time.Now()}) {
+		if strings.HasPrefix(e.Key, "cap ") {
+			lines = append(lines, e.Key+"| "+e.Value+" | "+e.From)
+		}
+	}
+	require.Equal(t, []string{
+		"cap a100| GPUs: 2 of model A100*, each person on all hosts, for everybody | caps, p.yaml:2:6",
+		"cap | GPU hours a week: 20, each person on all hosts, for everybody | caps, p.yaml:4:6",
+	}, lines)
+}
