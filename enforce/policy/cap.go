@@ -206,6 +206,21 @@ func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
 	return list
 }
 
+// AskUnix has the policy ask who is in Unix groups: nss.Groups' Member, say. It is called before Settings.
+func (f *File) AskUnix(ask func(user, group string) (member, known bool)) {
+	f.UnixGroups = func() func(snapshot.Username, string) enforce.Membership {
+		return func(user snapshot.Username, group string) enforce.Membership {
+			switch member, known := ask(string(user), group); {
+			case !known:
+				return enforce.MembershipUnknown
+			case member:
+				return enforce.Member
+			}
+			return enforce.NotMember
+		}
+	}
+}
+
 // unixGroups says what is known now of who is in which Unix group.
 func (f *File) unixGroups() unixGroups {
 	if f.UnixGroups != nil {

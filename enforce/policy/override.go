@@ -215,8 +215,7 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		case q.User != "" && member == enforce.NotMember:
 			continue
 		case q.User != "" && member == enforce.MembershipUnknown:
-			value += " (whether it is about the user is unknown)"
-			continue
+			value += " (if the user is in it, which is unknown)"
 		}
 		if q.Host != "" && !c.Of.onHost(q.Host, q.Labels) {
 			continue

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	hostservice "github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -27,6 +28,7 @@ import (
 // with the policy that they name, and then which hosts there are, and how they are reached.
 type Options struct {
 	Policy        *policy.File
+	Unix          *nss.Groups   // says who is in the Unix groups of the policy; nil for none
 	Interval      time.Duration // between the starts of two cycles; 0 for a single one
 	Events        bool          // act between two cycles when something happened
 	Cycles        int           // 0 for no end
@@ -76,6 +78,7 @@ type Options struct {
 // LoopFlags is what the flags of `enforce` say, on this machine and on a fleet.
 type LoopFlags struct {
 	policy     policycheck.RuleFlags
+	unix       *nss.Groups
 	options    Options
 	auditSize  string
 	events, by string
@@ -130,6 +133,14 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	if options.Policy, err = o.policy.Read(c); err != nil {
 		return options, err
 	}
+	if o.unix == nil { // a reload keeps what is known
+		o.unix = nss.NewGroups(time.Now)
+		if !options.loops() {
+			o.unix.Wait = unixWait
+		}
+	}
+	options.Unix = o.unix
+	options.Policy.AskUnix(o.unix.Member)
 	if options.loops() { // single cycles count no hours
 		options.Policy.Interval = options.Interval
 	}
@@ -149,6 +160,9 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	options.AuditSize = size.Bytes()
 	return options, nil
 }
+
+// unixWait is for how long a single cycle waits for the directory of accounts.
+const unixWait = 5 * time.Second
 
 // roomOfRecord is how much of the record's disk stays allocated for it, in bytes: 10,000 records or so.
 const roomOfRecord = 8 << 20

@@ -68,6 +68,9 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	l.recordWaiting(options.DryRun)
 	ctx, l.service = startService(ctx, log, options.Interval > 0)
 	defer l.service.close()
+	if options.Unix != nil && options.loops() {
+		defer inBackground(ctx, options.Unix.Run)()
+	}
 	if options.Feed != nil {
 		l.counters = metrics.NewCounters(p.Now(), options.Interval)
 	}
@@ -347,5 +350,19 @@ func (l *loop) recordWaiting(dryRun bool) {
 	}
 	if err := l.folder.RecordWaiting(l.record); err != nil {
 		l.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
+	}
+}
+
+// inBackground runs something until end is called, which waits for it.
+func inBackground(ctx context.Context, run func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
 }

@@ -78,6 +78,9 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	unix := nss.NewGroups(time.Now)
+	unix.Wait = 5 * time.Second
+	file.AskUnix(unix.Member)
 	return o.writeExplanation(o.output, o.query, file.Explain(o.query, o.exemptGPUs()...))
 }
 

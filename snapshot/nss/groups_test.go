@@ -1,0 +1,131 @@
+package nss_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/nss"
+)
+
+// directory answers for accounts and groups, and counts how often.
+type directory struct {
+	accounts map[string]string // their gids
+	groups   map[string]string // their lines
+	broken   bool
+	dead     bool // answers nothing
+	asked    int
+}
+
+func (d *directory) ask(ctx context.Context, program string, args ...string) ([]byte, error) {
+	d.asked++
+	if d.dead {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	answers := d.accounts
+	if program == "getent" {
+		answers = d.groups
+	}
+	answer, known := answers[args[len(args)-1]]
+	if !known || d.broken {
+		return nil, errors.New("exit status 2")
+	}
+	return []byte(answer), nil
+}
+
+func (d *directory) ready(context.Context) error { return nil }
+
+func TestGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{
+			accounts: map[string]string{"bob": "100 2001\n", `LAB\eve smith`: "100\n", "carol@lab": "2001\n"},
+			groups:   map[string]string{"nlp": "nlp:x:2001:" + strings.Repeat("somebody,", 10000) + "\n", "empty": "empty:x:2002:\n"},
+		}
+		g := nss.NewGroups(time.Now)
+		g.Ask, g.Ready = d.ask, d.ready
+		is := func(user, group string) string {
+			member, known := g.Member(user, group)
+			return map[[2]bool]string{{true, true}: "yes", {false, true}: "no", {false, false}: "unknown"}[[2]bool{member, known}]
+		}
+		all := func() []string {
+			return []string{is("bob", "nlp"), is("bob", "empty"), is(`LAB\eve smith`, "nlp"), is("carol@lab", "nlp"), is("who", "nlp"), is("bob", "missing")}
+		}
+		require.Equal(t, []string{"unknown", "unknown", "unknown", "unknown", "unknown", "unknown"}, all(), "nothing was asked yet")
+		require.Zero(t, d.asked, "a loop never waits")
+		g.Refresh(t.Context())
+		known := []string{"yes", "no", "no", "yes", "unknown", "unknown"}
+		require.Equal(t, known, all())
+
+		asked := d.asked
+		g.Refresh(t.Context())
+		require.Equal(t, asked, d.asked, "within five minutes nothing is asked again")
+
+		d.accounts["bob"] = "100\n" // he left the group
+		time.Sleep(5 * time.Minute)
+		g.Refresh(t.Context())
+		require.Equal(t, known, all(), "one answer changes nothing")
+		time.Sleep(5 * time.Minute)
+		g.Refresh(t.Context())
+		require.Equal(t, "no", is("bob", "nlp"), "two that agree do")
+
+		d.broken = true
+		time.Sleep(23 * time.Hour)
+		g.Refresh(t.Context())
+		require.Equal(t, "yes", is("carol@lab", "nlp"), "what is known is kept for a day")
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, "unknown", is("carol@lab", "nlp"))
+		d.broken = false
+		g.Refresh(t.Context())
+		require.Equal(t, "yes", is("carol@lab", "nlp"))
+	})
+}
+
+// A flapping directory changes nothing.
+func TestGroupsThatFlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
+		g := nss.NewGroups(time.Now)
+		g.Ask, g.Ready = d.ask, d.ready
+		g.Member("bob", "nlp")
+		for i := range 20 {
+			g.Refresh(t.Context())
+			member, known := g.Member("bob", "nlp")
+			require.True(t, member && known, "answer %d", i)
+			time.Sleep(5 * time.Minute)
+			d.accounts["bob"] = []string{"2001", "100"}[(i+1)%2]
+		}
+	})
+}
+
+// A directory that is dead costs a single cycle five seconds in all, and a loop nothing.
+func TestDeadDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{dead: true}
+		g := nss.NewGroups(time.Now)
+		g.Ask, g.Ready, g.Wait = d.ask, d.ready, 5*time.Second
+		begun := time.Now()
+		for _, user := range strings.Fields("a b c d e f g h") {
+			_, known := g.Member(user, "nlp")
+			require.False(t, known)
+		}
+		require.LessOrEqual(t, time.Since(begun), 6*time.Second)
+	})
+}
+
+// The programs of this machine answer as is read here.
+func TestGroupsOfThisMachine(t *testing.T) {
+	g := nss.NewGroups(time.Now)
+	g.Wait = 5 * time.Second
+	member, known := g.Member("root", "root")
+	require.True(t, member && known)
+	member, known = g.Member("root", "nogroup")
+	require.Equal(t, [2]bool{false, true}, [2]bool{member, known})
+	_, known = g.Member("there is no such account", "root")
+	require.False(t, known)
+}
