@@ -329,6 +329,7 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 	d.Utilization = measured(r, "utilization", d.Utilization, checkUtilization)
 	d.Temperature = measured(r, "temperature", d.Temperature, CheckTemperature)
 	d.Power = measured(r, "power", d.Power, CheckPower)
+	d.PowerLimit = measured(r, "power_limit", d.PowerLimit, CheckPower)
 	cleanText(r, "name", &d.Name)
 	cleanText(r, "driver", &d.Driver)
 	cleanText(r, "problem", &d.Problem)

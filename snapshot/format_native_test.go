@@ -35,7 +35,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 			Config: snapshot.EnvConfig{Name: "Norwegian Wood", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
 		}},
 		Devices: []snapshot.Device{{
-			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", Unidentified: true, Display: new(true), UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
+			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", Unidentified: true, Display: new(true), UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts, PowerLimit: &watts,
 			Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}, {UUID: "MIG-GPU-1/2/0"}}, ProcessesUnknown: true,
 			Attachments: []snapshot.Attachment{{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: at, Since: 8}},
 		}, {Index: 2, Failed: true, Problem: "it is lost", Attachments: []snapshot.Attachment{}}, {Index: 3, Unified: true, Attachments: []snapshot.Attachment{}}},
@@ -123,6 +123,7 @@ func TestOddNativeValues(t *testing.T) {
 		{"a text as a utilization", `"utilization":97`, `"utilization":"much"`, func(s *snapshot.Snapshot) { s.Devices[0].Utilization = nil }},
 		{"below absolute zero", `"temperature":63`, `"temperature":-274`, func(s *snapshot.Snapshot) { s.Devices[0].Temperature = nil }},
 		{"a megawatt and more", `"power":555.12`, `"power":1000000.5`, func(s *snapshot.Snapshot) { s.Devices[0].Power = nil }},
+		{"no power limit", `"power_limit":555.12`, `"power_limit":-1`, func(s *snapshot.Snapshot) { s.Devices[0].PowerLimit = nil }},
 		{"negative power", `"power":555.12`, `"power":-1`, func(s *snapshot.Snapshot) { s.Devices[0].Power = nil }},
 		{"an instance of no GPU", `"uuid":"MIG-1"`, `"uuid":"\u0007"`, func(s *snapshot.Snapshot) { s.Devices[0].Instances = s.Devices[0].Instances[1:] }},
 	} {

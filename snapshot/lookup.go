@@ -13,6 +13,15 @@ func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
+// DrawsLess reports whether the device is known to draw less than below per cent of its power limit. The power of a
+// device with MIG instances says nothing about each of them.
+func (d *Device) DrawsLess(below int) bool {
+	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
+		return false
+	}
+	return *d.Power*100 < *d.PowerLimit*float64(below)
+}
+
 // Attachment returns the attachment of an environment to the device, or nil.
 func (d *Device) Attachment(eid EnvID) *Attachment {
 	return find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })

@@ -206,6 +206,7 @@ type Device struct {
 	Utilization *int     `json:"utilization,omitempty"` // per cent over the driver's last sample; nil if not reported
 	Temperature *int     `json:"temperature,omitempty"` // degrees Celsius; nil if not reported
 	Power       *float64 `json:"power,omitempty"`       // watts; nil if not reported
+	PowerLimit  *float64 `json:"power_limit,omitempty"` // likewise: the most that it may draw
 	// Instances are its MIG instances; empty also if they are not reported.
 	Instances []Instance `json:"mig,omitempty"`
 	// ProcessesUnknown says that the driver doesn't report the processes on it, or that some can't be seen: there may

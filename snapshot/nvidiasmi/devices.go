@@ -46,7 +46,7 @@ func DevicesArgs(modes ...string) []string {
 }
 
 // modes are the columns that not all drivers know.
-var modes = []string{"display_active", "compute_mode", "mig.mode.current"}
+var modes = []string{"display_active", "compute_mode", "mig.mode.current", "power.limit"}
 
 // exitInvalid is the exit code for a column that the driver doesn't know.
 const exitInvalid = 2
@@ -110,9 +110,13 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 		if at < 0 { // the row is cut
 			return fields
 		}
-		value := r.value(mode, fields[at+1:], false)
+		field := fields[at+1:]
 		fields = fields[:at]
-		switch mode {
+		if mode == "power.limit" {
+			g.PowerLimit = r.watts("power limit", field)
+			continue
+		}
+		switch value := r.value(mode, field, false); mode {
 		case "display_active":
 			active := value == "Enabled"
 			g.Display = ifSo(&active, active || value == "Disabled")
@@ -177,7 +181,7 @@ func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRo
 	var r row
 	g.Index, g.UUID, g.TotalMemory = noIndex, r.uuid(fields[1]), r.memory("total memory", fields[2])
 	g.UsedMemory = r.memory("used memory", fields[3])
-	g.Utilization, g.Temperature, g.Power = r.percent(fields[4]), r.celsius(fields[5]), r.watts(fields[6])
+	g.Utilization, g.Temperature, g.Power = r.percent(fields[4]), r.celsius(fields[5]), r.watts("power", fields[6])
 	if isNumber {
 		g.Index = snapshot.DeviceIndex(index)
 	} else {

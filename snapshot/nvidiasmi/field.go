@@ -112,8 +112,8 @@ func (r *row) celsius(field string) *int {
 }
 
 // watts is a power such as "71.12".
-func (r *row) watts(field string) *float64 {
-	w, err := strconv.ParseFloat(r.value("power", field, false), 64)
+func (r *row) watts(column, field string) *float64 {
+	w, err := strconv.ParseFloat(r.value(column, field, false), 64)
 	return ifSo(&w, err == nil && snapshot.CheckPower(w) == nil)
 }
 

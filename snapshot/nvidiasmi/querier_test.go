@@ -53,24 +53,25 @@ func TestArguments(t *testing.T) {
 
 // TestModes: drivers that don't know some columns are asked without these, and only once with them.
 func TestModes(t *testing.T) {
-	const all = "display_active,compute_mode,mig.mode.current"
+	const all = "display_active,compute_mode,mig.mode.current,power.limit"
 	for name, row := range map[string]struct {
 		known, calls string // the columns that the driver knows, and those of each call
 		values       string
 		display      *bool
 		mig          bool
 		unusable     string
+		limit        *float64
 		problem      string
 		failed       bool
 	}{
-		"all":             {known: all, calls: all + " " + all, values: ", Disabled, Default, Enabled", display: new(false), mig: true},
-		"before MIG":      {known: "display_active,compute_mode", calls: all + " display_active,compute_mode display_active,compute_mode", values: ", Enabled, Prohibited", display: new(true), unusable: "its compute mode is Prohibited"},
-		"none":            {calls: all + " compute_mode,mig.mode.current mig.mode.current  "},
-		"not reported":    {known: all, calls: all + " " + all, values: ", [N/A], [N/A], [N/A]"},
-		"not understood":  {known: all, calls: all + " " + all, values: ", [Unknown Error], Exclusive_Process, Disabled", problem: "display_active: Unknown Error"},
-		"requires reset":  {known: all, calls: all + " " + all, values: ", Disabled, [GPU requires reset], Disabled", display: new(false), problem: "compute_mode: GPU requires reset", failed: true},
-		"not supported":   {known: all, calls: all + " " + all, values: ", [Not Supported], Exclusive_Thread, [Not Supported]"},
-		"older spellings": {known: all, calls: all + " " + all, values: ", Disabled, Prohibited, Disabled\r", display: new(false), unusable: "its compute mode is Prohibited"},
+		"all":             {known: all, calls: all + " " + all, values: ", Disabled, Default, Enabled, 300.00", display: new(false), mig: true, limit: new(300.0)},
+		"before MIG":      {known: "display_active,compute_mode", calls: all + " display_active,compute_mode,power.limit display_active,compute_mode display_active,compute_mode", values: ", Enabled, Prohibited", display: new(true), unusable: "its compute mode is Prohibited"},
+		"none":            {calls: all + " compute_mode,mig.mode.current,power.limit mig.mode.current,power.limit power.limit  "},
+		"not reported":    {known: all, calls: all + " " + all, values: ", [N/A], [N/A], [N/A], [N/A]"},
+		"not understood":  {known: all, calls: all + " " + all, values: ", [Unknown Error], Exclusive_Process, Disabled, 300.00", limit: new(300.0), problem: "display_active: Unknown Error"},
+		"requires reset":  {known: all, calls: all + " " + all, values: ", Disabled, [GPU requires reset], Disabled, 1e9", display: new(false), problem: "compute_mode: GPU requires reset", failed: true},
+		"not supported":   {known: all, calls: all + " " + all, values: ", [Not Supported], Exclusive_Thread, [Not Supported], [Insufficient Permissions]"},
+		"older spellings": {known: all, calls: all + " " + all, values: ", Disabled, Prohibited, Disabled, 70\r", limit: new(70.0), display: new(false), unusable: "its compute mode is Prohibited"},
 	} {
 		var calls []string
 		querier := nvidiasmi.New(runner(func(_ context.Context, args ...string) (nvidiasmi.RunResult, error) {
@@ -89,7 +90,7 @@ func TestModes(t *testing.T) {
 			devices, err := querier.Devices(t.Context(), 0)
 			require.NoError(t, err, name)
 			d := devices.GPUs[0].Device
-			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable, row.problem, row.failed}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable, d.Problem, d.Failed}, name)
+			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable, row.problem, row.failed, row.limit}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable, d.Problem, d.Failed, d.PowerLimit}, name)
 		}
 		require.Equal(t, row.calls, strings.Join(calls, " "), name)
 		displays, err := querier.Displays(t.Context(), 0)

@@ -294,7 +294,7 @@ func (v view) with(stdout string) (text string, code int) {
 
 // spoil replaces values of a row by what a driver says of a device with a fault.
 func (d Device) spoil(row map[string]string) {
-	measured := []string{"utilization.gpu", "utilization.memory", "temperature.gpu", "power.draw"}
+	measured := []string{"utilization.gpu", "utilization.memory", "temperature.gpu", "power.draw", "power.limit"}
 	switch d.Fault {
 	case NeedsReset:
 		row["memory.used"] = "0"

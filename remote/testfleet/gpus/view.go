@@ -173,7 +173,7 @@ func amount(mib *int64, unit, unknown string) string {
 // units of the fields that have one.
 var units = map[string]string{
 	"memory.total": "MiB", "memory.used": "MiB", "memory.free": "MiB", "used_gpu_memory": "MiB", "used_memory": "MiB",
-	"utilization.gpu": "%", "utilization.memory": "%", "power.draw": "W",
+	"utilization.gpu": "%", "utilization.memory": "%", "power.draw": "W", "power.limit": "W",
 }
 
 const timestamp = "2006/01/02 15:04:05.000"
@@ -186,6 +186,7 @@ func gpuRow(v view, d Device) map[string]string {
 		"memory.total": fmt.Sprint(d.TotalMiB), "memory.used": fmt.Sprint(v.Used(d)), "memory.free": fmt.Sprint(v.Free(d)),
 		"utilization.gpu": strconv.Itoa(load), "utilization.memory": strconv.Itoa(load / 2),
 		"temperature.gpu": strconv.Itoa(v.Celsius(d)), "power.draw": fmt.Sprintf("%d.12", v.Watt(d)),
+		"power.limit": "700.00",
 	}
 	if len(d.MIG) > 0 {
 		row["utilization.gpu"], row["utilization.memory"] = "[N/A]", "[N/A]"
