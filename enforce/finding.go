@@ -135,6 +135,8 @@ func (f Finding) String() string {
 func (f *Finding) Advice() string {
 	general := f.Rule.Advice()
 	switch {
+	case f.Rule == RuleIdle && len(f.Terminate) > 0:
+		return adviceIdleEnds
 	case f.Rule == RuleIdle:
 		return fmt.Sprintf(adviceIdle, f.Warn.ends())
 	case general != adviceDetach || !f.Pending:

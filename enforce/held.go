@@ -122,7 +122,7 @@ func (c *counting) addUses(h *hostView) {
 		case user == "":
 		case env != nil || h.claimed(p) != nil || p.EnvUnknown:
 			c.addUsesOf(c.of(user), h, env, p)
-		case h.settings.CountOutside && h.countsOutside(p):
+		case h.counted(p) != "":
 			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
@@ -153,7 +153,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 			continue
 		}
 		d := c.device(u, h, device)
-		switch counts := h.settings.CountOutside && h.countsOutside(p); {
+		switch counts := h.counted(p) != ""; {
 		case counts && in == nil:
 			start := snapshot.DateOf(h.snapshot.When(p.Start, snapshot.Date{}).UTC().Truncate(time.Second))
 			if start.Compare(d.Newest) > 0 {
@@ -194,7 +194,7 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 	}
 	d := &caps.HeldDevice{Device: device, Host: h, Owner: u.number}
 	for _, p := range h.unknownOn[device.Index] {
-		if h.settings.CountOutside && h.countsOutside(p) {
+		if h.counted(p) != "" {
 			continue // whatever its environment is
 		}
 		switch c.policy.Account(h.userOf(p)) {
@@ -208,16 +208,6 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 	u.here[device.Index] = d
 	return d
 }
-
-// countsOutside reports whether a process counts for its user whatever its environment is, where the policy has
-// processes outside of environments count: one of a person's own account, in no container of unknown owner.
-func (h *hostView) countsOutside(p *snapshot.Process) bool {
-	uid := p.CountedUID()
-	return uid != nil && *uid >= firstUID && !p.Unproved() && p.Start != 0 && len(p.Usage) > 0
-}
-
-// firstUID is the first uid of people: lower ones are those of system accounts. See UID_MIN in login.defs(5).
-const firstUID = 1000
 
 // markIdle marks the devices that have been idle for as long as the rule about that allows, whether or not it acts.
 func (c *counting) markIdle() {
@@ -243,6 +233,5 @@ func (c *counting) isIdle(u *held, d *caps.HeldDevice) bool {
 	if rule == nil {
 		return false
 	}
-	since, idle := c.next.Idle[string(h.name)+"/"+string(u.user)+"/"+d.Key()]
-	return idle && h.at.Sub(since) >= rule.After
+	return c.next.Uses[useKey(h, u.user, d.Device)].idleFor(h.at) >= rule.After
 }

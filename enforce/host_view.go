@@ -44,6 +44,7 @@ type hostView struct {
 	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
+	holders   []holder
 	more      []*snapshot.Process // for each account of which something isn't in the snapshot
 	instances contents.Instances
 	notes     int // how many there are

@@ -29,6 +29,8 @@ func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
 	j.apply((*judgement).see, (*judgement).noteUnknowns)
 	j.forgetEnded()
 	j.rememberSeen()
+	j.apply((*judgement).rememberUses)
+	j.keepAbsentUses()
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
 	j.apply(ofHosts()...)
 	j.caps()
@@ -144,6 +146,7 @@ func (j *judgement) plan() Plan {
 			continue
 		}
 		o.Name(h.snapshot.Devices)
+		h.markCounted(&o)
 		o.Options = h.settings.OrderOptions(j.fleet)
 		plan.Orders = append(plan.Orders, order.OfHost{Host: h.name, Order: o})
 	}

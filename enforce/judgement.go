@@ -67,7 +67,6 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 		j.next.Interval = safety.Interval{}
 	}
 	j.next.Interval = j.next.Interval.Clone()
-	j.keepWaiting()
 	j.keepExemptGPUs()
 	j.markUnderWay()
 	j.nameReleased()
@@ -90,18 +89,6 @@ func (h *hostView) setTime(known KnownHost, now time.Time) {
 	h.isNew = h.host.AskedAt.IsZero() || h.host.IsNew
 	h.acted = !known.Acted.IsZero() && !h.at.After(known.Acted)
 	h.fresh = (h.isNew || now.Sub(h.at) <= FreshFor) && !h.acted
-}
-
-// keepWaiting keeps since when something is idle on hosts that have not answered yet.
-func (j *judgement) keepWaiting() {
-	if len(j.waiting) == 0 {
-		return
-	}
-	for key, since := range j.before.Idle {
-		if host, _, _ := strings.Cut(key, "/"); j.waiting[snapshot.Hostname(host)] {
-			j.next.Idle[key] = since
-		}
-	}
 }
 
 // markUnderWay adds to the drafts the orders that hosts are still carrying out, and those that ended after the look.

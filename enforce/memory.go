@@ -23,8 +23,8 @@ type Memory struct {
 	// Present is since when something is there without a break, by the keys of
 	// judgement.checkDue.
 	Present map[string]Presence `json:"present,omitempty"`
-	// Idle is since when an attachment is idle, by idleKey.
-	Idle map[string]time.Time `json:"idle,omitempty"`
+	// Uses are since when people have their GPUs, by useKey.
+	Uses map[string]Use `json:"uses,omitempty"`
 	// Released are devices that were detached because they were idle, while processes still use them: true until
 	// they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
@@ -69,7 +69,7 @@ func (m Memory) Shifted(d time.Duration) Memory {
 
 // withTimes returns the memory with each of its times replaced.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
-	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
+	m.Time, m.LeftAlone = at(m.Time), mapped(m.LeftAlone, at)
 	known := func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
@@ -79,6 +79,9 @@ func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Present = mapped(m.Present, func(p Presence) Presence {
 		p.Since, p.Gone = at(p.Since), known(p.Gone)
 		return p
+	})
+	m.Uses = mapped(m.Uses, func(u Use) Use {
+		return Use{known(u.Attached), known(u.Detached), known(u.Idle), known(u.LowPower), known(u.Gone), u.Break}
 	})
 	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
 	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
@@ -145,7 +148,7 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 		Time:      now,
 		Findings:  make(map[string]KnownFinding, len(m.Findings)),
 		Present:   make(map[string]Presence, len(m.Present)),
-		Idle:      make(map[string]time.Time, len(m.Idle)),
+		Uses:      make(map[string]Use, len(m.Uses)),
 		Released:  copyOf(m.Released),
 		Stuck:     copyOf(m.Stuck),
 		LeftAlone: copyOf(m.LeftAlone),

@@ -22,7 +22,7 @@ func spared() *snapshot.Snapshot {
 	at := snapshot.DateOf(noon(0).Add(-2 * time.Hour))
 	uid := func(n snapshot.UID) *snapshot.UID { return &n }
 	s := &snapshot.Snapshot{
-		BootID: "6f2c", UTCOffset: ptr(0), Boot: noon(-300), StateFolder: "8:1/131", Service: ptr(true),
+		BootID: "6f2c", UTCOffset: ptr(0), Boot: noon(-300), StateFolder: "8:1/131", FirstUID: uid(1000), Service: ptr(true),
 		Guard: &snapshot.Guard{Mode: snapshot.GuardEnforce}, More: []snapshot.More{{UID: uid(1003), Processes: 1, GPUs: []snapshot.DeviceIndex{6}}},
 	}
 	for i := range 10 {
@@ -33,7 +33,7 @@ func spared() *snapshot.Snapshot {
 		}
 		d := snapshot.Device{
 			Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(80000), UUID: snapshot.GPUUUID("GPU-" + itoa(i)), Name: "H100", UsedMemory: snapshot.MiB(1000),
-			Utilization: ptr(50), Temperature: ptr(50), Power: ptr(50.0), Failed: i == 1, Unidentified: i == 2, Display: ptr(i == 3),
+			Utilization: ptr(50), Temperature: ptr(50), Power: ptr(50.0), PowerLimit: ptr(100.0), Failed: i == 1, Unidentified: i == 2, Display: ptr(i == 3),
 			ProcessesUnknown: i == 4, Attachments: []snapshot.Attachment{{EID: e.EID, GPUMemory: snapshot.MiB(1000), Time: at, Since: 29000}},
 		}
 		if i == 5 {
@@ -98,21 +98,29 @@ func strict() stated {
 
 // acts is what is done on a host.
 func acts(s *snapshot.Snapshot) map[string]bool {
+	counting := strict()
+	counting.all.NonEnvProcesses, counting.all.CountOutside = false, true
+	counting.all.Idle = &enforce.Idle{After: 4 * time.Minute, Below: 60, BelowPower: 60, End: true}
+	done := make(map[string]bool)
+	actsBy(strict(), s, 4, "", done)
+	actsBy(counting, s, 6, "counting: ", done)
+	return done
+}
+
+func actsBy(policy stated, s *snapshot.Snapshot, minutes int, by string, done map[string]bool) {
 	s.Boot = noon(-300)
 	var m controllerMemory
-	done := make(map[string]bool)
-	for i := range 4 {
-		plan := m.Judge(strict(), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, noon(i))
+	for i := range minutes {
+		plan := m.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, noon(i))
 		for _, o := range plan.Orders {
 			for _, t := range o.Order.Terminate {
-				done[fmt.Sprintf("end %d", t.Process.PID)] = true
+				done[fmt.Sprintf("%send %d", by, t.Process.PID)] = true
 			}
 			for _, d := range o.Order.Detach {
-				done[fmt.Sprintf("detach %d %s", d.Device, d.Environment.EID)] = true
+				done[fmt.Sprintf("%sdetach %d %s", by, d.Device, d.Environment.EID)] = true
 			}
 		}
 	}
-	return done
 }
 
 // without removes a key of all objects at a path, such as "devices.failed", from a document.
@@ -155,6 +163,7 @@ func TestAMissingFieldMakesNoRuleActOnMore(t *testing.T) {
 	before := acts(whole)
 	require.Contains(t, before, "end 30")
 	require.Contains(t, before, "detach 0 100")
+	require.Contains(t, before, "counting: end 30")
 	all := make(map[string]bool)
 	var document any
 	require.NoError(t, json.Unmarshal(data, &document))

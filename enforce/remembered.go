@@ -57,11 +57,11 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 
 // computes reports whether a device is known to compute, for this environment alone.
 func (h *hostView) computes(env *envView, d *snapshot.Device) bool {
-	below := 1
-	if rule := env.settings.Idle; rule != nil {
+	below, rule := 1, env.settings.Idle
+	if rule != nil {
 		below = max(below, rule.Below)
 	}
-	if d.Utilization == nil || d.ComputesLess(below) || d.ProcessesUnknown || len(h.unknownOn[d.Index]) > 0 {
+	if d.Utilization == nil || d.ComputesLess(below) || rule != nil && d.DrawsLess(rule.BelowPower) || d.ProcessesUnknown || len(h.unknownOn[d.Index]) > 0 {
 		return false
 	}
 	for i := range h.snapshot.Processes {

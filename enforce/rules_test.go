@@ -86,6 +86,18 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 			d.Utilization = &u
 			continue
 		}
+		if word == "mig" {
+			d.MIGMode = true
+			continue
+		}
+		if power, ok := strings.CutPrefix(word, "w"); ok && strings.Contains(power, "/") { // draw/limit in watts
+			draw, limit, _ := strings.Cut(power, "/")
+			d.Power = ptr(float64(number(t, draw)))
+			if limit != "0" {
+				d.PowerLimit = ptr(float64(number(t, limit)))
+			}
+			continue
+		}
 		if word == "screen" {
 			d.Display = ptr(true)
 			continue

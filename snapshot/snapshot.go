@@ -28,6 +28,8 @@ type Snapshot struct {
 	// Service says whether root owns the state files there (genv host serve), so that users
 	// can't forge them; nil if not reported.
 	Service *bool `json:"service,omitempty"`
+	// FirstUID is the first uid of people, UID_MIN of login.defs(5); nil if not reported.
+	FirstUID *UID `json:"first_uid,omitempty"`
 	// Trial is what the host found when it tried what acting there needs; nil if not reported.
 	Trial *Trial `json:"trial,omitempty"`
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.

@@ -144,6 +144,9 @@ func (e *explainer) device(index snapshot.DeviceIndex) []string {
 	if d.Utilization != nil {
 		line += fmt.Sprintf(", computing %d%%", *d.Utilization)
 	}
+	if d.Power != nil && d.PowerLimit != nil {
+		line += fmt.Sprintf(", drawing %.0f of %.0f W", *d.Power, *d.PowerLimit)
+	}
 	return []string{line}
 }
 

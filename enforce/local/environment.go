@@ -11,11 +11,13 @@ import (
 // checkEnvironment compares the environment that a process is in (see snapshot.Register) with the one that was judged.
 // The environ may name another one since the inspection.
 //
+// Of one that counts for its account, the environment doesn't matter: checkIdentity has compared the account.
+//
 // A process that was judged as outside any environment, and is outside now, is
 // what was judged, whatever its environ claims now.
 func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) objection {
 	listed := now.processes[t.judged.PID]
-	if listed == nil { // it uses no device any more, see checkDevices
+	if listed == nil || t.item.Counted { // without one it uses no device any more, see checkDevices
 		return objection{}
 	}
 	if t.judged.EnvUnknown && t.judged.Unreadable != nil {

@@ -55,6 +55,39 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 	}
 }
 
+// TestCountedProcessIsTerminatedWhateverItsEnvironment: what it uses counts for its account.
+func TestCountedProcessIsTerminatedWhateverItsEnvironment(t *testing.T) {
+	me := snapshot.UID(os.Getuid())
+	for name, now := range map[string]snapshot.Process{
+		"none": {}, "unknown": {EnvUnknown: true}, "one of its own since": {EID: "7"}, "too large to read": {EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "large", ByUser: true}},
+	} {
+		for _, judged := range []snapshot.Process{{}, {EnvUnknown: true}, {EID: "8"}} {
+			for change, want := range map[string]order.Status{"": order.StatusTerminated, "the account": order.StatusChanged, "the GPU": order.StatusChanged, "not counted": order.StatusRefused} {
+				c := ready(t, "gentle")
+				now.PID, now.Usage = c.pid(), usage(0)
+				s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)
+				s.machine.envs = []snapshot.Environment{environment("7", me, "me"), environment("8", me+1, "other")}
+				p := c.judged(judged.EID, 0)
+				p.EnvUnknown, p.UID = judged.EnvUnknown, &me
+				switch change {
+				case "the account":
+					other := me + 1
+					p.UID = &other
+				case "the GPU":
+					p.Usage = usage(3)
+				case "not counted":
+					if !judged.EnvUnknown {
+						continue
+					}
+				}
+				items := []order.Termination{{Process: p, Counted: change != "not counted", Reasons: order.Reasons{Because: []string{"idle/a/1/1"}}}}
+				got := s.x.Execute(t.Context(), order.Order{Terminate: items})[0]
+				require.Equal(t, want, got.Status, "%s %+v %s: %s", name, judged, change, got.Reason)
+			}
+		}
+	}
+}
+
 // otherUser is another status for root, who may be in every user's environment.
 func otherUser(status, roots order.Status) order.Status {
 	if os.Getuid() == 0 {

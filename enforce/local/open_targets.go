@@ -20,7 +20,7 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 		p := &items[i].Process
 		outcomes[i] = order.Outcome{PID: p.PID, EID: p.EID}
 		t := &target{item: &items[i], judged: p, outcome: &outcomes[i], failedStop: make(chan error, 1)}
-		o := x.checkItem(ctx, p)
+		o := x.checkItem(ctx, &items[i])
 		switch {
 		case o.raised():
 		case err != nil:
@@ -41,17 +41,18 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 }
 
 // checkItem objects to what a valid order never contains, and to what comes too late.
-func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objection {
+func (x *execution) checkItem(ctx context.Context, item *order.Termination) objection {
+	p := &item.Process
 	switch {
 	case ctx.Err() != nil:
 		return notBegun(ctx)
 	case p.PID <= 1:
 		return refused("PID %d is never signalled", p.PID)
-	case p.EnvUnknown && (!p.EnvOverwritten && !p.Unreadable.IsByUser() || p.EID != ""):
+	case !item.MayBeJudged():
 		return refused("it was judged although its environment was not known")
 	case len(p.Usage) == 0:
 		return refused("it was judged although it used no GPU")
-	case p.EID != "":
+	case p.EID != "" && !item.Counted:
 		if o := x.attached[p.EID]; o.status != order.StatusChanged || p.Start == 0 {
 			return o
 		} // else verify finds out whether it is the process that was judged

@@ -27,7 +27,8 @@ type document143 struct {
 // document is an order in the format of our own hosts and controllers. Keys may be added.
 type document struct {
 	document143
-	Outside []snapshot.PID `json:"outside"` // of Terminate
+	Outside []snapshot.PID `json:"outside"`           // of Terminate
+	Counted []snapshot.PID `json:"counted,omitempty"` // likewise
 	// Unattached are those of Terminate.
 	Unattached map[snapshot.PID][]snapshot.DeviceIndex `json:"unattached,omitempty"`
 	// GPUs are the UUIDs of the devices. Older controllers send none.
@@ -66,10 +67,14 @@ func EncodeNative(o Order) ([]byte, error) {
 	d := document{document143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs}
 	d.Unattached = make(map[snapshot.PID][]snapshot.DeviceIndex)
 	for i := range o.Terminate {
-		if t := &o.Terminate[i]; t.Outside() {
+		t := &o.Terminate[i]
+		if t.Outside() {
 			d.Outside = append(d.Outside, t.Process.PID)
 		}
-		if t := &o.Terminate[i]; len(t.Unattached) > 0 {
+		if t.Counted {
+			d.Counted = append(d.Counted, t.Process.PID)
+		}
+		if len(t.Unattached) > 0 {
 			d.Unattached[t.Process.PID] = t.Unattached
 		}
 	}
@@ -138,13 +143,12 @@ func DecodeNative(data []byte) (Order, error) {
 		return Order{}, err
 	}
 	o.GPUs = d.GPUs
-	outside := make(map[snapshot.PID]bool, len(d.Outside))
-	for _, pid := range d.Outside {
-		outside[pid] = true
-	}
+	outside, counted := setOf(d.Outside), setOf(d.Counted)
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
-		if p := &t.Process; p.EnvUnknown && !p.EnvOverwritten && !p.Unreadable.IsByUser() {
+		t.Counted = counted[t.Process.PID]
+		if !t.MayBeJudged() {
+			p := &t.Process
 			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
 		}
 		t.Unattached = d.Unattached[t.Process.PID]
@@ -157,6 +161,14 @@ func DecodeNative(data []byte) (Order, error) {
 		o.Detach[i].Unused = slices.Contains(d.Unused[o.Detach[i].Device], o.Detach[i].Environment.EID)
 	}
 	return o, nil
+}
+
+func setOf(pids []snapshot.PID) map[snapshot.PID]bool {
+	set := make(map[snapshot.PID]bool, len(pids))
+	for _, pid := range pids {
+		set[pid] = true
+	}
+	return set
 }
 
 func checkSize(data []byte) error {

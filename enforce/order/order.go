@@ -71,6 +71,9 @@ type Termination struct {
 	// A host finds out right before whether they still aren't.
 	Unattached []snapshot.DeviceIndex
 
+	// Counted says that it ends for what its account uses, whatever its environment is.
+	Counted bool
+
 	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
 	InNoEnvironment *bool
 }
@@ -182,6 +185,12 @@ func (t *Termination) Outside() bool {
 		return t.Process.EID == ""
 	}
 	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, RuleOutside+"/") })
+}
+
+// MayBeJudged reports whether enough was known of the environment of the process.
+func (t *Termination) MayBeJudged() bool {
+	p := &t.Process
+	return t.Counted || !p.EnvUnknown || p.EID == "" && (p.EnvOverwritten || p.Unreadable.IsByUser())
 }
 
 // RuleOutside is the name of the rule about processes in no environment.

@@ -232,6 +232,21 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 	require.Equal(t, o.Reasons(), got.Reasons())
 }
 
+// TestTheNativeOrderSaysWhatCounts: of such a process the environment may be unknown.
+func TestTheNativeOrderSaysWhatCounts(t *testing.T) {
+	o := order.Order{Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true}, Counted: true}, {Process: snapshot.Process{PID: 8}}}}
+	data, err := order.EncodeNative(o)
+	require.NoError(t, err)
+	got, err := order.DecodeNative(data)
+	require.NoError(t, err)
+	require.True(t, got.Terminate[0].Counted && !got.Terminate[1].Counted)
+	o.Terminate[0].Counted = false
+	data, err = order.EncodeNative(o)
+	require.NoError(t, err)
+	_, err = order.DecodeNative(data)
+	require.ErrorIs(t, err, snapshot.ErrInvalid)
+}
+
 func TestItemOf(t *testing.T) {
 	sent := order.Order{
 		Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EID: "1"}}},

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -102,7 +103,8 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if c.Brief {
 		return s, nil
 	}
-	s.Guard = c.hardware().Guard(c.now())
+	first := system.FirstUID()
+	s.FirstUID, s.Guard = &first, c.hardware().Guard(c.now())
 	if c.Service != nil {
 		if owned, err := c.Service(); err == nil { // an error fails the reading of the state files
 			s.Service = &owned

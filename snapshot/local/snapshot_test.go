@@ -31,6 +31,8 @@ func TestSnapshot(t *testing.T) {
 	found := m.snapshot()
 	require.True(t, found.Boot.Before(m.Now()))
 	found.Boot = time.Time{}
+	require.NotZero(t, *found.FirstUID)
+	found.FirstUID = nil
 	require.Equal(t, &snapshot.Snapshot{
 		Processes: []snapshot.Process{
 			{PID: 100, Start: 5000, UID: uid(1001), Name: "python3", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(7)}}},

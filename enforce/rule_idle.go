@@ -1,0 +1,166 @@
+package enforce
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// RuleIdle is about attached devices that are not used.
+const RuleIdle Rule = "idle"
+
+const adviceIdleEnds = "Save your work, and end what computes nothing. What computes on the GPU before that may stay."
+
+const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
+	"%s. Attach it again before that: genv attach."
+
+var idleRule = rule{
+	Setting: Setting{strictyaml.NewOptional(string(RuleIdle),
+		func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String), ByHost | ByUser},
+	advice: fmt.Sprintf(adviceIdle, "after another warning"),
+	line: func(f Finding) string {
+		if f.PID != 0 {
+			return fmt.Sprintf("Process %d has computed nothing on GPU %s for %s, and %s are allowed",
+				f.PID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+		}
+		return fmt.Sprintf("Environment %s has not used GPU %s for %s, and %s are allowed",
+			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+	},
+	host: (*judgement).idle,
+}
+
+// Idle says when a person's device counts as idle: when they don't use it, or it computes little or draws little
+// power in every measurement.
+type Idle struct {
+	// After is for how long nothing must have used it, without a break.
+	After time.Duration
+	// Below is the utilization in per cent under which a device counts as idle
+	// although processes use it; 0 for only devices without a process.
+	Below int
+	// BelowPower is the power, in per cent of the device's limit, under which it counts as idle although processes use
+	// it; 0 for however little it draws.
+	BelowPower int
+	// End also ends the processes of which all devices are idle.
+	End bool
+	// Warn is the warning of its findings; nil for that of all rules.
+	Warn *Warn
+}
+
+func readIdle(n *strictyaml.Node) Idle {
+	var idle Idle
+	hasAfter := false
+	n.Map(strictyaml.Keys{
+		"after": func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
+		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
+		"end":   func(n *strictyaml.Node) { idle.End = n.Bool() },
+		"warn":  func(n *strictyaml.Node) { warn := readWarn(n); idle.Warn = &warn },
+
+		"below-power": func(n *strictyaml.Node) { idle.BelowPower = readPercent(n) },
+	})
+	if n.IsMap() && !hasAfter {
+		n.Failf("idle: the time is missing; write it as {after: 2h}")
+	}
+	return idle
+}
+
+func readPercent(n *strictyaml.Node) int {
+	text := n.Scalar()
+	p, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
+	if err != nil || p < 0 || p > 100 {
+		n.Failf("%q is not a percentage; write it as 5%%", text)
+		return 0
+	}
+	return p
+}
+
+// String is the setting as it is written in a file.
+func (i Idle) String() string {
+	s := "after: " + text.FormatDuration(i.After)
+	if i.Below > 0 {
+		s += fmt.Sprintf(", below: %d%%", i.Below)
+	}
+	if i.BelowPower > 0 {
+		s += fmt.Sprintf(", below-power: %d%%", i.BelowPower)
+	}
+	if i.End {
+		s += ", end: true"
+	}
+	if i.Warn != nil {
+		s += fmt.Sprintf(", warn: %s", i.Warn)
+	}
+	return "{" + s + "}"
+}
+
+// idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
+// person without an environment. It takes nothing from a process of which another GPU is in use.
+func (j *judgement) idle(h *hostView) {
+	kept := make(map[string]bool) // by useKey, for such a process
+	for i := range h.holders {
+		if x := &h.holders[i]; x.settings.Idle.End && !j.endable(h, x) {
+			for _, u := range x.process.Usage {
+				kept[x.key(h, u.Index)] = true
+			}
+		}
+	}
+	ending := make(map[snapshot.PID]bool)
+	for _, env := range h.inOrder {
+		rule := env.settings.Idle
+		if rule == nil {
+			continue
+		}
+		for _, a := range env.Attachments {
+			key := useKey(h, h.personOf(env), a.Device)
+			lasted := j.next.Uses[key].idleFor(h.at)
+			if lasted < rule.After || kept[key] {
+				continue
+			}
+			var here []*snapshot.Process
+			for p := range env.On(a.Device.Index) {
+				if rule.End && contents.UseBy(env.env.UID, p) != contents.Unused {
+					here, ending[p.PID] = append(here, p), true
+				}
+			}
+			j.detachOld(h, env, a, Finding{Rule: RuleIdle, For: lasted, Limit: rule.After}, here)
+		}
+	}
+	for i := range h.holders {
+		if x := &h.holders[i]; x.settings.Idle.End && x.counts && !ending[x.process.PID] && j.endable(h, x) {
+			j.endIdle(h, x)
+		}
+	}
+}
+
+// endable reports whether all GPUs of a process have been idle for long enough.
+func (j *judgement) endable(h *hostView, x *holder) bool {
+	return !slices.ContainsFunc(x.process.Usage, func(u snapshot.DeviceUsage) bool {
+		return j.next.Uses[x.key(h, u.Index)].idleFor(h.at) < x.settings.Idle.After || h.ignoresUse(u)
+	})
+}
+
+// endIdle is a finding about a process of which all GPUs are idle.
+func (j *judgement) endIdle(h *hostView, x *holder) {
+	f := Finding{Rule: RuleIdle, Limit: x.settings.Idle.After, Warn: x.settings.warnOf(RuleIdle)}
+	f.User, f.UID = x.process.Reported()
+	f.Devices = x.process.Indices()
+	j.describe(h, x.process, &f)
+	keys := []string{f.ID}
+	for i, u := range x.process.Usage {
+		key := x.key(h, u.Index)
+		if lasted := j.next.Uses[key].idleFor(h.at); i == 0 || lasted < f.For {
+			f.For = lasted
+		}
+		if i < maxKeys {
+			keys = append(keys, string(RuleIdle)+"/"+key)
+		}
+	}
+	due := j.checkDue(h, &f, clock{f.Warn, keys})
+	j.end(&f, due, h, x.process)
+	j.add(f)
+}
