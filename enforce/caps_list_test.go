@@ -226,3 +226,21 @@ func TestGPUHours(t *testing.T) {
 	require.Equal(t, "a detach 0 1; a detach 1 1", look(162, week(monday.AddDate(0, 0, -7))), "a period never goes back")
 	require.Empty(t, look(163, week(monday.AddDate(0, 0, 7))))
 }
+
+// Who would count for caps is said, where the policy doesn't have them count.
+func TestUncounted(t *testing.T) {
+	cluster := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 10 - u1001 by:alice 1:1 | proc 11 - u1002 by:bob 1:1 | proc 12 - u1002 by:bob 1:1 | proc 13 - u0 1:1 | proc 14 1 u1001 by:alice 0:1")
+	list := []*enforce.Cap{listed("two", 2)}
+	for _, tt := range []struct {
+		policy stated
+		want   enforce.Uncounted
+	}{
+		{stated{list: list}, enforce.Uncounted{Processes: 3, People: 2}},
+		{stated{all: enforce.Settings{MaxDevices: ptr(1)}}, enforce.Uncounted{Processes: 3, People: 2}},
+		{stated{all: enforce.Settings{CountOutside: true}, list: list}, enforce.Uncounted{}},
+		{stated{all: enforce.Settings{NonEnvProcesses: true}, list: list}, enforce.Uncounted{}},
+		{stated{}, enforce.Uncounted{}},
+	} {
+		require.Equal(t, tt.want, evaluate(tt.policy, cluster, noon(0)).Uncounted)
+	}
+}

@@ -24,6 +24,7 @@ func (j *judgement) caps() {
 			}
 		}
 	}
+	c.findUncounted()
 	for _, listed := range c.list {
 		if listed.Kind == CapHours {
 			c.countHours(listed)
@@ -35,6 +36,28 @@ func (j *judgement) caps() {
 		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user " +
 			"caps"})
 	}
+}
+
+// findUncounted finds out who would count for caps and idle if processes outside of environments did.
+func (c *counting) findUncounted() {
+	s := c.policy.Settings(Query{At: c.now})
+	if len(c.list) == 0 && s.MaxDevices == nil && s.MaxMemory == nil && s.Idle == nil {
+		return
+	}
+	people := make(map[snapshot.Username]bool)
+	for _, h := range c.hosts {
+		if h.settings.CountOutside || h.settings.NonEnvProcesses {
+			continue
+		}
+		for i := range h.snapshot.Processes {
+			p := &h.snapshot.Processes[i]
+			if user := h.personRunning(p); user != "" && h.in[i] == nil && !h.exempt[p.PID] && len(p.Usage) > 0 {
+				people[user] = true
+				c.uncounted.Processes++
+			}
+		}
+	}
+	c.uncounted.People = len(people)
 }
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.

@@ -21,9 +21,14 @@ type Plan struct {
 	Ask []snapshot.Hostname
 	// ExemptDevices are those that are exempt, by host.
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
+	// Uncounted are processes outside of environments, and their people, whom the policy's caps and idle don't see.
+	Uncounted Uncounted
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }
+
+// Uncounted is how many processes of how many people don't count for caps; see non-env-processes: count.
+type Uncounted struct{ Processes, People int }
 
 // Held reports whether the safety limits held anything back.
 func (plan *Plan) Held() bool { return len(plan.HeldUsers)+len(plan.HeldHosts) > 0 }

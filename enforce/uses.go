@@ -58,14 +58,21 @@ func (h *hostView) personOf(env *envView) snapshot.Username {
 // usualFirstUID is the first uid of people on a host that doesn't say another one.
 const usualFirstUID = 1000
 
-// counted is the user for whom a process counts whatever its environment is; empty for none. The kernel proves who
-// that is: the policy wants it, and it is an account of a person.
+// counted is the user for whom a process counts whatever its environment is, since the policy wants it; empty for none.
 func (h *hostView) counted(p *snapshot.Process) snapshot.Username {
+	if !h.settings.CountOutside {
+		return ""
+	}
+	return h.personRunning(p)
+}
+
+// personRunning is whose process it is, if the kernel proves that and it is an account of a person; empty otherwise.
+func (h *hostView) personRunning(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.snapshot.FirstUID != nil {
 		first = *h.snapshot.FirstUID
 	}
-	if uid := p.CountedUID(); !h.settings.CountOutside || uid == nil || *uid < first || p.UserUnknown || p.Start == 0 {
+	if uid := p.CountedUID(); uid == nil || *uid < first || p.UserUnknown || p.Start == 0 {
 		return ""
 	}
 	return h.j.policy.Account(h.userOf(p))

@@ -112,12 +112,8 @@ func wouldBeDone(cycle *controller.Cycle) string {
 		}
 	}
 	var parts []string
-	switch n := len(all.terminate); n {
-	case 0:
-	case 1:
-		parts = append(parts, "1 process would end")
-	default:
-		parts = append(parts, fmt.Sprintf("%d processes would end", n))
+	if n := len(all.terminate); n > 0 {
+		parts = append(parts, processes(n)+" would end")
 	}
 	if n := len(all.detach); n > 0 {
 		parts = append(parts, text.Plural(n, "GPU")+" would be detached")
@@ -132,6 +128,26 @@ func wouldBeDone(cycle *controller.Cycle) string {
 	default:
 		return s + ", some after a warning"
 	}
+}
+
+// uncounted says who doesn't count for the policy's caps.
+func uncounted(u enforce.Uncounted) string {
+	if u.Processes == 0 {
+		return ""
+	}
+	people := "1 person"
+	if u.People != 1 {
+		people = fmt.Sprintf("%d people", u.People)
+	}
+	return fmt.Sprintf("; for caps and idle %s of %s outside of environments don't count: non-env-processes: count has "+
+		"them count", processes(u.Processes), people)
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
 }
 
 // intentions prints what a dry run leaves undone, when it is not what the last cycle did.
