@@ -45,7 +45,7 @@ type personLimit struct {
 // person is an account, a group of the file, a Unix group, or everybody.
 type person struct {
 	written string // as in the file
-	users   []string
+	users   map[string]bool
 	unix    string // the name of a Unix group
 }
 
@@ -54,11 +54,17 @@ type people struct{ entries, without []person }
 
 // gpuSelection is which GPUs a cap is about: all that is set must match.
 type gpuSelection struct {
-	hosts, withoutHosts []text.HostPattern
+	hosts, withoutHosts []hostEntry
 	writtenHosts        []string
 	labels              map[string]string
 	model               string // a glob
 	match               *regexp.Regexp
+}
+
+// hostEntry is hosts by name, or a group of the inventory.
+type hostEntry struct {
+	pattern text.HostPattern
+	group   string
 }
 
 // unixGroups says who is in a Unix group.
@@ -68,7 +74,7 @@ func (p *person) has(user snapshot.Username, unix unixGroups) enforce.Membership
 	switch {
 	case p.unix != "":
 		return unix(user, p.unix)
-	case p.written == "*" || slices.Contains(p.users, string(user)):
+	case p.written == "*" || p.users[string(user)]:
 		return enforce.Member
 	}
 	return enforce.NotMember
@@ -138,9 +144,21 @@ func (c *Cap) limitOf(user snapshot.Username, unix unixGroups) (limit enforce.Ca
 	return *all, true
 }
 
-func (g *gpuSelection) onHost(host snapshot.Hostname, labels map[string]string) bool {
-	matches := func(p text.HostPattern) bool { return p.Matches(string(host)) }
-	if len(g.hosts) > 0 && !slices.ContainsFunc(g.hosts, matches) || slices.ContainsFunc(g.withoutHosts, matches) {
+// onHost reports whether a host is one of them. Without the inventory no host is, where one of its groups is named.
+func (f *File) onHost(g *gpuSelection, host snapshot.Hostname, labels map[string]string) bool {
+	known := true
+	matches := func(e hostEntry) bool {
+		if e.group == "" {
+			return e.pattern.Matches(string(host))
+		}
+		members, ok := f.HostGroups[e.group]
+		known = known && ok
+		return slices.ContainsFunc(members, func(name string) bool {
+			return text.FoldHost(name) == text.FoldHost(string(host))
+		})
+	}
+	on := len(g.hosts) == 0 || slices.ContainsFunc(g.hosts, matches)
+	if !on || slices.ContainsFunc(g.withoutHosts, matches) || !known {
 		return false
 	}
 	for key, value := range g.labels {
@@ -160,15 +178,16 @@ func (c *Cap) ID() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// at is the cap as it holds at a moment; ok is false if it doesn't.
-func (c *Cap) at(now time.Time, unix unixGroups) (held *enforce.Cap, ok bool) {
+// capAt is a cap as it holds at a moment; ok is false if it doesn't.
+func (f *File) capAt(c *Cap, now time.Time, unix unixGroups) (held *enforce.Cap, ok bool) {
 	holds := c.When == nil || c.When.Contains(now)
 	if !holds && c.Kind != enforce.CapHours {
 		return nil, false
 	}
 	held = &enforce.Cap{
 		ID: c.ID(), Name: c.Name, Place: c.Place.String(), Kind: c.Kind, Together: c.Together, PerHost: c.PerHost,
-		Scheduled: c.When != nil, Resting: !holds, Warn: c.Warn, OnHost: c.Of.onHost,
+		Scheduled: c.When != nil, Resting: !holds, Warn: c.Warn,
+		OnHost: func(host snapshot.Hostname, labels map[string]string) bool { return f.onHost(&c.Of, host, labels) },
 		Limit:  func(user snapshot.Username) (enforce.CapLimit, bool) { return c.limitOf(user, unix) },
 		Member: func(user snapshot.Username) enforce.Membership { return c.Users.has(user, unix) },
 	}
@@ -199,7 +218,7 @@ func (c *Cap) period(now time.Time) (begin, end time.Time) {
 func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
 	unix := f.unixGroups()
 	for _, c := range f.CapList {
-		if held, holds := c.at(at, unix); holds {
+		if held, holds := f.capAt(c, at, unix); holds {
 			list = append(list, held)
 		}
 	}

@@ -30,6 +30,9 @@ func TestRefusedCaps(t *testing.T) {
 		{"an unknown group by person", `{gpus: {"@nobody": 1}}`, "no such group in `groups:`"},
 		{"an unknown schedule", "{gpus: 1, when: nights}", "when: there are no schedules in the file"},
 		{"for nobody who waits", "{gpus: 1, while: {waiting: []}}", "waiting: name users or groups, or write anybody"},
+		{"of nobody", "{gpus: 0, users: []}", "p.yaml:1:25: users: name users or groups; leave it out for everybody"},
+		{"on no host", "{gpus: 0, of: {hosts: []}}", "p.yaml:1:30: hosts: name hosts; leave it out for all"},
+		{"by no person", "{gpus: {}}", "gpus: write a number, or numbers by person"},
 		{"while nothing", "{gpus: 1, while: {}}", "while: write {waiting: [users]} or {waiting: anybody}"},
 		{"memory while others wait", "{memory: 1g, while: {waiting: anybody}}", "while: it is for gpus alone"},
 		{"hours on each host", "{gpu-hours: 1, every: week, per: host}", "gpu-hours: they have neither per nor while"},
@@ -51,6 +54,8 @@ func TestRefusedCaps(t *testing.T) {
 	require.ErrorContains(t, err, `caps: [{users: ["@group"], together: true, gpus: N}]`)
 	_, err = policy.Parse("p.yaml", []byte("reservations: [{gpus: 1}]"))
 	require.ErrorContains(t, err, "reservations: say who may reserve")
+	_, err = policy.Parse("p.yaml", []byte("reservations: [{users: []}]"))
+	require.ErrorContains(t, err, "users: name users or groups")
 	_, err = policy.Parse("p.yaml", []byte("schedules: {s: [{from: 2026-12-20, to: 2026-12-19}]}"))
 	require.ErrorContains(t, err, "to: 2026-12-19 is before 2026-12-20")
 }
@@ -170,4 +175,22 @@ func TestExplainedCaps(t *testing.T) {
 		"cap a100| GPUs: 2 of model A100*, each person on all hosts, for everybody | caps, p.yaml:2:6",
 		"cap | GPU hours a week: 20, each person on all hosts, for everybody | caps, p.yaml:4:6",
 	}, lines)
+}
+
+// A cap may be about the hosts of a group of the inventory. Without the inventory it is about no GPU.
+func TestCapsOfGroupsOfHosts(t *testing.T) {
+	file := parse(t, `caps: [{name: in, gpus: 1, of: {hosts: ["@big"]}}, {name: out, gpus: 1, of: {hosts: ["*", "!@big"]}}]`)
+	on := func() (names []string) {
+		for _, host := range []snapshot.Hostname{"GPU-1", "gpu-2"} {
+			for _, c := range file.Caps(time.Now()) {
+				if c.OnHost(host, nil) {
+					names = append(names, c.Name+" "+string(host))
+				}
+			}
+		}
+		return names
+	}
+	require.Empty(t, on())
+	file.HostGroups = map[string][]string{"big": {"gpu-1"}}
+	require.Equal(t, []string{"in GPU-1", "out gpu-2"}, on())
 }

@@ -28,6 +28,8 @@ type File struct {
 	Reservations []Reservation
 	// UnixGroups is what is known now of who is in which Unix group; nil if nothing is.
 	UnixGroups func() func(user snapshot.Username, group string) enforce.Membership
+	// HostGroups are the hosts of the groups of the inventory.
+	HostGroups map[string][]string
 	// Interval is the time between two looks at a host; 0 for a single cycle.
 	Interval   time.Duration
 	Exemptions Exemptions

@@ -10,7 +10,7 @@ import (
 // Reference is a name in a policy of something that is defined elsewhere: an account, or
 // a host or a label of the inventory.
 type Reference struct {
-	Kind  string // ToUser, ToHost or ToLabel
+	Kind  string // ToUser and so on
 	Name  string // of a label its key
 	Value string // of a label
 	Place strictyaml.Place
@@ -19,8 +19,11 @@ type Reference struct {
 // The kinds of references.
 const (
 	ToUser  = "user"
-	ToHost  = "host" // may have ranges
+	ToHost  = "host" // may have ranges, or be a group as @name
 	ToLabel = "label"
+	// ToUnixGroup is a group of the directory, and ToModel a glob of names of GPUs.
+	ToUnixGroup = "group"
+	ToModel     = "model"
 )
 
 // References lists the users, hosts and labels of a policy, in the order of the file. Its

@@ -217,7 +217,7 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		case q.User != "" && member == enforce.MembershipUnknown:
 			value += " (if the user is in it, which is unknown)"
 		}
-		if q.Host != "" && !c.Of.onHost(q.Host, q.Labels) {
+		if q.Host != "" && !f.onHost(&c.Of, q.Host, q.Labels) {
 			continue
 		}
 		if c.When != nil && !c.When.Contains(q.At) {

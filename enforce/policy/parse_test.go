@@ -169,8 +169,10 @@ func TestRefusedHooks(t *testing.T) {
 }
 
 func TestOverlappingSchedules(t *testing.T) {
-	const head = "timezone: UTC\nschedules:\n  day: [{days: mon-fri, hours: 8-18}]\n  noon: [{days: wed, hours: 12-13}]\n" +
-		"  night: [{days: mon-fri, hours: 18-8}]\ngroups: {g: [ann, bob], h: [bob, eve], i: [eve]}\noverrides:\n"
+	const head = "timezone: UTC\nschedules: {xmas: [{from: 2026-12-24, to: 2026-12-26}], sat: [{days: sat, hours: 9-10}], " +
+		"tue: [{days: tue, hours: 9-10}], eve: [{hours: 22-6, from: 2026-12-23, to: 2026-12-23}], " +
+		"day: [{days: mon-fri, hours: 8-18}], noon: [{days: wed, hours: 12-13}],\n" +
+		"  night: [{days: mon-fri, hours: 18-8}], year: [{from: 2027-01-01}]}\n\n\ngroups: {g: [ann, bob], h: [bob, eve], i: [eve]}\noverrides:\n"
 	override := func(selects, when, set string) string {
 		return "  - {" + selects + ", when: " + when + ", set: {" + set + "}}\n"
 	}
@@ -194,6 +196,11 @@ func TestOverlappingSchedules(t *testing.T) {
 		{"a name over a pattern", override(`hosts: ["a[1-3]"]`, "day", "idle: false"), override("hosts: [a2]", "noon", "idle: {after: 1h}"), false},
 		{"hosts over none", "  - {when: day, set: {idle: false}}\n", override("hosts: [a]", "noon", "idle: {after: 1h}"), false},
 		{"more labels", override("labels: {a: b}", "day", "idle: false"), override("labels: {a: b, c: d}", "noon", "idle: {after: 1h}"), false},
+		{"a day of some dates", override("hosts: [a]", "xmas", "idle: false"), override("hosts: [a]", "sat", "idle: false"), true},
+		{"no day of some dates", override("hosts: [a]", "xmas", "idle: false"), override("hosts: [a]", "tue", "idle: false"), false},
+		{"a night before some dates", override("hosts: [a]", "xmas", "idle: false"), override("hosts: [a]", "eve", "idle: false"), true},
+		{"other dates", override("hosts: [a]", "xmas", "idle: false"), override("hosts: [a]", "year", "idle: false"), false},
+		{"dates without an end", override("hosts: [a]", "tue", "idle: false"), override("hosts: [a]", "year", "idle: false"), true},
 		{"one without a schedule", override("hosts: [a]", "day", "idle: false"), "  - {hosts: [a], set: {idle: {after: 1h}}}\n", false},
 	}
 	for _, test := range tests {

@@ -40,7 +40,7 @@ func (r *reader) readCap(n *strictyaml.Node) {
 		"together":     func(n *strictyaml.Node) { c.Together = n.Bool() },
 		"per":          func(n *strictyaml.Node) { c.PerHost = n.OneOf("host") == "host" },
 		"of":           func(n *strictyaml.Node) { r.readGPUs(n, &c.Of) },
-		"users":        func(n *strictyaml.Node) { c.Users = r.readPeople(n) },
+		"users":        func(n *strictyaml.Node) { c.Users = r.readPeople(n, "users", "; leave it out for everybody") },
 		"when":         func(n *strictyaml.Node) { c.When = r.readWhen(n) },
 		"while":        func(n *strictyaml.Node) { c.Waiting = r.readWhile(n) },
 		"warn":         func(n *strictyaml.Node) { c.Warn = readCapWarn(n) },
@@ -121,6 +121,9 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 		c.By = append(c.By, by)
 		words = append(words, value.Scalar()+" for "+by.who.written)
 	})
+	if len(c.By) == 0 {
+		n.Failf("%s: write a number, or numbers by person, as in {\"*\": 1, alice: 2}", key)
+	}
 	c.written = strings.Join(words, ", ")
 }
 
@@ -184,20 +187,29 @@ func (r *reader) readPerson(n *strictyaml.Node, name string) person {
 		if p.unix = name[1:]; text.CheckUsername(p.unix) != nil {
 			n.Failf("%q is not a Unix group", name)
 		}
+		r.refers(n, Reference{Kind: ToUnixGroup, Name: p.unix})
 	case name[0] == '@':
 		users, err := r.group(name[1:])
 		if err != nil {
 			n.Failf("%s: %v", name, err)
 		}
-		p.users = users
+		p.users = setOf(users)
 	default:
-		p.users = r.readUserName(n, name)
+		p.users = setOf(r.readUserName(n, name))
 	}
 	return p
 }
 
-// readPeople reads a list of people, some of whom are left out by "!".
-func (r *reader) readPeople(n *strictyaml.Node) (p people) {
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// readPeople reads a list of people, some of whom are left out by "!". An empty list would be everybody.
+func (r *reader) readPeople(n *strictyaml.Node, key, otherwise string) (p people) {
 	n.List(func(item *strictyaml.Node) {
 		if name, without := strings.CutPrefix(item.Text(), "!"); without {
 			p.without = append(p.without, r.readPerson(item, name))
@@ -205,6 +217,9 @@ func (r *reader) readPeople(n *strictyaml.Node) (p people) {
 			p.entries = append(p.entries, r.readPerson(item, name))
 		}
 	})
+	if n.IsList() && len(p.entries)+len(p.without) == 0 {
+		n.Failf("%s: name users or groups%s", key, otherwise)
+	}
 	return p
 }
 
@@ -217,9 +232,7 @@ func (r *reader) readWhile(n *strictyaml.Node) *people {
 			n.OneOf("anybody")
 			return
 		}
-		if waiting = r.readPeople(n); len(waiting.entries)+len(waiting.without) == 0 && !r.failed() {
-			n.Failf("waiting: name users or groups, or write anybody")
-		}
+		waiting = r.readPeople(n, "waiting", ", or write anybody")
 	}})
 	if n.IsMap() && !given && !r.failed() {
 		n.Failf("while: write {waiting: [users]} or {waiting: anybody}")
@@ -234,21 +247,34 @@ func (r *reader) readGPUs(n *strictyaml.Node, g *gpuSelection) {
 				g.writtenHosts = append(g.writtenHosts, item.Text())
 				switch name, without := strings.CutPrefix(item.Text(), "!"); {
 				case without:
-					g.withoutHosts = append(g.withoutHosts, r.readHosts(item, name))
+					g.withoutHosts = append(g.withoutHosts, r.readHostEntry(item, name))
 				case name != "*":
-					g.hosts = append(g.hosts, r.readHosts(item, name))
+					g.hosts = append(g.hosts, r.readHostEntry(item, name))
 				}
 			})
 			if slices.Contains(g.writtenHosts, "*") {
 				g.hosts = nil
 			}
+			if n.IsList() && len(g.writtenHosts) == 0 {
+				n.Failf("hosts: name hosts; leave it out for all")
+			}
 		},
 		"labels": func(n *strictyaml.Node) { g.labels = r.readLabels(n) },
 		"model": func(n *strictyaml.Node) {
 			g.model = n.Text()
+			r.refers(n, Reference{Kind: ToModel, Name: g.model})
 			g.match = regexp.MustCompile("(?i)" + glob(strings.TrimPrefix(g.model, "NVIDIA ")).String())
 		},
 	})
+}
+
+// readHostEntry reads a pattern of hosts, or the name of a group of the inventory.
+func (r *reader) readHostEntry(n *strictyaml.Node, name string) hostEntry {
+	if group, isGroup := strings.CutPrefix(name, "@"); isGroup {
+		r.refers(n, Reference{Kind: ToHost, Name: name})
+		return hostEntry{group: group}
+	}
+	return hostEntry{pattern: r.readHosts(n, name)}
 }
 
 func readCapWarn(n *strictyaml.Node) *enforce.Warn {
@@ -276,7 +302,7 @@ func (r *reader) readReservation(n *strictyaml.Node) {
 	var res Reservation
 	given := false
 	n.Map(strictyaml.Keys{
-		"users":   func(n *strictyaml.Node) { given, res.Users = true, r.readPeople(n) },
+		"users":   func(n *strictyaml.Node) { given, res.Users = true, r.readPeople(n, "users", "") },
 		"gpus":    func(n *strictyaml.Node) { res.GPUs = n.Int(1, maxLimit) },
 		"at-once": func(n *strictyaml.Node) { res.AtOnce = n.Int(1, maxLimit) },
 		"longest": func(n *strictyaml.Node) { res.Longest = n.Duration(time.Minute, maxReserve) },
@@ -297,13 +323,4 @@ func (r *reader) location() *time.Location {
 		return time.Local
 	}
 	return r.zone
-}
-
-// readDate reads a day as 2026-12-20.
-func readDate(n *strictyaml.Node) string {
-	day, err := time.Parse(time.DateOnly, n.Text())
-	if err != nil {
-		n.Failf("%q is not a date; write it as 2026-12-20", n.Text())
-	}
-	return day.Format(time.DateOnly)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,43 +51,36 @@ func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 // readHours reads an item of a schedule: days, hours on each of them, and dates.
 func (s *Schedule) readHours(n *strictyaml.Node) {
 	var on []int
-	var e hours
-	of := weekMinutes{0, minutesADay}
+	e := hours{of: dayMinutes{0, minutesADay}}
 	n.Map(strictyaml.Keys{
 		"days":  func(n *strictyaml.Node) { on = readDays(n) },
-		"hours": func(n *strictyaml.Node) { of = readClock(n) },
+		"hours": func(n *strictyaml.Node) { e.of = readClock(n) },
 		"from":  func(n *strictyaml.Node) { e.from = readDate(n) },
 		"to":    func(n *strictyaml.Node) { e.to = readDate(n) },
 	})
-	if e.from != "" && e.to != "" && e.to < e.from {
-		n.Failf("to: %s is before %s", e.to, e.from)
-	}
 	if on == nil {
 		on = []int{0, 1, 2, 3, 4, 5, 6}
 	}
-	s.entries = append(s.entries, e)
-	this := &s.entries[len(s.entries)-1]
+	if e.to != 0 && e.to < e.from {
+		date := func(day int) string { return time.Unix(int64(day)*minutesADay*60, 0).UTC().Format(time.DateOnly) }
+		n.Failf("to: %s is before %s", date(e.to), date(e.from))
+	}
+	const twice = "%s is in the schedule twice; write hours that do not overlap"
 	for _, day := range on {
-		again := hours{of.on(day), e.from, e.to}
-		if minute, both := s.common(&Schedule{entries: []hours{again}}); both {
-			n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
+		if e.days[day] {
+			n.Failf(twice, clock(day*minutesADay+e.of.from))
 			return
 		}
-		this.spans = append(this.spans, again.spans...)
+		e.days[day] = true
 	}
-}
-
-// on is the hours on a day of the week. Hours that end before they begin continue
-// on the next day, those of Sunday on Monday.
-func (s weekMinutes) on(day int) []weekMinutes {
-	from, to := day*minutesADay+s.from, day*minutesADay+s.to
-	if s.to <= s.from {
-		to += minutesADay
+	isDated := func(h hours) bool { return h.from != 0 || h.to != 0 }
+	for i := range s.entries { // holidays may be on days that are free anyway
+		if minute, both := e.common(&s.entries[i]); both && !isDated(e) && !isDated(s.entries[i]) {
+			n.Failf(twice, clock(minute))
+			return
+		}
 	}
-	if to <= minutesAWeek {
-		return []weekMinutes{{from, to}}
-	}
-	return []weekMinutes{{from, minutesAWeek}, {0, to - minutesAWeek}}
+	s.entries = append(s.entries, e)
 }
 
 // readDays reads mon-fri, or a list of days and ranges.
@@ -120,23 +114,23 @@ func readDays(n *strictyaml.Node) []int {
 }
 
 // readClock reads 8-18 or 08:00-18:30.
-func readClock(n *strictyaml.Node) weekMinutes {
+func readClock(n *strictyaml.Node) dayMinutes {
 	text := n.Text()
 	if text == "" {
-		return weekMinutes{0, minutesADay}
+		return dayMinutes{0, minutesADay}
 	}
 	first, last, isRange := strings.Cut(text, "-")
 	from, ok1 := minuteOf(first)
 	to, ok2 := minuteOf(last)
 	if !isRange || !ok1 || !ok2 || from == minutesADay {
 		n.Failf("hours: %q is not a range of hours; write them as 8-18 or 08:00-18:30", text)
-		return weekMinutes{0, minutesADay}
+		return dayMinutes{0, minutesADay}
 	}
 	if from == to {
 		n.Failf("hours: %q ends when it begins; leave them out for the whole day", text)
-		return weekMinutes{0, minutesADay}
+		return dayMinutes{0, minutesADay}
 	}
-	return weekMinutes{from, to}
+	return dayMinutes{from, to}
 }
 
 // minuteOf reads a time of the day, up to 24:00.
@@ -159,18 +153,55 @@ type Schedule struct {
 	entries []hours
 }
 
-// hours are an item of a schedule. The days from and to, as 2026-12-20, are both included; empty for no such bound.
+// hours are an item of a schedule: hours that begin on days of the week from Monday on, between two days that are both
+// included. Days are counted from 1970-01-01; 0 is no such bound.
 type hours struct {
-	spans    []weekMinutes
-	from, to string
+	days     [7]bool
+	of       dayMinutes
+	from, to int
 }
 
-// common is the first minute of the week that two items share, on days that both have.
-func (h *hours) common(other *hours) (first int, found bool) {
-	if h.to != "" && other.from != "" && h.to < other.from || other.to != "" && h.from != "" && other.to < h.from {
-		return 0, false
+// dayMinutes is from one minute of a day up to, but not including, another. Hours that end before they begin continue
+// on the next day.
+type dayMinutes struct{ from, to int }
+
+const (
+	minutesADay  = 24 * 60
+	minutesAWeek = 7 * minutesADay
+	firstMonday  = 4 // in 1970
+)
+
+// on are the hours that begin on a day, in minutes since 1970.
+func (h *hours) on(day int) (from, to int, ok bool) {
+	if day < h.from || h.to != 0 && day > h.to || !h.days[(day-firstMonday+7)%7] {
+		return 0, 0, false
 	}
-	return common(h.spans, other.spans)
+	from, to = day*minutesADay+h.of.from, day*minutesADay+h.of.to
+	if h.of.to <= h.of.from {
+		to += minutesADay
+	}
+	return from, to, true
+}
+
+// common is the first minute of the week that two items share, in the first week, or else the last, that both have.
+func (h *hours) common(other *hours) (first int, found bool) {
+	monday := firstMonday
+	if low := max(h.from, other.from); low != 0 {
+		monday = low
+	} else if high := cmp.Or(min(h.to, other.to), max(h.to, other.to)); high != 0 {
+		monday = high - 7
+	}
+	for day := monday - 1; day <= monday+7; day++ {
+		for near := day - 1; near <= day+1; near++ {
+			from, to, ok := h.on(day)
+			otherFrom, otherTo, otherOK := other.on(near)
+			minute := max(from, otherFrom, monday*minutesADay)
+			if ok && otherOK && minute < min(to, otherTo) && (!found || minute < first) {
+				first, found = minute, true
+			}
+		}
+	}
+	return (first + minutesAWeek - firstMonday*minutesADay) % minutesAWeek, found
 }
 
 // common is the first minute of the week that two schedules share.
@@ -179,28 +210,6 @@ func (s *Schedule) common(other *Schedule) (first int, found bool) {
 		for j := range other.entries {
 			if minute, both := s.entries[i].common(&other.entries[j]); both && (!found || minute < first) {
 				first, found = minute, true
-			}
-		}
-	}
-	return first, found
-}
-
-// weekMinutes is from one minute up to, but not including, another, counted from Monday
-// 00:00.
-type weekMinutes struct{ from, to int }
-
-const (
-	minutesADay  = 24 * 60
-	minutesAWeek = 7 * minutesADay
-)
-
-// common is the first minute of the week that two lists of spans share.
-func common(a, b []weekMinutes) (first int, found bool) {
-	first = minutesAWeek
-	for _, x := range a {
-		for _, y := range b {
-			if from := max(x.from, y.from); from < min(x.to, y.to, first) {
-				first, found = from, true
 			}
 		}
 	}
@@ -217,11 +226,29 @@ var days = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 // Contains says whether a time is within the schedule.
 func (s *Schedule) Contains(t time.Time) bool {
 	local := t.In(s.zone)
-	day := (int(local.Weekday()) + 6) % 7 // Monday is 0
+	day := dayOf(local)
 	minute := day*minutesADay + local.Hour()*60 + local.Minute()
-	date := local.Format(time.DateOnly)
 	return slices.ContainsFunc(s.entries, func(h hours) bool {
-		return (h.from == "" || date >= h.from) && (h.to == "" || date <= h.to) &&
-			slices.ContainsFunc(h.spans, func(sp weekMinutes) bool { return minute >= sp.from && minute < sp.to })
+		for _, begun := range []int{day, day - 1} {
+			if from, to, ok := h.on(begun); ok && minute >= from && minute < to {
+				return true
+			}
+		}
+		return false
 	})
+}
+
+// dayOf is the number of a day, counted from 1970-01-01.
+func dayOf(t time.Time) int {
+	year, month, day := t.Date()
+	return int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / (minutesADay * 60))
+}
+
+// readDate reads a day as 2026-12-20.
+func readDate(n *strictyaml.Node) int {
+	day, err := time.Parse(time.DateOnly, n.Text())
+	if n.IsText() && (err != nil || dayOf(day) < firstMonday) {
+		n.Failf("%q is not a date; write it as 2026-12-20", n.Text())
+	}
+	return dayOf(day)
 }
