@@ -92,8 +92,12 @@ func complete(app *cli.App, words []string, current string) answer {
 		return p.valueOf(p.value, current, 0)
 	case isFlag:
 		if at := strings.IndexByte(current, '='); at > 0 {
-			if flag := p.flagOf(current[:at]); flag != nil && flag.TakesValue() {
+			flag := p.flagOf(current[:at])
+			if flag != nil && flag.TakesValue() {
 				return p.valueOf(flag, current, at+1)
+			}
+			if f, ours := flag.(*Flag); ours && f.word != "" {
+				return matching(valuesOf([]string{f.word}), current, at+1)
 			}
 			return answer{}
 		}

@@ -28,6 +28,7 @@ type Flag struct {
 	unless      string   // the variable that is used instead of config.yaml
 	choices     []string // the words that it takes; nil for any
 	isBool      bool
+	word        string // the value that a bool takes after "="; empty for none
 	isList      bool
 	orZero      bool
 	many        bool // all words up to the next flag are values, as in 1.4.3
@@ -70,6 +71,18 @@ func Bool(to *bool, names, usage string) *Flag {
 		return err
 	})
 	f.isBool = true
+	return f
+}
+
+// OrWord has a Bool take a word, too, and only after "=".
+func (f *Flag) OrWord(word string, to *bool) *Flag {
+	set := f.set
+	f.word, f.set = word, func(value string) error {
+		if *to = value == word; *to {
+			return nil
+		}
+		return set(value)
+	}
 	return f
 }
 

@@ -215,6 +215,9 @@ func optionOf(flag cli.DocGenerationFlag) Option {
 	o := Option{Text: flag.GetUsage()}
 	if f, ours := flag.(*Flag); ours {
 		o.Default = f.GetDefaultText()
+		if f.word != "" {
+			o.Value = "[=" + f.word + "]"
+		}
 	}
 	for _, name := range namesOf(flag) {
 		o.Names = append(o.Names, "--"[:min(len(name), 2)]+name)
@@ -227,7 +230,11 @@ func optionOf(flag cli.DocGenerationFlag) Option {
 }
 
 func (o *Option) entry() Entry {
-	e := Entry{strings.TrimSpace(strings.Join(o.Names, ", ") + " " + o.Value), o.Text}
+	value := o.Value
+	if value != "" && !strings.HasPrefix(value, "[=") {
+		value = " " + value
+	}
+	e := Entry{strings.Join(o.Names, ", ") + value, o.Text}
 	if o.Default != "" {
 		e.Text += fmt.Sprintf(" (default: %s)", o.Default)
 	}

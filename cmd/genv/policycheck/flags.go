@@ -24,6 +24,7 @@ type RuleFlags struct {
 	maxDevices int
 	perUser    []string
 	on, not    map[enforce.Rule]*bool
+	counts     bool // what --non-env-processes is
 }
 
 // PolicyFlag names a policy file.
@@ -46,14 +47,18 @@ func (o *RuleFlags) Flags() []cli.Flag {
 		rule          enforce.Rule
 		text, without string
 	}{
-		{enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off"},
+		{enforce.RuleNonEnvProcesses, "terminate processes that are in no environment; =count counts their GPUs", "off"},
 		{enforce.RuleEnvDevices, "terminate processes on GPUs that are not attached", "on"},
 		{enforce.RuleEnvMemory, "terminate processes of environments over their memory capacity", "on"},
 	} {
 		name, on, not := string(rule.rule), new(bool), new(bool)
 		o.on[rule.rule], o.not[rule.rule] = on, not
-		flags = append(flags, command.Bool(on, name, rule.text).Config(command.OfPolicy).DefaultText(rule.without),
-			command.Bool(not, "no-"+name, "don't "+rule.text).Config(command.OfPolicy))
+		flag := command.Bool(on, name, rule.text).Config(command.OfPolicy).DefaultText(rule.without)
+		if rule.rule == enforce.RuleNonEnvProcesses {
+			flag.OrWord("count", &o.counts)
+		}
+		text, _, _ := strings.Cut(rule.text, ";")
+		flags = append(flags, flag, command.Bool(not, "no-"+name, "don't "+text).Config(command.OfPolicy))
 	}
 	return flags
 }
@@ -92,6 +97,9 @@ func (o *RuleFlags) override(c *cli.Context, file *policy.File) error {
 			return command.WrongFlag(name, " and --%s exclude each other", negation)
 		case yes:
 			*value = *o.on[rule]
+			if rule == enforce.RuleNonEnvProcesses && o.counts {
+				*value, file.Flags.CountOutside = false, true
+			}
 			file.Flags.Set(name, fromFlag(name))
 		case no:
 			*value = !*o.not[rule]
