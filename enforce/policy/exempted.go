@@ -32,7 +32,7 @@ func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) en
 	p := exempting{policy, make(map[Who][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
 	for i := range list {
 		e := &list[i]
-		if e.ended(now) || e.Who.Check() != nil {
+		if e.ended(now) || !e.Begun(now) || e.Who.Check() != nil {
 			continue
 		}
 		at := Who{Host: e.Host, User: policy.Account(e.User)}

@@ -22,6 +22,7 @@ const (
 	// MaxExemptions is how many exemptions there are at a time.
 	MaxExemptions = 1000
 	maxName       = 256 // bytes of a user, host or author
+	maxLead       = 365 * 24 * time.Hour
 )
 
 // Exemption keeps rules away from somebody, for a time.
@@ -30,7 +31,9 @@ type Exemption struct {
 	Reason  string    `json:"reason"`
 	By      string    `json:"by"` // its author
 	Created time.Time `json:"created"`
-	Until   time.Time `json:"until"`
+	// From is when it begins; missing if it did when it was created.
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until"`
 }
 
 // Who is who and what is exempt: a user, everywhere or on one host; a host; or a GPU of a
@@ -80,8 +83,27 @@ func (w *Who) String() string {
 
 // String is a line about it.
 func (e *Exemption) String() string {
-	return fmt.Sprintf("%s is exempt until %s by %s: %s", e.Who.String(), e.Until.Local().Format(time.DateTime), e.By,
-		e.Reason)
+	return fmt.Sprintf("%s is exempt %s by %s: %s", e.Who.String(), e.Times(), e.By, e.Reason)
+}
+
+// Times says when it holds, as in "until 2026-12-08 00:00:00".
+func (e *Exemption) Times() string {
+	until := "until " + e.Until.Local().Format(time.DateTime)
+	if e.From.IsZero() {
+		return until
+	}
+	return "from " + e.From.Local().Format(time.DateTime) + " " + until
+}
+
+// Begun says whether it holds at a moment before its end.
+func (e *Exemption) Begun(now time.Time) bool { return e.From.IsZero() || !now.Before(e.From) }
+
+// lead is how long after it was created it begins.
+func (e *Exemption) lead() time.Duration {
+	if e.From.IsZero() {
+		return 0
+	}
+	return e.From.Sub(e.Created)
 }
 
 // Check returns an error unless it can be exempted.
@@ -117,8 +139,10 @@ func (w *Who) Check() error {
 
 // Check returns an error unless an exemption is complete and within the limits.
 func (e *Exemption) Check() error {
-	length := e.Until.Sub(e.Created)
+	length := e.Until.Sub(e.Created) - e.lead()
 	switch {
+	case e.lead() < 0 || e.lead() > maxLead:
+		return errors.New("an exemption begins now or later, within a year")
 	case e.By == "" || len(e.By) > maxName:
 		return errors.New("an exemption needs an author")
 	case e.Created.IsZero() || length <= 0 || length > MaxExemption:
@@ -205,7 +229,7 @@ func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 // ended reports whether an exemption doesn't hold any more. One that would last for longer
 // than any may doesn't hold either: the clock was set back. At rounds to a second.
 func (e *Exemption) ended(now time.Time) bool {
-	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+time.Second
+	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+e.lead()+time.Second
 }
 
 // Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the
@@ -234,21 +258,32 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 // enforce.Memory.At does.
 func (l ExemptionList) At(now time.Time) ExemptionList {
 	return l.with(func(e *Exemption) {
-		length := e.Until.Sub(e.Created)
+		length, rest := e.Until.Sub(e.Created), e.Until.Sub(e.From)
 		e.Until = now.Add(e.Until.Sub(now)).Round(time.Second).UTC()
 		e.Created = e.Until.Add(-length)
+		if !e.From.IsZero() {
+			e.From = e.Until.Add(-rest)
+		}
 	})
 }
 
 // From returns the list with the same times, measured by the monotonic clock of now from
 // here on: a clock that is set changes nothing.
 func (l ExemptionList) From(now time.Time) ExemptionList {
-	return l.with(func(e *Exemption) { e.Created, e.Until = now.Add(e.Created.Sub(now)), now.Add(e.Until.Sub(now)) })
+	return l.with(func(e *Exemption) { e.move(func(t time.Time) time.Time { return now.Add(t.Sub(now)) }) })
 }
 
 // Earlier returns the list with all times earlier by d.
 func (l ExemptionList) Earlier(d time.Duration) ExemptionList {
-	return l.with(func(e *Exemption) { e.Created, e.Until = e.Created.Add(-d), e.Until.Add(-d) })
+	return l.with(func(e *Exemption) { e.move(func(t time.Time) time.Time { return t.Add(-d) }) })
+}
+
+// move changes all its times.
+func (e *Exemption) move(to func(time.Time) time.Time) {
+	e.Created, e.Until = to(e.Created), to(e.Until)
+	if !e.From.IsZero() {
+		e.From = to(e.From)
+	}
 }
 
 // with returns the list with each exemption changed.

@@ -170,3 +170,55 @@ func BenchmarkJudgeWithExemptions(b *testing.B) {
 		})
 	}
 }
+
+// TestAnExemptionThatBeginsLater: a job of four days has three at most, until the exemption for a deadline begins.
+func TestAnExemptionThatBeginsLater(t *testing.T) {
+	at := func(day, hour int) time.Time { return time.Date(2026, 12, day, hour, 0, 0, 0, time.UTC) }
+	file, err := policy.Parse("p.yaml", []byte("defaults: {max-process-age: 3d, warn: 1d}"))
+	require.NoError(t, err)
+	e := policy.Exemption{
+		Who: policy.Who{User: "bob", Rule: enforce.RuleMaxProcessAge}, Reason: "paper", By: "root", Created: at(-1, 12), From: at(1, 0), Until: at(8, 0),
+	}
+	list, err := policy.ExemptionList{}.Add(e)
+	require.NoError(t, err)
+	uid, booted := snapshot.UID(1001), at(-20, 0)
+	judge := func(started, now time.Time) []enforce.Finding {
+		s := &snapshot.Snapshot{Boot: booted, Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(80000)}}, Processes: []snapshot.Process{
+			{PID: 5, UID: &uid, Username: "bob", Start: snapshot.StartTime(started.Sub(booted) / (10 * time.Millisecond)), Usage: []snapshot.DeviceUsage{{}}},
+		}}
+		plan, _, _ := enforce.Judge(policy.WithExemptions(file, list, now), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, enforce.Memory{}, now)
+		return plan.Findings
+	}
+	found := judge(at(-4, 0), at(0, 12)) // 30 November
+	require.Len(t, found, 1)
+	require.Equal(t, at(1, 12), found[0].Due.UTC())
+	require.Empty(t, judge(at(-2, 0), at(2, 0)))
+	require.Empty(t, judge(at(0, 0), at(7, 23)))
+	require.Len(t, judge(at(0, 0), at(8, 0)), 1)
+
+	for name, row := range map[string]struct {
+		change func(*policy.Exemption)
+		says   string
+	}{
+		"30 days from its beginning": {func(e *policy.Exemption) { e.Until = e.From.Add(policy.MaxExemption) }, ""},
+		"longer":                     {func(e *policy.Exemption) { e.Until = e.From.Add(policy.MaxExemption + 1) }, "at most 720 hours"},
+		"an end before it":           {func(e *policy.Exemption) { e.Until = e.From.Add(-1) }, "more than 0"},
+		"in the past":                {func(e *policy.Exemption) { e.From = e.Created.Add(-1) }, "begins now or later"},
+		"in years":                   {func(e *policy.Exemption) { e.From, e.Until = at(700, 0), at(701, 0) }, "within a year"},
+	} {
+		own := e
+		row.change(&own)
+		if err := own.Check(); row.says == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, row.says, name)
+		}
+	}
+	left, expired := list.Expire(at(0, 0))
+	require.Equal(t, list, left)
+	require.Empty(t, expired)
+	later := list.Earlier(-time.Hour)
+	require.Equal(t, at(1, 1), later[0].From)
+	require.Equal(t, at(1, 0), list.From(at(0, 0)).At(at(0, 0))[0].From.UTC())
+	require.Contains(t, e.String(), "user bob from rule max-process-age is exempt from "+at(1, 0).Local().Format(time.DateTime)+" until ")
+}

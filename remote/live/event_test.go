@@ -208,8 +208,14 @@ func TestWhichGPUsAreExempt(t *testing.T) {
 		{policy.Who{Host: "a", Device: &one}, "a", bobs, false},
 	} {
 		f := live.Fleet{Exemptions: policy.ExemptionList{exempt(row.who)}}
-		require.Equal(t, row.want, f.Exempt(row.host, row.gpu) != nil, row)
+		e, begun := f.Exempt(row.host, row.gpu)
+		require.Equal(t, []bool{row.want, row.want}, []bool{e != nil, begun}, row)
 	}
+	later := exempt(policy.Who{User: "bob"})
+	later.From = noon.Add(time.Minute)
+	f := live.Fleet{Time: noon, Exemptions: policy.ExemptionList{later}}
+	e, begun := f.Exempt("a", bobs)
+	require.True(t, e != nil && !begun)
 }
 
 // A hold and exemptions are in the document, and events name the person.

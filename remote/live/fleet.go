@@ -49,11 +49,11 @@ type Fleet struct {
 	Unrecorded string `json:"unrecorded,omitempty"`
 }
 
-// Exempt returns the first exemption that concerns a GPU of a host, or somebody who is
-// attached to it or uses it; nil for none. What a policy file exempts is not among them.
-func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *policy.Exemption {
+// Exempt returns the first exemption that concerns a GPU of a host, or somebody who is attached to it or uses it, and
+// whether it has begun: those that have go first. It is nil for none. What a policy file exempts is not among them.
+func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) (found *policy.Exemption, begun bool) {
 	if len(f.Exemptions) == 0 {
-		return nil
+		return nil, false
 	}
 	users := gpu.Users()
 	for i := range f.Exemptions {
@@ -61,11 +61,14 @@ func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *policy.Exemption 
 		switch {
 		case e.Host != "" && e.Host != host:
 		case e.Device != nil && !e.IsOf(gpu.Index, gpu.UUID):
-		case e.User == "" || slices.Contains(users, e.User):
-			return e
+		case e.User != "" && !slices.Contains(users, e.User):
+		case e.Begun(f.Time):
+			return e, true
+		case found == nil:
+			found = e
 		}
 	}
-	return nil
+	return found, false
 }
 
 // Host is a host of the fleet.

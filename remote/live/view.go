@@ -108,6 +108,7 @@ const (
 
 // Mark is the mark of a GPU of a host.
 func (v *View) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
+	_, exempt := v.Exempt(host, g)
 	switch {
 	case g.State == gpus.Failed:
 		return MarkFailed
@@ -117,7 +118,7 @@ func (v *View) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 		return MarkUnknown
 	case v.found[gpuKey{host, g.Index}]:
 		return MarkFinding
-	case v.Exempt(host, g) != nil:
+	case exempt:
 		return MarkExempt
 	case g.State == gpus.Busy:
 		return MarkBusy

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -53,6 +54,8 @@ type Action struct {
 	User   snapshot.Username     `json:"user,omitempty"`   // who is exempted
 	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
 	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
+	// From is when an exemption begins; missing for at once.
+	From time.Time `json:"from,omitzero"`
 	// Reason is why, for the record and other operators: at most 200 printable characters. Only unexempt and release
 	// need none.
 	Reason string `json:"reason,omitempty"`
@@ -169,7 +172,7 @@ func (a *Action) checkExemption() error {
 	if _, err := policy.ExemptionHours(a.Hours); err != nil {
 		return invalid("%v", err)
 	}
-	return a.checkOnly("host", "device", "uuid", "user", "rule", "hours")
+	return a.checkOnly("host", "device", "uuid", "user", "rule", "hours", "from")
 }
 
 // checkOnly refuses fields that are set and not among those that are used.
@@ -177,7 +180,7 @@ func (a *Action) checkOnly(used ...string) error {
 	var needless []string
 	for name, set := range map[string]bool{
 		"host": a.Host != "", "device": a.Device != nil, "uuid": a.UUID != "", "user": a.User != "",
-		"rule": a.Rule != "", "hours": a.Hours != 0,
+		"rule": a.Rule != "", "hours": a.Hours != 0, "from": !a.From.IsZero(),
 	} {
 		if set && !slices.Contains(used, name) {
 			needless = append(needless, name)
@@ -194,6 +197,6 @@ func (a *Action) checkOnly(used ...string) error {
 func (a *Action) Exemption() policy.Exemption {
 	return policy.Exemption{
 		Who:    policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},
-		Reason: a.Reason,
+		Reason: a.Reason, From: a.From,
 	}
 }

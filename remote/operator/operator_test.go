@@ -26,6 +26,7 @@ func TestActions(t *testing.T) {
 		"": {
 			`"action":"exempt","user":"bob","hours":4,"reason":"r"`,
 			`"action":"exempt","host":"a","device":0,"hours":0.5,"reason":"r"`,
+			`"action":"exempt","user":"bob","hours":4,"from":"2026-12-01T00:00:00Z","reason":"r"`,
 			`"action":"unexempt","user":"bob"`,
 			`"action":"hold","reason":"r"`,
 			`"action":"release"`,
@@ -36,6 +37,7 @@ func TestActions(t *testing.T) {
 		"warn is not available any more":                              {`"action":"warn","host":"a","pid":5,"start":7,"user":"bob","reason":"r"`},
 		"needs a reason":                                              {`"action":"hold"`, `"action":"exempt","user":"bob","hours":1`},
 		"no use for hours":                                            {`"action":"unexempt","user":"bob","hours":1`},
+		"no use for from":                                             {`"action":"unexempt","user":"bob","from":"2026-12-01T00:00:00Z"`},
 		"no use for host":                                             {`"action":"hold","host":"a","reason":"r"`},
 		"needs a user or a host":                                      {`"action":"exempt","hours":4,"reason":"r"`, `"action":"unexempt"`},
 		"hours":                                                       {`"action":"exempt","user":"bob","reason":"r"`, `"action":"exempt","user":"bob","hours":721,"reason":"r"`},
@@ -115,6 +117,14 @@ func TestWhatLasts(t *testing.T) {
 	require.Equal(t, "root (uid 0) ended the exemption of user bob: done (its reason: deadline; made by alice (uid 1000))", line)
 	require.Len(t, next.Exemptions, 1)
 	require.Equal(t, before, s, "a value")
+
+	later := operator.Action{Kind: operator.Exempt, User: "bob", Hours: 24, From: noon.Add(time.Hour), Reason: "paper"}
+	_, _, err = s.After(bob, &later, noon)
+	require.ErrorContains(t, err, "user bob is exempt until", "it isn't ended by one that begins later")
+	next, line, err = next.After(bob, &later, noon)
+	require.NoError(t, err)
+	require.Contains(t, line, "root (uid 0) exempted user bob from "+noon.Add(time.Hour).Local().Format(time.DateTime)+" until ")
+	require.Equal(t, noon.Add(25*time.Hour), next.Exemptions[1].Until)
 }
 
 func TestFile(t *testing.T) {

@@ -12,6 +12,7 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,7 +53,9 @@ func (s State) With(other State) State {
 	}
 	for _, e := range other.Exemptions {
 		known := slices.ContainsFunc(s.Exemptions,
-			func(own policy.Exemption) bool { return own.Same(&e.Who) && !own.Until.Before(e.Until) })
+			func(own policy.Exemption) bool {
+				return own.Same(&e.Who) && !own.Until.Before(e.Until) && own.Begun(e.From)
+			})
 		if longer, err := s.Exemptions.Add(e); !known && err == nil { // with too many, the first ones stay
 			s.Exemptions = longer
 		}
@@ -216,14 +219,17 @@ func (s State) exempt(who Person, a *Action, now time.Time) (State, string, erro
 		return s, "", invalid("%v", err)
 	}
 	e := a.Exemption()
-	e.By, e.Created, e.Until = who.String(), now, now.Add(length)
+	e.By, e.Created, e.Until = who.String(), now, cmp.Or(e.From, now).Add(length)
+	at := slices.IndexFunc(s.Exemptions, func(other policy.Exemption) bool { return other.Same(&e.Who) })
+	if at >= 0 && !e.Begun(now) && s.Exemptions[at].Begun(now) { // it would end before the new one begins
+		return s, "", Refuse(Unable, "End it first, or have the new one begin at once.", "%s", s.Exemptions[at].String())
+	}
 	list, err := s.Exemptions.Add(e)
 	if err != nil {
 		return s, "", Refuse(Unable, "End other exemptions, or correct this one.", "%v", err)
 	}
 	s.Exemptions = list
-	return s, fmt.Sprintf("%s exempted %s until %s: %s", who, e.Who.String(), e.Until.Local().Format(time.DateTime),
-		a.Reason), nil
+	return s, fmt.Sprintf("%s exempted %s %s: %s", who, e.Who.String(), e.Times(), a.Reason), nil
 }
 
 func because(a *Action) string {

@@ -146,7 +146,8 @@ func (s *scene) statesOf(r *row) (values []gpus.Value) {
 		return texts(string(r.event.Decision), string(r.event.Status))
 	}
 	for _, g := range gpusOf(r) {
-		if values = append(values, texts(g.State)...); s.Exempt(r.id.host, g) != nil {
+		values = append(values, texts(g.State)...)
+		if _, exempt := s.Exempt(r.id.host, g); exempt {
 			values = append(values, texts("exempt")...)
 		}
 	}

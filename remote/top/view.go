@@ -192,7 +192,7 @@ func (m *Model) describe(r *row) []string {
 	}
 	if r.process != nil || r.finding != nil {
 		for _, g := range gpusOf(r) {
-			if e := m.scene.Exempt(r.id.host, g); e != nil {
+			if e, _ := m.scene.Exempt(r.id.host, g); e != nil {
 				lines = append(lines, fmt.Sprintf("GPU %d: %s", g.Index, draw.Shown(e.String())))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -42,6 +43,7 @@ type exemptOptions struct {
 	user, device, reason string
 	rule                 enforce.Rule
 	length               time.Duration
+	from                 string
 	list                 bool
 	revoke               string
 }
@@ -61,6 +63,7 @@ func (p *program) exemptCommand() *cli.Command {
 			command.String(&o.rule, "rule", "from this `RULE` only, such as idle or max-duration").
 				OneOf(enforce.RuleNames()...),
 			command.Duration(&o.length, "for", "for this `TIME`, such as 12h or 7d; at most 30d"),
+			command.String(&o.from, "from", "begin at this `TIME`, such as 2026-12-01 or 2026-12-01T18:00; otherwise now"),
 			command.String(&o.reason, "reason", "why, for the record and for other operators: `TEXT`"),
 			command.Bool(&o.list, "list", "list the exemptions"),
 			command.String(&o.revoke, "revoke", "end the exemption with this `ID`, as the list has it"),
@@ -87,7 +90,7 @@ func (o *controllerOptions) controllerFlags() []cli.Flag {
 
 // read is the action that the flags ask for; nil to list, or to revoke.
 func (o *exemptOptions) read() (*operator.Action, error) {
-	says := len(o.host) > 0 || o.user+o.device+string(o.rule) != "" || o.length != 0
+	says := len(o.host) > 0 || o.user+o.device+string(o.rule)+o.from != "" || o.length != 0
 	switch {
 	case o.list && (says || o.revoke+o.reason != ""), o.revoke != "" && says:
 		return nil, command.WrongFlag("list", ", --revoke ID and a new exemption don't go together")
@@ -105,6 +108,12 @@ func (o *exemptOptions) read() (*operator.Action, error) {
 	a := operator.Action{
 		Schema: operator.ActionSchema, Kind: operator.Exempt, User: snapshot.Username(o.user), Rule: o.rule,
 		Hours: o.length.Hours(), Reason: o.reason,
+	}
+	if o.from != "" {
+		var err error
+		if a.From, err = o.Time(o.from); err != nil {
+			return nil, err
+		}
 	}
 	if len(o.host) == 1 {
 		a.Host = snapshot.Hostname(o.host[0])
@@ -209,7 +218,7 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 		if e.Device != nil {
 			device = e.Device.String()
 		}
-		until := e.Until.Local().Format(time.DateTime)
+		until := strings.TrimPrefix(e.Times(), "until ")
 		t.Add(e.ID, string(e.User), string(e.Host), device, string(e.Rule), until, e.By, e.Reason)
 	}
 	return t.Write(o.Out)
