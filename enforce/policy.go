@@ -16,7 +16,8 @@ type Policy interface {
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
-	// Caps are those of its list that hold at a moment, in the order of the list. The caller may change them.
+	// Caps are those of its list that hold at a moment, or all for the zero time, in the order of the list. The caller
+	// may change them.
 	Caps(time.Time) []*Cap
 	// ExemptIndices are the GPUs of a host that are exempt by an index, each once, without their UUIDs.
 	ExemptIndices(snapshot.Hostname) []ExemptGPU

@@ -180,7 +180,7 @@ func (c *Cap) ID() string {
 
 // capAt is a cap as it holds at a moment; ok is false if it doesn't.
 func (f *File) capAt(c *Cap, now time.Time, unix unixGroups) (held *enforce.Cap, ok bool) {
-	holds := c.When == nil || c.When.Contains(now)
+	holds := c.When == nil || now.IsZero() || c.When.Contains(now)
 	if !holds && c.Kind != enforce.CapHours {
 		return nil, false
 	}

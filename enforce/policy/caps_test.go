@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -152,15 +153,41 @@ func TestPeriodsOfHours(t *testing.T) {
 	}
 }
 
-// Whoever is exempt from the rule caps is in none.
+// Whoever is exempt from caps is in none, or not in one of that name; a host that is counts for none.
 func TestExemptFromCaps(t *testing.T) {
-	file := parse(t, "caps: [{name: c, gpus: 0}]")
+	file := parse(t, "caps: [{name: c, gpus: 0}, {name: d, gpus: 0}, {gpus: 3}]")
 	now := time.Now()
-	list := policy.ExemptionList{{Who: policy.Who{User: "bob", Rule: enforce.RuleCaps}, Reason: "a paper", By: "root", Created: now, Until: now.Add(time.Hour)}}
-	require.NoError(t, list[0].Check())
-	caps := policy.WithExemptions(file, list, now).Caps(now)
-	require.Equal(t, enforce.NotMember, caps[0].Member("bob"))
-	require.Equal(t, enforce.Member, caps[0].Member("alice"))
+	for _, tt := range []struct {
+		who                policy.Who
+		about, aboutOnHost string // caps that bob is in, and that host a counts for
+	}{
+		{policy.Who{User: "bob", Rule: enforce.RuleCaps}, "", "0,1,2"},
+		{policy.Who{User: "bob", Rule: "d"}, "0,2", "0,1,2"},
+		{policy.Who{User: "bob", Rule: enforce.Rule(file.CapList[2].ID())}, "0,1", "0,1,2"},
+		{policy.Who{Host: "a", Rule: enforce.RuleCaps}, "0,1,2", ""},
+		{policy.Who{Host: "a", Rule: "c"}, "0,1,2", "1,2"},
+		{policy.Who{User: "bob", Rule: enforce.RuleIdle}, "0,1,2", "0,1,2"},
+	} {
+		list := policy.ExemptionList{{Who: tt.who, Reason: "a paper", By: "root", Created: now, Until: now.Add(time.Hour)}}
+		require.NoError(t, list[0].Check())
+		require.NoError(t, list[0].CheckRule(file))
+		var about, on []string
+		for i, c := range policy.WithExemptions(file, list, now).Caps(now) {
+			require.Equal(t, enforce.Member, c.Member("alice"))
+			require.True(t, c.OnHost("b", nil))
+			if c.Member("bob") == enforce.Member {
+				about = append(about, strconv.Itoa(i))
+			}
+			if c.OnHost("a", nil) {
+				on = append(on, strconv.Itoa(i))
+			}
+		}
+		require.Equal(t, tt.about, strings.Join(about, ","), tt.who)
+		require.Equal(t, tt.aboutOnHost, strings.Join(on, ","), tt.who)
+	}
+	typo := policy.Who{User: "bob", Rule: "idel"}
+	require.EqualError(t, typo.CheckRule(file), `idel is neither a rule nor a cap of the policy: did you mean "idle"?`)
+	require.Equal(t, `user bob from cap "nlp paid 4"`, (&policy.Who{User: "bob", Rule: "nlp paid 4"}).String())
 }
 
 func TestExplainedCaps(t *testing.T) {

@@ -87,17 +87,25 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 	return &s
 }
 
-// Caps implements enforce.Policy: whoever is exempt from caps is in none.
+// Caps implements enforce.Policy: whoever is exempt from a cap isn't one of its people, and it counts nothing on a host
+// that is.
 func (p exempting) Caps(at time.Time) []*enforce.Cap {
 	list := p.Policy.Caps(at)
 	for _, c := range list {
-		member := c.Member
+		exempt := func(who Who) bool {
+			return slices.ContainsFunc(p.at[who], func(e *Exemption) bool {
+				return e.Rule == enforce.RuleCaps || e.Rule == enforce.Rule(c.ID)
+			})
+		}
+		member, onHost := c.Member, c.OnHost
 		c.Member = func(user snapshot.Username) enforce.Membership {
-			isOfCaps := func(e *Exemption) bool { return e.Rule == enforce.RuleCaps }
-			if slices.ContainsFunc(p.at[Who{User: p.Account(user)}], isOfCaps) {
+			if exempt(Who{User: p.Account(user)}) {
 				return enforce.NotMember
 			}
 			return member(user)
+		}
+		c.OnHost = func(host snapshot.Hostname, labels map[string]string) bool {
+			return !exempt(Who{Host: host}) && onHost(host, labels)
 		}
 	}
 	return list

@@ -75,8 +75,10 @@ func (w *Who) String() string {
 	if w.Host != "" {
 		parts = append(parts, "host "+text.Shown(string(w.Host)))
 	}
-	if w.Rule != "" {
+	if _, isRule := w.Rule.Setting(); isRule {
 		parts = append(parts, "from rule "+string(w.Rule))
+	} else if w.Rule != "" {
+		parts = append(parts, "from cap "+text.Shown(string(w.Rule)))
 	}
 	return strings.Join(parts, " ")
 }
@@ -122,11 +124,16 @@ func (w *Who) Check() error {
 	case w.Rule == "":
 		return nil
 	}
-	s, known := w.Rule.Setting()
+	s, isRule := w.Rule.Setting()
+	isCap := !isRule || w.Rule == enforce.RuleCaps
 	switch {
-	case !known:
-		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)),
+	case !isRule && !isCapName(string(w.Rule)):
+		return fmt.Errorf("unknown rule %s: write one of %s, or the name of a cap", text.Shown(string(w.Rule)),
 			strings.Join(enforce.RuleNames(), ", "))
+	case isCap && w.User != "" && w.Host != "":
+		return errors.New("a cap is exempted for a user on all hosts, or for a host: leave out one of them")
+	case isCap:
+		return nil
 	case w.User == "" && !s.By(enforce.ByHost):
 		return fmt.Errorf("rule %s counts on all hosts together: name a user, and no host", w.Rule)
 	case w.User != "" && !s.By(enforce.ByUser):
@@ -135,6 +142,22 @@ func (w *Who) Check() error {
 		return fmt.Errorf("rule %s counts on all hosts together: leave out the host", w.Rule)
 	}
 	return nil
+}
+
+// CheckRule returns an error unless a rule is known, or is a cap of the policy, by its name or ID.
+func (w *Who) CheckRule(p enforce.Policy) error {
+	if _, isRule := w.Rule.Setting(); isRule || w.Rule == "" {
+		return nil
+	}
+	names := enforce.RuleNames()
+	for _, c := range p.Caps(time.Time{}) {
+		if c.ID == string(w.Rule) {
+			return nil
+		}
+		names = append(names, c.ID)
+	}
+	return fmt.Errorf("%s is neither a rule nor a cap of the policy: %s", text.Shown(string(w.Rule)),
+		text.Hint(string(w.Rule), names, "write one of "+strings.Join(names, ", ")))
 }
 
 // Check returns an error unless an exemption is complete and within the limits.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -97,12 +98,16 @@ func readCapName(n *strictyaml.Node) string {
 	name := n.Text()
 	_, isRule := enforce.Rule(name).Setting()
 	switch {
-	case len([]rune(name)) > maxCapName || text.Printable(name) != name || strings.Contains(name, "/"):
+	case !isCapName(name):
 		n.Failf("name: at most %d printable characters without /", maxCapName)
 	case isRule:
 		n.Failf("name: %s is the name of a rule", name)
 	}
 	return name
+}
+
+func isCapName(name string) bool {
+	return utf8.RuneCountInString(name) <= maxCapName && text.Printable(name) == name && !strings.Contains(name, "/")
 }
 
 // readLimit reads an amount, or a mapping of amounts by person.

@@ -63,6 +63,12 @@ func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.
 
 // changeState makes and ends exemptions and holds.
 func (c *Controller) changeState(ctx context.Context, r *request) (string, error) {
+	if r.action.Kind == operator.Exempt {
+		e := r.action.Exemption()
+		if err := e.CheckRule(c.Policy); err != nil {
+			return "", operator.Refuse(operator.Invalid, "Correct the rule.", "%v", err)
+		}
+	}
 	next, text, err := c.Memory.Operator.After(r.who, &r.action, c.Now())
 	if err != nil {
 		return "", err

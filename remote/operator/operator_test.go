@@ -46,7 +46,7 @@ func TestActions(t *testing.T) {
 		"genv.live.action/1":                                          {`"schema":"genv.live.action/2","action":"release"`},
 		"the reason is empty":                                         {`"action":"hold","reason":" "`},
 		"has at most 256 bytes":                                       {`"action":"unexempt","user":"` + strings.Repeat("x", 300) + `"`},
-		"unknown rule \"a b\"":                                        {`"action":"exempt","user":"bob","rule":"a b","hours":1,"reason":"r"`},
+		"unknown rule \"a /b\"":                                       {`"action":"exempt","user":"bob","rule":"a /b","hours":1,"reason":"r"`},
 		"GPU is exempted with":                                        {`"action":"exempt","user":"bob","device":1,"hours":1,"reason":"r"`},
 	} {
 		for _, row := range rows {

@@ -150,6 +150,12 @@ func (f *Flag) OneOf(choices ...string) *Flag {
 	return f
 }
 
+// Offers has completion offer some words of those that the flag takes.
+func (f *Flag) Offers(choices ...string) *Flag {
+	f.choices = choices
+	return f
+}
+
 func (f *Flag) checkChoices() error {
 	if f.isList && !f.given {
 		return UsageError("missing --%s: write one or more of %s", f.names[0], strings.Join(f.choices, " "))

@@ -107,20 +107,20 @@ func TestExemptRefuses(t *testing.T) {
 	state := t.TempDir()
 	require.NoError(t, os.Chmod(state, 0o700))
 	for says, args := range map[string][]string{
-		"needs --for TIME and --reason TEXT":  {"--user", "bob", "--for", "1h"},
-		"an exemption needs --for":            {},
-		"needs a user or a host":              {"--for", "1h", "--reason", "r"},
-		"at most 30d":                         {"--user", "bob", "--for", "31d", "--reason", "r"},
-		"a duration of more than 0":           {"--user", "bob", "--for", "0", "--reason", "r"},
-		"write the index of a GPU":            {"--host", "a", "--device", "-1", "--for", "1h", "--reason", "r"},
-		"a GPU is exempted with its host":     {"--user", "bob", "--device", "1", "--for", "1h", "--reason", "r"},
-		"write env-devices, env-memory, idle": {"--user", "bob", "--rule", "x", "--for", "1h", "--reason", "r"},
-		"can't be printed":                    {"--user", "bob", "--for", "1h", "--reason", "\x1b[2J"},
-		"name one host":                       {"--host", "a", "--host", "b", "--for", "1h", "--reason", "r"},
-		"don't go together":                   {"--list", "--user", "bob"},
-		"there is no such exemption":          {"--revoke", "01234567"},
-		"no such file or directory":           {"--state-dir", "/nonexistent", "--list"},
-		"is not an audit log":                 {"--audit-log", "/etc/passwd", "--list"},
+		"needs --for TIME and --reason TEXT": {"--user", "bob", "--for", "1h"},
+		"an exemption needs --for":           {},
+		"needs a user or a host":             {"--for", "1h", "--reason", "r"},
+		"at most 30d":                        {"--user", "bob", "--for", "31d", "--reason", "r"},
+		"a duration of more than 0":          {"--user", "bob", "--for", "0", "--reason", "r"},
+		"write the index of a GPU":           {"--host", "a", "--device", "-1", "--for", "1h", "--reason", "r"},
+		"a GPU is exempted with its host":    {"--user", "bob", "--device", "1", "--for", "1h", "--reason", "r"},
+		"x is neither a rule nor a cap of the policy: write one of caps, env-devices": {"--user", "bob", "--rule", "x", "--for", "1h", "--reason", "r"},
+		"can't be printed":           {"--user", "bob", "--for", "1h", "--reason", "\x1b[2J"},
+		"name one host":              {"--host", "a", "--host", "b", "--for", "1h", "--reason", "r"},
+		"don't go together":          {"--list", "--user", "bob"},
+		"there is no such exemption": {"--revoke", "01234567"},
+		"no such file or directory":  {"--state-dir", "/nonexistent", "--list"},
+		"is not an audit log":        {"--audit-log", "/etc/passwd", "--list"},
 	} {
 		r := genvtest.Run(t, append([]string{"remote", "exempt", "--socket", "off", "--state-dir", state}, args...)...)
 		require.Equal(t, command.ExitFailed, r.Code, says)

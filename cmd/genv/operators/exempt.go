@@ -60,8 +60,8 @@ func (p *program) exemptCommand() *cli.Command {
 			command.String(&o.user, "user", "exempt this `USER`"),
 			command.Strings(&o.host, "host,H", "exempt this `HOST`, or with --user the user there"),
 			command.String(&o.device, "device", "exempt the GPU with this `INDEX` of --host"),
-			command.String(&o.rule, "rule", "from this `RULE` only, such as idle or max-duration").
-				OneOf(enforce.RuleNames()...),
+			command.String(&o.rule, "rule", "from this `RULE` only, such as idle or caps, or from the cap of this name").
+				Offers(enforce.RuleNames()...),
 			command.Duration(&o.length, "for", "for this `TIME`, such as 12h or 7d; at most 30d"),
 			command.String(&o.from, "from", "begin at this `TIME`, such as 2026-12-01 or 2026-12-01T18:00; otherwise now"),
 			command.String(&o.reason, "reason", "why, for the record and for other operators: `TEXT`"),

@@ -15,7 +15,9 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -174,11 +176,35 @@ func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string
 	if s.log != nil {
 		log, note = s.log, ""
 	}
+	if a.Kind == operator.Exempt {
+		if err := s.checkRule(a.Exemption()); err != nil {
+			return "", err
+		}
+	}
 	line, err := s.store.Operate(enforcement.Self(ctx), a, log, s.program.Now())
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%s. No controller runs on %s%s.", line, s.dir, note), nil
+}
+
+// checkRule refuses a rule that is neither known nor a cap of the policy that the next controller reads.
+func (s *stoppedController) checkRule(e policy.Exemption) error {
+	file := policy.Default()
+	path, err := command.FindConfig(s.program.Getenv, command.PolicyFile)
+	if err == nil && path != "" {
+		var data []byte
+		if data, err = policycheck.ReadPolicyFile(path); err == nil {
+			file, err = policy.Parse(path, data)
+		}
+	}
+	if err != nil {
+		file = policy.Default() // it may be a rule all the same
+	}
+	if wrong := e.CheckRule(file); wrong != nil {
+		return command.WrongFlag("rule", ": %w", errors.Join(wrong, err))
+	}
+	return nil
 }
 
 func (s *stoppedController) names(context.Context) (hosts, users []string) {
