@@ -139,7 +139,7 @@ func (f *Finding) Advice() string {
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:
 		return fmt.Sprintf(adviceIdle, f.Warn.ends())
-	case general != adviceDetach || !f.Pending:
+	case general != adviceDetach && f.Rule != RuleCaps || !f.Pending:
 		return general
 	}
 	loses := make([]caps.Loss, len(f.Detach))

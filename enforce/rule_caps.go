@@ -72,7 +72,7 @@ func number(limit *int) *int64 {
 var capsRule = rule{
 	// A list is no value of Settings: Settings keeps none of it.
 	Setting: Setting{strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser},
-	advice:  adviceDetach,
+	advice:  "Before you take more GPUs, end jobs that you need less; in an environment genv detach gives a GPU back.",
 	line:    func(f Finding) string { return f.Cap.line(&f) },
 }
 

@@ -92,7 +92,7 @@ func TestTheDemoEndsWellAndLeavesNothing(t *testing.T) {
 	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t))
 	require.Zero(t, code, out.String()+stderr)
 	for line := range strings.Lines(stderr) {
-		require.Regexp(t, "Resolved after|^.* 4 hosts answered, 4 findings: 4 processes would end", line) // in a loop, and after a dry run
+		require.Regexp(t, "Resolved after|^.* 4 hosts answered, (4 findings: 4|2 findings: 2) processes would end", line) // in a loop, and after a dry run
 	}
 	require.NotContains(t, out.String(), "\x1b") // no terminal, no colours
 	for _, line := range []string{

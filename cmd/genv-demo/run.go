@@ -94,6 +94,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	return code
 }
 
+// h100s is a policy with a cap by model.
+const h100s = `caps:
+  - {name: h100, of: {model: "H100*"}, gpus: {"*": 0, dave: 2}}
+`
+
 // play shows all scenes. An error is one of the demo itself; a wrong result is
 // in the exit code.
 func (d *demo) play() (int, error) {
@@ -122,6 +127,16 @@ func (d *demo) play() (int, error) {
 	}
 	d.title("Two GPUs of erin's are available again.")
 	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
+		return 0, err
+	}
+	d.title("A policy says more, such as who may have which GPUs. What would this one do now?")
+	if err := d.configure("caps.yaml", h100s); err != nil {
+		return 0, err
+	}
+	d.command("cat $GENV_CONFIG_DIR/caps.yaml")
+	d.say(h100s)
+	caps := []string{"--policy", filepath.Join(d.dir, "caps.yaml"), "--dry-run", "--cycles", "1"}
+	if err := d.run(append([]string{"enforce", "-H", "@all"}, caps...)...); err != nil {
 		return 0, err
 	}
 	differences = append(differences, d.differences(d.ctx, true)...)
