@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -58,13 +57,13 @@ type gpuSelection struct {
 	writtenHosts        []string
 	labels              map[string]string
 	model               string // a glob
-	match               *regexp.Regexp
 }
 
 // hostEntry is hosts by name, or a group of the inventory.
 type hostEntry struct {
 	pattern text.HostPattern
 	group   string
+	place   strictyaml.Place // of a group
 }
 
 // unixGroups says who is in a Unix group.
@@ -169,6 +168,12 @@ func (f *File) onHost(g *gpuSelection, host snapshot.Hostname, labels map[string
 	return true
 }
 
+// MatchModel reports whether a glob matches the driver's name of a GPU; unknown names are matched by none.
+func MatchModel(glob, model string) bool {
+	fold := func(name string) []rune { return []rune(strings.TrimPrefix(strings.ToLower(name), "nvidia ")) }
+	return model != "" && text.MatchGlob(fold(glob), fold(model))
+}
+
 // ID names the cap in findings: its name or, without one, a digest of what it says.
 func (c *Cap) ID() string {
 	if c.Name != "" {
@@ -191,8 +196,8 @@ func (f *File) capAt(c *Cap, now time.Time, unix unixGroups) (held *enforce.Cap,
 		Limit:  func(user snapshot.Username) (enforce.CapLimit, bool) { return c.limitOf(user, unix) },
 		Member: func(user snapshot.Username) enforce.Membership { return c.Users.has(user, unix) },
 	}
-	if c.Of.match != nil {
-		held.OfModel = c.Of.match.MatchString
+	if c.Of.model != "" {
+		held.OfModel = func(model string) bool { return MatchModel(c.Of.model, model) }
 	}
 	if c.Waiting != nil {
 		held.Waiting = func(user snapshot.Username) enforce.Membership { return c.Waiting.has(user, unix) }

@@ -221,3 +221,72 @@ func TestCapsOfGroupsOfHosts(t *testing.T) {
 	file.HostGroups = map[string][]string{"big": {"gpu-1"}}
 	require.Equal(t, []string{"in GPU-1", "out gpu-2"}, on())
 }
+
+// Caps that can never take anything are warned of, and no others are.
+func TestCapWarnings(t *testing.T) {
+	const head = `schedules: {day: [{hours: 8-18}], none: [{days: sat, from: 2026-12-21, to: 2026-12-22}]}
+groups: {empty: [], staff: [ann]}
+exempt: {users: [ann]}
+caps: [`
+	for caps, want := range map[string]string{
+		`{gpus: 100%}`:                                                        "100% are all GPUs",
+		`{gpus: -0, together: true}`:                                          "-0 leaves out none",
+		`{gpus: 1, users: ["@empty"]}`:                                        "its groups have no members",
+		`{gpus: 1, users: ["@staff"]}`:                                        "its users are exempt",
+		`{gpus: 1, when: none}`:                                               "schedule none has no hours",
+		`{gpus: 4}, {gpus: 6}`:                                                "the one at p.yaml:4:9 allows no more",
+		`{gpus: 6}, {gpus: 4}`:                                                "the one at p.yaml:4:20 allows no more",
+		`{gpus: 2, together: true}, {gpus: 2, users: [bob]}`:                  "the one at p.yaml:4:9 allows no more",
+		`{gpus: 4}, {gpus: 4, of: {model: "A100*"}}`:                          "the one at p.yaml:4:9 allows no more",
+		`{gpus: 4}, {gpus: 4, per: host}`:                                     "the one at p.yaml:4:9 allows no more",
+		`{gpus: 4}, {name: b, gpus: 4}`:                                       "p.yaml:4:9 allows no more",
+		`{gpu-hours: 4, every: week}, {gpu-hours: 5, every: week, when: day}`: "allows no more",
+
+		`{gpus: 6}, {gpus: 2, when: day}`:                                   "",
+		`{gpus: 2, when: day}, {gpus: 2, users: [bob]}`:                     "",
+		`{gpus: 4, warn: 1d}, {gpus: 6}`:                                    "",
+		`{gpus: 4, per: host}, {gpus: 6}`:                                   "",
+		`{gpus: 4}, {gpus: 6, together: true}`:                              "",
+		`{gpus: 4, of: {model: "A100*"}}, {gpus: 6}`:                        "",
+		`{gpus: 4, users: [bob]}, {gpus: 6, users: [dora]}`:                 "",
+		`{gpus: 2, while: {waiting: anybody}}, {gpus: 6, warn: 30m}`:        "",
+		`{gpus: 50%, of: {model: "A*"}}, {gpus: 75%}`:                       "",
+		`{gpus: 50%}, {gpus: 75%, of: {model: "A*"}}`:                       "",
+		`{gpus: -1}, {gpus: 50%}, {gpus: 1, users: ["%empty", "@empty"]}`:   "",
+		`{gpu-hours: 4, every: week}, {gpu-hours: 5, every: month}`:         "",
+		`{gpus: {"*": 1, bob: 9}}, {gpus: 5, users: [bob], together: true}`: "",
+	} {
+		var said []string
+		for _, w := range parse(t, head+caps+"]").CapWarnings() {
+			said = append(said, w.Message)
+		}
+		if want == "" {
+			require.Empty(t, said, caps)
+			continue
+		}
+		require.Len(t, said, 1, caps)
+		require.Contains(t, said[0], want, caps)
+	}
+}
+
+func TestCapsThatTakeAll(t *testing.T) {
+	file := parse(t, `caps: [{gpus: -2, per: host, of: {model: "A100*"}}, {gpus: -2, name: together}]`)
+	hosts := func(yield func(enforce.Query, map[string]int) bool) {
+		_ = yield(enforce.Query{Host: "a"}, map[string]int{"A100": 8}) && yield(enforce.Query{Host: "b"}, nil) &&
+			yield(enforce.Query{Host: "c"}, map[string]int{"A100": 2, "V100": 6})
+	}
+	require.Equal(t, "on c nothing may be taken: it has 2 GPUs", file.TakesAll(file.CapList[0], hosts))
+	require.Empty(t, file.TakesAll(file.CapList[1], hosts))
+}
+
+// A policy with caps or idle that sees only people who use environments is told so.
+func TestWhoDoesNotCount(t *testing.T) {
+	for text, counts := range map[string]bool{
+		"caps: [{gpus: 1}]": false, "defaults: {idle: {after: 1h}}": false,
+		"overrides: [{hosts: [a], set: {idle: {after: 1h}}}]": false, "defaults: {idle: false}": true,
+		"defaults: {non-env-processes: count}\ncaps: [{gpus: 1}]":                      true,
+		"caps: [{gpus: 1}]\noverrides: [{hosts: [a], set: {non-env-processes: true}}]": true, "defaults: {grace: 10s}": true,
+	} {
+		require.Equal(t, counts, parse(t, text).CountsNobody() == nil, text)
+	}
+}

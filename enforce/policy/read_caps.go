@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +71,7 @@ func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
 		n.Failf("while: it is for gpus alone")
 	case c.Kind == enforce.CapHours && (c.PerHost || c.Waiting != nil):
 		n.Failf("gpu-hours: they have neither per nor while")
-	case c.Kind == enforce.CapEnvironments && c.Of.match != nil:
+	case c.Kind == enforce.CapEnvironments && c.Of.model != "":
 		n.Failf("environments: they have no model")
 	}
 	if c.Warn == nil && (special || c.Waiting != nil) {
@@ -268,7 +267,6 @@ func (r *reader) readGPUs(n *strictyaml.Node, g *gpuSelection) {
 		"model": func(n *strictyaml.Node) {
 			g.model = n.Text()
 			r.refers(n, Reference{Kind: ToModel, Name: g.model})
-			g.match = regexp.MustCompile("(?i)" + glob(strings.TrimPrefix(g.model, "NVIDIA ")).String())
 		},
 	})
 }
@@ -277,7 +275,7 @@ func (r *reader) readGPUs(n *strictyaml.Node, g *gpuSelection) {
 func (r *reader) readHostEntry(n *strictyaml.Node, name string) hostEntry {
 	if group, isGroup := strings.CutPrefix(name, "@"); isGroup {
 		r.refers(n, Reference{Kind: ToHost, Name: name})
-		return hostEntry{group: group}
+		return hostEntry{group: group, place: n.Place()}
 	}
 	return hostEntry{pattern: r.readHosts(n, name)}
 }

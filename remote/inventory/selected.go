@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,9 +88,9 @@ func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	return hosts
 }
 
-// Known returns all hosts and groups, each as @name, of the YAML files that a selection
-// names, or else of the first default file that exists. Completion offers them.
-func Known(sel Selection, open Open) (hosts []remote.Host, groups []string, err error) {
+// Known returns all hosts of the YAML files that a selection names, or else of the first default file that exists, and
+// the names of each group's hosts.
+func Known(sel Selection, open Open) (hosts []remote.Host, groups map[string][]string, err error) {
 	_, files, err := sel.read(open)
 	if err != nil {
 		return nil, nil, err
@@ -98,7 +99,9 @@ func Known(sel Selection, open Open) (hosts []remote.Host, groups []string, err 
 	if err != nil || len(f.files) == 0 {
 		return nil, nil, err
 	}
-	return f.hosts, f.groupNames(), nil
+	groups = maps.Clone(f.groups)
+	groups[everyone] = names(f.hosts)
+	return f.hosts, groups, nil
 }
 
 // fleet is the content of the YAML files: all hosts, and the groups.

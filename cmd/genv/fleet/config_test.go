@@ -240,6 +240,31 @@ func TestPolicyCheckWarns(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: "Not checked: hosts: no inventory was found; name one with -H hosts.yaml\n"}, r, "what is not known isn't wrong")
 }
 
+// Caps are checked with the groups of the inventory and the accounts of this machine.
+func TestPolicyCheckOfCaps(t *testing.T) {
+	const text = "caps:\n  - {gpus: 3, of: {hosts: [\"@GROUP\"]}}\n  - {gpus: 4, of: {hosts: [\"@GROUP\"]}}\n  - {gpus: 2, users: [\"%no-such-group\", \"%root\"]}\n"
+	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\ngroups: {big: [gpu-01]}\n", command.PolicyFile, strings.ReplaceAll(text, "GROUP", "big"))
+	file := dir + "/policy.yaml"
+	r := genvtest.Run(t, "policy", "check")
+	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":2:6: warning: people outside of environments don't count: write non-env-processes: count under `defaults:`\n" +
+		file + ":3:6: warning: the cap takes nothing: the one at " + file + ":2:6 allows no more, for the same people and GPUs\n" +
+		file + ":4:23: warning: this machine knows no Unix group \"no-such-group\"; correct the name, or write \"@no-such-group\" for a group under `groups:`\n"}, r)
+	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "2 warnings, which --strict makes an error")
+	require.Contains(t, genvtest.Run(t, "policy", "explain", "--host", "gpu-01", "--user", "root").Out, "GPUs: 3 on hosts @big")
+	require.NotContains(t, genvtest.Run(t, "policy", "explain", "--host", "gpu-02", "--user", "root").Out, "@big")
+
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "GROUP", "bog")), 0o600))
+	for _, args := range [][]string{{"policy", "check"}, {"policy", "explain"}, {"remote", "enforce", "--dry-run", "--policy", file}} {
+		r = genvtest.Run(t, args...)
+		require.Equal(t, command.ExitFailed, r.Code, args)
+		require.Contains(t, r.Err, file+":2:28: @bog: no such group of hosts in the inventory; did you mean \"big\"?", args)
+	}
+	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
+	r = genvtest.Run(t, "policy", "check", "--strict")
+	require.Zero(t, r.Code, "a hint is not refused")
+	require.Contains(t, r.Err, "don't count")
+}
+
 func TestExplainKnowsLabels(t *testing.T) {
 	const text = "overrides:\n  - {labels: {gpu: h100}, set: {grace: 33s}}\n"
 	dir := genvtest.Configure(t, command.HostsFile, fourHosts, command.PolicyFile, text)

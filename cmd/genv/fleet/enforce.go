@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -54,6 +55,16 @@ func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcemen
 	}
 	if options.Leader, err = o.leader.Read(o.Getenv, options.Interval > 0 && !options.DryRun); err != nil {
 		return config, options, err
+	}
+	err = options.Policy.UseHostGroups(func() (groups map[string][]string, err error) {
+		_, groups, err = inventory.Known(inventory.Selection{
+			Hosts: o.host, HostFile: o.hostFile, DefaultFiles: command.ConfigPaths(o.Getenv, command.HostsFile),
+			OpenDefault: command.OpenConfig,
+		}, command.OpenAtOnce)
+		return groups, err
+	})
+	if err != nil {
+		return config, options, command.UsageError("%w", err)
 	}
 	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
 	return config, options, err

@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -49,6 +51,7 @@ type explainOptions struct {
 	output    render.Output
 	query     enforce.Query
 	at        string
+	groups    map[string][]string // of the inventory
 }
 
 func (p *program) policyExplainCommand() *cli.Command {
@@ -78,6 +81,9 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := file.UseHostGroups(func() (map[string][]string, error) { return o.groups, nil }); err != nil {
+		return command.UsageError("%w", err)
+	}
 	unix := nss.NewGroups(time.Now)
 	unix.Wait = 5 * time.Second
 	file.AskUnix(unix.Member)
@@ -86,28 +92,37 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 
 // exemptGPUs are the GPUs of the host that a controller on this machine knows to be exempt by an index.
 func (o *explainOptions) exemptGPUs() (known []enforce.ExemptGPU) {
-	for _, dir := range enforcement.ControllerDirs(o.Getenv) {
+	for _, rules := range o.remembered() {
+		known = append(known, rules.ExemptGPUs[o.query.Host]...)
+	}
+	return known
+}
+
+// remembered is what the controllers of this machine remember.
+func (p *program) remembered() (list []enforce.Memory) {
+	for _, dir := range enforcement.ControllerDirs(p.Getenv) {
 		store, err := statedir.OpenToRead(dir)
 		if err != nil {
 			continue
 		}
 		if memory, err := store.Load(context.Background()); err == nil {
-			known = append(known, memory.Rules.ExemptGPUs[o.query.Host]...)
+			list = append(list, memory.Rules)
 		}
 		_ = store.Close() // it was only read
 	}
-	return known
+	return list
 }
 
 // addLabels adds the labels that the inventory has for the host.
 func (o *explainOptions) addLabels() error {
 	q := &o.query
-	if q.Host == "" {
-		return nil
-	}
-	hosts, _, err := o.readInventory(o.inventory)
+	hosts, groups, err := o.readInventory(o.inventory)
 	if err != nil {
 		return err
+	}
+	o.groups = groups
+	if q.Host == "" {
+		return nil
 	}
 	names := make([]string, len(hosts))
 	for i := range hosts {
@@ -188,8 +203,8 @@ func (p *program) policyCheckCommand() *cli.Command {
 	}
 }
 
-// readInventory returns the hosts that there are, and the groups as @name; none without an inventory.
-func (p *program) readInventory(named []string) (hosts []remote.Host, groups []string, err error) {
+// readInventory returns the hosts that there are, and those of each group; none without an inventory.
+func (p *program) readInventory(named []string) (hosts []remote.Host, groups map[string][]string, err error) {
 	selection := inventory.Selection{
 		Hosts: named, All: true,
 		DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile), OpenDefault: command.OpenConfig,
@@ -223,13 +238,15 @@ func (o *checkOptions) run(c *cli.Context) error {
 	}
 	wrong := policy.Check(path, data)
 	if wrong == nil {
-		if err := o.checkNames(c, &document, data); err != nil {
+		err := o.checkNames(c, &document, data)
+		if unknownGroup := (*strictyaml.ParseError)(nil); errors.As(err, &unknownGroup) {
+			wrong = errors.Join(err)
+		} else if err != nil {
 			return err
 		}
 	}
 	document.Errors = append(document.Errors, checkErrors(wrong)...)
-	_, others := policycheck.SplitAccounts(document.Warnings)
-	document.OK = wrong == nil && (len(others) == 0 || !o.strict)
+	document.OK = wrong == nil && (refusable(&document) == 0 || !o.strict)
 	if o.format == "json" {
 		if err := render.WriteJSON(o.Out, document); err != nil || document.OK {
 			return err
@@ -261,11 +278,68 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here
 		known.Hosts = append(known.Hosts, remote.Host{Name: own})
 	}
+	if known.Groups != nil {
+		if err := file.UseHostGroups(func() (map[string][]string, error) { return known.Groups, nil }); err != nil {
+			return err
+		}
+	}
+	known.Models = make(map[snapshot.Hostname]map[string]int)
+	for _, rules := range o.remembered() {
+		for name, host := range rules.Hosts {
+			known.Models[name] = host.GPUs
+		}
+	}
+	o.checkCaps(document, file, &known)
 	known.Accounts = policycheck.Ask(c.Context, references, nss.Getent)
 	result := policycheck.Check(references, known)
 	document.Warnings = append(document.Warnings, result.Warnings...)
 	document.Unchecked = append(document.Unchecked, result.Unchecked...)
+	slices.SortStableFunc(document.Warnings, func(a, b policycheck.Warning) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	return nil
+}
+
+// checkCaps looks for caps that take nothing, or everything, and says who doesn't count.
+func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, known *policycheck.Known) {
+	warn := func(at strictyaml.Place, kind, name, message string) {
+		document.Warnings = append(document.Warnings, policycheck.Warning{
+			Line: at.Line, Column: at.Column, Kind: kind, Name: name, Message: message,
+		})
+	}
+	for _, w := range file.CapWarnings() {
+		warn(w.Place, "cap", w.Key, w.Message)
+	}
+	hosts := func(yield func(enforce.Query, map[string]int) bool) {
+		for i := range known.Hosts {
+			name := snapshot.Hostname(known.Hosts[i].Name)
+			if !yield(enforce.Query{Host: name, Labels: known.Hosts[i].Labels}, known.Models[name]) {
+				return
+			}
+		}
+	}
+	for _, c := range file.CapList {
+		if message := file.TakesAll(c, hosts); message != "" {
+			warn(c.Place, "cap", c.ID(), message)
+		}
+	}
+	if at := file.CountsNobody(); at != nil {
+		warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),
+			"people outside of environments don't count: write non-env-processes: count under `defaults:`")
+	}
+}
+
+const hintKind = "hint"
+
+// refusable is how many of the warnings --strict refuses.
+func refusable(d *CheckDocument) (n int) {
+	_, others := policycheck.SplitAccounts(d.Warnings)
+	for i := range others {
+		if others[i].Kind != hintKind {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *program) writeCheck(d *CheckDocument, wrong error) error {
@@ -285,7 +359,7 @@ func (p *program) writeCheck(d *CheckDocument, wrong error) error {
 	}
 	if !d.OK {
 		return command.UsageError("%s: %s, which --strict makes an error", d.File,
-			text.Plural(len(others), "warning"))
+			text.Plural(refusable(d), "warning"))
 	}
 	_, err := fmt.Fprintf(p.Out, "%s: OK\n", d.File)
 	return err

@@ -2,6 +2,7 @@ package policycheck
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // KnownNames are the users and groups that this machine knows, of those that were asked for.
 type KnownNames struct {
 	Users, Groups map[string]bool
+	UnixGroups    map[string]bool // of those that the policy names as %group
 	// All are the users of this machine as far as it lists them, for suggestions.
 	All []string
 	// Err is why the users could not be asked for; nothing is known then.
@@ -42,17 +44,21 @@ const (
 func Ask(ctx context.Context, references []policy.Reference, getent Getent) KnownNames {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	var names []string
+	var names, unix []string
 	for i := range references {
-		if r := &references[i]; r.Kind == policy.ToUser && !slices.Contains(names, r.Name) {
+		switch r := &references[i]; {
+		case r.Kind == policy.ToUser && !slices.Contains(names, r.Name):
 			names = append(names, r.Name)
+		case r.Kind == policy.ToUnixGroup:
+			unix = append(unix, r.Name)
 		}
 	}
 	users, err := lines(ctx, getent, "passwd", names)
-	if err != nil {
+	unixGroups, groupErr := lines(ctx, getent, "group", unix)
+	if err = cmp.Or(err, groupErr); err != nil {
 		return KnownNames{Err: fmt.Errorf("%w; the accounts may be in a directory that doesn't answer now", err)}
 	}
-	a := KnownNames{Users: entries(users)}
+	a := KnownNames{Users: entries(users), UnixGroups: entries(unixGroups)}
 	unknown := slices.DeleteFunc(names, func(name string) bool { return a.Users[name] })
 	if len(unknown) == 0 {
 		return a

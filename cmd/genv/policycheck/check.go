@@ -18,14 +18,17 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Known is what names may refer to.
 type Known struct {
 	Hosts    []remote.Host
-	Groups   []string // of the inventory, as @name
+	Groups   map[string][]string // of the inventory
 	Accounts KnownNames
+	// Models are the GPUs of each host that a controller has seen, by model; nil if none is known.
+	Models map[snapshot.Hostname]map[string]int
 }
 
 // Result is what was found.
@@ -37,9 +40,11 @@ type Result struct {
 
 // Warning is a name in a policy that nothing knows.
 type Warning struct {
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Kind    string `json:"kind"` // user, host or label; key for one that does nothing any more
+	Line   int `json:"line"`
+	Column int `json:"column"`
+	// Kind is user, group, host, label or model; key for one that does nothing any more, cap for one that takes
+	// nothing, and hint for what --strict doesn't refuse.
+	Kind    string `json:"kind"`
 	Name    string `json:"name"` // of a label KEY=VALUE
 	Message string `json:"message"`
 
@@ -58,8 +63,12 @@ func Check(references []policy.Reference, known Known) Result {
 		}
 	}
 	if known.Accounts.Err != nil && slices.ContainsFunc(references,
-		func(r policy.Reference) bool { return r.Kind == policy.ToUser }) {
+		func(r policy.Reference) bool { return r.Kind == policy.ToUser || r.Kind == policy.ToUnixGroup }) {
 		result.Unchecked = append(result.Unchecked, fmt.Sprintf("users: %v", known.Accounts.Err))
+	}
+	if len(known.Models) == 0 && slices.ContainsFunc(references,
+		func(r policy.Reference) bool { return r.Kind == policy.ToModel }) {
+		result.Unchecked = append(result.Unchecked, "models: no controller on this machine has seen GPUs yet")
 	}
 	seen := map[string]bool{} // names with a warning
 	for i := range references {
@@ -80,6 +89,12 @@ func (k *Known) check(r *policy.Reference) (message, name, account string) {
 	switch name = r.Name; {
 	case r.Kind == policy.ToUser && k.Accounts.Err == nil:
 		message, account = k.user(name)
+	case r.Kind == policy.ToUnixGroup && k.Accounts.Err == nil && !k.Accounts.UnixGroups[name]:
+		message = fmt.Sprintf("this machine knows no Unix group %q; correct the name, or write \"@%s\" for a group "+
+			"under `groups:`", name, name)
+	case r.Kind == policy.ToModel && len(k.Models) > 0:
+		message = k.model(name)
+	case r.Kind == policy.ToHost && strings.HasPrefix(name, "@"): // File.UseHostGroups looks for it
 	case r.Kind == policy.ToHost && len(k.Hosts) > 0:
 		message = k.host(name)
 	case r.Kind == policy.ToLabel && len(k.Hosts) > 0:
@@ -139,7 +154,7 @@ func (k *Known) host(name string) string {
 	if err != nil || slices.ContainsFunc(k.Hosts, func(h remote.Host) bool { return pattern.Matches(h.Name) }) {
 		return ""
 	}
-	if slices.Contains(k.Groups, "@"+name) {
+	if _, isGroup := k.Groups[name]; isGroup {
 		return fmt.Sprintf("%q is a group of the inventory, and not a host; a policy selects by names or `labels:`",
 			name)
 	}
@@ -177,6 +192,20 @@ func (k *Known) label(key, value string) string {
 	}
 	return fmt.Sprintf("no host of the inventory has the label %s=%s; %s", key, value,
 		text.Hint(value, slices.Sorted(maps.Keys(values)), "the values of "+key+" are "+list(values)))
+}
+
+// model is what is wrong with a glob of models.
+func (k *Known) model(glob string) string {
+	models := map[string]bool{}
+	for _, byModel := range k.Models {
+		for model := range byModel {
+			if policy.MatchModel(glob, model) {
+				return ""
+			}
+			models[cmp.Or(model, "unknown")] = true
+		}
+	}
+	return fmt.Sprintf("no GPU that the controller has seen is a %q; the models are %s", glob, list(models))
 }
 
 func list(words map[string]bool) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
@@ -33,8 +34,9 @@ func TestCheck(t *testing.T) {
 		Hosts: []remote.Host{
 			{Name: "gpu-01", Labels: map[string]string{"gpu": "a100", "rack": "1"}}, {Name: "GPU-02.lab", Labels: map[string]string{"gpu": "h100"}}, {Name: "bare"},
 		},
-		Groups:   []string{"@all", "@rack1"},
-		Accounts: KnownNames{Users: map[string]bool{"alice": true, "1001": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "robert"}},
+		Groups:   map[string][]string{"all": nil, "rack1": nil},
+		Models:   map[snapshot.Hostname]map[string]int{"gpu-01": {"A100-SXM4-80GB": 8}, "gpu-02": {"H100": 4}},
+		Accounts: KnownNames{Users: map[string]bool{"alice": true, "1001": true}, Groups: map[string]bool{"students": true}, UnixGroups: map[string]bool{"vision": true}, All: []string{"alice", "robert"}},
 	}
 	for _, test := range []struct{ reference, want string }{
 		{"user alice", ""},
@@ -45,6 +47,12 @@ func TestCheck(t *testing.T) {
 		{"host gpu-[01-16]", ""},
 		{"label gpu=h100", ""},
 		{"label rack=1", ""},
+		{"group vision", ""},
+		{"model a100*", ""},
+		{"host @rack1", ""},
+
+		{"group visoin", `this machine knows no Unix group "visoin"; correct the name, or write "@visoin" for a group under ` + "`groups:`"},
+		{"model V100*", `no GPU that the controller has seen is a "V100*"; the models are A100-SXM4-80GB, H100`},
 
 		{"user alicf", `user "alicf" has no account on this machine; did you mean "alice"?`},
 		{"user Alice", `user "Alice" has no account on this machine; did you mean "alice"?`},
@@ -136,7 +144,7 @@ func TestAsk(t *testing.T) {
 	}
 	a := Ask(t.Context(), references("user alice", "host gpu-01", "user bob", "user alice", "user students", "user 1000"), getent)
 	require.Equal(t, KnownNames{
-		Users: map[string]bool{"alice": true, "robert": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "root"},
+		Users: map[string]bool{"alice": true, "robert": true}, Groups: map[string]bool{"students": true}, UnixGroups: map[string]bool{}, All: []string{"alice", "root"},
 	}, a, "1000 is robert's number and no name")
 	require.Equal(t, []string{"passwd alice bob students 1000", "group bob students 1000", "passwd"}, asked)
 

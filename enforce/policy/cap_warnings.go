@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// UseHostGroups has caps know the hosts of the groups of the inventory, which is read only if a cap names one. Its
+// error is also that of a group that isn't there.
+func (f *File) UseHostGroups(read func() (map[string][]string, error)) error {
+	for _, c := range f.CapList {
+		for _, e := range slices.Concat(c.Of.hosts, c.Of.withoutHosts) {
+			if e.group == "" {
+				continue
+			}
+			if f.HostGroups == nil {
+				groups, err := read()
+				if err != nil {
+					return err
+				}
+				f.HostGroups = groups
+			}
+			if _, known := f.HostGroups[e.group]; !known {
+				hint := text.Hint(e.group, slices.Sorted(maps.Keys(f.HostGroups)), "add it there, or name hosts")
+				return &strictyaml.ParseError{
+					Place: e.place, Message: fmt.Sprintf("@%s: no such group of hosts in the inventory; %s", e.group, hint),
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// CapWarnings are the caps that can never take anything, each by its name.
+func (f *File) CapWarnings() (list []Ignored) {
+	for i, c := range f.CapList {
+		warn := func(format string, args ...any) {
+			list = append(list, Ignored{Key: c.ID(), Place: c.Place, Message: fmt.Sprintf(format, args...)})
+		}
+		if why := f.neverBinds(c); why != "" {
+			warn("the cap takes nothing: %s", why)
+			continue
+		}
+		for j, other := range f.CapList {
+			if i != j && other.implies(c) && !(c.implies(other) && i < j) {
+				warn("the cap takes nothing: the one at %s allows no more, for the same people and GPUs", other.Place)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// neverBinds is why a cap can't be exceeded; empty if it can.
+func (f *File) neverBinds(c *Cap) string {
+	isEmpty := func(p person) bool { return p.unix == "" && p.written != "*" && len(p.users) == 0 }
+	isExempt := func(p person) bool {
+		for user := range p.users {
+			if _, exempt := f.Exemptions.users[snapshot.Username(user)]; !exempt {
+				return false
+			}
+		}
+		return p.unix == "" && p.written != "*"
+	}
+	switch {
+	case c.Limit.Percent && c.Limit.Value == 100:
+		return "100% are all GPUs"
+	case c.Limit.AllBut && c.Limit.Value == 0:
+		return "-0 leaves out none"
+	case len(c.Users.entries) > 0 && !slices.ContainsFunc(c.Users.entries, func(p person) bool { return !isEmpty(p) }):
+		return "its groups have no members"
+	case len(c.Users.entries) > 0 && !slices.ContainsFunc(c.Users.entries, func(p person) bool { return !isExempt(p) }):
+		return "its users are exempt"
+	case c.When != nil && !slices.ContainsFunc(c.When.entries, func(h hours) bool { _, ever := h.common(&h); return ever }):
+		return fmt.Sprintf("schedule %s has no hours", c.When.Name)
+	}
+	return ""
+}
+
+// implies reports whether a cap holds wherever another is kept: it is about all of the other's people, GPUs and times,
+// allows no more, and its warning is the same.
+func (c *Cap) implies(other *Cap) bool {
+	less := c.Limit.Value <= other.Limit.Value
+	if c.Limit.AllBut {
+		less = c.Limit.Value >= other.Limit.Value
+	}
+	sameWarn := c.Warn == nil && other.Warn == nil || c.Warn != nil && other.Warn != nil && *c.Warn == *other.Warn
+	sameUsers := len(c.Users.entries)+len(c.Users.without) == 0 || c.Users.String() == other.Users.String()
+	sameGPUs := c.Of.String() == "" || c.Of.String() == other.Of.String()
+	isShare := c.Limit.Percent || c.Limit.AllBut // of other GPUs it is another number
+	return c.By == nil && other.By == nil && c.Kind == other.Kind && c.Every == other.Every && less && sameWarn &&
+		c.Limit.Percent == other.Limit.Percent && c.Limit.AllBut == other.Limit.AllBut &&
+		sameUsers && sameGPUs && (!isShare || c.Of.String() == other.Of.String() && c.PerHost == other.PerHost) &&
+		(c.When == nil || c.When == other.When) && c.Waiting == nil &&
+		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
+}
+
+// TakesAll says in words where a cap of all but some GPUs of each host leaves none, since the host has no more; empty if
+// that is on no host. Unknown hosts are left out.
+func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int) bool)) string {
+	if !c.PerHost || !c.Limit.AllBut {
+		return ""
+	}
+	for q, byModel := range on {
+		n := 0
+		for model, gpus := range byModel {
+			if c.Of.model == "" || MatchModel(c.Of.model, model) {
+				n += gpus
+			}
+		}
+		if n > 0 && int64(n) <= c.Limit.Value && f.onHost(&c.Of, q.Host, q.Labels) {
+			return fmt.Sprintf("on %s nothing may be taken: it has %s", q.Host, text.Plural(n, "GPU"))
+		}
+	}
+	return ""
+}
+
+// CountsNobody is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
+// do, or if there is none.
+func (f *File) CountsNobody() (first *strictyaml.Place) {
+	layers := []*Settings{&f.Defaults}
+	for i := range f.Overrides {
+		layers = append(layers, &f.Overrides[i].Set)
+	}
+	for _, s := range layers {
+		if s.NonEnvProcesses || s.CountOutside {
+			return nil
+		}
+		if s.Idle != nil && first == nil {
+			place := s.From[string(enforce.RuleIdle)].Place
+			first = &place
+		}
+	}
+	if first == nil && len(f.CapList) > 0 {
+		first = &f.CapList[0].Place
+	}
+	return first
+}
