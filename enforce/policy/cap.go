@@ -282,23 +282,26 @@ func (f *File) UnixGroupNames() []string {
 
 // String is what the cap says, in words.
 func (c *Cap) String() string {
-	s := c.amount() + c.Of.String()
-	switch {
-	case c.Together && c.PerHost:
-		s += ", together on each host"
-	case c.Together:
-		s += ", together on all hosts"
-	case c.PerHost:
-		s += ", each person on each host"
-	default:
-		s += ", each person on all hosts"
+	hosts := "all hosts"
+	if len(c.Of.writtenHosts) > 0 {
+		hosts = strings.Join(c.Of.writtenHosts, ", ")
 	}
-	s += ", for " + c.Users.String()
+	s := c.amount() + c.Of.String() + " on " + hosts
+	if c.PerHost {
+		s += ", each by itself, "
+	} else {
+		s += " together, "
+	}
+	if c.Together {
+		s += "shared by " + c.Users.String()
+	} else {
+		s += "for " + c.Users.String()
+	}
 	if c.When != nil {
 		s += ", in schedule " + c.When.Name
 	}
 	if c.Waiting != nil {
-		s += ", as far as " + c.Waiting.String() + " wait"
+		s += ", as far as others wait: " + c.Waiting.String()
 	}
 	return s
 }
@@ -321,12 +324,10 @@ func (p *people) String() string {
 	return s
 }
 
+// String is the model and the labels, in words.
 func (g *gpuSelection) String() (s string) {
 	if g.model != "" {
 		s += " of model " + g.model
-	}
-	if len(g.writtenHosts) > 0 {
-		s += " on hosts " + strings.Join(g.writtenHosts, ", ")
 	}
 	for _, key := range slices.Sorted(maps.Keys(g.labels)) {
 		s += fmt.Sprintf(" with label %s=%s", key, g.labels[key])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -92,11 +93,12 @@ func (c *Cap) implies(other *Cap) bool {
 	}
 	sameWarn := c.Warn == nil && other.Warn == nil || c.Warn != nil && other.Warn != nil && *c.Warn == *other.Warn
 	sameUsers := len(c.Users.entries)+len(c.Users.without) == 0 || c.Users.String() == other.Users.String()
-	sameGPUs := c.Of.String() == "" || c.Of.String() == other.Of.String()
+	gpus := func(c *Cap) string { return c.Of.String() + strings.Join(c.Of.writtenHosts, ",") }
+	sameGPUs := gpus(c) == gpus(other)
 	isShare := c.Limit.Percent || c.Limit.AllBut // of other GPUs it is another number
 	return c.By == nil && other.By == nil && c.Kind == other.Kind && c.Every == other.Every && less && sameWarn &&
 		c.Limit.Percent == other.Limit.Percent && c.Limit.AllBut == other.Limit.AllBut &&
-		sameUsers && sameGPUs && (!isShare || c.Of.String() == other.Of.String() && c.PerHost == other.PerHost) &&
+		sameUsers && (sameGPUs || gpus(c) == "" && !isShare) && (!isShare || c.PerHost == other.PerHost) &&
 		(c.When == nil || c.When == other.When) && c.Waiting == nil &&
 		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
 }

@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,16 +193,31 @@ func TestExemptFromCaps(t *testing.T) {
 }
 
 func TestExplainedCaps(t *testing.T) {
-	file := parse(t, "caps:\n  - {name: a100, gpus: 2, of: {model: \"A100*\"}}\n  - {gpus: 50%, together: true, users: [alice, \"!bob\"]}\n  - {gpu-hours: 20, every: week}")
+	file := parse(t, `timezone: UTC
+schedules: {office: [{hours: 8-20}]}
+caps:
+  - {name: a100, gpus: 2, of: {model: "A100*"}}
+  - {name: b, gpus: 50%, together: true, users: [alice, "!bob"]}
+  - {name: c, gpu-hours: 20, every: week, users: ["%vision"]}
+  - {name: d, gpus: -1, per: host, together: true, of: {labels: {use: train}}, when: office}
+  - {name: e, gpus: {"*": 1, carol: 2}, of: {hosts: ["gpu-[01-04]"]}}
+  - {name: f, memory: 320g, of: {hosts: [gpu-09]}}
+  - {name: g, gpus: 1, while: {waiting: [dora]}}
+  - {environments: 8}`)
 	var lines []string
-	for _, e := range file.Explain(enforce.Query{User: "carol", At: time.Now()}) {
+	q := enforce.Query{User: "carol", Host: "gpu-02", Labels: map[string]string{"use": "train"}, At: time.Date(2026, 12, 1, 7, 0, 0, 0, time.UTC)}
+	for _, e := range file.Explain(q) {
 		if strings.HasPrefix(e.Key, "cap ") {
-			lines = append(lines, e.Key+"| "+e.Value+" | "+e.From)
+			lines = append(lines, e.Key+" | "+e.Value+" | "+e.From)
 		}
 	}
 	require.Equal(t, []string{
-		"cap a100| GPUs: 2 of model A100*, each person on all hosts, for everybody | caps, p.yaml:2:6",
-		"cap | GPU hours a week: 20, each person on all hosts, for everybody | caps, p.yaml:4:6",
+		"cap a100 | 2 GPUs of model A100* on all hosts together, for everybody | caps, p.yaml:4:6",
+		"cap c | 20 GPU hours a week on all hosts together, for %vision (if the user is in it, which is unknown) | caps, p.yaml:6:6",
+		"cap d | all but 1 of the working GPUs with label use=train on all hosts, each by itself, shared by everybody, in schedule office (not now) | caps, p.yaml:7:6",
+		"cap e | GPUs (1 for *, 2 for carol) on gpu-[01-04] together, for everybody | caps, p.yaml:8:6",
+		"cap g | 1 GPU on all hosts together, for everybody, as far as others wait: dora | caps, p.yaml:10:6",
+		"cap " + file.CapList[7].ID() + " | 8 environments on all hosts together, for everybody | caps, p.yaml:11:6",
 	}, lines)
 }
 
@@ -288,5 +305,20 @@ func TestWhoDoesNotCount(t *testing.T) {
 		"caps: [{gpus: 1}]\noverrides: [{hosts: [a], set: {non-env-processes: true}}]": true, "defaults: {grace: 10s}": true,
 	} {
 		require.Equal(t, counts, parse(t, text).CountsNobody() == nil, text)
+	}
+}
+
+// The rules of real sites can be read as they are written, and none of their caps is without effect.
+func TestPoliciesOfSites(t *testing.T) {
+	paths, err := filepath.Glob("testdata/sites/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, paths, 12)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		file, err := policy.Parse(path, data)
+		require.NoError(t, err)
+		require.Empty(t, file.CapWarnings(), path)
+		require.Empty(t, file.Ignored, path)
 	}
 }

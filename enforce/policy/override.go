@@ -223,7 +223,7 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		if c.When != nil && !c.When.Contains(q.At) {
 			value += " (not now)"
 		}
-		list = append(list, Explanation{"cap " + c.Name, value, Source{c.Place, "caps"}.String()})
+		list = append(list, Explanation{"cap " + c.ID(), value, Source{c.Place, "caps"}.String()})
 	}
 	for key, limit := range f.Limits.each() {
 		text := "off"

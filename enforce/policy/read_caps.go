@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -133,21 +134,27 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 
 // amount is how much the cap allows, in words.
 func (c *Cap) amount() string {
-	amount := c.written
-	number, allBut := strings.CutPrefix(amount, "-")
+	noun := map[enforce.CapKind]string{
+		enforce.CapGPUs: "GPU", enforce.CapEnvironments: "environment", enforce.CapHours: "GPU hour",
+	}[c.Kind]
 	switch {
+	case c.Limit.AllBut:
+		return fmt.Sprintf("all but %d of the working GPUs", c.Limit.Value)
+	case c.Limit.Percent:
+		return c.written + " of the working GPUs"
 	case c.Kind == enforce.CapMemory:
-		return amount + " of GPU memory"
-	case c.Kind == enforce.CapEnvironments:
-		return "environments: " + amount
-	case c.Kind == enforce.CapHours:
-		return "GPU hours a " + c.Every + ": " + amount
-	case allBut:
-		return "all but " + number + " of the working GPUs"
-	case strings.HasSuffix(amount, "%"):
-		return amount + " of the working GPUs"
+		noun = c.written + " of GPU memory"
+	case c.By != nil:
+		noun += "s (" + c.written + ")"
+	case c.written == "1":
+		noun = "1 " + noun
+	default:
+		noun = c.written + " " + noun + "s"
 	}
-	return "GPUs: " + amount
+	if c.Kind == enforce.CapHours {
+		noun += " a " + c.Every
+	}
+	return noun
 }
 
 func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
