@@ -49,7 +49,10 @@ shared() {
 		genv=$BUILD/native/genv
 		GOARCH='' GOOS='' make -s build BIN="$genv" VERSION="$VERSION"
 	fi
-	mkdir -p "$BUILD/man" "$BUILD/completion"
+	mkdir -p "$BUILD/man" "$BUILD/completion" "$BUILD/examples"
+	for name in hosts policy config; do
+		sed 's,\$schema=docs/,$schema=/usr/share/doc/genv/docs/,' "$name.example.yaml" >"$BUILD/examples/$name.yaml"
+	done
 	"$genv" man "$BUILD/man"
 	gzip -9n "$BUILD"/man/*.1
 	"$genv" completion bash >"$BUILD/completion/genv.bash"
@@ -69,7 +72,7 @@ tarball() {
 	doc=$top/share/doc/genv
 	make -s install BIN="$BUILD/$1/genv" DESTDIR="$top" PREFIX=
 	mkdir -p "$top/share/man/man1" "$top/share/bash-completion/completions" "$top/share/zsh/site-functions" \
-		"$top/lib/systemd/system" "$top/lib/tmpfiles.d" "$doc/docs" "$doc/examples/monitoring"
+		"$top/lib/systemd/system" "$top/lib/tmpfiles.d" "$doc/docs/schema" "$doc/examples/monitoring"
 	cp "$BUILD"/man/*.1.gz "$top/share/man/man1/"
 	cp "$BUILD/completion/genv.bash" "$top/share/bash-completion/completions/genv"
 	cp "$BUILD/completion/genv.zsh" "$top/share/zsh/site-functions/_genv"
@@ -80,10 +83,10 @@ tarball() {
 	cp LICENSE README.md "$BUILD/copyright" "$doc/"
 	cp docs/*.md "$doc/docs/"
 	cp docs/monitoring/* "$doc/examples/monitoring/"
-	cp hosts.example.yaml "$doc/examples/hosts.yaml"
-	cp policy.example.yaml "$doc/examples/policy.yaml"
-	cp config.example.yaml "$doc/examples/config.yaml"
+	cp docs/schema/*.json "$doc/docs/schema/"
 	cp packaging/policy.yaml "$doc/examples/policy.minimal.yaml"
+	cp "$BUILD"/examples/*.yaml "$doc/examples/"
+	sed -i 's,\$schema=/usr/share,$schema=/usr/local/share,' "$doc"/examples/*.yaml
 	sed 's,/usr/bin/genv,/usr/local/bin/genv,g' packaging/examples/sudoers >"$doc/examples/sudoers"
 	chmod -R u=rwX,go=rX "$top"
 	tar -C "$BUILD/$1" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \

@@ -90,10 +90,9 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 					"`defaults:`", name)
 			case selects&enforce.ByUser > key.Scope&enforce.ByUser:
 				n.Failf("%s cannot differ by user; select hosts, or put the users under `exempt:`", name)
-			default:
-				key.Read(&s.Settings, n)
-				s.Set(key.Key, Source{Place: n.Place(), By: by})
 			}
+			key.Read(&s.Settings, n) // in any case, for Schema
+			s.Set(key.Key, Source{Place: n.Place(), By: by})
 		}
 	}
 	ofAll := read["warn"]

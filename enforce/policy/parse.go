@@ -28,11 +28,20 @@ func ParseFor(name string, data []byte, accounts Aliases) (*File, error) {
 // Check returns all problems of a policy file, one line for each, or nil.
 func Check(name string, data []byte) error { return read(name, data, nil).doc.All() }
 
-// read reads the parts in the order in which they refer to each other,
-// whatever their order in the file.
+// Schema is the JSON Schema of a policy file.
+func Schema() map[string]any {
+	return strictyaml.Describe(func(doc *strictyaml.Document) { readDocument(doc, "", nil) })
+}
+
 func read(name string, data []byte, accounts Aliases) *reader {
-	r := &reader{file: Default(), doc: strictyaml.Parse(name, data)}
-	r.file.Accounts, r.file.text = accounts, string(data)
+	return readDocument(strictyaml.Parse(name, data), string(data), accounts)
+}
+
+// readDocument reads the parts in the order in which they refer to each other,
+// whatever their order in the file.
+func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *reader {
+	r := &reader{file: Default(), doc: doc}
+	r.file.Accounts, r.file.text = accounts, text
 	parts := []struct {
 		key  string
 		read func(*strictyaml.Node)

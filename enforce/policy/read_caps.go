@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,9 +158,10 @@ func (c *Cap) amount() string {
 	return noun
 }
 
+var percent = regexp.MustCompile(`%$`)
+
 func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
 	written := n.Scalar()
-	percent, isPercent := strings.CutSuffix(written, "%")
 	switch {
 	case kind == enforce.CapMemory:
 		bytes, err := text.ParseMemory(written)
@@ -173,20 +175,15 @@ func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
 			n.Failf("gpu-hours: %q is not a number of hours", written)
 		}
 		return enforce.CapLimit{Value: int64(math.Round(hours * 3600))}
-	case isPercent:
-		value, err := strconv.Atoi(percent)
+	case n.Matches(percent):
+		value, err := strconv.Atoi(strings.TrimSuffix(written, "%"))
 		if err != nil || value < 1 || value > 100 {
 			n.Failf("%q is not from 1%% to 100%%", written)
 		}
 		return enforce.CapLimit{Value: int64(value), Percent: true}
-	case strings.HasPrefix(written, "-"):
-		value, err := strconv.Atoi(written[1:])
-		if err != nil || value < 0 || value > maxLimit {
-			n.Failf("%q is not a number of GPUs to be left, as -1", written)
-		}
-		return enforce.CapLimit{Value: int64(value), AllBut: true}
 	}
-	return enforce.CapLimit{Value: int64(n.Int(0, maxLimit))}
+	value := n.Int(-maxLimit, maxLimit)
+	return enforce.CapLimit{Value: int64(max(value, -value)), AllBut: strings.HasPrefix(written, "-")}
 }
 
 // readPerson reads a name, *, "@group" of the file or "%unixgroup".

@@ -41,7 +41,7 @@ func (r *reader) readSchedules(n *strictyaml.Node) {
 // readWhen reads the name of a schedule.
 func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 	known := slices.Sorted(maps.Keys(r.file.Schedules))
-	if len(known) == 0 {
+	if len(known) == 0 && n.Text() != "" {
 		n.Failf("when: there are no schedules in the file; add some under `schedules:`")
 		return nil
 	}

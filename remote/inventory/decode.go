@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -32,8 +31,21 @@ type hostSettings struct {
 
 // add reads a YAML file into the fleet.
 func (f *fleet) add(file yamlFile) error {
-	doc := strictyaml.Parse(file.path, file.data)
 	f.files = append(f.files, file.path)
+	doc := strictyaml.Parse(file.path, file.data)
+	f.addDocument(doc)
+	if err := doc.Err(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// Schema is the JSON Schema of an inventory.
+func Schema() map[string]any {
+	return strictyaml.Describe(func(doc *strictyaml.Document) { newFleet().addDocument(doc) })
+}
+
+func (f *fleet) addDocument(doc *strictyaml.Document) {
 	var defaults hostSettings
 	var hosts, groups *strictyaml.Node
 	doc.Root().Map(strictyaml.Keys{
@@ -47,10 +59,6 @@ func (f *fleet) add(file yamlFile) error {
 	if groups != nil && doc.Err() == nil {
 		f.addGroups(groups)
 	}
-	if err := doc.Err(); err != nil {
-		return usageError{err}
-	}
-	return nil
 }
 
 func (s *hostSettings) keys() strictyaml.Keys {
@@ -65,11 +73,7 @@ func (s *hostSettings) keys() strictyaml.Keys {
 		},
 		"genv": func(n *strictyaml.Node) { s.genv = n.Text() },
 		"sudo": func(n *strictyaml.Node) { sudo := n.Bool(); s.sudo = &sudo },
-		"ssh": func(n *strictyaml.Node) {
-			if s.ssh = n.Text(); !slices.Contains(Ways, s.ssh) {
-				n.Failf("ssh: %q: it is %s", s.ssh, strings.Join(Ways, " or "))
-			}
-		},
+		"ssh":  func(n *strictyaml.Node) { s.ssh = n.OneOf(Ways...) },
 		"labels": func(n *strictyaml.Node) {
 			s.labels = map[string]string{}
 			n.Each(func(key, value *strictyaml.Node) { s.labels[key.Text()] = value.Scalar() })

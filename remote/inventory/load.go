@@ -144,10 +144,8 @@ func (sel Selection) noHosts(t terms, f *fleet) error {
 
 // findFleet reads the files that were given, or else the first default file that exists, if one is needed.
 func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet, error) {
-	f := &fleet{
-		strict: len(files) > 0, index: map[string]int{}, places: map[string]string{},
-		groups: map[string][]string{},
-	}
+	f := newFleet()
+	f.strict = len(files) > 0
 	for _, file := range files {
 		if err := f.add(file); err != nil {
 			return nil, err

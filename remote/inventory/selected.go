@@ -114,6 +114,10 @@ type fleet struct {
 	groups map[string][]string // the names of a group's hosts, in order
 }
 
+func newFleet() *fleet {
+	return &fleet{index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
+}
+
 // everyone is the group of all hosts, which every fleet has.
 const everyone = "all"
 

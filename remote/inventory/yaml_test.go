@@ -26,7 +26,7 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 		{"port too high", "hosts:\n  - {name: a, port: 65536}\n", `h.yaml:2:21: port: 65536 is not a whole number from 1 to 65535 (in "- {name: a, port: 65536}")`},
 		{"port broken", "hosts:\n  - {name: a, port: 2.5}\n", `h.yaml:2:21: port: 2.5 is not a whole number from 1 to 65535 (in "- {name: a, port: 2.5}")`},
 		{"sudo as text", "hosts:\n  - name: a\n    sudo: yes\n", `h.yaml:3:11: sudo: expected true or false, as in ` + "`true`" + `, but found text "yes" (in "sudo: yes")`},
-		{"another ssh", "hosts:\n  - name: a\n    ssh: /usr/bin/ssh\n", `h.yaml:3:10: ssh: "/usr/bin/ssh": it is builtin or openssh (in "ssh: /usr/bin/ssh")`},
+		{"another ssh", "hosts:\n  - name: a\n    ssh: /usr/bin/ssh\n", `h.yaml:3:10: ssh: unknown value "/usr/bin/ssh"; use one of builtin, openssh (in "ssh: /usr/bin/ssh")`},
 		{"user as number", "hosts:\n  - name: a\n    user: 1000\n", `h.yaml:3:11: user: expected text, but found a number "1000"; put it in quotes (in "user: 1000")`},
 		{"user as option", "hosts:\n  - name: a\n    user: -oX\n", `h.yaml:3:11: the user name "-oX" begins with a dash; write only the name (in "user: -oX")`},
 		{"labels as list", "hosts:\n  - name: a\n    labels: [x]\n", `h.yaml:3:13: labels: expected a mapping, as in ` + "`name: value`" + `, but found a list (in "labels: [x]")`},

@@ -21,6 +21,7 @@ type Node struct {
 	text   string // of a word, number or bool
 	items  []*Node
 	fields []field
+	shape  *shape // of a sample for Describe; nil for a value in a file
 }
 
 type field struct{ key, value *Node }
@@ -29,7 +30,13 @@ type field struct{ key, value *Node }
 func (n *Node) Place() Place { return n.place }
 
 // Failf records an error at the value's place. The message says what is wrong and how to correct it.
-func (n *Node) Failf(format string, args ...any) { n.in.failf(n.place, format, args...) }
+func (n *Node) Failf(format string, args ...any) {
+	if n.shape != nil {
+		n.shape.failed = true
+		return
+	}
+	n.in.failf(n.place, format, args...)
+}
 
 // failf is Failf with the value's key before the message.
 func (n *Node) failf(format string, args ...any) {
@@ -53,9 +60,9 @@ func (n *Node) IsBool() bool { return n.kind == boolean }
 
 // want says whether the value is of a kind, and records an error if it is not.
 func (n *Node) want(k kind, example string) bool {
-	switch n.kind {
-	case k, absent: // an absent value has its error already
-	case lines:
+	switch ok := n.take(n.kind == k); {
+	case ok, n.kind == absent: // an absent value has its error already
+	case n.kind == lines:
 		n.refuse(notOneLine)
 	default:
 		n.failf("expected %s, as in `%s`, but found %s", kindNames[k], example, n.describe())
@@ -77,6 +84,7 @@ func (n *Node) describe() string {
 // Text is a text that is not empty.
 func (n *Node) Text() string {
 	if n.kind == number || n.kind == boolean {
+		n.take(false)
 		n.failf("expected text, but found %s; put it in quotes", n.describe())
 		return ""
 	}
@@ -88,7 +96,7 @@ func (n *Node) Text() string {
 
 // Scalar is a text, number or bool as it is written. It may be empty.
 func (n *Node) Scalar() string {
-	if n.kind != number && n.kind != boolean {
+	if !n.take(n.kind == number || n.kind == boolean || n.kind == word) {
 		n.want(word, "word")
 	}
 	return n.text
@@ -99,7 +107,8 @@ func (n *Node) Bool() bool { return n.want(boolean, "true") && n.text == "true" 
 
 // Int is a whole decimal number from low to high.
 func (n *Node) Int(low, high int) int {
-	if !n.want(number, strconv.Itoa(low)) {
+	if !n.want(number, strconv.Itoa(low)) ||
+		n.detail(map[string]any{"type": "integer", "minimum": low, "maximum": high}) {
 		return 0
 	}
 	i, err := strconv.Atoi(n.text) // 010 is 10 here, and not octal
@@ -113,7 +122,7 @@ func (n *Node) Int(low, high int) int {
 // Duration is a duration from low to high in the syntax of text.ParseDuration: 10s,
 // 15m, 1h30m or 7d, or seconds without a unit.
 func (n *Node) Duration(low, high time.Duration) time.Duration {
-	if n.kind != number && !n.want(word, "10s") {
+	if n.kind != number && !n.want(word, "10s") || n.describeDuration(low, high) {
 		return 0
 	}
 	d, err := text.ParseDuration(n.text)
@@ -155,6 +164,10 @@ func (n *Node) Map(keys Keys, earlier ...Keys) {
 	if !n.want(mapping, "key: value") {
 		return
 	}
+	n.addSamples(keys, false)
+	for _, more := range earlier {
+		n.addSamples(more, true)
+	}
 	for _, f := range n.fields {
 		read, ok := keys[f.key.text]
 		for _, more := range earlier {
@@ -172,11 +185,12 @@ func (n *Node) Map(keys Keys, earlier ...Keys) {
 
 // Cut is the value of a key, nil if the mapping doesn't have it, and the mapping without it, nil if nothing is left.
 func (n *Node) Cut(key string) (value, rest *Node) {
+	n.addSamples(Keys{key: nil}, false)
 	i := slices.IndexFunc(n.fields, func(f field) bool { return f.key.text == key })
 	if i < 0 {
 		return nil, n
 	}
-	if len(n.fields) > 1 {
+	if len(n.fields) > 1 || n.shape != nil {
 		without := *n
 		without.fields = slices.Delete(slices.Clone(n.fields), i, i+1)
 		rest = &without
@@ -187,6 +201,7 @@ func (n *Node) Cut(key string) (value, rest *Node) {
 // Each reads a mapping with any keys, in the order of the file.
 func (n *Node) Each(read func(key, value *Node)) {
 	n.want(mapping, "name: value")
+	n.addSample(func(s *shape) **shape { return &s.values })
 	for _, f := range n.fields {
 		read(f.key, f.value)
 	}
@@ -195,6 +210,7 @@ func (n *Node) Each(read func(key, value *Node)) {
 // List reads a list in its order.
 func (n *Node) List(read func(*Node)) {
 	n.want(list, "- item")
+	n.addSample(func(s *shape) **shape { return &s.items })
 	for _, item := range n.items {
 		read(item)
 	}
@@ -202,6 +218,7 @@ func (n *Node) List(read func(*Node)) {
 
 // OneOf is a text that must be one of several words.
 func (n *Node) OneOf(words ...string) string {
+	n.describeWords(words)
 	word := n.Text()
 	if word == "" || slices.Contains(words, word) {
 		return word

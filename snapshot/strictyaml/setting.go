@@ -25,7 +25,7 @@ func NewSetting[S any, T comparable](key string, at func(*S) *T, example string,
 			switch *at(s) = off; {
 			case !n.IsBool():
 				*at(s) = read(n)
-			case n.Bool():
+			case !n.take(n.text == "false"):
 				n.Failf("%s: true does not say how; write %s, or false for none", key, example)
 			}
 		},

@@ -196,6 +196,12 @@ func parseConfig(name string, data []byte, commands []*cli.Command) (configFile,
 	return file, nil
 }
 
+// CheckConfig is the first problem of a config.yaml for the flags of some commands.
+func CheckConfig(name string, data []byte, commands []*cli.Command) error {
+	_, err := parseConfig(name, data, commands)
+	return err
+}
+
 // isEmpty says whether there are only comments.
 func isEmpty(data []byte) bool {
 	for line := range bytes.Lines(data) {

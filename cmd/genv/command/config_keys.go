@@ -134,6 +134,33 @@ func sectionTitle(section string) string {
 	return "genv remote " + section
 }
 
+// ConfigSchema is the JSON Schema of a config.yaml for the flags of some commands. It has the help of the flags.
+func ConfigSchema(commands []*cli.Command) map[string]any {
+	known := configKeysOf(commands)
+	keysOf := func(section string) strictyaml.Keys {
+		keys := strictyaml.Keys{}
+		for key, flag := range known[section] {
+			keys[key] = func(n *strictyaml.Node) {
+				n.Describe(strings.ReplaceAll(flag.usage, "`", ""))
+				if wordsOf(flag, n); len(flag.choices) > 0 && !flag.isList {
+					n.OneOf(flag.choices...)
+				}
+			}
+		}
+		return keys
+	}
+	return strictyaml.Describe(func(doc *strictyaml.Document) {
+		keys := keysOf(topSection)
+		keys[accountKey] = func(n *strictyaml.Node) { oneWord(n) }
+		for _, section := range known.sections("") {
+			if section != topSection {
+				keys[section] = func(n *strictyaml.Node) { n.Map(keysOf(section)) }
+			}
+		}
+		doc.Root().Map(keys)
+	})
+}
+
 // refusal is why a flag can't be set here, if it can't.
 func (k configKeys) refusal(name string) string {
 	flag, ok := k[""][name]

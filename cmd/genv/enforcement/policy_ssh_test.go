@@ -293,7 +293,7 @@ func TestExplainAsJSON(t *testing.T) {
 	var document fleet.ExplainDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
 	require.Equal(t, "genv.policy.explain/1", document.Schema)
-	require.Contains(t, document.Settings, policy.Explanation{Key: "max-devices-per-user", Value: "3", From: "override for users bob, ../../../policy.example.yaml:82:29"})
+	require.Contains(t, document.Settings, policy.Explanation{Key: "max-devices-per-user", Value: "3", From: "override for users bob, ../../../policy.example.yaml:84:29"})
 }
 
 // A device that was taken away is free when its processes are gone.
