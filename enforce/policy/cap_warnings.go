@@ -123,6 +123,16 @@ func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int
 	return ""
 }
 
+// CountsHours is the place of the first cap of GPU hours; nil for none.
+func (f *File) CountsHours() *strictyaml.Place {
+	for _, c := range f.CapList {
+		if c.Kind == enforce.CapHours {
+			return &c.Place
+		}
+	}
+	return nil
+}
+
 // CountsNobody is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
 // do, or if there is none.
 func (f *File) CountsNobody() (first *strictyaml.Place) {

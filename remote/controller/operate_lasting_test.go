@@ -79,6 +79,7 @@ func TestAnExemptionEndsByItself(t *testing.T) {
 		h.snapshot.Processes = append(h.snapshot.Processes, carol)
 		r := run(t, h, func(c *controller.Controller) { c.Policy = strict{warn: enforce.Warn{For: 15 * time.Second}} })
 		defer func() { r.stop() }()
+		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "bob", Rule: "idel", Hours: 1}), `did you mean "idle"?`)
 		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "bob", Hours: 0.01}), "exempted user bob until")
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
