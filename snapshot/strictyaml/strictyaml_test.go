@@ -1,6 +1,7 @@
 package strictyaml_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -208,4 +209,33 @@ func FuzzParse(f *testing.F) {
 		require.Positive(t, e.Place.Column)
 		require.LessOrEqual(t, e.Place.Line, strings.Count(data, "\n")+strings.Count(data, "\r")+1)
 	})
+}
+
+// TestDescribe: a schema has what a function reads, in whatever order it reads it.
+func TestDescribe(t *testing.T) {
+	var later *strictyaml.Node
+	schema := strictyaml.Describe(func(doc *strictyaml.Document) {
+		doc.Root().Map(strictyaml.Keys{
+			"later": func(n *strictyaml.Node) { later = n },
+			"refused": func(n *strictyaml.Node) {
+				n.Failf("write it elsewhere")
+			},
+			"word": func(n *strictyaml.Node) { n.OneOf("a", "b") },
+		}, strictyaml.Keys{"old": func(*strictyaml.Node) {}})
+		later.List(func(n *strictyaml.Node) {
+			if !n.IsMap() {
+				n.Int(1, 3)
+				return
+			}
+			n.Each(func(_, value *strictyaml.Node) { value.Bool() })
+		})
+		require.NoError(t, doc.Err())
+	})
+	data, err := json.Marshal(schema)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
+		"properties": {
+			"later": {"type": "array", "items": {"type": ["integer", "object"], "minimum": 1, "maximum": 3, "additionalProperties": {"type": "boolean"}}},
+			"old": {"deprecationMessage": "genv ignores this key; `+"`genv policy check`"+` says what to use instead"},
+			"word": {"enum": ["a", "b"]}}}`, string(data))
 }
