@@ -77,7 +77,7 @@ test: testdeps ## all tests, with the race detector where there is a C compiler
 
 # What the tests need beside Go: a command, and the Debian package it comes in.
 TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh tcsh:tcsh fish:fish ip:iproute2 mount:mount \
-            unshare:util-linux prometheus:prometheus gcc:gcc /usr/include/stdio.h:libc6-dev \
+            unshare:util-linux /usr/lib/libnss_extrausers.so.2:libnss-extrausers prometheus:prometheus gcc:gcc /usr/include/stdio.h:libc6-dev \
             python3:python3 /usr/lib/python3/dist-packages/psutil:python3-psutil \
             /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium \
             /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils \

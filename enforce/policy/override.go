@@ -225,6 +225,9 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		}
 		list = append(list, Explanation{"cap " + c.ID(), value, Source{c.Place, "caps"}.String()})
 	}
+	if q.User != "" {
+		list = append(list, f.explainUnix(q.User)...)
+	}
 	for key, limit := range f.Limits.each() {
 		text := "off"
 		if limit.On {
@@ -237,4 +240,16 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		Explanation{"unreachable", onOffText(f.PauseCaps, "hold", "ignore"), f.PauseCaps.From.String()},
 		Explanation{"tell-users", onOffText(f.TellUsers, "on", "off"), f.TellUsers.From.String()},
 	)
+}
+
+// explainUnix says what is known of a user in the Unix groups that the policy names.
+func (f *File) explainUnix(user snapshot.Username) (list []Explanation) {
+	is := f.unixGroups()
+	for _, group := range f.UnixGroupNames() {
+		value := map[enforce.Membership]string{
+			enforce.Member: "member", enforce.NotMember: "not a member", enforce.MembershipUnknown: "unknown",
+		}[is(user, group)]
+		list = append(list, Explanation{"group %" + group, value, "accounts of this machine"})
+	}
+	return list
 }

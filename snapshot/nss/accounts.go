@@ -174,8 +174,10 @@ func NotFound(err error) bool {
 }
 
 // Directories are the services of nsswitch.conf(5) that ask others for accounts.
-func Directories(nsswitch string) []string {
-	return slices.DeleteFunc(Services(nsswitch, "passwd"), func(service string) bool {
+func Directories(nsswitch string) []string { return directories(nsswitch, "passwd") }
+
+func directories(nsswitch, database string) []string {
+	return slices.DeleteFunc(Services(nsswitch, database), func(service string) bool {
 		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
 	})
 }
@@ -198,14 +200,19 @@ func Services(nsswitch, database string) (services []string) {
 // Answering returns an error if a directory service can't be asked. getent(1) reports such an account as one that isn't
 // there; so root, whom the files have, is asked for behind services that end the search where they don't answer.
 func Answering(ctx context.Context, directories []string) error {
+	return answering(ctx, "passwd", directories)
+}
+
+// answering is Answering for a database in which root has the number 0.
+func answering(ctx context.Context, database string, directories []string) error {
 	if len(directories) == 0 {
 		return nil
 	}
-	config := "passwd:"
+	config := database + ":"
 	for _, service := range directories {
 		config += service + " [UNAVAIL=return TRYAGAIN=return] "
 	}
-	if _, err := getent(ctx, "-s", config+"files", "passwd", "0"); err != nil {
+	if _, err := getent(ctx, "-s", config+"files", database, "0"); err != nil {
 		return fmt.Errorf("the directory service (%s) doesn't answer: %w", strings.Join(directories, ", "), err)
 	}
 	return nil

@@ -19,7 +19,7 @@ const (
 	groupsKept    = 24 * time.Hour  // for how long an answer holds while there is no other
 	groupsTimeout = 5 * time.Second // of each question, and of all that a single cycle waits for
 	maxAsked      = 10_000          // people
-	asksAtOnce    = 4
+	asksAtOnce    = 8
 )
 
 // Groups says who is in which Unix group, by NSS: as `id -G -- USER` and `getent group NAME` tell it. (getent initgroups
@@ -41,16 +41,26 @@ type Groups struct {
 
 // NewGroups returns groups about which nothing is known yet.
 func NewGroups(now func() time.Time) *Groups {
-	nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it there are files alone
 	return &Groups{
-		Ready: func(ctx context.Context) error { return Answering(ctx, Directories(string(nsswitch))) },
-		Now:   now, groups: make(map[string]*groupAnswer), people: make(map[string]*groupAnswer),
+		Ready: directoriesReady, Now: now,
+		groups: make(map[string]*groupAnswer), people: make(map[string]*groupAnswer),
 		Ask: func(ctx context.Context, program string, args ...string) ([]byte, error) {
 			command := exec.CommandContext(ctx, program, args...)
 			command.WaitDelay = time.Second
 			return command.Output() //nolint:wrapcheck // it is unknown, whatever the error
 		},
 	}
+}
+
+// directoriesReady asks those of accounts, of groups, and of the groups of accounts: `id -G` silently leaves out groups
+// of a directory that is down.
+func directoriesReady(ctx context.Context) error {
+	nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it there are files alone
+	if err := Answering(ctx, Directories(string(nsswitch))); err != nil {
+		return err
+	}
+	ofGroups := append(directories(string(nsswitch), "group"), directories(string(nsswitch), "initgroups")...)
+	return answering(ctx, "group", ofGroups)
 }
 
 // groupAnswer is what is known of a group or person. A change holds when two answers agree that are apart by groupsAge.
@@ -60,6 +70,7 @@ type groupAnswer struct {
 	other   []string // another answer than gids, and when it came first
 	since   time.Time
 	asked   time.Time // when it was asked for last
+	wanted  time.Time // when somebody wanted to know it last
 	pending bool
 }
 
@@ -81,36 +92,52 @@ func (a *groupAnswer) isKnown(now time.Time) bool {
 	return a != nil && !a.known.IsZero() && now.Sub(a.known) <= groupsKept
 }
 
+// Want has accounts asked for together, before Member is called for the first one.
+func (g *Groups) Want(users ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, user := range users {
+		g.want(g.people, user)
+	}
+}
+
 // Member says whether an account is in a group, as far as that is known, and has it asked if it isn't.
 func (g *Groups) Member(user, group string) (member, known bool) {
 	g.mu.Lock()
-	want(g.people, user)
-	want(g.groups, group)
-	wait := g.Wait > 0 && (g.people[user] != nil && g.people[user].asked.IsZero() || g.groups[group].asked.IsZero())
-	g.mu.Unlock()
-	if wait {
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), g.Wait)
-		g.Refresh(ctx)
-		cancel()
-		g.mu.Lock()
-		g.Wait -= time.Since(begun)
-		g.mu.Unlock()
-	}
-	g.mu.Lock()
 	defer g.mu.Unlock()
-	of, person, now := g.groups[group], g.people[user], g.Now()
+	person, of := g.want(g.people, user), g.want(g.groups, group)
+	if g.Wait > 0 && (person.isNew() || of.isNew()) {
+		g.refreshNow()
+	}
+	now := g.Now()
 	if !of.isKnown(now) || !person.isKnown(now) {
 		return false, false
 	}
 	return slices.Contains(person.gids, of.gids[0]), true
 }
 
-func want(list map[string]*groupAnswer, name string) {
+// refreshNow waits for answers, and unlocks g while it does.
+func (g *Groups) refreshNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), g.Wait)
+	defer cancel()
+	begun := time.Now()
+	g.mu.Unlock()
+	g.Refresh(ctx)
+	g.mu.Lock()
+	g.Wait -= time.Since(begun)
+}
+
+func (g *Groups) want(list map[string]*groupAnswer, name string) *groupAnswer {
 	if list[name] == nil && len(list) < maxAsked {
 		list[name] = &groupAnswer{}
 	}
+	if list[name] != nil {
+		list[name].wanted = g.Now()
+	}
+	return list[name]
 }
+
+func (a *groupAnswer) isNew() bool { return a != nil && a.asked.IsZero() }
 
 // Refresh asks for what is asked for and isn't known, or was asked too long ago, until ctx ends.
 func (g *Groups) Refresh(ctx context.Context) {
@@ -126,18 +153,20 @@ func (g *Groups) Refresh(ctx context.Context) {
 	var all errgroup.Group
 	all.SetLimit(asksAtOnce)
 	for _, name := range groups {
-		all.Go(func() error { return g.learn(ctx, ready, g.groups, name, gidOf, "getent", "--", "group", name) })
+		all.Go(func() error { return g.learn(ctx, ready, g.groups, name, g.gidOf) })
 	}
 	for _, name := range people {
-		all.Go(func() error { return g.learn(ctx, ready, g.people, name, gidsOf, "id", "-G", "--", name) })
+		all.Go(func() error { return g.learn(ctx, ready, g.people, name, g.gidsOf) })
 	}
 	_ = all.Wait() // what failed is unknown
 }
 
-// due are the names to ask for, sorted.
+// due are the names to ask for, sorted. Those that were not wanted for a day are forgotten.
 func (g *Groups) due(list map[string]*groupAnswer) (names []string) {
+	now := g.Now()
+	maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && now.Sub(a.wanted) > groupsKept })
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		if a := list[name]; !a.pending && (a.asked.IsZero() || g.Now().Sub(a.asked) >= groupsAge) {
+		if a := list[name]; !a.pending && (a.asked.IsZero() || now.Sub(a.asked) >= groupsAge) {
 			a.pending = true
 			names = append(names, name)
 		}
@@ -146,17 +175,14 @@ func (g *Groups) due(list map[string]*groupAnswer) (names []string) {
 }
 
 func (g *Groups) learn(ctx context.Context, ready error, list map[string]*groupAnswer, name string,
-	read func([]byte) ([]string, error), program string, args ...string,
+	ask func(context.Context, string) ([]string, error),
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, groupsTimeout)
 	defer cancel()
 	var gids []string
 	err := ready
 	if err == nil {
-		var out []byte
-		if out, err = g.Ask(ctx, program, args...); err == nil {
-			gids, err = read(out)
-		}
+		gids, err = ask(ctx, name)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,17 +190,31 @@ func (g *Groups) learn(ctx context.Context, ready error, list map[string]*groupA
 	return nil
 }
 
-// gidOf reads a line of group(5).
-func gidOf(line []byte) ([]string, error) {
+// gidOf asks for a line of group(5).
+func (g *Groups) gidOf(ctx context.Context, group string) ([]string, error) {
+	line, err := g.Ask(ctx, "getent", "--", "group", group)
+	if err != nil {
+		return nil, err
+	}
 	fields := strings.SplitN(strings.TrimSpace(string(line)), ":", 4)
-	if len(fields) < 3 || !isNumber(fields[2]) {
-		return nil, fmt.Errorf("%q is no line of a group", line[:min(len(line), 80)])
+	if len(fields) < 3 || !isNumber(fields[2]) || isNumber(group) && fields[0] != group { // taken for a gid
+		return nil, fmt.Errorf("%q is not the line of the group", line[:min(len(line), 80)])
 	}
 	return fields[2:3], nil
 }
 
-// gidsOf reads what id -G prints.
-func gidsOf(out []byte) ([]string, error) {
+// gidsOf asks for the gids of an account. id(1) takes a name of digits for a uid if it is not a name, and +0 always.
+func (g *Groups) gidsOf(ctx context.Context, user string) ([]string, error) {
+	if isNumber(strings.TrimPrefix(user, "+")) {
+		name, err := g.Ask(ctx, "id", "-un", "--", user)
+		if err != nil || strings.TrimSpace(string(name)) != user {
+			return nil, fmt.Errorf("%q is not the name of an account", user)
+		}
+	}
+	out, err := g.Ask(ctx, "id", "-G", "--", user)
+	if err != nil {
+		return nil, err
+	}
 	gids := strings.Fields(string(out))
 	if len(gids) == 0 || slices.ContainsFunc(gids, func(gid string) bool { return !isNumber(gid) }) {
 		return nil, fmt.Errorf("%q are no group ids", out[:min(len(out), 80)])

@@ -3,6 +3,7 @@ package nss_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,50 @@ func TestDeadDirectory(t *testing.T) {
 			require.False(t, known)
 		}
 		require.LessOrEqual(t, time.Since(begun), 6*time.Second)
+	})
+}
+
+// The people whom the snapshots of a single cycle show are asked for side by side.
+func TestGroupsOfManyPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := nss.NewGroups(time.Now)
+		g.Wait, g.Ready = 5*time.Second, new(directory).ready
+		g.Ask = func(_ context.Context, program string, _ ...string) ([]byte, error) {
+			time.Sleep(50 * time.Millisecond)
+			return []byte(map[string]string{"getent": "nlp:x:2001:", "id": "2001"}[program]), nil
+		}
+		user := func(i int) string { return "user" + strconv.Itoa(i) }
+		for i := range 500 {
+			g.Want(user(i))
+		}
+		begun := time.Now()
+		for i := range 500 {
+			member, known := g.Member(user(i), "nlp")
+			require.True(t, member && known)
+		}
+		require.Less(t, time.Since(begun), 5*time.Second)
+	})
+}
+
+// At most 10,000 people are kept in mind. Those about whom nobody asked for a day make room.
+func TestGroupsForgetPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
+		g := nss.NewGroups(time.Now)
+		g.Ask, g.Ready = d.ask, d.ready
+		for i := range 10_000 {
+			g.Want("somebody" + strconv.Itoa(i))
+		}
+		known := func() bool {
+			g.Member("bob", "nlp")
+			g.Refresh(t.Context())
+			_, known := g.Member("bob", "nlp")
+			return known
+		}
+		require.False(t, known())
+		time.Sleep(25 * time.Hour)
+		g.Refresh(t.Context())
+		require.True(t, known())
 	})
 }
 

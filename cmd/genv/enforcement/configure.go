@@ -19,7 +19,7 @@ func (l *loop) configure(options Options) {
 	l.service.limit.Store(int64(options.CycleLimit))
 	parts := controller.Options{
 		Asker: controller.Asker{
-			Hosts: options.Hosts, Link: options.Link, Fanout: options.Fanout,
+			Hosts: options.Hosts, Link: options.link(), Fanout: options.Fanout,
 			StopAtFailure: options.StopAtFailure, Progress: options.Progress.Update,
 		},
 		Policy: options.policy(), Now: l.program.Now,

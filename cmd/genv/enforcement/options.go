@@ -204,6 +204,35 @@ func (o *Options) policy() enforce.Policy {
 	return o.Policy
 }
 
+// link reaches the hosts. A single cycle asks the directory for all people together, whom its snapshots show.
+func (o *Options) link() controller.Link {
+	if o.Unix == nil || o.loops() {
+		return o.Link
+	}
+	return peopleLink{o.Link, func(user snapshot.Username) { o.Unix.Want(string(o.Policy.Account(user))) }}
+}
+
+// peopleLink tells which people snapshots show.
+type peopleLink struct {
+	controller.Link
+	saw func(snapshot.Username)
+}
+
+// Snapshot implements controller.Link.
+func (l peopleLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	s, err := l.Link.Snapshot(ctx, host)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is passed on
+	}
+	for i := range s.Processes {
+		l.saw(s.Processes[i].Username)
+	}
+	for i := range s.Environments {
+		l.saw(s.Environments[i].Username)
+	}
+	return s, nil
+}
+
 // live is what viewers get to know of options.
 func (o *Options) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: o.Interval, Enforcing: !o.LookOnly, Policy: o.policy()}

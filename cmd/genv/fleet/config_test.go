@@ -268,6 +268,16 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	require.Contains(t, r.Err, "don't count")
 }
 
+func TestExplainSaysUnixGroups(t *testing.T) {
+	genvtest.Configure(t, command.PolicyFile, "caps: [{users: ['%root', '!%tty'], gpus: 2}, {gpus: {'%no such group': 3}}]\n")
+	r := genvtest.Run(t, "policy", "explain", "--user", "root", "--format", "csv")
+	require.Zero(t, r.Code, r.Err)
+	for _, line := range []string{"%root,member,", "%tty,not a member,", "%no such group,unknown,"} {
+		require.Contains(t, r.Out, "group "+line)
+	}
+	require.NotContains(t, genvtest.Run(t, "policy", "explain", "--format", "csv").Out, "group %")
+}
+
 func TestExplainKnowsLabels(t *testing.T) {
 	const text = "overrides:\n  - {labels: {gpu: h100}, set: {grace: 33s}}\n"
 	dir := genvtest.Configure(t, command.HostsFile, fourHosts, command.PolicyFile, text)
