@@ -114,7 +114,7 @@ type constant enforce.Settings
 
 func (c constant) Settings(enforce.Query) *enforce.Settings          { return (*enforce.Settings)(&c) }
 func (constant) Exempt(enforce.Subject) (string, bool)               { return "", false }
-func (constant) Caps(time.Time) []*enforce.Cap { return nil }
+func (constant) Caps(time.Time) []*enforce.Cap                       { return nil }
 func (constant) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return nil }
 func (constant) Account(user snapshot.Username) snapshot.Username    { return user }
 func (constant) Fleet() enforce.Fleet                                { return enforce.Fleet{} }

@@ -43,7 +43,7 @@ func (cap5) Settings(enforce.Query) *enforce.Settings {
 	return &enforce.Settings{MaxDevices: &five}
 }
 func (cap5) Exempt(enforce.Subject) (string, bool)               { return "", false }
-func (cap5) Caps(time.Time) []*enforce.Cap { return nil }
+func (cap5) Caps(time.Time) []*enforce.Cap                       { return nil }
 func (cap5) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return nil }
 func (cap5) Account(user snapshot.Username) snapshot.Username    { return user }
 func (cap5) Fleet() enforce.Fleet                                { return enforce.Fleet{} }

@@ -103,7 +103,7 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 		}
 		switch { // a process is judged once no screen is active on its GPU
 		case strings.Contains(r.Line, "--query-gpu"):
-			fmt.Fprint(r.Stdout, "\ngenv-data\n0, GPU-a, 81559, 0, 0, 31, 70.1, NVIDIA H100, 550.54, Disabled, Default, Disabled\n\ngenv-data 0\n")
+			fmt.Fprint(r.Stdout, "\ngenv-data\n0, GPU-a, 81559, 0, 0, 31, 70.1, NVIDIA H100, 550.54, Disabled, Default, Disabled, 700.00\n\ngenv-data 0\n")
 		default:
 			return genvhost.New(s).Old().Handle(ctx, r)
 		}

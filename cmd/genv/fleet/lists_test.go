@@ -240,7 +240,7 @@ func TestWrongUsage(t *testing.T) {
 		{"remote enforce -H a --ssh /usr/bin/ssh", `--ssh "/usr/bin/ssh": write builtin or openssh`},
 		{"remote enforce -H a --web 127.0.0.1:1 --web-names some", `--web-names "some": write all, self or none`},
 		{"remote install -H a --state x", `--state "x": write root or shared`},
-		{"remote history --audit-log x --rule ilde", `--rule "ilde": write env-devices, env-memory, idle,`},
+		{"remote history --audit-log x --rule ilde", `--rule "ilde": write caps, env-devices, env-memory, idle,`},
 		{"remote enforce -H a --ssh openssh --insecure-ignore-host-keys", "exclude each other"},
 		{"remote enforce -H a -t 0", `--timeout "0"`},
 		{"remote enforce -H a --format csv", `--format "csv"`},

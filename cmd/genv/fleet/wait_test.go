@@ -143,7 +143,7 @@ func TestWait(t *testing.T) {
 // TestWaitForWhatCUDACanUse: a prohibited GPU and one in MIG mode are not waited for, and one with a screen is the last.
 func TestWaitForWhatCUDACanUse(t *testing.T) {
 	h := newBusyHost("NVIDIA A100-SXM4-40GB", 0)
-	h.modes = [4]string{", 550.1, Disabled, Prohibited, Disabled", ", 550.1, Disabled, Default, Enabled", ", 550.1, Enabled, Default, Disabled", ", 550.1, Disabled, Default, Disabled"}
+	h.modes = [4]string{", 550.1, Disabled, Prohibited, Disabled, 400", ", 550.1, Disabled, Default, Enabled, 400", ", 550.1, Enabled, Default, Disabled, 400", ", 550.1, Disabled, Default, Disabled, 400"}
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
 	for count, want := range []string{"", "a 3\n", "a 3,2\n", ""} {
 		if count == 0 {
