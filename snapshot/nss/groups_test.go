@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,11 +21,11 @@ type directory struct {
 	groups   map[string]string // their lines
 	broken   bool
 	dead     bool // answers nothing
-	asked    int
+	asked    atomic.Int64
 }
 
 func (d *directory) ask(ctx context.Context, program string, args ...string) ([]byte, error) {
-	d.asked++
+	d.asked.Add(1)
 	if d.dead {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -58,14 +59,14 @@ func TestGroups(t *testing.T) {
 			return []string{is("bob", "nlp"), is("bob", "empty"), is(`LAB\eve smith`, "nlp"), is("carol@lab", "nlp"), is("who", "nlp"), is("bob", "missing")}
 		}
 		require.Equal(t, []string{"unknown", "unknown", "unknown", "unknown", "unknown", "unknown"}, all(), "nothing was asked yet")
-		require.Zero(t, d.asked, "a loop never waits")
+		require.Zero(t, d.asked.Load(), "a loop never waits")
 		g.Refresh(t.Context())
 		known := []string{"yes", "no", "no", "yes", "unknown", "unknown"}
 		require.Equal(t, known, all())
 
-		asked := d.asked
+		asked := d.asked.Load()
 		g.Refresh(t.Context())
-		require.Equal(t, asked, d.asked, "within five minutes nothing is asked again")
+		require.Equal(t, asked, d.asked.Load(), "within five minutes nothing is asked again")
 
 		d.accounts["bob"] = "100\n" // he left the group
 		time.Sleep(5 * time.Minute)

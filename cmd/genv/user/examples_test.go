@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
@@ -25,6 +26,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
+
+var tomorrow = time.Now().Add(24 * time.Hour).Format("2006-01-02T15:04")
 
 // examples have lines for each command, after its name, that together use all of
 // its flags. $FLEET has the flags that reach a host.
@@ -105,7 +108,7 @@ var examples = map[string][]string{
 	"remote hosts":   {"$FLEET --format csv --no-header --no-summary", "$MORE"},
 	"remote exempt": {
 		"--socket off --state-dir $DIR --audit-log $DIR/exemptions --user root --host a --rule idle --for 1h --reason x --format csv --no-header",
-		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
+		"--socket off --state-dir $DIR --host a --device 1 --from " + tomorrow + " --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
 	},
 	"remote hold":    {"--socket off --state-dir $DIR --audit-log $DIR/exemptions --host a --reason x"},
 	"remote release": {"--socket off --state-dir $DIR --audit-log $DIR/exemptions --host a --reason x " + otherwise(command.ExitFailed)},
