@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,8 +54,8 @@ const inUse = 10 * time.Minute
 
 // Shown is where a text was shown.
 type Shown struct {
-	Terminals int  // on how many
-	InUse     bool // somebody typed on one of them in the last 10 minutes
+	Terminals []string // such as pts/3
+	InUse     bool     // somebody typed on one of them in the last 10 minutes
 }
 
 // Notify shows a text to a user. Control characters of the text are escaped. It waits for no
@@ -71,7 +72,7 @@ func (t Terminals) Notify(uid snapshot.UID, text string) Shown {
 		var shown Shown
 		for _, each := range list[:min(len(list), maxTerminals)] {
 			if show(each.path, uid, message) {
-				shown.Terminals++
+				shown.Terminals = append(shown.Terminals, strings.TrimPrefix(each.path, t.dev()+"/"))
 				shown.InUse = shown.InUse || now.Sub(each.used).Abs() <= inUse
 			}
 		}
@@ -96,7 +97,7 @@ func (t Terminals) Notify(uid snapshot.UID, text string) Shown {
 func (t Terminals) of(uid snapshot.UID) []terminal {
 	var list []terminal
 	for _, pattern := range []string{"pts/[0-9]*", "tty[0-9]*"} {
-		paths, _ := filepath.Glob(filepath.Join(cmp.Or(t.Dev, "/dev"), pattern)) // fails only for a malformed pattern
+		paths, _ := filepath.Glob(filepath.Join(t.dev(), pattern)) // fails only for a malformed pattern
 		for _, path := range paths {
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil && acceptsMessages(&st, uid) {
@@ -161,6 +162,22 @@ func (t Terminals) message(message string) []byte {
 	return fmt.Appendf(nil, "\r\n\aMessage from genv on %s at %s:\r\n  %s\r\n",
 		text.Printable(cmp.Or(t.Host, "this host")),
 		t.now().Format("15:04"), strings.ReplaceAll(text.PrintableLines(message), "\n", "\r\n  "))
+}
+
+func (t Terminals) dev() string { return cmp.Or(t.Dev, "/dev") }
+
+// TerminalOf is the name of the terminal that a stream is written to, such as pts/3; empty if it is none.
+func TerminalOf(stream io.Writer) string {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return ""
+	}
+	fd := int(f.Fd()) //nolint:gosec // a descriptor fits
+	path, err := os.Readlink(fmt.Sprint("/proc/self/fd/", fd))
+	if _, notOne := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil || notOne != nil {
+		return ""
+	}
+	return strings.TrimPrefix(path, "/dev/")
 }
 
 func (t Terminals) now() time.Time {

@@ -66,7 +66,7 @@ const (
 func TestOnlyTheUserIsNotified(t *testing.T) {
 	hers, herOther, his := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages), logIn(t, anotherUser, takesMessages)
 	shown := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
-	require.Equal(t, 2, shown.Terminals)
+	require.Len(t, shown.Terminals, 2)
 	want := "\r\r\n\aMessage from genv on gpu-01 at 22:05:\r\r\n  Process 5 is not running in a GPU environment.\r\r\n  Start it in one.\r\r\n"
 	require.Equal(t, want, hers.shows(t, time.Minute), "the terminal adds a return to each line")
 	require.Equal(t, want, herOther.shows(t, time.Minute))
@@ -84,15 +84,16 @@ func TestTerminalsInUse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		typed []time.Duration // before the text, on each terminal that takes messages
 		quiet bool            // there is another one, just used, that takes none
-		want  local.Shown
+		want  int
+		inUse bool
 	}{
-		"typed just now":                  {typed: []time.Duration{0}, want: local.Shown{Terminals: 1, InUse: true}},
-		"typed lately":                    {typed: []time.Duration{9 * time.Minute}, want: local.Shown{Terminals: 1, InUse: true}},
-		"typed long ago":                  {typed: []time.Duration{11 * time.Minute}, want: local.Shown{Terminals: 1}},
-		"one of two":                      {typed: []time.Duration{24 * time.Hour, time.Minute}, want: local.Shown{Terminals: 2, InUse: true}},
-		"none of two":                     {typed: []time.Duration{24 * time.Hour, time.Hour}, want: local.Shown{Terminals: 2}},
-		"only on one without messages":    {typed: []time.Duration{time.Hour}, quiet: true, want: local.Shown{Terminals: 1}},
-		"the clock has been set back":     {typed: []time.Duration{-24 * time.Hour}, want: local.Shown{Terminals: 1}},
+		"typed just now":                  {typed: []time.Duration{0}, want: 1, inUse: true},
+		"typed lately":                    {typed: []time.Duration{9 * time.Minute}, want: 1, inUse: true},
+		"typed long ago":                  {typed: []time.Duration{11 * time.Minute}, want: 1},
+		"one of two":                      {typed: []time.Duration{24 * time.Hour, time.Minute}, want: 2, inUse: true},
+		"none of two":                     {typed: []time.Duration{24 * time.Hour, time.Hour}, want: 2},
+		"only on one without messages":    {typed: []time.Duration{time.Hour}, quiet: true, want: 1},
+		"the clock has been set back":     {typed: []time.Duration{-24 * time.Hour}, want: 1},
 		"no terminal":                     {},
 		"no terminal that takes messages": {quiet: true},
 	} {
@@ -103,7 +104,9 @@ func TestTerminalsInUse(t *testing.T) {
 			if tt.quiet {
 				logIn(t, oneUser, takesNone).typed(t, now)
 			}
-			require.Equal(t, tt.want, local.Terminals{Now: func() time.Time { return now }}.Notify(oneUser, "x"))
+			shown := local.Terminals{Now: func() time.Time { return now }}.Notify(oneUser, "x")
+			require.Len(t, shown.Terminals, tt.want)
+			require.Equal(t, tt.inUse, shown.InUse)
 		})
 	}
 }
@@ -135,7 +138,7 @@ func TestStoppedTerminalIsSkipped(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
 	shown := local.Terminals{}.Notify(oneUser, "x")
-	require.Equal(t, 1, shown.Terminals)
+	require.Len(t, shown.Terminals, 1)
 	require.NotEmpty(t, other.shows(t, time.Minute))
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
 }
@@ -197,10 +200,10 @@ func TestTerminalThatHoldsWriters(t *testing.T) {
 	}
 	waits := 0
 	for began := time.Now(); waits < 3; began = time.Now() {
-		if (local.Terminals{}).Notify(oneUser, "x").Terminals == 0 {
+		if (local.Terminals{}).Notify(oneUser, "x").Terminals == nil {
 			waits++
 		}
-		require.Equal(t, 1, local.Terminals{}.Notify(anotherUser, "x").Terminals)
+		require.Equal(t, 1, len(local.Terminals{}.Notify(anotherUser, "x").Terminals))
 		require.Less(t, time.Since(began), 2*time.Second)
 		time.Sleep(10 * time.Millisecond)
 	}

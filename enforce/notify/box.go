@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +26,8 @@ type KeptNotice struct {
 	ID   string    `json:"id"` // random, and never used again
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
-	// Shown says that it appeared on a terminal: a login doesn't show it again.
-	Shown bool `json:"shown,omitempty"`
+	// Terminals are those on which it appeared, such as pts/3.
+	Terminals []string `json:"terminals,omitempty"`
 }
 
 const (
@@ -47,7 +46,7 @@ const (
 
 // Box has the notices of all users of a host. A user's are in one file of root's, which only that
 // user may read besides: an access control list says so, as with the user's history. Which of them
-// the user has seen is in a file of the user's own. Their number, size and age are bounded. Texts
+// the user has read is in a file of the user's own, see Reader. Their number, size and age are bounded. Texts
 // are as they came: the caller escapes them.
 type Box struct {
 	Root     string // root's folder; the notices are in a folder below it
@@ -78,17 +77,9 @@ func noteOf(uid snapshot.UID) folder.Note[file] {
 // ErrTooManyUsers is wrapped when there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
-// Keep keeps a notice for the next login of a user. It is for root.
-func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
-	return b.keep(uid, KeptNotice{Time: now, Text: message})
-}
-
-// KeepShown keeps a notice that appeared on a terminal, so that its user can read it again. It is for root.
-func (b Box) KeepShown(uid snapshot.UID, message string, now time.Time) error {
-	return b.keep(uid, KeptNotice{Time: now, Text: message, Shown: true})
-}
-
-func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
+// Keep keeps a notice for its user, and on which terminals it appeared. It is for root.
+func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time) error {
+	n := KeptNotice{Time: now, Text: message, Terminals: terminals}
 	dir, err := b.open()
 	if err != nil {
 		return fmt.Errorf("keep a notice: %w", err)
@@ -110,7 +101,7 @@ func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
 	}
 	kept.Notices = recent(kept.Notices, n.Time)
 	if list := kept.Notices; len(list) >= maxNotices { // what waits for a login stays longer than what was shown
-		oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return n.Shown }))
+		oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return len(n.Terminals) > 0 }))
 		kept.Notices = slices.Delete(list, oldest, oldest+1)
 	}
 	n.ID, n.Time, n.Text = rand.Text()[:12], n.Time.UTC(), text.Cut(n.Text, maxKeptText)
@@ -173,108 +164,37 @@ func recent(list []KeptNotice, now time.Time) []KeptNotice {
 	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return now.Sub(n.Time) > MaxKeptAge })
 }
 
+// Path is the file with the notices of a user. Its time is that of the last one.
+func (b Box) Path(uid snapshot.UID) string { return filepath.Join(b.dir(), noteOf(uid).Name) }
+
 // Notices are those that are kept for a user, the oldest first.
 func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptNotice, error) {
-	f, err := os.OpenFile(filepath.Join(b.dir(), noteOf(uid).Name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	list, _, err := b.notices(uid, now)
+	return list, err
+}
+
+// notices also returns when the file was written; zero if there is none.
+func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptNotice, written time.Time, _ error) {
+	f, err := os.OpenFile(b.Path(uid), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, time.Time{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	kept, err := noteOf(uid).Decode(data)
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	list := recent(kept.Notices, now)
-	return list[max(0, len(list)-maxNotices):], nil
-}
-
-// SeenNotices remembers, in a file of the user's, which notices were shown.
-type SeenNotices struct{ Path string } // empty for none: then nothing was seen
-
-const (
-	maxSeen = 64 << 10 // bytes of that file that are read
-	maxIDs  = 500      // that are kept in it
-)
-
-// Unseen are the notices that a user has not seen, the oldest first.
-func (b Box) Unseen(uid snapshot.UID, seen SeenNotices, now time.Time) ([]KeptNotice, error) {
-	list, err := b.Notices(uid, now)
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	f, err := os.OpenFile(seen.Path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return without(list, nil), nil //nolint:nilerr // without that file none was seen
-	}
-	defer f.Close()
-	return without(list, readSeen(f)), nil
-}
-
-// ErrShownElsewhere says that another shell shows the notices at this moment.
-var ErrShownElsewhere = errors.New("another shell shows the notices")
-
-// ShowUnseen calls show with the notices that a user has not seen, and remembers that they
-// were shown. Of several shells that start at once, one shows them; the others get ErrShownElsewhere
-// or none. Where the file can't be written, they are shown all the same.
-func (b Box) ShowUnseen(uid snapshot.UID, seen SeenNotices, now time.Time, show func([]KeptNotice) error) error {
-	list, err := b.Notices(uid, now)
-	list = without(list, nil)
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	if seen.Path == "" {
-		return show(list)
-	}
-	_ = os.MkdirAll(filepath.Dir(seen.Path), 0o700) // opening the file says why it can't be written
-	f, err := os.OpenFile(seen.Path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return show(list)
-	}
-	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrShownElsewhere
-	}
-	before := readSeen(f)
-	unseen := without(list, before)
-	if len(unseen) == 0 {
-		return nil
-	}
-	if err := show(unseen); err != nil {
-		return err
-	}
-	ids := before // of other machines, too: a home may be shared by several of one name
-	for _, n := range unseen {
-		ids = append(ids, n.ID)
-	}
-	data, err := json.Marshal(ids[max(0, len(ids)-maxIDs):])
-	if err != nil {
-		return err
-	}
-	if _, err = f.WriteAt(append(data, '\n'), 0); err == nil {
-		err = f.Truncate(int64(len(data)) + 1)
-	}
-	return err
-}
-
-// readSeen are the ids in the file. One that was cut off, by a shell that was killed, has
-// none.
-func readSeen(f *os.File) []string {
-	var ids []string
-	if json.NewDecoder(io.LimitReader(f, maxSeen)).Decode(&ids) != nil {
-		return nil
-	}
-	return ids
-}
-
-func without(list []KeptNotice, ids []string) []KeptNotice {
-	return slices.DeleteFunc(slices.Clone(list),
-		func(n KeptNotice) bool { return n.Shown || slices.Contains(ids, n.ID) })
+	return list[max(0, len(list)-maxNotices):], info.ModTime(), nil
 }

@@ -1,14 +1,12 @@
 package notify_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,66 +32,11 @@ func own() snapshot.UID { return snapshot.UID(os.Geteuid()) }
 
 func newBox(t *testing.T) notify.Box { return notify.Box{Root: filepath.Join(t.TempDir(), "root")} }
 
-func TestANoticeIsShownOnce(t *testing.T) {
-	box, seen := newBox(t), notify.SeenNotices{Path: filepath.Join(t.TempDir(), "a", "b", "seen")}
-	show := func() (shown []string) {
-		require.NoError(t, box.ShowUnseen(own(), seen, noon, func(list []notify.KeptNotice) error { shown = texts(list); return nil }))
-		return shown
-	}
-	require.Empty(t, show())
-	require.NoFileExists(t, seen.Path, "nothing is written for a user without notices")
-	require.NoError(t, box.Keep(own(), "first", noon))
-	require.NoError(t, box.Keep(own(), "second", noon))
-	unseen, err := box.Unseen(own(), seen, noon)
-	require.NoError(t, err)
-	require.Len(t, unseen, 2, "looking does not count")
-	require.Equal(t, []string{"first", "second"}, show())
-	require.Empty(t, show())
-	require.NoError(t, box.Keep(own(), "third", noon))
-	require.Equal(t, []string{"third"}, show())
-	all, err := box.Notices(own(), noon)
-	require.NoError(t, err)
-	require.Equal(t, []string{"first", "second", "third"}, texts(all))
-
-	broken := errors.New("the terminal is gone")
-	require.NoError(t, box.Keep(own(), "fourth", noon))
-	require.ErrorIs(t, box.ShowUnseen(own(), seen, noon, func([]notify.KeptNotice) error { return broken }), broken)
-	require.Equal(t, []string{"fourth"}, show(), "what could not be shown is shown again")
-	require.NoError(t, os.WriteFile(seen.Path, []byte(`["cut o`), 0o600))
-	require.Len(t, show(), 4, "a lost memory shows them again")
-	require.Empty(t, show())
-}
-
-// TestShownNotices: what appeared on a terminal can be read again, isn't shown by a login, and takes no place from
-// what waits for one.
-func TestShownNotices(t *testing.T) {
-	box, seen := newBox(t), notify.SeenNotices{Path: filepath.Join(t.TempDir(), "seen")}
-	require.NoError(t, box.KeepShown(own(), "on a terminal", noon))
-	unseen := func() (shown []string) {
-		list, err := box.Unseen(own(), seen, noon)
-		require.NoError(t, err)
-		require.NoError(t, box.ShowUnseen(own(), notify.SeenNotices{}, noon, func(list []notify.KeptNotice) error { shown = texts(list); return nil }))
-		require.Equal(t, texts(list), shown)
-		return shown
-	}
-	require.Empty(t, unseen())
-	require.NoError(t, box.Keep(own(), "waits", noon))
-	for i := range 30 {
-		require.NoError(t, box.KeepShown(own(), fmt.Sprint(i), noon))
-	}
-	require.Equal(t, []string{"waits"}, unseen())
-	all, err := box.Notices(own(), noon)
-	require.NoError(t, err)
-	require.Len(t, all, 20)
-	require.Equal(t, []string{"waits", "11"}, texts(all[:2]))
-	require.Equal(t, "29", all[19].Text)
-}
-
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	box := newBox(t)
-	require.NoError(t, box.Keep(own(), "old", noon.Add(-notify.MaxKeptAge-time.Second)))
+	require.NoError(t, box.Keep(own(), "old", nil, noon.Add(-notify.MaxKeptAge-time.Second)))
 	for i := range 30 {
-		require.NoError(t, box.Keep(own(), fmt.Sprint(i, strings.Repeat("ä", 10_000)), noon))
+		require.NoError(t, box.Keep(own(), fmt.Sprint(i, strings.Repeat("ä", 10_000)), nil, noon))
 	}
 	all, err := box.Notices(own(), noon)
 	require.NoError(t, err)
@@ -105,30 +48,12 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	require.Empty(t, all)
 }
 
-// Of shells that start at once, one shows the notices.
-func TestShellsThatStartAtOnce(t *testing.T) {
-	box, seen := newBox(t), notify.SeenNotices{Path: filepath.Join(t.TempDir(), "seen")}
-	require.NoError(t, box.Keep(own(), "x", noon))
-	var shown atomic.Int64
-	var shells sync.WaitGroup
-	for range 20 {
-		shells.Go(func() {
-			err := box.ShowUnseen(own(), seen, noon, func([]notify.KeptNotice) error { shown.Add(1); return nil })
-			if err != nil && !errors.Is(err, notify.ErrShownElsewhere) {
-				t.Error(err)
-			}
-		})
-	}
-	shells.Wait()
-	require.EqualValues(t, 1, shown.Load())
-}
-
 func TestControllersThatKeepAtOnce(t *testing.T) {
 	box := newBox(t)
 	var controllers sync.WaitGroup
 	for i := range 10 {
 		controllers.Go(func() {
-			if err := box.Keep(own(), fmt.Sprint(i), noon); err != nil {
+			if err := box.Keep(own(), fmt.Sprint(i), nil, noon); err != nil {
 				t.Error(err)
 			}
 		})
@@ -139,34 +64,23 @@ func TestControllersThatKeepAtOnce(t *testing.T) {
 	require.Len(t, all, 10)
 }
 
-// A home that can't be written shows them in each shell: better than in none.
-func TestAHomeThatCannotBeWritten(t *testing.T) {
-	box := newBox(t)
-	require.NoError(t, box.Keep(own(), "x", noon))
-	shown := 0
-	for _, path := range []string{"", "/proc/no/such/folder/seen", "/dev/null/seen"} {
-		require.NoError(t, box.ShowUnseen(own(), notify.SeenNotices{Path: path}, noon, func(list []notify.KeptNotice) error { shown += len(list); return nil }))
-	}
-	require.Equal(t, 3, shown)
-}
-
 func TestDamagedAndStrangeFiles(t *testing.T) {
-	box, seen := newBox(t), notify.SeenNotices{}
-	require.NoError(t, box.Keep(own(), "x", noon))
+	box := newBox(t)
+	require.NoError(t, box.Keep(own(), "x", nil, noon))
 	file := filepath.Join(box.Root, "notices", fmt.Sprint(own(), ".json"))
 	for _, content := range []string{"", "{", `{"schema":"genv.notices/9"}`, `[]`, strings.Repeat("[", 1<<20)} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		_, err := box.Unseen(own(), seen, noon)
+		_, err := box.Notices(own(), noon)
 		require.Error(t, err, content[:min(len(content), 20)])
 	}
-	require.NoError(t, box.Keep(own(), "again", noon), "it is replaced")
+	require.NoError(t, box.Keep(own(), "again", nil, noon), "it is replaced")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, syscall.Mkfifo(file, 0o600))
-	_, err := box.Unseen(own(), seen, noon)
+	_, err := box.Notices(own(), noon)
 	require.Error(t, err, "and nothing hangs")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, os.Symlink("/etc/passwd", file))
-	_, err = box.Unseen(own(), seen, noon)
+	_, err = box.Notices(own(), noon)
 	require.Error(t, err)
 }
 
@@ -176,13 +90,13 @@ func TestAFolderOfOthersIsNotUsed(t *testing.T) {
 	box := newBox(t)
 	require.NoError(t, os.Mkdir(box.Root, 0o755))
 	require.NoError(t, os.Chmod(box.Root, 0o777))
-	require.ErrorIs(t, box.Keep(own(), "x", noon), folder.ErrUnsafe)
+	require.ErrorIs(t, box.Keep(own(), "x", nil, noon), folder.ErrUnsafe)
 	require.NoDirExists(t, filepath.Join(box.Root, "notices"))
 	require.NoError(t, os.Chmod(box.Root, 0o755))
-	require.NoError(t, box.Keep(own(), "x", noon))
+	require.NoError(t, box.Keep(own(), "x", nil, noon))
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(box.Root, 4000, 4000))
-		require.ErrorIs(t, box.Keep(own(), "x", noon), folder.ErrUnsafe)
+		require.ErrorIs(t, box.Keep(own(), "x", nil, noon), folder.ErrUnsafe)
 	}
 }
 
@@ -197,7 +111,7 @@ func TestNoticesArePrivate(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	require.NoError(t, os.Chmod(root, 0o755))
 	box := notify.Box{Root: root}
-	require.NoError(t, box.Keep(alice, "for alice", noon))
+	require.NoError(t, box.Keep(alice, "for alice", nil, noon))
 	file := filepath.Join(root, "notices", fmt.Sprint(alice, ".json"))
 	as := func(uid uint32, command ...string) error {
 		cmd := exec.Command(command[0], command[1:]...)

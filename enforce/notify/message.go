@@ -5,11 +5,11 @@
 //		fmt.Println(m.UID, m.Shown(), m.Advice)
 //	}
 //
-// A Box keeps the notices to be read again, and those for users who are not logged in until they log in:
+// A Box keeps the notices until their users have read them, and for some time to be read again:
 //
 //	box := notify.Box{Root: "/var/lib/genv"}
-//	err := box.Keep(1001, text, now)                        // root's genv
-//	unseen, err := box.Unseen(1001, notify.SeenNotices{Path: …})   // the user's shell
+//	err := box.Keep(1001, text, terminals, now)                // root's genv
+//	err = notify.Reader{Box: box, …}.Show(false, now, print)   // the user's shell
 //
 // The package sends nothing, and has no clock.
 package notify

@@ -59,8 +59,8 @@ func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	return nil
 }
 
-// notify writes messages to users' terminals, and keeps them to be read again. What reaches no
-// terminal that is in use waits for the next login of its user. Both are in this host's audit log.
+// notify writes messages to users' terminals, and keeps them to be read again. What has not been
+// read waits for the next login of its user. Both are in this host's audit log.
 func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Shown {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	shown := make([]agent.Shown, len(messages))
@@ -72,16 +72,13 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 	var records []audit.Record
 	for i, m := range messages {
 		notified := here.Notify(m.UID, m.Text)
-		shown[i].Terminals = notified.Terminals
+		shown[i].Terminals = len(notified.Terminals)
 		r := audit.Record{
 			Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs,
 			Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by,
 		}
-		box := notify.Box{Root: disk.RootDir(h.getenv)}
-		if notified.InUse {
-			h.keep(ctx, m, box.KeepShown)
-		} else if shown[i].Kept = h.keep(ctx, m, box.Keep); shown[i].Kept {
-			r.Channel = audit.ChannelLogin
+		if kept := h.keep(ctx, m, notified.Terminals); kept && !notified.InUse {
+			shown[i].Kept, r.Channel = true, audit.ChannelLogin
 		}
 		if shown[i].Terminals > 0 || shown[i].Kept {
 			records = append(records, r)
@@ -93,12 +90,12 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 
 // keep keeps a message for its user. Only root keeps any, and only for
 // those who have an account: state files may name any uid.
-func (h *host) keep(ctx context.Context, m agent.Message, in func(snapshot.UID, string, time.Time) error) bool {
+func (h *host) keep(ctx context.Context, m agent.Message, terminals []string) bool {
 	if os.Geteuid() != 0 {
 		return false
 	}
 	if name, err := h.names.lookUp(ctx, m.UID); err == nil && name == "" {
 		return false
 	}
-	return in(m.UID, m.Text, h.record.now()) == nil
+	return notify.Box{Root: disk.RootDir(h.getenv)}.Keep(m.UID, m.Text, terminals, h.record.now()) == nil
 }

@@ -92,6 +92,15 @@ function __genv_prompt_replace {
 function __genv_keep {
   [[ -z ${GENV_ENVIRONMENT_ID-} ]] || __genv_path_add
   [[ -n ${GENV_PROMPT-} && ${PS1-} == *"$GENV_PROMPT"* ]] || __genv_prompt PS1 "${GENV_PROMPT-}"
+  __genv_notices
+}
+
+# __genv_notices shows what is unread, on a terminal: when the shell starts, and at prompts while the user's file is
+# older than the notices. If that can't be remembered, it does so once.
+function __genv_notices {
+  [[ $- == *i* && -t 1 && -e @NOTICES@ && ${__genv_noted-} != failed &&
+    ( -z ${__genv_noted-} || @NOTICES@ -nt @READ@ ) ]] || return 0
+  command @EXE@ notices --new 2>/dev/null && __genv_noted=yes || __genv_noted=failed
 }
 
 # The program writes code for this shell on descriptor 3; descriptor 4 is the

@@ -44,8 +44,8 @@ type InitOptions struct {
 	Exe string
 	// Shims is the folder that an active shell has first in PATH, from EnsureShims; empty for none.
 	Shims string
-	// Notices has an interactive shell on a terminal show what was left for its user.
-	Notices bool
+	// Notices is the file with the notices for the user, NoticesRead the user's own, which is older while one is unread.
+	Notices, NoticesRead string
 	// Preactivate has the shell activate itself; nil for no.
 	Preactivate Preactivation
 }
@@ -58,18 +58,17 @@ func Init(o InitOptions) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%w %q", ErrUnknownShell, o.Kind)
 	}
-	exe, err := Quote(o.Exe)
-	if err != nil {
-		return "", fmt.Errorf("the path of genv: %w", err)
+	var words []string
+	for _, w := range [][2]string{
+		{"@EXE@", o.Exe}, {"@SHIMS@", o.Shims}, {"@NOTICES@", o.Notices}, {"@READ@", o.NoticesRead},
+	} {
+		quoted, err := Quote(w[1])
+		if err != nil {
+			return "", fmt.Errorf("a path of genv: %w", err)
+		}
+		words = append(words, w[0], quoted)
 	}
-	shims, err := Quote(o.Shims)
-	if err != nil {
-		return "", fmt.Errorf("the folder of the shims: %w", err)
-	}
-	code := strings.NewReplacer("@EXE@", exe, "@SHIMS@", shims).Replace(withoutComments(template))
-	if o.Notices {
-		code += showNotices(o.Kind, exe)
-	}
+	code := strings.NewReplacer(words...).Replace(withoutComments(template))
 	activation, err := activation(o.Preactivate)
 	return code + activation, err
 }
@@ -93,16 +92,6 @@ func withoutComments(template string) string {
 		}
 	}
 	return kept.String()
-}
-
-// showNotices is code that shows notices, once. It does nothing in a shell that runs a
-// command, as for scp, and never fails.
-func showNotices(kind Kind, exe string) string {
-	test := "[[ $- != *i* || ! -t 1 ]]"
-	if kind == Zsh {
-		test = "[[ ! -o interactive || ! -t 1 ]]"
-	}
-	return test + " || command " + exe + " notices --new || :\n"
 }
 
 // activation removes the variables and activates.

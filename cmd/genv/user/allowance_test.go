@@ -54,11 +54,11 @@ func TestWhatIsAllowed(t *testing.T) {
 	require.Equal(t, said{}, hers.say("genv detach --index 2"))
 
 	box := notify.Box{Root: s.path("root")}
-	require.NoError(t, box.Keep(60799, "It is another user's.", time.Now()))
-	require.NoError(t, box.Keep(60800, "It is old.", time.Now().Add(-25*time.Hour)))
+	require.NoError(t, box.Keep(60799, "It is another user's.", nil, time.Now()))
+	require.NoError(t, box.Keep(60800, "It is old.", nil, time.Now().Add(-25*time.Hour)))
 	require.NotContains(t, statusOf(hers), "notices")
 	told := time.Now().UTC().Add(-23 * time.Hour)
-	require.NoError(t, box.KeepShown(60800, "It is over the cap.", told))
+	require.NoError(t, box.Keep(60800, "It is over the cap.", []string{"pts/3"}, told))
 	require.Contains(t, statusOf(hers), "those on other hosts count, too\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
 
 	allow(service.Allowance{GPUs: &two, OneHost: true})

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,55 +20,47 @@ import (
 )
 
 func (p *program) noticesCommand() *cli.Command {
-	unseen := false
+	unread := false
 	return &cli.Command{
 		Name:   "notices",
 		Usage:  "print the messages for you on this machine of the last 14 days",
-		Flags:  []cli.Flag{command.Bool(&unseen, "new", "only those that were not shown before")},
-		Action: func(*cli.Context) error { return p.notices(unseen) },
+		Flags:  []cli.Flag{command.Bool(&unread, "new", "only those that you have not read, as a shell shows them")},
+		Action: func(*cli.Context) error { return p.notices(unread) },
 	}
 }
 
 func (p *program) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
 
-// seenNotices is the user's own file with the notices that were shown. A home may be shared by several machines.
-func (p *program) seenNotices() notify.SeenNotices {
+// noticesRead is the user's own file with what was read. A home may be shared by several machines.
+func (p *program) noticesRead() string {
 	dir := p.Getenv("XDG_STATE_HOME")
 	if home := p.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
 		dir = filepath.Join(home, ".local", "state")
 	}
 	if !filepath.IsAbs(dir) {
-		return notify.SeenNotices{}
+		return ""
 	}
-	name := "notices." + strings.ReplaceAll(enforcelocal.Hostname(), "/", "-")
-	return notify.SeenNotices{Path: filepath.Join(dir, "genv", name)}
+	return filepath.Join(dir, "genv", "notices."+strings.ReplaceAll(enforcelocal.Hostname(), "/", "-"))
 }
 
 func ownUID() snapshot.UID { return snapshot.UID(os.Geteuid()) } //nolint:gosec // the kernel's uids fit
 
-// hasNotices says whether there are notices that were not shown. What can't be read
-// doesn't concern a shell that starts.
-func (p *program) hasNotices() bool {
-	unseen, err := p.box().Unseen(ownUID(), p.seenNotices(), p.Now())
-	return err == nil && len(unseen) > 0
-}
-
-func (p *program) notices(unseen bool) error {
-	if unseen {
-		err := p.box().ShowUnseen(ownUID(), p.seenNotices(), p.Now(), p.printNotices)
-		if errors.Is(err, notify.ErrShownElsewhere) {
-			return nil
-		}
+func (p *program) notices(unread bool) error {
+	shown := false
+	err := notify.Reader{
+		Box: p.box(), UID: ownUID(), Path: p.noticesRead(), Terminal: enforcelocal.TerminalOf(p.Out),
+		Window: cmp.Or(p.Getenv("TMUX"), p.Getenv("STY"), p.Getenv("VSCODE_IPC_HOOK_CLI")),
+	}.Show(!unread, p.Now(), func(list []notify.KeptNotice) error {
+		shown = len(list) > 0
+		return p.printNotices(list)
+	})
+	if unread || err != nil && !errors.Is(err, notify.ErrNotRemembered) {
 		return err
 	}
-	list, err := p.box().Notices(ownUID(), p.Now())
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
+	if !shown {
 		fmt.Fprintln(p.Err, "There are no messages for you on this machine.")
 	}
-	return p.printNotices(list)
+	return nil
 }
 
 // printNotices prints notices as they would have appeared on a terminal.

@@ -98,7 +98,7 @@ func (p *program) shellInit(name string) error {
 		return err
 	}
 	code, err := shell.Init(shell.InitOptions{
-		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.hasNotices(),
+		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.box().Path(ownUID()), NoticesRead: p.noticesRead(),
 		Preactivate: shell.PreactivationFrom(p.Getenv),
 	})
 	if err != nil {
