@@ -125,7 +125,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 
 	hook := filepath.Join(t.TempDir(), "hook")
 	require.NoError(t, proctest.WriteProgram(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n")))
-	r := l.with(labPolicy+"hooks: [{command: ["+hook+"]}]\n", "--audit-log", log, "--interval", "50ms", "--cycles", "2")
+	r := l.with(labPolicy+"hooks: [{command: ["+hook+"]}]\n", "--audit-log", log, "--interval", "500ms", "--cycles", "4")
 	require.Zero(t, r.Code, r.Err)
 	requireOnlyTheGuiltyEnded(t, l, r)
 	t.Run("only the right ones are told", func(t *testing.T) {

@@ -1,4 +1,4 @@
-package docs_test
+package schema_test
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func kinds(t *testing.T) []*kind {
 	return list
 }
 
-func (k *kind) path() string { return filepath.Join("schema", k.name+".json") }
+func (k *kind) path() string { return filepath.Join("../../../docs/schema", k.name+".json") }
 
 // check validates a file by its schema.
 func (k *kind) check(text string) error {
@@ -103,7 +103,7 @@ func TestSchemas(t *testing.T) {
 		}
 		data, err := os.ReadFile(k.path())
 		require.NoError(t, err)
-		require.Equal(t, now.String(), string(data), "UPDATE_GOLDEN=1 go test ./docs writes it")
+		require.Equal(t, now.String(), string(data), "UPDATE_GOLDEN=1 go test ./cmd/genv/schema writes it")
 	}
 }
 
@@ -113,11 +113,11 @@ func TestSchemasAcceptTheExamples(t *testing.T) {
 	comment := regexp.MustCompile(`(?m)^#(\w|  )`)
 	for _, k := range kinds(t) {
 		for path, schema := range map[string]string{
-			"../" + k.name + ".example.yaml":   "docs/schema/",
-			"../packaging/" + k.name + ".yaml": "/usr/share/doc/genv/docs/schema/",
+			"../../../" + k.name + ".example.yaml":   "docs/schema/",
+			"../../../packaging/" + k.name + ".yaml": "/usr/share/doc/genv/docs/schema/",
 		} {
 			data, err := os.ReadFile(path)
-			if k.name == "hosts" && strings.HasPrefix(path, "../packaging") {
+			if k.name == "hosts" && strings.HasPrefix(path, "../../../packaging") {
 				continue
 			}
 			require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestSchemasAcceptWhatIsRead(t *testing.T) {
 func writtenTexts(t *testing.T) (texts []string) {
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```|\n-- [^\n]*\\.yaml --\n(.*?)(?:\n-- |$)")
 	mayBe := regexp.MustCompile(`(?m)^\s*(- )?\{?["@\w-]+: ?|^\{`)
-	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("../../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil || entry.IsDir():
 			return err
