@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Use is since when a person has had a GPU, whatever the environment or process. Times are zero while that isn't so.
@@ -169,8 +170,14 @@ func (j *judgement) rememberUses(h *hostView) {
 			h.holders = append(h.holders, x)
 		}
 	}
+	measured := false // each minute
 	for key, u := range uses {
 		j.next.Uses[key] = j.continued(h, j.before.Uses[key], u)
+		measured = measured || u.settings.Idle != nil && u.settings.Idle.longestPause() == measuredEvery
+	}
+	if last := j.lastLook(h); measured && !last.IsZero() && h.at.Sub(last) > measuredEvery {
+		j.note(h, "idle times begin again: nothing was measured for %s, and end and below-power need a look each minute",
+			text.ShortDuration(h.at.Sub(last)))
 	}
 }
 
@@ -213,13 +220,16 @@ func (j *judgement) continued(h *hostView, before Use, u *currentUse) Use {
 // time for a look that is late.
 const measuredEvery = 90 * time.Second
 
+// looksPerIdleTime is how often a device is looked at, at least, within the time that the rule allows.
+const looksPerIdleTime = 4
+
 // longestPause is how long a pause between two looks may be. A device that was idle before and after a night in
 // which the controller didn't run was not seen idle all night.
 func (i *Idle) longestPause() time.Duration {
 	if i.End || i.BelowPower > 0 {
-		return min(i.After/4, measuredEvery)
+		return measuredEvery
 	}
-	return i.After / 4
+	return i.After / looksPerIdleTime
 }
 
 // keepAbsentUses keeps the uses of hosts that don't answer, and those of people who don't have the GPU for a short time.
