@@ -54,8 +54,9 @@ func (s *shell) pending(t *testing.T) bool {
 }
 
 func TestANoticeIsShownUntilItIsRead(t *testing.T) {
-	box, path, now := newBox(t), filepath.Join(t.TempDir(), "a", "b", "read"), time.Now()
+	box, path := newBox(t), filepath.Join(t.TempDir(), "a", "b", "read")
 	login := newShell(t, box, path)
+	now := time.Now() // the terminal was opened before
 	require.Empty(t, login.shows(t, now))
 	require.NoFileExists(t, path, "nothing is written for a user without notices")
 	require.NoError(t, box.Keep(own(), "warning", nil, now))
