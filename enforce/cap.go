@@ -34,10 +34,9 @@ type Cap struct {
 	PerHost   bool // each host is counted by itself
 	Scheduled bool // it holds at some times only
 	Resting   bool // it doesn't hold now: one of GPU hours counts all the same
-	// Waiting are those for whom it holds only as far as they wait; nil for a cap that holds always.
+	// Waiting are those for whom it holds only as far as they wait; nil for a cap that holds always. A cap with it takes
+	// nothing yet, since no host says who waits.
 	Waiting func(snapshot.Username) Membership
-	// WaitingAnybody says that Waiting is everybody.
-	WaitingAnybody bool
 	// Warn is its own warning; nil for that of the rule.
 	Warn *Warn
 	// Period begins the time in which the hours of CapHours count; PeriodEnd ends it.

@@ -100,10 +100,28 @@ func (c *capOn) withoutOutsiders(devices []*caps.HeldDevice) []*caps.HeldDevice 
 
 func (c *capOn) outsiderOn(d *caps.HeldDevice, whose map[snapshot.Username]bool) bool {
 	h := hostOf(d)
+	h.findUsers()
 	return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
 		env := h.envs[a.EID]
 		return env == nil || !whose[c.policy.Account(env.env.Username)]
-	}) || slices.ContainsFunc(h.snapshot.Processes, func(p snapshot.Process) bool {
-		return p.Uses(d.Index) != nil && !whose[c.policy.Account(h.userOf(&p))]
+	}) || slices.ContainsFunc(h.users[d.Index], func(p *snapshot.Process) bool {
+		return !whose[c.policy.Account(h.userOf(p))]
 	})
+}
+
+// findUsers finds the processes on each device of the host, without daemons that are protected and what draws for a
+// desktop: these are beside everybody's jobs.
+func (h *hostView) findUsers() {
+	if h.users != nil {
+		return
+	}
+	h.users = make(map[snapshot.DeviceIndex][]*snapshot.Process)
+	for i := range h.snapshot.Processes {
+		p := &h.snapshot.Processes[i]
+		for _, use := range p.Usage {
+			if !h.j.fleet.protects(p) && !h.ignoresUse(use) {
+				h.users[use.Index] = append(h.users[use.Index], p)
+			}
+		}
+	}
 }

@@ -113,6 +113,9 @@ func TestListedCaps(t *testing.T) {
 		{"a person's container", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u0 started:1001 0:1", "a end 10"},
 		{"plain and attached are one GPU", count, []*enforce.Cap{listed("one", 1)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", ""},
 		{"and both go", count, []*enforce.Cap{listed("none", 0)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", "a detach 0 1; a end 10"},
+		{"all but one, beside a daemon that is protected", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1 1:1 protected:mps", "a end 10"},
+		{"all but one, beside a desktop", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 screen | dev 1 screen | proc 10 - u1001 by:alice 0:1:C | proc 11 - u1001 by:alice 1:1:C | proc 12 - u0 0:1:G 1:1:G", "a end 10"},
+		{"all but one, beside root's job", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1", "a end 11"},
 		{"desktops", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 screen | proc 10 - u1001 by:alice 0:1:G", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,7 +179,7 @@ func TestTimeOfASharedCap(t *testing.T) {
 	require.NotEmpty(t, due, "a group whose losers alternate still comes due")
 }
 
-// Who is to lose more than the last warning said is warned anew for what is added.
+// Who is to lose more than the last warning said is warned again for what is added.
 func TestWarnedForWhatIsAdded(t *testing.T) {
 	policy := stated{all: enforce.Settings{Warn: enforce.Warn{For: 30 * time.Minute}}, list: []*enforce.Cap{listed("two", 2)}}
 	const (
@@ -243,4 +246,27 @@ func TestUncounted(t *testing.T) {
 	} {
 		require.Equal(t, tt.want, evaluate(tt.policy, cluster, noon(0)).Uncounted)
 	}
+}
+
+// What computes nothing is idle for a cap, too, but not while a process of unknown environment uses it: that one stays,
+// so that taking the GPU would free nothing, and another one would be taken for it.
+func TestAnIdleGPUThatAnUnknownProcessUses(t *testing.T) {
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(1), Idle: &enforce.Idle{After: 10 * time.Minute, Below: 5, Warn: &enforce.Warn{For: 1000 * time.Hour}}}}
+	const cluster = "a | env 1 alice u1001 | dev 0 u0 1@01 | dev 1 u90 1@02 | proc 10 ? u1001 by:alice 0:1 | proc 11 1 u1001 by:alice 1:1"
+	var memory controllerMemory
+	off := policy
+	off.all.MaxDevices = nil
+	for minute := range 20 {
+		require.Empty(t, planText(memory.Judge(off, parseCluster(t, cluster), noon(minute))))
+	}
+	require.Equal(t, "a detach 1 1; a end 11", planText(memory.Judge(policy, parseCluster(t, cluster), noon(20))))
+}
+
+// A host that doesn't say which accounts are people's may be of a version that refuses to end a process of unknown
+// environment, with all of the order that it is in.
+func TestCountedOnAnOlderHost(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 ? u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
+	cluster.Hosts[0].Snapshot.FirstUID = nil
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}}
+	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
 }

@@ -45,7 +45,8 @@ type hostView struct {
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	holders   []holder
-	more      []*snapshot.Process // for each account of which something isn't in the snapshot
+	users     map[snapshot.DeviceIndex][]*snapshot.Process // of devices; nil until findUsers
+	more      []*snapshot.Process                          // for each account of which something isn't in the snapshot
 	instances contents.Instances
 	notes     int // how many there are
 	order.Draft

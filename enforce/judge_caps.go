@@ -240,7 +240,7 @@ func (c *capOn) count(devices []*caps.HeldDevice, by time.Time) (counted []*caps
 }
 
 // add adds the finding about a person who is to lose environments or devices, if there is one: of people who share a
-// cap, who loses nothing has none. Who is to lose more than the last warning said is warned anew for what is added.
+// cap, who loses nothing has none. Who is to lose more than the last warning said is warned again for what is added.
 func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)

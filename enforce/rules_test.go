@@ -31,7 +31,7 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		parts := strings.Split(line, "|")
-		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{Boot: booted}}
+		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{Boot: booted, FirstUID: ptr(snapshot.UID(1000))}}
 		for _, part := range parts[1:] {
 			words := strings.Fields(part)
 			switch words[0] {
@@ -171,6 +171,8 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 	switch key {
 	case "by":
 		p.Username = snapshot.Username(value)
+	case "protected":
+		p.Protected = value
 	case "in":
 		p.Container = value
 	case "started-at": // an hour of the day of booted, or "?"

@@ -67,11 +67,14 @@ func (h *hostView) counted(p *snapshot.Process) snapshot.Username {
 	return h.personRunning(p)
 }
 
-// personRunning is whose process it is, if the kernel proves that and it is an account of a person; empty otherwise.
+// personRunning is whose process it is, if the kernel proves that and it is an account of a person; empty otherwise. A
+// host that doesn't say which these are is of a version that refuses an order with a process of unknown environment.
 func (h *hostView) personRunning(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.snapshot.FirstUID != nil {
 		first = *h.snapshot.FirstUID
+	} else if p.EnvUnknown {
+		return ""
 	}
 	if uid := p.CountedUID(); uid == nil || *uid < first || p.UserUnknown || p.Start == 0 {
 		return ""

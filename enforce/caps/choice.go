@@ -340,7 +340,7 @@ func (c *Choice) ends(h HostState, p *snapshot.Process) bool {
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end as well.
 func (c *Choice) costOf(d *HeldDevice) (cost int8) {
-	if d.Idle {
+	if d.Idle && d.Unknown == contents.Unused { // else something stays that still uses it
 		return costIdle
 	}
 	switch d.Unknown {

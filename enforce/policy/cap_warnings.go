@@ -133,9 +133,9 @@ func (f *File) CountsHours() *strictyaml.Place {
 	return nil
 }
 
-// CountsNobody is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
+// CountsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
 // do, or if there is none.
-func (f *File) CountsNobody() (first *strictyaml.Place) {
+func (f *File) CountsNoneOutside() (first *strictyaml.Place) {
 	layers := []*Settings{&f.Defaults}
 	for i := range f.Overrides {
 		layers = append(layers, &f.Overrides[i].Set)

@@ -304,7 +304,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 		"defaults: {non-env-processes: count}\ncaps: [{gpus: 1}]":                      true,
 		"caps: [{gpus: 1}]\noverrides: [{hosts: [a], set: {non-env-processes: true}}]": true, "defaults: {grace: 10s}": true,
 	} {
-		require.Equal(t, counts, parse(t, text).CountsNobody() == nil, text)
+		require.Equal(t, counts, parse(t, text).CountsNoneOutside() == nil, text)
 	}
 }
 

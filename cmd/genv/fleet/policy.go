@@ -323,7 +323,7 @@ func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, kno
 			warn(c.Place, "cap", c.ID(), message)
 		}
 	}
-	if at := file.CountsNobody(); at != nil {
+	if at := file.CountsNoneOutside(); at != nil {
 		warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),
 			"people outside of environments don't count: write non-env-processes: count under `defaults:`")
 	}
