@@ -172,6 +172,9 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	if err := r.parts(&s, d.Processes, d.Environments, d.Devices); err != nil {
 		return nil, err
 	}
+	if err := r.queue(&s); err != nil {
+		return nil, err
+	}
 	s.Warnings, s.Guard = append(r.warnings(), keptWarnings(d.Warnings)...), d.Guard.known()
 	s.Trial = d.Trial.Bounded()
 	return &s, nil

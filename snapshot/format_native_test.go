@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,11 @@ func everything(t testing.TB) *snapshot.Snapshot {
 	return &snapshot.Snapshot{
 		BootID: "6f2c", UTCOffset: &offset, StateFolder: "8:1/131", Warnings: []string{"a warning"},
 		Guard: &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "no BPF"}, Service: &service,
+		Waits: []snapshot.Wait{{ID: "w1", UID: uid, Username: "alice", GPUs: 2, Suits: []snapshot.DeviceIndex{1}, Seconds: 60, Offered: []snapshot.DeviceIndex{1}, Passed: true}},
+		Reservations: []snapshot.Reservation{{
+			ID: "r1", UID: uid, Username: "alice", GPUs: 1, From: time.Unix(1e9, 0).UTC(), Until: time.Unix(2e9, 0).UTC(), Made: time.Unix(9e8, 0).UTC(), Known: 3,
+			Reason: "a deadline", Ended: new(time.Unix(11e8, 0).UTC()), Lapsed: true,
+		}},
 		Processes: []snapshot.Process{
 			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", PrivateCommand: "python private.py", Username: "alice", Container: "0123abcd", ContainerInfo: &snapshot.ContainerInfo{
 				Runtime: "docker", Name: "web", Image: "pytorch:24.10", Labels: map[string]string{"team": "vision"}, LabelsCut: true, Unknown: true, Init: true,
@@ -49,6 +55,20 @@ func TestNativeCarriesEverything(t *testing.T) {
 	got, err := snapshot.DecodeNative(data)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// TestUnknownWaitsStayUnknown: no host but one that says so has nobody who waits.
+func TestUnknownWaitsStayUnknown(t *testing.T) {
+	const rest = `"processes":[],"envs":[],"devices":[]}`
+	for text, want := range map[string][]snapshot.Wait{
+		`{`: nil, `{"waits":null,`: nil, `{"waits":[],`: {}, `{"waits":[{"id":"","gpus":1},{"id":"w","gpus":0}],`: {},
+		`{"waits":[{"id":"w","gpus":1},{"id":"w","gpus":2}],`: {{ID: "w", GPUs: 1}},
+	} {
+		s, err := snapshot.DecodeNative([]byte(text + rest))
+		require.NoError(t, err, text)
+		require.Equal(t, want, s.Waits, text)
+		require.Nil(t, s.Reservations, text)
+	}
 }
 
 // What a host doesn't say about its guard, or what only a later version understands, is

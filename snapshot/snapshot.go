@@ -32,6 +32,10 @@ type Snapshot struct {
 	FirstUID *UID `json:"first_uid,omitempty"`
 	// Trial is what the host found when it tried what acting there needs; nil if not reported.
 	Trial *Trial `json:"trial,omitempty"`
+	// Waits are the commands that wait for GPUs there, and Reservations the bookings, with those that ended and still
+	// count. Each is nil if not reported: only root's service knows them.
+	Waits        []Wait        `json:"waits,omitzero"`
+	Reservations []Reservation `json:"reservations,omitzero"`
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.
 	More []More `json:"more,omitempty"`
 	// Warnings are messages for people about problems that the model can't express, one line each.

@@ -1,0 +1,89 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Wait is a command that waits for GPUs in the queue of a host. Root's service keeps the queue: a wait is an open
+// connection of that uid, and ends with it.
+type Wait struct {
+	// ID is the same in the queues of all hosts in which one command waits.
+	ID       string   `json:"id"`
+	UID      UID      `json:"uid"`
+	Username Username `json:"user,omitempty"` // the host's name for UID; empty if it has none
+	// GPUs is how many the command asks for, in all.
+	GPUs int `json:"gpus"`
+	// Suits are the GPUs that it would take; nil for any.
+	Suits []DeviceIndex `json:"suits,omitempty"`
+	// Seconds is for how long it has been waiting, by the host's monotonic clock.
+	Seconds int64 `json:"seconds"`
+	// Offered are the GPUs that are free and kept for this wait alone.
+	Offered []DeviceIndex `json:"offered,omitempty"`
+	// Passed says that an offer was not taken in the last 24 hours: nothing is taken from others for it.
+	Passed bool `json:"passed,omitempty"`
+}
+
+// Reservation is a booking of GPUs of a host for some time. Root's service keeps it. Its times are instants by the
+// host's own clock.
+type Reservation struct {
+	ID       string    `json:"id"`
+	UID      UID       `json:"uid"`
+	Username Username  `json:"user,omitempty"` // the host's name for UID; empty if it has none
+	GPUs     int       `json:"gpus"`
+	From     time.Time `json:"from"`
+	Until    time.Time `json:"until"`
+	Made     time.Time `json:"made"` // when it was booked
+	// Known is how many GPUs the host had when it was booked.
+	Known  int    `json:"known"`
+	Reason string `json:"reason,omitempty"` // as its owner wrote it
+	// Ended is when it was cancelled, or lapsed because its GPUs were not held; nil while it holds.
+	Ended  *time.Time `json:"ended,omitempty"`
+	Lapsed bool       `json:"lapsed,omitempty"`
+}
+
+// What a host may have, so that a hostile one can't fill the controller's memory.
+const (
+	MaxWaits        = 2048
+	MaxReservations = 64
+	// maxReserved is it with reservations that ended, which still count for who may reserve again.
+	maxReserved = 1024
+	maxGPUs     = 1024
+)
+
+// queue reads waits and reservations. A list that the host doesn't send stays unknown.
+func (r *reader) queue(s *Snapshot) (err error) {
+	if s.Waits != nil {
+		s.Waits, err = kept(r, s.Waits, "wait", MaxWaits, (*Wait).read, func(w *Wait) string { return w.ID })
+	}
+	if s.Reservations != nil && err == nil {
+		s.Reservations, err = kept(r, s.Reservations, "reservation", maxReserved, (*Reservation).read,
+			func(b *Reservation) string { return b.ID })
+	}
+	return err
+}
+
+func (w *Wait) read(r *reader) (Wait, error) {
+	cleanText(r, "user", &w.Username)
+	return *w, checkBooked(w.ID, w.GPUs)
+}
+
+func (b *Reservation) read(r *reader) (Reservation, error) {
+	cleanText(r, "user", &b.Username)
+	cleanText(r, "reason", &b.Reason)
+	if !b.Until.After(b.From) {
+		return *b, errors.New("it ends before it begins")
+	}
+	return *b, checkBooked(b.ID, b.GPUs)
+}
+
+func checkBooked(id string, gpus int) error {
+	switch {
+	case id == "":
+		return errors.New("it has no id")
+	case gpus < 1 || gpus > maxGPUs:
+		return fmt.Errorf("it is about %d GPUs", gpus)
+	}
+	return CheckText("id", id)
+}
