@@ -22,6 +22,8 @@ type CapExcess struct {
 	Until    time.Time `json:"until,omitzero"`     // when the hours count from 0 again
 	// Where are the GPUs that count for it; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
+	// Waits are for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
+	Waits []string `json:"waits,omitempty"`
 	// Why says why just these are lost.
 	Why string `json:"why,omitempty"`
 }
@@ -103,10 +105,19 @@ func (e *CapExcess) line(f *Finding) string {
 			e.amount(e.Limit), which)
 	}
 	if e.Together {
-		return fmt.Sprintf("User %s is to give back GPUs: those who share %s have %s%s, and %s allowed", f.User, which,
-			e.amount(e.Used), where, e.allowed())
+		return fmt.Sprintf("User %s is to give back GPUs: %sthose who share %s have %s%s, and %s allowed", f.User,
+			e.whoWaits(), which, e.amount(e.Used), where, e.allowed())
 	}
-	return fmt.Sprintf("User %s has %s%s, and %s allows %s", f.User, e.amount(e.Used), where, which, e.amount(e.Limit))
+	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s", f.User, e.amount(e.Used), where, e.whoWaits(), which,
+		e.amount(e.Limit))
+}
+
+// whoWaits is for whom it is, as the beginning of a sentence; empty if for nobody.
+func (e *CapExcess) whoWaits() string {
+	if len(e.Waits) == 0 {
+		return ""
+	}
+	return strings.Join(e.Waits, ", ") + ", "
 }
 
 func (e *CapExcess) allowed() string {

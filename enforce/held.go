@@ -38,6 +38,7 @@ type counting struct {
 	inOrder []*held // those with caps who have something
 	list    []*Cap  // of the policy
 	bases   map[*Cap]base
+	served  map[string]bool // waits that get what they lack
 }
 
 // countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
@@ -45,7 +46,7 @@ type counting struct {
 func (j *judgement) countHeld() *counting {
 	c := &counting{
 		judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
-		bases: make(map[*Cap]base),
+		bases: make(map[*Cap]base), served: make(map[string]bool),
 	}
 	for _, h := range j.hosts {
 		c.count(h)

@@ -62,56 +62,66 @@ func (c *counting) findUncounted() {
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
 func (c *counting) judgeListed(listed *Cap) {
-	var people []*held
-	for _, u := range c.inOrder {
-		if listed.Member(u.user) == Member { // who may be one is neither counted nor taken from
-			people = append(people, u)
-		}
-	}
-	if len(people) == 0 || listed.Waiting != nil {
+	people := c.members(listed)
+	if len(people) == 0 {
 		return
 	}
 	hosts := []*hostView{nil}
 	if listed.PerHost {
 		hosts = c.hosts
 	}
+	var whileWaiting []*capOn
+	judge := func(h *hostView, people []*held) {
+		switch on := c.on(listed, h, people); {
+		case !on.about || !on.known || listed.Resting || listed.Kind == CapHours && on.spent <= on.allowed:
+		case listed.Waiting != nil:
+			whileWaiting = append(whileWaiting, &on)
+		default:
+			on.judge()
+		}
+	}
 	for _, h := range hosts {
 		if h != nil && !listed.OnHost(h.name, h.labels) {
 			continue
 		}
 		if listed.Together {
-			c.judgeFor(listed, h, people)
+			judge(h, people)
 			continue
 		}
 		for _, u := range people {
-			c.judgeFor(listed, h, []*held{u})
+			judge(h, []*held{u})
 		}
 	}
+	c.judgeWaiting(listed, whileWaiting)
 }
 
-func (c *counting) judgeFor(listed *Cap, h *hostView, people []*held) {
+// members are those with something whom a cap is about. Who may be one is neither counted nor taken from.
+func (c *counting) members(listed *Cap) (people []*held) {
+	for _, u := range c.inOrder {
+		if listed.Member(u.user) == Member {
+			people = append(people, u)
+		}
+	}
+	return people
+}
+
+// on is a cap of the list for people, on one host or on all.
+func (c *counting) on(listed *Cap, h *hostView, people []*held) capOn {
 	user := people[0].user
 	if listed.Together {
 		user = ""
 	}
+	on := capOn{counting: c, Cap: listed, rule: RuleCaps, host: h, people: people, known: true}
 	limit, about := listed.Limit(user)
-	working, known := int64(0), true
+	working := int64(0)
 	if limit.Percent || limit.AllBut {
-		working, known = c.working(listed, h)
+		working, on.known = c.working(listed, h)
 	}
-	if !about || !known {
-		return
-	}
-	on := capOn{counting: c, Cap: listed, rule: RuleCaps, host: h, people: people, limit: limit.OfBase(working)}
-	on.leavesSome = limit.AllBut
+	on.about, on.limit, on.leavesSome = about, limit.OfBase(working), limit.AllBut
 	if listed.Kind == CapHours {
-		if on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0; on.spent <= on.allowed {
-			return
-		}
+		on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0
 	}
-	if !listed.Resting {
-		on.judge()
-	}
+	return on
 }
 
 // capOn is a cap as it holds for one person or for people together, on one host or on all.
@@ -122,9 +132,19 @@ type capOn struct {
 	host       *hostView // nil for all
 	people     []*held
 	limit      int64
-	spent      int64 // seconds of GPUs that were used, of limited
+	about      bool  // it says something about them
+	known      bool  // the limit is
+	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64
 	leavesSome bool // its limit leaves GPUs to others
+
+	// Of one that holds as far as others wait: what counts when it is due, how many may still be taken, and what is
+	// taken for whom.
+	by      time.Time
+	counted []*caps.HeldDevice
+	mayTake int
+	chosen  []*caps.HeldDevice
+	waits   []*need
 }
 
 func (c *capOn) judge() {
@@ -154,6 +174,11 @@ func (c *capOn) judgeDevices() {
 	}
 	then, left := c.count(devices, choice.By)
 	choice.Excess = left - c.limit
+	c.takeAll(c.finding(counted, used), choice.Devices(then))
+}
+
+// finding is that the people have so much that counts.
+func (c *capOn) finding(counted []*caps.HeldDevice, used int64) Finding {
 	f := Finding{Rule: c.rule, CountedOn: hostsOf(counted, hostOf), Count: &CountExcess{Used: len(counted)}}
 	if c.Kind == CapMemory {
 		f.Memory = &MemoryExcess{UsedBytes: used, CapacityBytes: c.limit}
@@ -167,14 +192,19 @@ func (c *capOn) judgeDevices() {
 	if c.rule == RuleCaps {
 		f.Cap = c.excess(counted, used)
 	}
-	chosen := choice.Devices(then)
+	return f
+}
+
+// takeAll adds the findings about what was chosen, and reports whether something is done about it.
+func (c *capOn) takeAll(f Finding, chosen []*caps.HeldDevice) (acts bool) {
 	for _, u := range c.people {
 		var parts []lostDevice
 		for _, d := range chosen {
 			parts = append(parts, lostBy(u, d)...)
 		}
-		c.add(u, f, nil, parts)
+		acts = c.add(u, f, nil, parts) || acts
 	}
+	return acts
 }
 
 // most is how many GPUs the people have at the most, a shared one for each.
@@ -241,22 +271,21 @@ func (c *capOn) count(devices []*caps.HeldDevice, by time.Time) (counted []*caps
 
 // add adds the finding about a person who is to lose environments or devices, if there is one: of people who share a
 // cap, who loses nothing has none. Who is to lose more than the last warning said is warned again for what is added.
-func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
+func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
 	if c.Together && n == 0 { // who was named once stays so while the cap is exceeded
 		if p, named := c.before.Present[f.ID]; named {
 			c.next.Present[f.ID] = p
 		}
-		return
+		return false
 	}
 	if c.host != nil {
 		f.Host = c.host.name
 	}
 	said, added := c.presence(c.host, f.ID).About, f.ID+"/added"
 	if said == 0 || said >= n {
-		c.addPart(u, f, n, envs, devices)
-		return
+		return c.addPart(u, f, n, envs, devices)
 	}
 	more := f
 	more.ID = added
@@ -265,9 +294,9 @@ func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) {
 		p := c.presence(c.host, added)
 		p.About = n - said
 		c.next.Present[f.ID] = p
-		return
+		return true
 	}
-	c.addPart(u, more, n-said, envs[atEnvs:], devices[atDevices:])
+	return c.addPart(u, more, n-said, envs[atEnvs:], devices[atDevices:])
 }
 
 // addPart adds a finding about some of what is to go, and reports whether something is done about it.

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"maps"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -30,6 +31,8 @@ type Memory struct {
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
 	Hours map[string]Hours `json:"hours,omitempty"`
+	// TakenFor is when something was taken for commands that wait, by the IDs of their waits.
+	TakenFor map[string]time.Time `json:"taken_for,omitempty"`
 	// ExemptGPUs are which GPUs are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
 	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
@@ -69,7 +72,7 @@ func (m Memory) Shifted(d time.Duration) Memory {
 
 // withTimes returns the memory with each of its times replaced.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
-	m.Time, m.LeftAlone = at(m.Time), mapped(m.LeftAlone, at)
+	m.Time, m.LeftAlone, m.TakenFor = at(m.Time), mapped(m.LeftAlone, at), mapped(m.TakenFor, at)
 	known := func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
@@ -144,6 +147,8 @@ type Presence struct {
 
 // next begins the memory of the cycle that follows m, which is of so many hosts.
 func (m Memory) next(now time.Time, hosts int) Memory {
+	takenFor := copyOf(m.TakenFor)
+	maps.DeleteFunc(takenFor, func(_ string, at time.Time) bool { return now.Sub(at) >= keepsTaken })
 	return Memory{
 		Time:      now,
 		Findings:  make(map[string]KnownFinding, len(m.Findings)),
@@ -152,6 +157,7 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 		Released:  copyOf(m.Released),
 		Stuck:     copyOf(m.Stuck),
 		LeftAlone: copyOf(m.LeftAlone),
+		TakenFor:  takenFor,
 		Hosts:     make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,

@@ -23,6 +23,8 @@ type Plan struct {
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 	// Uncounted are processes outside of environments, and their people, whom the policy's caps and idle don't see.
 	Uncounted Uncounted
+	// ForWaits is what commands that wait get by caps that hold as far as others wait, or could have.
+	ForWaits []ForWait
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }

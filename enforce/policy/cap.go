@@ -201,6 +201,7 @@ func (f *File) capAt(c *Cap, now time.Time, unix unixGroups) (held *enforce.Cap,
 	}
 	if c.Waiting != nil {
 		held.Waiting = func(user snapshot.Username) enforce.Membership { return c.Waiting.has(user, unix) }
+		held.WaitingAnybody = len(c.Waiting.entries)+len(c.Waiting.without) == 0
 	}
 	if c.Kind == enforce.CapHours {
 		held.Period, held.PeriodEnd = c.period(now)

@@ -30,6 +30,8 @@ type site struct {
 	free        int
 	failed      int
 	down        bool
+	waits       []string // who waits for how many GPUs: "nora 2"
+	passed      bool     // an offer
 }
 
 // uids are those of the people of the scenes, by the place of their name.
@@ -89,11 +91,24 @@ func (s site) host(t *testing.T, at time.Time) snapshot.Host {
 	for i := range s.free + s.failed {
 		add(i >= s.free)
 	}
+	for i, text := range s.waits {
+		w := snapshot.Wait{Passed: s.passed}
+		user := ""
+		_, err := fmt.Sscan(text, &user, &w.GPUs)
+		require.NoError(t, err)
+		w.ID, w.UID, w.Username = fmt.Sprint("wait of ", text, " no. ", i), uidOf(t, user), snapshot.Username(user)
+		h.Snapshot.Waits = append(h.Snapshot.Waits, w)
+	}
 	return h
 }
 
 // lost is who loses GPUs where, as "ada: gpu-1/0 gpu-1/2; ben: …", after all warnings.
 func lost(t *testing.T, file *policy.File, at time.Time, warned time.Duration, sites ...site) string {
+	words, _ := lostBy(t, file, at, warned, sites...)
+	return words
+}
+
+func lostBy(t *testing.T, file *policy.File, at time.Time, warned time.Duration, sites ...site) (string, enforce.Plan) {
 	var memory enforce.Memory
 	var plan enforce.Plan
 	var cluster snapshot.Cluster
@@ -132,7 +147,7 @@ func lost(t *testing.T, file *policy.File, at time.Time, warned time.Duration, s
 		words = append(words, user+": "+strings.Join(gpus, " "))
 	}
 	slices.Sort(words)
-	return strings.Join(words, "; ")
+	return strings.Join(words, "; "), plan
 }
 
 // unix answers for Unix groups, as GROUP: "members".
@@ -220,6 +235,71 @@ func TestRulesOfSites(t *testing.T) {
 			file := parse(t, tt.policy)
 			file.UnixGroups = unix(groups)
 			require.Equal(t, tt.want, lost(t, file, tt.at, tt.warned, tt.sites...))
+		})
+	}
+}
+
+// Who waits makes others lose what it lacks on one host, or nothing; and is told what would be possible.
+func TestRulesOfSitesWhileOthersWait(t *testing.T) {
+	const (
+		contributors = `
+defaults: {non-env-processes: count}
+caps:
+  - {name: nlp paid 4, users: ["!%nlp"], together: true, of: {labels: {pool: shared}}, gpus: -4, while: {waiting: ["%nlp"]}, warn: 30m}`
+		share = `caps: [{name: share, gpus: 2, while: {waiting: anybody}}]`
+		owner = `caps: [{name: owners, users: ["!%nlp"], together: true, gpus: 0, while: {waiting: ["%nlp"]}, warn: 30m}]`
+	)
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
+	shared := map[string]string{"pool": "shared"}
+	five := func(name string, waits []string, what ...has) site {
+		return site{name: name, labels: shared, waits: waits, has: what}
+	}
+	nora := func(n int) []string { return []string{fmt.Sprint("nora ", n)} }
+	nlp3 := five("b", nil, has{"ben", 3, "busy"}, has{"bob", 2, "busy"})
+	tim6 := func(waits ...string) site { return site{name: "a", waits: waits, has: []has{{"tim", 6, "busy"}}} }
+	for _, tt := range []struct {
+		name, policy string
+		sites        []site
+		want         string
+		possible     string
+	}{
+		{"nobody waits", contributors, []site{five("a", nil, has{"bob", 5, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", ""},
+		{"two of whoever has most", contributors, []site{five("a", nora(2), has{"bob", 3, "busy"}, has{"tim", 2, "busy"}), five("b", nil, has{"tim", 4, "busy"}, has{"bob", 1, "busy"})}, "tim: a/3 a/4", ""},
+		{"the group has three, and one waits for one", contributors, []site{five("a", nora(1), has{"bob", 5, "busy"}), nlp3}, "bob: a/4", ""},
+		{"the group has three, and one waits for two", contributors, []site{five("a", nora(2), has{"bob", 5, "busy"}), nlp3}, "", "nora 2: 1"},
+		{"a job on four isn't ended for one", contributors, []site{five("a", nora(1), has{"bob", 4, "one"}, has{"ben", 1, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", "nora 1: 0"},
+		{"a job on two isn't ended where one has to go", contributors, []site{five("a", nora(2), has{"bob", 2, "one"}, has{"ben", 3, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", "nora 2: 0"},
+		{"a job on two is ended for two", contributors, []site{five("a", nora(2), has{"bob", 2, "one"}, has{"ben", 1, "busy"}), five("b", nil, has{"bob", 5, "busy"})}, "bob: a/0 a/1", ""},
+		{"what is free is enough", contributors, []site{{name: "a", labels: shared, free: 2, waits: nora(2), has: []has{{"bob", 3, "busy"}}}, five("b", nil, has{"tim", 5, "busy"})}, "", ""},
+		{"what is free is a part", contributors, []site{{name: "a", labels: shared, free: 1, waits: nora(2), has: []has{{"bob", 4, "busy"}}}, five("b", nil, has{"tim", 5, "busy"})}, "bob: a/3", ""},
+		{"an idle one first", contributors, []site{five("a", nora(1), has{"bob", 1, "attached"}, has{"bob", 3, "busy"}, has{"tim", 1, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "bob: a/0", ""},
+		{"on other hosts", contributors, []site{{name: "a", waits: nora(1), has: []has{{"bob", 5, "busy"}}}, five("b", nil, has{"tim", 5, "busy"})}, "", ""},
+		{"somebody who isn't of the group", contributors, []site{five("a", []string{"ann 1"}, has{"bob", 5, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", ""},
+		{"on two hosts, where she lacks least", owner, []site{{name: "a", waits: nora(2), has: []has{{"bob", 2, "busy"}}}, {name: "b", free: 1, waits: nora(2), has: []has{{"bob", 1, "busy"}}}}, "bob: b/0", ""},
+		{"two who wait", owner, []site{{name: "a", waits: []string{"nora 1", "ben 1"}, has: []has{{"bob", 3, "busy"}}}}, "bob: a/1 a/2", ""},
+		{"the first of two takes what is free", owner, []site{{name: "a", free: 1, waits: []string{"ann 1", "nora 1"}, has: []has{{"bob", 3, "busy"}}}}, "bob: a/2", ""},
+
+		{"a fair share, nobody waits", share, []site{tim6()}, "", ""},
+		{"somebody who has none", share, []site{tim6("uma 2")}, "tim: a/4 a/5", ""},
+		{"more than a fair share", share, []site{tim6("uma 3")}, "", "uma 3: 2"},
+		{"oneself", share, []site{tim6("tim 1")}, "", "tim 1: 0"},
+		{"an offer was let pass", share, []site{{name: "a", passed: true, waits: []string{"uma 2"}, has: []has{{"tim", 6, "busy"}}}}, "", ""},
+		{"who has as many", share, []site{{name: "a", waits: []string{"uma 1"}, has: []has{{"tim", 3, "busy"}}}, {name: "b", has: []has{{"uma", 1, "busy"}}}}, "tim: a/2", ""},
+		{"an exempt person", "exempt: {users: [bob]}\n" + owner, []site{{name: "a", waits: nora(1), has: []has{{"bob", 2, "busy"}}}}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := parse(t, tt.policy)
+			file.UnixGroups = unix(map[string]string{"nlp": "nora ben"})
+			words, plan := lostBy(t, file, noon, 30*time.Minute, tt.sites...)
+			require.Equal(t, tt.want, words)
+			var possible []string
+			for _, w := range plan.ForWaits {
+				if len(w.GPUs) == 0 {
+					text, _, _ := strings.Cut(strings.TrimPrefix(w.ID, "wait of "), " no.")
+					possible = append(possible, fmt.Sprintf("%s: %d", text, w.Possible))
+				}
+			}
+			require.Equal(t, tt.possible, strings.Join(possible, "; "))
 		})
 	}
 }

@@ -1,0 +1,130 @@
+package caps
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// maxExactly is how many devices Exactly chooses at most.
+const maxExactly = 63
+
+// block are devices of a host that go together, since processes use several of them.
+type block struct {
+	devices []*HeldDevice
+	cost    int8
+}
+
+// Exactly chooses exactly n of the devices that count, all of them of one host, such that no process ends that uses
+// another device, too; nil if that isn't possible. Each person, by HeldDevice.Owner, has so many on all hosts, and loses
+// at most as many as they may. What costs least goes first, within that of whoever has most, and then the newest.
+func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*HeldDevice) {
+	if n < 1 || n > min(maxExactly, len(counted)) {
+		return nil
+	}
+	has = maps.Clone(has)
+	lost := make(map[int]int)
+	blocks := blocksOf(counted)
+	for n > 0 {
+		blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.isTooMuch(lost, may) })
+		slices.SortStableFunc(blocks, func(a, b block) int {
+			return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.most(has), a.most(has)),
+				newerFirst(a.devices[0], b.devices[0]))
+		})
+		first := slices.IndexFunc(blocks, func(b block) bool { return canComplete(blocks, b, n) })
+		if first < 0 {
+			return nil
+		}
+		taken := blocks[first].devices
+		chosen, n = append(chosen, taken...), n-len(taken)
+		CountOwners(has, -1, taken...)
+		CountOwners(lost, 1, taken...)
+		blocks = slices.Delete(blocks, first, first+1)
+	}
+	return chosen
+}
+
+// CountOwners adds n for each device to the count of each of its people, by HeldDevice.Owner.
+func CountOwners(to map[int]int, n int, devices ...*HeldDevice) {
+	for _, d := range devices {
+		for _, part := range d.Whose() {
+			to[part.Owner] += n
+		}
+	}
+}
+
+// isTooMuch reports whether somebody would lose more than they may.
+func (b *block) isTooMuch(lost, may map[int]int) bool {
+	more := make(map[int]int)
+	CountOwners(more, 1, b.devices...)
+	for owner, n := range more {
+		if lost[owner]+n > may[owner] {
+			return true
+		}
+	}
+	return false
+}
+
+// most is how many devices whoever has most of those has who have one of the block.
+func (b *block) most(has map[int]int) (most int) {
+	for _, d := range b.devices {
+		for _, part := range d.Whose() {
+			most = max(most, has[part.Owner])
+		}
+	}
+	return most
+}
+
+// canComplete reports whether a block and some of the others have n devices.
+func canComplete(blocks []block, with block, n int) bool {
+	n -= len(with.devices)
+	if n < 0 {
+		return false
+	}
+	sums := uint64(1) // bit k: some have k devices
+	for _, b := range blocks {
+		if b.devices[0] != with.devices[0] {
+			sums |= sums << len(b.devices)
+		}
+	}
+	return sums&(1<<n) != 0
+}
+
+// blocksOf are the devices that may be chosen, by block, the newest of each first. Nothing stays on them then: no
+// process that is exempt, can't be ended, or of which the environment or the other devices are unknown.
+func blocksOf(counted []*HeldDevice) (blocks []block) {
+	at := make(map[snapshot.DeviceIndex]*HeldDevice, len(counted))
+	for _, d := range counted {
+		at[d.Index] = d
+	}
+	seen := make(map[*HeldDevice]bool, len(counted))
+	for _, d := range counted {
+		if seen[d] {
+			continue
+		}
+		seen[d] = true
+		b, free := block{devices: []*HeldDevice{d}}, true
+		for i := 0; i < len(b.devices); i++ {
+			d := b.devices[i]
+			b.cost, d.Stays = max(b.cost, d.cost), false
+			free = free && d.Exempt == contents.Unused && d.Unknown == contents.Unused && d.Copies == nil
+			for _, use := range d.Uses {
+				free = free && use.Process.PID != 0 && !d.Host.Stuck(use.Process)
+				for _, other := range use.Process.Usage {
+					mate := at[other.Index]
+					if free = free && mate != nil; free && !seen[mate] {
+						seen[mate] = true
+						b.devices = append(b.devices, mate)
+					}
+				}
+			}
+		}
+		if slices.SortFunc(b.devices, newerFirst); free {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks
+}

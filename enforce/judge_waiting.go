@@ -1,0 +1,262 @@
+package enforce
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ForWait is what a plan has for a command that waits for GPUs on a host.
+type ForWait struct {
+	Host snapshot.Hostname
+	ID   string
+	// GPUs become free for it, or are: they are kept for it alone once they are. Empty if nothing is taken for it.
+	GPUs []snapshot.DeviceIndex
+	// Possible is how many GPUs it could have there, if that is fewer than it waits for.
+	Possible int
+}
+
+// keepsTaken is for how long nothing more is taken for a wait for which something was taken: its GPUs are freed, and
+// then kept for it for a minute.
+const keepsTaken = 2 * time.Minute
+
+// need is what a wait lacks on a host.
+type need struct {
+	*snapshot.Wait
+	h    *hostView
+	user *held
+	free []snapshot.DeviceIndex // that it would get
+}
+
+// lacks is how many GPUs it needs beside those.
+func (n *need) lacks() int { return n.GPUs - len(n.free) }
+
+// judgeWaiting applies a cap that holds only as far as others wait, to each person or to all together. For each wait it
+// takes all that it lacks on one host, or nothing.
+func (c *counting) judgeWaiting(listed *Cap, each []*capOn) {
+	over := c.overWhileWaiting(each)
+	if len(over) == 0 {
+		return
+	}
+	by := slices.MinFunc(over, func(a, b *capOn) int { return a.by.Compare(b.by) }).by
+	needs := c.needs(listed, by)
+	first := make(map[string]int, len(needs))
+	for i := len(needs) - 1; i >= 0; i-- {
+		first[needs[i].ID] = i
+	}
+	slices.SortStableFunc(needs, func(a, b need) int { // where it lacks least, first
+		return cmp.Or(cmp.Compare(first[a.ID], first[b.ID]), cmp.Compare(a.lacks(), b.lacks()))
+	})
+	for i := range needs {
+		n := &needs[i]
+		if c.served[n.ID] {
+			continue
+		}
+		chosen, possible := c.choose(over, n)
+		for _, d := range chosen {
+			n.free = append(n.free, d.Index)
+		}
+		switch {
+		case chosen != nil:
+			c.served[n.ID] = true
+			c.forWaits = append(c.forWaits, ForWait{Host: n.h.name, ID: n.ID, GPUs: n.free})
+		case possible < n.GPUs:
+			c.forWaits = append(c.forWaits, ForWait{Host: n.h.name, ID: n.ID, Possible: possible})
+		}
+	}
+	c.forWaits = slices.DeleteFunc(c.forWaits, func(w ForWait) bool { return w.GPUs == nil && c.served[w.ID] })
+	for _, on := range over {
+		if len(on.chosen) > 0 {
+			on.loseForWaits()
+		}
+	}
+}
+
+// overWhileWaiting are those of the caps that are exceeded, with what may be taken by each.
+func (c *counting) overWhileWaiting(each []*capOn) (over []*capOn) {
+	for _, on := range each {
+		if on.most() <= on.limit {
+			continue
+		}
+		on.by = on.dueAt()
+		on.counted, _ = on.count(on.withoutOutsiders(on.devices()), on.by)
+		if on.mayTake = len(on.counted) - int(on.limit); on.mayTake > 0 {
+			over = append(over, on)
+		}
+	}
+	return over
+}
+
+// needs are what those lack for whom a cap holds, each on each host on which it waits, in the order of the queues.
+func (c *counting) needs(listed *Cap, by time.Time) (needs []need) {
+	for _, h := range c.hosts {
+		if len(h.snapshot.Waits) == 0 {
+			continue
+		}
+		free := c.free(h, by)
+		for i := range h.snapshot.Waits {
+			n := need{Wait: &h.snapshot.Waits[i], h: h}
+			free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
+				gets := len(n.free) < n.GPUs && n.suits(index)
+				if gets {
+					n.free = append(n.free, index)
+				}
+				return gets
+			})
+			user := c.policy.Account(n.Username)
+			switch at, taken := c.before.TakenFor[n.ID]; {
+			case n.lacks() <= 0 || taken && c.now.Sub(at) < keepsTaken:
+				c.served[n.ID] = true
+			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != Member || !listed.OnHost(h.name, h.labels):
+			default:
+				n.user = c.of(user)
+				needs = append(needs, n)
+			}
+		}
+	}
+	return needs
+}
+
+// suits reports whether a wait may get a GPU.
+func (n *need) suits(index snapshot.DeviceIndex) bool {
+	if n.Suits != nil && !slices.Contains(n.Suits, index) {
+		return false
+	}
+	for i := range n.h.snapshot.Waits {
+		if w := &n.h.snapshot.Waits[i]; w != n.Wait && slices.Contains(w.Offered, index) {
+			return false
+		}
+	}
+	return true
+}
+
+// free are the GPUs of a host that nothing uses, or that nothing uses any more by a time.
+func (c *counting) free(h *hostView, by time.Time) (free []snapshot.DeviceIndex) {
+	h.findUsers()
+	for i := range h.snapshot.Devices {
+		d := &h.snapshot.Devices[i]
+		stays := func(a snapshot.Attachment) bool { return !h.DetachesBy(d.Index, a.EID, by) }
+		goesOn := func(p *snapshot.Process) bool { return !h.EndsBy(p, by) }
+		if !d.Failed && d.Unusable == "" && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode &&
+			!slices.ContainsFunc(d.Attachments, stays) && !slices.ContainsFunc(h.users[d.Index], goesOn) {
+			free = append(free, d.Index)
+		}
+	}
+	return free
+}
+
+// choose chooses what people lose for a wait: all that it lacks. Otherwise it says how many GPUs it could have.
+func (c *counting) choose(over []*capOn, n *need) (chosen []*caps.HeldDevice, possible int) {
+	of := make(map[*caps.HeldDevice]*capOn)
+	var list []*caps.HeldDevice
+	has, may := make(map[int]int), make(map[int]int)
+	most := 0
+	for _, on := range over {
+		if on.mayTake == 0 || on.host != nil && on.host != n.h {
+			continue
+		}
+		caps.CountOwners(has, 1, on.counted...)
+		own := on.countOf(n.user)
+		for _, d := range on.counted {
+			if hostOf(d) == n.h && !d.MIGMode && n.suits(d.Index) && !on.isChosen(d) && on.canLose(d, n.user, own) {
+				list, of[d] = append(list, d), on
+			}
+		}
+		for _, u := range on.people {
+			may[u.number] = on.mayTake
+		}
+		most += on.mayTake
+	}
+	possible = min(c.mayHave(n), len(n.free)+min(most, len(list)), n.GPUs)
+	for ; possible > len(n.free); possible-- {
+		if chosen = caps.Exactly(list, possible-len(n.free), has, may); chosen != nil {
+			break
+		}
+	}
+	if possible < n.GPUs {
+		return nil, possible
+	}
+	for _, d := range chosen {
+		on := of[d]
+		on.chosen, on.mayTake = append(on.chosen, d), on.mayTake-1
+		if !slices.Contains(on.waits, n) {
+			on.waits = append(on.waits, n)
+		}
+	}
+	return chosen, possible
+}
+
+// canLose reports whether a device may be taken for somebody who has so many that the cap is about.
+func (c *capOn) canLose(d *caps.HeldDevice, waiter *held, has int) bool {
+	for _, part := range d.Whose() {
+		i := slices.IndexFunc(c.people, func(u *held) bool { return u.number == part.Owner })
+		if c.people[i] == waiter || c.WaitingAnybody && c.countOf(c.people[i]) <= has {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *capOn) isChosen(d *caps.HeldDevice) bool { return slices.Contains(c.chosen, d) }
+
+// countOf is how many devices that the cap is about a person has.
+func (c *capOn) countOf(u *held) int { return len(caps.Counted(c.devicesOf(u), time.Time{})) }
+
+// mayHave is how many GPUs somebody who waits may have on the host by every cap.
+func (c *counting) mayHave(n *need) int {
+	may := n.GPUs
+	if n.user.settings == nil { // exempt
+		return may
+	}
+	if limit := n.user.settings.MaxDevices; limit != nil {
+		may = min(may, *limit-len(caps.Counted(n.user.devices, time.Time{})))
+	}
+	for _, listed := range c.list {
+		if listed.Resting || listed.Member(n.user.user) == NotMember || !listed.OnHost(n.h.name, n.h.labels) ||
+			listed.Kind != CapGPUs && listed.Kind != CapHours || !n.wants(listed) {
+			continue
+		}
+		people, h := []*held{n.user}, n.h
+		if listed.Together {
+			people = append(slices.DeleteFunc(c.members(listed), func(u *held) bool { return u == n.user }), n.user)
+		}
+		if !listed.PerHost {
+			h = nil
+		}
+		switch on := c.on(listed, h, people); {
+		case !on.known, on.about && listed.Kind == CapHours && on.spent > on.allowed:
+			may = 0
+		case on.about && listed.Kind == CapGPUs:
+			may = min(may, int(on.limit)-len(caps.Counted(on.devices(), time.Time{})))
+		}
+	}
+	return max(may, 0)
+}
+
+// wants reports whether a wait may get GPUs that a cap is about.
+func (n *need) wants(listed *Cap) bool {
+	return slices.ContainsFunc(n.h.snapshot.Devices, func(d snapshot.Device) bool {
+		return n.suits(d.Index) && listed.isAboutModel(modelOf(&d))
+	})
+}
+
+// loseForWaits adds the findings about what was chosen.
+func (c *capOn) loseForWaits() {
+	f := c.finding(c.counted, int64(len(c.counted)))
+	for _, n := range c.waits {
+		f.Cap.Waits = append(f.Cap.Waits, fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)),
+			text.Plural(n.GPUs, "GPU")))
+	}
+	slices.Sort(f.Cap.Waits)
+	f.Cap.Waits = slices.Compact(f.Cap.Waits)
+	if c.takeAll(f, c.chosen) {
+		for _, n := range c.waits {
+			c.next.TakenFor[n.ID] = c.now
+		}
+	}
+}
