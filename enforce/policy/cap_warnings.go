@@ -123,16 +123,6 @@ func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int
 	return ""
 }
 
-// CountsHours is the place of the first cap of GPU hours; nil for none.
-func (f *File) CountsHours() *strictyaml.Place {
-	for _, c := range f.CapList {
-		if c.Kind == enforce.CapHours {
-			return &c.Place
-		}
-	}
-	return nil
-}
-
 // CountsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
 // do, or if there is none.
 func (f *File) CountsNoneOutside() (first *strictyaml.Place) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -60,7 +61,8 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued.
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued: of one
+// that is too old there are still the GPU hours.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -71,12 +73,24 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 	case s.Schema != savedSchema:
 		return m, s.Time, fmt.Errorf("of another version: %q", s.Schema)
 	case age > MaxMemoryAge || age < 0:
+		m.Rules.Hours = s.Memory.Rules.Hours
 		return m, s.Time, fmt.Errorf("written at %s, which is too long ago or in the future",
 			s.Time.Format(time.RFC3339))
 	}
 	s.Memory.Rules = s.Memory.Rules.At(now) // measured by the monotonic clock from here on
 	s.Memory.Rules.Resumed = true
 	return s.Memory, s.Time, nil
+}
+
+// Hours are the GPU hours in Saved.Memory; nil if it can't be read.
+func (s Saved) Hours() map[string]enforce.Hours {
+	var saved struct {
+		Memory struct {
+			Rules struct{ Hours map[string]enforce.Hours }
+		}
+	}
+	_ = json.Unmarshal(s.Memory, &saved)
+	return saved.Memory.Rules.Hours
 }
 
 // errOtherFleet says that a memory knows none of the hosts.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -49,6 +50,8 @@ type document struct {
 	Time   time.Time        `json:"time"` // when it was written, by the clock of the leader
 	By     string           `json:"by"`   // the id of the leader
 	Saved  controller.Saved `json:"saved"`
+	// Hours are the GPU hours of a memory that is too large.
+	Hours map[string]enforce.Hours `json:"hours,omitempty"`
 }
 
 const (
@@ -68,7 +71,7 @@ const (
 
 func sharedKey(key string) string { return key + "/memory/document" }
 
-// ErrTooLarge says that of a memory only what operators asked for is in etcd.
+// ErrTooLarge says that of a memory only GPU hours and what operators asked for are in etcd.
 var ErrTooLarge = errors.New("it is too large for etcd")
 
 // NotSharedError says that a memory is only in the folder.
@@ -116,7 +119,7 @@ func (d *document) decode(now, followed time.Time) (m controller.FleetMemory, er
 		behind = late
 	}
 	if len(d.Saved.Memory) == 0 {
-		err = ErrTooLarge
+		m.Rules.Hours, err = d.Hours, ErrTooLarge
 	} else {
 		m, _, err = controller.DecodeMemory(d.Saved.Memory, now.Add(-behind))
 		m.Rules = m.Rules.Shifted(behind)
@@ -198,7 +201,7 @@ func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
 	data, err := pack(d)
 	tooLarge := err == nil && len(data) > maxShared
 	if tooLarge {
-		d.Saved.Memory = nil
+		d.Hours, d.Saved.Memory = saved.Hours(), nil
 		data, err = pack(d)
 	}
 	if err != nil {

@@ -59,7 +59,7 @@ func Open(dir string) (*Store, error) {
 		return nil, err
 	}
 	if err == nil {
-		for _, name := range []string{savedName, operatorName, idName, epochName} { // of saves that were killed
+		for _, name := range []string{MemoryName, operatorName, idName, epochName} { // of saves that were killed
 			opened.RemoveLeftovers(name)
 		}
 	}
@@ -168,9 +168,11 @@ func (s *Store) NextEpoch() (uint64, error) {
 	return last + 1, s.folder.Put(epochName, strconv.AppendUint(nil, last+1, 10), 0o600, true)
 }
 
+// MemoryName is the file with the memory.
+const MemoryName = "memory.json"
+
 const (
 	lockName  = "lock"
-	savedName = "memory.json"
 	idName    = "controller-id"
 	epochName = "epoch"
 )
@@ -198,15 +200,15 @@ func (s *Store) load(now time.Time) (m controller.FleetMemory, written time.Time
 }
 
 func (s *Store) loadMemory(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
-	path := s.folder.Join(savedName)
-	status, err := s.folder.Stat(savedName)
+	path := s.folder.Join(MemoryName)
+	status, err := s.folder.Stat(MemoryName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, written, nil
 	}
 	if err = cmp.Or(err, checkOwn(path, &status)); err != nil {
 		return m, written, err
 	}
-	data, _, err := s.folder.Read(savedName, controller.MaxSaved)
+	data, _, err := s.folder.Read(MemoryName, controller.MaxSaved)
 	if err != nil {
 		return m, written, err
 	}
@@ -224,7 +226,7 @@ func (s *Store) Save(_ context.Context, saved controller.Saved) error {
 	if err := s.putOperator(saved.Operator); err != nil {
 		return fmt.Errorf("not saved, so it is lost at a restart: %w", err)
 	}
-	if err := s.folder.Put(savedName, saved.Memory, 0o600, true); err != nil {
+	if err := s.folder.Put(MemoryName, saved.Memory, 0o600, true); err != nil {
 		return fmt.Errorf("the memory is not saved, so times start again at a restart: %w", err)
 	}
 	return nil

@@ -259,9 +259,6 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 		require.Equal(t, command.ExitFailed, r.Code, args)
 		require.Contains(t, r.Err, file+":2:28: @bog: no such group of hosts in the inventory; did you mean \"big\"?", args)
 	}
-	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpu-hours: 1, every: week}]\n"), 0o600))
-	r = genvtest.Run(t, "remote", "enforce", "--policy", file, "--leader", "etcd://127.0.0.1:1/genv/lab")
-	require.Contains(t, r.Err, file+":1:9: gpu-hours with --leader need --usage-db postgres://")
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--strict")
 	require.Zero(t, r.Code, "a hint is not refused")

@@ -66,10 +66,6 @@ func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcemen
 	if err != nil {
 		return config, options, command.UsageError("%w", err)
 	}
-	if hours := options.Policy.CountsHours(); hours != nil && options.Leader.Key != "" && !o.usage.OnServer() {
-		return config, options, command.UsageError("%s: gpu-hours with --leader need --usage-db postgres://…: another "+
-			"controller that leads would not know them", hours)
-	}
 	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
 	return config, options, err
 }

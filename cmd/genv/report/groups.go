@@ -25,9 +25,9 @@ const noGroup = "(no group)"
 // getentTimeout is how long the accounts of users may take.
 const getentTimeout = 10 * time.Second
 
-func policyGroups(path string) (map[string][]string, error) {
+func policyFile(path string) (*policy.File, error) {
 	if path == "" || path == command.NoPolicy {
-		return map[string][]string{}, nil
+		return policy.Default(), nil
 	}
 	data, err := policycheck.ReadPolicyFile(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func policyGroups(path string) (map[string][]string, error) {
 	if err != nil {
 		return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
 	}
-	return parsed.Groups, nil
+	return parsed, nil
 }
 
 // groupsOf are the groups of users: of those that are given, by name, or else the primary group of the account on this

@@ -37,6 +37,7 @@ type options struct {
 	output       render.Output
 	since, until string
 	by, policy   string
+	cap          string // of GPU hours, whose running period is asked for
 	top          int
 }
 
@@ -51,6 +52,7 @@ func Command(with command.Program) *cli.Command {
 			command.String(&p.until, "until", "until this `TIME`, such as 1d or 2026-12-01").DefaultText("now"),
 			command.String(&p.by, "by", "`WHAT` the lines are: "+strings.Join(usage.Choices(), ", ")).
 				OneOf(usage.Choices()...),
+			command.String(&p.cap, "cap", "who had how much of the cap `NAME` of GPU hours in its running period"),
 			command.Int(&p.top, "top", "only the first `N` lines; 0 for all").AtLeast(0),
 			command.String(&p.stateDir, "state-dir", "the `DIR` of the controller").
 				Config(command.Shared).Unless("STATE_DIRECTORY").DefaultText("that of the service, or one's own"),
@@ -58,7 +60,7 @@ func Command(with command.Program) *cli.Command {
 				"such as postgres://genv@db.lab/genv").Config(command.Shared).DefaultText("the file in --state-dir"),
 			command.String(&p.fleet, "usage-fleet", "the `NAME` of the fleet in that database").
 				Config(command.Shared).DefaultText("the only one there"),
-			command.String(&p.policy, "policy", "take the groups of --by group from this policy `FILE`, or none; "+
+			command.String(&p.policy, "policy", "the policy `FILE` with the groups of --by group and the caps, or none; "+
 				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top | command.OrNone),
 		}, command.OutputFlags(&p.output)...),
 		Action: p.run,
@@ -66,15 +68,20 @@ func Command(with command.Program) *cli.Command {
 }
 
 func (p *options) run(c *cli.Context) error {
+	if p.cap != "" {
+		return p.capReport(c.Context)
+	}
 	query, err := p.query()
 	if err != nil {
 		return err
 	}
 	var groups map[string][]string
 	if query.By == usage.ByGroup {
-		if groups, err = policyGroups(p.policy); err != nil {
+		file, err := policyFile(p.policy)
+		if err != nil {
 			return err
 		}
+		groups = file.Groups
 	}
 	s, err := p.openToRead(c.Context)
 	if err != nil {
@@ -118,7 +125,8 @@ func (p *options) file() (path string, err error) {
 	case inFile && p.fleet != "":
 		return "", command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
 	case inFile:
-		return p.find()
+		return p.find(store.FileName, "there is no usage database in %s: `genv remote enforce` keeps one while it runs, "+
+			"unless --usage-db is off")
 	}
 	if err := store.CheckURL(p.url); err != nil {
 		return "", command.WrongFlag("usage-db", ": %w", err)
@@ -126,14 +134,15 @@ func (p *options) file() (path string, err error) {
 	return "", nil
 }
 
-func (p *options) find() (path string, err error) {
+// find finds a file in the folder of the only controller that has it; missing says that there is none in the folders.
+func (p *options) find(name, missing string) (path string, err error) {
 	dirs := []string{p.stateDir}
 	if p.stateDir == "" {
 		dirs = enforcement.ControllerDirs(p.Getenv)
 	}
 	var found []string
 	for _, dir := range dirs {
-		path := filepath.Join(dir, store.FileName)
+		path := filepath.Join(dir, name)
 		switch _, err := os.Lstat(path); {
 		case err == nil:
 			found = append(found, path)
@@ -148,8 +157,7 @@ func (p *options) find() (path string, err error) {
 	case len(found) == 0 && len(dirs) == 0:
 		return "", command.UsageError("no controller has run here: name its folder with --state-dir DIR")
 	case len(found) == 0:
-		return "", command.UsageError("there is no usage database in %s: "+
-			"`genv remote enforce` keeps one while it runs, unless --usage-db is off", strings.Join(dirs, " or "))
+		return "", command.UsageError(missing, strings.Join(dirs, " or "))
 	}
 	return found[0], checkOwner(found[0])
 }

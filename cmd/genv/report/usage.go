@@ -76,9 +76,6 @@ func (o *UsageFlags) Read(
 	return o.keep, nil
 }
 
-// OnServer reports whether usage is kept on a server, where several controllers read and write it.
-func (o *UsageFlags) OnServer() bool { return store.IsServer(o.url) }
-
 // readPlace checks where usage is kept, and of which fleet it is there.
 func (o *UsageFlags) readPlace(leader string) (err error) {
 	switch {

@@ -1,0 +1,137 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/statedir"
+	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// CapDocument is the JSON of `genv remote report --cap`; docs/json.md describes it.
+type CapDocument struct {
+	Schema   string     `json:"schema"`
+	Cap      string     `json:"cap"`
+	Since    time.Time  `json:"since"`                    // when the period began
+	Until    time.Time  `json:"until"`                    // when it ends, and hours count from 0 again
+	Counted  time.Time  `json:"counted_until,omitzero"`   // by the last cycle; missing if that was over an hour ago
+	Together bool       `json:"together,omitempty"`       // people share the limit
+	Limit    *int64     `json:"limit_seconds,omitempty"`  // which they share
+	Total    *int64     `json:"shared_seconds,omitempty"` // what they have had together
+	Rows     []CapUsage `json:"rows"`                     // the most first
+}
+
+// CapUsage is for how long somebody has had GPUs.
+type CapUsage struct {
+	User    snapshot.Username `json:"user"`
+	Seconds int64             `json:"seconds"`
+	Limit   *int64            `json:"limit_seconds,omitempty"` // missing for a shared one, and without a cap
+}
+
+// capReport prints the running period of a cap of GPU hours, as the controller last kept it in its folder.
+func (p *options) capReport(ctx context.Context) error {
+	file, err := policyFile(p.policy)
+	if err != nil {
+		return err
+	}
+	path, err := p.find(statedir.MemoryName, "there is no memory of a controller in %s: it counts GPU hours while it runs")
+	if err != nil {
+		return err
+	}
+	store, err := statedir.OpenToRead(filepath.Dir(path))
+	if err != nil {
+		return command.UsageError("%w", err)
+	}
+	defer store.Close()
+	store.Now = p.Now
+	memory, lost := store.Load(ctx)
+	if lost != nil && memory.Rules.Hours == nil {
+		return command.UsageError("%w", lost)
+	}
+	counted := memory.Rules.Hours[p.cap]
+	unix := nss.NewGroups(p.Now)
+	unix.Wait = getentTimeout
+	file.AskUnix(unix.Member)
+	at := p.Now()
+	if counted.Period.After(at) {
+		at = counted.Period // a period never goes back
+	}
+	var names []string
+	for _, c := range file.Caps(at) {
+		if c.Kind != enforce.CapHours {
+			continue
+		}
+		if c.ID == p.cap {
+			d := capDocument(c, counted)
+			d.Counted = memory.Rules.Time
+			return p.writeCap(d)
+		}
+		names = append(names, c.ID)
+	}
+	return command.WrongFlag("cap", ": the policy has no cap of GPU hours %q; %s", text.Printable(p.cap),
+		text.Hint(p.cap, names, "name it with `name:`"))
+}
+
+func capDocument(c *enforce.Cap, counted enforce.Hours) *CapDocument {
+	d := &CapDocument{
+		Schema: "genv.remote.report.cap/1", Cap: c.ID, Since: c.Period, Until: c.PeriodEnd, Together: c.Together,
+		Rows: []CapUsage{},
+	}
+	if counted.Period.Before(c.Period) {
+		counted.Seconds = nil // of a period that is over
+	}
+	if c.Together {
+		limit, _ := c.Limit("")
+		d.Limit, d.Total = &limit.Value, new(int64)
+	}
+	for _, user := range slices.Sorted(maps.Keys(counted.Seconds)) {
+		row := CapUsage{User: user, Seconds: int64(counted.Seconds[user])}
+		member := c.Member(user)
+		switch limit, about := c.Limit(user); {
+		case c.Together && member == enforce.Member:
+			*d.Total += row.Seconds
+		case !c.Together && about && member != enforce.NotMember:
+			row.Limit = &limit.Value
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	slices.SortStableFunc(d.Rows, func(a, b CapUsage) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	return d
+}
+
+func (p *options) writeCap(d *CapDocument) error {
+	if p.output.Format == "json" {
+		return render.WriteJSON(p.Out, d)
+	}
+	hours := func(seconds *int64) string {
+		if seconds == nil {
+			return ""
+		}
+		return usage.Hours(*seconds)
+	}
+	until := d.Until.Format(shortTime)
+	t := p.output.Table(render.Col("USER", 16), render.Col("HOURS", 8), render.Col("LIMIT", 8), render.Col("UNTIL", 0))
+	for i := range d.Rows {
+		r := &d.Rows[i]
+		t.Add(gpus.ShownUser(r.User), usage.Hours(r.Seconds), hours(cmp.Or(r.Limit, d.Limit)), until)
+	}
+	if err := t.Write(p.Out); err != nil {
+		return err
+	}
+	if d.Together {
+		fmt.Fprintf(p.Err, "Together: %s of %s GPU hours until %s.\n", hours(d.Total), hours(d.Limit), until)
+	}
+	return nil
+}
