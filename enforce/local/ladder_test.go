@@ -32,7 +32,7 @@ func TestIgnoredSIGTERM(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged)
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)
-	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
+	require.Equal(t, "it did not end within 20ms of SIGTERM, so it ignores that or takes longer: kill: true in the policy ends it", got.Reason)
 	require.Len(t, s.lines, 1)
 	c.answers()
 
@@ -51,7 +51,7 @@ func TestGraceAndKillOfOrder(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.x.Execute(context.Background(), o)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)
-	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
+	require.Equal(t, "it did not end within 20ms of SIGTERM, so it ignores that or takes longer: kill: true in the policy ends it", got.Reason)
 	c.answers()
 
 	o.Kill = true

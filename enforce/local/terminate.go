@@ -199,6 +199,8 @@ func notEnded(err error, signal string, timeout time.Duration) objection {
 	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
 	if signal == "SIGKILL" {
 		reason += ", so it hangs in the kernel: look at `dmesg` for a sick GPU or file server"
+	} else {
+		reason += ", so it ignores that or takes longer: kill: true in the policy ends it"
 	}
 	return objection{status: order.StatusSurvived, reason: reason}
 }
