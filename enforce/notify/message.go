@@ -133,25 +133,16 @@ const maxNamedHosts = 3
 func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
 ) []Message {
-	of, hosts := stakesOf(f,
-		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
-		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
-	if len(hosts) == 0 {
+	of, follows := onHosts(f)
+	if len(of) == 0 {
 		return nil
-	}
-	var parts []string
-	for _, host := range hosts[:min(len(hosts), maxNamedHosts)] {
-		parts = append(parts, fmt.Sprintf("%s on %s", of[host].follows(f.Pending), text.OneLine(string(host))))
-	}
-	if len(hosts) > len(parts) {
-		parts = append(parts, "and more on other hosts")
 	}
 	var list []Message
 	for _, host := range f.CountedOn {
 		names := owners.on(host).names
 		for _, uid := range slices.Sorted(maps.Keys(names)) {
 			if of[host] == nil && account(names[uid]) == f.User {
-				n := owners.message(f, addressee{host, uid}, strings.Join(parts, "; "), now)
+				n := owners.message(f, addressee{host, uid}, follows, now)
 				n.Information = true
 				list = append(list, n)
 			}
@@ -160,15 +151,44 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 	return list
 }
 
+// onHosts is what happens because of a finding, by host and in words.
+func onHosts(f *enforce.Finding) (of map[snapshot.Hostname]*stake, follows string) {
+	of, hosts := stakesOf(f,
+		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
+		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
+	var parts []string
+	for _, host := range hosts[:min(len(hosts), maxNamedHosts)] {
+		parts = append(parts, fmt.Sprintf("%s on %s", of[host].follows(f.Pending), text.OneLine(string(host))))
+	}
+	if len(hosts) > len(parts) {
+		parts = append(parts, "and more on other hosts")
+	}
+	return of, strings.Join(parts, "; ")
+}
+
+// Summary is a finding as others than its user read it: it names the hosts on which something happens.
+func Summary(f *enforce.Finding, now time.Time) Message {
+	_, follows := onHosts(f)
+	m := messageOf(f, follows, now)
+	m.Host, m.User = f.Affects(), f.User
+	return m
+}
+
 // message is what a user on a host is told of a finding, and of what follows.
 func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now time.Time) Message {
+	m := messageOf(f, follows, now)
+	m.Host, m.UID, m.User = t.host, t.uid, o.on(t.host).names[t.uid]
+	m.Line += claim(f, o)
+	return m
+}
+
+func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
 	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
 		follows = fmt.Sprintf("what is beyond the cap will be taken back, idle GPUs first (as things are now, %s)",
 			follows)
 	}
 	return Message{
-		Host: t.host, UID: t.uid, User: o.on(t.host).names[t.uid], ID: f.ID, Rule: f.Rule,
-		Line:    fmt.Sprintf("%s%s.%s", f.Line(), allowed(f), claim(f, o)),
+		ID: f.ID, Rule: f.Rule, Line: fmt.Sprintf("%s%s.", f.Line(), allowed(f)),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.
 		Waits: f.Waits != "" && f.HostsMissing > 0, Since: f.Since, At: now, Advice: f.Advice(),

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -126,11 +127,7 @@ func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int
 // CountsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
 // do, or if there is none.
 func (f *File) CountsNoneOutside() (first *strictyaml.Place) {
-	layers := []*Settings{&f.Defaults}
-	for i := range f.Overrides {
-		layers = append(layers, &f.Overrides[i].Set)
-	}
-	for _, s := range layers {
+	for _, s := range f.written() {
 		if s.NonEnvProcesses || s.CountOutside {
 			return nil
 		}
@@ -143,4 +140,37 @@ func (f *File) CountsNoneOutside() (first *strictyaml.Place) {
 		first = &f.CapList[0].Place
 	}
 	return first
+}
+
+// written are the settings of the defaults and of each override.
+func (f *File) written() []*Settings {
+	list := []*Settings{&f.Defaults}
+	for i := range f.Overrides {
+		list = append(list, &f.Overrides[i].Set)
+	}
+	return list
+}
+
+// WarnsFor lists the places of warnings that are shorter than a time.
+func (f *File) WarnsFor(less time.Duration) (list []strictyaml.Place) {
+	add := func(warn enforce.Warn, at strictyaml.Place) {
+		if warn.For > 0 && warn.For < less {
+			list = append(list, at)
+		}
+	}
+	for _, s := range f.written() {
+		add(s.Warn, s.From["warn"].Place)
+		for rule, warn := range s.RuleWarns {
+			add(warn, s.From[enforce.WarnOfRule+string(rule)].Place)
+		}
+		if s.Idle != nil && s.Idle.Warn != nil {
+			add(*s.Idle.Warn, s.From[string(enforce.RuleIdle)].Place)
+		}
+	}
+	for _, c := range f.CapList {
+		if c.Warn != nil {
+			add(*c.Warn, c.Place)
+		}
+	}
+	return list
 }

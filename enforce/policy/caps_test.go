@@ -240,6 +240,21 @@ func TestCapsOfGroupsOfHosts(t *testing.T) {
 }
 
 // Caps that can never take anything are warned of, and no others are.
+func TestWarningsThatAreShort(t *testing.T) {
+	for text, want := range map[string]int{
+		"defaults: {warn: {for: 30s}}":                           1,
+		"defaults: {warn: {for: 2m}}":                            0,
+		"defaults: {warn: false}":                                0,
+		"defaults: {warn: {cycles: 3}}":                          0,
+		"defaults: {warn: {for: 10m, rules: {env-memory: 10s}}}": 1,
+		"defaults: {idle: {after: 1h, warn: 59s}}":               1,
+		"caps: [{gpus: 1, warn: 5s}]":                            1,
+		"overrides: [{hosts: [a], set: {warn: {for: 1s}}}]":      1,
+	} {
+		require.Len(t, parse(t, text+"\n").WarnsFor(time.Minute), want, text)
+	}
+}
+
 func TestCapWarnings(t *testing.T) {
 	const head = `schedules: {day: [{hours: 8-18}], none: [{days: sat, from: 2026-12-21, to: 2026-12-22}]}
 groups: {empty: [], staff: [ann]}

@@ -101,7 +101,7 @@ func TestIgnoredKeys(t *testing.T) {
 	instead := map[string]string{
 		"command":              "`template:` or `addresses:`",
 		"extend":               "overrides with a schedule, or genv remote exempt --for",
-		"format":               "a command to write to a chat (docs/policy.md)",
+		"format":               "`slack:` to write to a chat",
 		"templates":            "contact of mail to say who to ask, or a hook for texts of your own",
 		"fair-share":           "overrides with a schedule, or genv remote exempt --for",
 		"max-percent":          "max-terminations, a number",

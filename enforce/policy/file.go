@@ -106,6 +106,7 @@ type Hook struct {
 	// Webhook is a URL to which it is posted. One of the two is set.
 	Command []string
 	Webhook string
+	Slack   bool // the URL is an incoming webhook of Slack or Mattermost, and gets a message for people
 	On      []Event
 	Timeout time.Duration // for each try
 	Retries int           // after the first try

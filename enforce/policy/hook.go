@@ -18,6 +18,7 @@ func (r *reader) readHook(n *strictyaml.Node) {
 	n.Map(strictyaml.Keys{
 		"command": func(n *strictyaml.Node) { hook.Command = readCommand(n); targets++ },
 		"webhook": func(n *strictyaml.Node) { hook.Webhook = readURL(n); targets++ },
+		"slack":   func(n *strictyaml.Node) { hook.Webhook, hook.Slack = readURL(n), true; targets++ },
 		"events": func(n *strictyaml.Node) {
 			hook.On = nil
 			n.List(func(n *strictyaml.Node) {
@@ -26,10 +27,10 @@ func (r *reader) readHook(n *strictyaml.Node) {
 		},
 		"timeout": func(n *strictyaml.Node) { hook.Timeout = n.Duration(100*time.Millisecond, time.Minute) },
 		"retries": func(n *strictyaml.Node) { hook.Retries = n.Int(0, 10) },
-	}, strictyaml.Keys{"format": r.ignore("format", "use a command to write to a chat (docs/policy.md)")})
+	}, strictyaml.Keys{"format": r.ignore("format", "use `slack:` to write to a chat")})
 	if n.IsMap() && targets != 1 {
-		n.Failf("a hook is either a command or a webhook; write `command: [/usr/local/bin/notify]` or `webhook: " +
-			"https://…`")
+		n.Failf("a hook is one of command, webhook and slack; write `command: [/usr/local/bin/notify]`, " +
+			"`webhook: https://…` or `slack: https://…`")
 	}
 	r.file.Hooks = append(r.file.Hooks, hook)
 }

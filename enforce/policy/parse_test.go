@@ -155,8 +155,9 @@ func TestRefusedExemptions(t *testing.T) {
 
 func TestRefusedHooks(t *testing.T) {
 	refused(t, []bad{
-		{"hook without a way", "hooks:\n  - timeout: 5s", "p.yaml:2:5: a hook is either a command or a webhook"},
-		{"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x", "p.yaml:2:5: a hook is either a command or a webhook"},
+		{"hook without a way", "hooks:\n  - timeout: 5s", "p.yaml:2:5: a hook is one of command, webhook and slack"},
+		{"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x", "p.yaml:2:5: a hook is one of command, webhook and slack"},
+		{"chat without a host", "hooks:\n  - slack: general", `p.yaml:2:12: "general" is not a web address`},
 		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but found text \"notify me\""},
 		{"a program by search", "hooks:\n  - command: [notify]", "p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]"},
 		{"no program", "hooks:\n  - command: []", "p.yaml:2:14: the command begins with the full path of a program"},

@@ -234,10 +234,11 @@ func TestExample(t *testing.T) {
 	require.Equal(t, int64(320e9), h100.MaxMemory.Bytes())
 	require.Equal(t, enforce.Warn{For: 30 * time.Minute}, h100.Warn)
 
-	require.Len(t, file.Hooks, 2)
+	require.Len(t, file.Hooks, 3)
 	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)
 	require.Equal(t, []policy.Event{policy.OnHold}, file.Hooks[1].On)
 	require.Equal(t, 2, file.Hooks[1].Retries)
+	require.True(t, file.Hooks[2].Slack)
 	require.Equal(t, 200, file.Limits.Fleet.MaxDetachments.Value)
 }
 

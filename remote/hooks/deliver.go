@@ -27,6 +27,7 @@ const queueLength = 64
 type Event struct {
 	Name policy.Event
 	JSON []byte
+	Chat []byte   // the message for Slack
 	IDs  []string // of findings that it is about
 }
 
@@ -195,7 +196,11 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 // post sends the event to the address. After a redirect or a client error, another try
 // would fail again.
 func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(e.JSON))
+	body := e.JSON
+	if h.Slack {
+		body = e.Chat
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(body))
 	if err != nil {
 		return true, errors.New("the address cannot be used") // the error would show it
 	}

@@ -1,5 +1,5 @@
 // Package hooks sends what happens in cycles to the hooks of a policy: as JSON to programs and web
-// addresses, without delaying a cycle.
+// addresses, as text to chats, without delaying a cycle.
 //
 //	queue := hooks.NewQueue(file.Hooks, func(r hooks.Result) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
@@ -119,7 +119,11 @@ func (n Notice) at(now time.Time) (Event, error) {
 	n.Schema, n.Time = "genv.hook/1", now.UTC()
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
 	body, err := json.Marshal(n)
-	return Event{Name: n.Event, JSON: body, IDs: n.ids()}, err
+	if err != nil {
+		return Event{}, err
+	}
+	chat, err := json.Marshal(map[string]string{"text": n.chat()})
+	return Event{Name: n.Event, JSON: body, Chat: chat, IDs: n.ids()}, err
 }
 
 // maxIDs is how many findings the record of an event names.

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// mailGather is how long the first message to a user waits for others. A loop with a longer interval waits less:
+	// MailGather is how long the first message to a user waits for others. A loop with a longer interval waits less:
 	// all of a cycle comes at once. By then the memory has been saved that says that the user was told.
-	mailGather, leastGather = time.Minute, 3 * time.Second
+	MailGather, leastGather = time.Minute, 3 * time.Second
 	// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
 	mailWithin = 2 * time.Second
 )
@@ -38,8 +38,8 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	var next *mail.Sender
 	if settings != nil && !options.DryRun {
 		m.check(settings)
-		gather := mailGather
-		if options.Interval == 0 || options.Interval >= mailGather {
+		gather := MailGather
+		if options.Interval == 0 || options.Interval >= MailGather {
 			gather = leastGather
 		}
 		next = mail.NewSender(mail.Options{

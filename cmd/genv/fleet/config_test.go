@@ -262,6 +262,11 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--strict")
 	require.Zero(t, r.Code, "a hint is not refused")
+	const mail = "mail: {smtp: localhost:25, tls: none, from: a@x.example, template: '{{.User}}@x.example'}\n"
+	require.NoError(t, os.WriteFile(file, []byte(mail+"defaults: {warn: {for: 1m}}\n"), 0o600))
+	require.Contains(t, genvtest.Run(t, "policy", "check").Err, ":2:19: warning: the warning may be over before its mail arrives")
+	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
+	r = genvtest.Run(t, "policy", "check", "--strict")
 	require.Contains(t, r.Err, "don't count")
 }
 

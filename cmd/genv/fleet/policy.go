@@ -290,6 +290,7 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		}
 	}
 	o.checkCaps(document, file, &known)
+	o.checkMail(document, file)
 	known.Accounts = policycheck.Ask(c.Context, references, nss.Getent)
 	result := policycheck.Check(references, known)
 	document.Warnings = append(document.Warnings, result.Warnings...)
@@ -326,6 +327,19 @@ func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, kno
 	if at := file.CountsNoneOutside(); at != nil {
 		warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),
 			"people outside of environments don't count: write non-env-processes: count under `defaults:`")
+	}
+}
+
+// checkMail looks for warnings that may be over before their mail arrives.
+func (o *checkOptions) checkMail(document *CheckDocument, file *policy.File) {
+	if file.Mail == nil {
+		return
+	}
+	for _, at := range file.WarnsFor(enforcement.MailGather + file.Mail.Timeout) {
+		document.Warnings = append(document.Warnings, policycheck.Warning{
+			Line: at.Line, Column: at.Column, Kind: hintKind, Name: "warn",
+			Message: "the warning may be over before its mail arrives, which leaves within a minute: write 5m or more",
+		})
 	}
 }
 

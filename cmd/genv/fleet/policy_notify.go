@@ -93,8 +93,8 @@ func hookTests(results []hooks.Result) (tests []noticeTest) {
 			next: "run it yourself as the controller's account, and read its log",
 		}
 		if r.Webhook {
-			t.kind, t.done, t.next = "webhook", "the server has taken it", "check the address after `webhook:`, and "+
-				"the log of that server"
+			t.kind, t.done, t.next = "webhook", "the server has taken it", "check the address in the policy, and the log "+
+				"of that server"
 		}
 		tests = append(tests, t)
 	}

@@ -100,7 +100,7 @@ func TestNoticesAreTried(t *testing.T) {
 		"hooks that fail": {
 			policy: "MAIL\nhooks:\n  - command: [SCRIPT/bad]\n  - webhook: HOOK/broken\n  - {command: [SCRIPT/good], events: []}\n", mails: 1, hooks: 1,
 			out:  []string{"mail alice@example.org SERVER has taken it", "command SCRIPT/bad failed: exit status 3: no chat today", "webhook HOOK failed: the server answered 500 Internal Server Error", "command SCRIPT/good failed: its `events:` are empty, so that it gets none"},
-			says: []string{"command to SCRIPT/bad: next: run it yourself", "webhook to HOOK: next: check the address after `webhook:`", "genv: 3 of 4 tests did not succeed\n"},
+			says: []string{"command to SCRIPT/bad: next: run it yourself", "webhook to HOOK: next: check the address in the policy", "genv: 3 of 4 tests did not succeed\n"},
 		},
 		"nothing is configured": {policy: "limits: {max-detachments: 3}\n", says: []string{"genv: nothing was sent: the policy has neither `mail:` nor `hooks:`"}},
 		"not a name":            {policy: hooked, to: "a:b", says: []string{`genv: --to: "a:b" is not a user name`}},
