@@ -32,6 +32,12 @@ LINTER         := .tools/$(LINTER_VERSION)/golangci-lint
 NFPM_VERSION := v2.45.0
 NFPM         := .tools/nfpm-$(NFPM_VERSION)/nfpm
 
+CYCLONEDX_VERSION := v1.10.0
+CYCLONEDX         := .tools/cyclonedx-gomod-$(CYCLONEDX_VERSION)/cyclonedx-gomod
+
+# What builds a release, and its tools: another Go would give other bytes.
+RELEASE_GO := go1.26.8
+
 # Packages that only compute (SQLite, ciphers, hashes, compression) take five times as long under the race detector: it leaves
 # them out. One that has generic code with atomics (go tool nm shows it) must not be named: the linker may take that copy for
 # the whole program.
@@ -50,7 +56,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
-.PHONY: help build demo screenshots test testdeps lint format bench fuzz soak packages install uninstall clean
+.PHONY: help build demo screenshots test testdeps lint format bench fuzz soak packages release install uninstall clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +93,7 @@ TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh t
 
 testdeps:
 	@[ -x $(NFPM) ] || $(MAKE) $(NFPM) || echo "nfpm could not be built; the tests of packages will be skipped."
+	@[ -x $(CYCLONEDX) ] || $(MAKE) $(CYCLONEDX) || echo "cyclonedx-gomod could not be built; the test of releases will be skipped."
 	@missing=; for dep in $(TESTDEPS); do \
 	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${dep%%:*}" >/dev/null || [ -e "$${dep%%:*}" ] || missing="$$missing $${dep##*:}"; \
 	done; \
@@ -109,7 +116,7 @@ format: $(LINTER) ## gofumpt
 
 $(LINTER):
 	@echo "Building golangci-lint $(LINTER_VERSION) into $(@D)"
-	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS=-trimpath CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
+	@$(INSTALL_TOOL) github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
 
 bench: build ## whole fleets against genv's goals, as a table, then the Go benchmarks of all packages. AGAINST=v2.0 compares with that build
 	@$(GO) run ./cmd/genv-bench -genv $(BIN) $(AGAINST:%=-against %)
@@ -136,9 +143,21 @@ soak: ## the tests named TestSoak…, each for SOAK (2m), and all cases of the t
 packages: $(NFPM) ## .deb, .rpm and .tar.gz for amd64 and arm64, and SHA256SUMS, in dist/
 	@NFPM='$(CURDIR)/$(NFPM)' VERSION='$(VERSION)' packaging/build.sh
 
+release: $(NFPM) $(CYCLONEDX) ## packages and an SBOM of VERSION=v2.0.0, the same bytes wherever it is run. KEY=FILE signs SHA256SUMS with ssh-keygen
+	@echo '$(VERSION)' | grep -qxE 'v[0-9]+\.[0-9]+\.[0-9]+(-rc[0-9]+)?' || { echo "Write the version, such as make release VERSION=v2.0.0" >&2; exit 1; }
+	@changed=$$(git status --porcelain) && [ -z "$$changed" ] || { echo "Commit or stash your changes first: a release is of a commit" >&2; exit 1; }
+	@env -u SOURCE_DATE_EPOCH GOTOOLCHAIN=$(RELEASE_GO) GOFLAGS=-buildvcs=false GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOWORK=off \
+	  NFPM='$(CURDIR)/$(NFPM)' CYCLONEDX='$(CURDIR)/$(CYCLONEDX)' FORMATS='deb rpm tar sbom' KEY='$(KEY)' VERSION='$(VERSION)' packaging/build.sh
+
+INSTALL_TOOL = GOBIN='$(CURDIR)/$(@D)' GOTOOLCHAIN=$(RELEASE_GO) GOFLAGS=-trimpath CGO_ENABLED=0 $(GO) install
+
 $(NFPM):
 	@echo "Building nfpm $(NFPM_VERSION) into $(@D)"
-	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS=-trimpath CGO_ENABLED=0 $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	@$(INSTALL_TOOL) github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+
+$(CYCLONEDX):
+	@echo "Building cyclonedx-gomod $(CYCLONEDX_VERSION) into $(@D)"
+	@$(INSTALL_TOOL) github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
 SHIMS := nvidia-smi docker
 

@@ -5,8 +5,10 @@
 #   DIST      where the packages go (dist)
 #   VERSION   what `genv version` prints, such as v1.2.0 or v1.2.0-3-g0123abc
 #   ARCHES    architectures (amd64 arm64)
-#   FORMATS   of deb, rpm and tar (deb rpm tar)
+#   FORMATS   of deb, rpm, tar, and sbom: the modules in each program, as CycloneDX (deb rpm tar)
 #   NFPM      the program nfpm
+#   CYCLONEDX the program cyclonedx-gomod, for sbom
+#   KEY       a private key of ssh, which signs SHA256SUMS
 #   DEB_COMPRESSION  gzip, or none, for tests: it takes a tenth of the time
 #   GENV      a built genv to pack instead of building one, for tests
 #
@@ -20,6 +22,9 @@ FORMATS=${FORMATS:-deb rpm tar}
 NFPM=${NFPM:-nfpm}
 DEB_COMPRESSION=${DEB_COMPRESSION:-gzip}
 GENV=${GENV:-}
+CYCLONEDX=${CYCLONEDX:-cyclonedx-gomod}
+KEY=${KEY:-}
+export LC_ALL=C TZ=UTC # the order of names
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 umask 022
 
@@ -55,8 +60,9 @@ shared() {
 	done
 	"$genv" man "$BUILD/man"
 	gzip -9n "$BUILD"/man/*.1
-	"$genv" completion bash >"$BUILD/completion/genv.bash"
-	"$genv" completion zsh >"$BUILD/completion/genv.zsh"
+	for shell in bash zsh fish; do
+		"$genv" completion $shell >"$BUILD/completion/genv.$shell"
+	done
 	third_party >"$BUILD/third-party"
 	{
 		printf 'genv. Its source is https://github.com/seed-3119e985/genv. Its licence follows, and then\n'
@@ -72,15 +78,16 @@ tarball() {
 	doc=$top/share/doc/genv
 	make -s install BIN="$BUILD/$1/genv" DESTDIR="$top" PREFIX=
 	mkdir -p "$top/share/man/man1" "$top/share/bash-completion/completions" "$top/share/zsh/site-functions" \
-		"$top/lib/systemd/system" "$top/lib/tmpfiles.d" "$doc/docs/schema" "$doc/examples/monitoring"
+		"$top/share/fish/vendor_completions.d" "$top/lib/systemd/system" "$top/lib/tmpfiles.d" "$doc/docs/schema" "$doc/examples/monitoring"
 	cp "$BUILD"/man/*.1.gz "$top/share/man/man1/"
 	cp "$BUILD/completion/genv.bash" "$top/share/bash-completion/completions/genv"
 	cp "$BUILD/completion/genv.zsh" "$top/share/zsh/site-functions/_genv"
+	cp "$BUILD/completion/genv.fish" "$top/share/fish/vendor_completions.d/genv.fish"
 	for unit in packaging/systemd/*.service remote/install/systemd/*; do
 		sed 's,/usr/bin/genv,/usr/local/bin/genv,; s,/usr/share/doc,/usr/local/share/doc,' "$unit" >"$top/lib/systemd/system/${unit##*/}"
 	done
 	cp packaging/systemd/tmpfiles.conf "$top/lib/tmpfiles.d/genv.conf"
-	cp LICENSE README.md "$BUILD/copyright" "$doc/"
+	cp LICENSE README.md CHANGELOG.md "$BUILD/copyright" "$doc/"
 	cp docs/*.md "$doc/docs/"
 	cp docs/monitoring/* "$doc/examples/monitoring/"
 	cp docs/schema/*.json "$doc/docs/schema/"
@@ -102,9 +109,15 @@ package() {
 	}
 }
 
+# bill lists the modules that a program consists of.
+bill() {
+	"$CYCLONEDX" bin -json -noserial -notimestamp -std -version "$VERSION" \
+		-output "$DIST/genv-$PACKAGE_VERSION-linux-$1.cdx.json" "$BUILD/$1/genv"
+}
+
 mkdir -p "$DIST"
 DIST=$(cd "$DIST" && pwd)
-rm -rf "$DIST/build" "$DIST"/genv[-_]*.deb "$DIST"/genv-*.rpm "$DIST"/genv-*.tar.gz "$DIST/SHA256SUMS"
+rm -rf "$DIST/build" "$DIST"/genv[-_]*.deb "$DIST"/genv-*.rpm "$DIST"/genv-*.tar.gz "$DIST"/genv-*.cdx.json "$DIST"/SHA256SUMS*
 BUILD=$DIST/build
 PACKAGE_VERSION=$(packaging/version.sh "$VERSION" "$SOURCE_DATE_EPOCH")
 export SOURCE_DATE_EPOCH BUILD PACKAGE_VERSION ARCH
@@ -119,6 +132,7 @@ for ARCH in $ARCHES; do
 	for format in $FORMATS; do
 		case $format in
 		tar) tarball "$ARCH" ;;
+		sbom) bill "$ARCH" ;;
 		*) package "$format" ;;
 		esac
 	done
@@ -126,4 +140,5 @@ done
 rm -rf "$BUILD"
 cd "$DIST"
 sha256sum genv[-_]* >SHA256SUMS
+[ -z "$KEY" ] || ssh-keygen -q -Y sign -f "$KEY" -n genv SHA256SUMS
 ls -l

@@ -50,7 +50,7 @@ var everywhere = []string{
 	"/bin/genv", "/bin/genv-docker", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
 	"/lib/systemd/system/genv-enforce.service", "/lib/systemd/system/genv-guard.service", "/lib/systemd/system/genv-host.service", "/lib/systemd/system/genv-host.socket",
 	"/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
-	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",
+	"/share/bash-completion/completions/genv", "/share/fish/vendor_completions.d/genv.fish", "/share/doc/genv/copyright", "/share/doc/genv/README.md", "/share/doc/genv/CHANGELOG.md",
 	"/share/doc/genv/docs/fleet.md", "/share/doc/genv/docs/schema/policy.json", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml",
 	"/share/doc/genv/examples/config.yaml", "/share/doc/genv/examples/sudoers", "/share/doc/genv/examples/monitoring/genv-alerts.yml",
 }

@@ -147,9 +147,9 @@ func (m *machine) owner(path string) string {
 	return strings.TrimSpace(m.must("stat", "-c", "%U %a", path))
 }
 
-// install puts a .deb of this version into the machine, and installs it.
-func (m *machine) install(version string) {
+// install puts a .deb of this version into the machine, installs it, and returns what that prints.
+func (m *machine) install(version string) string {
 	m.t.Helper()
 	m.copyIn(only(m.t, pack(m.t, version), "*.deb"), "/tmp/genv.deb", 0o644)
-	m.must("dpkg", "--install", "/tmp/genv.deb")
+	return m.must("dpkg", "--install", "/tmp/genv.deb")
 }

@@ -46,14 +46,16 @@ func TestWhoOwnsTheStateOfANewHost(t *testing.T) {
 	} {
 		m.asNew()
 		m.sh(tt.has)
-		m.install("v1.0.0")
+		said := m.install("v1.0.0")
 		require.Equal(t, tt.want, m.stateOf(), tt.name)
+		require.Equal(t, tt.name == "no driver", strings.Contains(said, "genv: next, on this jump host: name the GPU hosts"), said)
+		require.Equal(t, tt.name != "no driver", strings.Contains(said, "genv: next, on this GPU host: `genv gpus`"), said)
 		m.sh("systemctl stop old 2>/dev/null || :; rm -rf /usr/local/lib/python3.11/dist-packages/genv")
 	}
 
 	m.asNew()
 	m.install("v1.0.0")
-	m.install("v1.0.1")
+	require.NotContains(t, m.install("v1.0.1"), "genv: next")
 	require.Equal(t, rootOwns, m.stateOf(), "it stays root's")
 	m.sh("systemctl disable --now " + hostSocket + " " + hostService + "; genv host handover; rm -r /var/tmp/genv")
 	m.install("v1.0.0")

@@ -65,7 +65,7 @@ func TestQuickStart(t *testing.T) {
 	require.Contains(t, host.must("cat", "/etc/sudoers.d/zz-genv"), "\ngenv ALL=(root) NOPASSWD: ")
 	require.NotContains(t, host.must("cat", "/etc/sudoers.d/zz-genv"), "alice", "a person gets no rights")
 	require.Contains(t, install(""), "unchanged")
-	host.sh(`man -w genv-attach; test -s /usr/local/share/bash-completion/completions/genv; test -s /usr/local/share/zsh/site-functions/_genv
+	host.sh(`man -w genv-attach; test -s /usr/local/share/bash-completion/completions/genv; test -s /usr/local/share/zsh/site-functions/_genv; test -s /usr/local/share/fish/vendor_completions.d/genv.fish
 		grep -qx 'x /var/tmp/genv' /etc/tmpfiles.d/genv-state.conf
 		[ /usr/bin/genv -ef /usr/local/bin/genv ]; [ "$(systemctl is-enabled genv-enforce || :)" = disabled ]`)
 

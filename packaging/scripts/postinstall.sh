@@ -46,8 +46,22 @@ public=$(command -v ssh-keygen >/dev/null && setpriv --reuid genv --regid genv -
 	head -c 1000 .ssh/id_ed25519.pub | head -n 1' sh "$home" 2>/dev/null) || :
 [ -z "$public" ] || printf '%s\n' "$public" >/etc/genv/controller.pub
 
+# next_step says what to do after the first installation.
+next_step() {
+	if [ -e /proc/driver/nvidia/version ]; then
+		echo "genv: next, on this GPU host: \`genv gpus\` shows who uses what; \`systemctl enable --now genv-enforce\` enforces"
+		echo "genv: /etc/genv/policy.yaml on this machine alone. A jump host does that for all: /usr/share/doc/genv/README.md"
+	else
+		echo "genv: next, on this jump host: name the GPU hosts in /etc/genv/hosts.yaml, as \`hosts: [gpu-01.lab]\`, see their"
+		echo "genv: GPUs with \`genv remote gpus\`, and go on with step 3 of /usr/share/doc/genv/README.md"
+	fi
+}
+
 # Without a running systemd, as in a container or a chroot, the rest is not needed.
-[ -d /run/systemd/system ] || exit 0
+if [ ! -d /run/systemd/system ]; then
+	[ "$upgrade" ] || next_step
+	exit 0
+fi
 systemd-tmpfiles --create genv.conf || :
 systemctl daemon-reload || :
 invoke=systemctl
@@ -60,6 +74,7 @@ if [ -z "$upgrade" ]; then
 		{ systemctl --quiet enable genv-host.socket genv-host.service && $invoke start genv-host.socket genv-host.service; } ||
 			echo "genv: genv-host.service did not start: systemctl status genv-host" >&2
 	fi
+	next_step
 	exit 0
 fi
 # policy_ok says what the new version does not accept in the policy, or ignores.

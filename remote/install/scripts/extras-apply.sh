@@ -7,8 +7,9 @@ fail() {
 trap '' HUP INT TERM PIPE
 umask 022
 pages() {
-  mkdir -p "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/site-functions" && limited 30 "$path" man "$share/man/man1" &&
-    limited 30 "$path" completion bash >"$share/bash-completion/completions/genv" && limited 30 "$path" completion zsh >"$share/zsh/site-functions/_genv"
+  mkdir -p "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/site-functions" "$share/fish/vendor_completions.d" && limited 30 "$path" man "$share/man/man1" &&
+    limited 30 "$path" completion bash >"$share/bash-completion/completions/genv" && limited 30 "$path" completion zsh >"$share/zsh/site-functions/_genv" &&
+    limited 30 "$path" completion fish >"$share/fish/vendor_completions.d/genv.fish"
 }
 # Only interactive shells start genv, and none waits for it or fails with it. A file may lack a newline at its end.
 shells() {

@@ -20,7 +20,7 @@ lacking() {
   [ -n "$extras" ] || return 0
   new() { [ -n "$again" ] || [ ! -e "$1" ]; }
   if [ "$share" != "$path/share" ] && new "$share/bash-completion/completions/genv" && safe "$share/man/man1" &&
-    safe "$share/bash-completion/completions" && safe "$share/zsh/site-functions"; then
+    safe "$share/bash-completion/completions" && safe "$share/zsh/site-functions" && safe "$share/fish/vendor_completions.d"; then
     echo "man pages and completion below $share"
   fi
   if [ -d /run/systemd/system ] && new "$units/genv-enforce.service"; then echo "genv-enforce.service, for a machine alone; it is not enabled"; fi

@@ -49,10 +49,11 @@ done
 step shims
 if [ -n "$extras" ]; then
   [ "$(readlink "$usual")" != "$path" ] || remove "$usual"
-  for file in "$share"/man/man1/genv.1 "$share"/man/man1/genv-*.1 "$share/bash-completion/completions/genv" "$share/zsh/site-functions/_genv"; do
+  for file in "$share"/man/man1/genv.1 "$share"/man/man1/genv-*.1 "$share/bash-completion/completions/genv" "$share/zsh/site-functions/_genv" \
+    "$share/fish/vendor_completions.d/genv.fish"; do
     if safe "${file%/*}"; then remove "$file"; fi
   done
-  rmdir "$share/man/man1" "$share/bash-completion/completions" "$share/bash-completion" "$share/zsh/site-functions" "$share/zsh" 2>/dev/null
+  rmdir "$share/man/man1" "$share/bash-completion/completions" "$share/bash-completion" "$share/zsh/site-functions" "$share/zsh" "$share/fish/vendor_completions.d" "$share/fish" 2>/dev/null
   [ "$(cat "$tmpfiles" 2>/dev/null)" != "$spares" ] || remove "$tmpfiles"
   all=genv-enforce.service
   [ -z "$purge" ] || all="$all genv-host.socket genv-host.service"
