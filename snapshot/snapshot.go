@@ -36,6 +36,8 @@ type Snapshot struct {
 	// count. Each is nil if not reported: only root's service knows them.
 	Waits        []Wait        `json:"waits,omitzero"`
 	Reservations []Reservation `json:"reservations,omitzero"`
+	// Clock is what the host's own clock said at the end of the look; nil if not reported. Reservations are by it.
+	Clock *time.Time `json:"clock,omitempty"`
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.
 	More []More `json:"more,omitempty"`
 	// Warnings are messages for people about problems that the model can't express, one line each.

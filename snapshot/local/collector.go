@@ -61,6 +61,8 @@ type Collector struct {
 	Brief bool
 	// Service says whether root owns the state files; nil where that isn't known.
 	Service func() (bool, error)
+	// Reservations reads those of the host; nil where there are none, and an error where they are unknown.
+	Reservations func() ([]snapshot.Reservation, error)
 	// Containers finds out about the containers of processes; nil to report their ids alone.
 	Containers Containers
 	// Types finds the types of processes; nil leaves them unknown.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -108,6 +109,13 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if c.Service != nil {
 		if owned, err := c.Service(); err == nil { // an error fails the reading of the state files
 			s.Service = &owned
+		}
+	}
+	if c.Reservations != nil {
+		now := c.now().UTC()
+		s.Clock = &now
+		if s.Reservations, err = c.Reservations(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.Warnings = append(s.Warnings, "reservations are unknown: "+err.Error())
 		}
 	}
 	if s.StateFolder, err = c.StateFiles.FolderID(); err != nil {

@@ -81,7 +81,16 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 }
 
 func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMessage, error) {
-	s, err := b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
+	s, err := b.lookNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(gpus.Of(b.visibleTo(s, by)))
+}
+
+// lookNow is root's look at the GPUs.
+func (b *changes) lookNow(ctx context.Context) (*snapshot.Snapshot, error) {
+	return b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
 		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(lookWithin)}
 		s, err := b.host.snapshot(ctx, age)
 		if errors.Is(err, nvidiasmi.ErrTimeout) { // it was not asked before
@@ -89,10 +98,6 @@ func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMe
 		}
 		return s, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(gpus.Of(b.visibleTo(s, by)))
 }
 
 // visibleTo is a snapshot without the commands that /proc hides from a viewer.

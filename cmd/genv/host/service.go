@@ -83,11 +83,13 @@ func (p *program) hostServe(c *cli.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rounds := &pulse{begun: time.Now()}
-	work.Go(func() { h.upkeep(ctx, log, rounds) })
+	backend := &changes{host: h}
+	booked := backend.reservations()
+	work.Go(func() { h.upkeep(ctx, log, rounds, func() error { return booked.Tend(p.Now(), backend.holders(ctx)) }) })
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
 	server := &service.Server{
-		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
-		Lacks:  h.Lacks,
+		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
+		Lacks: h.Lacks, Reservations: booked,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
@@ -148,13 +150,14 @@ func (p *pulse) beat() { p.last.Store(int64(time.Since(p.begun))) }
 // moves reports whether that is not too long ago.
 func (p *pulse) moves() bool { return time.Since(p.begun)-time.Duration(p.last.Load()) < stuckAfter }
 
-// upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3 as it should be.
-func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse) {
+// upkeep registers the devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for genv
+// 1.4.3 as it should be.
+func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, tend func() error) {
 	failed, notesAt := "", time.Time{}
 	for {
 		rounds.beat()
 		_, err := h.Devices(ctx, false)
-		err = errors.Join(err, h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
+		err = errors.Join(err, tend(), h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
 		if time.Since(notesAt) > notesEvery {
 			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
 		}

@@ -60,6 +60,7 @@ func Open(p command.Program) *Host {
 			owner, err := store.Owner()
 			return owner != nil, err
 		},
+		Reservations: store.Reservations,
 	}
 	return &Host{
 		Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(

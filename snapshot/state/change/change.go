@@ -148,9 +148,13 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 		return Result{}, err
 	}
 	f.Asker = by.PID
+	before := f.Overbooked(by.Reserved, by.Instant)
 	result, err := o.apply(f, by)
 	if grows := c.Enter != nil || c.Attach != nil || c.Configure != nil; err == nil && grows {
 		err = CheckShare(f, by.UID)
+		if err == nil && by.UID != 0 {
+			err = f.CheckReserved(by.Reserved, before, by.Instant)
+		}
 	}
 	if err != nil {
 		return Result{}, err

@@ -2,6 +2,7 @@ package change
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -20,6 +21,9 @@ type Requester struct {
 	Username func(snapshot.UID) snapshot.Username
 	// Lacks says that a uid certainly has no account: it gets no environment. Nil doesn't ask.
 	Lacks func(snapshot.UID) bool
+	// Reserved are the reservations of the host, at an Instant; nil refuses nothing.
+	Reserved []snapshot.Reservation
+	Instant  time.Time
 }
 
 // Prepare looks up what takes too long for the lock: the Requester that it returns is for

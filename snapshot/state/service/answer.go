@@ -93,6 +93,10 @@ func (s *Server) answer(ctx context.Context, line []byte, by callerProcess) Answ
 		return s.allow(r.Allow, by)
 	case r.Allowance:
 		return s.allowance(ctx, by)
+	case r.Reserve != nil:
+		return s.reserve(ctx, r.Reserve, by)
+	case r.Cancel != "":
+		return s.cancel(r.Cancel, by)
 	}
 	result, err := s.change(ctx, r.Change, by)
 	if err != nil {
@@ -117,6 +121,11 @@ func (s *Server) change(ctx context.Context, data []byte, by callerProcess) (cha
 		UID: by.account, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
 		Username: func(uid snapshot.UID) snapshot.Username { return s.Username(ctx, uid) },
 		Lacks:    func(uid snapshot.UID) bool { return s.Lacks != nil && s.Lacks(ctx, uid) },
+	}
+	if s.Reservations != nil {
+		// Where they can't be read nothing is refused for them, and upkeep reports it.
+		asker.Instant = s.Now()
+		asker.Reserved, _ = s.Reservations.All()
 	}
 	if by.unknown == nil {
 		asker.PID = by.pid

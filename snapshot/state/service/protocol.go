@@ -38,6 +38,9 @@ type Request struct {
 	Allow   *Allowance      `json:"allow,omitempty"`  // only root says it
 	// Allowance asks for that of the user who asks.
 	Allowance bool `json:"allowance,omitempty"`
+	// Reserve books GPUs, for who asks; root may say another uid. Cancel is the id of a reservation to end.
+	Reserve *snapshot.Reservation `json:"reserve,omitempty"`
+	Cancel  string                `json:"cancel,omitempty"`
 }
 
 // TokenRequest asks for a token that proves, to root's container runtime, who starts a container.
@@ -54,8 +57,9 @@ type Answer struct {
 	Token    string          `json:"token,omitempty"`
 	Holder   *grant.Holder   `json:"holder,omitempty"` // of a redeemed token
 	// Allowance is missing if it is unknown.
-	Allowance *Allowance      `json:"allowance,omitempty"`
-	Error     json.RawMessage `json:"error,omitempty"` // by change.EncodeError
+	Allowance   *Allowance            `json:"allowance,omitempty"`
+	Reservation *snapshot.Reservation `json:"reservation,omitempty"` // as it is after Reserve or Cancel
+	Error       json.RawMessage       `json:"error,omitempty"`       // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing was done.
 	Busy bool `json:"busy,omitempty"`
 }
@@ -97,7 +101,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 	asked := 0
 	for _, set := range []bool{
 		r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
-		r.Allowance,
+		r.Allowance, r.Reserve != nil, r.Cancel != "",
 	} {
 		if set {
 			asked++

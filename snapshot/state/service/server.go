@@ -63,6 +63,8 @@ type Server struct {
 	Username func(context.Context, snapshot.UID) snapshot.Username
 	// Lacks says that a uid certainly has no account, and so gets no environment; nil doesn't ask.
 	Lacks func(context.Context, snapshot.UID) bool
+	// Reservations are kept for this host; nil for none.
+	Reservations *Reservations
 	// Failed is called with errors that no client sees; nil ignores them.
 	Failed func(error)
 

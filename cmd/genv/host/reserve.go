@@ -1,0 +1,42 @@
+package host
+
+import (
+	"context"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// reservations are those of this host, in root's note.
+func (b *changes) reservations() *service.Reservations {
+	return &service.Reservations{
+		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations,
+		GPUs: func(ctx context.Context) (int, error) {
+			files, err := b.host.Store.Read(ctx)
+			return len(files.Devices), err
+		},
+	}
+}
+
+// holders finds who has a GPU of this host: attached, or used by a process. nvidia-smi is asked only where it isn't clear
+// from what is attached.
+func (b *changes) holders(ctx context.Context) func() (map[snapshot.UID]bool, error) {
+	return func() (map[snapshot.UID]bool, error) {
+		s, err := b.lookNow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		held := make(map[snapshot.UID]bool)
+		for i := range s.Processes {
+			if uid := s.Processes[i].CountedUID(); uid != nil && len(s.Processes[i].Usage) > 0 {
+				held[*uid] = true
+			}
+		}
+		for i := range s.Environments {
+			if env := &s.Environments[i]; len(snapshot.AttachedTo(s.Devices, env.EID)) > 0 {
+				held[env.UID] = true
+			}
+		}
+		return held, nil
+	}
+}

@@ -1,0 +1,310 @@
+package state
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// BookingRule is what a policy lets a person reserve. 0 bounds nothing.
+type BookingRule struct {
+	GPUs    int           `json:"gpus,omitempty"`
+	AtOnce  int           `json:"at_once,omitempty"` // on all hosts
+	Longest time.Duration `json:"longest,omitempty"`
+	Ahead   time.Duration `json:"ahead,omitempty"`
+	Pause   time.Duration `json:"pause,omitempty"` // from the end of one to the start of the next, on all hosts
+}
+
+// Booker is who reserves. Root may always; others need a rule.
+type Booker struct {
+	UID       snapshot.UID
+	Rule      *BookingRule           // nil for none
+	Elsewhere []snapshot.Reservation // of the same person on other hosts
+}
+
+// MaxReservations is how many reservations that hold a person may have on a host.
+const MaxReservations = 8
+
+const (
+	maxReason = 200 // bytes
+	// keepEnded is how long a reservation that ended is kept: no policy has a longer pause.
+	keepEnded = 366 * 24 * time.Hour
+	// clockRest is how far in the past a start may be: a command takes a moment.
+	clockRest = time.Minute
+)
+
+// Reserve adds a reservation to those of a host that knows so many GPUs. One that is there by its ID is returned: the
+// same request may come again. Its error is an UnavailableError, or wraps ErrRequest.
+func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, known int, now time.Time) (
+	[]snapshot.Reservation, snapshot.Reservation, error,
+) {
+	if i := indexOf(list, r.ID); i >= 0 && list[i].UID == r.UID {
+		return list, list[i], nil
+	}
+	if r.From.Before(now) && now.Sub(r.From) <= clockRest {
+		r.From = now.Truncate(time.Second).In(r.From.Location())
+	}
+	err := cmp.Or(checkBooking(&r, known, now), checkRoom(list, &r, known, now))
+	if err == nil && by.UID != 0 {
+		err = by.check(list, &r, now)
+	}
+	if err != nil {
+		return list, r, err
+	}
+	r.From, r.Until, r.Made, r.Known = r.From.UTC(), r.Until.UTC(), now.UTC().Truncate(time.Second), known
+	r.Ended, r.Lapsed = nil, false
+	return append(slices.Clone(list), r), r, nil
+}
+
+func indexOf(list []snapshot.Reservation, id string) int {
+	return slices.IndexFunc(list, func(b snapshot.Reservation) bool { return b.ID == id })
+}
+
+// When is a time as people read it, in the zone in which it is.
+func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
+
+func unavailable(format string, args ...any) error {
+	return &UnavailableError{Reason: fmt.Sprintf(format, args...)}
+}
+
+func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
+	switch {
+	case r.ID == "":
+		return fmt.Errorf("%w: a reservation needs an id", ErrRequest)
+	case r.GPUs < 1:
+		return fmt.Errorf("%w: %d GPUs: reserve at least 1", ErrRequest, r.GPUs)
+	case r.GPUs > known:
+		return unavailable("this host has %s, fewer than %d", text.Plural(known, "GPU"), r.GPUs)
+	case len(r.Reason) > maxReason:
+		return fmt.Errorf("%w: the reason is longer than %d bytes", ErrRequest, maxReason)
+	case r.From.Before(now):
+		return unavailable("%s is in the past", When(r.From))
+	case !r.Until.After(r.From):
+		return fmt.Errorf("%w: it ends before it begins", ErrRequest)
+	}
+	if err := errors.Join(snapshot.CheckName("the id", r.ID), snapshot.CheckText("the reason", r.Reason)); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return nil
+}
+
+// checkRoom refuses too many reservations, and GPUs that are reserved at that time.
+func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, now time.Time) error {
+	own, all := 0, 0
+	moments := []time.Time{r.From}
+	for i := range list {
+		if other := &list[i]; other.Holds(now) {
+			if all++; other.UID == r.UID {
+				own++
+			}
+			if other.From.After(r.From) && other.From.Before(r.Until) {
+				moments = append(moments, other.From)
+			}
+		}
+	}
+	switch {
+	case own >= MaxReservations:
+		return unavailable("%s are the maximum of one person on a host: genv reserve --cancel ID ends one",
+			text.Plural(own, "reservation"))
+	case all >= snapshot.MaxReservations:
+		return unavailable("this host has %s, which is its maximum", text.Plural(all, "reservation"))
+	}
+	for _, at := range moments {
+		running, reserved := snapshot.RunningAt(list, at)
+		if reserved+r.GPUs <= known {
+			continue
+		}
+		var until time.Time
+		for i := range running {
+			if until.IsZero() || running[i].Until.Before(until) {
+				until = running[i].Until
+			}
+		}
+		return unavailable("%d of the %s of this host are reserved at %s, the first until %s: genv reserve --list "+
+			"shows by whom", reserved, text.Plural(known, "GPU"), When(at.In(r.From.Location())),
+			When(until.In(r.From.Location())))
+	}
+	return nil
+}
+
+// check refuses what the policy doesn't allow, with what it does.
+func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, now time.Time) error {
+	rule := by.Rule
+	if rule == nil {
+		return unavailable("the policy lets you reserve nothing here: ask your administrator, who may do it for you " +
+			"(genv reserve --user)")
+	}
+	var own []snapshot.Reservation
+	for i := range list {
+		if list[i].UID == r.UID {
+			own = append(own, list[i])
+		}
+	}
+	own = append(own, by.Elsewhere...)
+	holds := 0
+	for i := range own {
+		if own[i].Holds(now) {
+			holds++
+		}
+	}
+	switch length := r.Until.Sub(r.From); {
+	case rule.GPUs > 0 && r.GPUs > rule.GPUs:
+		return unavailable("you may reserve at most %s at once", text.Plural(rule.GPUs, "GPU"))
+	case rule.Longest > 0 && length > rule.Longest:
+		return unavailable("you may reserve for at most %s, and this is %s", text.FormatDuration(rule.Longest),
+			text.FormatDuration(length))
+	case rule.Ahead > 0 && r.From.After(now.Add(rule.Ahead)):
+		return unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
+			When(now.Add(rule.Ahead).In(r.From.Location())))
+	case rule.AtOnce > 0 && holds >= rule.AtOnce:
+		return unavailable("you have %s, and %d may be at once, on all hosts together: ask again when one has ended",
+			text.Plural(holds, "reservation"), rule.AtOnce)
+	}
+	if until := pauseUntil(own, r, rule.Pause); !until.IsZero() {
+		return unavailable("after a reservation you may have the next one %s later: the earliest start is %s",
+			text.FormatDuration(rule.Pause), When(until.In(r.From.Location())))
+	}
+	return nil
+}
+
+// pauseUntil is the earliest start of a reservation after those that its owner has; zero if r keeps the pause.
+func pauseUntil(own []snapshot.Reservation, r *snapshot.Reservation, pause time.Duration) (earliest time.Time) {
+	tooClose := false
+	for i := range own {
+		end, counts := own[i].Used()
+		if pause == 0 || !counts {
+			continue
+		}
+		before := own[i].Ended == nil && !r.Until.Add(pause).After(own[i].From)
+		tooClose = tooClose || !before && r.From.Before(end.Add(pause))
+		if end.Add(pause).After(earliest) {
+			earliest = end.Add(pause)
+		}
+	}
+	if !tooClose {
+		return time.Time{}
+	}
+	return earliest
+}
+
+// Cancel ends a reservation. Only its owner and root may.
+func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Time) (
+	[]snapshot.Reservation, snapshot.Reservation, error,
+) {
+	i := indexOf(list, id)
+	switch {
+	case i < 0:
+		return list, snapshot.Reservation{}, unavailable("this host has no reservation %s: genv reserve --list shows "+
+			"them", text.Quoted(id, 40))
+	case by != 0 && by != list[i].UID:
+		return list, list[i], unavailable("reservation %s is another person's: only its owner and root may cancel it", id)
+	case !list[i].Holds(now):
+		return list, list[i], nil
+	}
+	list = slices.Clone(list)
+	list[i].Ended = at(now)
+	return list, list[i], nil
+}
+
+func at(t time.Time) *time.Time {
+	t = t.UTC().Truncate(time.Second)
+	return &t
+}
+
+// End ends the reservations of which the time is over, so that a clock that is set back begins none again, and those
+// that lapse; and forgets what counts no more. It reports whether that changed anything.
+func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time) (left []snapshot.Reservation, changed bool) {
+	latest := make(map[snapshot.UID]*snapshot.Reservation) // of those that ended, who counts longest
+	next := slices.Clone(list)
+	for i := range next {
+		b := &next[i]
+		switch {
+		case b.Ended != nil:
+		case !b.Holds(now):
+			until := b.Until
+			b.Ended, changed = &until, true
+		case lapse[b.ID]:
+			b.Ended, b.Lapsed, changed = at(now), true, true
+		}
+		if other := latest[b.UID]; b.Ended != nil && (other == nil || usedUntil(b).After(usedUntil(other))) {
+			latest[b.UID] = b
+		}
+	}
+	left = slices.DeleteFunc(slices.Clone(next), func(b snapshot.Reservation) bool {
+		return b.Ended != nil && (b.ID != latest[b.UID].ID || now.Sub(*b.Ended) > keepEnded)
+	})
+	return left, changed || len(left) != len(list)
+}
+
+func usedUntil(b *snapshot.Reservation) time.Time {
+	until, _ := b.Used()
+	return until
+}
+
+// Overbooked is how many GPUs people have attached at a moment beyond what the reservations that run then leave them.
+// What somebody has within an own reservation isn't counted, and neither is what root has.
+func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time) int {
+	running, reserved := snapshot.RunningAt(list, at)
+	if reserved == 0 {
+		return 0
+	}
+	covered := make(map[snapshot.UID]int)
+	newest := &running[0]
+	for i := range running {
+		covered[running[i].UID] += running[i].GPUs
+		if !running[i].Made.Before(newest.Made) {
+			newest = &running[i]
+		}
+	}
+	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
+	for i := range f.Environments {
+		owners[f.Environments[i].EID] = f.Environments[i].UID
+	}
+	counted := 0
+	for i := range f.Devices {
+		others := false
+		seen := make(map[snapshot.UID]bool)
+		for _, a := range f.Devices[i].Attachments {
+			uid, registered := owners[a.EID]
+			if !registered || uid == 0 || seen[uid] {
+				continue
+			}
+			seen[uid] = true
+			covered[uid]--
+			others = others || covered[uid] < 0
+		}
+		if others {
+			counted++
+		}
+	}
+	return max(0, counted-max(0, newest.Known-reserved))
+}
+
+// CheckReserved refuses a change after which more is attached beyond reservations than before.
+func (f *Files) CheckReserved(list []snapshot.Reservation, before int, now time.Time) error {
+	if f.Overbooked(list, now) <= before {
+		return nil
+	}
+	running, reserved := snapshot.RunningAt(list, now)
+	names, until := []string{}, running[0].Until
+	for i := range running {
+		b := &running[i]
+		if name := text.Shown(cmp.Or(string(b.Username), fmt.Sprint("uid ", b.UID))); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if b.Until.Before(until) {
+			until = b.Until
+		}
+	}
+	who := names[0]
+	if len(names) > 1 {
+		who = fmt.Sprintf("%d people", len(names))
+	}
+	return unavailable("%s of this host are reserved by %s, until %s: too few are left for this, and nothing was "+
+		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who, When(until.Local()))
+}

@@ -1,0 +1,194 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// LapsesAfter is after what time without a break a reservation lapses of which no GPU is held.
+const LapsesAfter = 30 * time.Minute
+
+// Reservations are the bookings of this host. What was answered is safe on the disk.
+type Reservations struct {
+	// Load reads them, or says that there are none yet (fs.ErrNotExist); Save writes them.
+	Load func() ([]snapshot.Reservation, error)
+	Save func([]snapshot.Reservation) error
+	// GPUs is how many GPUs this host knows.
+	GPUs func(context.Context) (int, error)
+
+	mu     sync.Mutex
+	list   []snapshot.Reservation // nil until they were read
+	unheld map[string]time.Time   // since when nothing of a running one is held, by a clock that can't be set
+}
+
+// read has list read, once. Without it nothing is changed.
+func (r *Reservations) read() error {
+	if r.list != nil {
+		return nil
+	}
+	list, err := r.Load()
+	if errors.Is(err, fs.ErrNotExist) { // it is the first start of this version
+		list, err = []snapshot.Reservation{}, r.Save([]snapshot.Reservation{})
+	}
+	if err != nil {
+		return fmt.Errorf("the reservations of this host can't be read: %w", err)
+	}
+	r.list = list
+	return nil
+}
+
+// change changes them, on the disk first.
+func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reservation, snapshot.Reservation, error)) (
+	made snapshot.Reservation, err error,
+) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.read(); err != nil {
+		return made, err
+	}
+	list, made, err := by(r.list)
+	if err == nil && !slices.Equal(list, r.list) {
+		if err = r.Save(list); err == nil {
+			r.list = list
+		}
+	}
+	return made, err
+}
+
+// All are the reservations now.
+func (r *Reservations) All() ([]snapshot.Reservation, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.read()
+	return r.list, err
+}
+
+// Tend ends what is over and what lapses. held are those who have a GPU of this host; it is asked only where that matters.
+func (r *Reservations) Tend(now time.Time, held func() (map[snapshot.UID]bool, error)) error {
+	list, err := r.All()
+	if err != nil {
+		return err
+	}
+	lapse := r.lapsing(list, now, held)
+	_, err = r.change(func(list []snapshot.Reservation) ([]snapshot.Reservation, snapshot.Reservation, error) {
+		list, _ = state.End(list, lapse, now)
+		return list, snapshot.Reservation{}, nil
+	})
+	return err
+}
+
+// lapsing are those of which nothing was held for too long. While that is unknown, the time begins again.
+func (r *Reservations) lapsing(
+	list []snapshot.Reservation, now time.Time, held func() (map[snapshot.UID]bool, error),
+) map[string]bool {
+	running, _ := snapshot.RunningAt(list, now)
+	unheld := make(map[string]time.Time)
+	lapse := make(map[string]bool)
+	if len(running) > 0 {
+		holders, err := held()
+		for i := range running {
+			b := &running[i]
+			if err != nil || holders[b.UID] {
+				continue
+			}
+			since, known := r.unheld[b.ID]
+			if !known {
+				since = now
+			}
+			unheld[b.ID], lapse[b.ID] = since, now.Sub(since) >= LapsesAfter
+		}
+	}
+	r.unheld = unheld
+	return lapse
+}
+
+// reserve books for who asks; root may book for others.
+func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by callerProcess) Answer {
+	asked, booker := *r, state.Booker{UID: by.account}
+	switch root := int(by.uid) == os.Geteuid() && by.unknown == nil; {
+	case s.Reservations == nil:
+		return failure(fmt.Errorf("%w: this service keeps no reservations", state.ErrRequest))
+	case by.contained:
+		return failure(errContained)
+	case root:
+		booker.UID = 0
+	default:
+		asked.UID = by.account
+	}
+	asked.Username = s.Username(ctx, asked.UID)
+	if booker.UID != 0 {
+		booker.Rule, booker.Elsewhere = s.bookingOf(asked.Username)
+	}
+	known, err := s.Reservations.GPUs(ctx)
+	if err != nil {
+		return failure(err)
+	}
+	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
+		[]snapshot.Reservation, snapshot.Reservation, error,
+	) {
+		return state.Reserve(list, asked, booker, known, s.Now())
+	})
+	return answerWith(made, err)
+}
+
+func (s *Server) cancel(id string, by callerProcess) Answer {
+	uid := by.account
+	switch {
+	case s.Reservations == nil:
+		return failure(fmt.Errorf("%w: this service keeps no reservations", state.ErrRequest))
+	case by.contained:
+		return failure(errContained)
+	case int(by.uid) == os.Geteuid() && by.unknown == nil:
+		uid = 0
+	}
+	return answerWith(s.Reservations.change(func(list []snapshot.Reservation) (
+		[]snapshot.Reservation, snapshot.Reservation, error,
+	) {
+		return state.Cancel(list, id, uid, s.Now())
+	}))
+}
+
+func answerWith(b snapshot.Reservation, err error) Answer {
+	if err != nil {
+		return failure(err)
+	}
+	return Answer{Reservation: &b}
+}
+
+// bookingOf is what the policy lets a user reserve; none while that is unknown.
+func (s *Server) bookingOf(snapshot.Username) (*state.BookingRule, []snapshot.Reservation) { return nil, nil }
+
+// Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID.
+func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (snapshot.Reservation, error) {
+	return c.untilAnswered(ctx, Request{Reserve: &r})
+}
+
+// CancelReservation ends a reservation.
+func (c Client) CancelReservation(ctx context.Context, id string) (snapshot.Reservation, error) {
+	return c.untilAnswered(ctx, Request{Cancel: id})
+}
+
+// restartsWithin is how long a service that was killed may take to run again.
+const restartsWithin = 10 * time.Second
+
+func (c Client) untilAnswered(ctx context.Context, r Request) (snapshot.Reservation, error) {
+	lost := false
+	for begun := time.Now(); ; {
+		answer, err := c.ask(ctx, r)
+		lost = lost || errors.Is(err, ErrUnknown)
+		if !lost || !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotRunning) ||
+			time.Since(begun) > restartsWithin || ctx.Err() != nil {
+			return given(answer.Reservation, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
