@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -46,8 +47,10 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 	if i := indexOf(list, r.ID); i >= 0 && list[i].UID == r.UID {
 		return list, list[i], nil
 	}
+	now = now.Truncate(time.Second)
+	r.From, r.Until = r.From.Truncate(time.Second), r.Until.Truncate(time.Second)
 	if r.From.Before(now) && now.Sub(r.From) <= clockRest {
-		r.From = now.Truncate(time.Second).In(r.From.Location())
+		r.From = now.In(r.From.Location())
 	}
 	err := cmp.Or(checkBooking(&r, known, now), checkRoom(list, &r, known, now))
 	if err == nil && by.UID != 0 {
@@ -56,7 +59,7 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 	if err != nil {
 		return list, r, err
 	}
-	r.From, r.Until, r.Made, r.Known = r.From.UTC(), r.Until.UTC(), now.UTC().Truncate(time.Second), known
+	r.From, r.Until, r.Made, r.Known = r.From.UTC(), r.Until.UTC(), now.UTC(), known
 	r.Ended, r.Lapsed = nil, false
 	return append(slices.Clone(list), r), r, nil
 }
@@ -200,7 +203,7 @@ func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Ti
 	switch {
 	case i < 0:
 		return list, snapshot.Reservation{}, unavailable("this host has no reservation %s: genv reserve --list shows "+
-			"them", text.Quoted(id, 40))
+			"them", text.Shown(text.Cut(id, 40)))
 	case by != 0 && by != list[i].UID:
 		return list, list[i], unavailable("reservation %s is another person's: only its owner and root may cancel it", id)
 	case !list[i].Holds(now):
@@ -294,7 +297,7 @@ func (f *Files) CheckReserved(list []snapshot.Reservation, before int, now time.
 	names, until := []string{}, running[0].Until
 	for i := range running {
 		b := &running[i]
-		if name := text.Shown(cmp.Or(string(b.Username), fmt.Sprint("uid ", b.UID))); !slices.Contains(names, name) {
+		if name := gpus.ShownUser(gpus.UserName(b.Username, &b.UID)); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 		if b.Until.Before(until) {

@@ -209,6 +209,7 @@ func (p *program) reportAttached(ctx context.Context, who *hostUser, others inUs
 	p.Warn(others.warnings(added)...)
 	if len(added) > 0 {
 		p.warnOfExcess(ctx, who)
+		p.tellReserved(ctx, who, added)
 	}
 }
 

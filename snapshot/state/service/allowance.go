@@ -55,6 +55,8 @@ type Cap struct {
 type Person struct {
 	Caps  []CapUse `json:"caps,omitempty"`
 	Rules []Rule   `json:"rules,omitempty"` // nil for those of the Allowance
+	// Booking is what the person may reserve; nil for nothing.
+	Booking *Booking `json:"booking,omitempty"`
 }
 
 // CapUse is what a cap counts for a person, or for those who share it, and what it allows.

@@ -38,6 +38,7 @@ var roles = map[string]func(args []string) error{
 	"token":     tokenChild,
 	"crowd":     crowdChild,
 	"allowance": allowanceChild,
+	"reserve":   reserveChild,
 }
 
 func TestMain(m *testing.M) {

@@ -125,10 +125,12 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 		asked.UID = by.account
 	}
 	asked.Username = s.Username(ctx, asked.UID)
-	if booker.UID != 0 {
-		booker.Rule, booker.Elsewhere = s.bookingOf(asked.Username)
-	}
 	known, err := s.Reservations.GPUs(ctx)
+	if booking := (*Booking)(nil); err == nil && booker.UID != 0 {
+		if booking, err = s.bookingOf(booker.UID); booking != nil {
+			booker.Rule, booker.Elsewhere = &booking.BookingRule, booking.Elsewhere
+		}
+	}
 	if err != nil {
 		return failure(err)
 	}
@@ -164,8 +166,25 @@ func answerWith(b snapshot.Reservation, err error) Answer {
 	return Answer{Reservation: &b}
 }
 
-// bookingOf is what the policy lets a user reserve; none while that is unknown.
-func (s *Server) bookingOf(snapshot.Username) (*state.BookingRule, []snapshot.Reservation) { return nil, nil }
+// Booking is what a policy lets a person reserve, and what the person has reserved on other hosts.
+type Booking struct {
+	state.BookingRule
+	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
+}
+
+// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown.
+func (s *Server) bookingOf(uid snapshot.UID) (*Booking, error) {
+	now := s.allowed.Load()
+	if now == nil || !s.Now().Before(now.until) {
+		return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
+	}
+	person, known := now.People[uid]
+	if !known {
+		return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try it " +
+			"again in a minute"}
+	}
+	return person.Booking, nil
+}
 
 // Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID.
 func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (snapshot.Reservation, error) {

@@ -1,0 +1,246 @@
+package user
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// reserveOptions is what the flags of `genv reserve` say.
+type reserveOptions struct {
+	gpus         int
+	from, reason string
+	length       time.Duration
+	user, cancel string
+	list         bool
+	format       string
+}
+
+func (p *program) reserveCommand() *cli.Command {
+	o := &reserveOptions{from: "now"}
+	return &cli.Command{
+		Name:  "reserve",
+		Usage: "reserve GPUs of this machine for a time, or list or cancel reservations",
+		Flags: []cli.Flag{
+			command.Int(&o.gpus, "gpus", "reserve `N` GPUs").AtLeast(1),
+			command.String(&o.from, "from", "the start, in your time zone: `TIME` such as \"tue 14:00\", 9:30, "+
+				"\"tomorrow 14:00\", \"2026-12-01 14:00\" or now"),
+			command.Duration(&o.length, "for", "for so long: `TIME` such as 8h or 2d"),
+			command.String(&o.reason, "reason", "a `TEXT` that others are shown"),
+			command.String(&o.user, "user", "for this `USER`; only root may"),
+			command.Bool(&o.list, "list", "list the reservations of this machine"),
+			command.String(&o.cancel, "cancel", "end the reservation with this `ID`"),
+			command.FormatFlag(&o.format, "tui", "csv", "json"),
+		},
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.reserve(c, o) }),
+	}
+}
+
+func (p *program) reserve(c *cli.Context, o *reserveOptions) error {
+	booking := c.IsSet("gpus") || c.IsSet("from") || c.IsSet("for")
+	who := p.person()
+	owned, err := who.Store.OwnedDir()
+	switch {
+	case err != nil:
+		return err
+	case o.list && !booking && o.cancel == "":
+		return p.listReservations(who, o)
+	case owned == "":
+		return errors.New("reservations are kept by root's service, which doesn't own the state of this machine: ask " +
+			"root to set it up (docs/host.md)")
+	case o.cancel != "" && !booking && !o.list:
+		ended, err := who.Service.CancelReservation(c.Context, o.cancel)
+		return p.reportReservation(o, "Cancelled", ended, err)
+	case o.gpus == 0 || o.length == 0:
+		return command.UsageError("say how many GPUs and for how long: genv reserve --gpus 1 --from \"tue 14:00\" " +
+			"--for 8h; or --list, or --cancel ID")
+	}
+	r, err := o.reservation(p.Now().Local(), who.uid)
+	if err != nil {
+		return err
+	}
+	made, err := who.Service.Reserve(c.Context, r)
+	return p.reportReservation(o, "Reserved", made, err)
+}
+
+// reservation is what the flags ask for.
+func (o *reserveOptions) reservation(now time.Time, uid snapshot.UID) (r snapshot.Reservation, err error) {
+	r = snapshot.Reservation{UID: uid, GPUs: o.gpus, Reason: o.reason}
+	if r.From, err = parseStart(o.from, now); err != nil {
+		return r, command.WrongFlag("from", " %v", err)
+	}
+	r.Until = r.From.Add(o.length)
+	if o.user != "" {
+		number := o.user
+		if account, err := user.Lookup(o.user); err == nil {
+			number = account.Uid
+		}
+		other, err := strconv.ParseUint(number, 10, 32)
+		switch r.UID = snapshot.UID(other); {
+		case err != nil:
+			return r, command.WrongFlag("user", " %q: there is no such user on this machine", o.user)
+		case uid != 0 && r.UID != uid:
+			return r, command.WrongFlag("user", ": only root reserves for others")
+		}
+	}
+	id := make([]byte, 4)
+	_, _ = rand.Read(id) // it never fails
+	r.ID = hex.EncodeToString(id)
+	return r, nil
+}
+
+func (p *program) reportReservation(o *reserveOptions, done string, r snapshot.Reservation, err error) error {
+	if err != nil {
+		return err
+	}
+	if o.format == "json" {
+		return p.writeReservations([]snapshot.Reservation{r})
+	}
+	forWhom := ""
+	if r.UID != ownUID() {
+		forWhom = " for " + nameOfReserver(&r)
+	}
+	_, err = fmt.Fprintf(p.Out, "%s: %s%s from %s to %s (%s), as %s\n", done, text.Plural(r.GPUs, "GPU"), forWhom,
+		p.when(r.From), p.when(r.Until), text.FormatDuration(r.Until.Sub(r.From)), r.ID)
+	return err
+}
+
+// when is a time in the person's zone.
+func (p *program) when(t time.Time) string { return state.When(t.Local()) }
+
+// nameOfReserver is whose a reservation is, for people.
+func nameOfReserver(r *snapshot.Reservation) string {
+	return gpus.ShownUser(gpus.UserName(r.Username, &r.UID))
+}
+
+// ReservationsDocument is the JSON of `genv reserve`; docs/json.md describes it.
+type ReservationsDocument struct {
+	Schema       string                 `json:"schema"`
+	Reservations []snapshot.Reservation `json:"reservations"`
+}
+
+func (p *program) writeReservations(list []snapshot.Reservation) error {
+	if list == nil {
+		list = []snapshot.Reservation{}
+	}
+	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", list})
+}
+
+// reservations are those that hold, by their start; none where root doesn't own the state.
+func (w *hostUser) reservations(now time.Time) ([]snapshot.Reservation, error) {
+	list, err := w.Store.Reservations()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	list = slices.DeleteFunc(list, func(r snapshot.Reservation) bool { return !r.Holds(now) })
+	slices.SortFunc(list, func(a, b snapshot.Reservation) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })
+	return list, err
+}
+
+func (p *program) listReservations(who *hostUser, o *reserveOptions) error {
+	list, err := who.reservations(p.Now())
+	switch {
+	case err != nil:
+		return err
+	case o.format == "json":
+		return p.writeReservations(list)
+	case len(list) == 0 && o.format == "tui":
+		fmt.Fprintln(p.Err, "Nothing is reserved on this machine.")
+		return nil
+	}
+	out := render.Output{Format: o.format}
+	table := out.Table(render.Col("ID", 8), render.Col("USER", 12), render.Col("GPUS", 4), render.Col("FROM", 24),
+		render.Col("TO", 24), render.Col("REASON", 0))
+	for i := range list {
+		r := &list[i]
+		table.Add(r.ID, out.Name(nameOfReserver(r)), strconv.Itoa(r.GPUs), p.when(r.From), p.when(r.Until),
+			out.Name(text.OneLine(r.Reason)))
+	}
+	return table.Write(p.Out)
+}
+
+// parseStart reads when a reservation starts, by the clock and in the zone of now.
+func parseStart(written string, now time.Time) (time.Time, error) {
+	words := strings.Fields(strings.ToLower(written))
+	if len(words) == 1 && words[0] == "now" {
+		return now, nil
+	}
+	wrong := fmt.Errorf("%q: write it as \"tue 14:00\", 9:30, \"tomorrow 14:00\", \"2026-12-01 14:00\" or now", written)
+	if len(words) == 0 || len(words) > 2 {
+		return time.Time{}, wrong
+	}
+	clock, err := time.Parse("15:04", words[len(words)-1])
+	if err != nil {
+		return time.Time{}, wrong
+	}
+	on := func(day time.Time) time.Time {
+		return time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
+	}
+	if len(words) == 1 { // today, or else tomorrow
+		if start := on(now); start.After(now) {
+			return start, nil
+		}
+		return on(now.AddDate(0, 0, 1)), nil
+	}
+	if date, err := time.Parse(time.DateOnly, words[0]); err == nil {
+		return on(date), nil
+	}
+	switch words[0] {
+	case "today":
+		return on(now), nil
+	case "tomorrow":
+		return on(now.AddDate(0, 0, 1)), nil
+	}
+	for days := range 8 {
+		name := strings.ToLower(now.AddDate(0, 0, days).Weekday().String())
+		if start := on(now.AddDate(0, 0, days)); (words[0] == name || words[0] == name[:3]) && start.After(now) {
+			return start, nil
+		}
+	}
+	return time.Time{}, wrong
+}
+
+// tellReserved says of GPUs that were attached when others have reserved them.
+func (p *program) tellReserved(ctx context.Context, who *hostUser, added []snapshot.DeviceIndex) {
+	list, err := who.reservations(p.Now())
+	if err != nil || len(list) == 0 {
+		return
+	}
+	files, err := who.StateFiles(ctx)
+	if err != nil {
+		return
+	}
+	for i := range list {
+		r := &list[i]
+		over := min(files.Overbooked(list, r.From), len(added))
+		if r.UID == who.uid || r.Runs(p.Now()) || over == 0 {
+			continue
+		}
+		is, it := "is", "it"
+		if over > 1 {
+			is, it = "are", "them"
+		}
+		var models inUse
+		p.Warn(fmt.Sprintf("%s %s free until %s, then %s has reserved %s", models.named(added[len(added)-over:]), is,
+			p.when(r.From), nameOfReserver(r), it))
+		return
+	}
+}

@@ -1,0 +1,178 @@
+package state_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// noon is a Monday.
+func bookingTime(hours float64) time.Time {
+	return time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).Add(time.Duration(hours * float64(time.Hour)))
+}
+
+// booked is a reservation of uid, of GPUs from an hour after noon to another one.
+func booked(id string, uid snapshot.UID, gpus int, from, until float64) snapshot.Reservation {
+	return snapshot.Reservation{
+		ID: id, UID: uid, GPUs: gpus, From: bookingTime(from), Until: bookingTime(until), Made: bookingTime(-100), Known: 8,
+	}
+}
+
+func ended(r snapshot.Reservation, at float64, lapsed bool) snapshot.Reservation {
+	t := bookingTime(at)
+	r.Ended, r.Lapsed = &t, lapsed
+	return r
+}
+
+func TestReserve(t *testing.T) {
+	rule := &state.BookingRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
+	many := func(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
+		for i := range n {
+			list = append(list, booked(fmt.Sprint("m", i), uid(i), 1, float64(100+10*i), float64(101+10*i)))
+		}
+		return list
+	}
+	type list = []snapshot.Reservation
+	for name, tt := range map[string]struct {
+		have, elsewhere list
+		ask             snapshot.Reservation
+		rule            *state.BookingRule
+		as              snapshot.UID
+		want            string // of the error; empty for none
+	}{
+		"all of the rule":                        {ask: booked("a", 1, 4, 1, 25), rule: rule, as: 1},
+		"now":                                    {ask: booked("a", 1, 1, 0, 1), rule: rule, as: 1},
+		"a moment ago":                           {ask: booked("a", 1, 1, -0.01, 1), rule: rule, as: 1},
+		"root for somebody, beyond the rule":     {ask: booked("a", 1, 8, 1, 400)},
+		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &state.BookingRule{}, as: 1},
+		"beside others":                          {have: list{booked("b", 2, 4, 0, 9)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
+		"when others end":                        {have: list{booked("b", 2, 8, 0, 9)}, ask: booked("a", 1, 4, 9, 10), rule: rule, as: 1},
+		"others that ended":                      {have: list{ended(booked("b", 2, 8, 0, 9), -1, false)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
+		"after the pause":                        {have: list{booked("b", 1, 1, -2, 1)}, ask: booked("a", 1, 1, 7, 8), rule: rule, as: 1},
+		"before another, with the pause":         {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 14), rule: rule, as: 1},
+		"one that was cancelled in time":         {have: list{ended(booked("b", 1, 1, 20, 21), -1, false)}, ask: booked("a", 1, 1, 20, 21), rule: rule, as: 1},
+		"the same again":                         {have: append(many(7, func(int) snapshot.UID { return 1 }), booked("a", 1, 1, 300, 301)), ask: booked("a", 1, 8, -5, -6), as: 1},
+		"nothing":                                {ask: booked("a", 1, 0, 1, 2), want: "reserve at least 1"},
+		"more than there are":                    {ask: booked("a", 1, 9, 1, 2), want: "this host has 8 GPUs, fewer than 9"},
+		"the past":                               {ask: booked("a", 1, 1, -1, 2), want: "Mon 2026-11-30 11:00 UTC is in the past"},
+		"backwards":                              {ask: booked("a", 1, 1, 2, 2), want: "ends before it begins"},
+		"no id":                                  {ask: booked("", 1, 1, 1, 2), want: "needs an id"},
+		"another person's id":                    {have: list{booked("a", 2, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), as: 1, want: "reserve nothing here"},
+		"no rule":                                {ask: booked("a", 1, 1, 1, 2), as: 1, want: "the policy lets you reserve nothing here"},
+		"more GPUs than the rule":                {ask: booked("a", 1, 5, 1, 2), rule: rule, as: 1, want: "at most 4 GPUs at once"},
+		"longer":                                 {ask: booked("a", 1, 1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
+		"further ahead":                          {ask: booked("a", 1, 1, 49, 50), rule: rule, as: 1, want: "the latest start is Wed 2026-12-02 12:00 UTC"},
+		"more at once":                           {have: list{booked("b", 1, 1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: booked("a", 1, 1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts"},
+		"in the pause":                           {have: list{booked("b", 1, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "6h later: the earliest start is Mon 2026-11-30 19:00 UTC"},
+		"in the pause of one elsewhere":          {elsewhere: list{booked("b", 9, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 19:00 UTC"},
+		"too close before another":               {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 15), rule: rule, as: 1, want: "the earliest start is Tue 2026-12-01 15:00 UTC"},
+		"in the pause of one cancelled too late": {have: list{ended(booked("b", 1, 1, 3, 9), -1, false)}, ask: booked("a", 1, 1, 4, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 17:00 UTC"},
+		"in the pause of one that lapsed":        {have: list{ended(booked("b", 1, 1, -3, 9), -2, true)}, ask: booked("a", 1, 1, 3, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:00 UTC"},
+		"what is reserved":                       {have: list{booked("b", 2, 3, 0, 5), booked("c", 3, 2, 3, 9)}, ask: booked("a", 1, 4, 1, 4), rule: rule, as: 1, want: "5 of the 8 GPUs of this host are reserved at Mon 2026-11-30 15:00 UTC, the first until Mon 2026-11-30 17:00 UTC"},
+		"the ninth of a person, also by root":    {have: many(8, func(int) snapshot.UID { return 1 }), ask: booked("a", 1, 1, 1, 2), want: "8 reservations are the maximum of one person"},
+		"the 65th of a host":                     {have: many(64, func(i int) snapshot.UID { return snapshot.UID(10 + i) }), ask: booked("a", 1, 1, 1, 2), want: "this host has 64 reservations, which is its maximum"},
+	} {
+		list, made, err := state.Reserve(tt.have, tt.ask, state.Booker{UID: tt.as, Rule: tt.rule, Elsewhere: tt.elsewhere}, 8, bookingTime(0))
+		if tt.want != "" {
+			require.ErrorContains(t, err, tt.want, name)
+			require.Equal(t, tt.have, list, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Contains(t, list, made, name)
+		require.Equal(t, "a", made.ID, name)
+		again, same, err := state.Reserve(list, tt.ask, state.Booker{UID: tt.as}, 8, bookingTime(0))
+		require.NoError(t, err, name)
+		require.Equal(t, list, again, "%s: a request that comes again makes nothing", name)
+		require.Equal(t, made, same, name)
+	}
+}
+
+func TestCancelReservation(t *testing.T) {
+	list := []snapshot.Reservation{booked("a", 1, 1, 1, 2), booked("b", 2, 1, 20, 21)}
+	for _, tt := range []struct {
+		id   string
+		by   snapshot.UID
+		want string
+	}{
+		{"a", 1, ""}, {"a", 0, ""},
+		{"a", 2, "another person's"}, {"b", 1, "another person's"}, {"c", 1, "no reservation c"}, {"", 0, "no reservation"},
+	} {
+		after, made, err := state.Cancel(list, tt.id, tt.by, bookingTime(0))
+		if tt.want != "" {
+			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, list, after)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, bookingTime(0), *made.Ended)
+		_, again, err := state.Cancel(after, tt.id, tt.by, bookingTime(0.5))
+		require.NoError(t, err)
+		require.Equal(t, made, again, "once")
+	}
+	require.Nil(t, list[0].Ended)
+}
+
+// A clock that is set back begins no reservation again, and what counts no more is forgotten.
+func TestEndReservations(t *testing.T) {
+	list := []snapshot.Reservation{booked("a", 1, 1, 1, 2), booked("b", 2, 1, 1, 20), booked("c", 1, 1, -9, -8)}
+	after, changed := state.End(list, map[string]bool{"b": true}, bookingTime(2))
+	require.True(t, changed)
+	require.Equal(t, []snapshot.Reservation{ended(list[0], 2, false), ended(list[1], 2, true)}, after)
+	again, changed := state.End(after, nil, bookingTime(1.5))
+	require.False(t, changed)
+	running, _ := snapshot.RunningAt(again, bookingTime(1.5))
+	require.Empty(t, running)
+	again, changed = state.End(after, nil, bookingTime(24*400))
+	require.True(t, changed)
+	require.Empty(t, again)
+	_, changed = state.End(list[:1], nil, bookingTime(1.9))
+	require.False(t, changed)
+}
+
+func TestOverbooked(t *testing.T) {
+	// a, b and c are of uids 1, 2 and 3, and r is root's
+	has := func(devices ...string) *state.Files {
+		f := &state.Files{}
+		for i, eid := range []snapshot.EnvID{"r", "a", "b", "c"} {
+			f.Environments = append(f.Environments, snapshot.Environment{EID: eid, UID: snapshot.UID(i)})
+		}
+		for i, eids := range devices {
+			d := snapshot.Device{Index: snapshot.DeviceIndex(i)}
+			for _, eid := range eids {
+				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: snapshot.EnvID(eid)})
+			}
+			f.Devices = append(f.Devices, d)
+		}
+		return f
+	}
+	known := func(n int, r snapshot.Reservation) snapshot.Reservation { r.Known = n; return r }
+	two := []snapshot.Reservation{known(4, booked("x", 1, 2, 0, 9))}
+	for name, tt := range map[string]struct {
+		files *state.Files
+		list  []snapshot.Reservation
+		at    float64
+		want  int
+	}{
+		"others have what is left":          {has("b", "c", "", ""), two, 1, 0},
+		"others have one more":              {has("b", "c", "c", ""), two, 1, 1},
+		"before it begins":                  {has("b", "c", "c", "b"), two, -1, 0},
+		"after its end":                     {has("b", "c", "c", "b"), two, 9, 0},
+		"it was cancelled":                  {has("b", "c", "c", "b"), []snapshot.Reservation{ended(two[0], 0, false)}, 1, 0},
+		"no reservations, or unknown":       {has("b", "c", "c", "b"), nil, 1, 0},
+		"its owner has what is reserved":    {has("a", "a", "b", "c"), two, 1, 0},
+		"its owner has more":                {has("a", "a", "a", "a"), two, 1, 0},
+		"its owner has more, others others": {has("a", "a", "a", "ab"), two, 1, 0},
+		"a shared GPU counts once":          {has("bc", "bc", "", ""), two, 1, 0},
+		"root's GPUs don't count":           {has("r", "r", "b", "c"), two, 1, 0},
+		"several reservations":              {has("a", "b", "c", "c"), append(two, known(4, booked("y", 2, 1, 0, 9))), 1, 1},
+		"what isn't registered":             {has("b", "c", "z", "z"), two, 1, 0},
+	} {
+		require.Equal(t, tt.want, tt.files.Overbooked(tt.list, bookingTime(tt.at)), name)
+	}
+}

@@ -1,0 +1,171 @@
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// reserveChild is a child: SOCKET RESERVATION books it, SOCKET cancel ID cancels it.
+func reserveChild(args []string) error {
+	client := service.Client{Path: args[0]}
+	ctx := context.Background()
+	var asked, got snapshot.Reservation
+	err := json.Unmarshal([]byte(args[1]), &asked)
+	if len(args) > 2 {
+		got, err = client.CancelReservation(ctx, args[2])
+	} else if err == nil {
+		got, err = client.Reserve(ctx, asked)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Println("uid", got.UID, "GPUs", got.GPUs, "ended", got.Ended != nil)
+	return nil
+}
+
+// reservations are kept in root's note, by the clock of the test.
+func (h *host) reservations() *service.Reservations {
+	return &service.Reservations{
+		Load: h.store.Reservations, Save: h.store.SaveReservations,
+		GPUs: func(context.Context) (int, error) { return 4, nil },
+	}
+}
+
+// TestReservations: what the policy says decides who may reserve, and from its start others are refused what is reserved.
+func TestReservations(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 4)
+	server, _ := h.serve(t, service.Bounds{})
+	server.Reservations = h.reservations()
+	book := func(uid int, id string, from time.Duration, change func(*snapshot.Reservation)) string {
+		t.Helper()
+		r := snapshot.Reservation{ID: id, UID: alice, GPUs: 2, From: time.Now().Add(from), Until: time.Now().Add(from + time.Hour)}
+		if change != nil {
+			change(&r)
+		}
+		data, err := json.Marshal(r)
+		require.NoError(t, err)
+		output, _ := child(t, uid, "reserve", h.socket, string(data)).CombinedOutput() // it says why it failed
+		return strings.TrimSpace(string(output))
+	}
+	cancel := func(uid int, id string) string {
+		output, _ := child(t, uid, "reserve", h.socket, "{}", id).CombinedOutput()
+		return strings.TrimSpace(string(output))
+	}
+	require.Contains(t, book(alice, "a", 0, nil), "only root may reserve GPUs while no policy is enforced here")
+	client := h.client()
+	allow := func(a service.Allowance) {
+		a.ForMS = 60_000
+		require.NoError(t, client.Allow(t.Context(), a))
+	}
+	allow(service.Allowance{})
+	require.Contains(t, book(alice, "a", 0, nil), "it isn't known yet what the policy lets you reserve here")
+	elsewhere := snapshot.Reservation{ID: "e", GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
+	allow(service.Allowance{People: map[snapshot.UID]service.Person{
+		alice:   {Booking: &service.Booking{BookingRule: state.BookingRule{GPUs: 2, AtOnce: 1}}},
+		mallory: {Booking: &service.Booking{BookingRule: state.BookingRule{AtOnce: 1}, Elsewhere: []snapshot.Reservation{elsewhere}}},
+		4003:    {},
+	}})
+	require.Contains(t, book(4003, "a", 0, nil), "the policy lets you reserve nothing here")
+	require.Contains(t, book(mallory, "a", 0, nil), "you have 1 reservation, and 1 may be at once")
+	require.Contains(t, book(alice, "a", 0, func(r *snapshot.Reservation) { r.GPUs = 3 }), "you may reserve at most 2 GPUs at once")
+	require.Contains(t, book(alice, "a", 0, func(r *snapshot.Reservation) { r.Reason = "\x1b]0;x" }), "control character")
+	require.Equal(t, "uid 4001 GPUs 2 ended false", book(alice, "a", 0, func(r *snapshot.Reservation) { r.UID = mallory }), "it is the asker's own")
+	require.Contains(t, book(mallory, "a", 0, nil), "you have 1 reservation", "and its id is nobody else's")
+	require.Equal(t, "uid 4001 GPUs 2 ended false", book(alice, "a", 0, nil), "once")
+	require.Equal(t, "uid 4001 GPUs 1 ended false", book(0, "b", 2*time.Hour, func(r *snapshot.Reservation) { r.GPUs = 1 }), "root books for others, beyond the policy")
+
+	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":2}}`))
+	answers := h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`, `{"attach":{"eid":"m","count":2}}`)
+	require.Contains(t, answers[1], "error: 2 GPUs of this host are reserved by somebody, until ")
+	require.Equal(t, "now [0 1]", answers[2])
+	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`))
+	require.Equal(t, []string{"now []", "now [0 1 2 3]"}, h.ask(t, 0, `{"enter":{"eid":"r","pid":PID}}`, `{"attach":{"eid":"r","count":4}}`))
+
+	require.Contains(t, cancel(mallory, "a"), "another person's")
+	require.Contains(t, cancel(alice, "c"), "this host has no reservation c")
+	require.Equal(t, "uid 4001 GPUs 2 ended true", cancel(alice, "a"))
+	require.Equal(t, []string{"now []", "now [0 1 2]"}, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`))
+	require.Equal(t, "uid 4001 GPUs 1 ended true", cancel(0, "b"))
+}
+
+// A reservation lapses of which nothing was held for half an hour without a break; while that is unknown, it doesn't.
+func TestAReservationLapses(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	const held, unheld, unknown = "held", "unheld", "unknown"
+	for name, tt := range map[string]struct {
+		holds  func(minute int) string
+		lapses int // the minute, or 0
+	}{
+		"never held":              {func(int) string { return unheld }, 30},
+		"held":                    {func(int) string { return held }, 0},
+		"held once in 29 minutes": {func(m int) string { return map[bool]string{true: held, false: unheld}[m%29 == 0] }, 0},
+		"given up":                {func(m int) string { return map[bool]string{true: held, false: unheld}[m <= 10] }, 41},
+		"unknown":                 {func(int) string { return unknown }, 0},
+		"unknown in between":      {func(m int) string { return map[bool]string{true: unknown, false: unheld}[m == 20] }, 51},
+	} {
+		h := newHost(t, 4)
+		r, now := h.reservations(), time.Now()
+		require.NoError(t, h.store.SaveReservations([]snapshot.Reservation{
+			{ID: "a", UID: alice, GPUs: 1, From: now, Until: now.Add(time.Hour), Made: now, Known: 4},
+			{ID: "b", UID: mallory, GPUs: 1, From: now.Add(2 * time.Hour), Until: now.Add(3 * time.Hour), Made: now, Known: 4},
+		}))
+		lapsed := 0
+		for minute := range 60 {
+			require.NoError(t, r.Tend(now.Add(time.Duration(minute)*time.Minute), func() (map[snapshot.UID]bool, error) {
+				switch tt.holds(minute) {
+				case held:
+					return map[snapshot.UID]bool{alice: true}, nil
+				case unheld:
+					return map[snapshot.UID]bool{mallory: true}, nil
+				}
+				return nil, errors.New("nvidia-smi doesn't answer")
+			}), name)
+			list, err := h.store.Reservations()
+			require.NoError(t, err)
+			if list[0].Lapsed && lapsed == 0 {
+				lapsed = minute
+			}
+			require.Nil(t, list[1].Ended, name)
+		}
+		require.Equal(t, tt.lapses, lapsed, name)
+		require.NoError(t, r.Tend(now.Add(time.Hour), func() (map[snapshot.UID]bool, error) { return nil, nil }))
+		list, err := h.store.Reservations()
+		require.NoError(t, err)
+		require.NotNil(t, list[0].Ended, name)
+	}
+}
+
+// Reservations that can't be read are unknown: none is made, and none counts.
+func TestReservationsThatAreLost(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 4)
+	_, err := h.store.Reservations()
+	require.Error(t, err, "before the service ran")
+	r := h.reservations()
+	list, err := r.All()
+	require.NoError(t, err)
+	require.Empty(t, list)
+	list, err = h.store.Reservations()
+	require.NoError(t, err)
+	require.NotNil(t, list, "known to be none")
+	garbled := h.reservations()
+	garbled.Load = func() ([]snapshot.Reservation, error) { return nil, snapshot.ErrInvalid }
+	_, err = garbled.All()
+	require.ErrorContains(t, err, "the reservations of this host can't be read")
+}
