@@ -15,6 +15,9 @@ func (c *capOn) key() string {
 	if c.host != nil {
 		key += "/" + string(c.host.name)
 	}
+	if c.wait != nil {
+		key += "/" + c.wait.ID
+	}
 	return key
 }
 
@@ -50,7 +53,7 @@ func (w Warn) quarter() Warn {
 // quarter of it since they were named.
 func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
 	warn := c.warnOf(u)
-	if !c.Together {
+	if !c.Together && c.wait == nil {
 		return c.checkDue(c.host, f, clock{warn, []string{f.ID}})
 	}
 	shared := *f
@@ -59,6 +62,9 @@ func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
 	due = sharedDue && ownDue
 	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, later(shared.Due, f.Due), !due
 	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
+	if due && !c.notBefore.IsZero() {
+		due, f.Pending, f.Due = false, true, c.notBefore
+	}
 	return due
 }
 

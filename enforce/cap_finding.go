@@ -22,8 +22,8 @@ type CapExcess struct {
 	Until    time.Time `json:"until,omitzero"`     // when the hours count from 0 again
 	// Where are the GPUs that count for it; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
-	// Waits are for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
-	Waits []string `json:"waits,omitempty"`
+	// WaitsFor says for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
+	WaitsFor string `json:"waits_for,omitempty"`
 	// Why says why just these are lost.
 	Why string `json:"why,omitempty"`
 }
@@ -114,10 +114,10 @@ func (e *CapExcess) line(f *Finding) string {
 
 // whoWaits is for whom it is, as the beginning of a sentence; empty if for nobody.
 func (e *CapExcess) whoWaits() string {
-	if len(e.Waits) == 0 {
+	if e.WaitsFor == "" {
 		return ""
 	}
-	return strings.Join(e.Waits, ", ") + ", "
+	return e.WaitsFor + ", "
 }
 
 func (e *CapExcess) allowed() string {

@@ -138,13 +138,13 @@ type capOn struct {
 	allowed    int64
 	leavesSome bool // its limit leaves GPUs to others
 
-	// Of one that holds as far as others wait: what counts when it is due, how many may still be taken, and what is
-	// taken for whom.
-	by      time.Time
-	counted []*caps.HeldDevice
-	mayTake int
-	chosen  []*caps.HeldDevice
-	waits   []*need
+	// Of one that holds as far as others wait: what counts and isn't taken, how many more may be, and what is taken for
+	// a wait, before a time not.
+	counted   []*caps.HeldDevice
+	mayTake   int
+	wait      *need
+	chosen    []*caps.HeldDevice
+	notBefore time.Time
 }
 
 func (c *capOn) judge() {
@@ -324,58 +324,6 @@ func (c *capOn) addPart(u *held, f Finding, n int, envs []heldEnv, devices []los
 	c.lose(&f, due, envs, devices)
 	c.judgement.add(f)
 	return due
-}
-
-// lostDevice is what a person has of a device that is to go.
-type lostDevice struct {
-	*caps.HeldDevice
-	whole *caps.HeldDevice // as it was chosen
-}
-
-// lostBy is what a person loses by a device that was chosen, and by the same device as other hosts report it.
-func lostBy(u *held, chosen *caps.HeldDevice) (lost []lostDevice) {
-	for _, d := range append([]*caps.HeldDevice{chosen}, chosen.Copies...) {
-		for _, part := range d.Whose() {
-			if part.Owner == u.number {
-				lost = append(lost, lostDevice{part, chosen})
-			}
-		}
-	}
-	return lost
-}
-
-// lose has a finding take environments' devices, and devices.
-func (c *capOn) lose(f *Finding, due bool, envs []heldEnv, devices []lostDevice) {
-	named := make(map[*snapshot.Process]bool)
-	end := func(h *hostView, p *snapshot.Process) { // once
-		if !named[p] {
-			c.end(f, due, h, p)
-		}
-		named[p] = true
-	}
-	for _, e := range envs {
-		for _, a := range e.Attachments {
-			index := a.Device.Index
-			if e.h.sparesUse(e.envView, index) || e.h.hidesOn(e.envView, index) {
-				continue
-			}
-			c.loseDevice(f, due, e.h, e.envView, index)
-			for p := range e.On(index) {
-				end(e.h, p)
-			}
-		}
-	}
-	for _, d := range devices {
-		h := hostOf(d.HeldDevice)
-		for _, eid := range d.Envs {
-			if !d.whole.Stays {
-				c.loseDevice(f, due, h, h.envs[eid], d.Index)
-			}
-		}
-		for _, use := range d.Uses {
-			end(h, use.Process)
-		}
-	}
 }
 
 // markSharedBoots marks the hosts that report a boot which another one reports, too.

@@ -37,54 +37,53 @@ type need struct {
 func (n *need) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait, to each person or to all together. For each wait it
-// takes all that it lacks on one host, or nothing.
+// takes all that it lacks on one host, or nothing. Its time runs for the wait, whoever would lose.
 func (c *counting) judgeWaiting(listed *Cap, each []*capOn) {
-	over := c.overWhileWaiting(each)
+	if len(each) == 0 {
+		return
+	}
+	by := c.firstDue(each[0])
+	over := overBy(each, by)
 	if len(over) == 0 {
 		return
 	}
-	by := slices.MinFunc(over, func(a, b *capOn) int { return a.by.Compare(b.by) }).by
-	needs := c.needs(listed, by)
-	first := make(map[string]int, len(needs))
-	for i := len(needs) - 1; i >= 0; i-- {
-		first[needs[i].ID] = i
-	}
-	slices.SortStableFunc(needs, func(a, b need) int { // where it lacks least, first
-		return cmp.Or(cmp.Compare(first[a.ID], first[b.ID]), cmp.Compare(a.lacks(), b.lacks()))
-	})
-	for i := range needs {
-		n := &needs[i]
+	for _, n := range c.needs(listed, by) {
 		if c.served[n.ID] {
 			continue
 		}
-		chosen, possible := c.choose(over, n)
-		for _, d := range chosen {
-			n.free = append(n.free, d.Index)
-		}
-		switch {
-		case chosen != nil:
+		possible := c.take(over, n)
+		w := ForWait{Host: n.h.name, ID: n.ID, Possible: possible}
+		if possible == n.GPUs {
 			c.served[n.ID] = true
-			c.forWaits = append(c.forWaits, ForWait{Host: n.h.name, ID: n.ID, GPUs: n.free})
-		case possible < n.GPUs:
-			c.forWaits = append(c.forWaits, ForWait{Host: n.h.name, ID: n.ID, Possible: possible})
+			w.GPUs, w.Possible = n.free, 0
 		}
+		c.forWaits = append(c.forWaits, w)
 	}
 	c.forWaits = slices.DeleteFunc(c.forWaits, func(w ForWait) bool { return w.GPUs == nil && c.served[w.ID] })
-	for _, on := range over {
-		if len(on.chosen) > 0 {
-			on.loseForWaits()
-		}
-	}
 }
 
-// overWhileWaiting are those of the caps that are exceeded, with what may be taken by each.
-func (c *counting) overWhileWaiting(each []*capOn) (over []*capOn) {
+// firstDue is when something is taken at the earliest; zero for now.
+func (c *counting) firstDue(on *capOn) time.Time {
+	first := c.now.Add(on.warnOf(on.people[0]).For)
+	for _, h := range c.hosts {
+		for i := range h.snapshot.Waits {
+			one := *on
+			one.wait = &need{Wait: &h.snapshot.Waits[i]}
+			if at := c.dueAt(nil, on.warnOf(on.people[0]), []string{one.key()}); at.Before(first) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// overBy are those of the caps that are exceeded at a time, with what may be taken by each.
+func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	for _, on := range each {
 		if on.most() <= on.limit {
 			continue
 		}
-		on.by = on.dueAt()
-		on.counted, _ = on.count(on.withoutOutsiders(on.devices()), on.by)
+		on.counted, _ = on.count(on.withoutOutsiders(on.devices()), by)
 		if on.mayTake = len(on.counted) - int(on.limit); on.mayTake > 0 {
 			over = append(over, on)
 		}
@@ -93,14 +92,15 @@ func (c *counting) overWhileWaiting(each []*capOn) (over []*capOn) {
 }
 
 // needs are what those lack for whom a cap holds, each on each host on which it waits, in the order of the queues.
-func (c *counting) needs(listed *Cap, by time.Time) (needs []need) {
+func (c *counting) needs(listed *Cap, by time.Time) (needs []*need) {
+	first := make(map[string]int)
 	for _, h := range c.hosts {
 		if len(h.snapshot.Waits) == 0 {
 			continue
 		}
 		free := c.free(h, by)
 		for i := range h.snapshot.Waits {
-			n := need{Wait: &h.snapshot.Waits[i], h: h}
+			n := &need{Wait: &h.snapshot.Waits[i], h: h}
 			free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
 				gets := len(n.free) < n.GPUs && n.suits(index)
 				if gets {
@@ -115,10 +115,16 @@ func (c *counting) needs(listed *Cap, by time.Time) (needs []need) {
 			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != Member || !listed.OnHost(h.name, h.labels):
 			default:
 				n.user = c.of(user)
+				if _, known := first[n.ID]; !known {
+					first[n.ID] = len(needs)
+				}
 				needs = append(needs, n)
 			}
 		}
 	}
+	slices.SortStableFunc(needs, func(a, b *need) int { // where it lacks least, first
+		return cmp.Or(cmp.Compare(first[a.ID], first[b.ID]), cmp.Compare(a.lacks(), b.lacks()))
+	})
 	return needs
 }
 
@@ -150,8 +156,8 @@ func (c *counting) free(h *hostView, by time.Time) (free []snapshot.DeviceIndex)
 	return free
 }
 
-// choose chooses what people lose for a wait: all that it lacks. Otherwise it says how many GPUs it could have.
-func (c *counting) choose(over []*capOn, n *need) (chosen []*caps.HeldDevice, possible int) {
+// take has people lose what a wait lacks, if all of it may be taken. It returns how many GPUs the wait gets, or could.
+func (c *counting) take(over []*capOn, n *need) (possible int) {
 	of := make(map[*caps.HeldDevice]*capOn)
 	var list []*caps.HeldDevice
 	has, may := make(map[int]int), make(map[int]int)
@@ -163,7 +169,7 @@ func (c *counting) choose(over []*capOn, n *need) (chosen []*caps.HeldDevice, po
 		caps.CountOwners(has, 1, on.counted...)
 		own := on.countOf(n.user)
 		for _, d := range on.counted {
-			if hostOf(d) == n.h && !d.MIGMode && n.suits(d.Index) && !on.isChosen(d) && on.canLose(d, n.user, own) {
+			if hostOf(d) == n.h && !d.MIGMode && n.suits(d.Index) && on.canLose(d, n.user, own) {
 				list, of[d] = append(list, d), on
 			}
 		}
@@ -172,23 +178,55 @@ func (c *counting) choose(over []*capOn, n *need) (chosen []*caps.HeldDevice, po
 		}
 		most += on.mayTake
 	}
+	var chosen []*caps.HeldDevice
 	possible = min(c.mayHave(n), len(n.free)+min(most, len(list)), n.GPUs)
 	for ; possible > len(n.free); possible-- {
 		if chosen = caps.Exactly(list, possible-len(n.free), has, may); chosen != nil {
 			break
 		}
 	}
-	if possible < n.GPUs {
-		return nil, possible
+	if possible == n.GPUs {
+		c.loseFor(n, chosen, of)
 	}
+	return possible
+}
+
+// loseFor adds the findings about what was chosen for a wait. Something is done about them once all of them are due.
+func (c *counting) loseFor(n *need, chosen []*caps.HeldDevice, of map[*caps.HeldDevice]*capOn) {
+	var losing []*capOn
 	for _, d := range chosen {
+		n.free = append(n.free, d.Index)
 		on := of[d]
-		on.chosen, on.mayTake = append(on.chosen, d), on.mayTake-1
-		if !slices.Contains(on.waits, n) {
-			on.waits = append(on.waits, n)
+		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *caps.HeldDevice) bool { return other == d })
+		on.mayTake--
+		at := slices.IndexFunc(losing, func(other *capOn) bool { return other.people[0] == on.people[0] })
+		if at < 0 {
+			one := *on
+			one.wait, one.chosen, at = n, nil, len(losing)
+			losing = append(losing, &one)
+		}
+		losing[at].chosen = append(losing[at].chosen, d)
+	}
+	var last time.Time
+	for _, on := range losing {
+		for _, u := range on.people {
+			if !slices.ContainsFunc(on.chosen, func(d *caps.HeldDevice) bool { return len(lostBy(u, d)) > 0 }) {
+				continue
+			}
+			warn := on.warnOf(u)
+			last = later(last, later(c.dueAt(on.host, warn, []string{on.key()}),
+				c.dueAt(on.host, warn.quarter(), []string{on.key() + "/" + string(u.user)})))
 		}
 	}
-	return chosen, possible
+	for _, on := range losing {
+		on.notBefore = last
+		counted := slices.Concat(on.counted, on.chosen)
+		f := on.finding(counted, int64(len(counted)))
+		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
+		if on.takeAll(f, on.chosen) {
+			c.next.TakenFor[n.ID] = c.now
+		}
+	}
 }
 
 // canLose reports whether a device may be taken for somebody who has so many that the cap is about.
@@ -201,8 +239,6 @@ func (c *capOn) canLose(d *caps.HeldDevice, waiter *held, has int) bool {
 	}
 	return true
 }
-
-func (c *capOn) isChosen(d *caps.HeldDevice) bool { return slices.Contains(c.chosen, d) }
 
 // countOf is how many devices that the cap is about a person has.
 func (c *capOn) countOf(u *held) int { return len(caps.Counted(c.devicesOf(u), time.Time{})) }
@@ -243,20 +279,4 @@ func (n *need) wants(listed *Cap) bool {
 	return slices.ContainsFunc(n.h.snapshot.Devices, func(d snapshot.Device) bool {
 		return n.suits(d.Index) && listed.isAboutModel(modelOf(&d))
 	})
-}
-
-// loseForWaits adds the findings about what was chosen.
-func (c *capOn) loseForWaits() {
-	f := c.finding(c.counted, int64(len(c.counted)))
-	for _, n := range c.waits {
-		f.Cap.Waits = append(f.Cap.Waits, fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)),
-			text.Plural(n.GPUs, "GPU")))
-	}
-	slices.Sort(f.Cap.Waits)
-	f.Cap.Waits = slices.Compact(f.Cap.Waits)
-	if c.takeAll(f, c.chosen) {
-		for _, n := range c.waits {
-			c.next.TakenFor[n.ID] = c.now
-		}
-	}
 }
