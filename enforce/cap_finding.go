@@ -14,7 +14,7 @@ import (
 type CapExcess struct {
 	Name  string `json:"name,omitempty"`
 	Place string `json:"place"` // in the policy
-	// Used and Limit are GPUs, bytes, environments or seconds of GPUs, as Counts says.
+	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
 	Counts   string    `json:"counts"`
 	Used     int64     `json:"used"`
 	Limit    int64     `json:"limit"`

@@ -14,16 +14,16 @@ import (
 type Class string
 
 const (
-	Unreachable    Class = "unreachable"      // no connection: no such name, no route, refused, or no answer in time
+	Unreachable    Class = "unreachable"      // no such name, no route, refused, or no answer in time
 	HostKey        Class = "host-key"         // the host's key is unknown
 	HostKeyChanged Class = "host-key-changed" // the host's key has changed, or is revoked
 	Auth           Class = "auth"             // no key was accepted
 	OpenSSH        Class = "openssh"          // ssh(1), which was run for the host, failed
-	// sudo requires a password (as without any line in sudoers), or is missing
+	// sudo requires a password, or is missing
 	Sudo           Class = "sudo"
-	SudoRefused    Class = "sudo-refused"    // the account has lines in sudoers, and none covers genv's commands
-	GenvMissing    Class = "genv-missing"    // genv is not on the host, or not where sudo looks for it
-	Version        Class = "version"         // genv on the host has an incompatible version
+	SudoRefused    Class = "sudo-refused"    // no line in sudoers covers genv's commands
+	GenvMissing    Class = "genv-missing"    // genv is not where sudo looks for it
+	Version        Class = "version"         // genv's version is incompatible
 	InvalidOutput  Class = "invalid-output"  // the output is not in the expected format
 	Timeout        Class = "timeout"         // connected, but no answer in time
 	OutcomeUnknown Class = "outcome-unknown" // cut off while an order ran: it is never sent again
@@ -31,7 +31,7 @@ const (
 	Configuration  Class = "configuration"   // ssh_config or a key file can't be used
 	InstallRefused Class = "install-refused" // genv can't be installed there; nothing was changed
 	Replaced       Class = "replaced"        // another controller acts on the host: nothing was done
-	Cancelled      Class = "cancelled"       // genv was stopped before it was done
+	Cancelled      Class = "cancelled"       // genv was stopped before
 )
 
 // Error is a failure on a host.

@@ -15,16 +15,15 @@ import (
 type ContainerInfo struct {
 	Runtime string `json:"runtime,omitempty"` // "docker", for example
 	Name    string `json:"name,omitempty"`
-	Image   string `json:"image,omitempty"` // as it was named when the container was made
-	// Labels are as whoever started the container chose them.
+	Image   string `json:"image,omitempty"` // as named when it was made
+	// Labels are chosen by who started it.
 	Labels    map[string]string `json:"labels,omitempty"`
 	LabelsCut bool              `json:"labels_cut,omitempty"` // there are more
-	// Unknown says that its runtime, one of root's, did not tell its image and labels. A name that is here is that
-	// with which it was made.
+	// Unknown says that its runtime, one of root's, did not tell its image and labels.
 	Unknown bool `json:"unknown,omitempty"`
-	// Init says that the process is the first one of the container, with which it ends.
+	// Init says that the container ends with the process.
 	Init bool `json:"init,omitempty"`
-	// EID is the environment that it was started in, as genv's shim or hook recorded it.
+	// EID is the environment that it was started in.
 	EID EnvID `json:"eid,omitempty"`
 	// UID is the user who is proved to have started it.
 	UID   *UID           `json:"started_by_uid,omitempty"`

@@ -16,7 +16,7 @@ import (
 // else that an operator had done: a line of `genv remote history` and `genv history`.
 type Entry struct {
 	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page.
-	// Missing for what an operator had done that is not an order, and for a notice about several findings.
+	// Missing for what operators do, and for a notice about several findings.
 	ID        string                `json:"id,omitempty"`
 	Time      time.Time             `json:"time"`
 	Host      snapshot.Hostname     `json:"host,omitempty"`
@@ -25,22 +25,22 @@ type Entry struct {
 	PID       snapshot.PID          `json:"pid,omitempty"`
 	EID       snapshot.EnvID        `json:"eid,omitempty"`
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"`
-	Container string                `json:"container,omitempty"` // of the process, and who started it, in words
-	// Status is what came of it, or dry-run; empty or failed for notices and operators.
+	Container string                `json:"container,omitempty"` // of the process
+	// Status is what came of it, or dry-run.
 	Status   order.Status   `json:"status"`
 	Reason   string         `json:"reason,omitempty"`
 	Why      []string       `json:"why"`              // the findings that led to it
 	Rules    []enforce.Rule `json:"rules,omitempty"`  // theirs
 	IDs      []string       `json:"ids"`              // theirs
-	Notified time.Time      `json:"told,omitzero"`    // when the user was last notified of one of them before that
+	Notified time.Time      `json:"told,omitzero"`    // when the user was notified before that
 	Order    string         `json:"report,omitempty"` // that it was part of
-	By       string         `json:"by,omitempty"`     // the operator who requested it; on a host: the account
-	// Action is what an operator had done that is not an order, or "notice", as in the audit log.
+	By       string         `json:"by,omitempty"`     // an operator; on a host the account
+	// Action is an operator's, or "notice".
 	Action  string  `json:"action,omitempty"`
 	Channel Channel `json:"channel,omitempty"` // of a notice
 	To      string  `json:"to,omitempty"`      // likewise
 	Text    string  `json:"-"`                 // says what was done, or all of a notice
-	// Judged are the lines of the snapshot that were judged, at most 16.
+	// Judged are the lines that were judged, at most 16.
 	Judged []string `json:"judged,omitempty"`
 	// warned are the findings of which this notice is the first, while nothing is done
 	// about them yet.
@@ -251,15 +251,15 @@ type StatsRow struct {
 
 // ActionCounts are numbers of actions.
 type ActionCounts struct {
-	Warned     int `json:"warned"`     // findings of which the user was notified before anything was done
+	Warned     int `json:"warned"`     // findings of which the user was notified before
 	Terminated int `json:"terminated"` // processes
-	Detached   int `json:"detached"`   // devices
-	Exempted   int `json:"exempted"`   // exemptions that operators made
+	Detached   int `json:"detached"`   // GPUs
+	Exempted   int `json:"exempted"`   // by operators
 	Refused    int `json:"refused"`    // by the host
 	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
-	// WouldTerminate is how many processes a dry run would have ended.
+	// WouldTerminate is what a dry run would have ended.
 	WouldTerminate int `json:"would_terminate,omitempty"`
-	WouldDetach    int `json:"would_detach,omitempty"` // devices, likewise
+	WouldDetach    int `json:"would_detach,omitempty"`
 }
 
 func (c ActionCounts) plus(d ActionCounts) ActionCounts {

@@ -15,14 +15,14 @@ import (
 type Denial struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	Count uint64    `json:"count"` // at least: the kernel reports at most ten a second
+	Count uint64    `json:"count"` // at least
 	// Denied is false if the guard only watched.
 	Denied bool         `json:"denied"`
 	UID    snapshot.UID `json:"uid"`
-	// Subordinate says that the last process had a subordinate uid of that account, which is not let in.
+	// Subordinate says that the last process had a subordinate uid of that account.
 	Subordinate bool                  `json:"subordinate,omitempty"`
-	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one; 0 if the kernel doesn't report it
-	Name        string                `json:"name,omitempty"` // of its program, as the process calls itself
+	PID         snapshot.PID          `json:"pid,omitempty"`  // of the last one; 0 if unknown
+	Name        string                `json:"name,omitempty"` // as the process calls itself
 	Minor       int                   `json:"minor"`
 	Index       *snapshot.DeviceIndex `json:"index,omitempty"`
 	UUID        snapshot.GPUUUID      `json:"uuid,omitempty"`

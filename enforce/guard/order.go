@@ -26,11 +26,9 @@ type Order struct {
 	// Lease is how long the order holds without being given again, in whole milliseconds;
 	// it has no meaning in mode off.
 	Lease time.Duration `json:"-"`
-	// FirstUID is the first uid that is guarded. Users below it, and root, are never
-	// denied. 0 is that of the host: see system.FirstUID.
+	// FirstUID is the first uid that is guarded; 0 is that of the host (system.FirstUID).
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
-	// Exempt users may open every device, and exempt devices may be opened by every user.
-	// The host itself finds out the uids of names.
+	// Exempt users may open every GPU, and every user exempt GPUs.
 	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
 	ExemptUIDs    []snapshot.UID         `json:"exempt_uids,omitempty"`
 	ExemptDevices []snapshot.DeviceIndex `json:"exempt_devices,omitempty"`

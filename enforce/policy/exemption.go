@@ -31,7 +31,7 @@ type Exemption struct {
 	Reason  string    `json:"reason"`
 	By      string    `json:"by"` // its author
 	Created time.Time `json:"created"`
-	// From is when it begins; missing if it did when it was created.
+	// From is when it begins; missing for at once.
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until"`
 }
@@ -43,7 +43,7 @@ type Who struct {
 	User   snapshot.Username     `json:"user,omitempty"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	// UUID is which GPU that is, which the exemption follows; missing until the host says it.
+	// UUID is that of the GPU, which the exemption follows; missing until the host says it.
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	Rule enforce.Rule     `json:"rule,omitempty"` // missing for all rules
 }

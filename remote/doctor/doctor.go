@@ -179,10 +179,10 @@ type Document struct {
 	Warnings int            `json:"warnings"`
 	Failures int            `json:"failures"`
 	Hosts    []Host         `json:"hosts"`
-	// Controllers are the checks of an election: etcd, the leader, and each standby and each that is lost.
+	// Controllers are the checks of an election.
 	Controllers []doctor.Check   `json:"controllers"`
 	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
-	// Duplicates are names of machines that have another name here, too: these are examined as well.
+	// Duplicates are examined as well.
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 

@@ -71,20 +71,20 @@ func (s State) Left(now time.Duration) time.Duration {
 type Shown struct {
 	Role  Role      `json:"role"`
 	Since time.Time `json:"since"`
-	Epoch uint64    `json:"epoch,omitempty"` // of a leader, until its lease may have ended
+	Epoch uint64    `json:"epoch,omitempty"` // of a leader
 	// Leader is another controller that leads.
 	Leader      string    `json:"leader,omitempty"`
 	LeaderSince time.Time `json:"leader_since,omitzero"`
-	// OtherPolicy says that it has another policy than this controller.
+	// OtherPolicy says that its policy is another one.
 	OtherPolicy bool   `json:"other_policy,omitempty"`
 	Error       string `json:"error,omitempty"` // why etcd doesn't answer, or refuses
-	// Refused says that etcd answered with the error: it is there.
+	// Refused says that etcd answered so.
 	Refused bool `json:"refused,omitempty"`
 	// Answered is when etcd answered last.
 	Answered time.Time `json:"answered,omitzero"`
-	// Memory is when this leader wrote its memory to etcd last.
+	// Memory is when this leader wrote its memory last.
 	Memory time.Time `json:"memory,omitzero"`
-	// Unknown says of a standby that etcd hasn't said yet which controller leads.
+	// Unknown says that this standby doesn't know yet which controller leads.
 	Unknown bool `json:"unknown,omitempty"`
 }
 

@@ -31,10 +31,10 @@ type Notice struct {
 	Cycle    int              `json:"cycle"`
 	Findings []NoticedFinding `json:"findings"`
 	Outcomes []audit.Record   `json:"outcomes"` // lines of the kinds told and outcome
-	// HeldUsers are those against whom safety limits held actions back.
+	// HeldUsers: safety limits held back actions against them.
 	HeldUsers []safety.Held `json:"held_users,omitempty"`
 	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
-	// Test says that nothing was found: `genv policy test-notify` sent it. Its one finding says so, too.
+	// Test says that `genv policy test-notify` sent it.
 	Test bool `json:"test,omitempty"`
 	// Messages are what operators wrote to users.
 	Messages []NoticedMessage `json:"messages,omitempty"`

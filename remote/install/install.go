@@ -77,11 +77,11 @@ type Outcome struct {
 	Arch    string   `json:"arch"`
 	Path    string   `json:"path"`                 // of genv there
 	Before  *Version `json:"before"`               // the genv there before it
-	Now     *Version `json:"now"`                  // the genv after it, or with --check what it would be
+	Now     *Version `json:"now"`                  // the genv after it
 	Result  Result   `json:"result"`               // with --check: what would be done
-	Account string   `json:"sudoers_for,omitzero"` // the account that may run genv by sudoers
-	Sudoers bool     `json:"sudoers_changed"`      // the file of sudoers was written, or removed
-	Shims   bool     `json:"shims_changed"`        // the shims were linked, or removed
+	Account string   `json:"sudoers_for,omitzero"` // an account
+	Sudoers bool     `json:"sudoers_changed"`      // written, or removed
+	Shims   bool     `json:"shims_changed"`        // linked, or removed
 	Notes   []string `json:"notes"`                // what else the administrator should know
 }
 

@@ -204,11 +204,10 @@ func usersOf(rows []gpus.GPU) []User {
 
 // HostGuard is what the kernel guard of a host does, and what it should do.
 type HostGuard struct {
-	// Mode is as the host says; missing if it didn't, as one without genv, with an older one,
-	// or that failed: that is not off.
+	// Mode is as the host says; missing if it didn't, which is not off.
 	Mode   snapshot.GuardMode `json:"mode,omitempty"`
 	Reason string             `json:"reason,omitempty"` // why it isn't what was ordered last
-	// Policy is what the policy asks for; missing for a guard that is off, and where nothing is enforced.
+	// Policy is what the policy asks for; missing for off, and where nothing is enforced.
 	Policy snapshot.GuardMode `json:"policy,omitempty"`
 }
 

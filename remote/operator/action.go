@@ -50,14 +50,13 @@ type Action struct {
 
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to exempt
-	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // of the device: another GPU is not exempted
+	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`   // another GPU is not exempted
 	User   snapshot.Username     `json:"user,omitempty"`   // who is exempted
 	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
 	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
 	// From is when an exemption begins; missing for at once.
 	From time.Time `json:"from,omitzero"`
-	// Reason is why, for the record and other operators: at most 200 printable characters. Only unexempt and release
-	// need none.
+	// Reason is why: at most 200 printable characters. Only unexempt and release need none.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -67,7 +66,7 @@ const AnswerSchema = "genv.live.answer/1"
 // Answer is what a controller says to an action that it accepted.
 type Answer struct {
 	Schema string `json:"schema"` // AnswerSchema
-	Done   bool   `json:"done"`   // always true: older versions know actions that take longer
+	Done   bool   `json:"done"`   // always true
 	Text   string `json:"text"`   // for people; one line
 }
 

@@ -6,18 +6,14 @@ type Amounts struct {
 	Used      int64 `json:"used_seconds"`      // with a process on it
 	Computing int64 `json:"computing_seconds"` // used with a utilization over 5 %
 	Idle      int64 `json:"idle_seconds"`      // attached without a process
-	// Unknown is the time in which the host didn't answer, for what was attached before. It is
-	// in none of the other times.
+	// Unknown is the time without an answer of the host, for what was attached before. It is in no other time.
 	Unknown int64 `json:"unknown_seconds"`
-	// Unmeasured is the part of used time for which the driver reports no utilization, so that it
-	// isn't known if it is computing, and the part of attached time for which it doesn't report
-	// processes, so that it isn't known if it is idle.
+	// Unmeasured is the used time without a known utilization, and the attached time without known processes.
 	Unmeasured int64 `json:"unmeasured_seconds"`
-	// Memory is what processes used, in MiB times seconds. Processes of which the driver
-	// reports no memory are not in it.
+	// Memory is what processes used, as far as the driver reports it, in MiB times seconds.
 	Memory     int64 `json:"memory_mib_seconds"`
 	Findings   int64 `json:"findings"`   // new violations of rules
-	Terminated int64 `json:"terminated"` // processes that were ended, or signalled on hosts that can't say more
+	Terminated int64 `json:"terminated"` // processes that were ended, or signalled on hosts with 1.4.3
 	Detached   int64 `json:"detached"`
 }
 

@@ -187,7 +187,7 @@ type Document struct {
 	System System    `json:"system"`
 	Status Status    `json:"status"` // that of the worst check
 	Checks []Check   `json:"checks"`
-	// Guard is what the kernel guard does, and was ordered; missing if that is unknown.
+	// Guard is the kernel guard; missing if unknown.
 	Guard *GuardState `json:"guard,omitempty"`
 }
 
@@ -195,7 +195,7 @@ type Document struct {
 type Program struct {
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Protocol is the version of the protocol with controllers; genv 1.4.3 has none.
+	// Protocol is missing for genv 1.4.3.
 	Protocol int `json:"protocol,omitempty"`
 }
 

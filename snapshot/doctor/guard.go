@@ -12,13 +12,13 @@ import (
 
 // GuardState is what the kernel guard of a host does, and what it was ordered.
 type GuardState struct {
-	Mode   snapshot.GuardMode `json:"mode"`             // what it does now; unable if it can't do what was ordered
+	Mode   snapshot.GuardMode `json:"mode"`             // now; unable if it can't do what was ordered
 	Reason string             `json:"reason,omitempty"` // why it isn't what was ordered
-	// Ordered is the mode of the last order; missing if there was none since the host was started.
+	// Ordered is the mode of the last order since the host was started.
 	Ordered snapshot.GuardMode `json:"ordered,omitempty"`
 	By      string             `json:"by,omitempty"`     // who gave that order
-	Renewed time.Time          `json:"renewed,omitzero"` // when it was given last
-	Veto    bool               `json:"veto,omitempty"`   // a file on the host keeps the guard off
+	Renewed time.Time          `json:"renewed,omitzero"` // last
+	Veto    bool               `json:"veto,omitempty"`   // a file keeps it off
 }
 
 // known is the state if this version knows its modes, with bounded texts; else nil.

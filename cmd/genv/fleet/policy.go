@@ -167,10 +167,10 @@ type ExplainDocument struct {
 type CheckDocument struct {
 	Schema string `json:"schema"`
 	File   string `json:"file"`
-	// no error, and with --strict no warning but for users without an account; then the exit code is 0
+	// no error, and with --strict no warning but for users without an account
 	OK        bool                  `json:"ok"`
 	Errors    []checkError          `json:"errors"`
-	Warnings  []policycheck.Warning `json:"warnings"`  // keys that do nothing any more, and unknown names
+	Warnings  []policycheck.Warning `json:"warnings"`  // not errors
 	Unchecked []string              `json:"unchecked"` // what could not be checked, and why
 }
 

@@ -45,7 +45,7 @@ func (p *program) hostHandover(c *cli.Context) error {
 // StatusDocument is the JSON of `genv host status`; docs/json.md describes it.
 type StatusDocument struct {
 	Schema   string          `json:"schema"`
-	Owner    string          `json:"owner"`              // "root", or "users" where all of them write the state files
+	Owner    string          `json:"owner"`              // "root", or "users" where all write the state
 	Since    *time.Time      `json:"since,omitempty"`    // when root took the state over
 	StateDir string          `json:"state_dir"`          // of the state files
 	CopyDir  string          `json:"copy_dir,omitempty"` // of the copy for genv 1.4.3

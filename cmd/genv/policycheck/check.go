@@ -42,8 +42,8 @@ type Result struct {
 type Warning struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Kind is user, group, host, label or model; key for one that does nothing any more, cap for one that takes
-	// nothing, and hint for what --strict doesn't refuse.
+	// Kind is user, group, host, label or model, of unknown ones; key or cap for one that does nothing; hint for what
+	// --strict doesn't refuse.
 	Kind    string `json:"kind"`
 	Name    string `json:"name"` // of a label KEY=VALUE
 	Message string `json:"message"`

@@ -14,9 +14,9 @@ import (
 // Program is another program that judges opens of devices.
 type Program struct {
 	ID     uint32 `json:"id"`             // as bpftool shows it
-	Name   string `json:"name,omitempty"` // as its maker called it; may be empty
-	Cgroup string `json:"cgroup"`         // the folder that it is attached to
-	// Exclusive says that the guard can't be attached next to it: it has no BPF_F_ALLOW_MULTI.
+	Name   string `json:"name,omitempty"` // as its maker called it
+	Cgroup string `json:"cgroup"`         // its folder
+	// Exclusive says that it admits no guard: it has no BPF_F_ALLOW_MULTI.
 	Exclusive bool `json:"in_the_way"`
 }
 

@@ -70,7 +70,7 @@ type Status struct {
 	Genv        string    `json:"genv"`
 	Since       time.Time `json:"since"`
 	Connections int       `json:"connections"`
-	Served      uint64    `json:"served"`  // requests that were answered, also with an error
+	Served      uint64    `json:"served"`  // requests that were answered
 	Refused     uint64    `json:"refused"` // for being too many
 }
 
