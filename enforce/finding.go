@@ -12,62 +12,60 @@ import (
 // Finding is a violated rule, why it is violated, and what the plan does about
 // it. Fields that a rule has no use for are empty. String is 1.4.3's line.
 type Finding struct {
-	// ID is the same for the same violation in every cycle, and joins what the audit log has of it.
+	// ID is the same for the same violation in every cycle and in the record.
 	ID   string `json:"id"`
 	Rule Rule   `json:"rule"`
-	// Host is missing when the finding is about a user on several hosts.
+	// Host is missing when it is about several.
 	Host snapshot.Hostname `json:"host,omitempty"`
 	PID  snapshot.PID      `json:"pid,omitempty"`
-	// EID is the environment; for non-env-processes the one that the process
-	// claims without being registered there.
+	// EID is the environment; for non-env-processes the one that the process claims.
 	EID  snapshot.EnvID    `json:"eid,omitempty"`
 	User snapshot.Username `json:"user,omitempty"`
-	// UID is the owner of the process or environment: of a process as the kernel
-	// reports it, of an environment as its state file says. Missing when the host
-	// did not report it, or when the state file contradicts the kernel.
+	// UID is the owner: of a process as the kernel says, of an environment as its state file says. Missing if unknown,
+	// or if these contradict each other.
 	UID     *snapshot.UID `json:"uid,omitempty"`
 	Command string        `json:"command,omitempty"` // as its owner wrote it: show people the line
-	// PrivateCommand replaces the command where /proc of the host hides it. No text has it.
+	// PrivateCommand replaces the command where /proc hides it. No text has it.
 	PrivateCommand string `json:"private_command,omitempty"`
 	Container      string `json:"container,omitempty"` // that the process runs in
 	// ContainerInfo is what root found out about it.
 	ContainerInfo *snapshot.ContainerInfo `json:"container_info,omitempty"`
-	// Instances are the MIG instances that it is about; missing for whole devices.
+	// Instances are its MIG instances; missing for whole GPUs.
 	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
 
-	// Unreadable is why root can't read its environment, for unreadable-processes.
+	// Unreadable is why root can't read its environment.
 	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
 
 	Memory    *MemoryExcess       `json:"memory,omitempty"` // of env-memory and max-memory-per-user
 	Count     *CountExcess        `json:"count,omitempty"`  // of the caps
 	Cap       *CapExcess          `json:"cap,omitempty"`    // of a cap of the list
 	CountedOn []snapshot.Hostname `json:"-"`                // the hosts on which something counts for a cap
-	// For is how long it lasted, in nanoseconds, for idle, max-duration and max-process-age.
+	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
-	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may last
+	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
 	// Warn is that of a finding of idle.
 	Warn Warn `json:"-"`
 
-	Since   time.Time `json:"since"`             // when it was first seen without a break
-	Cycles  int       `json:"cycles"`            // in how many it was seen since
+	Since   time.Time `json:"since"`             // seen without a break
+	Cycles  int       `json:"cycles"`            // that saw it since
 	Pending bool      `json:"pending,omitempty"` // nothing is done yet
-	Due     time.Time `json:"due,omitzero"`      // the earliest time at which something is done
+	Due     time.Time `json:"due,omitzero"`      // when something is done at the earliest
 	Waits   string    `json:"waits,omitempty"`   // what else than time it waits for
 	// Deferred says that it is due, and waits for another look or for the next tick. Nothing new is said about it.
 	Deferred bool `json:"-"`
 	// Held says that it waits for a safety limit, which holds back all that would be done because of it.
 	Held bool `json:"-"`
-	// HostsMissing is how many hosts did not answer: the user may have more.
+	// HostsMissing is how many hosts did not answer.
 	HostsMissing int `json:"hosts_missing,omitempty"`
-	// Stuck are processes that could not be ended before. The reason says if SIGTERM is sent again.
+	// Stuck are processes that could not be ended before.
 	Stuck []StuckProcess `json:"stuck,omitempty"`
 
-	// UnderWay is how many of its processes and devices an earlier order is about that still runs.
+	// UnderWay is how many of its processes and GPUs an order that still runs is about.
 	UnderWay int `json:"under_way,omitempty"`
 
-	// Terminate are the processes that end because of it, or will once it is due.
+	// Terminate are the processes that end because of it, once it is due.
 	Terminate []ProcessRef `json:"terminate,omitempty"`
 	Detach    []DeviceRef  `json:"detach,omitempty"` // likewise
 }
@@ -85,10 +83,10 @@ func (m MemoryExcess) bytes() int64 { return m.UsedBytes - m.CapacityBytes }
 type CountExcess struct {
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
-	// Attached is to how many devices the user's environments are attached, for max-devices-per-user.
+	// Attached is how many of them are attached, for max-devices-per-user.
 	Attached   int `json:"attached,omitempty"`
-	Unattached int `json:"unattached,omitempty"` // how many others the user's processes use
-	// Hosts is on how many hosts that is; missing if only this machine was judged.
+	Unattached int `json:"unattached,omitempty"` // that processes use alone
+	// Hosts is on how many hosts; missing for this machine alone.
 	Hosts int `json:"hosts,omitempty"`
 }
 

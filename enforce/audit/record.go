@@ -23,7 +23,7 @@ const (
 	KindOrder     Kind = "report"  // an item of an order that is about to be sent
 	KindOutcome   Kind = "outcome" // the outcome of such an item
 	KindNotified  Kind = "told"    // a user was notified by a channel, or could not be
-	KindOverLimit Kind = "held"    // actions on a user or a host were not taken: a safety limit was exceeded
+	KindOverLimit Kind = "held"    // a safety limit held back actions on a user or host
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
 	KindDuplicate Kind = "duplicate"
@@ -33,11 +33,11 @@ const (
 	KindExtension Kind = "extension"
 	// KindHook is for an event that a hook got, or could not be given.
 	KindHook Kind = "hook"
-	// KindController is of earlier versions: for another controller that enforced the same hosts.
+	// KindController is of earlier versions: another controller enforced the same hosts.
 	KindController Kind = "controller"
-	// KindGuard is for what the kernel guard of a host was told or does, when that changes.
+	// KindGuard is for what a host's kernel guard was told or does, when that changes.
 	KindGuard Kind = "guard"
-	// KindDenied, on a host: a user opened a device that isn't attached to them.
+	// KindDenied is on a host: a user opened a GPU that isn't attached to them.
 	KindDenied Kind = "denied"
 )
 
@@ -75,7 +75,7 @@ type Record struct {
 	Cycle int       `json:"cycle,omitempty"` // within that run
 	// IDs are the findings that it is about, and join all lines of a finding.
 	IDs []string `json:"ids,omitempty"`
-	// Order is the same for all that one host was sent in a cycle, there and on the host.
+	// Order is the same for all that a host was sent in a cycle, also on the host.
 	Order string `json:"report,omitempty"`
 
 	Rule     enforce.Rule      `json:"rule,omitempty"`
@@ -86,20 +86,20 @@ type Record struct {
 	// PID is the process to end, with its start in clock ticks after boot.
 	PID   snapshot.PID       `json:"pid,omitempty"`
 	Start snapshot.StartTime `json:"start,omitempty"`
-	// Container names the container of the process, and who started it, in words.
+	// Container is that of the process, and who started it, in words.
 	Container string                `json:"container,omitempty"`
 	EID       snapshot.EnvID        `json:"eid,omitempty"`
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
 	Status order.Status `json:"status,omitempty"`
-	Text   string       `json:"text,omitempty"` // what it is about, in one line
+	Text   string       `json:"text,omitempty"` // in one line
 	Reason string       `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
 	// Judged are the lines of the snapshot that were judged, of an order.
 	Judged  []string `json:"judged,omitempty"`
 	Channel Channel  `json:"channel,omitempty"` // how a user or a hook was notified
-	// To is where: a mail address, a web address without its secret parts, or a program.
+	// To is a mail address, a web address without its secret parts, or a program.
 	To string `json:"to,omitempty"`
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`

@@ -19,14 +19,14 @@ import (
 // Fleet is the state of a fleet after a cycle, as JSON shows it. It is shared by all viewers, and never changed.
 type Fleet struct {
 	Schema string `json:"schema"` // genv.live.fleet/1
-	// Revision grows with each change of what is here, and begins again with each run.
+	// Revision grows with each change, and begins again with each run.
 	Revision uint64    `json:"revision"`
-	Run      string    `json:"run"`   // of the controller, in its log
-	Cycle    int       `json:"cycle"` // 0 before the first one
+	Run      string    `json:"run"`   // of the controller
+	Cycle    int       `json:"cycle"` // 0 before the first
 	Time     time.Time `json:"time,omitzero"`
 	Took     float64   `json:"took_seconds,omitempty"` // missing while it lasts
-	Interval float64   `json:"interval_seconds"`       // between the starts of two cycles
-	// Enforcing is false for `genv remote watch`, which judges nothing.
+	Interval float64   `json:"interval_seconds"`       // from start to start
+	// Enforcing is false for `genv remote watch`.
 	Enforcing bool `json:"enforcing"`
 	DryRun    bool `json:"dry_run"`
 	// Election is who leads, with --leader.
@@ -37,13 +37,13 @@ type Fleet struct {
 	Findings []Finding        `json:"findings"`
 	Notes    []enforce.Note   `json:"notes"`
 	Failed   []remote.Failure `json:"failed"`
-	// Duplicates are names that are left out.
+	// Duplicates are left out.
 	Duplicates []controller.Duplicate `json:"duplicates"`
 	HeldUsers  []safety.Held          `json:"held_users"` // against whom safety limits held actions back
 	HeldHosts  []safety.Held          `json:"held_hosts"`
-	// Hold is why an operator had rules do nothing; missing if they act.
+	// Hold is an operator's, if there is one.
 	Hold *operator.OnHold `json:"hold,omitempty"`
-	// Exemptions are those that operators made, the oldest first.
+	// Exemptions are operators', the oldest first.
 	Exemptions policy.ExemptionList `json:"exemptions"`
 	// Unrecorded is why the record can't be written.
 	Unrecorded string `json:"unrecorded,omitempty"`
@@ -76,20 +76,19 @@ type Host struct {
 	Name   snapshot.Hostname `json:"host"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Via    agent.Via         `json:"via,omitempty"`
-	// Seen is when the cycle began in which the host answered last; missing if it never did.
+	// Seen is when the cycle of its last answer began; missing for none.
 	Seen time.Time `json:"seen,omitzero"`
-	// Failure is why the host didn't answer in the last cycle. The states of its GPUs are
-	// unknown then, and nothing is said about attachments and processes.
+	// Failure is why the host didn't answer in the last cycle. Its GPUs are unknown then.
 	Failure *remote.Failure `json:"failure,omitempty"`
 	GPUs    []gpus.GPU      `json:"gpus"`
-	// Warnings are what the host itself reported.
+	// Warnings are the host's own.
 	Warnings []string  `json:"warnings,omitempty"`
-	Guard    HostGuard `json:"guard,omitzero"` // what the kernel guard does
-	// Service says that root owns the state files; missing if the host didn't say, or failed.
+	Guard    HostGuard `json:"guard,omitzero"` // the kernel's
+	// Service says that root owns the state; missing if unknown.
 	Service *bool `json:"service,omitempty"`
-	// Unable is why nothing can be ended there, or of what was ordered nothing was done; missing if that isn't so.
+	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
-	// Changed is the revision in which anything but the time of the answer changed last.
+	// Changed is the revision of its last change.
 	Changed uint64 `json:"changed"`
 
 	snapshot *snapshot.Snapshot // of Seen
@@ -123,14 +122,14 @@ func (h *Host) Users() []snapshot.Username {
 // User is what a user has and uses on all hosts that answered.
 type User struct {
 	Name     snapshot.Username `json:"user"`
-	Hosts    int               `json:"hosts"`    // on which the user has or uses GPUs
-	Attached int               `json:"attached"` // GPUs attached to the user's environments
-	// Idle are those of them that the user's processes don't use, or that compute nothing.
+	Hosts    int               `json:"hosts"`    // with GPUs of the user
+	Attached int               `json:"attached"` // GPUs
+	// Idle are attached ones that the user's processes don't use, or that compute nothing.
 	Idle int `json:"idle"`
-	Used int `json:"used"` // GPUs that the user's processes use, attached or not
-	// Memory is what the user's processes use, as far as it is known.
+	Used int `json:"used"` // GPUs, attached or not
+	// Memory is what the user's processes use, as far as known.
 	Memory int64 `json:"memory_bytes"`
-	// Cap is how many GPUs the policy lets the user have now; missing for any number.
+	// Cap is how many GPUs the user may have now; missing for any number.
 	Cap      *int `json:"cap,omitempty"`
 	Findings int  `json:"findings"`
 }

@@ -28,19 +28,19 @@ func Choices() []string { return []string{ByUser, ByGroup, ByHost, ByModel, ByDa
 type Document struct {
 	Schema   string    `json:"schema"`
 	By       string    `json:"by"`
-	Since    time.Time `json:"since"` // rounded to hours, or to days where only days are kept
+	Since    time.Time `json:"since"` // rounded to hours, or days where only these are kept
 	Until    time.Time `json:"until"`
-	Begun    time.Time `json:"begun"`                   // usage is kept from then on
+	Begun    time.Time `json:"begun"`                   // usage is kept since then
 	Recorded time.Time `json:"recorded_until"`          // and up to then
-	Missing  int64     `json:"missing_seconds"`         // of that time nothing is known
+	Missing  int64     `json:"missing_seconds"`         // of which nothing is known
 	Rows     []Row     `json:"rows"`                    // the longest attached time first; days by date
-	Total    Row       `json:"total"`                   // of all GPUs, each once, also if users share it
+	Total    Row       `json:"total"`                   // each GPU once
 	LeftOut  int       `json:"rows_left_out,omitempty"` // by --top
 }
 
 // Row is a user, a group, a host, a model or a day.
 type Row struct {
-	Key string `json:"key"` // empty for one that isn't known
+	Key string `json:"key"` // empty if unknown
 	Amounts
 	Share float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
 	Peak  *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups

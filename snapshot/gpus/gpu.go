@@ -34,14 +34,12 @@ const (
 	Busy State = "busy"
 	// MIG: CUDA uses its MIG instances alone, and none of them is attached or used.
 	MIG State = "mig"
-	// Unusable: it works, and CUDA can't use it: its compute mode is Prohibited, or it is in MIG mode and has no
-	// instance. It is given to no user.
+	// Unusable: CUDA can't use it: its compute mode is Prohibited, or it is in MIG mode without an instance.
 	Unusable State = "unusable"
-	// Failed: it is lost or needs a reset, and is given to no user. No rule acts on it.
+	// Failed: it is lost or needs a reset. No rule acts on it.
 	Failed State = "failed"
-	// Unknown: it can't be said. nvidia-smi doesn't report the device, one of its values or its
-	// processes, or one of these can't be seen or is unproved; or without a visible process at least
-	// 1 GiB is in use, or the utilization is over 5 % in two looks.
+	// Unknown: nvidia-smi doesn't report it, a value or its processes; or one of these can't be seen or is unproved;
+	// or without a visible process at least 1 GiB is in use, or the utilization is over 5 % in two looks.
 	Unknown State = "unknown"
 )
 
@@ -62,21 +60,20 @@ type GPU struct {
 	Model  string               `json:"model,omitempty"`
 	Driver string               `json:"driver,omitempty"` // its version
 	State  State                `json:"state"`
-	// Problem is what the driver says about a GPU that has failed, or of which it can't measure some value, and why
-	// CUDA can't use one.
+	// Problem is what the driver says of one that failed or can't be measured, or why CUDA can't use it.
 	Problem    Problem `json:"problem,omitempty"`
 	MemoryUsed *int64  `json:"memory_used_bytes,omitempty"`
-	// MemoryTotal is null if it is unknown, and for a GPU that shares the machine's memory.
+	// MemoryTotal is null if it is unknown, or shared with the machine.
 	MemoryTotal *int64     `json:"memory_total_bytes"`
 	Utilization *int       `json:"utilization_percent,omitempty"`
 	Temperature *int       `json:"temperature_celsius,omitempty"`
 	Power       *float64   `json:"power_watts,omitempty"`
 	Instances   []Instance `json:"mig,omitempty"` // its MIG instances
-	// MIGMode says that CUDA can use its MIG instances alone.
+	// MIGMode says that CUDA can use its instances alone.
 	MIGMode bool `json:"mig_mode,omitempty"`
-	// Display says whether a screen is active on it; missing if that is unknown.
+	// Display says whether a screen is active on it; missing if unknown.
 	Display   *bool        `json:"display,omitempty"`
-	Attached  []Attachment `json:"attached"` // null if it is unknown
+	Attached  []Attachment `json:"attached"` // null if unknown
 	Processes []Process    `json:"processes"`
 }
 
@@ -84,17 +81,17 @@ type GPU struct {
 type Instance struct {
 	UUID    snapshot.GPUUUID `json:"uuid"`
 	Profile string           `json:"profile,omitempty"`      // such as "1g.10gb"
-	Memory  *int64           `json:"memory_bytes,omitempty"` // which instances of one GPU instance share
+	Memory  *int64           `json:"memory_bytes,omitempty"` // instances of one GPU instance share it
 }
 
 // Attachment is an environment to which a GPU is attached.
 type Attachment struct {
 	EID    snapshot.EnvID    `json:"eid"`
 	Name   string            `json:"name,omitempty"` // of the environment
-	User   snapshot.Username `json:"user,omitempty"` // missing if the environment isn't registered any more
+	User   snapshot.Username `json:"user,omitempty"` // missing if it isn't registered any more
 	Since  time.Time         `json:"since,omitzero"`
-	Memory *int64            `json:"memory_bytes,omitempty"` // that it may use of the GPU; missing for all
-	// Instances are the MIG instances to which it is attached; missing for all of the GPU.
+	Memory *int64            `json:"memory_bytes,omitempty"` // its capacity; missing for all
+	// Instances are its MIG instances; missing for the whole GPU.
 	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
 }
 
@@ -103,22 +100,21 @@ type Process struct {
 	PID     snapshot.PID       `json:"pid"`
 	Start   snapshot.StartTime `json:"start,omitempty"`
 	User    snapshot.Username  `json:"user,omitempty"` // "uid 1004" for one without a name
-	EID     snapshot.EnvID     `json:"eid,omitempty"`  // the environment that it claims, which its owner can choose
+	EID     snapshot.EnvID     `json:"eid,omitempty"`  // that it claims: its owner can choose it
 	Command string             `json:"command,omitempty"`
-	// PrivateCommand replaces the command where /proc of the host hides it from other users (hidepid):
-	// for its owner, root and operators, and in no text.
+	// PrivateCommand replaces the command where /proc hides it (hidepid): for its owner, root and operators.
 	PrivateCommand string `json:"private_command,omitempty"`
-	// no device node of the driver was seen open in it: no rule acts on it
+	// no GPU was seen open in it: no rule acts on it
 	Unproved bool   `json:"unproved,omitempty"`
 	Memory   *int64 `json:"memory_bytes,omitempty"` // of this GPU
-	// Type is as `nvidia-smi -q` has it, which is asked only before a rule would end a process.
+	// Type is that of `nvidia-smi -q`, asked only before a process would end.
 	Type      snapshot.ProcessType `json:"type,omitempty"`
 	Container string               `json:"container,omitempty"` // its id
 	Image     string               `json:"image,omitempty"`     // of the container
-	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`       // MIG instances of this GPU
-	// ContainerName is the name that the container's runtime has for it.
+	Instances []snapshot.GPUUUID   `json:"mig,omitempty"`       // its MIG instances
+	// ContainerName is what its runtime calls it.
 	ContainerName string `json:"container_name,omitempty"`
-	// StartedBy is the user who is proved to have started it.
+	// StartedBy is who is proved to have started it.
 	StartedBy snapshot.Username `json:"started_by,omitempty"`
 }
 

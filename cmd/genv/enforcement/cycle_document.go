@@ -22,24 +22,24 @@ type CycleDocument struct {
 	Cycle  int     `json:"cycle"`
 	Time   string  `json:"time"`
 	TookMS float64 `json:"took_ms"`
-	// Early is how many cycles about single hosts there were since the document before. They have none:
-	// their orders are in the next one, and findings that they ended in none.
+	// Early is how many cycles about single hosts there were since the last document. Their orders are in this one,
+	// and findings that they ended in none.
 	Early    int                             `json:"early_cycles,omitempty"`
 	DryRun   bool                            `json:"dry_run"`
 	Hosts    int                             `json:"hosts"`
-	Answered int                             `json:"answered"` // how many of them gave a snapshot
+	Answered int                             `json:"answered"` // how many of them did
 	Via      map[snapshot.Hostname]agent.Via `json:"via"`
 	Findings []findingDocument               `json:"findings"`
-	Notes    []enforce.Note                  `json:"notes"` // what could not be judged, and is left alone
+	Notes    []enforce.Note                  `json:"notes"` // what can't be judged
 	Orders   []orderDocument                 `json:"reports"`
 	Failed   []remote.Failure                `json:"failed"`
-	// Duplicates are names that were left out.
+	// Duplicates were left out.
 	Duplicates []controller.Duplicate `json:"duplicates"`
 	HeldUsers  []safety.Held          `json:"held_users"`           // against whom safety limits held actions back
-	HeldHosts  []safety.Held          `json:"held_hosts"`           // likewise, of users who aren't known
-	Unrecorded string                 `json:"unrecorded,omitempty"` // why the record could not be written
+	HeldHosts  []safety.Held          `json:"held_hosts"`           // likewise, of unknown users
+	Unrecorded string                 `json:"unrecorded,omitempty"` // why the record can't be written
 	Notified   []notifiedDocument     `json:"told"`                 // users who were notified
-	// Hold is why an operator had rules do nothing; missing if they act.
+	// Hold is an operator's, if there is one.
 	Hold       *operator.OnHold     `json:"hold,omitempty"`
 	Exemptions policy.ExemptionList `json:"exemptions"`
 	Standby    bool                 `json:"standby,omitempty"`  // another controller leads, or may
@@ -52,7 +52,7 @@ type notifiedDocument struct {
 	Host snapshot.Hostname `json:"host,omitempty"`
 	UID  snapshot.UID      `json:"uid"`
 	ID   string            `json:"id"`
-	// that showed it: 0 for a user who isn't logged in or takes no messages
+	// that showed it
 	Terminals int    `json:"terminals"`
 	Kept      bool   `json:"kept,omitempty"` // for the next login
 	Error     string `json:"error,omitempty"`
@@ -70,9 +70,9 @@ type orderDocument struct {
 	Detach    []enforce.DeviceRef `json:"detach"`
 	// Sent is false in a dry run.
 	Sent bool `json:"sent"`
-	// UnderWay says that the host is still carrying it out: its outcomes are in a later document.
+	// UnderWay says that the host still does it: outcomes are in a later document.
 	UnderWay bool            `json:"under_way,omitempty"`
-	Cycle    int             `json:"cycle,omitempty"` // in which it was sent, if that was an earlier one
+	Cycle    int             `json:"cycle,omitempty"` // in which it was sent, if earlier
 	Lines    []string        `json:"lines"`           // what the host printed
 	Outcomes []order.Outcome `json:"outcomes"`        // empty when the host can't tell
 }

@@ -189,33 +189,33 @@ type StatusDocument struct {
 	Schema       string         `json:"schema"`
 	Time         time.Time      `json:"time"`
 	Root         bool           `json:"root"`
-	Mode         guard.Mode     `json:"mode"`             // off, watch or enforce: what the guard does now
-	Until        time.Time      `json:"until,omitzero"`   // when all opens, unless the lease is renewed
-	LeaseSeconds float64        `json:"lease_seconds"`    // left until then
+	Mode         guard.Mode     `json:"mode"`             // what the guard does now
+	Until        time.Time      `json:"until,omitzero"`   // then everything opens, unless it is renewed
+	LeaseSeconds float64        `json:"lease_seconds"`    // left
 	Reason       string         `json:"reason,omitempty"` // why it is off, or does less than was ordered
 	Order        *guard.Order   `json:"order,omitempty"`  // the last one
-	Given        time.Time      `json:"given,omitzero"`   // when it was given last
-	Veto         bool           `json:"veto"`             // the file that keeps the guard off exists
+	Given        time.Time      `json:"given,omitzero"`   // last
+	Veto         bool           `json:"veto"`             // a file keeps the guard off
 	VetoFile     string         `json:"veto_file"`
-	Pins         string         `json:"pins"`               // the folder of the pins
-	Keeper       snapshot.PID   `json:"keeper,omitempty"`   // the process that keeps the guard
-	Unpinned     bool           `json:"unpinned,omitempty"` // without a bpffs: the guard ends with its keeper
-	Kernel       *KernelReport  `json:"kernel,omitempty"`   // what it can do, for root
+	Pins         string         `json:"pins"`               // their folder
+	Keeper       snapshot.PID   `json:"keeper,omitempty"`   // the process that has it
+	Unpinned     bool           `json:"unpinned,omitempty"` // it ends with its keeper
+	Kernel       *KernelReport  `json:"kernel,omitempty"`   // for root
 	Devices      []guard.Device `json:"devices"`
-	Users        []User         `json:"users"`                    // who may open guarded devices
-	UsersLeftOut int            `json:"users_left_out,omitempty"` // how many more there are than 500
-	// Denials are those of the last hour; null without root.
+	Users        []User         `json:"users"`                    // who may open guarded GPUs
+	UsersLeftOut int            `json:"users_left_out,omitempty"` // beyond 500
+	// Denials are of the last hour; null without root.
 	Denials  []Denial `json:"denials"`
 	Problems []string `json:"problems"`
-	// Events is how the host notices that a device is opened; missing without root.
+	// Events is how opens are noticed; missing without root.
 	Events *Events `json:"events,omitempty"`
 }
 
 // Events is how opens of devices are watched.
 type Events struct {
-	// Guard says that the guard reports opens of the devices that it guards, through any node.
+	// Guard says that the guard reports opens through any node.
 	Guard bool         `json:"guard"`
-	Opens watch.Method `json:"opens"`         // of the nodes in /dev, with the guard or without
+	Opens watch.Method `json:"opens"`         // of nodes in /dev
 	Why   string       `json:"why,omitempty"` // why it isn't fanotify
 }
 
