@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +57,15 @@ func (c *capOn) excess(counted []*caps.HeldDevice, used int64) *CapExcess {
 		last.GPUs = append(last.GPUs, d.Index)
 	}
 	return over
+}
+
+// String is the cap with what counts for it, as in "a100: 3 of 2 GPUs".
+func (e *CapExcess) String() string {
+	used := fmt.Sprint(e.Used)
+	if e.Counts == CapMemory.String() || e.Counts == CapHours.String() {
+		used = e.amount(e.Used)
+	}
+	return text.Shown(cmp.Or(e.Name, e.Place)) + ": " + used + " of " + e.amount(e.Limit)
 }
 
 // whyOf says why a person loses these.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,8 +15,9 @@ import (
 )
 
 // UseHostGroups has caps know the hosts of the groups of the inventory, which is read only if a cap names one. Its
-// error is also that of a group that isn't there.
+// error is also that of groups that aren't there, each a *strictyaml.ParseError.
 func (f *File) UseHostGroups(read func() (map[string][]string, error)) error {
+	var unknown []error
 	for _, c := range f.CapList {
 		for _, e := range slices.Concat(c.Of.hosts, c.Of.withoutHosts) {
 			if e.group == "" {
@@ -30,13 +32,13 @@ func (f *File) UseHostGroups(read func() (map[string][]string, error)) error {
 			}
 			if _, known := f.HostGroups[e.group]; !known {
 				hint := text.Hint(e.group, slices.Sorted(maps.Keys(f.HostGroups)), "add it there, or name hosts")
-				return &strictyaml.ParseError{
+				unknown = append(unknown, &strictyaml.ParseError{
 					Place: e.place, Message: fmt.Sprintf("@%s: no such group of hosts in the inventory; %s", e.group, hint),
-				}
+				})
 			}
 		}
 	}
-	return nil
+	return errors.Join(unknown...)
 }
 
 // CapWarnings are the caps that can never take anything, each by its name.

@@ -46,6 +46,7 @@ func TestRefusedCaps(t *testing.T) {
 		{"two of one name", "{gpus: 1, name: a}, {gpus: 2, name: a}", "p.yaml:1:29: the cap at p.yaml:1:9 has the name a, too"},
 		{"two that say the same", "{gpus: 1}, {gpus: 1}", "the cap at p.yaml:1:9 says the same"},
 		{"an unknown key", "{gpu: 1}", "unknown key \"gpu\"; did you mean \"gpus\"?"},
+		{"hosts beside of", "{gpus: 1, hosts: [a]}", "hosts: it is a part of `of`: write of: {hosts: …}"},
 		{"65 caps", "{gpus: 1, name: c0}, " + manyCaps(64), "there are more than 64 caps"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,7 +55,9 @@ func TestRefusedCaps(t *testing.T) {
 		})
 	}
 	_, err := policy.Parse("p.yaml", []byte("defaults: {max-devices-per-group: 4}"))
-	require.ErrorContains(t, err, `caps: [{users: ["@group"], together: true, gpus: N}]`)
+	require.ErrorContains(t, err, `caps: [{users: ["@group"], together: true, gpus: 4}]`)
+	_, err = policy.Parse("p.yaml", []byte("defaults: {max-memory-per-group: 4}"))
+	require.ErrorContains(t, err, `together: true, memory: 80g}]`)
 	_, err = policy.Parse("p.yaml", []byte("reservations: [{gpus: 1}]"))
 	require.ErrorContains(t, err, "reservations: say who may reserve")
 	_, err = policy.Parse("p.yaml", []byte("reservations: [{users: []}]"))

@@ -74,6 +74,15 @@ var keys = func() []enforce.Setting {
 	return slices.Insert(list, warn+1, enforce.RuleWarns()...)
 }()
 
+// misplaced are settings that somebody may write at the top of a file.
+var misplaced = func() strictyaml.Keys {
+	list := strictyaml.Keys{}
+	for _, key := range keys {
+		list[key.Key] = func(n *strictyaml.Node) { n.Failf("%s: write it under `defaults:`", key.Key) }
+	}
+	return list
+}()
+
 // readSettings reads a mapping of settings. It refuses those that may not differ
 // by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
@@ -98,12 +107,13 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 	ofAll := read["warn"]
 	read["warn"] = func(n *strictyaml.Node) { readWarn(n, ofAll, ruleWarns) }
 	hints := strictyaml.Keys{"extend": r.ignore("extend", useSchedules)}
-	for _, what := range []string{"devices", "memory", "envs"} {
+	for what, amount := range map[string]string{"devices": "gpus: 4", "gpus": "gpus: 4", "memory": "memory: 80g", "envs": "environments: 4"} {
 		key := "max-" + what + "-per-group"
 		hints[key] = func(n *strictyaml.Node) {
-			n.Failf("%s: write it as a cap that a group shares: caps: [{users: [\"@group\"], together: true, gpus: N}]", key)
+			n.Failf("%s: write it as a cap that a group shares: caps: [{users: [\"@group\"], together: true, %s}]", key, amount)
 		}
 	}
+	hints["max-gpus-per-user"] = func(n *strictyaml.Node) { n.Failf("max-gpus-per-user: write max-devices-per-user") }
 	n.Map(read, hints)
 }
 

@@ -70,7 +70,7 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 	for _, part := range parts {
 		keys[part.key] = func(n *strictyaml.Node) { nodes[part.key] = n }
 	}
-	r.doc.Root().Map(keys, strictyaml.Keys{
+	r.doc.Root().Map(keys, misplaced, strictyaml.Keys{
 		"fair-share": r.ignore("fair-share", useSchedules),
 		"templates":  r.ignore("templates", "use contact of mail to say who to ask, or a hook for texts of your own"),
 	})
@@ -130,8 +130,6 @@ type reader struct {
 	// references are the users, hosts and labels that were read.
 	references []Reference
 }
-
-func (r *reader) failed() bool { return r.doc.Err() != nil }
 
 func (r *reader) readGroups(n *strictyaml.Node) {
 	r.file.Groups = strictyaml.Groups{

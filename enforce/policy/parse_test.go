@@ -43,6 +43,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
 		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, grace, graphics, guard, idle, kill, max-age, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, max-process-age, non-env-processes, sudo-users, unknown-environment, unreadable-processes, warn`},
 		{"near an ignored one", "defaults:\n  extnd: 2h", `p.yaml:2:3: unknown key "extnd"; use one of containers`},
+		{"a setting at the top", "max-devices-per-user: 4", "p.yaml:1:23: max-devices-per-user: write it under `defaults:`"},
+		{"near another one", "defaults: {max-gpus-per-user: 4}", "max-gpus-per-user: write max-devices-per-user"},
 		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of caps, defaults, exempt, groups, hooks`},
 		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},
 		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
@@ -262,6 +264,30 @@ func TestRefusedMail(t *testing.T) {
 func TestCheckReportsAllProblems(t *testing.T) {
 	err := policy.Check("p.yaml", []byte("defaults: {env-memory: 1}\nunreachable: x\n"))
 	require.Equal(t, 2, len(strings.Split(err.Error(), "\n")), err)
+	err = policy.Check("p.yaml", []byte(`unreachable: x
+schedules: {s: []}
+caps:
+  - {gpus: 1, users: ["@none"]}
+  - {environments: -1, every: week, of: {model: A100}}
+  - {gpu-hours: 1, while: {waiting: anybody}, per: host}
+  - {gpus: 1, while: {}}
+  - {gpus: 1, name: b, name2: c}
+  - {name: a}
+reservations: [{gpus: 1}]
+overrides: [{set: {env-memory: true}}]
+mail: {}
+`))
+	said := strings.Split(err.Error(), "\n")
+	want := []string{
+		"1:14: unreachable: unknown value", "2:16: the schedule has no hours", "4:23: @none: no such group",
+		"5:6: every: it belongs", "5:6: environments: N%", "5:6: environments: they have no model",
+		"6:6: gpu-hours: the period is missing", "6:6: gpu-hours: they have neither", "7:22: while: write", `8:24: unknown key "name2"`,
+		"9:6: a cap has one of", "10:17: reservations: say who", "11:14: the override applies to all", "12:7: mail: write one",
+	}
+	require.Len(t, said, len(want))
+	for i := range want {
+		require.Contains(t, said[i], "p.yaml:"+want[i])
+	}
 	require.NoError(t, policy.Check("p.yaml", []byte("unreachable: hold\n")))
 }
 

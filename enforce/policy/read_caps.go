@@ -25,7 +25,7 @@ const (
 // readCap reads one item of `caps:`.
 func (r *reader) readCap(n *strictyaml.Node) {
 	c := &Cap{Place: n.Place(), zone: r.location()}
-	amounts, kind := 0, ""
+	amounts, kind, before := 0, "", r.doc.Errors()
 	amount := func(key string, k enforce.CapKind) func(*strictyaml.Node) {
 		return func(n *strictyaml.Node) {
 			amounts, kind, c.Kind = amounts+1, key, k
@@ -46,35 +46,46 @@ func (r *reader) readCap(n *strictyaml.Node) {
 		"when":         func(n *strictyaml.Node) { c.When = r.readWhen(n) },
 		"while":        func(n *strictyaml.Node) { c.Waiting = r.readWhile(n) },
 		"warn":         func(n *strictyaml.Node) { c.Warn = readCapWarn(n) },
-	})
-	if !n.IsMap() || r.failed() {
+	}, partsOf)
+	if !n.IsMap() || r.doc.Errors() > before {
 		return
 	}
-	if c.check(n, amounts, kind); !r.failed() {
+	if c.check(n, amounts, kind); r.doc.Errors() == before {
 		r.addCap(n, c)
 	}
 }
 
+// partsOf are keys of `of:` that somebody may write beside it.
+var partsOf = func() strictyaml.Keys {
+	keys := strictyaml.Keys{}
+	for _, key := range []string{"hosts", "labels", "model"} {
+		keys[key] = func(n *strictyaml.Node) { n.Failf("%s: it is a part of `of`: write of: {%s: …}", key, key) }
+	}
+	return keys
+}()
+
 // check records what contradicts itself in a cap.
 func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
-	special := c.Limit.Percent || c.Limit.AllBut
-	switch {
-	case amounts != 1:
+	if amounts != 1 {
 		n.Failf("a cap has one of gpus, memory, environments and gpu-hours")
-	case c.Kind == enforce.CapHours && c.Every == "":
-		n.Failf("gpu-hours: the period is missing; add `every: month` or `every: week`")
-	case c.Kind != enforce.CapHours && c.Every != "":
-		n.Failf("every: it belongs to gpu-hours; remove it")
-	case special && c.Kind != enforce.CapGPUs:
-		n.Failf("%s: N%% and -N are for gpus alone", kind)
-	case c.Together && c.By != nil:
-		n.Failf("%s: people who share a cap have one amount; remove together, or write one number", kind)
-	case c.Waiting != nil && c.Kind != enforce.CapGPUs:
-		n.Failf("while: it is for gpus alone")
-	case c.Kind == enforce.CapHours && (c.PerHost || c.Waiting != nil):
-		n.Failf("gpu-hours: they have neither per nor while")
-	case c.Kind == enforce.CapEnvironments && c.Of.model != "":
-		n.Failf("environments: they have no model")
+		return
+	}
+	special := c.Limit.Percent || c.Limit.AllBut
+	for _, wrong := range []struct {
+		is      bool
+		message string
+	}{
+		{c.Kind == enforce.CapHours && c.Every == "", "gpu-hours: the period is missing; add `every: month` or `every: week`"},
+		{c.Kind != enforce.CapHours && c.Every != "", "every: it belongs to gpu-hours; remove it"},
+		{special && c.Kind != enforce.CapGPUs, kind + ": N% and -N are for gpus alone"},
+		{c.Together && c.By != nil, kind + ": people who share a cap have one amount; remove together, or write one number"},
+		{c.Waiting != nil && c.Kind != enforce.CapGPUs && c.Kind != enforce.CapHours, "while: it is for gpus alone"},
+		{c.Kind == enforce.CapHours && (c.PerHost || c.Waiting != nil), "gpu-hours: they have neither per nor while"},
+		{c.Kind == enforce.CapEnvironments && c.Of.model != "", "environments: they have no model"},
+	} {
+		if wrong.is {
+			n.Failf("%s", wrong.message)
+		}
 	}
 	if c.Warn == nil && (special || c.Waiting != nil) {
 		c.Warn = &enforce.Warn{For: defaultWarn}
@@ -234,7 +245,7 @@ func (r *reader) readPeople(n *strictyaml.Node, key, otherwise string) (p people
 // readWhile reads for whom a cap holds while they wait.
 func (r *reader) readWhile(n *strictyaml.Node) *people {
 	var waiting people
-	given := false
+	given, before := false, r.doc.Errors()
 	n.Map(strictyaml.Keys{"waiting": func(n *strictyaml.Node) {
 		if given = true; n.IsText() {
 			n.OneOf("anybody")
@@ -242,7 +253,7 @@ func (r *reader) readWhile(n *strictyaml.Node) *people {
 		}
 		waiting = r.readPeople(n, "waiting", ", or write anybody")
 	}})
-	if n.IsMap() && !given && !r.failed() {
+	if n.IsMap() && !given && r.doc.Errors() == before {
 		n.Failf("while: write {waiting: [users]} or {waiting: anybody}")
 	}
 	return &waiting
@@ -307,7 +318,7 @@ type Reservation struct {
 // readReservation reads one item of `reservations:`.
 func (r *reader) readReservation(n *strictyaml.Node) {
 	var res Reservation
-	given := false
+	given, before := false, r.doc.Errors()
 	n.Map(strictyaml.Keys{
 		"users":   func(n *strictyaml.Node) { given, res.Users = true, r.readPeople(n, "users", "") },
 		"gpus":    func(n *strictyaml.Node) { res.GPUs = n.Int(1, maxLimit) },
@@ -316,7 +327,7 @@ func (r *reader) readReservation(n *strictyaml.Node) {
 		"ahead":   func(n *strictyaml.Node) { res.Ahead = n.Duration(time.Minute, maxReserve) },
 		"pause":   func(n *strictyaml.Node) { res.Pause = n.Duration(time.Minute, maxReserve) },
 	})
-	if n.IsMap() && !given && !r.failed() {
+	if n.IsMap() && !given && r.doc.Errors() == before {
 		n.Failf("reservations: say who may reserve; add `users:`")
 	}
 	r.file.Reservations = append(r.file.Reservations, res)

@@ -30,7 +30,7 @@ func (r *reader) readMail(n *strictyaml.Node) {
 			By:    "mail",
 		},
 	}
-	plaintext, program := false, false
+	plaintext, program, before := false, false, r.doc.Errors()
 	var tlsAt *strictyaml.Node
 	n.Map(strictyaml.Keys{
 		"sendmail": func(n *strictyaml.Node) { m.Sendmail = readPath(n) },
@@ -68,7 +68,7 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		program = true
 		r.ignore("command", "use `template:` or `addresses:`")(n)
 	}})
-	if n.IsMap() && !r.failed() {
+	if n.IsMap() && r.doc.Errors() == before {
 		m.check(n, tlsAt, plaintext, program)
 	}
 	r.file.Mail = m

@@ -9,6 +9,8 @@ import (
 func (r *reader) readOverride(n *strictyaml.Node) {
 	o := Override{Place: n.Place()}
 	var set *strictyaml.Node
+	before := r.doc.Errors()
+	failed := func() bool { return r.doc.Errors() > before }
 	n.Map(strictyaml.Keys{
 		"hosts":  func(n *strictyaml.Node) { r.readHostList(n, &o) },
 		"labels": func(n *strictyaml.Node) { o.Labels = r.readLabels(n) },
@@ -17,18 +19,18 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 		"set":    func(n *strictyaml.Node) { set = n },
 	})
 	switch {
-	case !n.IsMap() || set == nil && r.failed(): // it may be under a misspelt key
+	case !n.IsMap() || set == nil && failed(): // it may be under a misspelt key
 		return
 	case set == nil:
 		n.Failf("the override sets nothing; add `set:` with the settings that differ")
 		return
-	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !r.failed():
+	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !failed():
 		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or " +
 			"when, or move it to `defaults:`")
 	}
 	r.readSettings(set, &o.Set, o.scope(), o.String())
 	for i := range r.file.Overrides {
-		if minute, key, found := o.overlap(&r.file.Overrides[i]); found && !r.failed() {
+		if minute, key, found := o.overlap(&r.file.Overrides[i]); found && !failed() {
 			n.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; write "+
 				"hours that do not overlap", clock(minute), o.When.Name, r.file.Overrides[i].When.Name,
 				r.file.Overrides[i].Place, key)

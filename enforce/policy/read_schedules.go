@@ -30,8 +30,9 @@ func (r *reader) readSchedules(n *strictyaml.Node) {
 	r.file.Schedules = map[string]*Schedule{}
 	n.Each(func(key, value *strictyaml.Node) {
 		s := &Schedule{Name: key.Text(), zone: r.location()}
+		before := r.doc.Errors()
 		value.List(s.readHours)
-		if value.IsList() && len(s.entries) == 0 && !r.failed() {
+		if value.IsList() && len(s.entries) == 0 && r.doc.Errors() == before {
 			value.Failf("the schedule has no hours; write them as {days: mon-fri, hours: 8-18}")
 		}
 		r.file.Schedules[s.Name] = s

@@ -150,15 +150,20 @@ func (d *Document) Err() error {
 	if len(d.errs) == 0 {
 		return nil
 	}
-	return slices.MinFunc(d.errs, func(a, b *ParseError) int {
-		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
-	})
+	return slices.MinFunc(d.errs, inFile)
 }
 
-// All joins all collected errors in the order in which they were found; nil if there are none.
+func inFile(a, b *ParseError) int {
+	return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
+}
+
+// Errors is how many errors were collected so far.
+func (d *Document) Errors() int { return len(d.errs) }
+
+// All joins all collected errors in the order of the file; nil if there are none.
 func (d *Document) All() error {
 	errs := make([]error, len(d.errs))
-	for i, e := range d.errs {
+	for i, e := range slices.SortedStableFunc(slices.Values(d.errs), inFile) {
 		errs[i] = e
 	}
 	return errors.Join(errs...)

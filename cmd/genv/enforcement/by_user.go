@@ -20,11 +20,12 @@ import (
 // userDocument is what rules find of a user, and what would be done. A process or GPU that several rules find
 // counts once.
 type userDocument struct {
-	User      snapshot.Username   `json:"user"`      // or uid 1234 without a name, empty if unknown
-	Rules     []enforce.Rule      `json:"rules"`     // of the findings
-	Hosts     []snapshot.Hostname `json:"hosts"`     // empty for this machine
-	Processes int                 `json:"processes"` // that findings are about
-	GPUs      int                 `json:"gpus"`      // that these processes use, or that would be detached
+	User      snapshot.Username   `json:"user"`           // or uid 1234 without a name, empty if unknown
+	Rules     []enforce.Rule      `json:"rules"`          // of the findings
+	Caps      []string            `json:"caps,omitempty"` // of the policy's list, with what counts for them
+	Hosts     []snapshot.Hostname `json:"hosts"`          // empty for this machine
+	Processes int                 `json:"processes"`      // that findings are about
+	GPUs      int                 `json:"gpus"`           // that these processes use, or that would be detached
 	// Terminate is how many of them would end, after warnings and within safety limits.
 	Terminate int `json:"would_terminate"`
 	Detach    int `json:"would_detach"` // likewise, attachments
@@ -33,6 +34,7 @@ type userDocument struct {
 // found is what findings about a user name.
 type found struct {
 	rules                map[enforce.Rule]bool
+	caps                 map[string]bool
 	hosts                map[snapshot.Hostname]bool
 	processes, terminate map[enforce.ProcessRef]bool
 	gpus                 map[enforce.DeviceRef]bool // without environments
@@ -41,7 +43,7 @@ type found struct {
 
 func newFound() *found {
 	return &found{
-		rules: make(map[enforce.Rule]bool), hosts: make(map[snapshot.Hostname]bool),
+		rules: make(map[enforce.Rule]bool), caps: make(map[string]bool), hosts: make(map[snapshot.Hostname]bool),
 		processes: make(map[enforce.ProcessRef]bool), terminate: make(map[enforce.ProcessRef]bool),
 		gpus: make(map[enforce.DeviceRef]bool), detach: make(map[enforce.DeviceRef]bool),
 	}
@@ -49,6 +51,9 @@ func newFound() *found {
 
 func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snapshot.DeviceIndex) {
 	f.rules[finding.Rule] = true
+	if finding.Cap != nil {
+		f.caps[finding.Cap.String()] = true
+	}
 	acts := !finding.Held && finding.Waits == ""
 	process := func(ref enforce.ProcessRef) {
 		f.hosts[ref.Host], f.processes[ref] = true, true
@@ -98,8 +103,9 @@ func byUser(cycle *controller.Cycle) []userDocument {
 		f := users[user]
 		delete(f.hosts, "") // this machine
 		list = append(list, userDocument{
-			User: user, Rules: slices.Sorted(maps.Keys(f.rules)), Hosts: slices.Sorted(maps.Keys(f.hosts)),
-			Processes: len(f.processes), GPUs: len(f.gpus), Terminate: len(f.terminate), Detach: len(f.detach),
+			User: user, Rules: slices.Sorted(maps.Keys(f.rules)), Caps: slices.Sorted(maps.Keys(f.caps)),
+			Hosts: slices.Sorted(maps.Keys(f.hosts)), Processes: len(f.processes), GPUs: len(f.gpus),
+			Terminate: len(f.terminate), Detach: len(f.detach),
 		})
 	}
 	return list
@@ -109,9 +115,14 @@ func writeByUser(w io.Writer, users []userDocument) error {
 	if len(users) == 0 {
 		return nil // which is said on stderr
 	}
-	names := []string{"USER", "PROCESSES", "GPUS", "WOULD-TERMINATE", "WOULD-DETACH", "RULES", "HOSTS"}
-	if !slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Hosts) > 0 }) {
-		names = names[:len(names)-1]
+	names := []string{"USER", "PROCESSES", "GPUS", "WOULD-TERMINATE", "WOULD-DETACH", "RULES"}
+	withCaps := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Caps) > 0 })
+	withHosts := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Hosts) > 0 })
+	if withCaps {
+		names = append(names, "CAPS")
+	}
+	if withHosts {
+		names = append(names, "HOSTS")
 	}
 	output := render.Output{Format: "tui"}
 	var columns []draw.Column
@@ -130,10 +141,15 @@ func writeByUser(w io.Writer, users []userDocument) error {
 		}
 		row := []string{
 			cmp.Or(output.Name(string(u.User)), "-"), strconv.Itoa(u.Processes), strconv.Itoa(u.GPUs),
-			strconv.Itoa(u.Terminate),
-			strconv.Itoa(u.Detach), strings.Join(rules, ","), strings.Join(text.CompactHosts(hosts), ","),
+			strconv.Itoa(u.Terminate), strconv.Itoa(u.Detach), strings.Join(rules, ","),
 		}
-		t.Add(row[:len(names)]...)
+		if withCaps {
+			row = append(row, strings.Join(u.Caps, ", "))
+		}
+		if withHosts {
+			row = append(row, strings.Join(text.CompactHosts(hosts), ","))
+		}
+		t.Add(row...)
 	}
 	return t.Write(w) //nolint:wrapcheck // it is of stdout
 }

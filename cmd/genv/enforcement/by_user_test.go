@@ -77,6 +77,12 @@ uid 1004  1          1     1                0             non-env-processes     
 
 	require.Contains(t, held.Err, "2 hosts answered, 6 findings: 4 processes would end\n", "not what safety limits hold back")
 
+	caps := run("caps: [{name: one, gpus: 1}, {memory: 1g}]\ndefaults: {non-env-processes: count}\n")
+	require.Equal(t, `USER   PROCESSES  GPUS  WOULD-TERMINATE  WOULD-DETACH  RULES        CAPS             HOSTS
+bob    2          3     2                1             caps         one: 4 of 1 GPU  gpu-01
+carol  1          1     1                0             env-devices                   gpu-01
+`, caps.Out)
+
 	quiet := run("exempt: {hosts: [\"gpu-[01-02]\"]}\n")
 	require.Empty(t, quiet.Out)
 	require.Contains(t, quiet.Err, "2 hosts answered, 0 findings: nothing would be done")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
@@ -15,6 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -258,6 +262,7 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 		r = genvtest.Run(t, args...)
 		require.Equal(t, command.ExitFailed, r.Code, args)
 		require.Contains(t, r.Err, file+":2:28: @bog: no such group of hosts in the inventory; did you mean \"big\"?", args)
+		require.Contains(t, r.Err, file+":3:28: @bog", args)
 	}
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--strict")
@@ -268,6 +273,27 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--strict")
 	require.Contains(t, r.Err, "don't count")
+}
+
+// What the controllers of this machine have seen says which models there are, and where a cap leaves nothing.
+func TestPolicyCheckKnowsGPUs(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("STATE_DIRECTORY", state)
+	store, err := statedir.Open(state)
+	require.NoError(t, err)
+	memory := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"gpu-01": {GPUs: map[string]int{"A100": 2}}}}}
+	saved, err := memory.Encode(time.Now())
+	require.NoError(t, err)
+	require.NoError(t, store.Save(t.Context(), saved))
+	require.NoError(t, store.Close())
+	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\n", command.PolicyFile,
+		"defaults: {non-env-processes: count}\ncaps: [{gpus: -2, per: host}, {gpus: 1, of: {model: V100*}}, {gpus: 1, of: {model: a100, labels: {use: train}}}]\n")
+	file := dir + "/policy.yaml:2:"
+	r := genvtest.Run(t, "policy", "check")
+	require.Equal(t, file+"9: warning: on gpu-01 nothing may be taken: it has 2 GPUs\n"+
+		file+`53: warning: no GPU that the controller has seen is a "V100*"; the models are A100`+"\n"+
+		file+`99: warning: no host of the inventory has the label "use": its hosts have no labels; add `+"`labels:` there\n", r.Err)
+	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "3 warnings, which --strict makes an error")
 }
 
 func TestExplainSaysUnixGroups(t *testing.T) {

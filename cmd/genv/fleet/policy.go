@@ -240,7 +240,7 @@ func (o *checkOptions) run(c *cli.Context) error {
 	if wrong == nil {
 		err := o.checkNames(c, &document, data)
 		if unknownGroup := (*strictyaml.ParseError)(nil); errors.As(err, &unknownGroup) {
-			wrong = errors.Join(err)
+			wrong = err
 		} else if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func Command(with command.Program) *cli.Command {
 				"such as postgres://genv@db.lab/genv").Config(command.Shared).DefaultText("the file in --state-dir"),
 			command.String(&p.fleet, "usage-fleet", "the `NAME` of the fleet in that database").
 				Config(command.Shared).DefaultText("the only one there"),
-			command.String(&p.policy, "policy", "the policy `FILE` with the groups of --by group and the caps, or none; "+
+			command.String(&p.policy, "policy", "take the groups of --by group from this policy `FILE`, or none; "+
 				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top | command.OrNone),
 		}, command.OutputFlags(&p.output)...),
 		Action: p.run,
