@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -159,6 +160,20 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	}
 	options.AuditSize = size.Bytes()
 	return options, nil
+}
+
+// UseHostGroups has the caps of a policy know the groups of an inventory: of the files that are named, or of the default
+// one.
+func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(string) string) error {
+	named.DefaultFiles, named.OpenDefault = command.ConfigPaths(getenv, command.HostsFile), command.OpenConfig
+	err := file.UseHostGroups(func() (groups map[string][]string, err error) {
+		_, groups, err = inventory.Known(named, command.OpenAtOnce)
+		return groups, err //nolint:wrapcheck // it is passed on
+	})
+	if err != nil {
+		return command.UsageError("%w", err)
+	}
+	return nil
 }
 
 // unixWait is for how long a single cycle waits for the directory of accounts.

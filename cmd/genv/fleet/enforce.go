@@ -56,15 +56,9 @@ func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcemen
 	if options.Leader, err = o.leader.Read(o.Getenv, options.Interval > 0 && !options.DryRun); err != nil {
 		return config, options, err
 	}
-	err = options.Policy.UseHostGroups(func() (groups map[string][]string, err error) {
-		_, groups, err = inventory.Known(inventory.Selection{
-			Hosts: o.host, HostFile: o.hostFile, DefaultFiles: command.ConfigPaths(o.Getenv, command.HostsFile),
-			OpenDefault: command.OpenConfig,
-		}, command.OpenAtOnce)
-		return groups, err
-	})
-	if err != nil {
-		return config, options, command.UsageError("%w", err)
+	named := inventory.Selection{Hosts: o.host, HostFile: o.hostFile}
+	if err := enforcement.UseHostGroups(options.Policy, named, o.Getenv); err != nil {
+		return config, options, err
 	}
 	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
 	return config, options, err

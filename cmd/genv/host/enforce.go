@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,21 +19,42 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) enforceCommand() *cli.Command {
-	o := new(enforcement.LoopFlags)
+	o, labels := new(enforcement.LoopFlags), []string(nil)
 	return &cli.Command{
 		Name: "enforce", Category: command.Configured, Usage: "enforce the rules on this machine, in a loop",
-		Flags: o.Flags(), Action: func(c *cli.Context) error { return p.enforceHere(c, o) },
+		Flags: append(o.Flags(), command.Strings(&labels, "label",
+			"a label of this machine for the policy, as `KEY=VALUE`; several times").Many()),
+		Action: func(c *cli.Context) error { return p.enforceHere(c, o, labels) },
 	}
 }
 
+// labelsOf reads KEY=VALUE.
+func labelsOf(words []string) (map[string]string, error) {
+	labels := make(map[string]string)
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || key == "" {
+			return nil, command.WrongFlag("label", " %q: write KEY=VALUE, such as use=train", text.Printable(word))
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
 // enforceHere runs the controller's loop over a single host: this machine.
-func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags) error {
+func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
+	labels, err := labelsOf(words)
+	if err != nil {
+		return err
+	}
 	host := p.openHost()
 	defer host.SMI.Keep(c.Context)()
 	host.Machine.Types = new(nvidiasmi.Types)
@@ -44,9 +66,12 @@ func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags) erro
 	read := func() (enforcement.Options, error) {
 		o, err := flags.Read(c)
 		if err == nil {
+			err = enforcement.UseHostGroups(o.Policy, inventory.Selection{}, p.Getenv)
+		}
+		if err == nil {
 			link.policy.Store(o.Policy)
 		}
-		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{}}, link, link.announce, 1
+		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{Labels: labels}}, link, link.announce, 1
 		o.Allow = allowance.renew
 		o.LocalName, o.CycleLimit = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute
 		o.Progress = &render.Progress{}
@@ -79,8 +104,10 @@ func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke boo
 	}()
 }
 
-func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
-	here := enforce.Query{Host: snapshot.Hostname(enforcelocal.Hostname()), At: l.host.record.now()}
+func (l *localLink) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	here := enforce.Query{
+		Host: snapshot.Hostname(enforcelocal.Hostname()), Labels: h.Labels, At: l.host.record.now(),
+	}
 	s, err := l.host.forController(l.host.look(ctx, local.Age{Oldest: l.policy.Load().Settings(here).MaxAge}))
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}

@@ -99,3 +99,38 @@ func TestWhatOneMachineAllows(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond)
 	require.Contains(t, hers.sayAll("genv attach --count 2").text, "Warning: you have 2 GPUs on this host, and the policy allows 1, ")
 }
+
+// TestCapsOfOneMachine: `genv enforce` knows its labels, the groups of hosts that it is in, and Unix groups.
+func TestCapsOfOneMachine(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	alice, _ := s.named()
+	require.Equal(t, said{}, alice.open("bash").say("genv activate --id hers --gpus 1"))
+	name, err := os.Hostname()
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(s.path("config"), 0o755))
+	require.NoError(t, os.WriteFile(s.path("config/hosts.yaml"), []byte("hosts: ["+name+", other]\ngroups: {big: ["+name+"], small: [other]}\n"), 0o644))
+	for caps, want := range map[string]string{
+		`{name: c, gpus: 0, of: {labels: {use: train}}}`:                           "c: 1 of 0 GPUs",
+		`{name: c, gpus: 0, of: {labels: {use: test}}}`:                            "",
+		`{name: c, gpus: 0, of: {hosts: ["@big"]}}`:                                "c: 1 of 0 GPUs",
+		`{name: c, gpus: 0, of: {hosts: ["@small"]}}`:                              "",
+		`{name: c, gpus: 0, of: {hosts: ["*", "!@big"]}}`:                          "",
+		`{name: c, gpus: 0, of: {hosts: [` + name + `]}}`:                          "c: 1 of 0 GPUs",
+		`{name: c, gpus: 0, of: {hosts: ["@bag"]}}`:                                `@bag: no such group of hosts in the inventory; did you mean "big"?`,
+		`{name: c, gpus: 0, users: ["%sshd"]}`:                                     "c: 1 of 0 GPUs",
+		`{name: c, gpus: 0, users: ["!%sshd"]}`:                                    "",
+		`{name: c, gpus: 1, together: true, of: {model: "h100*"}}`:                 "",
+		`{name: c, gpus: 0, together: true, of: {model: "h100*"}}`:                 "c: 1 of 0 GPUs",
+		`{name: c, gpus: 0, together: true, of: {model: "a100*"}}`:                 "",
+		`{name: c, gpus: 0, when: never}`:                                          "there are no schedules",
+		`{name: c, gpus: 0, per: host, users: [sshd], of: {labels: {use: train}}}`: "c: 1 of 0 GPUs",
+	} {
+		require.NoError(t, os.WriteFile(s.path("config/policy.yaml"), []byte("caps: ["+caps+"]\n"), 0o644))
+		r := s.admin().with("GENV_CONFIG_DIR="+s.path("config"), "GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--dry-run", "--by", "user", "--label", "use=train")
+		require.Contains(t, r.Out+r.Err, want, caps)
+		require.Equal(t, want != "", r.Out != "" || r.Code != 0, "%s: %s", caps, r.Out+r.Err)
+	}
+	r := s.admin().run("genv", "enforce", "--interval", "0", "--dry-run", "--label", "train")
+	require.Contains(t, r.Err, `--label "train": write KEY=VALUE, such as use=train`)
+}

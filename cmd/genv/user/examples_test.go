@@ -79,7 +79,7 @@ var examples = map[string][]string{
 
 	"host setup-docker": {otherwise(command.ExitFailed)},
 
-	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --by user --exit-code " + noRuleFlags},
+	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json --label use=train " + ruleFlags, "--interval 0 --dry-run --by user --exit-code " + noRuleFlags},
 
 	"doctor":  {"--timeout 5 --format json || test $? = 3"},
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
@@ -101,7 +101,7 @@ var examples = map[string][]string{
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",
 	},
 	"remote history": {"--audit-log $DIR/log --host a --user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv", "--audit-log $DIR/log --stats"},
-	"remote report":  {"--usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
+	"remote report":  {"--cap month --state-dir $DIR/none " + otherwise(command.ExitFailed), "--usage-db postgres://127.0.0.1:1/x --usage-fleet lab " + otherwise(command.ExitFailed), "--state-dir $DIR --since 7d --until 1d --by user --top 3 --policy $DIR/policy --format csv --no-header " + otherwise(command.ExitFailed)},
 	"remote devices": {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":    {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":    {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
