@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -66,6 +68,49 @@ func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
 		due, f.Pending, f.Due = false, true, c.notBefore
 	}
 	return due
+}
+
+// maxLevels is for how many of the things that a person is to lose there is a time of its own.
+const maxLevels = 64
+
+// levelKey is the key of the time since when somebody is to lose more than so many things. So whoever is to lose more
+// than the last warning said is warned of what is added, and has no new time for the rest after a short break.
+func levelKey(id string, n int) string {
+	if n == 0 {
+		return id
+	}
+	return id + "/" + strconv.Itoa(n+1)
+}
+
+// levels are the times of the things that a person is to lose, the oldest first; there is one at least.
+func (c *capOn) levels(id string, things int) []Presence {
+	list := make([]Presence, min(max(things, 1), maxLevels))
+	for i := range list {
+		list[i] = c.presence(c.host, levelKey(id, i))
+	}
+	slices.SortFunc(list, func(a, b Presence) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.Cycles, a.Cycles))
+	})
+	c.remember(id, list)
+	return list
+}
+
+func (c *capOn) remember(id string, levels []Presence) {
+	for i, p := range levels {
+		c.next.Present[levelKey(id, i)] = p
+	}
+}
+
+// keepNamed keeps the times of somebody who was named once, and loses less now, while the shared cap is exceeded.
+func (c *capOn) keepNamed(id string, from int) {
+	for ; ; from++ {
+		p, named := c.before.Present[levelKey(id, from)]
+		if !named || p.isOver(c.at(c.host)) {
+			return
+		}
+		p.Gone, p.Missed = time.Time{}, 0
+		c.next.Present[levelKey(id, from)] = p
+	}
 }
 
 // sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.

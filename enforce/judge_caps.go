@@ -269,38 +269,46 @@ func (c *capOn) count(devices []*caps.HeldDevice, by time.Time) (counted []*caps
 	return counted, used
 }
 
-// add adds the finding about a person who is to lose environments or devices, if there is one: of people who share a
-// cap, who loses nothing has none. Who is to lose more than the last warning said is warned again for what is added.
+// add adds the findings about a person who is to lose environments or devices: of people who share a cap, who loses
+// nothing has none.
 func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
-	if c.Together && n == 0 { // who was named once stays so while the cap is exceeded
-		if p, named := c.before.Present[f.ID]; named {
-			c.next.Present[f.ID] = p
-		}
-		return false
-	}
 	if c.host != nil {
 		f.Host = c.host.name
 	}
-	said, added := c.presence(c.host, f.ID).About, f.ID+"/added"
-	if said == 0 || said >= n {
-		return c.addPart(u, f, n, envs, devices)
+	if c.Together {
+		if c.keepNamed(f.ID, n); n == 0 {
+			return false
+		}
 	}
-	more := f
-	more.ID = added
-	atEnvs, atDevices := min(said, len(envs)), min(said, len(devices))
-	if c.addPart(u, f, said, envs[:atEnvs], devices[:atDevices]) { // then what was added has its own time
-		p := c.presence(c.host, added)
-		p.About = n - said
-		c.next.Present[f.ID] = p
-		return true
+	levels := c.levels(f.ID, n)
+	acted := 0
+	for from, to := 0, 0; from < len(levels); from = to {
+		for to < len(levels) && levels[to].began(levels[from]) {
+			to++
+		}
+		part, end := f, to
+		if part.ID = levelKey(f.ID, from); to == len(levels) {
+			end = n
+		}
+		if c.addPart(u, part, cut(envs, from, end), cut(devices, from-len(envs), end-len(envs))) {
+			acted = to
+		}
+		for i := from; i < to; i++ {
+			levels[i] = c.next.Present[part.ID]
+		}
 	}
-	return c.addPart(u, more, n-said, envs[atEnvs:], devices[atDevices:])
+	c.remember(f.ID, slices.Concat(levels[acted:], levels[:acted])) // what is left has its own time
+	return acted > 0
+}
+
+func cut[T any](list []T, from, to int) []T {
+	return list[min(max(from, 0), len(list)):min(max(to, 0), len(list))]
 }
 
 // addPart adds a finding about some of what is to go, and reports whether something is done about it.
-func (c *capOn) addPart(u *held, f Finding, n int, envs []heldEnv, devices []lostDevice) (acts bool) {
+func (c *capOn) addPart(u *held, f Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
 	count := *f.Count // each has its own
 	count.Hosts = len(f.CountedOn)
 	f.Count = &count
@@ -318,9 +326,6 @@ func (c *capOn) addPart(u *held, f Finding, n int, envs []heldEnv, devices []los
 	if due && c.host == nil {
 		due = c.confirmed(&f)
 	}
-	p := c.next.Present[f.ID]
-	p.About = n
-	c.next.Present[f.ID] = p
 	c.lose(&f, due, envs, devices)
 	c.judgement.add(f)
 	return due

@@ -139,8 +139,6 @@ type Presence struct {
 	// Host is where it is; empty for what is on several hosts, which are On.
 	Host snapshot.Hostname   `json:"host,omitempty"`
 	On   []snapshot.Hostname `json:"on,omitempty"`
-	// About is how many GPUs or environments somebody is to lose by a cap, as the warning says.
-	About int `json:"about,omitempty"`
 	// AskedAgain is since when hosts are asked once more, before a rule of the fleet acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }
@@ -166,6 +164,11 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 
 		ExemptGPUs: make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
 	}
+}
+
+// began reports whether two things began together.
+func (p Presence) began(with Presence) bool {
+	return p.Since.Equal(with.Since) && p.Cycles == with.Cycles
 }
 
 // isOver reports whether what was there is gone for an eighth of its warning or longer.
