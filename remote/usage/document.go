@@ -36,6 +36,7 @@ type Document struct {
 	Rows     []Row     `json:"rows"`                    // the longest attached time first; days by date
 	Total    Row       `json:"total"`                   // each GPU once
 	LeftOut  int       `json:"rows_left_out,omitempty"` // by --top
+	Days     Days      `json:"-"`                       // of all rows
 }
 
 // Row is a user, a group, a host, a model or a day.
@@ -52,10 +53,16 @@ func NewDocument(r *Report, by string, in *time.Location) *Document {
 	d := &Document{
 		Schema: DocumentSchema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&NamedSum{Sum: r.Total}),
 		Since: time.Unix(r.Since, 0).In(in), Until: time.Unix(r.Until, 0).In(in),
-		Begun: time.Unix(r.Begun, 0).In(in), Recorded: time.Unix(r.Mark.Until, 0).In(in),
+		Begun: time.Unix(r.Begun, 0).In(in), Recorded: time.Unix(r.Mark.Until, 0).In(in), Days: r.Days,
+	}
+	if by == ByDay {
+		d.Days = make(Days)
 	}
 	for i := range r.Rows {
 		d.Rows = append(d.Rows, rowOf(&r.Rows[i]))
+		if by == ByDay {
+			d.Days.Add(AllGPUs, r.Rows[i].Name, &r.Rows[i].Amounts)
+		}
 	}
 	d.arrange()
 	return d
@@ -99,7 +106,7 @@ func (d *Document) Groups(of func(user string) []string) {
 			sums[group].Add(&d.Rows[i].Amounts) // not Peak: its members may have had most at different times
 		}
 	}
-	d.By, d.Rows = ByGroup, []Row{}
+	d.By, d.Rows, d.Days = ByGroup, []Row{}, d.Days.regrouped(of)
 	for _, sum := range sums {
 		d.Rows = append(d.Rows, *sum)
 	}
@@ -126,6 +133,12 @@ func (d *Document) HideUsers(but string) {
 		rows = append(rows, others)
 	}
 	d.Rows, d.LeftOut = rows, 0
+	d.Days = d.Days.regrouped(func(user string) []string {
+		if but == "" || user != but {
+			user = OtherUsers
+		}
+		return []string{user}
+	})
 }
 
 // Top leaves out all rows but the first n; of days the last n stay. 0 leaves out none.

@@ -73,7 +73,8 @@ type Report struct {
 	// Missing is for how many seconds of the time nothing is known.
 	Missing int64
 	Rows    []NamedSum
-	Total   Sum // of all devices
+	Total   Sum  // of all devices
+	Days    Days // of Rows; empty for ByDay
 }
 
 // NamedSum is the sum of a user, a host or a model, or of a day, by its date.

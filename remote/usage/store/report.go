@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -34,48 +36,90 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 	if len(parts) > 0 {
 		report.Since, report.Until = parts[0].since, parts[len(parts)-1].until
 	}
-	rows, total := make(map[string]usage.Sum), make(map[string]usage.Sum)
+	by, rows := "r.name", make(map[string]*sumRow)
+	if q.By == usage.ByDay {
+		by = "r.start"
+	}
 	for _, p := range parts {
-		err := t.sum(p, usage.OfAll, false, total)
+		err := t.sum(p, usage.OfAll, "r.name", "r.name", func(r *sumRow) { report.Total.Add(&r.Sum) })
 		if err == nil {
-			err = t.sum(p, q.Kind(), q.By == usage.ByDay, rows)
+			err = t.sum(p, q.Kind(), "min(r.name)", by, func(r *sumRow) {
+				if q.By == usage.ByDay {
+					r.name = t.dateOf(r.start)
+				}
+				if rows[r.name] == nil {
+					rows[r.name] = &sumRow{name: r.name, id: r.id}
+				}
+				rows[r.name].Add(&r.Sum)
+			})
 		}
 		if err != nil {
 			return report, err
 		}
 	}
-	report.Total = total[""]
-	for name, sum := range rows {
-		report.Rows = append(report.Rows, usage.NamedSum{Name: name, Sum: sum})
+	for name, row := range rows {
+		report.Rows = append(report.Rows, usage.NamedSum{Name: name, Sum: row.Sum})
 	}
 	slices.SortFunc(report.Rows, func(a, b usage.NamedSum) int { return cmp.Compare(a.Name, b.Name) })
+	if q.By != usage.ByDay {
+		if report.Days, err = t.days(parts, q, slices.Collect(maps.Values(rows))); err != nil {
+			return report, err
+		}
+	}
 	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS "+
 		"bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1",
 		report.Since, report.Until)
 	return report, err
 }
 
-// sum adds the sums of a part of the time, by name or by date.
-func (t *tx) sum(p periodTable, kind usage.Kind, byDay bool, to map[string]usage.Sum) error {
-	by := "name"
-	if byDay {
-		by = "start"
+func (t *tx) dateOf(start int64) string { return time.Unix(start, 0).In(t.options.In).Format(time.DateOnly) }
+
+const (
+	maxByDay      = 64   // names that have sums by day
+	maxUsersByDay = 2048 // of which groups are made
+)
+
+// days are the sums by day, of the names that have most, and of all others together.
+func (t *tx) days(parts []periodTable, q *usage.Query, rows []*sumRow) (usage.Days, error) {
+	slices.SortFunc(rows, func(a, b *sumRow) int {
+		return cmp.Or(cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)), cmp.Compare(a.name, b.name))
+	})
+	most := maxByDay
+	if q.By == usage.ByGroup {
+		most = maxUsersByDay
 	}
-	var start, id int64
-	var name string
-	var sum usage.Sum
-	columns := append([]any{&name, &start, &id}, amountsOf(&sum)...)
-	// The names are joined to the sums: joining them to what is summed up takes twice as long.
-	return t.rows(columns, func() {
-		if byDay {
-			name = time.Unix(start, 0).In(t.options.In).Format(time.DateOnly)
+	ids := "0"
+	for _, row := range rows[:min(most, len(rows))] {
+		ids += ", " + strconv.FormatInt(row.id, 10)
+	}
+	days := make(usage.Days)
+	for _, p := range parts {
+		err := t.sum(p, q.Kind(), "CASE WHEN r.name IN ("+ids+") THEN r.name ELSE 0 END", "r.start, 2",
+			func(r *sumRow) { days.Add(r.name, t.dateOf(r.start), &r.Amounts) })
+		if err != nil {
+			return nil, err
 		}
-		total := to[name]
-		total.Add(&sum)
-		to[name] = total
-	}, fmt.Sprintf("SELECT n.name, s.* FROM (SELECT min(r.start) AS start, min(r.name) AS id, %s FROM %s r WHERE "+
-		"{fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3 GROUP BY r.%s) s JOIN names n ON n.id = s.id",
-		summed(), p.sumTable, by), int(kind), p.since, p.until)
+	}
+	return days, nil
+}
+
+// sumRow is the sum of a name, or of others.
+type sumRow struct {
+	name      string
+	start, id int64
+	usage.Sum
+}
+
+// sum hands over the sums of a part of the time, grouped by expressions over rows r. id is that of the name, and 0
+// for others.
+func (t *tx) sum(p periodTable, kind usage.Kind, id, by string, add func(*sumRow)) error {
+	var r sumRow
+	columns := append([]any{&r.name, &r.start, &r.id}, amountsOf(&r.Sum)...)
+	// The names are joined to the sums: joining them to what is summed up takes twice as long.
+	return t.rows(columns, func() { add(&r) }, fmt.Sprintf("SELECT coalesce(n.name, '%s'), s.* FROM (SELECT "+
+		"min(r.start) AS start, %s AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND "+
+		"r.start < $3 GROUP BY %s) s LEFT JOIN names n ON n.id = s.id WHERE n.id > 0 OR s.id = 0", usage.Others, id, summed(), p.sumTable, by),
+		int(kind), p.since, p.until)
 }
 
 // periodTable is a time, and the table with its sums.
