@@ -55,7 +55,8 @@ func (d Days) Largest(n int) (keys []string, days Days) {
 	delete(sums, Others)
 	keys = slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
 		x, y := sums[a], sums[b]
-		return cmp.Or(cmp.Compare(max(y.Attached, y.Used), max(x.Attached, x.Used)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(max(y.Attached, y.Used), max(x.Attached, x.Used)), cmp.Compare(y.Used, x.Used),
+			cmp.Compare(a, b))
 	})
 	keys = keys[:min(n, len(keys))]
 	days = d.regrouped(func(key string) []string {

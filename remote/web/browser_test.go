@@ -131,12 +131,12 @@ func TestBrowserReport(t *testing.T) {
 	page := b.open(s.URL+"/", look{width: 1280, height: 900})
 	var done string
 	page.evaluate(`document.querySelector('nav a[href="/report"]').click(); ""`, &done)
-	page.wait(`document.querySelectorAll("tbody tr").length === 12`)
+	page.wait(`document.querySelectorAll(".figures tbody tr").length === 12`)
 	page.evaluate(`document.getElementById("by").value = "host"; document.getElementById("range").value = "30d"; document.querySelector("form button").click(); ""`, &done)
-	page.wait(`location.search.includes("by=host") && location.search.includes("range=30d") && document.querySelectorAll("tbody tr").length === 12`)
+	page.wait(`location.search.includes("by=host") && location.search.includes("range=30d") && document.querySelectorAll(".figures tbody tr").length === 12`)
 	day := f.now.AddDate(0, 0, -3).Format(time.DateOnly)
 	page.evaluate(`document.getElementById("by").value = "day"; document.getElementById("range").value = "dates"; document.getElementById("since").value = "`+day+`"; document.querySelector("form button").click(); ""`, &done)
-	page.wait(`location.search.includes("by=day") && document.querySelectorAll("tbody tr").length === 4 && document.getElementById("since").value === "` + day + `"`)
+	page.wait(`location.search.includes("by=day") && document.querySelectorAll(".figures tbody tr").length === 4 && document.getElementById("since").value === "` + day + `"`)
 	require.Empty(t, b.problems())
 }
 

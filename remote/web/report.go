@@ -188,7 +188,7 @@ func sentence(err error) string {
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	// reportBody is what the page of a report shows.
 	type reportBody struct {
-		*usage.Document
+		usageBody
 		Asked  asked
 		Choose []string
 		Ranges []int
@@ -205,7 +205,7 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
 		p.Title, p.Query = "GPU usage by "+d.By, template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
 		return "report", reportBody{
-			Asked: a, Document: d,
+			Asked: a, usageBody: usageBody{d, newChart(d)},
 			Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly),
 		}
 	})

@@ -9,10 +9,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// OutputFlags are those of the commands that print a table.
-func OutputFlags(o *render.Output) []cli.Flag {
+// OutputFlags are those of the commands that print a table, maybe also in other formats.
+func OutputFlags(o *render.Output, formats ...string) []cli.Flag {
 	return []cli.Flag{
-		FormatFlag(&o.Format, "tui", "csv", "json"),
+		FormatFlag(&o.Format, append([]string{"tui", "csv", "json"}, formats...)...),
 		Bool(&o.NoHeader, "no-header", "leave out the names of the columns").Config(Output),
 	}
 }

@@ -62,13 +62,16 @@ func Command(with command.Program) *cli.Command {
 				Config(command.Shared).DefaultText("the only one there"),
 			command.String(&p.policy, "policy", "take the groups of --by group from this policy `FILE`, or none; "+
 				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top | command.OrNone),
-		}, command.OutputFlags(&p.output)...),
+		}, command.OutputFlags(&p.output, html)...),
 		Action: p.run,
 	}
 }
 
 func (p *options) run(c *cli.Context) error {
-	if p.cap != "" {
+	switch {
+	case p.cap != "" && p.output.Format == html:
+		return command.WrongFlag("format", " html is not for --cap: write tui, csv or json")
+	case p.cap != "":
 		return p.capReport(c.Context)
 	}
 	query, err := p.query()

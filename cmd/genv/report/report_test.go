@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
@@ -52,6 +53,14 @@ func TestCSV(t *testing.T) {
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(t, "key,attached_seconds,used_seconds,computing_seconds,idle_seconds,unknown_seconds,unmeasured_seconds,memory_mib_seconds,share,peak_devices,findings,terminated,detached", lines[0])
 	require.Equal(t, "alice,360000,180000,0,180000,0,0,0,0.6623,3,2,0,0", lines[1])
+}
+
+// A page is a file of its own, whatever names users have.
+func TestHTML(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, write(&command.Program{Out: &b}, document(), render.Output{Format: html}))
+	require.Contains(t, b.String(), "<h1>GPU usage by user</h1>")
+	require.Contains(t, b.String(), `<th scope="row">bob\x1b[31m</th>`)
 }
 
 func TestPrimaryGroups(t *testing.T) {

@@ -8,20 +8,26 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// write prints a document in the format that a request asks for: as a table, as CSV or
-// as JSON. What else is to be said of it goes to stderr.
+// html is the format of a file with a picture, to mail or to print.
+const html = "html"
+
+// write prints a document in the format that a request asks for: as a table, as CSV, as
+// JSON, or as a page. What else is to be said of it goes to stderr.
 func write(p *command.Program, d *usage.Document, output render.Output) error {
 	switch output.Format {
 	case "json":
 		return render.WriteJSON(p.Out, d)
 	case "csv":
 		return writeCSV(p.Out, d, output)
+	case html:
+		return web.WriteReport(p.Out, d)
 	}
 	return writeText(p, d, output)
 }

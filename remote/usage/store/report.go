@@ -72,7 +72,9 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 	return report, err
 }
 
-func (t *tx) dateOf(start int64) string { return time.Unix(start, 0).In(t.options.In).Format(time.DateOnly) }
+func (t *tx) dateOf(start int64) string {
+	return time.Unix(start, 0).In(t.options.In).Format(time.DateOnly)
+}
 
 const (
 	maxByDay      = 64   // names that have sums by day
@@ -118,8 +120,8 @@ func (t *tx) sum(p periodTable, kind usage.Kind, id, by string, add func(*sumRow
 	// The names are joined to the sums: joining them to what is summed up takes twice as long.
 	return t.rows(columns, func() { add(&r) }, fmt.Sprintf("SELECT coalesce(n.name, '%s'), s.* FROM (SELECT "+
 		"min(r.start) AS start, %s AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND "+
-		"r.start < $3 GROUP BY %s) s LEFT JOIN names n ON n.id = s.id WHERE n.id > 0 OR s.id = 0", usage.Others, id, summed(), p.sumTable, by),
-		int(kind), p.since, p.until)
+		"r.start < $3 GROUP BY %s) s LEFT JOIN names n ON n.id = s.id WHERE n.id > 0 OR s.id = 0",
+		usage.Others, id, summed(), p.sumTable, by), int(kind), p.since, p.until)
 }
 
 // periodTable is a time, and the table with its sums.

@@ -37,6 +37,7 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 		"a year":                year,
 		"a reader and a writer": readerAndWriter,
 		"gaps":                  gaps,
+		"many users":            manyUsers,
 		"old hours":             oldHours,
 		"odd names":             oddNames,
 		"pseudonyms":            pseudonyms,
@@ -88,6 +89,19 @@ func empty(t *testing.T, d database) {
 	require.Empty(t, early)
 }
 
+// expectDays are the amounts of days in a time.
+func expectDays(entries []*usage.Entry, q usage.Query, in *time.Location) usage.Days {
+	days := make(usage.Days)
+	for _, e := range entries {
+		for key := range e.Sums {
+			if sum := e.Sums[key]; key.Hour >= q.Since && key.Hour < q.Until && key.Kind == q.Kind() {
+				days.Add(key.Name, time.Unix(key.Hour, 0).In(in).Format(time.DateOnly), &sum.Amounts)
+			}
+		}
+	}
+	return days
+}
+
 // expect is the sum of what entries have in a time, calculated from the entries.
 func expect(entries []*usage.Entry, q usage.Query, in *time.Location) (rows map[string]usage.Sum, total usage.Sum) {
 	rows = make(map[string]usage.Sum)
@@ -125,6 +139,11 @@ func check(t *testing.T, s *store.Store, entries []*usage.Entry, q usage.Query) 
 	rows, total := expect(entries, q, zone(t))
 	require.Equal(t, rows, got)
 	require.Equal(t, total, r.Total)
+	if q.By == usage.ByDay {
+		require.Empty(t, r.Days)
+	} else {
+		require.Equal(t, expectDays(entries, q, zone(t)), r.Days)
+	}
 	return r
 }
 
@@ -153,6 +172,24 @@ func sums(t *testing.T, d database) {
 	whole := check(t, s, entries, usage.Query{By: usage.ByDay, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
 	require.Len(t, whole.Rows, 5)
 	require.Equal(t, begin.Unix(), whole.Begun)
+}
+
+// manyUsers: those with most have sums by day, and all others have them together, but for groups.
+func manyUsers(t *testing.T, d database) {
+	s, hour := d.open(t), time.Date(2026, 10, 23, 0, 0, 0, 0, zone(t)).Unix()
+	sums := make(usage.Sums)
+	for i := range int64(70) {
+		sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: fmt.Sprintf("user-%02d", i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 100 + i}}
+	}
+	require.NoError(t, s.Add(t.Context(), &usage.Entry{Sums: sums, Since: hour, Mark: usage.Mark{Until: hour + 3600}}))
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: hour, Until: hour + 3600})
+	require.NoError(t, err)
+	require.Len(t, r.Days, 65)
+	require.Equal(t, int64(100+101+102+103+104+105), r.Days[usage.Others]["2026-10-23"].Attached)
+	require.Equal(t, int64(106), r.Days["user-06"]["2026-10-23"].Attached)
+	r, err = s.Report(t.Context(), usage.Query{By: usage.ByGroup, Since: hour, Until: hour + 3600})
+	require.NoError(t, err)
+	require.Len(t, r.Days, 70)
 }
 
 // year: a report of a year is as exact as that of a day.

@@ -1,0 +1,207 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/usage"
+)
+
+// chart is a picture of GPU hours by day, stacked by what the rows of a report are. Widths are in per cent, so that
+// it fits every screen; heights are in pixels.
+type chart struct {
+	By, Unit string // day, or month for a long time
+	Lines    []chartLine
+	Columns  []chartColumn
+	Series   []chartSeries
+	Idle     bool // some of it was idle
+	Unknown  bool // of some it isn't known
+}
+
+// chartLine is a line of the grid, with its hours.
+type chartLine struct {
+	Y     float64
+	Label string
+}
+
+// chartColumn is a day.
+type chartColumn struct {
+	Date, Label      string // Label is empty where there is no room for one
+	X, Middle, Width float64
+	Parts            []chartPart // of each series
+}
+
+// chartSeries is a user, a host or what else rows are. Its number says the colour.
+type chartSeries struct {
+	Number int
+	Key    string
+}
+
+// chartPart is what one series has of a day, in seconds, and where the three are drawn.
+type chartPart struct {
+	chartSeries
+	Used, Idle, Unknown       int64
+	UsedAt, IdleAt, UnknownAt chartRect
+}
+
+type chartRect struct{ Y, Height float64 }
+
+const (
+	chartTop      = 14.0  // the uppermost line
+	chartHeight   = 200.0 // between the lines for 0 and for the most
+	chartColours  = 7     // and one for all others
+	chartLabels   = 7     // that have room on a phone
+	chartMaxDays  = 100   // beyond, columns are months
+	chartMinShare = 0.05  // of a pixel: what is less is not drawn
+)
+
+// newChart draws a document; nil if nothing is recorded.
+func newChart(d *usage.Document) *chart {
+	keys, days := d.Days.Largest(chartColours)
+	c := &chart{By: d.By, Unit: "day"}
+	dates, length := datesOf(d), len(time.DateOnly)
+	if len(dates) > chartMaxDays {
+		c.Unit, length = "month", len("2026-11")
+	}
+	for i, key := range keys {
+		if key == usage.Others {
+			i = chartColours
+		}
+		c.Series = append(c.Series, chartSeries{i, key})
+	}
+	for _, date := range dates {
+		if last := len(c.Columns) - 1; last < 0 || c.Columns[last].Date != date[:length] {
+			c.Columns = append(c.Columns, c.column(date[:length]))
+		}
+		for i := range c.Series {
+			amounts := days[c.Series[i].Key][date]
+			c.Columns[len(c.Columns)-1].Parts[i].add(&amounts)
+		}
+	}
+	most := int64(0)
+	for i := range c.Columns {
+		most = max(most, c.Columns[i].total())
+	}
+	if most == 0 {
+		return nil
+	}
+	c.draw(float64(most))
+	return c
+}
+
+// datesOf are the days of a document, from when on usage is kept.
+func datesOf(d *usage.Document) (dates []string) {
+	in := d.Since.Location()
+	for day := usage.DayOf(max(d.Since.Unix(), d.Begun.Unix()), in); day < d.Until.Unix(); day = usage.NextDay(day, in) {
+		dates = append(dates, time.Unix(day, 0).In(in).Format(time.DateOnly))
+	}
+	return dates
+}
+
+func (c *chart) column(date string) chartColumn {
+	column := chartColumn{Date: date}
+	for _, series := range c.Series {
+		column.Parts = append(column.Parts, chartPart{chartSeries: series})
+	}
+	return column
+}
+
+func (p *chartPart) add(a *usage.Amounts) {
+	p.Used += a.Used
+	p.Idle += a.Idle
+	p.Unknown += a.Unknown + max(0, a.Attached-a.Used-a.Idle) // attached, and its processes are unknown
+}
+
+func (c *chartColumn) total() (sum int64) {
+	for i := range c.Parts {
+		sum += c.Parts[i].Used + c.Parts[i].Idle + c.Parts[i].Unknown
+	}
+	return sum
+}
+
+// draw places everything, for the most seconds of a day.
+func (c *chart) draw(most float64) {
+	step := stepOf(most / 3600)
+	top := math.Ceil(most/3600/step) * step
+	for hours := 0.0; hours <= top+step/2; hours += step {
+		y := chartTop + chartHeight*(1-hours/top)
+		c.Lines = append(c.Lines, chartLine{y, strconv.FormatFloat(hours, 'g', 6, 64)})
+	}
+	every, width := (len(c.Columns)+chartLabels-1)/chartLabels, 100/float64(len(c.Columns))
+	for i := range c.Columns {
+		column := &c.Columns[i]
+		column.X, column.Width = (float64(i)+0.1)*width, 0.8*width
+		column.Middle = (float64(i) + 0.5) * width
+		if i%every == 0 {
+			column.Label = shortDate(column.Date)
+		}
+		y := chartTop + chartHeight
+		place := func(seconds int64) chartRect {
+			height := chartHeight * float64(seconds) / 3600 / top
+			y -= height
+			return chartRect{y, height}
+		}
+		for j := range column.Parts {
+			p := &column.Parts[j]
+			p.UsedAt, p.IdleAt, p.UnknownAt = place(p.Used), place(p.Idle), place(p.Unknown)
+			c.Idle, c.Unknown = c.Idle || p.Idle > 0, c.Unknown || p.Unknown > 0
+		}
+	}
+}
+
+// stepOf is the distance of the lines of a grid up to some hours: 1, 2 or 5 times a power of ten.
+func stepOf(hours float64) float64 {
+	least := hours / 4
+	power := math.Pow(10, math.Floor(math.Log10(least)))
+	i := slices.IndexFunc([]float64{1, 2, 5}, func(n float64) bool { return n*power >= least })
+	return power * []float64{10, 1, 2, 5}[i+1]
+}
+
+// shortDate is a day as 2 Nov; a month stays as it is.
+func shortDate(date string) string {
+	if day, err := time.Parse(time.DateOnly, date); err == nil {
+		return day.Format("2 Jan")
+	}
+	return date
+}
+
+// Drawn reports whether it is high enough to be seen.
+func (r chartRect) Drawn() bool { return r.Height >= chartMinShare }
+
+// Text says what a part is.
+func (p *chartPart) Text() string {
+	text := usage.Hours(p.Used) + " GPU hours used"
+	for _, more := range []struct {
+		seconds int64
+		what    string
+	}{{p.Idle, "idle"}, {p.Unknown, "unknown"}} {
+		if more.seconds > 0 {
+			text += fmt.Sprintf(", %s %s", usage.Hours(more.seconds), more.what)
+		}
+	}
+	return text
+}
+
+// usageBody is what a report shows.
+type usageBody struct {
+	*usage.Document
+	Chart *chart // nil if nothing is recorded
+}
+
+// WriteReport writes a report as a file of its own, which needs nothing else and has no script.
+func WriteReport(w io.Writer, d *usage.Document) error {
+	style, err := staticFiles.ReadFile("static/style.css")
+	if err != nil {
+		return err
+	}
+	return templates().ExecuteTemplate(w, "reportFile", struct {
+		Title string
+		Style template.CSS
+		Body  usageBody
+	}{"GPU usage by " + d.By, template.CSS(style), usageBody{d, newChart(d)}}) //nolint:gosec // it is ours
+}
