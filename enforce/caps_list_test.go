@@ -116,6 +116,9 @@ func TestListedCaps(t *testing.T) {
 		{"all but one, beside a daemon that is protected", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1 1:1 protected:mps", "a end 10"},
 		{"all but one, beside a desktop", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 screen | dev 1 screen | proc 10 - u1001 by:alice 0:1:C | proc 11 - u1001 by:alice 1:1:C | proc 12 - u0 0:1:G 1:1:G", "a end 10"},
 		{"all but one, beside root's job", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1", "a end 11"},
+		{"in an environment, on what isn't attached, the newest", count, []*enforce.Cap{listed("one", 1, together)}, "a | " + envs + " | dev 0 | dev 1 | proc 10 1 u1001 by:alice started-at:9 0:1 | proc 11 - u1002 by:bob started-at:8 1:1", "a end 10"},
+		{"a GPU is as old as whoever has it longest", count, []*enforce.Cap{listed("one", 1, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1002 by:bob started-at:9 1:1 | proc 12 - u1003 by:carol started-at:10 0:1", "a end 11"},
+		{"who has most uses a GPU of somebody who has fewer", count, []*enforce.Cap{listed("two", 2, together)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1003 by:carol started-at:7 1:1 | proc 12 - u1003 by:carol started-at:7 2:1 | proc 13 - u1003 by:carol started-at:10 0:1", "a end 11"},
 		{"desktops", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 screen | proc 10 - u1001 by:alice 0:1:G", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

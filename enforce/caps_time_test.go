@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 )
 
 // attachedTo is a host with ten GPUs, of which alice is attached to so many.
@@ -51,4 +52,17 @@ func TestWarnedOfEachThing(t *testing.T) {
 			require.Equal(t, tt.want, taken)
 		})
 	}
+}
+
+// What got SIGTERM and still runs counts as gone: nothing else is lost in its place.
+func TestWhatCannotBeEndedCountsAsGone(t *testing.T) {
+	const began = "a | dev 0 | dev 1 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1001 by:alice started-at:9 1:1"
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("one", 1)}}
+	var memory controllerMemory
+	plan := memory.Judge(policy, parseCluster(t, began), noon(0))
+	require.Equal(t, "a end 11", planText(plan))
+	memory.Learn("a", plan.Orders[0].Order, []order.Outcome{{PID: 11, Status: order.StatusSurvived}})
+	plan = memory.Judge(policy, parseCluster(t, strings.Replace(began, "10 - u1001 by:alice started-at:8", "12 - u1001 by:alice started-at:10", 1)), noon(0).Add(10*time.Second))
+	require.Empty(t, planText(plan))
+	require.Len(t, plan.Findings[0].Stuck, 1)
 }

@@ -155,7 +155,7 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 		}
 		d := c.device(u, h, device)
 		switch counts := h.counted(p) != ""; {
-		case counts && in == nil:
+		case counts && !c.attached(u, in, use.Index):
 			start := snapshot.DateOf(h.snapshot.When(p.Start, snapshot.Date{}).UTC().Truncate(time.Second))
 			if start.Compare(d.Newest) > 0 {
 				d.Newest, d.Written = start, snapshot.Date{}
@@ -169,11 +169,15 @@ func (c *counting) addUsesOf(u *held, h *hostView, in *envView, p *snapshot.Proc
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
 func (c *counting) addProcess(u *held, d *caps.HeldDevice, in *envView, p *snapshot.Process) {
-	attached := in != nil && c.policy.Account(in.env.Username) == u.user && in.Attached(d.Index)
-	d.Uses = append(d.Uses, caps.Use{Process: p, Attached: attached})
+	d.Uses = append(d.Uses, caps.Use{Process: p, Attached: c.attached(u, in, d.Index)})
 	if !p.Unproved() { // else any user may have started it
 		d.Used = caps.Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
+}
+
+// attached reports whether an environment of the user's, or nil, is attached to a device.
+func (c *counting) attached(u *held, env *envView, index snapshot.DeviceIndex) bool {
+	return env != nil && c.policy.Account(env.env.Username) == u.user && env.Attached(index)
 }
 
 // begin begins to count what the user has on a host. All of one host is counted before the next one begins.

@@ -2,8 +2,11 @@ package caps
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
@@ -13,7 +16,8 @@ import (
 // The cost of losing a device. One of which the use is only reported, without a uid of the user, goes before
 // one that is proven to be in use: whoever forges state on one host can't have a job ended on another.
 const (
-	costIdle int8 = iota
+	costGone int8 = iota // what uses it was told to end, or can't be ended: nothing else is lost in its place
+	costIdle
 	costEndsAnyway
 	costReported
 	costBusy
@@ -22,7 +26,7 @@ const (
 // Why says in a few words why a device of a choice is one of those that go.
 func (d *HeldDevice) Why() string {
 	return [...]string{
-		"it is idle", "what uses it ends anyway", "its use is only reported", "in use, and nothing else was enough",
+		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway", "its use is only reported", "in use, and nothing else was enough",
 	}[d.cost]
 }
 
@@ -89,7 +93,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 
 // compare says which of two devices goes first: within one cost, of people who share a cap, one of whoever has most.
 func (c *Choice) compare(d, other *HeldDevice) int {
-	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(c.mostOf(other), c.mostOf(d)), newerFirst(d, other))
+	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)), newerFirst(d, other))
 }
 
 func newerFirst(d, other *HeldDevice) int {
@@ -104,12 +108,16 @@ func (c *Choice) countOwners(d *HeldDevice, n int) {
 	}
 }
 
-// mostOf is how many devices whoever has most of those has who have this one.
-func (c *Choice) mostOf(d *HeldDevice) (most int) {
-	for _, part := range d.Parts {
-		most = max(most, c.most[part.Owner])
+// fewest is how many devices whoever has fewest of those has who have one of these. So nobody loses one because somebody
+// who has more uses it, too.
+func fewest(has map[int]int, devices ...*HeldDevice) int {
+	least := math.MaxInt
+	for _, d := range devices {
+		for _, part := range d.Whose() {
+			least = min(least, has[part.Owner])
+		}
 	}
-	return most
+	return least
 }
 
 // enough reports whether no device of a cost need go any more.
@@ -146,19 +154,18 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 		return slices.Values(devices)
 	}
 	return func(yield func(*HeldDevice) bool) {
-		left := make(map[int][]*HeldDevice) // by whose they are
-		most := 0
+		left := make(map[string][]*HeldDevice) // by whose they are
 		for _, d := range devices {
-			for _, part := range d.Parts {
-				left[part.Owner] = append(left[part.Owner], d)
-				most = max(most, c.most[part.Owner])
-			}
+			left[d.owners()] = append(left[d.owners()], d)
+		}
+		most := 0
+		for _, list := range left {
+			most = max(most, fewest(c.most, list[0]))
 		}
 		for ; most > 0; most-- {
-			for _, owner := range c.withAsMany(most, left) {
-				for len(left[owner]) > 0 && c.most[owner] == most {
-					d := left[owner][0]
-					if left[owner] = left[owner][1:]; !yield(d) {
+			for _, owners := range c.withAsMany(most, left) {
+				for list := left[owners]; len(list) > 0 && fewest(c.most, list[0]) == most; list = left[owners] {
+					if left[owners] = list[1:]; !yield(list[0]) {
 						return
 					}
 				}
@@ -167,17 +174,28 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	}
 }
 
-// withAsMany are the people who have so many devices, who has the newest first.
-func (c *Choice) withAsMany(n int, left map[int][]*HeldDevice) (owners []int) {
-	for owner := range left {
-		if c.most[owner] == n && len(left[owner]) > 0 {
-			owners = append(owners, owner)
+// owners are those who have a device.
+func (d *HeldDevice) owners() string {
+	if len(d.Parts) == 1 {
+		return strconv.Itoa(d.Parts[0].Owner)
+	}
+	var owners []int
+	for _, part := range d.Parts {
+		owners = append(owners, part.Owner)
+	}
+	slices.Sort(owners)
+	return fmt.Sprint(owners)
+}
+
+// withAsMany are the owners of devices who have so many, who has the newest first.
+func (c *Choice) withAsMany(n int, left map[string][]*HeldDevice) (all []string) {
+	for owners, list := range left {
+		if len(list) > 0 && fewest(c.most, list[0]) == n {
+			all = append(all, owners)
 		}
 	}
-	slices.SortFunc(owners, func(a, b int) int {
-		return cmp.Or(newerFirst(left[a][0], left[b][0]), cmp.Compare(a, b))
-	})
-	return owners
+	slices.SortFunc(all, func(a, b string) int { return newerFirst(left[a][0], left[b][0]) })
+	return all
 }
 
 // take chooses a device. Once its processes end, what else they alone used on the host goes
@@ -206,14 +224,14 @@ func (c *Choice) giveBack() {
 	if c.freed < c.Excess || c.freed == c.Excess && !busy {
 		return
 	}
-	kept := c.takeWhatEnds()
-	order := c.oldestFirst()
+	kept, others := c.takeWhatEnds()
+	order := slices.DeleteFunc(c.oldestFirst(), func(d *HeldDevice) bool { return slices.Contains(others, d) })
 	for _, d := range order {
 		if d.chosen && len(d.Uses) > 0 {
 			c.giveBackAll(c.withProcesses(d))
 		}
 	}
-	for _, d := range slices.Concat(kept, order) {
+	for _, d := range slices.Concat(kept, order, others) {
 		if d.chosen {
 			c.giveBackAll([]*HeldDevice{d})
 		}
@@ -228,20 +246,27 @@ func (c *Choice) giveBack() {
 	}
 }
 
-// takeWhatEnds chooses what nothing uses any more once the processes of what is chosen end.
-func (c *Choice) takeWhatEnds() (taken []*HeldDevice) {
+// takeWhatEnds chooses what nothing uses any more once the processes of what is chosen end. Others go by that alone: one
+// of these may be enough to end a process, instead of one that another process uses, too.
+func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {
 			continue
 		}
 		for _, mate := range d.mates {
-			if !mate.gone && mate.Exempt == contents.Unused && c.costOf(mate) == costEndsAnyway {
-				c.set(mate, true)
-				c.chosen, taken = append(c.chosen, mate), append(taken, mate)
+			if mate.chosen || mate.Exempt != contents.Unused || c.costOf(mate) != costEndsAnyway {
+				continue
 			}
+			if mate.gone {
+				others = append(others, mate)
+			} else {
+				taken = append(taken, mate)
+			}
+			c.set(mate, true)
+			c.chosen = append(c.chosen, mate)
 		}
 	}
-	return taken
+	return taken, others
 }
 
 // oldestFirst are the chosen devices, the busiest and oldest first.
@@ -340,14 +365,22 @@ func (c *Choice) ends(h HostState, p *snapshot.Process) bool {
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end as well.
 func (c *Choice) costOf(d *HeldDevice) (cost int8) {
-	if d.Idle && d.Unknown == contents.Unused { // else something stays that still uses it
-		return costIdle
+	if d.Unknown == contents.Unused { // else something stays that still uses it
+		ends := func(use Use) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
+		switch stuck := slices.ContainsFunc(d.Uses, func(use Use) bool { return d.Host.Stuck(use.Process) }); {
+		case stuck && !slices.ContainsFunc(d.Uses, func(use Use) bool { return !ends(use) }):
+			return costGone
+		case d.Idle:
+			return costIdle
+		}
 	}
 	switch d.Unknown {
 	case contents.Proven:
 		return costBusy
 	case contents.Reported:
 		cost = costReported
+	default:
+		cost = costIdle
 	}
 	for _, use := range d.Uses {
 		switch p := use.Process; {

@@ -91,8 +91,9 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 func (d *HeldDevice) add(part *HeldDevice) {
 	d.Parts, d.Envs, d.Uses = append(d.Parts, part), append(d.Envs, part.Envs...), append(d.Uses, part.Uses...)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
-	if cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) > 0 {
-		d.Newest, d.Written = part.Newest, part.Written
+	older := cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) < 0
+	if unknown := (snapshot.Date{}); d.Newest == unknown || older && part.Newest != unknown {
+		d.Newest, d.Written = part.Newest, part.Written // it is as old as whoever has it longest
 	}
 	d.Capacity, d.Used = add(d.Capacity, part.Capacity), add(d.Used, part.Used)
 }

@@ -31,7 +31,7 @@ func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*Held
 	for n > 0 {
 		blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.isTooMuch(lost, may) })
 		slices.SortStableFunc(blocks, func(a, b block) int {
-			return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.most(has), a.most(has)),
+			return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(fewest(has, b.devices...), fewest(has, a.devices...)),
 				newerFirst(a.devices[0], b.devices[0]))
 		})
 		first := slices.IndexFunc(blocks, func(b block) bool { return canComplete(blocks, b, n) })
@@ -66,16 +66,6 @@ func (b *block) isTooMuch(lost, may map[int]int) bool {
 		}
 	}
 	return false
-}
-
-// most is how many devices whoever has most of those has who have one of the block.
-func (b *block) most(has map[int]int) (most int) {
-	for _, d := range b.devices {
-		for _, part := range d.Whose() {
-			most = max(most, has[part.Owner])
-		}
-	}
-	return most
 }
 
 // canComplete reports whether a block and some of the others have n devices.
