@@ -64,6 +64,17 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestHelpAgents: it is the page of the docs, which isn't wrapped: a terminal of 80 columns shows it as it is.
+func TestHelpAgents(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/agents.md")
+	require.NoError(t, err)
+	r := genvtest.Run(t, "help", "agents")
+	require.Equal(t, string(page), r.Out, r.Err)
+	for line := range strings.Lines(r.Out) {
+		require.LessOrEqual(t, len(line), 81, line)
+	}
+}
+
 // flags143 are the long flags of genv 1.4.3's commands, with those that it takes but hides.
 const flags143 = `
 activate: help shell eid id name gpu-memory gpus no-prompt no-attach over-subscribe no-load

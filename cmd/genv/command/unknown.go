@@ -1,12 +1,14 @@
 package command
 
 import (
+	"io"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/docs"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -80,9 +82,16 @@ func helpCommand(commands []*cli.Command) *cli.Command {
 			}
 		}
 	}
+	agents := &cli.Command{
+		Name: "agents", Usage: "how a program that works for a person uses GPUs, such as a coding agent",
+		Action: func(c *cli.Context) error {
+			_, err := io.WriteString(c.App.Writer, docs.Agents)
+			return err
+		},
+	}
 	return &cli.Command{
 		Name: "help", Usage: "print the help of a command", ArgsUsage: "[COMMAND…]",
-		Subcommands: []*cli.Command{topic},
+		Subcommands: []*cli.Command{topic, agents},
 		Action: func(c *cli.Context) error {
 			words, commands, parent := c.Args().Slice(), c.App.Commands, "genv"
 			for _, word := range words {

@@ -1,7 +1,6 @@
 package user_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -184,10 +183,7 @@ func TestSnippetsForPeople(t *testing.T) {
 	require.Empty(t, u.openBare("bash").sayAll(". ~/.bashrc; genv activate --gpus 1").status, "as README.md has it set up")
 }
 
-var (
-	statement = regexp.MustCompile(`(?m)^ *(?:sudo )?(genv remote (?:-H \S+ )?enforce .*)`)
-	program   = regexp.MustCompile(`\bjq (?:-r )?'([^']*)'`)
-)
+var statement = regexp.MustCompile(`(?m)^ *(?:sudo )?(genv remote (?:-H \S+ )?enforce .*)`)
 
 // TestDryRunsOfTheDocs runs the command lines with which administrators look at what enforce would do.
 func TestDryRunsOfTheDocs(t *testing.T) {
@@ -219,28 +215,4 @@ func TestDryRunsOfTheDocs(t *testing.T) {
 		}
 	}
 	require.Greater(t, ran, 5)
-}
-
-// TestProgramsForJQ: they are programs, and the one for a chat makes something of the example of what a hook gets.
-func TestProgramsForJQ(t *testing.T) {
-	jq, err := exec.LookPath("jq")
-	if err != nil {
-		return // the tests don't need it otherwise
-	}
-	var examples, made bytes.Buffer
-	all := snippets(t)
-	for _, s := range all {
-		if s.language == "json" {
-			examples.WriteString(s.text)
-		}
-	}
-	for _, s := range all {
-		for _, m := range program.FindAllStringSubmatch(s.text, -1) {
-			cmd := exec.Command(jq, "-c", m[1])
-			cmd.Stdin, cmd.Stdout = bytes.NewReader(examples.Bytes()), &made
-			_ = cmd.Run()
-			require.Contains(t, []int{0, 5}, cmd.ProcessState.ExitCode(), "%s: 5 is for documents without such keys", m[1])
-		}
-	}
-	require.Contains(t, made.String(), `{"text":"Process 16108 from environment`)
 }
