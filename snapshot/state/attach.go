@@ -36,6 +36,8 @@ type Availability struct {
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
 	// Only are those that may be attached without OverSubscribe, since nothing is known of the others; nil for all.
 	Only []snapshot.DeviceIndex `json:"only,omitzero"`
+	// Kept are those that root's service keeps for others, who wait for them. No request says it.
+	Kept []snapshot.DeviceIndex `json:"-"`
 }
 
 // InstanceRequest asks for a MIG instance of a device.
@@ -114,14 +116,19 @@ func (r *AttachRequest) check() error {
 // chooseCount picks as many devices as are missing to the requested number.
 func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	missing := r.Count - len(f.AttachedTo(r.EID))
-	var free []*snapshot.Device
+	free := f.Room(r)
+	if missing > len(free) {
+		return nil, f.tooMany(r, r.Count-missing+len(free))
+	}
+	return free[:max(missing, 0)], nil
+}
+
+// Room are the devices that may be attached for a request, the best ones first.
+func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	for i := range f.Devices {
 		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.fits(d) {
 			free = append(free, d)
 		}
-	}
-	if missing > len(free) {
-		return nil, f.tooMany(r, r.Count-missing+len(free))
 	}
 	order := func(d *snapshot.Device) int { return slices.Index(gpus.States(), r.States[d.Index]) }
 	slices.SortFunc(free, func(x, y *snapshot.Device) int {
@@ -129,7 +136,7 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 		last := cmp.Compare(slices.Index(r.Last, x.Index), slices.Index(r.Last, y.Index))
 		return cmp.Or(cmp.Compare(order(x), order(y)), last, attached, cmp.Compare(x.Index, y.Index))
 	})
-	return free[:max(missing, 0)], nil
+	return free
 }
 
 // tooMany is the error for a request of which only some devices are available.
@@ -141,10 +148,15 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 		e.Reason = fmt.Sprintf("Requested more devices (%d) than currently available (%d)", r.Count, available)
 		e.Conflicts = f.conflicts(r.EID, nil)
 	}
+	kept := r.Kept
+	r.Kept = nil // said once
 	for i := range f.Devices {
 		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.refuses(d) != "" {
 			e.Reason += "; " + r.refuses(d)
 		}
+	}
+	if len(kept) > 0 {
+		e.Reason += fmt.Sprintf("; GPU %s is "+keptForWaits, text.JoinIndices(kept))
 	}
 	return e
 }
@@ -171,6 +183,8 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	return chosen, nil
 }
 
+const keptForWaits = "kept for people who wait for it: `genv gpus` names them, and --wait waits for the next turn"
+
 // refuses says why a device is given to no user, or not with the capacity that is asked for; empty for neither.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch state := r.States[d.Index]; {
@@ -183,6 +197,8 @@ func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	case r.Only != nil && !slices.Contains(r.Only, d.Index) && !r.OverSubscribe && len(r.Instances) == 0:
 		return fmt.Sprintf("it is unknown whether GPU %d is free, since nvidia-smi doesn't answer: -o attaches it all "+
 			"the same", d.Index)
+	case slices.Contains(r.Kept, d.Index) && !r.OverSubscribe:
+		return fmt.Sprintf("GPU %d is "+keptForWaits, d.Index)
 	case d.Unified && r.Memory.Known():
 		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own:"+
 			" attach it without --gpu-memory", d.Index)

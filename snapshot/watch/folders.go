@@ -18,10 +18,12 @@ func isDevice(name string) bool {
 }
 
 // stateNames are the state files. Others in their folder are locks and notes.
-var stateNames = []string{"envs.json", "devices.json"}
+// waits.json in the run folder says who waits for GPUs.
+var stateNames = []string{"envs.json", "devices.json", "waits.json"}
 
 // folders watches folders by inotify: in which device nodes are made and removed, and the
-// state files are written, and root's run folder, in which the guard says who opened devices.
+// state files are written, and root's run folder, in which the guard says who opened devices, and root's service who
+// waits.
 // It also watches opens of device nodes where nothing else does.
 type folders struct {
 	fd         int

@@ -260,7 +260,7 @@ func (p *poller) ended(fd int) bool {
 func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
 
 // fingerprintOf identifies what a look showed of what rules judge: which processes use which devices, environments and
-// attachments. Measured values change with every look, and are not in it.
+// attachments, and who waits. Measured values change with every look, and are not in it.
 func fingerprintOf(s *snapshot.Snapshot) string {
 	h := sha256.New()
 	for i := range s.Processes {
@@ -275,6 +275,9 @@ func fingerprintOf(s *snapshot.Snapshot) string {
 		for _, a := range s.Devices[i].Attachments {
 			fmt.Fprintf(h, "a %d %q %s\n", s.Devices[i].Index, a.EID, a.GPUMemory)
 		}
+	}
+	for i := range s.Waits {
+		fmt.Fprintf(h, "w %q %d %v\n", s.Waits[i].ID, s.Waits[i].GPUs, s.Waits[i].Offered)
 	}
 	return string(h.Sum(nil))
 }

@@ -81,15 +81,16 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 }
 
 func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMessage, error) {
-	s, err := b.lookNow(ctx)
+	s, err := b.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(gpus.Of(b.visibleTo(s, by)))
 }
 
-// lookNow is root's look at the GPUs.
-func (b *changes) lookNow(ctx context.Context) (*snapshot.Snapshot, error) {
+// Snapshot implements service.Backend.
+func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	ctx = context.WithoutCancel(ctx)
 	return b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
 		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(lookWithin)}
 		s, err := b.host.snapshot(ctx, age)

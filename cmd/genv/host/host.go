@@ -24,6 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
@@ -103,6 +105,9 @@ func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot,
 		return nil, err
 	}
 	h.stateFolder, h.withoutService = s.StateFolder, s.Service != nil && !*s.Service
+	if s.Service != nil && *s.Service {
+		s.Waits = service.Waits(disk.RunDir(h.getenv), h.mayRun)
+	}
 	h.names.ask(ctx, s)
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -116,6 +121,12 @@ func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot,
 		h.nameStarter(p)
 	}
 	return s, nil
+}
+
+// mayRun says whether a process that began at a time isn't known to have ended.
+func (h *host) mayRun(pid snapshot.PID, start snapshot.StartTime) bool {
+	alive, err := h.Machine.Proc.Alive(pid, start)
+	return alive || err != nil
 }
 
 // forController is a snapshot for a controller, which shows it to others: what /proc hides from them is

@@ -22,7 +22,7 @@ func (b *changes) reservations() *service.Reservations {
 // from what is attached.
 func (b *changes) holders(ctx context.Context) func() (map[snapshot.UID]bool, error) {
 	return func() (map[snapshot.UID]bool, error) {
-		s, err := b.lookNow(ctx)
+		s, err := b.Snapshot(ctx)
 		if err != nil {
 			return nil, err
 		}

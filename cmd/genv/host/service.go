@@ -89,7 +89,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
 	server := &service.Server{
 		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
-		Lacks: h.Lacks, Reservations: booked,
+		Lacks: h.Lacks, Run: disk.RunDir(p.Getenv), Reservations: booked,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	enforcement.NotifySystemd(log, daemon.SdNotifyReady)

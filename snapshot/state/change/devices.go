@@ -17,23 +17,10 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 		attached := f.AttachedTo(a.EID)
 		return resultOf(f, a.EID, attached), nil
 	}
-	r := state.AttachRequest{
-		EID: a.EID, Count: a.Count, Indices: a.Indices, Memory: env.Config.GPUMemory,
-		OverSubscribe: a.OverSubscribe, Availability: a.Availability, At: by.Now, Instances: a.Instances,
-	}
-	if a.Memory.Known() {
-		r.Memory = a.Memory
-	}
+	r := a.request(&env, by.Now)
 	before := f.AttachedTo(a.EID)
 	if r.Count == 0 && len(r.Indices) == 0 && len(r.Instances) == 0 {
-		switch {
-		case env.Config.GPUs != nil:
-			r.Count = *env.Config.GPUs
-		case a.Configured:
-			return resultOf(f, a.EID, before), nil
-		default:
-			r.Count = 1
-		}
+		return resultOf(f, a.EID, before), nil
 	}
 	now, err := f.Attach(r)
 	if err != nil {
@@ -43,6 +30,65 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 		f.Detach(a.EID, now[r.Count:]...)
 	}
 	return resultOf(f, a.EID, before), nil
+}
+
+// request is what is asked of the state files for an environment. It asks for nothing if no number is configured.
+func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.AttachRequest {
+	r := state.AttachRequest{
+		EID: a.EID, Count: a.Count, Indices: a.Indices, Memory: env.Config.GPUMemory,
+		OverSubscribe: a.OverSubscribe, Availability: a.Availability, At: at, Instances: a.Instances,
+	}
+	if a.Memory.Known() {
+		r.Memory = a.Memory
+	}
+	if r.Count == 0 && len(r.Indices) == 0 && len(r.Instances) == 0 {
+		switch {
+		case env.Config.GPUs != nil:
+			r.Count = *env.Config.GPUs
+		case !a.Configured:
+			r.Count = 1
+		}
+	}
+	return r
+}
+
+// Wanted is what a change of this user is going to ask of the state files: how many devices, or which.
+func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, error) {
+	switch e := c.Enter; {
+	case c.Attach != nil:
+		env, err := changeable(f, c.Attach.EID, Requester{UID: uid}, false)
+		return c.Attach.request(&env, snapshot.Date{}), err
+	case e != nil && e.Attach && e.Config.GPUs != nil:
+		r := state.AttachRequest{EID: e.EID, Count: *e.Config.GPUs, Memory: e.Config.GPUMemory}
+		if env := f.Environment(e.EID); env != nil {
+			r.Memory = env.Config.With(e.Config).GPUMemory
+		}
+		return r, nil
+	}
+	return state.AttachRequest{}, refuse("it attaches no number of GPUs, so there is nothing to wait for")
+}
+
+// Within has a change attach none but these devices, which are free for it.
+func (c Change) Within(only []snapshot.DeviceIndex) Change {
+	available := Availability{Only: only}
+	if c.Attach != nil {
+		a := *c.Attach
+		a.OverSubscribe, a.Availability = false, available
+		return Change{Attach: &a}
+	}
+	e := *c.Enter
+	e.OverSubscribe, e.Availability = false, available
+	return Change{Enter: &e}
+}
+
+// Avoid has a change attach no device that is kept for others, who wait for it.
+func (c Change) Avoid(kept []snapshot.DeviceIndex) {
+	if c.Attach != nil {
+		c.Attach.Kept = kept
+	}
+	if c.Enter != nil {
+		c.Enter.Kept = kept
+	}
 }
 
 // apply refuses devices that the host doesn't have, which are likely typing errors. A

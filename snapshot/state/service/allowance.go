@@ -23,6 +23,8 @@ type Allowance struct {
 	Caps  []Cap  `json:"caps,omitempty"`
 	// People are those who have processes or environments here, or asked lately. Of others nothing is known.
 	People map[snapshot.UID]Person `json:"people,omitempty"`
+	// Offers are the GPUs that are freed for waits, by their ids.
+	Offers map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`
 	// Asked is the Number of the Asked that it answers.
 	Asked uint64 `json:"asked,omitempty"`
 
@@ -96,6 +98,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) Answer {
 	}
 	holds := min(time.Duration(max(a.ForMS, 0)), maxAllowance/time.Millisecond) * time.Millisecond
 	s.allowed.Store(&allowed{*a, s.Now().Add(holds)})
+	s.waits.offered(a.Offers)
 	return Answer{}
 }
 

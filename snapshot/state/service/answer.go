@@ -15,7 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess) {
+// converse answers a request. release ends that the connection counts for the user.
+func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess, release func()) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	line, err := readLine(conn, MaxRequest)
 	var answer Answer
@@ -27,23 +28,40 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProc
 	case err != nil: // the client is gone
 		return
 	default:
-		ctx, cancel := untilClosed(ctx, conn)
-		answer = s.answer(ctx, line, by)
-		cancel()
+		r, err := decodeRequest(line)
+		switch {
+		case err != nil:
+			answer = failure(err)
+		case r.Wait != nil:
+			release()
+			s.served.Add(1)
+			s.wait(ctx, conn, r.Wait, by)
+			return
+		default:
+			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), changeWithin)
+			ctx, cancel := untilClosed(ctx, conn)
+			answer = s.answer(ctx, &r, by)
+			cancel()
+			done()
+		}
 	}
 	s.served.Add(1)
 	if answer.Busy {
 		s.refused.Add(1)
 	}
+	_ = s.say(conn, answer) // a client that is gone looks for itself
+}
+
+func (s *Server) say(conn net.Conn, answer Answer) error {
 	answer.Version = Version
 	_ = conn.SetWriteDeadline(time.Now().Add(takeWithin))
-	_ = writeLine(conn, answer) // a client that is gone looks for itself
+	return writeLine(conn, answer)
 }
 
 // untilClosed ends the context when the client closes the connection: it has ended, and
 // what it asked for isn't begun any more.
 func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func()) {
-	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	_ = conn.SetReadDeadline(time.Time{})
 	go func() {
@@ -64,11 +82,7 @@ func failure(err error) Answer {
 	return Answer{Error: change.EncodeError(err), Busy: errors.As(err, &tooMany)}
 }
 
-func (s *Server) answer(ctx context.Context, line []byte, by callerProcess) Answer {
-	r, err := decodeRequest(line)
-	if err != nil {
-		return failure(err)
-	}
+func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answer {
 	switch {
 	case r.Status:
 		return Answer{Status: &Status{
@@ -98,29 +112,30 @@ func (s *Server) answer(ctx context.Context, line []byte, by callerProcess) Answ
 	case r.Cancel != "":
 		return s.cancel(r.Cancel, by)
 	}
-	result, err := s.change(ctx, r.Change, by)
+	asked, err := change.Decode(r.Change)
+	if err != nil && !by.contained {
+		return failure(err)
+	}
+	asked.Avoid(s.waits.keptFrom(by.account))
+	result, err := s.change(ctx, asked, by)
 	if err != nil {
 		return failure(err)
 	}
+	s.waits.wake()
 	return Answer{Result: &result}
 }
 
-// change makes a change for a client. A process that was registered and has ended meanwhile
-// is removed again, since its PID may be that of another process.
-func (s *Server) change(ctx context.Context, data []byte, by callerProcess) (change.Result, error) {
-	if by.contained {
-		return change.Result{}, errContained
-	}
-	asked, err := change.Decode(data)
-	if err != nil {
-		return change.Result{}, err
-	}
-	named := &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
-	defer named.close()
+// requester is who asks for a change, with the processes that it names.
+func (s *Server) requester(ctx context.Context, by callerProcess, named *processes) change.Requester {
 	asker := change.Requester{
 		UID: by.account, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
-		Username: func(uid snapshot.UID) snapshot.Username { return s.Username(ctx, uid) },
-		Lacks:    func(uid snapshot.UID) bool { return s.Lacks != nil && s.Lacks(ctx, uid) },
+		Username: func(uid snapshot.UID) snapshot.Username {
+			if by.name != "" && uid == by.account {
+				return by.name
+			}
+			return s.Username(ctx, uid)
+		},
+		Lacks: func(uid snapshot.UID) bool { return s.Lacks != nil && by.name == "" && s.Lacks(ctx, uid) },
 	}
 	if s.Reservations != nil {
 		// Where they can't be read nothing is refused for them, and upkeep reports it.
@@ -130,6 +145,18 @@ func (s *Server) change(ctx context.Context, data []byte, by callerProcess) (cha
 	if by.unknown == nil {
 		asker.PID = by.pid
 	}
+	return asker
+}
+
+// change makes a change for a client. A process that was registered and has ended meanwhile
+// is removed again, since its PID may be that of another process.
+func (s *Server) change(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
+	if by.contained {
+		return change.Result{}, errContained
+	}
+	named := &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
+	defer named.close()
+	asker := s.requester(ctx, by, named)
 	if asked.Leave != nil && asked.Leave.PID != 0 && by.unknown != nil {
 		return change.Result{}, by.unknown
 	}

@@ -106,18 +106,28 @@ func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	}
 }
 
-func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err error) {
+// open connects to the service, which is root's.
+func (c Client) open(ctx context.Context) (*net.UnixConn, error) {
 	conn, err := c.connect(ctx)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
-		return answer, ErrNotRunning
+		return nil, ErrNotRunning
 	case err != nil:
-		return answer, fmt.Errorf("%w: %w", ErrNotRunning, err)
+		return nil, fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
-	defer conn.Close()
 	if err := checkService(conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err error) {
+	conn, err := c.open(ctx)
+	if err != nil {
 		return answer, err
 	}
+	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(answerWithin))
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	sent := writeLine(conn, r)
@@ -131,13 +141,17 @@ func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err erro
 	if err := json.Unmarshal(line, &answer); err != nil {
 		return answer, fmt.Errorf("%w: its answer is not understood", ErrUnknown)
 	}
+	return answer, answer.err()
+}
+
+func (a *Answer) err() error {
 	switch {
-	case answer.Busy:
-		return answer, fmt.Errorf("%w: %w", ErrBusy, change.DecodeError(answer.Error))
-	case answer.Error != nil:
-		return answer, change.DecodeError(answer.Error)
+	case a.Busy:
+		return fmt.Errorf("%w: %w", ErrBusy, change.DecodeError(a.Error))
+	case a.Error != nil:
+		return change.DecodeError(a.Error)
 	}
-	return answer, nil
+	return nil
 }
 
 // How long a client waits for room in the queue of the socket, and after which time it looks whether it was

@@ -39,6 +39,7 @@ var roles = map[string]func(args []string) error{
 	"crowd":     crowdChild,
 	"allowance": allowanceChild,
 	"reserve":   reserveChild,
+	"wait":      waitChild,
 }
 
 func TestMain(m *testing.M) {
@@ -93,6 +94,17 @@ func (h *host) Change(ctx context.Context, c change.Change, by change.Requester,
 			return release, err
 		},
 	}.Change(ctx, c, by)
+}
+
+// Snapshot implements service.Backend: without processes.
+func (h *host) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	files, err := h.store.Read(ctx)
+	devices := files.Devices
+	for i := range devices {
+		devices[i].UUID = snapshot.GPUUUID(fmt.Sprint("GPU-", i))
+		devices[i].UsedMemory = snapshot.MustMemory("1mi")
+	}
+	return &snapshot.Snapshot{Devices: devices, Environments: files.Environments}, err
 }
 
 // Look implements service.Backend.
@@ -152,7 +164,7 @@ func (h *host) serveOn(t testing.TB, listener *net.UnixListener, bounds service.
 	server = &service.Server{
 		Backend: h, Bounds: bounds, Genv: "test", Now: time.Now,
 		Username: func(context.Context, snapshot.UID) snapshot.Username { return "somebody" }, Proc: h.proc,
-		Lacks: h.proc.AllAccounts().Lacks,
+		Lacks: h.proc.AllAccounts().Lacks, Run: filepath.Dir(h.socket),
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()

@@ -27,6 +27,8 @@ type callerProcess struct {
 	// contained says that the uid proves nothing: it is one that an engine of root's, or the
 	// image, chose for a container.
 	contained bool
+	// name is that of the account where it is known already.
+	name snapshot.Username
 }
 
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +

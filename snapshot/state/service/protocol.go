@@ -41,6 +41,7 @@ type Request struct {
 	// Reserve books GPUs, for who asks; root may say another uid. Cancel is the id of a reservation to end.
 	Reserve *snapshot.Reservation `json:"reserve,omitempty"`
 	Cancel  string                `json:"cancel,omitempty"`
+	Wait    *WaitRequest          `json:"wait,omitempty"` // each Waiting of an answer is followed by another one
 }
 
 // TokenRequest asks for a token that proves, to root's container runtime, who starts a container.
@@ -59,7 +60,8 @@ type Answer struct {
 	// Allowance is missing if it is unknown.
 	Allowance   *Allowance            `json:"allowance,omitempty"`
 	Reservation *snapshot.Reservation `json:"reservation,omitempty"` // as it is after Reserve or Cancel
-	Error       json.RawMessage       `json:"error,omitempty"`       // by change.EncodeError
+	Waiting     *Place                `json:"waiting,omitempty"`
+	Error       json.RawMessage       `json:"error,omitempty"` // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing was done.
 	Busy bool `json:"busy,omitempty"`
 }
@@ -101,7 +103,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 	asked := 0
 	for _, set := range []bool{
 		r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
-		r.Allowance, r.Reserve != nil, r.Cancel != "",
+		r.Allowance, r.Wait != nil, r.Reserve != nil, r.Cancel != "",
 	} {
 		if set {
 			asked++

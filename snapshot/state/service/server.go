@@ -43,6 +43,8 @@ type Backend interface {
 	// before it takes the lock of the state files, and releases it then.
 	Change(ctx context.Context, c change.Change, by change.Requester,
 		turn func(context.Context) (release func(), err error)) (change.Result, error)
+	// Snapshot returns root's view of the host, as it was at most a second ago.
+	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
 	// Look returns a document of root's view of the host, by its name, as a viewer may see it.
 	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
 }
@@ -65,12 +67,17 @@ type Server struct {
 	Lacks func(context.Context, snapshot.UID) bool
 	// Reservations are kept for this host; nil for none.
 	Reservations *Reservations
+	// Run is root's run folder, in which who waits is noted; empty for nowhere.
+	Run string
+	// MayHave says whether a user may have so many GPUs of this host by every cap; nil for everybody.
+	MayHave func(uid snapshot.UID, gpus int) bool
 	// Failed is called with errors that no client sees; nil ignores them.
 	Failed func(error)
 
 	admission admission
 	turns     quota.Turns[snapshot.UID]
 	tokens    grant.Tokens
+	waits     waits
 	allowed   atomic.Pointer[allowed] // what is allowed to users; nil before anybody said it
 	since     time.Time
 	served    atomic.Uint64
@@ -96,6 +103,8 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	if err := keepQueueShort(listener); err != nil {
 		return err
 	}
+	s.loadWaits()
+	s.users.Go(func() { s.serveWaits(ctx) })
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	defer s.users.Wait()
@@ -173,9 +182,8 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 			return
 		}
 		defer conn.Close()
-		ctx := context.WithoutCancel(ctx)
-		by.account = s.Proc.AllAccounts().Resolve(ctx, by.owner)
-		s.converse(ctx, conn, by)
+		by.account = s.Proc.AllAccounts().Resolve(context.WithoutCancel(ctx), by.owner)
+		s.converse(ctx, conn, by, release)
 	})
 }
 

@@ -1,0 +1,121 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// WaitsFile is the name of the note in root's run folder about who waits. It is replaced when a wait begins or ends.
+const WaitsFile = "waits.json"
+
+// noted is a wait as it is noted, so that it keeps its place when a new service begins. Times are since boot.
+type noted struct {
+	snapshot.Wait
+	PID      snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
+	Start    snapshot.StartTime `json:"start,omitempty"`
+	SinceMS  int64              `json:"since_boot_ms"`
+	PassedMS int64              `json:"passed_until_ms,omitempty"`
+
+	since, passed time.Duration
+}
+
+type waitsNote struct {
+	Waits []noted `json:"waits"`
+}
+
+var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
+
+// shown is a wait at a time, for a snapshot.
+func (n *noted) shown(now time.Duration) snapshot.Wait {
+	w := n.Wait
+	w.Seconds, w.Passed = int64(max(now-n.since, 0).Seconds()), now < n.passed
+	return w
+}
+
+// load reads the waits that are noted.
+func (n *waitsNote) load(run string) (err error) {
+	*n, err = waitsFile.Read(run)
+	for i := range n.Waits {
+		w := &n.Waits[i]
+		w.since, w.passed = time.Duration(w.SinceMS)*time.Millisecond, time.Duration(w.PassedMS)*time.Millisecond
+	}
+	return err
+}
+
+// Waits are who waits for GPUs on this host, as root's service noted it in a run folder; nil if that is unknown. alive
+// says whether a process still runs.
+func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snapshot.Wait {
+	var note waitsNote
+	if err := note.load(run); err != nil {
+		return nil
+	}
+	list, now := []snapshot.Wait{}, sinceBoot()
+	for i := range note.Waits {
+		if n := &note.Waits[i]; n.since <= now && (n.PID == 0 || alive(n.PID, n.Start)) {
+			list = append(list, n.shown(now))
+		}
+	}
+	return list
+}
+
+// note writes who waits, if that has changed; s.waits.mu is held.
+func (s *Server) note(now time.Duration) {
+	q := &s.waits
+	if s.Run == "" {
+		return
+	}
+	next := waitsNote{Waits: slices.Clone(q.away)}
+	for _, w := range q.list {
+		if w.done {
+			continue
+		}
+		n := w.noted
+		n.SinceMS, n.PassedMS, n.Passed = n.since.Milliseconds(), n.passed.Milliseconds(), now < n.passed
+		if o := q.offerTo(w.ID); o != nil {
+			n.Offered = o.gpus
+		}
+		next.Waits = append(next.Waits, n)
+	}
+	if next.Waits == nil {
+		next.Waits = []noted{}
+	}
+	data, err := json.Marshal(next)
+	if err == nil && string(data) != q.file {
+		if err = waitsFile.Write(s.Run, next); err == nil {
+			q.file = string(data)
+		}
+	}
+	if err != nil {
+		s.failed(err)
+	}
+}
+
+// loadWaits reads who waited at an earlier service.
+func (s *Server) loadWaits() {
+	q := &s.waits
+	q.changed, q.begun = make(chan struct{}, 1), sinceBoot()
+	q.wake() // to note that nobody waits
+	if s.Run == "" {
+		return
+	}
+	var note waitsNote
+	if err := note.load(filepath.Clean(s.Run)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.failed(err)
+	}
+	q.away = note.Waits
+}
+
+// stillAway are those waits of an earlier service whose commands run and may connect again.
+func (s *Server) stillAway(list []noted, now time.Duration) []noted {
+	return slices.DeleteFunc(slices.Clone(list), func(n noted) bool {
+		alive, err := s.Proc.Alive(n.PID, n.Start)
+		return n.PID == 0 || n.since > now || err == nil && !alive
+	})
+}

@@ -1,0 +1,254 @@
+package service
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+)
+
+// round looks at the host, gives GPUs to those whose turn it is, and tells the others their places.
+func (s *Server) round(ctx context.Context) {
+	look, err := s.Backend.Snapshot(ctx)
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	q := &s.waits
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := sinceBoot()
+	list := gpus.Of(look)
+	states, last := make(map[snapshot.DeviceIndex]gpus.State), gpus.Last(list)
+	for i := range list {
+		states[list[i].Index] = list[i].State
+	}
+	has := heldBy(look)
+	q.expire(has, states, now)
+	have := q.counted(has)
+	claims, waiting := make([]claim, 0, len(q.list)), make(map[string]*wait, len(q.list))
+	for _, w := range q.list {
+		if w.done || w.ctx.Err() != nil || q.offerTo(w.ID) != nil {
+			continue
+		}
+		free, missing := w.room(look, states, last)
+		waiting[w.ID] = w
+		claims = append(claims, claim{
+			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
+			barred: s.MayHave != nil && !s.MayHave(w.UID, have[w.UID]+missing) || s.reserved(look, w, free, missing),
+		})
+	}
+	given := map[string][]snapshot.DeviceIndex{}
+	if q.away = s.stillAway(q.away, now); len(q.away) == 0 || now-q.begun > returnWithin {
+		q.away = nil
+		given, q.hold = decide(claims, have, q.hold, now)
+	}
+	for _, w := range waiting {
+		if chosen, turn := given[w.ID]; turn {
+			s.give(w, chosen, now)
+		}
+	}
+	claims = slices.DeleteFunc(claims, func(c claim) bool { return waiting[c.id].done })
+	q.keep(look, waiting, now)
+	if inOrder(claims, have, now); len(claims) > 0 {
+		q.tell(claims, waiting, now)
+	}
+	s.note(now)
+}
+
+// reserved says whether too few GPUs would be left for reservations.
+func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.DeviceIndex, missing int) bool {
+	if s.Reservations == nil || w.UID == 0 || len(free) < missing {
+		return false
+	}
+	list, _ := s.Reservations.All() // what can't be read is reported by upkeep
+	if running, _ := snapshot.RunningAt(list, s.Now()); len(running) == 0 {
+		return false
+	}
+	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
+	before := files.Overbooked(list, s.Now())
+	const eid = "waits"
+	files.Environments = append(slices.Clone(files.Environments), snapshot.Environment{EID: eid, UID: w.UID})
+	for _, index := range free[:missing] {
+		d := files.Device(index)
+		d.Attachments = append(slices.Clone(d.Attachments), snapshot.Attachment{EID: eid})
+	}
+	return files.Overbooked(list, s.Now()) > before
+}
+
+// give makes the change of a wait whose turn it is, or keeps the GPUs for it; q.mu is held.
+func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex, now time.Duration) {
+	q := &s.waits
+	if w.asked == nil {
+		q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
+		w.say(Answer{Waiting: &Place{Offered: chosen}})
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
+	defer cancel()
+	result, err := s.change(ctx, w.asked.Within(chosen), w.by)
+	switch {
+	case isGone(err): // it waits on
+		return
+	case err != nil:
+		w.say(failure(err))
+	case w.ctx.Err() != nil:
+		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.asked, &result), w.by) // or it ends with its process
+	default:
+		w.say(Answer{Result: &result})
+	}
+	w.done = true
+	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return o.id == w.ID })
+}
+
+// undo takes back a change of which the client has ended.
+func undo(c *change.Change, r *change.Result) change.Change {
+	if c.Enter != nil {
+		return change.Change{Leave: &change.Leave{PID: c.Enter.PID, Kernel: c.Enter.Kernel}}
+	}
+	added := slices.DeleteFunc(slices.Clone(r.Now),
+		func(i snapshot.DeviceIndex) bool { return slices.Contains(r.Before, i) })
+	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: added}}
+}
+
+// expire ends offers of which the time is over, or of which a GPU is in use, and begins the time of those of which the
+// GPUs are free; q.mu is held.
+func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpus.State, now time.Duration) {
+	for i := 0; i < len(q.offers); i++ {
+		o := &q.offers[i]
+		free := !slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return states[i] != gpus.Free })
+		taken := o.told && slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return has[keptGPU{i, o.uid}] })
+		at := slices.IndexFunc(q.list, func(w *wait) bool { return w.ID == o.id })
+		switch {
+		case o.by == 0 && free:
+			o.by = now + offerFor
+			continue
+		case (o.told || at >= 0) && (o.by == 0 || free && now < o.by):
+			continue
+		case at < 0:
+		case taken:
+			q.list[at].done = true
+			q.list[at].say(Answer{Result: &change.Result{}})
+		case o.told && free:
+			q.list[at].passed = now + passedFor
+		}
+		if at >= 0 {
+			q.list[at].place = Place{} // it is told again where it is
+		}
+		q.offers = slices.Delete(q.offers, i, i+1)
+		i--
+	}
+}
+
+// counted is how many GPUs each person has, or is offered; q.mu is held.
+func (q *waits) counted(has map[keptGPU]bool) map[snapshot.UID]int {
+	for _, o := range q.offers {
+		for _, index := range o.gpus {
+			if o.told {
+				has[keptGPU{index, o.uid}] = true
+			}
+		}
+	}
+	have := make(map[snapshot.UID]int)
+	for pair := range has {
+		have[pair.uid]++
+	}
+	return have
+}
+
+// offerTo is what a wait was told that it may have; nil for nothing. q.mu is held.
+func (q *waits) offerTo(id string) *offer {
+	for i := range q.offers {
+		if o := &q.offers[i]; o.id == id && o.told {
+			return o
+		}
+	}
+	return nil
+}
+
+// unkept are those of free GPUs that are not kept for others than a wait, its own first; q.mu is held.
+func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
+	var own []snapshot.DeviceIndex
+	for _, o := range q.offers {
+		mine := o.id == w.ID || o.told && o.uid == w.UID && w.asked != nil
+		for _, index := range o.gpus {
+			at := slices.Index(free, index)
+			if at < 0 {
+				continue
+			}
+			free = slices.Delete(slices.Clone(free), at, at+1)
+			if mine {
+				own = append(own, index)
+			}
+		}
+	}
+	return append(own, free...)
+}
+
+// offered notes for which waits a controller frees GPUs: they are kept for these alone once they are free.
+func (q *waits) offered(list map[string][]snapshot.DeviceIndex) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := sinceBoot()
+	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return !o.told && o.by == 0 && list[o.id] == nil })
+	for _, w := range q.list {
+		known := slices.ContainsFunc(q.offers, func(o offer) bool { return o.id == w.ID })
+		if next := list[w.ID]; len(next) > 0 && len(next) <= maxOwnGPUs && !known && now >= w.passed {
+			q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: next})
+		}
+	}
+	q.wake()
+}
+
+// keep notes which GPUs nobody but some user may attach without waiting; q.mu is held.
+func (q *waits) keep(look *snapshot.Snapshot, waiting map[string]*wait, now time.Duration) {
+	q.kept = nil
+	for _, o := range q.offers {
+		for _, index := range o.gpus {
+			q.kept = append(q.kept, keptGPU{index, o.uid})
+		}
+	}
+	first := waiting[q.hold.id]
+	if first == nil || first.done || !q.hold.holds(now) {
+		return
+	}
+	for i := range look.Devices {
+		if index := look.Devices[i].Index; first.Suits == nil || slices.Contains(first.Suits, index) {
+			q.kept = append(q.kept, keptGPU{index, first.UID})
+		}
+	}
+}
+
+// keptFrom are the GPUs that a user may not attach now without waiting.
+func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, k := range q.kept {
+		if k.uid != uid && !slices.Contains(list, k.index) && !slices.Contains(q.kept, keptGPU{k.index, uid}) {
+			list = append(list, k.index)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// tell says to those who wait where they are, if that has changed; q.mu is held.
+func (q *waits) tell(sorted []claim, waiting map[string]*wait, now time.Duration) {
+	for id, p := range places(sorted) {
+		w := waiting[id]
+		if first := waiting[sorted[0].id]; first.UID != w.UID {
+			shown := first.Wait
+			shown.ID, shown.Seconds = "", int64((now - first.since).Truncate(time.Minute).Seconds())
+			p.First = &shown
+		}
+		if !reflect.DeepEqual(w.place, p) {
+			w.place = p
+			w.say(Answer{Waiting: &p})
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package service
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// How long the first one in the queue holds what is free and not enough for it, after which those behind may pass for
+// as long; and after which time a wait goes before all younger ones.
+const (
+	holdFor = 30 * time.Minute
+	overdue = 24 * time.Hour
+)
+
+// claim is a wait as decide sees it. Times are since boot.
+type claim struct {
+	id     string
+	uid    snapshot.UID
+	gpus   int                    // that it still needs
+	free   []snapshot.DeviceIndex // that it could have now, the best ones first
+	since  time.Duration
+	barred bool // over a cap: it keeps its place, and is passed over
+}
+
+// holding is which wait is the first one for which there is not enough, and since when something is held.
+type holding struct {
+	id    string // empty for none
+	since time.Duration
+}
+
+// holds says whether what is free is held, rather than left to those behind.
+func (h holding) holds(now time.Duration) bool { return h.id != "" && now-h.since < holdFor }
+
+// decide says which waits get which GPUs. have is how many GPUs of this host each person has. The queue is one of
+// people: who has fewest comes first, then who waits longest. last is what decide returned before.
+func decide(
+	claims []claim, have map[snapshot.UID]int, last holding, now time.Duration,
+) (given map[string][]snapshot.DeviceIndex, next holding) {
+	rest := slices.DeleteFunc(slices.Clone(claims), func(c claim) bool { return c.barred })
+	given, have = make(map[string][]snapshot.DeviceIndex), maps.Collect(maps.All(have))
+	taken := make(map[snapshot.DeviceIndex]bool)
+	for inOrder(rest, have, now); len(rest) > 0; {
+		c := rest[0]
+		rest = rest[1:]
+		free := slices.DeleteFunc(slices.Clone(c.free), func(i snapshot.DeviceIndex) bool { return taken[i] })
+		begins := len(free) >= c.gpus
+		if begins {
+			free = free[:c.gpus]
+			given[c.id] = free
+			have[c.uid] += c.gpus
+			inOrder(rest, have, now)
+		} else if next.id != "" {
+			continue
+		} else if next = last.passedTo(c.id, given[last.id] != nil, len(free) > 0, now); !next.holds(now) {
+			continue
+		}
+		for _, index := range free {
+			taken[index] = true
+		}
+	}
+	return given, next
+}
+
+// passedTo is the holding of the wait that is the first one now. Its time goes on while waits come and go, so that no
+// number of them holds GPUs for longer. It begins when there is something to hold, and again when the one before
+// begins.
+func (h holding) passedTo(id string, begins, anything bool, now time.Duration) holding {
+	if h.id == "" || begins || now-h.since >= 2*holdFor || h.holds(now) && !anything {
+		h.since = now
+	}
+	h.id = id
+	return h
+}
+
+// inOrder sorts waits by whose turn is next.
+func inOrder(list []claim, have map[snapshot.UID]int, now time.Duration) {
+	slices.SortFunc(list, func(a, b claim) int {
+		lateA, lateB := now-a.since > overdue, now-b.since > overdue
+		fewest := 0
+		switch {
+		case lateA && !lateB:
+			return -1
+		case lateB && !lateA:
+			return 1
+		case !lateA:
+			fewest = cmp.Compare(have[a.uid], have[b.uid])
+		}
+		return cmp.Or(fewest, cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
+	})
+}
+
+// Place is where a wait is in the queue of a host.
+type Place struct {
+	Number int `json:"place"` // of the person, from 1
+	People int `json:"people"`
+	GPUs   int `json:"gpus"` // that it still needs
+	Free   int `json:"free"` // of those that suit it
+	// First is who comes first, if that is another person.
+	First *snapshot.Wait `json:"first,omitempty"`
+	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
+	// Barred says that it is passed over, since the person may have no more by a cap.
+	Barred bool `json:"barred,omitempty"`
+	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
+	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
+}
+
+// places are the places of waits that are in order.
+func places(list []claim) map[string]Place {
+	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
+	all := make(map[string]Place, len(list))
+	for _, c := range list {
+		if people[c.uid] == 0 {
+			people[c.uid] = len(people) + 1
+		}
+		all[c.id] = Place{
+			Number: people[c.uid], GPUs: c.gpus, Free: len(c.free), Own: own[c.uid], Barred: c.barred,
+		}
+		own[c.uid]++
+	}
+	for id, p := range all {
+		p.People = len(people)
+		all[id] = p
+	}
+	return all
+}

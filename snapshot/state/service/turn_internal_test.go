@@ -1,0 +1,114 @@
+package service
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// gpusOf are the GPUs 0 to n-1.
+func gpusOf(n int) (list []snapshot.DeviceIndex) {
+	for i := range n {
+		list = append(list, snapshot.DeviceIndex(i))
+	}
+	return list
+}
+
+func TestDecide(t *testing.T) {
+	const hour = time.Hour
+	now := 100 * hour
+	for name, row := range map[string]struct {
+		claims []claim
+		have   map[snapshot.UID]int
+		last   holding
+		want   string
+		holds  string
+	}{
+		"nobody":                         {nil, nil, holding{}, "map[]", ""},
+		"there is enough":                {[]claim{{"a", 1, 2, gpusOf(3), 99 * hour, false}}, nil, holding{}, "map[a:[0 1]]", ""},
+		"who waits longest":              {[]claim{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, nil, holding{}, "map[b:[0]]", "a"},
+		"who has fewest":                 {[]claim{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, map[snapshot.UID]int{2: 1}, holding{}, "map[a:[0]]", "b"},
+		"people take turns":              {[]claim{{"a", 1, 1, gpusOf(3), 97 * hour, false}, {"a2", 1, 1, gpusOf(3), 97 * hour, false}, {"a3", 1, 1, gpusOf(3), 97 * hour, false}, {"b", 2, 1, gpusOf(3), 99 * hour, false}}, nil, holding{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
+		"over a day goes first":          {[]claim{{"a", 1, 1, gpusOf(1), 75 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, holding{}, "map[a:[0]]", "b"},
+		"a day is not over":              {[]claim{{"a", 1, 1, gpusOf(1), 76 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, holding{}, "map[b:[0]]", "a"},
+		"over a cap is passed over":      {[]claim{{"a", 1, 1, gpusOf(1), 90 * hour, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{}, "map[b:[0]]", ""},
+		"the first holds":                {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{}, "map[]", "a"},
+		"it goes on to hold":             {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"a", now - 29*time.Minute}, "map[]", "a"},
+		"it holds what suits it":         {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, holding{}, "map[b:[1]]", "a"},
+		"others pass after half an hour": {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"a", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
+		"for half an hour":               {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"a", now - hour}, "map[]", "a"},
+		"another one goes on to hold":    {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"gone", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
+		"it has begun":                   {[]claim{{"c", 3, 1, gpusOf(2), 80 * hour, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, holding{"c", now - 31*time.Minute}, "map[c:[0]]", "a"},
+	} {
+		given, next := decide(row.claims, row.have, row.last, now)
+		require.Equal(t, row.want, fmt.Sprint(given), name)
+		holds := next.id
+		if holds != "" && !next.holds(now) {
+			holds += " passes"
+		}
+		require.Equal(t, row.holds, holds, name)
+	}
+}
+
+// TestPropertyQueue: whatever people ask for, never more is given than is free, nobody is forgotten, and people take
+// turns.
+func TestPropertyQueue(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		const gpus, people = 8, 5
+		free, ends, waiting, have := gpusOf(gpus), map[time.Duration][]claim{}, []claim{}, map[snapshot.UID]int{}
+		got, last, next := map[string][]snapshot.DeviceIndex{}, holding{}, 0
+		for now := time.Duration(0); now < 30*24*time.Hour; now += 10 * time.Minute {
+			if now > 3*24*time.Hour && len(waiting) == 0 {
+				break
+			}
+			for _, c := range ends[now] {
+				free = append(free, got[c.id]...)
+				have[c.uid] -= c.gpus
+			}
+			if now < 3*24*time.Hour && r.IntN(9) == 0 {
+				c := claim{id: fmt.Sprint("w", next), uid: snapshot.UID(r.IntN(people)), gpus: 1 + r.IntN(gpus)/(1+r.IntN(4)), since: now}
+				next++
+				waiting = append(waiting, c)
+			}
+			for i := range waiting {
+				waiting[i].free = free
+			}
+			var given map[string][]snapshot.DeviceIndex
+			before := slices.Clone(waiting)
+			given, last = decide(waiting, have, last, now)
+			var all []snapshot.DeviceIndex
+			for _, c := range before {
+				list, begins := given[c.id]
+				if !begins {
+					continue
+				}
+				require.Len(t, list, c.gpus)
+				all, got[c.id] = append(all, list...), list
+				have[c.uid] += c.gpus
+				end := now + 10*time.Minute*time.Duration(1+r.IntN(60))
+				ends[end] = append(ends[end], c)
+			}
+			for _, index := range all {
+				at := slices.Index(free, index)
+				require.GreaterOrEqual(t, at, 0, "seed %d: GPU %d is given twice, or isn't free", seed, index)
+				free = slices.Delete(slices.Clone(free), at, at+1)
+			}
+			waiting = slices.DeleteFunc(waiting, func(c claim) bool { return given[c.id] != nil })
+			for _, c := range waiting {
+				for _, other := range before { // of people with as few
+					passes := given[other.id] != nil && other.since > c.since && other.gpus >= c.gpus && now-other.since <= overdue
+					require.False(t, passes && have[other.uid]-other.gpus >= have[c.uid] && other.uid != c.uid,
+						"seed %d: %v has passed %v", seed, other, c)
+				}
+			}
+		}
+		require.Empty(t, waiting, "seed %d: somebody is forgotten", seed)
+	}
+}

@@ -1,0 +1,338 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+)
+
+// WaitRequest asks for a place in the queue of this host.
+type WaitRequest struct {
+	// ID is made by the client, and the same when it connects again, and on other hosts where it waits for the same.
+	ID string `json:"id"`
+	// Change, a change.Change, is made when it is its turn. Without one, the client is told which GPUs are kept for its
+	// user for a minute.
+	Change json.RawMessage `json:"change,omitempty"`
+	// GPUs and Suits are of one without a Change: see snapshot.Wait.
+	GPUs  int                    `json:"gpus,omitempty"`
+	Suits []snapshot.DeviceIndex `json:"suits,omitempty"`
+}
+
+const (
+	maxOwnWaits = 64 // of a person
+	maxWaitID   = 64 // bytes
+
+	// offerFor is how long GPUs are kept for a wait alone, and passedFor how long nothing is taken for one that has let
+	// them pass.
+	offerFor  = time.Minute
+	passedFor = 24 * time.Hour
+	// returnWithin is how long commands have to connect again to a new service, before anything is given.
+	returnWithin = 5 * time.Second
+	// How often the queue looks at the host while somebody waits, and at most.
+	lookEvery  = 5 * time.Second
+	roundFloor = 100 * time.Millisecond
+)
+
+// waits are who waits for GPUs on this host. Times are since boot.
+type waits struct {
+	mu      sync.Mutex
+	list    []*wait
+	away    []noted // waits of an earlier service: they keep their places until returnBy
+	offers  []offer
+	hold    holding
+	kept    []keptGPU
+	file    string // what is noted, as JSON
+	begun   time.Duration
+	changed chan struct{}
+}
+
+// wait is a command that waits.
+type wait struct {
+	noted
+	asked  *change.Change // nil for one that is told of its offer
+	by     callerProcess
+	events chan Answer // the last one that was not sent
+	place  Place       // that was said last
+	done   bool
+	ctx    context.Context // ends with the connection
+}
+
+// offer is GPUs that are kept for a wait, or after its end for its user.
+type offer struct {
+	id   string
+	uid  snapshot.UID // of one that the service made; a controller knows the wait alone
+	gpus []snapshot.DeviceIndex
+	by   time.Duration // when it is over; 0 until its GPUs are seen free
+	told bool          // the command was told that it may have them
+}
+
+// keptGPU is a GPU that others than a user may not attach now.
+type keptGPU struct {
+	index snapshot.DeviceIndex
+	uid   snapshot.UID
+}
+
+func sinceBoot() time.Duration {
+	since, _ := proc.SinceBoot() // on Linux it doesn't fail
+	return since
+}
+
+// wake has the queue be looked at soon.
+func (q *waits) wake() {
+	select {
+	case q.changed <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// serve looks at the queue when something changed, and from time to time while somebody waits.
+func (s *Server) serveWaits(ctx context.Context) {
+	q := &s.waits
+	for {
+		q.mu.Lock()
+		idle := len(q.list)+len(q.away)+len(q.offers) == 0 && q.file != ""
+		q.mu.Unlock()
+		var tick <-chan time.Time
+		if !idle {
+			tick = time.After(lookEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.changed:
+		case <-tick:
+		}
+		s.round(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(roundFloor):
+		}
+	}
+}
+
+// wait serves a connection that waits, until it is its turn.
+func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess) {
+	ctx, cancel := untilClosed(ctx, conn)
+	defer cancel()
+	w, err := s.enter(ctx, r, by)
+	if err != nil {
+		_ = s.say(conn, failure(err)) // or the client is gone
+		return
+	}
+	defer s.waits.leave(w)
+	for {
+		select {
+		case a := <-w.events:
+			if last := a.Waiting == nil; s.say(conn, a) != nil || last {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// enter puts a command into the queue.
+func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*wait, error) {
+	w := &wait{by: by, events: make(chan Answer, 1), ctx: ctx}
+	w.ID, w.UID, w.GPUs, w.Suits = r.ID, by.account, r.GPUs, r.Suits
+	if by.contained {
+		return nil, errContained
+	}
+	if by.unknown == nil {
+		w.PID = by.pid
+		stat, err := s.Proc.Stat(by.pid)
+		if err != nil {
+			return nil, err
+		}
+		w.Start = stat.Start
+	}
+	w.Username = s.Username(ctx, by.account)
+	if r.Change != nil {
+		asked, err := change.Decode(r.Change)
+		if err != nil {
+			return nil, err
+		}
+		w.asked = &asked
+		if err := s.prepare(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	w.by.name = w.Username
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	q := &s.waits
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.admit(w); err != nil {
+		return nil, err
+	}
+	w.since = sinceBoot()
+	if at := w.among(q.away); at >= 0 {
+		w.since, w.passed = q.away[at].since, q.away[at].passed
+		q.away = slices.Delete(q.away, at, at+1)
+	}
+	q.list = append(q.list, w)
+	q.wake()
+	return w, nil
+}
+
+// among is where a wait is that has connected again; -1 for nowhere.
+func (w *wait) among(away []noted) int {
+	return slices.IndexFunc(away, func(n noted) bool {
+		return n.ID == w.ID && n.UID == w.UID && n.PID == w.PID && n.Start == w.Start
+	})
+}
+
+func (w *wait) check() error {
+	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 0 ||
+		w.asked == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs {
+		return fmt.Errorf("%w: a wait has an id, and is for 1 to %d GPUs", state.ErrRequest, maxOwnGPUs)
+	}
+	return nil
+}
+
+// maxOwnGPUs is more than a host has.
+const maxOwnGPUs = 1024
+
+// admit refuses what is too much; q.mu is held.
+func (q *waits) admit(w *wait) error {
+	own := 0
+	for _, other := range q.list {
+		if other.ID == w.ID {
+			return fmt.Errorf("%w: another command waits with this id", state.ErrRequest)
+		}
+		if other.UID == w.UID {
+			own++
+		}
+	}
+	switch {
+	case own >= maxOwnWaits:
+		return fmt.Errorf("%w: %d commands of uid %d wait already, and no more may", state.ErrRequest, own, w.UID)
+	case len(q.list) >= snapshot.MaxWaits:
+		return fmt.Errorf("%w: %d commands wait already on this host, and no more may", state.ErrRequest, len(q.list))
+	}
+	return nil
+}
+
+// prepare finds out how many GPUs a command waits for, and refuses what would be refused when it is its turn.
+func (s *Server) prepare(ctx context.Context, w *wait) error {
+	look, err := s.Backend.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	named := &processes{fs: s.Proc, by: w.by, held: map[snapshot.PID]*proc.Handle{}}
+	defer named.close()
+	if _, err := w.asked.Prepare(s.requester(ctx, w.by, named)); err != nil {
+		return err
+	}
+	files := state.Files{Devices: look.Devices, Environments: look.Environments}
+	s.waits.mu.Lock()
+	again := w.among(s.waits.away) >= 0
+	s.waits.mu.Unlock()
+	if e := w.asked.Enter; again && e != nil && e.EID == "" { // it may have been its turn when the last service ended
+		if env := files.EnvironmentOf(e.PID); env != nil {
+			e.EID = env.EID
+		}
+	}
+	r, err := w.asked.Wanted(&files, w.UID)
+	if err != nil {
+		return err
+	}
+	w.GPUs = r.Count
+	if len(r.Indices) > 0 {
+		w.GPUs, w.Suits = len(r.Indices), r.Indices
+	}
+	if most := len(files.Devices); w.GPUs > most {
+		return &state.UnavailableError{
+			Reason: fmt.Sprintf("Requested more devices (%d) than total available (%d)", w.GPUs, most),
+		}
+	}
+	return nil
+}
+
+// leave takes a command out of the queue. What it was offered stays with its user for the rest of the time.
+func (q *waits) leave(w *wait) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.done = true
+	q.list = slices.DeleteFunc(q.list, func(other *wait) bool { return other == w })
+	q.wake()
+}
+
+// say has an answer be sent, in the place of one that was not; q.mu is held.
+func (w *wait) say(a Answer) {
+	select {
+	case <-w.events:
+	default:
+	}
+	w.events <- a
+}
+
+// room are the GPUs of a look that a wait could have now, the best first, and how many it still needs.
+func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpus.State, last []snapshot.DeviceIndex) (
+	free []snapshot.DeviceIndex, missing int,
+) {
+	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
+	r := state.AttachRequest{EID: "", Count: w.GPUs}
+	missing = w.GPUs
+	if w.asked != nil {
+		var err error
+		if r, err = w.asked.Wanted(&files, w.UID); err != nil {
+			return nil, 1 // its change would fail now
+		}
+		has := files.AttachedTo(r.EID)
+		missing -= len(has)
+		if w.Suits != nil {
+			missing = len(slices.DeleteFunc(slices.Clone(w.Suits),
+				func(i snapshot.DeviceIndex) bool { return slices.Contains(has, i) }))
+		}
+	}
+	r.Last, r.OverSubscribe = last, false
+	for _, d := range files.Room(r) {
+		shared := len(d.Attachments) > 0 && states[d.Index] != gpus.Unknown
+		if (states[d.Index] == gpus.Free || shared) && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
+			free = append(free, d.Index)
+		}
+	}
+	return free, max(missing, 0)
+}
+
+// heldBy are the GPUs of a host that people have: attached, or used.
+func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
+	has := make(map[keptGPU]bool)
+	environments := snapshot.ByID(look.Environments)
+	for i := range look.Devices {
+		for _, a := range look.Devices[i].Attachments {
+			if env := environments[a.EID]; env != nil {
+				has[keptGPU{look.Devices[i].Index, env.UID}] = true
+			}
+		}
+	}
+	for i := range look.Processes {
+		if p := &look.Processes[i]; p.UID != nil {
+			for _, index := range p.Indices() {
+				has[keptGPU{index, *p.UID}] = true
+			}
+		}
+	}
+	return has
+}
+
+// isGone says whether an error means that a GPU isn't free any more, so that the wait goes on.
+func isGone(err error) bool {
+	return errors.Is(err, state.ErrUnavailable) || errors.As(err, new(refused))
+}

@@ -1,0 +1,200 @@
+package service_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// waitChild is a child: SOCKET ID GPUS waits with its own process, prints what it is told, and holds what it gets until
+// a line comes. GPUS of 0 waits for an offer of two.
+func waitChild(args []string) error {
+	client, n := service.Client{Path: args[0]}, 0
+	_, _ = fmt.Sscan(args[2], &n)
+	request := service.WaitRequest{ID: args[1], GPUs: 2}
+	if n > 0 {
+		request.Change, _ = json.Marshal(change.Change{Enter: &change.Enter{PID: snapshot.PID(os.Getpid()), Attach: true, Config: snapshot.EnvConfig{GPUs: &n}}})
+	}
+	result, err := client.Wait(context.Background(), request, func(p *service.Place) {
+		switch {
+		case p == nil:
+			fmt.Println("away")
+		case p.Offered != nil:
+			fmt.Println("offered", p.Offered)
+		default:
+			fmt.Println(p.Number, "of", p.People, "after", p.Own)
+		}
+	})
+	if err != nil {
+		fmt.Println("error:", err)
+		return nil
+	}
+	fmt.Println("now", result.Now)
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return nil
+}
+
+// waiter is a command of a user that waits.
+type waiter struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+}
+
+func (h *host) waiter(t *testing.T, uid int, id string, gpus int) *waiter {
+	t.Helper()
+	cmd := child(t, uid, "wait", h.socket, id, fmt.Sprint(gpus))
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w := &waiter{t, cmd, in, make(chan string, 1000)}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			w.lines <- lines.Text()
+		}
+		close(w.lines)
+	}()
+	t.Cleanup(w.end)
+	return w
+}
+
+// says waits until it is told a text.
+func (w *waiter) says(want string) {
+	w.t.Helper()
+	var heard []string
+	for deadline := time.After(30 * time.Second); ; {
+		select {
+		case line, open := <-w.lines:
+			heard = append(heard, line)
+			if strings.HasPrefix(line, want) {
+				return
+			}
+			require.True(w.t, open, "%q was never said: %q", want, heard)
+		case <-deadline:
+			require.Fail(w.t, "not said", "%q was never said: %q", want, heard)
+		}
+	}
+}
+
+func (w *waiter) end() { _ = w.cmd.Process.Kill(); _ = w.cmd.Wait() }
+
+// waits are who waits as it is noted; nil if that is unknown.
+func (h *host) waits() (ids []string) {
+	list := service.Waits(filepath.Dir(h.socket), func(pid snapshot.PID, start snapshot.StartTime) bool {
+		alive, _ := proc.FS{}.Alive(pid, start)
+		return alive
+	})
+	if list != nil {
+		ids = []string{}
+	}
+	for _, w := range list {
+		ids = append(ids, fmt.Sprint(w.ID, " ", w.UID, " ", w.GPUs))
+	}
+	return ids
+}
+
+func TestWaitsTakeTurns(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 2)
+	_, stop := h.serve(t, service.Bounds{})
+	first := h.waiter(t, alice, "a1", 2)
+	first.says("now [0 1]")
+	second := h.waiter(t, alice, "a2", 1)
+	second.says("1 of 1 after 0")
+	third := h.waiter(t, alice, "a3", 1)
+	third.says("1 of 1 after 1")
+	other := h.waiter(t, mallory, "m1", 1)
+	other.says("1 of 2 after 0")
+	second.says("2 of 2 after 0")
+	require.Eventually(t, func() bool { return len(h.waits()) == 3 }, 10*time.Second, 10*time.Millisecond)
+	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID,"attach":true,"config":{"gpus":1}}}`)[0], "error: ")
+
+	stop() // its place is kept, in whatever order they come back
+	second.says("away")
+	_, stop = h.serve(t, service.Bounds{})
+	third.says("2 of 2 after 1")
+	third.end()
+	require.Eventually(t, func() bool {
+		return fmt.Sprint(h.waits()) == "[a2 4001 1 m1 4002 1]" || fmt.Sprint(h.waits()) == "[m1 4002 1 a2 4001 1]"
+	}, 10*time.Second, 10*time.Millisecond, "%v", h.waits())
+	first.end()
+	second.says("now [0]")
+	other.says("now [1]")
+	require.Eventually(t, func() bool { return h.waits() != nil && len(h.waits()) == 0 }, 10*time.Second, 10*time.Millisecond)
+	stop()
+}
+
+func TestAnOfferIsKeptForItsUser(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 3)
+	h.serve(t, service.Bounds{})
+	offered := h.waiter(t, alice, "a1", 0)
+	offered.says("offered [0 1]")
+	enter := `{"enter":{"eid":"x","pid":PID,"attach":true,"config":{"gpus":2}}}`
+	require.Contains(t, h.ask(t, mallory, enter)[0], "GPU 0,1 is kept for people who wait for it")
+	offered.end()
+	time.Sleep(time.Second)
+	require.Contains(t, h.ask(t, mallory, enter)[0], "GPU 0,1 is kept for people who wait for it", "also when the command has ended")
+	require.Equal(t, []string{"now [0 1]"}, h.ask(t, alice, enter))
+}
+
+func TestAControllerFreesGPUsForAWait(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 2)
+	h.serve(t, service.Bounds{})
+	holder := h.waiter(t, mallory, "m1", 2)
+	holder.says("now")
+	second, third := h.waiter(t, mallory, "m2", 1), (*waiter)(nil)
+	second.says("1 of 1")
+	third = h.waiter(t, mallory, "m3", 1)
+	third.says("1 of 1")
+	h.waiter(t, alice, "a1", 1).says("1 of 2")
+	require.NoError(t, h.client().Allow(t.Context(), service.Allowance{ForMS: 60_000, Offers: map[string][]snapshot.DeviceIndex{"m3": {1}}}))
+	holder.end()
+	second.says("now [0]")
+	third.says("now [1]")
+	require.Eventually(t, func() bool { return fmt.Sprint(h.waits()) == "[a1 4001 1]" }, 10*time.Second, 10*time.Millisecond, "although it comes first")
+}
+
+// TestTooManyWaits: waits of one user are bounded, and none of them takes a connection from others.
+func TestTooManyWaits(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{Burst: 1000})
+	h.waiter(t, alice, "a", 1).says("now [0]")
+	for i := range 65 {
+		cmd := child(t, mallory, "sit", h.socket, "1", fmt.Sprintf(`{"version":1,"wait":{"id":"m%d","gpus":1}}`+"\n", i))
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+	}
+	require.Eventually(t, func() bool { return len(h.waits()) == 64 }, 30*time.Second, 20*time.Millisecond)
+	h.waiter(t, mallory, "more", 1).says("error: not a valid request: 64 commands of uid 4002 wait already, and no more may")
+	status, err := h.client().Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, status.Connections, "this one")
+	h.waiter(t, 0, "m1", 1).says("error: not a valid request: another command waits with this id")
+}
