@@ -67,7 +67,9 @@ build: ## the static program, bin/genv (GOARCH=arm64 works too)
 $(BIN):
 	@$(MAKE) build
 
-demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU. KEEP=1 keeps it until Ctrl-C
+demo: ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU. KEEP=1 keeps it until Ctrl-C
+	@echo "Building genv and the demo, which takes a minute or two the first time …"
+	@$(MAKE) --no-print-directory build
 	@$(GO) build -o $(BIN)-demo ./cmd/genv-demo
 	@exec $(BIN)-demo -genv $(BIN)$(if $(KEEP), -keep)
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func main() {
@@ -58,7 +60,7 @@ const hostGenv = "genv"
 // one account plays all users.
 func runHostGenv() int {
 	program := command.Program{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: "demo", SharedAccount: true,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: "demo", SharedAccount: play,
 	}
 	app := &cli.App{Name: hostGenv, Commands: host.Commands(program), ExitErrHandler: func(*cli.Context, error) {}}
 	err := app.Run(os.Args)
@@ -66,6 +68,18 @@ func runHostGenv() int {
 		fmt.Fprintln(os.Stderr, "genv:", err)
 	}
 	return command.ExitCode(err)
+}
+
+// play says who a process belongs to: outside of environments it is who the demo started it for, with a made-up uid.
+func play(p *snapshot.Process) {
+	p.UID = nil
+	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID)) // it may have ended
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if user, ok := strings.CutPrefix(entry, "USER="); ok && user != "" && p.EID == "" {
+			uid := snapshot.UID(60000 + len(user))
+			p.UID, p.Username = &uid, snapshot.Username(user)
+		}
+	}
 }
 
 // jobVariable in the environment makes this program a job. Its value is how long

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,9 +96,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	return code
 }
 
-// h100s is a policy with a cap by model.
-const h100s = `caps:
-  - {name: h100, of: {model: "H100*"}, gpus: {"*": 0, dave: 2}}
+// h100s is a policy with a cap by model, for which whoever doesn't use genv counts, too. Its hook is the demo's: the
+// notices of its users would go to the terminals of whoever runs it.
+const h100s = `defaults: {non-env-processes: count, warn: 30m}
+caps:
+  - {name: h100, of: {model: "H100*"}, gpus: {"*": 1, dave: 2}}
+hooks: [{command: [%s, %s], events: [warn]}]
 `
 
 // play shows all scenes. An error is one of the demo itself; a wrong result is
@@ -129,22 +134,58 @@ func (d *demo) play() (int, error) {
 	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
 		return 0, err
 	}
-	d.title("A policy says more, such as who may have which GPUs. What would this one do now?")
-	if err := d.configure("caps.yaml", h100s); err != nil {
+	told, err := d.showCap()
+	if err != nil {
 		return 0, err
 	}
-	d.command("cat $GENV_CONFIG_DIR/caps.yaml")
-	d.say(h100s)
-	caps := []string{"--policy", filepath.Join(d.dir, "caps.yaml"), "--dry-run", "--cycles", "1"}
-	if err := d.run(append([]string{"enforce", "-H", "@all"}, caps...)...); err != nil {
-		return 0, err
+	if differences = append(differences, d.differences(d.ctx, true)...); !told {
+		differences = append(differences, "frank was told nothing")
 	}
-	differences = append(differences, d.differences(d.ctx, true)...)
 	d.conclude(differences)
 	if len(differences) > 0 {
 		return exitWrong, nil
 	}
 	return 0, nil
+}
+
+// showCap has somebody come who doesn't use genv, and a policy warn him, and reports whether he was told.
+func (d *demo) showCap() (told bool, err error) {
+	d.title("frank never heard of genv: he runs two jobs on H100s by hand. A policy has him count, and warns first.")
+	for _, spec := range laterSpecs {
+		if err := d.startJob(spec); err != nil {
+			return false, err
+		}
+	}
+	tee, err := exec.LookPath("tee")
+	if err != nil {
+		return false, err
+	}
+	path := filepath.Join(d.dir, "told.json")
+	policy := fmt.Sprintf(h100s, tee, path)
+	if err := d.configure("caps.yaml", policy); err != nil {
+		return false, err
+	}
+	d.command("cat $GENV_CONFIG_DIR/caps.yaml")
+	d.say(policy)
+	if err := d.run("enforce", "-H", "@all", "--policy", filepath.Join(d.dir, "caps.yaml"), "--cycles", "1"); err != nil {
+		return false, err
+	}
+	d.title("What frank is told, on his terminals and by mail:")
+	var notice struct {
+		Findings []struct{ User, Line, Advice string }
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &notice)
+	}
+	for _, f := range notice.Findings {
+		d.say(f.Line + "\n" + f.Advice + "\n")
+		told = told || f.User == "frank"
+	}
+	return told, err
 }
 
 // config is the demo's config.yaml, with further lines.
@@ -180,7 +221,7 @@ const endingDelay = 3 * time.Second
 func (s *stage) differences(ctx context.Context, enforced bool) (list []string) {
 	ctx, cancel := context.WithTimeout(ctx, endingDelay)
 	defer cancel()
-	for i, spec := range jobSpecs {
+	for i, spec := range s.specs {
 		job := s.jobs[i]
 		ends, problem := enforced && spec.violation != "", "has ended"
 		if ends {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/term"
 
@@ -71,7 +72,7 @@ func (s screen) introduce(on *stage) {
 		fmt.Fprintf(s.out, "Another program listens on port %d, so the hosts are on port %d.\n", port, on.fleet.Port)
 	}
 	fmt.Fprintf(s.out, "\n%s\n", s.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %9s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY")))
-	for i, spec := range jobSpecs {
+	for i, spec := range on.specs {
 		s.item(fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %9s",
 			spec.host, cmp.Or(spec.user, "-"), on.jobs[i].PID, spec.program, spec.device, text.GiB(spec.miB<<20)), spec.violation)
 	}
@@ -94,7 +95,8 @@ func (s screen) conclude(differences []string) {
 		return
 	}
 	ended, detached := 0, 0
-	for _, spec := range jobSpecs {
+	jobs := slices.Concat(jobSpecs, laterSpecs)
+	for _, spec := range jobs {
 		if spec.violation != "" {
 			ended++
 		}
@@ -108,6 +110,6 @@ func (s screen) conclude(differences []string) {
 	}
 	s.title("Checked from outside of genv:")
 	s.item(fmt.Sprintf("the %d processes that broke a rule have ended, and %d GPUs were detached", ended, detached), "")
-	s.item(fmt.Sprintf("the other %d processes and %d shells still run", len(jobSpecs)-ended, len(envSpecs)), "")
+	s.item(fmt.Sprintf("the other %d processes and %d shells still run", len(jobs)-ended, len(envSpecs)), "")
 	s.item("the dry run had changed nothing", "")
 }

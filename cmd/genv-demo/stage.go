@@ -20,7 +20,8 @@ type stage struct {
 	program  string // plays jobs, nvidia-smi and genv on the hosts
 	machines map[string]*testfleet.Machine
 	envs     map[envKey]*testfleet.Env
-	jobs     []*testfleet.Process // in the order of jobSpecs
+	jobs     []*testfleet.Process
+	specs    []jobSpec // of jobs
 	fleet    *inprocess.Fleet
 }
 
@@ -88,7 +89,7 @@ func (s *stage) startJob(spec jobSpec) error {
 		User: spec.user, Command: []string{s.program}, Name: spec.program, Env: variables,
 		Uses: []testfleet.Use{{Device: spec.device, MiB: spec.miB, Load: &spec.load}},
 	})
-	s.jobs = append(s.jobs, job)
+	s.jobs, s.specs = append(s.jobs, job), append(s.specs, spec)
 	return err
 }
 
@@ -225,4 +226,10 @@ var jobSpecs = []jobSpec{
 	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000, load: 95},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000, load: 81},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, load: 86, violation: "on a GPU beyond erin's 2", ending: time.Second},
+}
+
+// laterSpecs come after the rules were enforced.
+var laterSpecs = []jobSpec{
+	{host: "gpu-04", user: "frank", program: "train.py", device: 1, miB: 70000, load: 96},
+	{host: "gpu-04", user: "frank", program: "train.py", device: 2, miB: 70000, load: 98},
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -34,9 +35,9 @@ type Program struct {
 	// Reader reads what users can make large or slow, in a process that can be killed; nil to read it here.
 	Reader *proc.Reader
 
-	// SharedAccount means that one account plays several users on this host, as in genv-demo: the names in envs.json
-	// are believed, and the owners of processes are not reported. It is never set in genv itself.
-	SharedAccount bool
+	// SharedAccount, if set, means that one account plays several users on this host, as in genv-demo: the names in
+	// envs.json are believed, and it says who a process belongs to. It is never set in genv itself.
+	SharedAccount func(*snapshot.Process)
 }
 
 // Warn prints warnings to stderr, one per line.

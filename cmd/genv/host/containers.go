@@ -84,7 +84,7 @@ func (p *program) openFence(h *host) agent.Fence {
 // root, since only root may write it.
 func (p *program) askedList(fs proc.FS) *asked.Register {
 	boot, err := fs.BootID()
-	if err != nil || os.Geteuid() != 0 || p.SharedAccount {
+	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {
 		return nil
 	}
 	return &asked.Register{Path: asked.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}

@@ -61,10 +61,10 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	if self, err := os.Executable(); err == nil {
 		m.Genv.Path = self
 	}
-	if p.SharedAccount {
+	if p.SharedAccount != nil {
 		m.Owner = snapshot.UID(os.Geteuid())
 	}
-	if os.Geteuid() == 0 && !p.SharedAccount {
+	if os.Geteuid() == 0 && p.SharedAccount == nil {
 		m.Trial = p.openHost().tryToEnd()
 	}
 	checks, system := m.Examine(ctx)

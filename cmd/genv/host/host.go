@@ -75,7 +75,7 @@ func (p *program) openHost() *host {
 		Grace: executeGrace, UID: snapshot.UID(os.Geteuid()),
 		Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
 	}
-	if p.SharedAccount {
+	if p.SharedAccount != nil {
 		options.UID = 0
 	}
 	if os.Geteuid() == 0 {
@@ -113,8 +113,8 @@ func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot,
 		p := &s.Processes[i]
 		p.Protected = h.executor.ProtectedName(p)
 		switch {
-		case h.SharedAccount:
-			p.UID = nil
+		case h.SharedAccount != nil:
+			h.SharedAccount(p)
 		case p.UID != nil:
 			p.Username, p.UserUnknown = h.names.of(*p.UID)
 		}
@@ -132,7 +132,7 @@ func (h *host) mayRun(pid snapshot.PID, start snapshot.StartTime) bool {
 // forController is a snapshot for a controller, which shows it to others: what /proc hides from them is
 // marked as private.
 func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
-	if err == nil && h.privileged && !h.SharedAccount {
+	if err == nil && h.privileged && h.SharedAccount == nil {
 		s.Trial = h.tryToEnd()
 		s.Warnings = slices.Concat(s.Warnings, s.Trial.Warnings())
 	}

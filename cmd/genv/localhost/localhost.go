@@ -28,7 +28,7 @@ type Host struct {
 	// Service is root's service, which changes the state where it belongs to root.
 	Service service.Client
 	// SharedAccount: see command.Program.
-	SharedAccount bool
+	SharedAccount func(*snapshot.Process)
 
 	contained bool // see ErrContained
 	simulated bool
@@ -46,7 +46,7 @@ func Open(p command.Program) *Host {
 	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts
 		options.Lacks = processes.AllAccounts().Lacks
 	}
-	if p.SharedAccount {
+	if p.SharedAccount != nil {
 		options.Username = nil
 	}
 	var store *disk.Store
