@@ -56,6 +56,7 @@ type Gap struct{ Since, Until int64 }
 type Query struct {
 	By           string // ByUser and others
 	Since, Until int64  // in seconds since 1970
+	Days         bool   // also by day
 }
 
 // Kind is the kind of sums that a report needs: those of groups are made of those of their users.
@@ -74,7 +75,7 @@ type Report struct {
 	Missing int64
 	Rows    []NamedSum
 	Total   Sum  // of all devices
-	Days    Days // of Rows; empty for ByDay
+	Days    Days // of Rows, if the query wants that; empty for ByDay
 }
 
 // NamedSum is the sum of a user, a host or a model, or of a day, by its date.

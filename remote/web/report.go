@@ -52,6 +52,7 @@ var (
 // readReport reads what a request asks for. Its error says what is wrong with that.
 func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
 	a = asked{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
+	a.query.Days = true
 	a.query.By = cmp.Or(values.Get("by"), usage.ByUser)
 	if a.query.By == usage.ByGroup && hidden {
 		return a, errNames
@@ -168,6 +169,7 @@ func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.Row {
 	if err != nil {
 		return nil
 	}
+	lately.query.Days = false
 	d, err := s.options.Usage.Report(ctx, lately.query)
 	if err != nil {
 		return nil

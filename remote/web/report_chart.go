@@ -55,7 +55,7 @@ const (
 	chartTop      = 14.0  // the uppermost line
 	chartHeight   = 200.0 // between the lines for 0 and for the most
 	chartColours  = 7     // and one for all others
-	chartLabels   = 7     // that have room on a phone
+	chartLabels   = 5     // that have room on a phone
 	chartMaxDays  = 100   // beyond, columns are months
 	chartMinShare = 0.05  // of a pixel: what is less is not drawn
 )

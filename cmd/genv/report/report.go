@@ -186,7 +186,7 @@ func (p *options) query() (q usage.Query, err error) {
 		return q, command.WrongFlag("since", " %s is not before --until %s",
 			since.Format(time.DateTime), until.Format(time.DateTime))
 	}
-	return usage.Query{By: p.by, Since: since.Unix(), Until: until.Unix()}, nil
+	return usage.Query{By: p.by, Since: since.Unix(), Until: until.Unix(), Days: p.output.Format == html}, nil
 }
 
 // checkOwner refuses the file of another user, even to root: SQLite would have to trust what

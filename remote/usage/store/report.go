@@ -61,7 +61,7 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 		report.Rows = append(report.Rows, usage.NamedSum{Name: name, Sum: row.Sum})
 	}
 	slices.SortFunc(report.Rows, func(a, b usage.NamedSum) int { return cmp.Compare(a.Name, b.Name) })
-	if q.By != usage.ByDay {
+	if q.Days && q.By != usage.ByDay {
 		if report.Days, err = t.days(parts, q, slices.Collect(maps.Values(rows))); err != nil {
 			return report, err
 		}

@@ -139,7 +139,7 @@ func check(t *testing.T, s *store.Store, entries []*usage.Entry, q usage.Query) 
 	rows, total := expect(entries, q, zone(t))
 	require.Equal(t, rows, got)
 	require.Equal(t, total, r.Total)
-	if q.By == usage.ByDay {
+	if q.By == usage.ByDay || !q.Days {
 		require.Empty(t, r.Days)
 	} else {
 		require.Equal(t, expectDays(entries, q, zone(t)), r.Days)
@@ -164,7 +164,7 @@ func sums(t *testing.T, d database) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 10 {
 		since := begin.Add(time.Duration(r.IntN(140)-10) * time.Hour)
-		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(72)) * time.Hour).Unix()}
+		q := usage.Query{Days: r.IntN(4) > 0, Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(72)) * time.Hour).Unix()}
 		for _, q.By = range []string{usage.ByUser, usage.ByHost, usage.ByModel, usage.ByDay} {
 			check(t, s, entries, q)
 		}
@@ -182,12 +182,12 @@ func manyUsers(t *testing.T, d database) {
 		sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: fmt.Sprintf("user-%02d", i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 100 + i}}
 	}
 	require.NoError(t, s.Add(t.Context(), &usage.Entry{Sums: sums, Since: hour, Mark: usage.Mark{Until: hour + 3600}}))
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: hour, Until: hour + 3600})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Days: true, Since: hour, Until: hour + 3600})
 	require.NoError(t, err)
 	require.Len(t, r.Days, 65)
 	require.Equal(t, int64(100+101+102+103+104+105), r.Days[usage.Others]["2026-10-23"].Attached)
 	require.Equal(t, int64(106), r.Days["user-06"]["2026-10-23"].Attached)
-	r, err = s.Report(t.Context(), usage.Query{By: usage.ByGroup, Since: hour, Until: hour + 3600})
+	r, err = s.Report(t.Context(), usage.Query{By: usage.ByGroup, Days: true, Since: hour, Until: hour + 3600})
 	require.NoError(t, err)
 	require.Len(t, r.Days, 70)
 }
@@ -217,7 +217,7 @@ func year(t *testing.T, d database) {
 	}
 	for range 10 {
 		since := begin.Add(time.Duration(r.IntN(60*53)) * time.Hour)
-		q := usage.Query{Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(60*53)) * time.Hour).Unix()}
+		q := usage.Query{Days: r.IntN(4) > 0, Since: since.Unix(), Until: since.Add(time.Duration(r.IntN(60*53)) * time.Hour).Unix()}
 		for _, q.By = range []string{usage.ByUser, usage.ByHost, usage.ByModel, usage.ByDay} {
 			check(t, s, entries, q)
 		}
@@ -298,7 +298,7 @@ func oddNames(t *testing.T, d database) {
 		sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + 1)}}
 	}
 	require.NoError(t, s.Add(context.Background(), &usage.Entry{Sums: sums, Since: hour}))
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: hour, Until: hour + 3600})
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Days: true, Since: hour, Until: hour + 3600})
 	require.NoError(t, err)
 	require.Len(t, r.Rows, len(names))
 	for _, row := range r.Rows {
