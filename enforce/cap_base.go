@@ -91,7 +91,7 @@ func (c *capOn) withoutOutsiders(devices []*caps.HeldDevice) []*caps.HeldDevice 
 	list := make([]*caps.HeldDevice, len(devices))
 	for i, d := range devices {
 		own := *d
-		if list[i] = &own; c.outsiderOn(d, whose) {
+		if list[i] = &own; c.outsiderOn(d, whose) || c.isSparedOn(d) {
 			own.Exempt = contents.Proven
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // key is that of the cap's own time, and what the IDs of its findings begin with.
 func (c *capOn) key() string {
-	if c.rule != RuleCaps {
+	if c.ID == "" {
 		return string(c.rule)
 	}
 	key := string(c.rule) + "/" + c.ID
@@ -43,7 +43,7 @@ func (c *capOn) dueAt() time.Time {
 	if !c.Together {
 		key += "/" + string(c.people[0].user)
 	}
-	return c.judgement.dueAt(c.host, c.warnOf(c.people[0]), []string{key})
+	return later(c.judgement.dueAt(c.host, c.warnOf(c.people[0]), []string{key}), c.notBefore)
 }
 
 // quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
@@ -64,8 +64,9 @@ func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
 	due = sharedDue && ownDue
 	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, later(shared.Due, f.Due), !due
 	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
-	if due && !c.notBefore.IsZero() {
-		due, f.Pending, f.Due = false, true, c.notBefore
+	if !c.notBefore.IsZero() { // by these looks that hasn't come
+		f.Deferred = (due || f.Deferred) && !c.notBefore.After(c.now)
+		due, f.Pending, f.Due = false, true, later(f.Due, c.notBefore)
 	}
 	return due
 }

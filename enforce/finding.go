@@ -38,10 +38,11 @@ type Finding struct {
 	// Unreadable is why root can't read its environment.
 	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
 
-	Memory    *MemoryExcess       `json:"memory,omitempty"` // of env-memory and max-memory-per-user
-	Count     *CountExcess        `json:"count,omitempty"`  // of the caps
-	Cap       *CapExcess          `json:"cap,omitempty"`    // of a cap of the list
-	CountedOn []snapshot.Hostname `json:"-"`                // the hosts on which something counts for a cap
+	Memory    *MemoryExcess       `json:"memory,omitempty"`  // of env-memory and max-memory-per-user
+	Count     *CountExcess        `json:"count,omitempty"`   // of the caps
+	Cap       *CapExcess          `json:"cap,omitempty"`     // of a cap of the list
+	Booking   *BookingTrouble     `json:"booking,omitempty"` // of whoever reserved, for reservations
+	CountedOn []snapshot.Hostname `json:"-"`                 // the hosts on which something counts for a cap
 	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
@@ -112,7 +113,7 @@ type DeviceRef struct {
 // Line is String followed by the user and the command of the process, as far as
 // they are known.
 func (f Finding) Line() string {
-	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Rule == RuleCaps) {
+	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Booking != nil) {
 		return f.String() // it names the user already
 	}
 	return f.String() + (&snapshot.Process{
@@ -137,7 +138,7 @@ func (f *Finding) Advice() string {
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:
 		return fmt.Sprintf(adviceIdle, f.Warn.ends())
-	case general != adviceDetach && f.Rule != RuleCaps || !f.Pending:
+	case general != adviceDetach && f.Cap == nil || !f.Pending:
 		return general
 	}
 	loses := make([]caps.Loss, len(f.Detach))

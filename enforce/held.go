@@ -39,6 +39,9 @@ type counting struct {
 	list    []*Cap  // of the policy
 	bases   map[*Cap]base
 	served  map[string]bool // waits that get what they lack
+	booked  map[*hostView][]booking
+	// reserved are devices that people hold within own reservations that run.
+	reserved map[*caps.HeldDevice]bool
 }
 
 // countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
@@ -46,8 +49,10 @@ type counting struct {
 func (j *judgement) countHeld() *counting {
 	c := &counting{
 		judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
-		bases: make(map[*Cap]base), served: make(map[string]bool),
+		bases: make(map[*Cap]base), served: make(map[string]bool), booked: make(map[*hostView][]booking),
+		reserved: make(map[*caps.HeldDevice]bool),
 	}
+	c.findBookings()
 	for _, h := range j.hosts {
 		c.count(h)
 	}
@@ -64,7 +69,7 @@ func (c *counting) of(user snapshot.Username) *held {
 	c.byUser[user] = u
 	s := c.policy.Settings(Query{User: user, At: c.now})
 	_, exempt := c.policy.Exempt(Subject{User: user})
-	if !exempt && (len(c.list) > 0 || s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
+	if !exempt && (len(c.list)+len(c.booked) > 0 || s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
 		u.settings = s
 	}
 	return u

@@ -21,6 +21,7 @@ type stated struct {
 
 	indices []enforce.ExemptGPU
 	list    []*enforce.Cap
+	booking map[snapshot.Username]*snapshot.BookingRule
 }
 
 func (s stated) Settings(q enforce.Query) *enforce.Settings {
@@ -35,6 +36,9 @@ func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 	return "stated", s.exempt != nil && s.exempt(subject)
 }
 
+func (s stated) Booking(user snapshot.Username) (*snapshot.BookingRule, bool) {
+	return s.booking[user], true
+}
 func (s stated) Caps(time.Time) []*enforce.Cap                       { return s.list }
 func (s stated) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return s.indices }
 

@@ -15,6 +15,7 @@ func (j *judgement) caps() {
 	c := j.countHeld()
 	j.markSharedBoots()
 	c.markIdle()
+	c.markReserved()
 	for _, u := range c.inOrder {
 		for i := range rules {
 			if limit := rules[i].limit; limit != nil && limit(u.settings) != nil {
@@ -31,6 +32,7 @@ func (j *judgement) caps() {
 		}
 		c.judgeListed(listed)
 	}
+	c.judgeReservations()
 	// without their number, so that it is the same note while some are missing
 	if len(c.inOrder) > 0 && len(j.missing) > 0 {
 		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user " +
@@ -118,6 +120,9 @@ func (c *counting) on(listed *Cap, h *hostView, people []*held) capOn {
 		working, on.known = c.working(listed, h)
 	}
 	on.about, on.limit, on.leavesSome = about, limit.OfBase(working), limit.AllBut
+	if listed.Together || listed.Waiting != nil {
+		on.spared = c.reserved
+	}
 	if listed.Kind == CapHours {
 		on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0
 	}
@@ -136,15 +141,17 @@ type capOn struct {
 	known      bool  // the limit is
 	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64
-	leavesSome bool // its limit leaves GPUs to others
+	leavesSome bool      // its limit leaves GPUs to others
+	notBefore  time.Time // it acts not before that; zero if that has come
+	// spared are devices that people hold within own reservations: they don't count.
+	spared map[*caps.HeldDevice]bool
 
 	// Of one that holds as far as others wait: what counts and isn't taken, how many more may be, and what is taken for
-	// a wait, before a time not.
-	counted   []*caps.HeldDevice
-	mayTake   int
-	wait      *need
-	chosen    []*caps.HeldDevice
-	notBefore time.Time
+	// a wait.
+	counted []*caps.HeldDevice
+	mayTake int
+	wait    *need
+	chosen  []*caps.HeldDevice
 }
 
 func (c *capOn) judge() {
@@ -189,7 +196,7 @@ func (c *capOn) finding(counted []*caps.HeldDevice, used int64) Finding {
 		}
 		f.Count.Unattached = len(counted) - f.Count.Attached
 	}
-	if c.rule == RuleCaps {
+	if c.ID != "" {
 		f.Cap = c.excess(counted, used)
 	}
 	return f
@@ -248,7 +255,7 @@ func (c *capOn) devicesOf(u *held) []*caps.HeldDevice {
 func (c *capOn) isAbout(d *caps.HeldDevice) bool {
 	h := hostOf(d)
 	return (c.host == nil || h == c.host) && c.OnHost(h.name, h.labels) &&
-		c.isAboutModel(modelOf(d.Device))
+		c.isAboutModel(modelOf(d.Device)) && !c.spared[d]
 }
 
 // count lists the devices that count, now or at a time, and how much that is of what the cap counts.

@@ -271,7 +271,7 @@ func (c *counting) mayHave(n *need) int {
 			may = min(may, int(on.limit)-len(caps.Counted(on.devices(), time.Time{})))
 		}
 	}
-	return max(may, 0)
+	return max(min(may, c.mayHaveBeside(n)), 0)
 }
 
 // wants reports whether a wait may get GPUs that a cap is about.

@@ -19,6 +19,8 @@ type Policy interface {
 	// Caps are those of its list that hold at a moment, or all for the zero time, in the order of the list. The caller
 	// may change them.
 	Caps(time.Time) []*Cap
+	// Booking is what it lets a person reserve; nil for nothing. It isn't known while a membership isn't.
+	Booking(snapshot.Username) (rule *snapshot.BookingRule, known bool)
 	// ExemptIndices are the GPUs of a host that are exempt by an index, each once, without their UUIDs.
 	ExemptIndices(snapshot.Hostname) []ExemptGPU
 	// Account is the name under which it knows a user: that of all names of one account.

@@ -29,6 +29,7 @@ var rules = []rule{
 	envMemoryRule, // what ends because of the rules above frees memory
 	idleRule, maxDurationRule,
 	maxEnvsRule, maxDevicesRule, maxMemoryRule, capsRule, // devices that the rules above detach don't count
+	reservationsRule,
 }
 
 // Rules are the names of all rules, in the order in which they are applied.

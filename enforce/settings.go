@@ -40,6 +40,8 @@ type Settings struct {
 	MaxDevices *int
 	MaxMemory  *snapshot.Memory // of the devices that are attached
 	MaxEnvs    *int
+	// IgnoreReservations is for whoever is exempt from that rule: nothing is taken for reservations of others.
+	IgnoreReservations bool
 
 	// SudoUsers admits processes of other users to an environment if they descend
 	// from a process that is registered in it, as with sudo -u.
@@ -77,6 +79,9 @@ func (s *Settings) warnOf(rule Rule) Warn {
 	}
 	if own, ok := s.RuleWarns[rule]; ok {
 		return own
+	}
+	if rule == RuleReservations {
+		return Warn{For: 30 * time.Minute}
 	}
 	return s.Warn
 }

@@ -38,40 +38,11 @@ type Reservation struct {
 	// Known is how many GPUs the host had when it was booked.
 	Known  int    `json:"known"`
 	Reason string `json:"reason,omitempty"` // as its owner wrote it
+	// ByRoot says that root booked it, beyond what the policy lets its owner do.
+	ByRoot bool `json:"by_root,omitempty"`
 	// Ended is when it was cancelled, or lapsed because its GPUs were not held; nil while it holds.
 	Ended  *time.Time `json:"ended,omitempty"`
 	Lapsed bool       `json:"lapsed,omitempty"`
-}
-
-// LateCancel is how long before its start a reservation may be cancelled without counting as one that was used.
-const LateCancel = 12 * time.Hour
-
-// Holds says whether it hasn't ended at a moment. It may not have begun.
-func (b *Reservation) Holds(at time.Time) bool { return b.Ended == nil && at.Before(b.Until) }
-
-// Runs says whether it has begun at a moment and hasn't ended.
-func (b *Reservation) Runs(at time.Time) bool { return b.Holds(at) && !at.Before(b.From) }
-
-// Used is when it ends or ended; counts is false if it was cancelled so early that it counts as none.
-func (b *Reservation) Used() (until time.Time, counts bool) {
-	switch {
-	case b.Ended == nil:
-		return b.Until, true
-	case b.Lapsed || b.Ended.After(b.From.Add(-LateCancel)):
-		return *b.Ended, true
-	}
-	return time.Time{}, false
-}
-
-// RunningAt are those of a list that run at a moment, and how many GPUs they are together.
-func RunningAt(list []Reservation, at time.Time) (running []Reservation, gpus int) {
-	for i := range list {
-		if list[i].Runs(at) {
-			running = append(running, list[i])
-			gpus += list[i].GPUs
-		}
-	}
-	return running, gpus
 }
 
 // What a host may have, so that a hostile one can't fill the controller's memory.

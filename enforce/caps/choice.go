@@ -62,6 +62,14 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	return once(list)
 }
 
+// Dearest are n of a person's devices, or all: those that cost most to lose, and of these the oldest.
+func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
+	list := slices.SortedFunc(slices.Values(Counted(devices, time.Time{})), func(a, b *HeldDevice) int {
+		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
+	})
+	return list[:min(n, len(list))]
+}
+
 // Devices chooses among the devices that count until it is enough: idle ones first, then those of processes
 // that end anyway, then the others; within each the newest attachment first, then by host and index. The more
 // a choice is proven to hurt, the later it is made.

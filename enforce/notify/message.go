@@ -110,6 +110,9 @@ func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST")
 // in the cluster's order. A user without a known uid gets none.
 func Messages(f *enforce.Finding, owners *Owners, now time.Time) []Message {
 	var list []Message
+	if f.Booking != nil && f.UID != nil {
+		return []Message{owners.message(f, addressee{f.Host, *f.UID}, f.Booking.Follows, now)}
+	}
 	of, order := stakesOf(f,
 		func(ref enforce.ProcessRef) (addressee, bool) {
 			uid, known := owners.on(ref.Host).processes[ref.PID]

@@ -230,6 +230,24 @@ func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
 	return list
 }
 
+// Booking implements enforce.Policy: the first rule about the person is the one that counts.
+func (f *File) Booking(user snapshot.Username) (rule *snapshot.BookingRule, known bool) {
+	unix := f.unixGroups()
+	user = f.Accounts.Name(user)
+	for i := range f.Reservations {
+		r := &f.Reservations[i]
+		switch r.Users.has(user, unix) {
+		case enforce.Member:
+			return &snapshot.BookingRule{
+				GPUs: r.GPUs, AtOnce: r.AtOnce, Longest: r.Longest, Ahead: r.Ahead, Pause: r.Pause,
+			}, true
+		case enforce.MembershipUnknown:
+			return nil, false
+		}
+	}
+	return nil, true
+}
+
 // AskUnix has the policy ask who is in Unix groups: nss.Groups' Member, say. It is called before Settings.
 func (f *File) AskUnix(ask func(user, group string) (member, known bool)) {
 	f.UnixGroups = func() func(snapshot.Username, string) enforce.Membership {

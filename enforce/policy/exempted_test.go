@@ -24,11 +24,12 @@ func (everything) Settings(enforce.Query) *enforce.Settings {
 		Idle: &enforce.Idle{}, MaxDuration: time.Hour,
 	}
 }
-func (everything) Exempt(enforce.Subject) (string, bool)               { return "", false }
-func (everything) Caps(time.Time) []*enforce.Cap                       { return nil }
-func (everything) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return nil }
-func (everything) Account(user snapshot.Username) snapshot.Username    { return user }
-func (everything) Fleet() enforce.Fleet                                { return enforce.Fleet{} }
+func (everything) Exempt(enforce.Subject) (string, bool)                   { return "", false }
+func (everything) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { return nil, true }
+func (everything) Caps(time.Time) []*enforce.Cap                           { return nil }
+func (everything) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
+func (everything) Account(user snapshot.Username) snapshot.Username        { return user }
+func (everything) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
 
 // cluster has two hosts on which bob and carol break the same rules: on each, each has a
 // process outside on device 0 or 1, and two environments with an idle device each.

@@ -12,19 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// BookingRule is what a policy lets a person reserve. 0 bounds nothing.
-type BookingRule struct {
-	GPUs    int           `json:"gpus,omitempty"`
-	AtOnce  int           `json:"at_once,omitempty"` // on all hosts
-	Longest time.Duration `json:"longest,omitempty"`
-	Ahead   time.Duration `json:"ahead,omitempty"`
-	Pause   time.Duration `json:"pause,omitempty"` // from the end of one to the start of the next, on all hosts
-}
-
 // Booker is who reserves. Root may always; others need a rule.
 type Booker struct {
 	UID       snapshot.UID
-	Rule      *BookingRule           // nil for none
+	Rule      *snapshot.BookingRule  // nil for none
 	Elsewhere []snapshot.Reservation // of the same person on other hosts
 }
 
@@ -60,16 +51,13 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 		return list, r, err
 	}
 	r.From, r.Until, r.Made, r.Known = r.From.UTC(), r.Until.UTC(), now.UTC(), known
-	r.Ended, r.Lapsed = nil, false
+	r.Ended, r.Lapsed, r.ByRoot = nil, false, by.UID == 0
 	return append(slices.Clone(list), r), r, nil
 }
 
 func indexOf(list []snapshot.Reservation, id string) int {
 	return slices.IndexFunc(list, func(b snapshot.Reservation) bool { return b.ID == id })
 }
-
-// When is a time as people read it, in the zone in which it is.
-func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
 
 func unavailable(format string, args ...any) error {
 	return &UnavailableError{Reason: fmt.Sprintf(format, args...)}
@@ -86,7 +74,7 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	case len(r.Reason) > maxReason:
 		return fmt.Errorf("%w: the reason is longer than %d bytes", ErrRequest, maxReason)
 	case r.From.Before(now):
-		return unavailable("%s is in the past", When(r.From))
+		return unavailable("%s is in the past", snapshot.When(r.From))
 	case !r.Until.After(r.From):
 		return fmt.Errorf("%w: it ends before it begins", ErrRequest)
 	}
@@ -129,8 +117,8 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 			}
 		}
 		return unavailable("%d of the %s of this host are reserved at %s, the first until %s: genv reserve --list "+
-			"shows by whom", reserved, text.Plural(known, "GPU"), When(at.In(r.From.Location())),
-			When(until.In(r.From.Location())))
+			"shows by whom", reserved, text.Plural(known, "GPU"), snapshot.When(at.In(r.From.Location())),
+			snapshot.When(until.In(r.From.Location())))
 	}
 	return nil
 }
@@ -149,12 +137,6 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 		}
 	}
 	own = append(own, by.Elsewhere...)
-	holds := 0
-	for i := range own {
-		if own[i].Holds(now) {
-			holds++
-		}
-	}
 	switch length := r.Until.Sub(r.From); {
 	case rule.GPUs > 0 && r.GPUs > rule.GPUs:
 		return unavailable("you may reserve at most %s at once", text.Plural(rule.GPUs, "GPU"))
@@ -163,36 +145,12 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 			text.FormatDuration(length))
 	case rule.Ahead > 0 && r.From.After(now.Add(rule.Ahead)):
 		return unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
-			When(now.Add(rule.Ahead).In(r.From.Location())))
-	case rule.AtOnce > 0 && holds >= rule.AtOnce:
-		return unavailable("you have %s, and %d may be at once, on all hosts together: ask again when one has ended",
-			text.Plural(holds, "reservation"), rule.AtOnce)
+			snapshot.When(now.Add(rule.Ahead).In(r.From.Location())))
 	}
-	if until := pauseUntil(own, r, rule.Pause); !until.IsZero() {
-		return unavailable("after a reservation you may have the next one %s later: the earliest start is %s",
-			text.FormatDuration(rule.Pause), When(until.In(r.From.Location())))
+	if why := rule.TooMany(own, r, now); why != "" {
+		return &UnavailableError{Reason: why}
 	}
 	return nil
-}
-
-// pauseUntil is the earliest start of a reservation after those that its owner has; zero if r keeps the pause.
-func pauseUntil(own []snapshot.Reservation, r *snapshot.Reservation, pause time.Duration) (earliest time.Time) {
-	tooClose := false
-	for i := range own {
-		end, counts := own[i].Used()
-		if pause == 0 || !counts {
-			continue
-		}
-		before := own[i].Ended == nil && !r.Until.Add(pause).After(own[i].From)
-		tooClose = tooClose || !before && r.From.Before(end.Add(pause))
-		if end.Add(pause).After(earliest) {
-			earliest = end.Add(pause)
-		}
-	}
-	if !tooClose {
-		return time.Time{}
-	}
-	return earliest
 }
 
 // Cancel ends a reservation. Only its owner and root may.
@@ -309,5 +267,5 @@ func (f *Files) CheckReserved(list []snapshot.Reservation, before int, now time.
 		who = fmt.Sprintf("%d people", len(names))
 	}
 	return unavailable("%s of this host are reserved by %s, until %s: too few are left for this, and nothing was "+
-		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who, When(until.Local()))
+		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who, snapshot.When(until.Local()))
 }

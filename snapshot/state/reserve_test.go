@@ -30,7 +30,7 @@ func ended(r snapshot.Reservation, at float64, lapsed bool) snapshot.Reservation
 }
 
 func TestReserve(t *testing.T) {
-	rule := &state.BookingRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
+	rule := &snapshot.BookingRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
 	many := func(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
 		for i := range n {
 			list = append(list, booked(fmt.Sprint("m", i), uid(i), 1, float64(100+10*i), float64(101+10*i)))
@@ -41,7 +41,7 @@ func TestReserve(t *testing.T) {
 	for name, tt := range map[string]struct {
 		have, elsewhere list
 		ask             snapshot.Reservation
-		rule            *state.BookingRule
+		rule            *snapshot.BookingRule
 		as              snapshot.UID
 		want            string // of the error; empty for none
 	}{
@@ -49,7 +49,7 @@ func TestReserve(t *testing.T) {
 		"now":                                    {ask: booked("a", 1, 1, 0, 1), rule: rule, as: 1},
 		"a moment ago":                           {ask: booked("a", 1, 1, -0.01, 1), rule: rule, as: 1},
 		"root for somebody, beyond the rule":     {ask: booked("a", 1, 8, 1, 400)},
-		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &state.BookingRule{}, as: 1},
+		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &snapshot.BookingRule{}, as: 1},
 		"beside others":                          {have: list{booked("b", 2, 4, 0, 9)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
 		"when others end":                        {have: list{booked("b", 2, 8, 0, 9)}, ask: booked("a", 1, 4, 9, 10), rule: rule, as: 1},
 		"others that ended":                      {have: list{ended(booked("b", 2, 8, 0, 9), -1, false)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -124,7 +123,7 @@ func (p *program) reportReservation(o *reserveOptions, done string, r snapshot.R
 }
 
 // when is a time in the person's zone.
-func (p *program) when(t time.Time) string { return state.When(t.Local()) }
+func (p *program) when(t time.Time) string { return snapshot.When(t.Local()) }
 
 // nameOfReserver is whose a reservation is, for people.
 func nameOfReserver(r *snapshot.Reservation) string {

@@ -168,7 +168,7 @@ func answerWith(b snapshot.Reservation, err error) Answer {
 
 // Booking is what a policy lets a person reserve, and what the person has reserved on other hosts.
 type Booking struct {
-	state.BookingRule
+	snapshot.BookingRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
 }
 

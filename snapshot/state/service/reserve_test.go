@@ -75,8 +75,8 @@ func TestReservations(t *testing.T) {
 	require.Contains(t, book(alice, "a", 0, nil), "it isn't known yet what the policy lets you reserve here")
 	elsewhere := snapshot.Reservation{ID: "e", GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
 	allow(service.Allowance{People: map[snapshot.UID]service.Person{
-		alice:   {Booking: &service.Booking{BookingRule: state.BookingRule{GPUs: 2, AtOnce: 1}}},
-		mallory: {Booking: &service.Booking{BookingRule: state.BookingRule{AtOnce: 1}, Elsewhere: []snapshot.Reservation{elsewhere}}},
+		alice:   {Booking: &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}}},
+		mallory: {Booking: &service.Booking{BookingRule: snapshot.BookingRule{AtOnce: 1}, Elsewhere: []snapshot.Reservation{elsewhere}}},
 		4003:    {},
 	}})
 	require.Contains(t, book(4003, "a", 0, nil), "the policy lets you reserve nothing here")

@@ -1,0 +1,267 @@
+package enforce
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// RuleReservations is about what people have of a host beyond what reservations of others leave them.
+const RuleReservations Rule = "reservations"
+
+var reservationsRule = rule{
+	Setting: Setting{strictyaml.Setting[Settings]{ // nothing switches it on, and an exemption off
+		Key: string(RuleReservations), Copy: func(s, _ *Settings) { s.IgnoreReservations = true },
+	}, ByHost | ByUser},
+	advice: "End jobs that you need less here, or use another host; genv reserve --list shows what is reserved.",
+	line: func(f Finding) string {
+		switch {
+		case f.Booking != nil:
+			return f.Booking.Text
+		case f.Cap == nil: // of another version
+			return "GPUs are reserved"
+		}
+		return fmt.Sprintf("User %s is to give back GPUs: %s; others have %s here, and %s left", f.User, f.Cap.Name,
+			f.Cap.amount(f.Cap.Used), f.Cap.allowed())
+	},
+}
+
+// BookingTrouble is what is wrong with a reservation. Its owner is told.
+type BookingTrouble struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+	// Follows is what that means for the owner.
+	Follows string `json:"follows"`
+}
+
+// maxSkew is how far the clock of a host may be from this machine's without being named.
+const maxSkew = time.Minute
+
+// booking is a reservation that hasn't ended by the host's own clock.
+type booking struct {
+	*snapshot.Reservation
+	owner snapshot.Username // the account
+	from  time.Time         // by the clock of this machine
+}
+
+// findBookings finds the reservations that count, by start: those that run, and those of which the warning has begun.
+// What a host doesn't say is unknown, and nothing is done for it.
+func (c *counting) findBookings() {
+	tooMany := c.tooMany()
+	for _, h := range c.hosts {
+		if h.snapshot.Clock == nil || h.settings.IgnoreReservations {
+			continue
+		}
+		clock := *h.snapshot.Clock
+		warn := h.settings.warnOf(RuleReservations)
+		lead := max(warn.For, time.Duration(warn.Cycles)*c.fleet.Interval)
+		for i := range h.snapshot.Reservations {
+			b := &h.snapshot.Reservations[i]
+			switch why := tooMany[b]; {
+			case !b.Holds(clock) || b.UID == 0:
+			case why != "":
+				c.tell(h, b, fmt.Sprintf("Your reservation %s is one too many: %s", b.ID, why),
+					"it doesn't count, and nothing is freed for it")
+			case !b.From.After(clock.Add(lead)):
+				c.booked[h] = append(c.booked[h], booking{b, c.accountOf(b), h.at.Add(b.From.Sub(clock))})
+			}
+		}
+		if len(c.booked[h]) > 0 {
+			slices.SortFunc(c.booked[h], func(a, b booking) int {
+				return cmp.Or(a.From.Compare(b.From), a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
+			})
+			if skew := clock.Sub(h.at).Round(time.Second); skew.Abs() > maxSkew {
+				// to the minute, so that it is the same note each time
+				c.note(h, "its clock differs from this machine's by about %s: its reservations are judged by its own",
+					text.FormatDuration(skew.Abs().Round(time.Minute)))
+			}
+		}
+	}
+}
+
+func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
+	return c.policy.Account(gpus.UserName(b.Username, &b.UID))
+}
+
+// tooMany are reservations that are too many with others that the same person made before on other hosts, and why. Hosts
+// refuse that, but two may have been asked at the same time. What root booked counts, and is none too many.
+func (c *counting) tooMany() map[*snapshot.Reservation]string {
+	of := make(map[snapshot.Username][]*snapshot.Reservation)
+	for _, h := range c.hosts {
+		for i := range h.snapshot.Reservations {
+			b := &h.snapshot.Reservations[i]
+			of[c.accountOf(b)] = append(of[c.accountOf(b)], b)
+		}
+	}
+	why := make(map[*snapshot.Reservation]string)
+	for user, list := range of {
+		rule, known := c.policy.Booking(user)
+		if !known || rule == nil || len(list) < 2 {
+			continue
+		}
+		slices.SortStableFunc(list, func(a, b *snapshot.Reservation) int { // where it is the same time, the later host's
+			return a.Made.Compare(b.Made)
+		})
+		var before []snapshot.Reservation
+		for _, b := range list {
+			if !b.ByRoot && b.Ended == nil {
+				why[b] = rule.TooMany(before, b, c.now)
+			}
+			if why[b] == "" {
+				before = append(before, *b)
+			}
+		}
+	}
+	return why
+}
+
+// tell adds what the owner of a reservation is told. Nothing is done about it.
+func (c *counting) tell(h *hostView, b *snapshot.Reservation, what, follows string) {
+	uid := b.UID
+	c.judgement.add(Finding{
+		ID:   fmt.Sprintf("%s/%s/%s/%s", RuleReservations, b.ID, h.name, text.Cut(follows, 4)),
+		Rule: RuleReservations, Host: h.name, User: c.accountOf(b), UID: &uid, Since: h.at,
+		Booking: &BookingTrouble{b.ID, what, follows},
+	})
+}
+
+// markReserved marks what people hold within own reservations that run.
+func (c *counting) markReserved() {
+	for h, list := range c.booked {
+		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(*h.snapshot.Clock) })
+		maps.Copy(c.reserved, c.heldWithin(h, running))
+	}
+}
+
+// heldWithin are the devices of a host that the owners of reservations hold within these: those that cost most to lose.
+func (c *counting) heldWithin(h *hostView, list []booking) map[*caps.HeldDevice]bool {
+	reserved := make(map[snapshot.Username]int)
+	for _, b := range list {
+		reserved[b.owner] += b.GPUs
+	}
+	within := make(map[*caps.HeldDevice]bool)
+	for owner, n := range reserved {
+		if u := c.byUser[owner]; u != nil {
+			for _, d := range caps.Dearest(onHost(u.devices, h), n) {
+				within[d] = true
+			}
+		}
+	}
+	return within
+}
+
+func onHost(devices []*caps.HeldDevice, h *hostView) []*caps.HeldDevice {
+	return slices.DeleteFunc(slices.Clone(devices), func(d *caps.HeldDevice) bool { return hostOf(d) != h })
+}
+
+// isSparedOn reports whether somebody holds a device within an own reservation.
+func (c *capOn) isSparedOn(d *caps.HeldDevice) bool {
+	for other := range c.spared {
+		if other.Host == d.Host && other.Index == d.Index {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeReservations takes from people what they have beyond what reservations leave them: each reservation is a cap for
+// all others together on its host, with those that begin before it.
+func (c *counting) judgeReservations() {
+	for _, h := range c.hosts {
+		list := c.booked[h]
+		for i := range list {
+			if on, ok := c.leaves(h, list[:i+1]); ok {
+				on.judgeDevices()
+			}
+		}
+		c.tellOfFailed(h, list)
+	}
+}
+
+// leaves is what the last of some reservations leaves to others, when it begins.
+func (c *counting) leaves(h *hostView, list []booking) (on capOn, ok bool) {
+	last := &list[len(list)-1]
+	begins := last.From
+	if clock := *h.snapshot.Clock; clock.After(begins) {
+		begins = clock
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Holds(begins) })
+	reserved, newest := 0, last
+	for i := range list {
+		if reserved += list[i].GPUs; list[i].Made.After(newest.Made) {
+			newest = &list[i]
+		}
+	}
+	warn := h.settings.warnOf(RuleReservations)
+	on = capOn{
+		counting: c, rule: RuleReservations, host: h, known: true, about: true, leavesSome: true,
+		limit:  int64(min(len(h.devices), max(0, newest.Known-reserved))),
+		spared: c.heldWithin(h, list),
+		Cap: &Cap{
+			ID: last.ID, Name: last.says(h), Kind: CapGPUs, Together: true, PerHost: true, Warn: &warn,
+			OnHost: func(name snapshot.Hostname, _ map[string]string) bool { return name == h.name },
+		},
+	}
+	if last.From.After(*h.snapshot.Clock) {
+		on.notBefore = last.from
+	}
+	for _, u := range c.inOrder {
+		if !h.ask(c.policy, u.user, c.now).IgnoreReservations {
+			on.people = append(on.people, u)
+		}
+	}
+	return on, len(on.people) > 0
+}
+
+// says is who has reserved how much, and when, by the host's own clock.
+func (b *booking) says(h *hostView) string {
+	return fmt.Sprintf("%s has reserved %s from %s to %s", gpus.ShownUser(gpus.UserName(b.Username, &b.UID)),
+		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.zone)), snapshot.When(b.Until.In(h.zone)))
+}
+
+// tellOfFailed tells the owners of reservations of a host that has too few working GPUs for them. The one that was made
+// last lacks them first.
+func (c *counting) tellOfFailed(h *hostView, list []booking) {
+	left := len(h.devices)
+	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {
+		return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
+	}) {
+		if left < b.GPUs {
+			c.tell(h, b.Reservation, fmt.Sprintf("Of the %s of your reservation %s, %d can't be had: too few work, or "+
+				"are not exempt", text.Plural(b.GPUs, "GPU"), b.ID, b.GPUs-max(left, 0)), "the others are kept for you")
+		}
+		left -= b.GPUs
+	}
+}
+
+// mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
+func (c *counting) mayHaveBeside(n *need) int {
+	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b booking) bool { return !b.Runs(*n.h.snapshot.Clock) })
+	if len(running) == 0 {
+		return n.GPUs
+	}
+	on, ok := c.leaves(n.h, running)
+	if !ok {
+		return n.GPUs
+	}
+	own := 0 // that are reserved for the person, and not held yet
+	for _, b := range running {
+		if b.owner == n.user.user {
+			own += b.GPUs
+		}
+	}
+	for d := range on.spared {
+		if d.Owner == n.user.number {
+			own--
+		}
+	}
+	return own + max(0, int(on.limit)-len(caps.Counted(on.devices(), time.Time{})))
+}
