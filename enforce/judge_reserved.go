@@ -126,7 +126,7 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 // tell adds what the owner of a reservation is told. Nothing is done about it.
 func (c *counting) tell(h *hostView, b *snapshot.Reservation, what, follows string) {
 	uid := b.UID
-	c.judgement.add(Finding{
+	c.add(Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%s", RuleReservations, b.ID, h.name, text.Cut(follows, 4)),
 		Rule: RuleReservations, Host: h.name, User: c.accountOf(b), UID: &uid, Since: h.at,
 		Booking: &BookingTrouble{b.ID, what, follows},

@@ -69,7 +69,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"warn too short", "defaults:\n  warn: 10ms", "p.yaml:2:9: warn: 10ms is not from 1s to 365d"},
 		{"warn of rules, misspelt", "defaults:\n  warn: {for: 10m, rule: {env-memory: 1h}}", `p.yaml:2:20: unknown key "rule"; did you mean "rules"?`},
 		{"warn of an unknown rule", "defaults:\n  warn: {rules: {env-device: 1h}}", `p.yaml:2:18: unknown key "env-device"; did you mean "env-devices"?`},
-		{"warn of no rule", "defaults:\n  warn: {rules: {grace: 1h}}", `p.yaml:2:18: unknown key "grace"; use one of caps, env-devices, env-memory, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, max-process-age, non-env-processes, unreadable-processes`},
+		{"warn of no rule", "defaults:\n  warn: {rules: {grace: 1h}}", `p.yaml:2:18: unknown key "grace"; use one of caps, env-devices, env-memory, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, max-process-age, non-env-processes, reservations, unreadable-processes`},
 		{"warn of idle", "defaults:\n  warn: {rules: {idle: 1h}}", "p.yaml:2:24: the warning of idle is part of it: write idle: {after: 1h, warn: 1h}"},
 		{"warn of a rule, true", "defaults:\n  warn: {rules: {env-memory: true}}", "p.yaml:2:30: warn: true does not say how; write {for: 10m}, or false for none"},
 		{"warn of a rule, both", "defaults:\n  warn: {rules: {env-memory: {cycles: 3, for: 10m}}}", "p.yaml:2:31: warn: write one of {cycles: 3} and {for: 10m}"},

@@ -100,8 +100,12 @@ func TestCancelReservation(t *testing.T) {
 		by   snapshot.UID
 		want string
 	}{
-		{"a", 1, ""}, {"a", 0, ""},
-		{"a", 2, "another person's"}, {"b", 1, "another person's"}, {"c", 1, "no reservation c"}, {"", 0, "no reservation"},
+		{"a", 1, ""},
+		{"a", 0, ""},
+		{"a", 2, "another person's"},
+		{"b", 1, "another person's"},
+		{"c", 1, "no reservation c"},
+		{"", 0, "no reservation"},
 	} {
 		after, made, err := state.Cancel(list, tt.id, tt.by, bookingTime(0))
 		if tt.want != "" {

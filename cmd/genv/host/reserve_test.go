@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Whatever moment the service is killed at, what was answered is there, once; and what is reserved is kept for its owner.
@@ -47,7 +47,7 @@ func TestReserveOverKilledServices(t *testing.T) {
 	}
 	text, ok = h.does(bob, "reserve", "--list", "--format", "json")
 	require.True(t, ok, text)
-	var listed user.ReservationsDocument
+	var listed struct{ Reservations []snapshot.Reservation }
 	require.NoError(t, json.Unmarshal([]byte(text), &listed))
 	froms := map[time.Time]int{}
 	for _, r := range listed.Reservations {
