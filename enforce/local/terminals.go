@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Terminals shows messages to users on their terminals, as write(1) does: on
 // terminals that belong to them according to the kernel, and only while they
-// accept messages (mesg(1): the group may write).
+// accept messages (mesg(1): the group may write). Of those that one program shows, such as the panes of a tmux server,
+// the one that was used last gets the message.
 type Terminals struct {
 	// Dev is where the terminals are; empty for /dev.
 	Dev string
@@ -38,8 +40,9 @@ const maxTerminals = 8
 const maxMessage = 2000
 
 type terminal struct {
-	path string
-	used time.Time // when something was typed on it last
+	path   string
+	used   time.Time // when something was typed on it last
+	device uint64
 }
 
 // held are the users of whom a terminal is still being opened.
@@ -101,12 +104,40 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 		for _, path := range paths {
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil && acceptsMessages(&st, uid) {
-				list = append(list, terminal{path, time.Unix(st.Atim.Unix())})
+				list = append(list, terminal{path, time.Unix(st.Atim.Unix()), st.Rdev})
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b terminal) int { return b.used.Compare(a.used) })
+	if len(list) < 2 {
+		return list
+	}
+	if once := withoutRepeats(slices.Clone(list)); len(once) > 0 {
+		return once
+	}
 	return list
+}
+
+// withoutRepeats leaves out what shows the same as a terminal before it in the list, or as the panes of tmux and screen.
+func withoutRepeats(list []terminal) []terminal {
+	pids, _ := proc.FS{}.PIDs() // without them each terminal is one of its own
+	shownBy, shows := make(map[uint64]snapshot.PID), make(map[uint64]bool)
+	for _, pid := range pids {
+		switch p, err := (proc.FS{}).Stat(pid); {
+		case err != nil || p.TTY == 0:
+		case p.Name == "tmux: client" || p.Name == "screen":
+			shows[p.TTY] = true
+		case p.PID == p.Session:
+			shownBy[p.TTY] = p.PPID
+		}
+	}
+	known := make(map[snapshot.PID]bool)
+	return slices.DeleteFunc(list, func(each terminal) bool {
+		by := shownBy[each.device]
+		again := by > 1 && known[by]
+		known[by] = true
+		return again || shows[each.device]
+	})
 }
 
 // The major device numbers of terminals: the virtual consoles, and the slaves of

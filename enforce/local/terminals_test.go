@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // login is a real terminal of a user's.
@@ -231,4 +233,53 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(data))
 	require.Empty(t, hers.shows(t, 50*time.Millisecond))
+}
+
+// Under tmux a message appears in one pane, and not over what tmux shows on the terminal that it runs on.
+func TestTerminalsOfTmux(t *testing.T) {
+	proctest.NeedRoot(t)
+	proctest.NeedPrograms(t, "tmux")
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o777))
+	for parent := dir; parent != "/tmp" && parent != "/"; parent = filepath.Dir(parent) {
+		require.NoError(t, os.Chmod(parent, 0o777))
+	}
+	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(oneUser), Gid: uint32(oneUser)}}
+	tmux := func(args ...string) *exec.Cmd {
+		cmd := exec.Command("tmux", append([]string{"-S", dir + "/socket", "-f", "/dev/null"}, args...)...)
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"TERM=xterm", "HOME=" + dir, "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}, dir, as
+		return cmd
+	}
+	run := func(args ...string) string {
+		out, err := tmux(args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	run("new-session", "-d", "-x", "80", "-y", "24", "sleep 60")
+	t.Cleanup(func() { _ = tmux("kill-server").Run() })
+	run("split-window", "-d", "sleep 60")
+	run("new-window", "-d", "sleep 60")
+	outer := logIn(t, oneUser, takesMessages)
+	client := tmux("attach")
+	client.Stdin, client.Stdout, client.Stderr = outer.tty, outer.tty, outer.tty
+	client.SysProcAttr = &syscall.SysProcAttr{Credential: as.Credential, Setsid: true, Setctty: true}
+	require.NoError(t, client.Start())
+	t.Cleanup(func() { _ = client.Wait() })
+	t.Cleanup(func() { _ = tmux("kill-server").Run() })
+	require.Eventually(t, func() bool { return run("list-clients") != "" }, time.Minute, 10*time.Millisecond)
+	ssh := logIn(t, oneUser, takesMessages)
+
+	panes := strings.Fields(run("list-panes", "-a", "-F", "#{pane_tty}"))
+	require.Len(t, panes, 3)
+	for i, pane := range panes {
+		require.NoError(t, os.Chmod(pane, takesMessages))
+		require.NoError(t, os.Chtimes(pane, time.Now().Add(-time.Duration((i+1)%3)*time.Minute), time.Time{}))
+	}
+	shown := local.Terminals{}.Notify(oneUser, "genv says this once")
+	require.ElementsMatch(t, []string{strings.TrimPrefix(panes[2], "/dev/"), strings.TrimPrefix(ssh.tty.Name(), "/dev/")}, shown.Terminals)
+	for i, pane := range []string{"0.0", "0.1", "1.0"} {
+		require.Eventually(t, func() bool {
+			return strings.Count(run("capture-pane", "-p", "-t", pane), "genv says this once") == i/2
+		}, 10*time.Second, 10*time.Millisecond, pane)
+	}
 }

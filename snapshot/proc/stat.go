@@ -45,6 +45,7 @@ type Stat struct {
 	State   byte   // R, S, D, Z, …
 	PPID    snapshot.PID
 	Session snapshot.PID // the PID of the ancestor, perhaps gone, that leads its session
+	TTY     uint64       // the device number of its terminal, as stat(2) has it; 0 for none
 	Flags   uint64       // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
@@ -168,6 +169,10 @@ func ParseStat(data []byte) (Stat, error) {
 			stat.PPID = snapshot.PID(number(field, 31))
 		case 6:
 			stat.Session = snapshot.PID(number(field, 31))
+		case 7: // as new_encode_dev of include/linux/kdev_t.h
+			tty, err := strconv.ParseInt(string(field), 10, 32)
+			bad = cmp.Or(bad, err)
+			stat.TTY = unix.Mkdev(uint32(tty)>>8&0xfff, uint32(tty)&0xff|uint32(tty)>>12&0xfff00) //nolint:gosec // its bits
 		case 9:
 			stat.Flags = number(field, 64)
 		case 20:
