@@ -125,7 +125,7 @@ func TestReleasedUntilItComputes(t *testing.T) {
 	var told []string
 	for _, e := range memory.events {
 		if e.Kind == enforce.EventDue {
-			told = append(told, e.Finding.Advice())
+			told = append(told, e.Finding.Advice(noEnvironment))
 		}
 	}
 	require.Equal(t, []string{"Your processes stay until somebody else is given it, or until they compute there: then they end after 2m. Attach it again before that: genv attach."}, told)

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -130,22 +131,36 @@ func (f Finding) String() string {
 	return string(f.Rule)
 }
 
+// FindEnvironment finds an environment of a host; nil if it is unknown.
+type FindEnvironment func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment
+
 // Advice is what the user of the finding should do, in a sentence or two.
-func (f *Finding) Advice() string {
-	general := f.Rule.Advice()
+func (f *Finding) Advice(find FindEnvironment) string {
+	env := find(f.Host, f.EID)
+	known := cmp.Or(f.Rule.of(), &rule{})
+	runs := env != nil && env.Runs
 	switch {
 	case f.Rule == RuleIdle && len(f.Terminate) > 0:
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:
-		return fmt.Sprintf(adviceIdle, f.Warn.ends())
-	case general != adviceDetach && f.Cap == nil || !f.Pending:
-		return general
+		return fmt.Sprintf(adviceIdle, f.Warn.ends(), keepIdle(runs))
+	case runs && known.adviceRun != "":
+		return known.adviceRun
+	case known.advice != adviceGiveBack && f.Cap == nil || !f.Pending:
+		return f.Rule.Advice()
 	}
-	loses := make([]caps.Loss, len(f.Detach))
-	for i, ref := range f.Detach {
-		loses[i] = caps.Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
+	var losses []caps.Loss
+	for _, ref := range f.Terminate {
+		losses = append(losses, caps.Loss{Host: ref.Host, PID: ref.PID})
 	}
-	return caps.Advice(loses, f.Count != nil && f.Count.Hosts > 1, len(f.Terminate) > 0)
+	for _, ref := range f.Detach {
+		l := caps.Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
+		if env := find(ref.Host, ref.EID); env != nil {
+			l.Name, l.Run = env.Config.Name, env.Runs
+		}
+		losses = append(losses, l)
+	}
+	return caps.Advice(losses, f.Count != nil && f.Count.Hosts > 1)
 }
 
 // ends says when something ends that is warned so.

@@ -15,13 +15,13 @@ const (
 	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
 )
 
-// adviceDetach is for when nothing is left to give back, or it is not known what: see Finding.Advice.
-const adviceDetach = "Before you take more GPUs, give back those that you need less: end their jobs, then genv " +
-	"detach --index N in their shell."
+// adviceGiveBack is for when nothing is left to give back, or it is not known what: see Finding.Advice.
+const adviceGiveBack = "Before you take more GPUs, end jobs that you need less; in the shell of an environment genv " +
+	"detach --index N gives a GPU back."
 
 var maxEnvsRule = rule{
 	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),
-	advice:  "End environments that you need no more: genv deactivate, or exit their shells.",
+	advice:  "End environments that you need no more: exit their shells, or end what genv run started.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
@@ -32,7 +32,7 @@ var maxEnvsRule = rule{
 
 var maxDevicesRule = rule{
 	Setting: newCap(string(RuleMaxDevicesPerUser), func(s *Settings) **int { return &s.MaxDevices }, "2"),
-	advice:  adviceDetach,
+	advice:  adviceGiveBack,
 	line: func(f Finding) string {
 		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
@@ -45,7 +45,7 @@ var maxMemoryRule = rule{
 	Setting: Setting{strictyaml.NewOptional(string(RuleMaxMemoryPerUser),
 		func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
 		"80g", readMemory, snapshot.Memory.String), ByUser},
-	advice: adviceDetach,
+	advice: adviceGiveBack,
 	line: func(f Finding) string {
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
 			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
@@ -72,7 +72,7 @@ func number(limit *int) *int64 {
 var capsRule = rule{
 	// A list is no value of Settings: Settings keeps none of it.
 	Setting: Setting{strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser},
-	advice:  "Before you take more GPUs, end jobs that you need less; in an environment genv detach gives a GPU back.",
+	advice:  adviceGiveBack,
 	line:    func(f Finding) string { return f.Cap.line(&f) },
 }
 

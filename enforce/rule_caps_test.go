@@ -12,31 +12,76 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// noEnvironment finds none.
+func noEnvironment(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment { return nil }
+
+// environmentsOf finds the environments of a cluster.
+func environmentsOf(cluster snapshot.Cluster) enforce.FindEnvironment {
+	return notify.NewOwners(cluster).Environment
+}
+
 // TestAdviceOfACap: the advice names what the cap would take, since genv detach alone detaches all.
 func TestAdviceOfACap(t *testing.T) {
-	const first = " End their jobs first; with genv run that is enough."
 	one := 1
 	for cluster, want := range map[string]string{
 		"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@02 | dev 2 7@03":                                "genv detach --index 1,2 in the shell of environment 7.",
-		"a | env 7 alice u1001 | dev 0 7@01 | dev 2 7@03 | proc 5 7 u1001 0:1 | proc 6 7 u1001 2:1":   "genv detach --index 2 in the shell of environment 7." + first,
+		"a | env 7 alice u1001 | dev 0 7@01 | dev 2 7@03 | proc 5 7 u1001 0:1 | proc 6 7 u1001 2:1":   "kill 6; genv detach --index 2 in the shell of environment 7.",
 		"a | env 7 alice u1001 | dev 0 7@01\nb | env 8 alice u1001 | dev 3 8@03 | proc 5 8 u1001 3:1": "genv detach --index 0 in the shell of environment 7 on a.",
 	} {
 		policy := stated{all: enforce.Settings{MaxDevices: &one, Warn: enforce.Warn{For: time.Minute}}}
 		warned, memory, _ := enforce.Judge(policy, parseCluster(t, cluster), enforce.Memory{}, noon(0))
 		require.Len(t, warned.Findings, 1)
-		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(), cluster)
+		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(environmentsOf(parseCluster(t, cluster))), cluster)
 		acted, _, _ := enforce.Judge(policy, parseCluster(t, cluster), memory, noon(1))
 		require.Len(t, acted.Findings, 1)
 		require.Equal(t, enforce.DecisionAct, acted.Findings[0].Decision())
-		require.Equal(t, "Before you take more GPUs, give back those that you need less: end their jobs, then genv detach --index N in their shell.",
-			acted.Findings[0].Advice(), "nothing is left to give back")
+		require.Equal(t, "Before you take more GPUs, end jobs that you need less; in the shell of an environment genv detach --index N gives a GPU back.",
+			acted.Findings[0].Advice(noEnvironment), "nothing is left to give back")
 	}
 	outside := enforce.Finding{Pending: true, Rule: enforce.RuleMaxMemoryPerUser, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}}}
-	require.Equal(t, "End jobs that you need less.", outside.Advice(), "there is nothing to detach")
+	require.Equal(t, "Give back GPUs that you need less, such as these: kill 5.", outside.Advice(noEnvironment), "there is nothing to detach")
 	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
+}
+
+// TestAdviceByEnvironment: what helps whoever used genv run isn't what helps in a shell, and an environment has the name
+// that its owner gave it.
+func TestAdviceByEnvironment(t *testing.T) {
+	device := func(eid snapshot.EnvID, index snapshot.DeviceIndex) enforce.DeviceRef {
+		return enforce.DeviceRef{Host: "a", EID: eid, Index: index}
+	}
+	find := func(_ snapshot.Hostname, eid snapshot.EnvID) *snapshot.Environment {
+		return map[snapshot.EnvID]*snapshot.Environment{
+			"1": {EID: "1", Config: snapshot.EnvConfig{Name: "train"}},
+			"2": {EID: "2", Config: snapshot.EnvConfig{Name: "night job"}, Runs: true},
+			"3": {EID: "3", Runs: true},
+			"4": {EID: "4", Config: snapshot.EnvConfig{Name: "train"}},
+		}[eid]
+	}
+	lost := []enforce.ProcessRef{{Host: "a", PID: 7}, {Host: "a", PID: 12}}
+	const these = "Give back GPUs that you need less, such as these: "
+	for _, tt := range []struct {
+		f    enforce.Finding
+		want string
+	}{
+		{enforce.Finding{Rule: enforce.RuleCaps, Pending: true, Detach: []enforce.DeviceRef{device("1", 10), device("1", 9)}}, these + "genv detach --index 9,10 in the shell of environment train."},
+		{enforce.Finding{Rule: enforce.RuleCaps, Pending: true, Detach: []enforce.DeviceRef{device("1", 0), device("4", 1)}}, these + "genv detach --index 0 in the shell of environment train; genv detach --index 1 in the shell of environment train."},
+		{enforce.Finding{Rule: enforce.RuleCaps, Pending: true, Detach: []enforce.DeviceRef{device("2", 0), device("3", 1)}}, these + `end the command of environment "night job"; end the command of environment 3.`},
+		{enforce.Finding{Rule: enforce.RuleCaps, Pending: true, Detach: []enforce.DeviceRef{device("2", 0)}, Terminate: lost}, these + "kill 7 12."},
+		{enforce.Finding{Rule: enforce.RuleMaxDevicesPerUser, Pending: true, Detach: []enforce.DeviceRef{device("9", 0)}}, these + "genv detach --index 0 in the shell of environment 9."},
+		{enforce.Finding{Rule: enforce.RuleMaxDuration, EID: "1", Host: "a"}, enforce.RuleMaxDuration.Advice()},
+		{enforce.Finding{Rule: enforce.RuleMaxDuration, EID: "2", Host: "a"}, "Save your work: what goes on using the GPU may be ended. Start it again afterwards with genv run."},
+		{enforce.Finding{Rule: enforce.RuleEnvDevices, EID: "2", Host: "a"}, "End it, and start it with as many GPUs as it uses: genv run --gpus N."},
+		{enforce.Finding{Rule: enforce.RuleEnvMemory, EID: "2", Host: "a"}, "Use less memory on that GPU, or start it again with more: genv run --gpu-memory AMOUNT."},
+		{enforce.Finding{Rule: enforce.RuleIdle, EID: "2", Host: "a", Warn: enforce.Warn{For: time.Hour}}, "Your processes stay until somebody else is given it, or until they compute there: then they end after 1h. Compute there before that, or end it."},
+		{enforce.Finding{Rule: enforce.RuleNonEnvProcesses, Host: "a", PID: 3}, "End it, and start it in an environment: genv run --gpus 1 python train.py."},
+		{enforce.Finding{Rule: "of-another-version", Host: "a", PID: 3, Pending: true}, "Ask your administrator."},
+	} {
+		require.Equal(t, tt.want, tt.f.Advice(find), tt.f.Rule)
+	}
 }
 
 // TestForecast: a warning names exactly what goes when it is due, if nothing changes. So a job that

@@ -23,6 +23,7 @@ var envMemoryRule = rule{
 	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough " +
 		"free memory: " +
 		"genv config gpu-memory AMOUNT.",
+	adviceRun: "Use less memory on that GPU, or start it again with more: genv run --gpu-memory AMOUNT.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
 			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()),

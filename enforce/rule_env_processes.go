@@ -16,7 +16,7 @@ const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
 	Setting: Setting{outsideSetting, ByHost},
-	advice:  "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
+	advice:  "End it, and start it in an environment: genv run --gpus 1 python train.py.",
 	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
 	host:    (*judgement).nonEnvProcesses,
 }
@@ -113,7 +113,8 @@ var envDevicesRule = rule{
 		strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
 		ByHost,
 	},
-	advice: "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
+	advice:    "Use only GPUs that are attached: genv gpus shows them, genv attach --index N attaches one.",
+	adviceRun: "End it, and start it with as many GPUs as it uses: genv run --gpus N.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID,
 			text.JoinIndices(f.Devices))

@@ -19,12 +19,20 @@ const RuleIdle Rule = "idle"
 const adviceIdleEnds = "Save your work, and end what computes nothing. What computes on the GPU before that may stay."
 
 const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
-	"%s. Attach it again before that: genv attach."
+	"%s. %s"
+
+// keepIdle says how to keep an idle GPU.
+func keepIdle(runs bool) string {
+	if runs {
+		return "Compute there before that, or end it."
+	}
+	return "Attach it again before that: genv attach."
+}
 
 var idleRule = rule{
 	Setting: Setting{strictyaml.NewOptional(string(RuleIdle),
 		func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String), ByHost | ByUser},
-	advice: fmt.Sprintf(adviceIdle, "after another warning"),
+	advice: fmt.Sprintf(adviceIdle, "after another warning", keepIdle(false)),
 	line: func(f Finding) string {
 		if f.PID != 0 {
 			return fmt.Sprintf("Process %d has computed nothing on GPU %s for %s, and %s are allowed",

@@ -114,7 +114,7 @@ func TestIdleWarning(t *testing.T) {
 	for _, f := range plan.Findings {
 		require.Len(t, f.Terminate, 1)
 		require.Equal(t, noon(120), f.Due)
-		require.Contains(t, f.Advice(), "Save your work")
+		require.Contains(t, f.Advice(noEnvironment), "Save your work")
 	}
 	require.Equal(t, "idle/a/5/1", plan.Findings[1].ID)
 }

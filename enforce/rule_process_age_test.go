@@ -81,5 +81,5 @@ func TestMaxProcessAgeIsSaid(t *testing.T) {
 	f := evaluate(stated{all: enforce.Settings{MaxProcessAge: 12 * time.Hour}}, parseCluster(t, `a | dev 0 | proc 5 - u1002 by:bob 0:1`), noon(0)).Findings[0]
 	require.Equal(t, "Process 5 has been running for 1d12h, and 12h are allowed (user bob)", f.Line())
 	require.Equal(t, snapshot.Username("bob"), f.User)
-	require.Contains(t, f.Advice(), "checkpoint")
+	require.Contains(t, f.Advice(noEnvironment), "checkpoint")
 }

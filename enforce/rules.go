@@ -14,8 +14,10 @@ type rule struct {
 	// Setting switches it on; its Key is the rule's name. What it may differ by says whom and what
 	// can be exempted.
 	Setting
-	advice string               // to the user of a finding, in a sentence or two
-	line   func(Finding) string // the finding in plain English
+	advice string // to the user of a finding, in a sentence or two
+	// adviceRun is to whoever used `genv run`, where that differs: the environment has no shell.
+	adviceRun string
+	line      func(Finding) string // the finding in plain English
 	// One of these applies it: to one host alone, or as a cap, which is nil for a user without one.
 	host   func(*judgement, *hostView)
 	limit  func(*Settings) *int64

@@ -150,6 +150,8 @@ type Environment struct {
 
 	// Since is from when its age counts, by root's own looks: see Attachment.Since.
 	Since StartTime `json:"since,omitempty"`
+	// Runs says that its only process is that of `genv run`: it has no shell. Not in the 1.4.3 format.
+	Runs bool `json:"runs,omitempty"`
 	// OwnerMismatch says that the owner of its running processes is not its UID:
 	// someone else wrote it into the state files. Not in the 1.4.3 format.
 	OwnerMismatch bool `json:"owner_mismatch,omitempty"`

@@ -103,6 +103,11 @@ func (m *Message) Outcome() string {
 	return fmt.Sprintf("Unless this changes soon: %s.", m.Follows)
 }
 
+// Decided says who decided, and whom to ask; the contact may be empty.
+func Decided(contact string) string {
+	return "This is by the policy of your site. Questions: " + cmp.Or(contact, "your administrator")
+}
+
 // Clock is a time as people read it, with its zone.
 func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
@@ -181,7 +186,8 @@ func Summary(f *enforce.Finding, now time.Time) Message {
 func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now time.Time) Message {
 	m := messageOf(f, follows, now)
 	m.Host, m.UID, m.User = t.host, t.uid, o.on(t.host).names[t.uid]
-	m.Line += claim(f, o)
+	m.Line += claim(f, o) + called(f, o)
+	m.Advice = f.Advice(o.Environment)
 	return m
 }
 
@@ -191,20 +197,38 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
 			follows)
 	}
 	return Message{
-		ID: f.ID, Rule: f.Rule, Line: fmt.Sprintf("%s%s.", f.Line(), allowed(f)),
+		ID: f.ID, Rule: f.Rule, Line: lineOf(f),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.
-		Waits: f.Waits != "" && f.HostsMissing > 0, Since: f.Since, At: now, Advice: f.Advice(),
+		Waits: f.Waits != "" && f.HostsMissing > 0, Since: f.Since, At: now,
 	}
 }
 
-// allowed is how much a cap allows: the line of 1.4.3 has only the excess.
-func allowed(f *enforce.Finding) string {
+// lineOf is what is wrong, to a person: the lines of 1.4.3 about caps are for whoever knows them.
+func lineOf(f *enforce.Finding) string {
+	where := ""
+	if f.Count != nil && f.Count.Hosts > 1 {
+		where = fmt.Sprintf(" on %d hosts", f.Count.Hosts)
+	}
+	user := text.Shown(string(f.User))
 	switch {
 	case f.Rule == enforce.RuleMaxMemoryPerUser && f.Memory != nil:
-		return fmt.Sprintf(" (%s)", text.GiB(f.Memory.CapacityBytes))
-	case (f.Rule == enforce.RuleMaxDevicesPerUser || f.Rule == enforce.RuleMaxEnvsPerUser) && f.Count != nil:
-		return fmt.Sprintf(" (%d)", f.Count.Limit)
+		return fmt.Sprintf("User %s uses %s of GPU memory%s, and may use %s.", user, text.GiB(f.Memory.UsedBytes), where,
+			text.GiB(f.Memory.CapacityBytes))
+	case f.Rule == enforce.RuleMaxDevicesPerUser && f.Count != nil:
+		return fmt.Sprintf("User %s has %s%s, and may have %d.", user, text.Plural(f.Count.Used, "GPU"), where,
+			f.Count.Limit)
+	case f.Rule == enforce.RuleMaxEnvsPerUser && f.Count != nil:
+		return fmt.Sprintf("User %s has %s%s, and may have %d.", user, text.Plural(f.Count.Used, "environment"), where,
+			f.Count.Limit)
+	}
+	return f.Line() + "."
+}
+
+// called says how its owner calls the environment of a finding; empty if it has no name.
+func called(f *enforce.Finding, o *Owners) string {
+	if env := o.Environment(f.Host, f.EID); env != nil && env.Config.Name != "" && f.Rule != enforce.RuleNonEnvProcesses {
+		return fmt.Sprintf(" Environment %s is %s.", text.Shown(string(f.EID)), text.Shown(env.Config.Name))
 	}
 	return ""
 }
@@ -215,7 +239,7 @@ func claim(f *enforce.Finding, owners *Owners) string {
 	switch {
 	case f.Rule != enforce.RuleNonEnvProcesses || f.EID == "":
 		return ""
-	case owners.registered(f.Host, f.EID):
+	case owners.Environment(f.Host, f.EID) != nil:
 		return fmt.Sprintf(" It claims environment %s, which is registered for another user.",
 			text.Shown(string(f.EID)))
 	}
@@ -338,8 +362,10 @@ type addressee struct {
 	uid  snapshot.UID
 }
 
-// registered says whether a host has an environment with this id, of any user.
-func (o *Owners) registered(host snapshot.Hostname, eid snapshot.EnvID) bool {
-	h := o.hosts[host]
-	return h != nil && h.Snapshot != nil && h.Snapshot.Environment(eid) != nil
+// Environment is the one with this id on a host, of any user; nil if there is none, or it is unknown.
+func (o *Owners) Environment(host snapshot.Hostname, eid snapshot.EnvID) *snapshot.Environment {
+	if h := o.hosts[host]; h != nil && h.Snapshot != nil {
+		return h.Snapshot.Environment(eid)
+	}
+	return nil
 }

@@ -77,7 +77,7 @@ func TestElsewhere(t *testing.T) {
 			var got []string
 			for _, n := range notify.Elsewhere(&f, owners, account, now) {
 				require.True(t, n.Information)
-				require.Equal(t, f.Advice(), n.Advice)
+				require.Equal(t, f.Advice(owners.Environment), n.Advice)
 				_, follows, _ := strings.Cut(n.Shown(), "\n")
 				got = append(got, fmt.Sprintf("%s %d: %s", n.Host, n.UID, follows))
 				require.Contains(t, strings.ToLower(follows), strings.ToLower(n.Follows))

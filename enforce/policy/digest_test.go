@@ -102,7 +102,7 @@ func TestIgnoredKeys(t *testing.T) {
 		"command":              "`template:` or `addresses:`",
 		"extend":               "overrides with a schedule, or genv remote exempt --for",
 		"format":               "`slack:` to write to a chat",
-		"templates":            "contact of mail to say who to ask, or a hook for texts of your own",
+		"templates":            "`contact:` to say who to ask, or a hook for texts of your own",
 		"fair-share":           "overrides with a schedule, or genv remote exempt --for",
 		"max-percent":          "max-terminations, a number",
 		"max-percent-per-host": "max-terminations-per-host, a number",

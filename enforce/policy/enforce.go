@@ -104,7 +104,7 @@ func (f *File) Named() []snapshot.Username {
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		PauseCaps: f.PauseCaps.On, Interval: f.Interval,
-		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected,
+		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected, Contact: f.Contact,
 		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),
 			Throttle: f.Limits.Throttle.On,

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,6 +63,7 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 		{"tell-users", func(n *strictyaml.Node) {
 			r.file.TellUsers = onOff(n.Bool(), Source{n.Place(), "the file"})
 		}},
+		{"contact", func(n *strictyaml.Node) { r.file.Contact = n.Text() }},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
 		{"mail", r.readMail},
 	}
@@ -72,12 +74,16 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 	}
 	r.doc.Root().Map(keys, misplaced, strictyaml.Keys{
 		"fair-share": r.ignore("fair-share", useSchedules),
-		"templates":  r.ignore("templates", "use contact of mail to say who to ask, or a hook for texts of your own"),
+		"templates":  r.ignore("templates", "use `contact:` to say who to ask, or a hook for texts of your own"),
 	})
 	for _, part := range parts {
 		if n := nodes[part.key]; n != nil {
 			part.read(n)
 		}
+	}
+	if m := r.file.Mail; m != nil {
+		r.file.Contact = cmp.Or(r.file.Contact, m.Contact, m.ReplyTo)
+		m.Contact = cmp.Or(m.Contact, r.file.Contact)
 	}
 	return r
 }

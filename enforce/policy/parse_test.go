@@ -45,7 +45,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"near an ignored one", "defaults:\n  extnd: 2h", `p.yaml:2:3: unknown key "extnd"; use one of containers`},
 		{"a setting at the top", "max-devices-per-user: 4", "p.yaml:1:23: max-devices-per-user: write it under `defaults:`"},
 		{"near another one", "defaults: {max-gpus-per-user: 4}", "max-gpus-per-user: write max-devices-per-user"},
-		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of caps, defaults, exempt, groups, hooks`},
+		{"far from all, at the top", "shards: 4", `p.yaml:1:1: unknown key "shards"; use one of caps, contact, defaults, exempt, groups, hooks`},
 		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},
 		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
 		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},
@@ -322,4 +322,23 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, policy.Check("p.yaml", []byte(text)))
 		ask(t, file, host, user)
 	})
+}
+
+// Whom to ask is said once, and mail has it, too.
+func TestContact(t *testing.T) {
+	const mail = "mail: {smtp: localhost:25, tls: none, from: a@x.example, template: '{{.User}}@x.example'"
+	for text, want := range map[string][2]string{
+		"contact: room 1\n":                             {"room 1", ""},
+		"contact: room 1\n" + mail + "}\n":              {"room 1", "room 1"},
+		mail + ", contact: room 2}\n":                   {"room 2", "room 2"},
+		mail + ", reply-to: b@x.example}\n":             {"b@x.example", "b@x.example"},
+		"contact: room 1\n" + mail + ", contact: me}\n": {"room 1", "me"},
+		"tell-users: true\n":                            {},
+	} {
+		file := parse(t, text)
+		require.Equal(t, want[0], file.Fleet().Contact, text)
+		if file.Mail != nil {
+			require.Equal(t, want[1], file.Mail.Contact, text)
+		}
+	}
 }

@@ -62,7 +62,7 @@ func (m *Messages) Plan(
 	}
 	m.budget.Forget(cycle.Now)
 	for _, host := range slices.Sorted(maps.Keys(byHost)) {
-		deliveries = append(deliveries, m.batch(byHost[host], cycle.Now).delivery(host))
+		deliveries = append(deliveries, m.batch(byHost[host], cycle).delivery(host))
 	}
 	return deliveries, controller.Learned{}
 }
@@ -86,7 +86,7 @@ func notificationsOf(
 }
 
 // batch separates what users of a host are sent from what is suppressed, and counts it.
-func (m *Messages) batch(notifications []notify.Message, now time.Time) *batch {
+func (m *Messages) batch(notifications []notify.Message, cycle *controller.Cycle) *batch {
 	b := &batch{}
 	of := make(map[snapshot.UID][]notify.Message)
 	var users []snapshot.UID
@@ -97,12 +97,12 @@ func (m *Messages) batch(notifications []notify.Message, now time.Time) *batch {
 		of[n.UID] = append(of[n.UID], n)
 	}
 	for _, uid := range users {
-		footer, ok := admit(&m.budget, notifications[0].Host, uid, now)
+		footer, ok := admit(&m.budget, notifications[0].Host, uid, cycle.Now)
 		if !ok {
 			b.suppressed = append(b.suppressed, of[uid]...)
 			continue
 		}
-		message := agent.Message{UID: uid, Text: textOf(of[uid])}
+		message := agent.Message{UID: uid, Text: textOf(of[uid], cycle.Policy.Fleet().Contact)}
 		if footer != "" {
 			message.Text += "\n" + footer
 		}
@@ -178,8 +178,8 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 // maxShownInMessage is how many findings one message shows in full.
 const maxShownInMessage = 6
 
-// textOf lists the findings, and once for all that have the same, the advice.
-func textOf(notifications []notify.Message) string {
+// textOf lists the findings, once for all that have the same the advice, and who decided.
+func textOf(notifications []notify.Message, contact string) string {
 	var lines []string
 	shown := notifications[:min(len(notifications), maxShownInMessage)]
 	for i, n := range shown {
@@ -192,6 +192,7 @@ func textOf(notifications []notify.Message) string {
 		}
 		lines = append(lines, n.Advice)
 	}
+	lines = append(lines, notify.Decided(contact))
 	return strings.Join(lines, "\n")
 }
 

@@ -99,9 +99,10 @@ func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{TellUsers: true} }
 
 // Whoever exceeds a cap of all hosts is told on each of them what will happen, and where.
 func TestNotificationsOfACapOnEachHost(t *testing.T) {
-	const over = "User alice is using 2 devices on 2 hosts which is 1 more than the maximum allowed (1).\n"
-	const advice = "\nGive back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 7 on a."
-	const after = "\nBefore you take more GPUs, give back those that you need less: end their jobs, then genv detach --index N in their shell."
+	const over = "User alice has 2 GPUs on 2 hosts, and may have 1.\n"
+	const decided = "\nThis is by the policy of your site. Questions: your administrator"
+	const advice = "\nGive back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 7 on a." + decided
+	const after = "\nBefore you take more GPUs, end jobs that you need less; in the shell of an environment genv detach --index N gives a GPU back." + decided
 	const choice = "Unless this changes soon, what is beyond the cap will be taken back, idle GPUs first (as things are now, "
 	for name, user := range map[string]snapshot.Username{"the same name": "alice", "another name of the account": "LAB\\alice"} {
 		t.Run(name, func(t *testing.T) {

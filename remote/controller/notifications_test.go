@@ -22,7 +22,7 @@ import (
 // A user with many processes gets one message, with one bell and one piece of
 // advice.
 func TestOneMessagePerUser(t *testing.T) {
-	const advice = "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
+	const advice = "End it, and start it in an environment: genv run --gpus 1 python train.py.\nThis is by the policy of your site. Questions: your administrator"
 	for n, want := range map[int]string{
 		1: "Process 100 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 100 will be ended.\n" + advice,
 		2: "Process 100 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 100 will be ended.\n" +

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -70,16 +71,17 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		return
 	}
 	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}
+	find := notify.NewOwners(cycle.Cluster).Environment
 	held := Notice{Event: policy.OnHold} // in every cycle: the administrator has to decide
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
-			warned.Findings = append(warned.Findings, noticed(e.Finding))
+			warned.Findings = append(warned.Findings, noticed(e.Finding, find))
 		case e.Kind == controller.EventOperator && e.ID != "":
 			warned.Messages = append(warned.Messages, NoticedMessage{e.ID, e.Host, e.Text})
 		case e.Kind == enforce.EventOutcome:
 			for j := range e.Findings {
-				acted.Findings = append(acted.Findings, noticed(&e.Findings[j]))
+				acted.Findings = append(acted.Findings, noticed(&e.Findings[j], find))
 			}
 			acted.Outcomes = cycle.Records
 		case e.Kind == enforce.EventHeld && e.Held.User != "":
@@ -101,10 +103,10 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 
 func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 
-func noticed(f *enforce.Finding) NoticedFinding {
+func noticed(f *enforce.Finding, find enforce.FindEnvironment) NoticedFinding {
 	public := *f
 	public.PrivateCommand = "" // who reads what a hook passes on isn't known
-	return NoticedFinding{public, f.Line(), f.Advice()}
+	return NoticedFinding{public, f.Line(), f.Advice(find)}
 }
 
 func (s Sink) send(cycle *controller.Cycle, n Notice) {

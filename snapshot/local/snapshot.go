@@ -104,6 +104,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if c.Brief {
 		return s, nil
 	}
+	c.noteRuns(s)
 	first := system.FirstUID()
 	s.FirstUID, s.Guard = &first, c.hardware().Guard(c.now())
 	if c.Service != nil {
@@ -122,6 +123,16 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	return s, nil
+}
+
+// noteRuns finds out which environments are those of `genv run`.
+func (c *Collector) noteRuns(s *snapshot.Snapshot) {
+	for i := range s.Environments {
+		if e := &s.Environments[i]; len(e.PIDs) == 1 && len(e.KernelIDs) == 0 {
+			p, err := c.Proc.Stat(e.PIDs[0])
+			e.Runs = err == nil && p.Name == "genv"
+		}
+	}
 }
 
 // remarks are the warnings of two answers of nvidia-smi, each once.

@@ -274,3 +274,20 @@ func TestWarningsOfTheStateFilesAreBounded(t *testing.T) {
 	require.Less(t, len(warnings[0]), 400)
 	require.Contains(t, warnings[20], "4980 more environments")
 }
+
+// An environment of which `genv run` is the only process has no shell.
+func TestEnvironmentsOfRun(t *testing.T) {
+	m := newMachine(t)
+	m.process(10, 1001, 2, "")
+	m.write("11/stat", stat(11, "genv", "S", 2, 3))
+	for eid, e := range map[snapshot.EnvID]snapshot.Environment{
+		"run": {PIDs: []snapshot.PID{11}}, "shell": {PIDs: []snapshot.PID{10}}, "both": {PIDs: []snapshot.PID{10, 11}},
+		"kernel": {PIDs: []snapshot.PID{11}, KernelIDs: []string{"k"}}, "gone": {PIDs: []snapshot.PID{99}}, "empty": {},
+	} {
+		e.EID = eid
+		m.files.Environments = append(m.files.Environments, e)
+	}
+	for _, e := range m.snapshot().Environments {
+		require.Equal(t, e.EID == "run", e.Runs, e.EID)
+	}
+}

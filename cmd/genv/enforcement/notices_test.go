@@ -160,7 +160,7 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 	t.Run("bash", func(t *testing.T) {
 		first := session("exit\n", "-tt", "in-bash")
 		require.Equal(t, 1, strings.Count(first, pids["in-bash"]), first)
-		require.Contains(t, first, "Start GPU work in an environment")
+		require.Contains(t, first, "start it in an environment")
 		again := session("sleep 11\n:\n:\nexit\n", "-tt", "in-bash")
 		require.Equal(t, 1, strings.Count(again, pids["in-bash"]), again)
 		require.NotContains(t, session("exit\n", "-tt", "in-bash"), pids["in-bash"], "it was read")

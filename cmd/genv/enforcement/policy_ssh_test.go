@@ -119,7 +119,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		require.NotEmpty(t, told[user])
 		requireShown(t, s.text(t), told[user])
 	}
-	require.Equal(t, 2, matching(told["alice"], "^User alice is using 4 devices on 2 hosts which is 3 more than the maximum allowed."), "on each host")
+	require.Equal(t, 2, matching(told["alice"], "^User alice has 4 GPUs on 2 hosts, and may have 1."), "on each host")
 	require.Equal(t, 1, matching(told["bob"], fmt.Sprintf("^Process %d from environment", l.guilty["bob on a device that is not attached"].PID)))
 	require.Equal(t, 1, matching(told["carol"], fmt.Sprintf(`^Process %d is not running in a GPU environment \(user carol, sleep.*\)\.\nUnless this changes soon, process`, l.guilty["carol outside any environment"].PID)))
 

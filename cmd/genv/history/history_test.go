@@ -180,7 +180,7 @@ func TestWhy(t *testing.T) {
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()
 	require.NoError(t, err)
-	require.Regexp(t, `^What       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do Start GPU work in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
+	require.Regexp(t, `^What       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
 	out, err = show("-v")
 	require.NoError(t, err)
 	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)

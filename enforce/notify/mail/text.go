@@ -66,7 +66,9 @@ func (l *Letter) body(contact string) string {
 	if slices.ContainsFunc(l.Items, func(m notify.Message) bool { return len(m.Decisions) > 0 }) {
 		b.WriteString("`genv why DECISION` shows all of a decision.\n")
 	}
-	if contact != "" {
+	if slices.ContainsFunc(l.Items, func(m notify.Message) bool { return m.Rule != "" }) {
+		b.WriteString(notify.Decided(contact) + "\n")
+	} else if contact != "" {
 		fmt.Fprintf(&b, "Questions: %s\n", contact)
 	}
 	return b.String()

@@ -28,7 +28,7 @@ genv noticed this about your GPU use:
   What to do  Use it.
 
 `+"`genv history`"+` on the host shows what was done to your processes and devices.
-Questions: help@example.org
+This is by the policy of your site. Questions: help@example.org
 `, n.body("help@example.org"))
 	f.Pending = false
 	n.Items = []notify.Message{f}
