@@ -14,15 +14,6 @@ import (
 // modelOf is the driver's name of a GPU as policies write it.
 func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
 
-// gpusByModel are how many GPUs of a host work and aren't exempt, by model; those of an unknown one by "".
-func (h *hostView) gpusByModel() map[string]int {
-	n := make(map[string]int)
-	for _, d := range h.devices {
-		n[modelOf(d)]++
-	}
-	return n
-}
-
 // isAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
 func (c *Cap) isAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
@@ -40,7 +31,7 @@ type base struct {
 // working is the base of a cap on a host or, without one, on all: hosts that don't answer have what they showed last.
 func (c *counting) working(listed *Cap, on *hostView) (n int64, known bool) {
 	if on != nil {
-		return listed.count(on.gpusByModel()), true
+		return listed.count(on.gpusByModel), true
 	}
 	if b, counted := c.bases[listed]; counted {
 		return b.working, b.known
@@ -54,7 +45,7 @@ func (c *counting) working(listed *Cap, on *hostView) (n int64, known bool) {
 		before := c.before.Hosts[h.Name]
 		switch view := c.byName[h.Name]; {
 		case view != nil:
-			n += listed.count(view.gpusByModel())
+			n += listed.count(view.gpusByModel)
 		case before.GPUs != nil:
 			n += listed.count(before.GPUs)
 		case before.LostAt.IsZero() || c.now.Sub(before.LostAt) < forgetUnseen:
@@ -116,12 +107,17 @@ func (h *hostView) findUsers() {
 		return
 	}
 	h.users = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-	for i := range h.snapshot.Processes {
-		p := &h.snapshot.Processes[i]
+	find := func(p *snapshot.Process) {
 		for _, use := range p.Usage {
 			if !h.j.fleet.protects(p) && !h.ignoresUse(use) {
 				h.users[use.Index] = append(h.users[use.Index], p)
 			}
 		}
+	}
+	for i := range h.snapshot.Processes {
+		find(&h.snapshot.Processes[i])
+	}
+	for _, p := range h.more {
+		find(p)
 	}
 }

@@ -3,19 +3,18 @@ package enforce
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // judgeEnvs takes environments beyond the cap: those without any device first, from which there is nothing to
 // take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
 	var envs []heldEnv
-	has := make(map[*held]int)
+	left := make(map[*held][]heldEnv) // of those who have some
 	for _, u := range c.people {
 		for _, e := range u.envs {
 			if (c.host == nil || e.h == c.host) && (c.OnHost == nil || c.OnHost(e.h.name, e.h.labels)) {
 				envs = append(envs, e)
-				has[u]++
+				left[u] = append(left[u], e)
 			}
 		}
 	}
@@ -29,19 +28,27 @@ func (c *capOn) judgeEnvs() {
 	if c.rule == RuleCaps {
 		f.Cap = c.excess(nil, int64(len(envs)))
 	}
-	since := func(e heldEnv) time.Time { return c.since(e.h, ofEnvironment, e.env.EID, e.env.Since) }
+	people := slices.DeleteFunc(slices.Clone(c.people), func(u *held) bool {
+		slices.SortFunc(left[u], heldEnv.compare)
+		return len(left[u]) == 0
+	})
 	lost := make(map[*held][]heldEnv)
-	for left := int64(len(envs)); left > c.limit; left-- {
-		first := slices.MinFunc(envs, func(a, b heldEnv) int {
-			return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(has[b.owner], has[a.owner]), since(b).Compare(since(a)),
-				b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.h.position, b.h.position),
-				cmp.Compare(a.env.EID, b.env.EID))
+	for range int64(len(envs)) - c.limit {
+		u := slices.MinFunc(people, func(a, b *held) int {
+			return cmp.Or(cmp.Compare(left[a][0].cost, left[b][0].cost), cmp.Compare(len(left[b]), len(left[a])),
+				left[a][0].compare(left[b][0]))
 		})
-		envs = slices.DeleteFunc(envs, func(e heldEnv) bool { return e == first })
-		has[first.owner]--
-		lost[first.owner] = append(lost[first.owner], first)
+		lost[u], left[u] = append(lost[u], left[u][0]), left[u][1:]
+		people = slices.DeleteFunc(people, func(u *held) bool { return len(left[u]) == 0 })
 	}
 	for _, u := range c.people {
 		c.add(u, f, lost[u], nil)
 	}
+}
+
+// compare says which of two environments goes first.
+func (e heldEnv) compare(other heldEnv) int {
+	return cmp.Or(cmp.Compare(e.cost, other.cost), other.since.Compare(e.since),
+		other.env.Creation.Compare(e.env.Creation), cmp.Compare(e.h.position, other.h.position),
+		cmp.Compare(e.env.EID, other.env.EID))
 }

@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -25,7 +27,7 @@ func (c *counting) countHours(listed *Cap) {
 			continue
 		}
 		on := capOn{counting: c, Cap: listed, people: []*held{u}}
-		for _, d := range on.devicesOf(u) {
+		for _, d := range caps.Once(slices.Clone(on.devicesOf(u))) {
 			hours.Seconds[u.user] += c.gap(hostOf(d)).Seconds()
 		}
 	}

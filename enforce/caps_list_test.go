@@ -140,6 +140,10 @@ func TestBaseOfAShare(t *testing.T) {
 	require.Contains(t, memory.Judge(policy, parseCluster(t, a+"\nb | down"), noon(1)).Notes[0].Text, "before these hosts were seen once")
 	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, both), noon(2))))
 	three := strings.Replace(a, "dev 2", "dev 2 1@03", 1)
+	unsure := parseCluster(t, strings.Replace(three, "dev 3", "dev 3 | dev 4 1@04", 1)+"\nb | dev 0 | dev 1 | dev 2")
+	unsure.Hosts[1].Snapshot.Devices[0].Unidentified = true
+	require.Empty(t, planText(memory.Judge(policy, unsure, noon(2))), "it works, whatever is attached to it")
+	memory.Judge(policy, parseCluster(t, both), noon(2))
 	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), noon(3))), "the base stays 8")
 	five := "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4 1@05"
 	require.Equal(t, "a detach 4 1", planText(memory.Judge(policy, parseCluster(t, five+"\nb | down"), noon(4))), "of 9")
@@ -271,5 +275,47 @@ func TestCountedOnAnOlderHost(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 ? u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
 	cluster.Hosts[0].Snapshot.FirstUID = nil
 	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}}
+	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
+}
+
+// System accounts don't count, unless the policy names them.
+func TestCountedSystemAccounts(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u998 by:jupyter 0:1 | proc 11 - u997 by:render 1:1")
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}, fleet: enforce.Fleet{Named: func(user snapshot.Username) bool { return user == "jupyter" }}}
+	require.Equal(t, "a end 10", planText(evaluate(policy, cluster, noon(0))))
+}
+
+// Judging very many environments of one person takes no long time.
+func TestManyEnvironments(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0")
+	for i := range 30_000 {
+		cluster.Hosts[0].Snapshot.Environments = append(cluster.Hosts[0].Snapshot.Environments, snapshot.Environment{EID: snapshot.EnvID(itoa(i)), UID: 1001, Username: "alice", Creation: snapshot.DateOf(noon(-i))})
+	}
+	begun := time.Now()
+	require.Len(t, evaluate(stated{all: enforce.Settings{MaxEnvs: ptr(4)}}, cluster, noon(0)).Findings, 1)
+	require.Less(t, time.Since(begun), 5*time.Second)
+}
+
+// A machine that two hosts report counts once, for GPU hours, too.
+func TestGPUHoursOfOneMachineWithTwoNames(t *testing.T) {
+	const machine = " | boot 7 | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 0:1"
+	hours := listed("week", 10*3600, counts(enforce.CapHours), func(c *enforce.Cap) { c.Period = noon(-60) })
+	policy := stated{list: []*enforce.Cap{hours}, fleet: enforce.Fleet{Interval: 10 * time.Minute}}
+	var memory controllerMemory
+	for minute := 0; minute <= 60; minute += 10 {
+		cluster := parseCluster(t, "a"+machine+"\nb"+machine)
+		for i := range cluster.Hosts {
+			cluster.Hosts[i].AskedAt, cluster.Hosts[i].IsNew = noon(minute), true
+		}
+		memory.Judge(policy, cluster, noon(minute))
+	}
+	require.InDelta(t, 3600, memory.Hours["week"].Seconds["alice"], 1)
+}
+
+// What an account has that isn't in the snapshot is in use by it: an outsider's spares a GPU.
+func TestAllButOneWhereMoreOfAnOutsiderIs(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
+	cluster.Hosts[0].Snapshot.More = []snapshot.More{{UID: ptr(snapshot.UID(1002)), Processes: 1, GPUs: []snapshot.DeviceIndex{0}}}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice"))}}
 	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
 }

@@ -29,6 +29,7 @@ type heldEnv struct {
 	h     *hostView
 	owner *held
 	cost  int8 // of losing its devices
+	since time.Time
 }
 
 // counting is what users have.
@@ -93,7 +94,7 @@ func (c *counting) count(h *hostView) {
 // addEnv counts an environment and its devices for its user.
 func (c *counting) addEnv(u *held, h *hostView, env *envView) {
 	c.begin(u, h)
-	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(env.env.UID)})
+	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(env.env.UID), c.since(h, ofEnvironment, env.env.EID, env.env.Since)})
 	for _, a := range env.Attachments {
 		d := c.device(u, h, a.Device)
 		d.Envs = append(d.Envs, env.env.EID)

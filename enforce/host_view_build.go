@@ -41,11 +41,14 @@ func (h *hostView) addEnvironments(policy Policy, now time.Time) {
 
 func (h *hostView) addAttachments(policy Policy) {
 	byIndex := h.exemptByIndex()
+	h.gpusByModel = make(map[string]int)
 	for i := range h.snapshot.Devices {
 		d := &h.snapshot.Devices[i]
 		_, exempt := policy.Exempt(Subject{Host: h.name, Device: d})
 		if exempt = exempt || byIndex[d.Index]; exempt {
 			h.j.exemptDevices[h.name] = append(h.j.exemptDevices[h.name], d.Index)
+		} else if !d.Failed {
+			h.gpusByModel[modelOf(d)]++
 		}
 		if exempt || !d.Judged() {
 			h.exemptDevices[d.Index] = true
@@ -142,6 +145,11 @@ func (h *hostView) ignoresAllUses(p *snapshot.Process) bool {
 func (h *hostView) ignoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.settings.JudgeGraphics && (h.snapshot.TypeUnknown(u) || h.snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
+}
+
+// names reports whether the policy names a user.
+func (f *Fleet) names(user snapshot.Username) bool {
+	return user != "" && f.Named != nil && f.Named(user)
 }
 
 // protects reports whether no rule applies to a process: its host would refuse

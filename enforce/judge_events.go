@@ -197,7 +197,7 @@ func (j *judgement) hostEvents(cluster snapshot.Cluster) []Event {
 		case now.Lost == "":
 			now.Looked, now.Round, now.LostAt = cmp.Or(h.AskedAt, j.now), h.Round, time.Time{}
 			if view := j.byName[h.Name]; view != nil {
-				now.GPUs = view.gpusByModel()
+				now.GPUs = view.gpusByModel
 			}
 		case now.LostAt.IsZero():
 			now.LostAt = j.now

@@ -63,6 +63,8 @@ type Fleet struct {
 	// Unprotected are names of daemons that may be ended although their host
 	// protects them.
 	Unprotected []string
+	// Named are users whom it names: these count for caps although they are accounts of the system.
+	Named func(snapshot.Username) bool
 }
 
 // Subject is what a policy may exempt: a process, an environment or a device

@@ -76,10 +76,11 @@ func (h *hostView) personRunning(p *snapshot.Process) snapshot.Username {
 	} else if p.EnvUnknown {
 		return ""
 	}
-	if uid := p.CountedUID(); uid == nil || *uid < first || p.UserUnknown || p.Start == 0 {
+	user, uid := h.j.policy.Account(h.userOf(p)), p.CountedUID()
+	if uid == nil || *uid < first && !h.j.fleet.names(user) || p.UserUnknown || p.Start == 0 {
 		return ""
 	}
-	return h.j.policy.Account(h.userOf(p))
+	return user
 }
 
 // markCounted marks the processes of an order that end for what their users have, and are in no environment.

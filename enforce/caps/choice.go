@@ -59,7 +59,7 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 			list = append(list, d)
 		}
 	}
-	return once(list)
+	return Once(list)
 }
 
 // Dearest are n of a person's devices, or all: those that cost most to lose, and of these the oldest.

@@ -113,9 +113,10 @@ func (d *HeldDevice) Whose() []*HeldDevice {
 	return d.Parts
 }
 
-// once counts a device once that two names with one boot id report with the same process: they may be one machine,
+// Once counts a device once that two names with one boot id report with the same process: they may be one machine,
 // though that isn't proved. The less favourable figures count. If it is taken, it is taken under both names.
-func once(list []*HeldDevice) []*HeldDevice {
+// The list is used for the result.
+func Once(list []*HeldDevice) []*HeldDevice {
 	type shared struct {
 		boot   string
 		device snapshot.DeviceIndex

@@ -104,12 +104,26 @@ func (f *File) Named() []snapshot.Username {
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		PauseCaps: f.PauseCaps.On, Interval: f.Interval,
-		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected, Contact: f.Contact,
+		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected, Named: f.names, Contact: f.Contact,
 		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),
 			Throttle: f.Limits.Throttle.On,
 		},
 	}
+}
+
+// names reports whether an override or a cap names a user, or a group of the file that has the user.
+func (f *File) names(user snapshot.Username) bool {
+	for i := range f.Overrides {
+		if f.Overrides[i].userRank(string(user)) > 0 {
+			return true
+		}
+	}
+	is := func(p person) bool { return p.users[string(user)] }
+	return slices.ContainsFunc(f.CapList, func(c *Cap) bool {
+		return slices.ContainsFunc(c.Users.entries, is) ||
+			slices.ContainsFunc(c.By, func(by personLimit) bool { return is(by.who) })
+	})
 }
 
 func (l *Limit) limit() safety.Limit {
