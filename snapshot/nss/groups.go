@@ -128,6 +128,9 @@ func (g *Groups) refreshNow() {
 }
 
 func (g *Groups) want(list map[string]*groupAnswer, name string) *groupAnswer {
+	if list[name] == nil && len(list) >= maxAsked { // names that aren't known make room
+		maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && !a.isNew() && a.known.IsZero() })
+	}
 	if list[name] == nil && len(list) < maxAsked {
 		list[name] = &groupAnswer{}
 	}

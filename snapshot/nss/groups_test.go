@@ -175,3 +175,20 @@ func TestGroupsOfThisMachine(t *testing.T) {
 	_, known = g.Member("there is no such account", "root")
 	require.False(t, known)
 }
+
+// Names that no directory knows, of which users of shared folders can make up many, keep no person from being asked for.
+func TestGroupsOfMadeUpNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
+		g := nss.NewGroups(time.Now)
+		g.Ask, g.Ready = d.ask, d.ready
+		for i := range 12_000 {
+			g.Want("madeup" + strconv.Itoa(i))
+		}
+		g.Refresh(t.Context())
+		g.Member("bob", "nlp")
+		g.Refresh(t.Context())
+		member, known := g.Member("bob", "nlp")
+		require.True(t, member && known)
+	})
+}
