@@ -35,7 +35,7 @@ func (j *judgement) caps() {
 	c.judgeReservations()
 	// without their number, so that it is the same note while some are missing
 	if len(c.inOrder) > 0 && len(j.missing) > 0 {
-		j.notes = append(j.notes, Note{Text: "some hosts did not answer: devices there don't count toward per-user " +
+		j.notes = append(j.notes, Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
 			"caps"})
 	}
 }
@@ -265,9 +265,9 @@ func (c *capOn) count(devices []*caps.HeldDevice, by time.Time) (counted []*caps
 	}
 	counted = slices.DeleteFunc(counted, func(d *caps.HeldDevice) bool {
 		if used += max(0, d.Memory()); d.Memory() == caps.UnknownBytes {
-			why := "the memory of device %d is unknown, so memory caps don't count it"
+			why := "the memory of GPU %d is unknown, so memory caps don't count it"
 			if d.Unified {
-				why = "device %d shares the memory of its machine, so memory caps don't apply to it"
+				why = "GPU %d shares the memory of its machine, so memory caps don't apply to it"
 			}
 			c.note(hostOf(d), why, d.Index)
 		}

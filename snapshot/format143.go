@@ -264,7 +264,7 @@ func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	for i, row := range rows {
 		if row.TotalMemory == nil || !row.TotalMemory.Known() {
 			row.TotalMemory = &Memory{}
-			r.note(fmt.Sprintf("device no. %d of the list: total_memory is left out: %v", i+1, errMissing))
+			r.note(fmt.Sprintf("GPU no. %d of the list: total_memory is left out: %v", i+1, errMissing))
 		}
 		if row.Index == nil {
 			list = append(list, row)
@@ -277,7 +277,7 @@ func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 			continue
 		}
 		list[before].Attachments = append(list[before].Attachments, row.Attachments...)
-		r.note(fmt.Sprintf("device %d is listed twice: it has the attachments of both", *row.Index))
+		r.note(fmt.Sprintf("GPU %d is listed twice: it has the attachments of both", *row.Index))
 	}
 	return list
 }

@@ -142,7 +142,7 @@ func TestOddOwnersAndIDs(t *testing.T) {
 	s, err = snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice+","+strings.ReplaceAll(goodDevice, "2020", "7")))
 	require.NoError(t, err)
 	require.Len(t, s.Devices[0].Attachments, 2, "a device that is listed twice has the attachments of both")
-	require.Equal(t, []string{"device 0 is listed twice: it has the attachments of both"}, s.Warnings)
+	require.Equal(t, []string{"GPU 0 is listed twice: it has the attachments of both"}, s.Warnings)
 	s, err = snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), `"eid": "2020"}`, `"eid": 2020}`, 1)))
 	require.NoError(t, err)
 	require.True(t, s.Processes[0].EnvUnknown, "which environment the host meant isn't known")

@@ -69,7 +69,7 @@ type Log struct {
 
 // ErrNotWritten is wrapped when records are not on the disk. They are kept and
 // written before the next ones.
-var ErrNotWritten = errors.New("the audit log was not written")
+var ErrNotWritten = errors.New("the record was not written")
 
 // maxBacklog is how many bytes are kept in memory at most.
 const maxBacklog = 64 << 20
@@ -267,7 +267,7 @@ func checkOwn(f *os.File) error {
 	case st.Nlink > 1:
 		return errors.New("it has a second name (hard link)")
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to uid %d: the audit log must belong to the user who runs genv", st.Uid)
+		return fmt.Errorf("it belongs to uid %d: the record must belong to the user who runs genv", st.Uid)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (r *Record) rules() []enforce.Rule {
 }
 
 // ErrNotALog is wrapped when a file holds something other than records.
-var ErrNotALog = errors.New("the file exists and is not an audit log of genv")
+var ErrNotALog = errors.New("the file exists and is not a record of genv")
 
 // How much of a file Check reads to find a record: damaged lines may come first.
 const (

@@ -118,7 +118,7 @@ func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 		require.NoError(t, err)
 	}
 	h.soon("its end", h.may(bob, 0))
-	require.Contains(t, h.says(Off).Reason, "lease of its last order has ended")
+	require.Contains(t, h.says(Off).Reason, "time of its last order has ended")
 	h.give(Enforce, time.Minute)
 	h.soon("the next order", h.mayNot(bob, 0))
 }

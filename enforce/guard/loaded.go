@@ -92,7 +92,7 @@ func (g *loaded) write(p access) error {
 // of the lease, or with the mode.
 func (g *loaded) renew(c Control, now time.Time) error {
 	if err := g.SetControl(c); err != nil {
-		return fmt.Errorf("renew the guard's lease: %w", err)
+		return fmt.Errorf("renew the guard: %w", err)
 	}
 	moved := now.Add(c.Lease).Sub(g.deadline)
 	if g.control.Mode != c.Mode || g.control.FirstUID != c.FirstUID || moved <= -tick/2 || moved >= c.Lease/3 {

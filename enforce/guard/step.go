@@ -54,7 +54,7 @@ func (s *lockedKeeper) offReason(now At) string {
 	case s.order.Mode == Off:
 		return "it was turned off by " + s.order.By
 	case s.order.Left(now) == 0:
-		return "the lease of its last order has ended"
+		return "the time of its last order has ended"
 	}
 	return ""
 }

@@ -130,7 +130,7 @@ func (s *lockedKeeper) listed(devices []hardware.Device, err error) {
 	case err != nil: // those that were known are still there
 		problem = "the GPUs can't be listed: " + err.Error()
 	case len(devices) == 0:
-		problem = "the driver has no devices: nothing is guarded"
+		problem = "the driver has no GPUs: nothing is guarded"
 	}
 	s.problems.set("devices", problem)
 	if err == nil {

@@ -47,7 +47,7 @@ func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 // ActUnrecorded.
 func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
 	if err := c.recordFirst(cycle, nil, nil, items); err != nil {
-		return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.",
+		return operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
 			"nothing was done, since it could not be recorded: %v", err)
 	}
 	return nil

@@ -114,11 +114,11 @@ func TestEtcdRefuses(t *testing.T) {
 		{election.Standby, refusal, "standby; etcd refuses what this controller asks, so it can't lead"},
 		{election.Standby, denied, "standby; etcd refuses what this controller asks, so it can't lead"},
 		{election.Standby, silent, "standby; etcd doesn't answer, so it isn't known which controller leads"},
-		{election.Leading, denied, "etcd refuses to renew the lease: this controller acts until the lease expires"},
-		{election.Leading, silent, "etcd doesn't answer: this controller acts until its lease expires"},
+		{election.Leading, denied, "etcd refuses to extend this controller's term: it acts until that ends"},
+		{election.Leading, silent, "etcd doesn't answer: this controller acts until its term ends"},
 		{election.Expired, denied, "etcd refuses what this controller asks; another controller may lead, so this one only watches"},
 		{election.Expired, silent, "etcd doesn't answer; another controller may lead, so this one only watches until etcd answers"},
-		{election.Expired, nil, "the lease of this controller may have expired, and another controller may lead: this one only watches"},
+		{election.Expired, nil, "the term of this controller may have ended, and another one may lead: this one only watches"},
 		{election.Standby, nil, "standby; etcd hasn't said yet which controller leads"},
 	} {
 		status := election.Status{Role: row.role, Err: row.err}

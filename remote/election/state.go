@@ -118,13 +118,13 @@ func (s *Shown) String() string {
 	case s.Role == Leading && s.Error == "":
 		return fmt.Sprintf("this controller leads since %s (epoch %d)", s.Since.Format(time.RFC3339), s.Epoch)
 	case s.Role == Leading && s.Refused:
-		return "etcd refuses to renew the lease: this controller acts until the lease expires"
+		return "etcd refuses to extend this controller's term: it acts until that ends"
 	case s.Role == Leading:
-		return "etcd doesn't answer: this controller acts until its lease expires"
+		return "etcd doesn't answer: this controller acts until its term ends"
 	case s.Role == Expired && s.Refused:
 		return "etcd refuses what this controller asks; another controller may lead, so this one only watches"
 	case s.Role == Expired && s.Error == "": // it was stopped, as a frozen virtual machine is
-		return "the lease of this controller may have expired, and another controller may lead: this one only watches"
+		return "the term of this controller may have ended, and another one may lead: this one only watches"
 	case s.Role == Expired:
 		return "etcd doesn't answer; another controller may lead, so this one only watches until etcd answers"
 	case s.Refused:

@@ -121,7 +121,7 @@ func isAbout(item *audit.Record, o order.Outcome) bool {
 
 // itemOf is the item of an order that an outcome is about: its user, what it is, and because of which findings.
 func itemOf(sent *order.Order, o order.Outcome) (user snapshot.Username, what string, because []string) {
-	what = fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())
+	what = fmt.Sprintf("GPU %s of environment %s", o.Device, o.EID.Shown())
 	if o.PID != 0 {
 		what = fmt.Sprintf("process %d", o.PID)
 	}

@@ -168,7 +168,7 @@ func (c *Counters) writeActions(w *Writer) {
 			w.Sample(float64(c.terminations[ruleAnd{rule, string(status)}]), string(rule), string(status))
 		}
 	}
-	w.Counter("genv_detachments_total", "Devices that were detached, by rule.", "rule")
+	w.Counter("genv_detachments_total", "GPUs that were detached, by rule.", "rule")
 	for _, rule := range rules() {
 		w.Sample(float64(c.detachments[rule]), string(rule))
 	}

@@ -69,7 +69,7 @@ func Findings(f *live.Fleet) []byte {
 		w.Value("genv_leader_etcd_up", "Whether etcd answers (1).", number(e.Error == ""))
 		if !e.Answered.IsZero() {
 			w.Value("genv_leader_etcd_answered_timestamp_seconds",
-				"When etcd answered last; to a leader, that its lease goes on.", float64(e.Answered.Unix()))
+				"When etcd answered last; to a leader, that its term goes on.", float64(e.Answered.Unix()))
 		}
 		if e.Role == election.Leading {
 			w.Value("genv_leader_epoch", "The epoch with which this controller leads.", float64(e.Epoch))

@@ -195,7 +195,7 @@ func TestWhoLeads(t *testing.T) {
 		"a standby":   {&election.Shown{Role: election.Standby, Since: noon, Leader: "ann on jump-1", LeaderSince: noon}, `standby; "ann on jump-1" leads since 2026-11-20T12:00:00Z`, "enforcing"},
 		"a leader that gets no answer from etcd": {
 			&election.Shown{Role: election.Leading, Since: noon, Epoch: 12, Error: "no answer"},
-			"etcd doesn't answer: this controller acts until its lease expires", "standby",
+			"etcd doesn't answer: this controller acts until its term ends", "standby",
 		},
 		"one that may have been replaced": {&election.Shown{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer"}, "this one only watches until etcd answers", "enforcing"},
 	} {

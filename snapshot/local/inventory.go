@@ -16,7 +16,7 @@ import (
 
 // ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has, so that they can't be
 // registered: others would vanish, and these have other indices for root.
-var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's devices: `sudo genv usage " +
+var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's GPUs: `sudo genv usage " +
 	"snapshot` registers all of them")
 
 func (c *Collector) hardware() hardware.Source {

@@ -168,10 +168,10 @@ func checkConfig(c snapshot.EnvConfig) error {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if c.GPUs != nil && *c.GPUs < 1 {
-		return fmt.Errorf("%w: %d devices: ask for at least 1", ErrRequest, *c.GPUs)
+		return fmt.Errorf("%w: %d GPUs: ask for at least 1", ErrRequest, *c.GPUs)
 	}
 	if c.GPUs != nil && *c.GPUs > math.MaxInt32 { // the state files could not be read again
-		return fmt.Errorf("%w: %d devices: no host has as many", ErrRequest, *c.GPUs)
+		return fmt.Errorf("%w: %d GPUs: no host has as many", ErrRequest, *c.GPUs)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (r *AttachRequest) check() error {
 		return nil
 	}
 	if r.Count < 1 && len(r.Indices) == 0 {
-		return fmt.Errorf("%w: %d devices: ask for at least 1", ErrRequest, r.Count)
+		return fmt.Errorf("%w: %d GPUs: ask for at least 1", ErrRequest, r.Count)
 	}
 	return nil
 }

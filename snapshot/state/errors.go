@@ -41,7 +41,7 @@ func (e *UnavailableError) Unwrap() error { return ErrUnavailable }
 // NoDevice is the UnavailableError for an index at which the host has no device.
 func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	return &UnavailableError{
-		Reason: fmt.Sprintf("There is no device %d: this host has %d, see `genv devices`", index, len(f.Devices)),
+		Reason: fmt.Sprintf("There is no GPU %d: this host has %d, see `genv gpus`", index, len(f.Devices)),
 		TooFew: true,
 	}
 }

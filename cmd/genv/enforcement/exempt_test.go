@@ -120,7 +120,7 @@ func TestExemptRefuses(t *testing.T) {
 		"don't go together":          {"--list", "--user", "bob"},
 		"there is no such exemption": {"--revoke", "01234567"},
 		"no such file or directory":  {"--state-dir", "/nonexistent", "--list"},
-		"is not an audit log":        {"--audit-log", "/etc/passwd", "--list"},
+		"is not a record of genv":    {"--audit-log", "/etc/passwd", "--list"},
 	} {
 		r := genvtest.Run(t, append([]string{"remote", "exempt", "--socket", "off", "--state-dir", state}, args...)...)
 		require.Equal(t, command.ExitFailed, r.Code, says)

@@ -96,7 +96,7 @@ func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 	for _, more := range [][]string{nil, {"--act-unrecorded"}, {"--dry-run"}} {
 		args := append([]string{"remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--non-env-processes", "--interval", "0", "--audit-log", path}, more...)
 		r := genvtest.Run(t, args...)
-		require.Equal(t, genvtest.Result{Code: command.ExitFailed, Err: "genv: --audit-log: " + path + ": the file exists and is not an audit log of genv; nothing was done: name another file\n"}, r)
+		require.Equal(t, genvtest.Result{Code: command.ExitFailed, Err: "genv: --audit-log: " + path + ": the file exists and is not a record of genv; nothing was done: name another file\n"}, r)
 	}
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)

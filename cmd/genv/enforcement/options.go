@@ -103,10 +103,10 @@ func (o *LoopFlags) Flags() []cli.Flag {
 		command.Bool(&to.ExitCode, "exit-code", "with --dry-run: exit with 10 if there is something to do"),
 		command.String(&to.AuditLog, "audit-log",
 			"append what is found, decided and done to `FILE`, as JSON lines; off for none").Config(command.Record),
-		command.String(&o.auditSize, "audit-size", "rotate the audit log when it reaches this `SIZE`").
+		command.String(&o.auditSize, "audit-size", "rotate the record when it reaches this `SIZE`").
 			Config(command.Site).Hide(),
 		command.Int(&to.AuditKeep, "audit-keep", "keep `N` rotated audit logs").AtLeast(1).Config(command.Site).Hide(),
-		command.Bool(&to.ActUnrecorded, "act-unrecorded", "continue to act when the audit log can't be written").
+		command.Bool(&to.ActUnrecorded, "act-unrecorded", "continue to act when the record can't be written").
 			Config(command.Asked),
 		command.String(&to.StateDir, "state-dir",
 			"save in `DIR`, for a restart, how long each finding has existed and which users were notified").

@@ -88,7 +88,7 @@ func (p *program) findRoom(c *cli.Context, o *hostFlags, request state.AttachReq
 	}
 	host, ok := roomiest(results, request)
 	if !ok {
-		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is",
+		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote gpus` shows what there is",
 			text.Plural(request.Count, "GPU"))
 	}
 	return &f.SSH, host, nil

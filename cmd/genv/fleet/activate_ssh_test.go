@@ -43,7 +43,7 @@ func TestRemoteActivate(t *testing.T) {
 	require.Len(t, devices[1].Attachments, 1, "it was attached there")
 
 	r = session("", "--gpus", "8")
-	require.Equal(t, genvtest.Result{Err: "genv: no host has 8 GPUs for this now; `genv remote devices` shows what there is\n", Code: 1}, r)
+	require.Equal(t, genvtest.Result{Err: "genv: no host has 8 GPUs for this now; `genv remote gpus` shows what there is\n", Code: 1}, r)
 	r = session("", "--gpus", "0")
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Err, `gpus "0"`)

@@ -68,7 +68,7 @@ func TestLookingTakesNoSudo(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf("^ours,%s,alice,my-env,.*\nold,%s,alice,my-env,.*\n$", envs["ours"].EID, envs["old"].EID), r.Out)
 	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("ours,%s\nold,%s\n", envs["ours"].EID, envs["old"].EID)}, look("query", "--name", "my-env", "--query", "hostname", "eid"))
 	r = look("activate", "--gpus", "8")
-	require.Equal(t, "genv: no host has 8 GPUs for this now; `genv remote devices` shows what there is\n", r.Err, "both were asked")
+	require.Equal(t, "genv: no host has 8 GPUs for this now; `genv remote gpus` shows what there is\n", r.Err, "both were asked")
 	require.Empty(t, called())
 
 	r = look("devices", "--processes")

@@ -123,7 +123,7 @@ func TestAnOpenThroughAnotherNodeWakes(t *testing.T) {
 // TestStatusSaysWhatReportsOpens: the guard only as long as a process reads its reports.
 func TestStatusSaysWhatReportsOpens(t *testing.T) {
 	t.Parallel()
-	const through = "the guard reports opens of guarded devices, through any node"
+	const through = "the guard reports opens of guarded GPUs, through any node"
 	s := newSite(t)
 	require.False(t, s.document().Events.Guard)
 	require.NotContains(t, s.must("guard", "status"), through)

@@ -108,7 +108,7 @@ func (p *program) off(c *cli.Context, lasting bool) error {
 	if err := p.awaitUnpinned(c.Context); err != nil {
 		return err
 	}
-	fmt.Fprintln(p.Out, "The guard is off: every user may open every device.")
+	fmt.Fprintln(p.Out, "The guard is off: every user may open every GPU.")
 	if p.vetoExists() {
 		fmt.Fprintf(p.Out, "It stays off as long as %s exists.\n", veto)
 		return nil

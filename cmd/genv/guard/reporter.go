@@ -175,7 +175,7 @@ func noticeOf(list []guard.Denial) string {
 	indices = slices.Compact(indices)
 	switch len(indices) {
 	case 0:
-		return fmt.Sprintf("/dev/nvidia%d is not attached to you: genv devices", list[0].Minor)
+		return fmt.Sprintf("/dev/nvidia%d is not attached to you: genv gpus", list[0].Minor)
 	case 1:
 		return fmt.Sprintf("GPU %s is not attached to you: genv attach --index %s", indices[0], indices[0])
 	}

@@ -130,7 +130,7 @@ func TestANoticeComesOncePerMinute(t *testing.T) {
 	unknown.Index = nil
 	r.denied(unknown)
 	require.Eventually(t, func() bool { return len(r.of(1)) == 2 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, "/dev/nvidia5 is not attached to you: genv devices", r.of(1)[1])
+	require.Equal(t, "/dev/nvidia5 is not attached to you: genv gpus", r.of(1)[1])
 }
 
 func TestNoNoticeForLookingOrWatching(t *testing.T) {

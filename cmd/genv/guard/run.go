@@ -122,7 +122,7 @@ func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, giv
 		}
 		switch {
 		case err != nil && !errors.Is(err, guard.ErrReplaced):
-			log.Error().Err(err).Msg("the lease is not renewed")
+			log.Error().Err(err).Msg("the guard is not renewed")
 		case present.ID == given.ID:
 		case present.Mode == guard.Off:
 			log.Info().Str("by", present.By).Msg("the guard was turned off: this process ends")

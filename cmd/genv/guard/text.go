@@ -23,7 +23,7 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 	case d.Mode == guard.Off:
 		line("guard", "off")
 	default:
-		line("guard", "%s, until %s (%s left) unless the lease is renewed", d.Mode,
+		line("guard", "%s, until %s (%s left) unless it is renewed", d.Mode,
 			d.Until.Local().Format(time.TimeOnly), left(d.LeaseSeconds))
 		if d.Reason != "" {
 			line("", "less than ordered: %s", d.Reason)
@@ -81,7 +81,7 @@ func writeEvents(line func(name, format string, args ...any), e *Events) {
 	}
 	which, name := "opens of GPUs", "events"
 	if e.Guard {
-		line(name, "the guard reports opens of guarded devices, through any node")
+		line(name, "the guard reports opens of guarded GPUs, through any node")
 		which, name = "opens of the nodes in /dev", ""
 	}
 	switch e.Opens {

@@ -145,6 +145,6 @@ func TestCDINamesInAnAnnotation(t *testing.T) {
 	}
 	out, err := run("nvidia.com/gpu=7")
 	require.Error(t, err, out)
-	require.Contains(t, out, "There is no device 7")
+	require.Contains(t, out, "There is no GPU 7")
 	h.free("a device that doesn't exist")
 }

@@ -31,8 +31,8 @@ func TestDoctorKnowsTheOrderOfTheGuard(t *testing.T) {
 			"",
 		},
 		"not renewed": {
-			&guard.Status{Reason: "the lease of its last order has ended", Order: &order, Given: now.Add(-time.Hour)},
-			doctor.GuardState{Mode: snapshot.GuardOff, Ordered: snapshot.GuardEnforce, Reason: "the lease of its last order has ended", By: order.By, Renewed: now.Add(-time.Hour)},
+			&guard.Status{Reason: "the time of its last order has ended", Order: &order, Given: now.Add(-time.Hour)},
+			doctor.GuardState{Mode: snapshot.GuardOff, Ordered: snapshot.GuardEnforce, Reason: "the time of its last order has ended", By: order.By, Renewed: now.Add(-time.Hour)},
 			"guard-not-renewed",
 		},
 		"it can't be done": {

@@ -70,7 +70,7 @@ func holderLines(holders []state.Conflict) string {
 	var text strings.Builder
 	for i, holder := range holders {
 		if i == maxHolders {
-			fmt.Fprintf(&text, "\n    and %d more; `genv devices` lists them", len(holders)-maxHolders)
+			fmt.Fprintf(&text, "\n    and %d more; `genv gpus` lists them", len(holders)-maxHolders)
 			break
 		}
 		text.WriteString("\n    " + holder.String())

@@ -67,8 +67,8 @@ func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error)
 	}
 	list, err := text.ParseIndices[snapshot.DeviceIndex](written)
 	if err != nil {
-		return nil, command.WrongFlag("index", " %q: write the index of a device, such as 0, or several, such as 0,2; "+
-			"`genv devices` lists them", written)
+		return nil, command.WrongFlag("index", " %q: write the index of a GPU, such as 0, or several, such as 0,2; "+
+			"`genv gpus` lists them", written)
 	}
 	return list, nil
 }

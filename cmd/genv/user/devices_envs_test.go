@@ -35,7 +35,7 @@ func TestNewHardware(t *testing.T) {
 	s.devices(1)
 	shell := s.me().open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
-	require.Equal(t, said{"There is no device 2: this host has 1, see `genv devices`\n", "1"}, shell.say("genv attach --index 2"))
+	require.Equal(t, said{"There is no GPU 2: this host has 1, see `genv gpus`\n", "1"}, shell.say("genv attach --index 2"))
 	s.devices(3)
 	require.Equal(t, said{text: "0,2\n"}, shell.say("genv attach --index 2; echo $CUDA_VISIBLE_DEVICES"))
 	s.devices(4)

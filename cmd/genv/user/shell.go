@@ -116,7 +116,7 @@ func (p *program) shims(exe string) string {
 		err = shell.EnsureShims(dir, exe)
 	}
 	if err != nil {
-		p.Warn(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err))
+		p.Warn(fmt.Sprintf("genv: nvidia-smi and docker will show all GPUs: %v", err))
 		return ""
 	}
 	return dir

@@ -55,7 +55,7 @@ func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error
 		case errors.Is(err, unix.E2BIG):
 			left++
 		case err != nil:
-			return left, fmt.Errorf("let uid %d open its devices: %w", uid, err)
+			return left, fmt.Errorf("let uid %d open its GPUs: %w", uid, err)
 		default:
 			g.allowed[uid] = minors
 		}

@@ -62,7 +62,7 @@ func (l *Letter) body(contact string) string {
 	if l.More > 0 {
 		fmt.Fprintf(&b, "\nAnd there are %d more, which are left out here.\n", l.More)
 	}
-	b.WriteString("\n`genv history` on the host shows what was done to your processes and devices.\n")
+	b.WriteString("\n`genv history` on the host shows what was done to your processes and GPUs.\n")
 	if slices.ContainsFunc(l.Items, func(m notify.Message) bool { return len(m.Decisions) > 0 }) {
 		b.WriteString("`genv why DECISION` shows all of a decision.\n")
 	}

@@ -27,7 +27,7 @@ genv noticed this about your GPU use:
   Outcome     Unless this changes, once all hosts answer: GPU 0 will be detached.
   What to do  Use it.
 
-`+"`genv history`"+` on the host shows what was done to your processes and devices.
+`+"`genv history`"+` on the host shows what was done to your processes and GPUs.
 This is by the policy of your site. Questions: help@example.org
 `, n.body("help@example.org"))
 	f.Pending = false

@@ -223,7 +223,7 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 	}
 	if c.Count > 0 {
 		if c.All || len(c.Names)+len(c.Minors) > 0 {
-			return nil, fmt.Errorf("%w: %s is a number of devices, and --device names some: use one of both",
+			return nil, fmt.Errorf("%w: %s is a number of GPUs, and --device names some: use one of both",
 				ErrRequest, GPUs)
 		}
 		return nil, nil

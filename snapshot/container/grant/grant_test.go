@@ -160,7 +160,7 @@ func TestClaim(t *testing.T) {
 		"more than she has":              {grant.Request{Count: 3}, proved(alice, "10"), false, "", 0, nil, "3 GPUs are more than environment 10 has (2)"},
 		"a GPU that doesn't exist":       {names("GPU-9"), proved(alice, "10"), false, "", 0, nil, `there is no GPU "GPU-9"`},
 		"an ambiguous UUID":              {names("GPU-"), proved(alice, "10"), false, "", 0, nil, "there is no GPU"},
-		"an index that doesn't exist":    {names("7"), proved(alice, "10"), false, "", 0, nil, "There is no device 7"},
+		"an index that doesn't exist":    {names("7"), proved(alice, "10"), false, "", 0, nil, "There is no GPU 7"},
 		"a number and a name":            {grant.Request{Count: 1, Names: []string{"0"}}, proved(alice, "10"), false, "", 0, nil, "use one of both"},
 		"in no environment":              {one, proved(alice, ""), false, "4c01db0b339c", alice, indices{3}, ""},
 		"in one that has ended":          {one, proved(alice, "9"), false, "4c01db0b339c", alice, indices{3}, ""},

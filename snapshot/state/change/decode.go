@@ -134,7 +134,7 @@ func checkName(name, value string) error {
 func checkConfig(c *snapshot.EnvConfig) error {
 	var count error
 	if c.GPUs != nil && (*c.GPUs < 1 || *c.GPUs > math.MaxInt32) {
-		count = refuse("%d devices: ask for at least 1", *c.GPUs)
+		count = refuse("%d GPUs: ask for at least 1", *c.GPUs)
 	}
 	return cmp.Or(checkName("the name", c.Name), checkMemory(c.GPUMemory), count)
 }

@@ -50,7 +50,7 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 	}
 	view, err := s.View()
 	if err != nil {
-		_, _ = fmt.Fprintf(s.Stderr, "genv: showing all devices of this host: %v\n", err)
+		_, _ = fmt.Fprintf(s.Stderr, "genv: showing all GPUs of this host: %v\n", err)
 		return s.handOver()
 	}
 	if call.Outside(view) {

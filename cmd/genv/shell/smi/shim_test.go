@@ -122,7 +122,7 @@ func TestShimHandsOver(t *testing.T) {
 		require.Empty(t, h.stdout.String(), name)
 		require.Equal(t, [][]string{h.shim.Args}, h.handed, name)
 	}
-	require.Equal(t, "genv: showing all devices of this host: envs.json is corrupt\n", rows["no books"].stderr.String())
+	require.Equal(t, "genv: showing all GPUs of this host: envs.json is corrupt\n", rows["no books"].stderr.String())
 	require.Empty(t, rows["bypass"].stderr.String())
 }
 
