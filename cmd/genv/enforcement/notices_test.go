@@ -223,7 +223,7 @@ func toldInLastRun(t *testing.T, log string) map[string][]audit.Record {
 
 func userTold(t *testing.T, r audit.Record) string {
 	t.Helper()
-	for _, user := range []string{"alice", "bob", "carol"} {
+	for _, user := range []string{"alice", "bob", "carol", "kim", "lee", "eve", "fay", "xia", "yan", "bo"} {
 		if uid, err := sshd.UID(user); err == nil && uid == *r.UID {
 			return user
 		}

@@ -54,6 +54,8 @@ type Device struct {
 	ComputeMode string `json:"compute_mode,omitempty"`
 	// Unified says that it shares the machine's memory: its own is "[N/A]".
 	Unified bool `json:"unified,omitempty"`
+	// Watt is what it draws; 0 for what suits its load.
+	Watt int `json:"watt,omitempty"`
 	// LeakedMiB is memory in use that belongs to no process.
 	LeakedMiB int64 `json:"leaked_mib,omitempty"`
 	// Display says that a screen is active on it.

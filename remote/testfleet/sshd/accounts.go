@@ -17,17 +17,20 @@ import (
 const Dana = `CORP\dana`
 
 // accounts are people who use GPUs, and an administrator's login for each of the Rights.
-var accounts = []string{
+var accounts = append([]string{
 	"alice", "bob", "carol", string(MaySudo), string(NeedsPassword), string(NotInSudoers), string(NoSudo),
 	string(NoGenv), string(OnlyUsage), string(OnlySnapshot), string(OnlyUsageNoGenv),
 	string(MaySudo143), string(AllOfGenv), Dana, string(FromDirectory), string(NeedsTTY),
-}
+}, sitePeople...)
+
+// sitePeople are those of the rules of sites. The controller's machine knows them, too, with the group chem.
+var sitePeople = []string{"kim", "lee", "gus", "eve", "fay", "xia", "yan", "zoe", "ada", "bo"}
 
 // firstUID is in a range that neither distributions nor systemd assign
 // (https://systemd.io/UIDS-GIDS).
 const firstUID = 60801
 
-// UID is the user id of one of the fleet's accounts: alice, bob, carol, Dana, root or an
+// UID is the user id of one of the fleet's accounts: a person, root or an
 // administrator's login. It is the group id, too.
 func UID(user string) (snapshot.UID, error) {
 	if user == "root" {
@@ -79,10 +82,10 @@ const (
 func accountFiles(users []string, home func(user string) string) []etcFile {
 	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\npostgres:x:60799:60799::/:/usr/sbin/nologin\n"
 	passwd += fmt.Sprintf("me:x:%[1]d:%[1]d::/:/bin/sh\n", proctest.OrdinaryUID)
-	group := "root:x:0:\ntty:x:5:\nsshd:x:60800:\npostgres:x:60799:\n"
+	group := "root:x:0:\ntty:x:5:\nsshd:x:60800:\npostgres:x:60799:\nchem:x:60790:kim,lee\n"
 	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
-	for i, name := range users {
-		uid := firstUID + i
+	for _, name := range users {
+		uid := firstUID + slices.Index(accounts, name)
 		passwd += fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", name, uid, uid, home(name))
 		group += fmt.Sprintf("%s:x:%d:\n", name, uid)
 		secret := "*"

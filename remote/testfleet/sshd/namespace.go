@@ -151,7 +151,7 @@ func execPrivate(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	covers, err := writeEtc(dir, append(accountFiles(nil, nil),
+	covers, err := writeEtc(dir, append(accountFiles(sitePeople, func(string) string { return "/" }),
 		etcFile{"sudoers", 0o440, privateSudoers},
 		etcFile{"zsh/zshenv", 0o644, ""})) // which zsh reads even with -f
 	if err != nil {
