@@ -29,6 +29,7 @@ type Cap struct {
 	// leading "NVIDIA "; an empty model is an unknown one. OfModel is nil for GPUs of all models.
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
+	Model   string // as OfModel is written; empty for all
 
 	Together  bool // people share it
 	PerHost   bool // each host is counted by itself

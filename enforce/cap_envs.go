@@ -8,18 +8,17 @@ import (
 // judgeEnvs takes environments beyond the cap: those without any device first, from which there is nothing to
 // take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
-	var envs []heldEnv
+	envs := c.envs()
 	left := make(map[*held][]heldEnv) // of those who have some
-	for _, u := range c.people {
-		for _, e := range u.envs {
-			if (c.host == nil || e.h == c.host) && (c.OnHost == nil || c.OnHost(e.h.name, e.h.labels)) {
-				envs = append(envs, e)
-				left[u] = append(left[u], e)
-			}
-		}
+	for _, e := range envs {
+		left[e.owner] = append(left[e.owner], e)
 	}
 	if int64(len(envs)) <= c.limit {
 		return
+	}
+	has := make(map[*held]int)
+	for _, e := range envs {
+		has[e.owner]++
 	}
 	f := Finding{
 		Rule: c.rule, Count: &CountExcess{Used: len(envs), Limit: int(c.limit)},
@@ -51,4 +50,16 @@ func (e heldEnv) compare(other heldEnv) int {
 	return cmp.Or(cmp.Compare(e.cost, other.cost), other.since.Compare(e.since),
 		other.env.Creation.Compare(e.env.Creation), cmp.Compare(e.h.position, other.h.position),
 		cmp.Compare(e.env.EID, other.env.EID))
+}
+
+// envs are those that the people have of those that the cap is about.
+func (c *capOn) envs() (list []heldEnv) {
+	for _, u := range c.people {
+		for _, e := range u.envs {
+			if (c.host == nil || e.h == c.host) && (c.OnHost == nil || c.OnHost(e.h.name, e.h.labels)) {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
 }

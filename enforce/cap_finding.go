@@ -85,17 +85,7 @@ func (k CapKind) String() string {
 }
 
 // amount is so much of what a cap counts, in words.
-func (e *CapExcess) amount(n int64) string {
-	switch e.Counts {
-	case CapMemory.String():
-		return text.GiB(n) + " of GPU memory"
-	case CapEnvironments.String():
-		return text.Plural(int(n), "environment")
-	case CapHours.String():
-		return fmt.Sprintf("%.1f GPU hours", float64(n)/3600)
-	}
-	return text.Plural(int(n), "GPU")
-}
+func (e *CapExcess) amount(n int64) string { return text.CapAmount(e.Counts, n) }
 
 // line is the finding in plain English.
 func (e *CapExcess) line(f *Finding) string {

@@ -135,6 +135,7 @@ func (j *judgement) plan() Plan {
 	}
 	plan := Plan{
 		Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers, ExemptDevices: j.exemptDevices, Uncounted: j.uncounted,
+		Counts:   j.counts,
 		ForWaits: j.forWaits,
 	}
 	if j.fleet.Limits.Paused == "" {

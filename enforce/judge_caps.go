@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -13,16 +14,13 @@ import (
 // with a key of their own, which each person may have differently, come before those of the list.
 func (j *judgement) caps() {
 	c := j.countHeld()
+	j.counts = &Counts{counting: c}
 	j.markSharedBoots()
 	c.markIdle()
 	c.markReserved()
 	for _, u := range c.inOrder {
-		for i := range rules {
-			if limit := rules[i].limit; limit != nil && limit(u.settings) != nil {
-				own := capOn{counting: c, Cap: &Cap{Kind: rules[i].counts}, rule: Rule(rules[i].Key), people: []*held{u}}
-				own.limit = *limit(u.settings)
-				own.judge()
-			}
+		for own := range c.ownCaps(u) {
+			own.judge()
 		}
 	}
 	c.findUncounted()
@@ -37,6 +35,22 @@ func (j *judgement) caps() {
 	if len(c.inOrder) > 0 && len(j.missing) > 0 {
 		j.notes = append(j.notes, Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
 			"caps"})
+	}
+}
+
+// ownCaps are the caps of a person with a key of their own.
+func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
+	return func(yield func(*capOn) bool) {
+		for i := range rules {
+			if rules[i].limit == nil {
+				continue
+			}
+			if limit := rules[i].limit(u.settings); limit != nil && !yield(&capOn{
+				counting: c, Cap: &Cap{Kind: rules[i].counts}, rule: Rule(rules[i].Key), people: []*held{u}, limit: *limit,
+			}) {
+				return
+			}
+		}
 	}
 }
 

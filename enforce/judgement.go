@@ -29,6 +29,7 @@ type judgement struct {
 	next      Memory // starts with what is still valid of before
 	findings  []Finding
 	uncounted Uncounted
+	counts    *Counts
 	forWaits  []ForWait
 	notes     []Note
 	ask       map[snapshot.Hostname]bool // hosts to ask before something is done

@@ -25,6 +25,8 @@ type Plan struct {
 	Uncounted Uncounted
 	// ForWaits is what commands that wait get by caps that hold as far as others wait, or could have.
 	ForWaits []ForWait
+	// Counts is what the caps count.
+	Counts *Counts
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }

@@ -134,7 +134,9 @@ func (w *world) plans(cluster snapshot.Cluster) []enforce.Plan {
 	var memory controllerMemory
 	var plans []enforce.Plan
 	for minute := range 6 {
-		plans = append(plans, memory.Judge(w.policy, cluster, noon(minute)))
+		plan := memory.Judge(w.policy, cluster, noon(minute))
+		plan.Counts = nil // which points to all that was judged
+		plans = append(plans, plan)
 	}
 	return plans
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -45,6 +46,18 @@ type Reservation struct {
 	Lapsed bool       `json:"lapsed,omitempty"`
 }
 
+// Asked is who asked for GPUs lately. A controller tells the host what its caps allow them.
+type Asked struct {
+	Number uint64  `json:"number"` // of the last time; it only grows
+	People []Asker `json:"people"`
+}
+
+// Asker is one of them.
+type Asker struct {
+	UID      UID      `json:"uid"`
+	Username Username `json:"user,omitempty"` // the host's name for UID; empty if it has none
+}
+
 // What a host may have, so that a hostile one can't fill the controller's memory.
 const (
 	MaxWaits        = 2048
@@ -52,6 +65,8 @@ const (
 	// maxReserved is it with reservations that ended, which still count for who may reserve again.
 	maxReserved = 1024
 	maxGPUs     = 1024
+	// MaxAskers is how many people Asked has.
+	MaxAskers = 256
 )
 
 // queue reads waits and reservations. A list that the host doesn't send stays unknown.
@@ -62,6 +77,14 @@ func (r *reader) queue(s *Snapshot) (err error) {
 	if s.Reservations != nil && err == nil {
 		s.Reservations, err = kept(r, s.Reservations, "reservation", maxReserved, (*Reservation).read,
 			func(b *Reservation) string { return b.ID })
+	}
+	if s.Asked != nil && err == nil {
+		asked := *s.Asked
+		asked.People = slices.Clone(asked.People[:min(len(asked.People), MaxAskers)])
+		for i := range asked.People {
+			cleanText(r, "user", &asked.People[i].Username)
+		}
+		s.Asked = &asked
 	}
 	return err
 }

@@ -38,6 +38,8 @@ type Snapshot struct {
 	Reservations []Reservation `json:"reservations,omitzero"`
 	// Clock is what the host's own clock said at the end of the look; nil if not reported. Reservations are by it.
 	Clock *time.Time `json:"clock,omitempty"`
+	// Asked is who asked for GPUs lately; nil if not reported.
+	Asked *Asked `json:"asked,omitempty"`
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.
 	More []More `json:"more,omitempty"`
 	// Warnings are messages for people about problems that the model can't express, one line each.

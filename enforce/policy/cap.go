@@ -197,7 +197,7 @@ func (f *File) capAt(c *Cap, now time.Time, unix unixGroups) (held *enforce.Cap,
 		Member: func(user snapshot.Username) enforce.Membership { return c.Users.has(user, unix) },
 	}
 	if c.Of.model != "" {
-		held.OfModel = func(model string) bool { return MatchModel(c.Of.model, model) }
+		held.Model, held.OfModel = c.Of.model, func(model string) bool { return MatchModel(c.Of.model, model) }
 	}
 	if c.Waiting != nil {
 		held.Waiting = func(user snapshot.Username) enforce.Membership { return c.Waiting.has(user, unix) }

@@ -78,28 +78,6 @@ func (e *Exemptions) guard(m guard.Mode, accounts Aliases) guard.PolicySetting {
 // Account implements enforce.Policy.
 func (f *File) Account(user snapshot.Username) snapshot.Username { return f.Accounts.Name(user) }
 
-// Named are the users for whom the policy may say something else than for all others, by all their names.
-func (f *File) Named() []snapshot.Username {
-	named := maps.Clone(f.Exemptions.users)
-	if named == nil {
-		named = make(map[snapshot.Username]Source)
-	}
-	for user := range f.UserFlags {
-		named[user] = Source{}
-	}
-	for i := range f.Overrides {
-		for _, user := range slices.Concat(f.Overrides[i].Users, f.Overrides[i].Members) {
-			named[snapshot.Username(user)] = Source{}
-		}
-	}
-	for other, name := range f.Accounts {
-		if _, known := named[name]; known {
-			named[other] = Source{}
-		}
-	}
-	return slices.Sorted(maps.Keys(named))
-}
-
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{

@@ -79,7 +79,7 @@ type Answers struct {
 	Events Events
 	// Tokens keeps the token of a conversation, and returns those of others: see SnapshotAnswer. It may be nil.
 	Tokens func(own string) ([]string, error)
-	// Allow passes on how many GPUs users may have, and waits for nothing. It may be nil.
+	// Allow passes on what the policy allows there, and waits for nothing. It may be nil.
 	Allow func(*service.Allowance)
 	// Try tries what acting on the host needs. It may be nil.
 	Try func(context.Context) *snapshot.Trial

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -43,9 +44,15 @@ func (p *Pool) connections() []*Conn {
 	return slices.Collect(maps.Values(p.conns))
 }
 
-// Allow has hosts told, with each snapshot from the next one on, how many GPUs the policy allows users; nil
-// for nothing. One that hasn't changed should be the same value.
-func (p *Pool) Allow(a *service.Allowance) { p.allowance.Store(a) }
+// Allow has hosts told, by name, with each snapshot from the next one on, what the policy allows there; nil for nothing.
+func (p *Pool) Allow(byHost map[snapshot.Hostname]*service.Allowance) { p.allowances.Store(&byHost) }
+
+func (p *Pool) allowance(host string) *service.Allowance {
+	if byHost := p.allowances.Load(); byHost != nil {
+		return (*byHost)[snapshot.Hostname(host)]
+	}
+	return nil
+}
 
 // leaseFor is the request for a host; nil for none. A host that was taken over once isn't
 // taken over again: since then another controller may have done so.

@@ -49,7 +49,7 @@ type SnapshotRequest struct {
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
 	// Types asks for the types of processes. Only an older genv doesn't send them unless it is asked.
 	Types bool `json:"types,omitempty"`
-	// Allowance is how many GPUs the policy allows users, from a controller that enforces it. A host with
+	// Allowance is what the policy allows there, from a controller that enforces it. A host with
 	// an older genv ignores it.
 	Allowance *service.Allowance `json:"allowance,omitempty"`
 	// Codes asks for codes in refusals, from now on. An older genv ignores it.

@@ -63,8 +63,8 @@ type Pool struct {
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
 
-	lease     atomic.Pointer[fence.Request] // nil for one that asks for none
-	allowance atomic.Pointer[service.Allowance]
+	lease      atomic.Pointer[fence.Request] // nil for one that asks for none
+	allowances atomic.Pointer[map[snapshot.Hostname]*service.Allowance]
 }
 
 // errPoolClosed ends calls that come after Close.

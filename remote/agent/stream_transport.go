@@ -60,7 +60,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	t.mu.Unlock()
 	request := SnapshotRequest{
 		Revision: revision, MaxAgeMS: enforce.DefaultMaxAge.Milliseconds(),
-		Types: t.pool.Types, Allowance: t.pool.allowance.Load(), Codes: true,
+		Types: t.pool.Types, Allowance: t.pool.allowance(host.Name), Codes: true,
 	}
 	if t.pool.DeviceAge != nil {
 		request.AgeMS = t.pool.DeviceAge().Milliseconds()

@@ -14,6 +14,8 @@ var (
 	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
 	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see UnavailableError.
 	ErrUnavailable = errors.New("not available")
+	// ErrCap is wrapped if a cap of the policy doesn't allow what is asked for.
+	ErrCap = errors.New("beyond a cap of the policy")
 	// ErrRequest is wrapped if a request is invalid in any state.
 	ErrRequest = errors.New("not a valid request")
 	// ErrNotOwner says that the environment belongs to another user.

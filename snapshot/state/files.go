@@ -118,6 +118,27 @@ func (f *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
 	return indices
 }
 
+// EnvironmentsOf is how many environments a user has.
+func (f *Files) EnvironmentsOf(uid snapshot.UID) (n int) {
+	for i := range f.Environments {
+		if env := &f.Environments[i]; env.UID == uid && !env.OwnerMismatch {
+			n++
+		}
+	}
+	return n
+}
+
+// OwnAttached lists the GPUs that the environments of a user are attached to, in ascending order.
+func (f *Files) OwnAttached(uid snapshot.UID) (indices []snapshot.DeviceIndex) {
+	for i := range f.Environments {
+		if env := &f.Environments[i]; env.UID == uid && !env.OwnerMismatch {
+			indices = append(indices, f.AttachedTo(env.EID)...)
+		}
+	}
+	slices.Sort(indices)
+	return slices.Compact(indices)
+}
+
 // registered returns the environment with an id, or ErrNoEnvironment.
 func (f *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
 	env := f.Environment(eid)

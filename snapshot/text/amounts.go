@@ -51,6 +51,20 @@ func GiB(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
+// CapAmount writes so much of what a cap counts for people. Counts is "gpus", "memory" in bytes, "environments", or
+// "gpu-hours" in seconds.
+func CapAmount(counts string, n int64) string {
+	switch counts {
+	case "memory":
+		return GiB(n) + " of GPU memory"
+	case "environments":
+		return Plural(int(n), "environment")
+	case "gpu-hours":
+		return fmt.Sprintf("%.1f GPU hours", float64(n)/3600)
+	}
+	return Plural(int(n), "GPU")
+}
+
 // UsedGiB writes how much of a memory is used for a column of GiB: 61.2/80. What is nil is unknown.
 func UsedGiB(used, total *int64) string {
 	words := [2]string{"?", "?"}

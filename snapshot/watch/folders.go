@@ -21,6 +21,9 @@ func isDevice(name string) bool {
 // waits.json in the run folder says who waits for GPUs.
 var stateNames = []string{"envs.json", "devices.json", "waits.json"}
 
+// askedFile is that of service.AskedNote.
+const askedFile = "asked.json"
+
 // folders watches folders by inotify: in which device nodes are made and removed, and the
 // state files are written, and root's run folder, in which the guard says who opened devices, and root's service who
 // waits.
@@ -129,6 +132,8 @@ func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	case !watched:
 	case dir == f.run && e.Name == OpenLogFile:
 		all.guard = true
+	case dir == f.run && e.Name == askedFile:
+		all.state = true
 	case dir == f.dev && isDevice(e.Name):
 		all.nodes = all.nodes || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
 	case slices.Contains(stateNames, e.Name):

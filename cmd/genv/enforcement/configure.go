@@ -1,6 +1,8 @@
 package enforcement
 
 import (
+	"cmp"
+
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -58,6 +60,9 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	if mailer := l.mail.configure(options, mayBegin); mailer != nil {
 		c.Companions = append(c.Companions, companions.Mail{Mailer: mailer})
 	}
+	if options.Allow != nil && options.loops() {
+		c.Companions = append(c.Companions, l.allowances(options))
+	}
 	if !options.Events {
 		c.Link = controller.Polled{Link: c.Link}
 	}
@@ -65,8 +70,21 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }},
 		&l.screen,
 	}
-	if options.Allow != nil && options.loops() && !options.DryRun {
-		c.Sinks = append(c.Sinks, newAllowanceSink(options))
+}
+
+// allowances has hosts told what the policy allows.
+func (l *loop) allowances(options *Options) *companions.Allowances {
+	by := l.guard.By
+	if options.LocalName != "" {
+		by = "genv enforce"
+	}
+	contact := ""
+	if mail := options.Policy.Mail; mail != nil {
+		contact = cmp.Or(mail.Contact, mail.ReplyTo)
+	}
+	return &companions.Allowances{
+		By: by, Contact: contact,
+		OneHost: options.LocalName != "", Interval: options.Interval, Tell: options.Allow,
 	}
 }
 

@@ -70,8 +70,8 @@ type Options struct {
 	// Announce, if set, has the hosts told who enforces them, and asked for a lease, which is nil
 	// for a single cycle and for a standby.
 	Announce func(id string, lease *fence.Request)
-	// Allow, if set, has the hosts told how many GPUs the policy allows users; nil for nothing.
-	Allow func(*hostservice.Allowance)
+	// Allow, if set, has the hosts told by name what the policy allows there; nil for nothing.
+	Allow func(map[snapshot.Hostname]*hostservice.Allowance)
 	// GiveBack, if set, gives the leases of the hosts back: the controller has ended.
 	GiveBack func(context.Context)
 }

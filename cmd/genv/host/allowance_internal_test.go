@@ -14,30 +14,30 @@ import (
 // TestAllowancesAreRenewed: at once if they are new, and otherwise well before they end.
 func TestAllowancesAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		two, three := 2, 3
-		var passed []int
+		const two, three = "2", "3"
+		var passed []string
 		var failure error
 		a := &allowances{pass: func(_ context.Context, a service.Allowance) error {
-			passed = append(passed, *a.GPUs)
+			passed = append(passed, a.By)
 			return failure
 		}}
 		defer a.close()
-		say := func(gpus *int) []int {
+		say := func(by string) []string {
 			passed = nil
-			a.renew(&service.Allowance{GPUs: gpus, ForMS: 60000})
+			a.renew(&service.Allowance{By: by, ForMS: 60000})
 			synctest.Wait()
 			return passed
 		}
-		require.Equal(t, []int{2}, say(&two))
-		require.Empty(t, say(&two))
-		require.Equal(t, []int{3}, say(&three))
+		require.Equal(t, []string{two}, say(two))
+		require.Empty(t, say(two))
+		require.Equal(t, []string{three}, say(three))
 		time.Sleep(19 * time.Second)
-		require.Empty(t, say(&three))
+		require.Empty(t, say(three))
 		time.Sleep(time.Second)
-		require.Equal(t, []int{3}, say(&three))
+		require.Equal(t, []string{three}, say(three))
 		failure = service.ErrNotRunning
-		require.Equal(t, []int{2}, say(&two))
-		require.Equal(t, []int{2}, say(&two), "the service may have started")
+		require.Equal(t, []string{two}, say(two))
+		require.Equal(t, []string{two}, say(two), "the service may have started")
 		a.renew(nil)
 		synctest.Wait()
 		require.Len(t, passed, 1)
@@ -54,14 +54,14 @@ func TestAnAllowanceWaitsForNothing(t *testing.T) {
 			return ctx.Err()
 		}}
 		defer a.close()
-		began, one := time.Now(), 1
+		began := time.Now()
 		a.renew(&service.Allowance{})
-		a.renew(&service.Allowance{GPUs: &one})
+		a.renew(&service.Allowance{By: "x"})
 		require.Equal(t, began, time.Now())
 		time.Sleep(passWithin)
 		synctest.Wait()
 		require.Equal(t, 1, calls, "one at a time")
-		a.renew(&service.Allowance{GPUs: &one})
+		a.renew(&service.Allowance{By: "x"})
 		synctest.Wait()
 		require.Equal(t, 2, calls)
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -72,7 +73,7 @@ func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, word
 			link.policy.Store(o.Policy)
 		}
 		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{Labels: labels}}, link, link.announce, 1
-		o.Allow = allowance.renew
+		o.Allow = func(byHost map[snapshot.Hostname]*service.Allowance) { allowance.renew(byHost[""]) }
 		o.LocalName, o.CycleLimit = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute
 		o.Progress = &render.Progress{}
 		return o, err

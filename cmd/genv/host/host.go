@@ -107,6 +107,9 @@ func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot,
 	h.stateFolder, h.withoutService = s.StateFolder, s.Service != nil && !*s.Service
 	if s.Service != nil && *s.Service {
 		s.Waits = service.Waits(disk.RunDir(h.getenv), h.mayRun)
+		if asked, err := service.AskedNote.Read(disk.RunDir(h.getenv)); err == nil {
+			s.Asked = &asked
+		}
 	}
 	h.names.ask(ctx, s)
 	for i := range s.Processes {

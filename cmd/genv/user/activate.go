@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // activateOptions is what the flags say of how to enter an environment: those of `genv activate`, and some of them
@@ -63,7 +64,10 @@ func (p *program) activate(c *cli.Context, o *activateOptions) error {
 		return who.leave(c.Context, caller.PID, err)
 	}
 	p.reportAttached(c.Context, who, others, entered.Before, entered.Now)
-	if len(entered.Now) == 0 && entry.Attach {
+	switch {
+	case entered.Refused != "":
+		p.Warn("No GPU was attached: " + text.Printable(entered.Refused))
+	case len(entered.Now) == 0 && entry.Attach:
 		p.Warn("No GPU is attached yet: genv attach attaches one, and genv attach --count 2 two")
 	}
 	return nil

@@ -1,6 +1,7 @@
 package user_test
 
 import (
+	"math"
 	"os"
 	"syscall"
 	"testing"
@@ -25,33 +26,46 @@ func (s *station) named() (first, second *account) {
 // statusOf is the lines of `genv status` before the configuration.
 func statusOf(s *terminal) string { return s.say("genv status | sed '/^$/,$d'").text }
 
-// TestWhatIsAllowed: people read how many GPUs the policy allows them, and who takes more reads it at once;
-// what isn't known isn't shown.
+// TestWhatIsAllowed: people read what their caps allow and count, and nothing beyond is attached; what isn't known isn't
+// shown, and refuses nothing.
 func TestWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)
 	serving := s.serve()
 	root := service.Client{Path: s.path("root/run/host.sock")}
-	two, four := 2, 4
-	allow := func(a service.Allowance) {
-		a.ForMS = time.Hour.Milliseconds()
-		require.NoError(t, root.Allow(t.Context(), a))
-	}
 	alice, bob := s.named()
+	all := []snapshot.DeviceIndex{0, 1, 2, 3, 4, 5, 6, 7}
+	allow := func(hers, his service.CapUse) {
+		require.NoError(t, root.Allow(t.Context(), service.Allowance{
+			Caps:   []service.Cap{{Rule: "max-devices-per-user", Counts: "gpus", GPUs: all}},
+			People: map[snapshot.UID]service.Person{60800: {Caps: []service.CapUse{hers}}, 60799: {Caps: []service.CapUse{his}}},
+			Asked:  math.MaxUint64, ForMS: time.Hour.Milliseconds(),
+		}))
+	}
 	hers, his := alice.open("bash"), bob.open("bash")
-	const attached = "Attached GPUs 0, 1 (H100 80GB HBM3)\n"
-	require.Equal(t, said{text: attached}, hers.sayAll("genv activate --id hers --gpus 2"))
-	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n", statusOf(hers), "no controller has said it")
+	const active, attached = "Environment is active (hers)\n", "Attached to GPUs at indices 0,1\n"
+	require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, hers.sayAll("genv activate --id hers --gpus 2"))
+	require.Equal(t, active+attached, statusOf(hers), "no controller has said it")
 
-	allow(service.Allowance{GPUs: &two, Users: map[snapshot.Username]*int{"postgres": &four}})
-	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 GPUs allowed on all hosts together, 2 attached on this one; those on other hosts count, too\n", statusOf(hers))
-	require.Equal(t, "Attached GPUs 0, 1, 2 (H100 80GB HBM3)\n"+
-		"Warning: you have 3 GPUs on this host, and the policy allows 2 on all hosts together, not counting exempt ones: give back 1 with genv detach --index N\n",
-		hers.sayAll("genv attach --count 3").text)
-	require.NotContains(t, hers.sayAll("genv attach --count 3").text, "policy", "nothing is new")
-	require.Equal(t, "Attached GPUs 3, 4, 5, 6 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").text, "he may have 4")
-	require.Equal(t, "Environment is active (his)\nAttached to GPUs at indices 3,4,5,6\n4 GPUs allowed on all hosts together, 4 attached on this one; those on other hosts count, too\n", statusOf(his))
-	require.Equal(t, said{}, hers.say("genv detach --index 2"))
+	allow(service.CapUse{Limit: 3, Here: 2, GPUs: all[:2], Elsewhere: 1, Hosts: []snapshot.Hostname{"gpu-03"}, SeenMS: 4000}, service.CapUse{Limit: 4})
+	require.Equal(t, active+attached+"3 of 3 GPUs\n", statusOf(hers))
+	require.Equal(t, "Environment is not active\n0 of 4 GPUs\n", statusOf(his))
+	refused := hers.sayAll("genv attach --count 3")
+	require.Equal(t, "1", refused.status)
+	require.Regexp(t, "^beyond a cap of the policy: max-devices-per-user allows you 3 GPUs, and with this it would be 4 GPUs: you have 2 GPUs on this host "+
+		"\\(GPU 0,1\\) and 1 GPU on gpu-03, as seen \\d+s ago. Give back what you need less: genv detach --index 1 in its shell.\n$", refused.text)
+	require.Equal(t, active+attached+"3 of 3 GPUs\n", statusOf(hers), "nothing changed")
+	require.Equal(t, "1", hers.sayAll("genv devices attach --index 5").status)
+	refused = hers.sayAll("(unset GENV_ENVIRONMENT_ID; genv run --gpus 1 echo ran)")
+	require.NotContains(t, refused.text, "ran\n")
+	require.Contains(t, refused.text, "with this it would be 4 GPUs")
+	require.Empty(t, hers.sayAll("genv attach --count 2").status, "nothing more is asked for")
+	require.Equal(t, "Attached GPUs 2, 3, 4, 5 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").text, "he may have 4")
+	require.Equal(t, said{}, his.say("genv deactivate"))
+	entered := his.sayAll("genv activate --id his --gpus 5")
+	require.Regexp(t, "^No GPU was attached: beyond a cap of the policy: .* would be 5 GPUs", entered.text)
+	require.Empty(t, entered.status)
+	require.Equal(t, "Environment is active (his)\nDetached from GPUs\n0 of 4 GPUs\n", statusOf(his))
 
 	box := notify.Box{Root: s.path("root")}
 	require.NoError(t, box.Keep(60799, "It is another user's.", nil, time.Now()))
@@ -59,45 +73,36 @@ func TestWhatIsAllowed(t *testing.T) {
 	require.NotContains(t, statusOf(hers), "notices")
 	told := time.Now().UTC().Add(-23 * time.Hour)
 	require.NoError(t, box.Keep(60800, "It is over the cap.", []string{"pts/3"}, told))
-	require.Contains(t, statusOf(hers), "those on other hosts count, too\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
+	require.Contains(t, statusOf(hers), "3 of 3 GPUs\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
 
-	allow(service.Allowance{GPUs: &two, OneHost: true})
-	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1\n2 of 2 GPUs allowed\n", statusOf(hers))
-	require.Equal(t, "Attached GPU 2 (H100 80GB HBM3)\n"+
-		"Warning: you have 3 GPUs on this host, and the policy allows 2, not counting exempt ones: give back 1 with genv detach --index N\nran\n",
-		hers.sayAll("(unset GENV_ENVIRONMENT_ID; genv run --gpus 1 echo ran)").text, "in another environment")
-
-	allow(service.Allowance{OneHost: true})
-	require.NotContains(t, statusOf(hers), "allowed", "there is no cap")
-	require.Equal(t, "Attached GPUs 0, 1, 2 (H100 80GB HBM3)\n", hers.sayAll("genv attach --count 3").text)
 	require.NoError(t, serving.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, serving.Wait())
-	require.Equal(t, "Environment is active (hers)\nAttached to GPUs at indices 0,1,2\n", statusOf(hers), "without the service it is unknown")
+	require.Equal(t, active+attached, statusOf(hers), "without the service it is unknown")
 }
 
-// TestWhatOneMachineAllows: `genv enforce` has the service tell it, and a dry run doesn't.
+// TestWhatOneMachineAllows: `genv enforce` has the service told, which asks it before it refuses. A dry run tells nothing.
 func TestWhatOneMachineAllows(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)
 	s.serve()
-	require.NoError(t, os.WriteFile(s.path("policy.yaml"), []byte("defaults: {max-devices-per-user: 1, warn: {for: 1h}}\n"), 0o644))
-	alice, _ := s.named()
-	hers := alice.open("bash")
+	require.NoError(t, os.WriteFile(s.path("policy.yaml"), []byte("defaults: {warn: {for: 1h}}\ncaps: [{name: lab, gpus: 2}]\n"), 0o644))
+	alice, bob := s.named()
+	hers, his := alice.open("bash"), bob.open("bash")
 	require.Equal(t, said{}, hers.say("genv activate --id hers --gpus 1"))
-	enforce := func(more ...string) func() {
-		cmd := s.admin().command(append([]string{"genv", "enforce", "--interval", "100ms", "--policy", s.path("policy.yaml"), "--state-dir", s.path("admin")}, more...)...)
-		require.NoError(t, cmd.Start())
-		return func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }
-	}
 	dry := s.admin().run("genv", "enforce", "--interval", "100ms", "--cycles", "3", "--dry-run", "--policy", s.path("policy.yaml"))
 	require.Zero(t, dry.Code, dry.Err)
-	require.NotContains(t, statusOf(hers), "allowed")
-	stop := enforce()
-	defer stop()
+	require.NotContains(t, statusOf(hers), " of ")
+	cmd := s.admin().command("genv", "enforce", "--interval", "1h", "--policy", s.path("policy.yaml"), "--state-dir", s.path("admin"))
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }()
 	require.Eventually(t, func() bool {
-		return statusOf(hers) == "Environment is active (hers)\nAttached to GPUs at indices 0\n1 of 1 GPU allowed\n"
+		return statusOf(hers) == "Environment is active (hers)\nAttached to GPUs at indices 0\n1 of 2 GPUs (lab)\n"
 	}, 30*time.Second, 50*time.Millisecond)
-	require.Contains(t, hers.sayAll("genv attach --count 2").text, "Warning: you have 2 GPUs on this host, and the policy allows 1, ")
+	require.Contains(t, hers.sayAll("genv attach --count 3").text, "cap lab allows you 2 GPUs, and with this it would be 3 GPUs: you have 1 GPU on this host (GPU 0). ")
+	require.Equal(t, said{}, hers.say("genv attach --count 2"))
+	require.Equal(t, said{}, hers.say("genv detach --index 0"))
+	require.Equal(t, said{}, hers.say("genv attach --index 3"), "the controller looks again, and sees that GPU 0 was given back")
+	require.Contains(t, his.sayAll("genv run --gpus 3 true").text, "cap lab allows you 2 GPUs", "who has nothing here is known as soon as he asks")
 }
 
 // TestCapsOfOneMachine: `genv enforce` knows its labels, the groups of hosts that it is in, and Unix groups.

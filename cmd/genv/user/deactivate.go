@@ -86,8 +86,8 @@ func (p *program) status(c *cli.Context) error {
 	who := p.person()
 	eid, err := who.active(c.Context)
 	if errors.Is(err, errNotActive) {
-		fmt.Fprintln(p.Out, "Environment is not active")
-		return nil
+		_, err = fmt.Fprint(p.Out, "Environment is not active\n", p.capsText(c.Context, who))
+		return err
 	}
 	if err != nil {
 		return err
@@ -105,13 +105,12 @@ func (p *program) status(c *cli.Context) error {
 	}
 	p.adviseOfIndices(who)
 	p.adviseOfOthers(who, activeOf(&files, eid))
-	allowed := p.allowanceText(who.allowance(c.Context), attachedTo(&files, who.uid))
-	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), allowed)))
+	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), p.capsText(c.Context, who))))
 	return err
 }
 
-// statusText is 1.4.3's, with lines about what is allowed; empty for none.
-func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, allowed string) string {
+// statusText is 1.4.3's, with lines about caps; empty for none.
+func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Environment is active (%s)\n", render.Name(string(env.EID)))
 	if len(attached) == 0 {
@@ -119,7 +118,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, allo
 	} else {
 		fmt.Fprintf(&b, "Attached to GPUs at indices %s\n", text.JoinIndices(attached))
 	}
-	b.WriteString(allowed)
+	b.WriteString(caps)
 	count := ""
 	if env.Config.GPUs != nil {
 		count = strconv.Itoa(*env.Config.GPUs)

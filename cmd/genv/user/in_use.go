@@ -199,8 +199,8 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 	return s
 }
 
-// reportAttached prints the devices of an environment, which processes use those that are new, and whether
-// that is more than is allowed: to stderr, so that no script reads it as output.
+// reportAttached prints the devices of an environment, which processes use those that are new, and who has reserved
+// them: to stderr, so that no script reads it as output.
 func (p *program) reportAttached(ctx context.Context, who *hostUser, others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
 		p.Warn("Attached " + others.named(now))
@@ -208,7 +208,6 @@ func (p *program) reportAttached(ctx context.Context, who *hostUser, others inUs
 	added := without(now, before)
 	p.Warn(others.warnings(added)...)
 	if len(added) > 0 {
-		p.warnOfExcess(ctx, who)
 		p.tellReserved(ctx, who, added)
 	}
 }

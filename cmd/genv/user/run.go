@@ -97,7 +97,7 @@ func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j 
 	if err != nil {
 		return shell.Active{}, err
 	}
-	e.Config.Name = cmp.Or(j.name, e.Config.Name)
+	e.Whole, e.Config.Name = true, cmp.Or(j.name, e.Config.Name)
 	entered, err := who.Change(c.Context, change.Change{Enter: &e})
 	if err == nil && !j.quiet {
 		p.reportAttached(c.Context, who, others, nil, entered.Now)

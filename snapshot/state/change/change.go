@@ -30,6 +30,8 @@ type Enter struct {
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
 	Availability
+	// Whole fails if a cap of the policy doesn't allow all of it. Otherwise it attaches nothing then: see Result.Refused.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Availability is what the asker knows of the devices that others use, or may use.
@@ -104,6 +106,8 @@ type Result struct {
 	Now    []snapshot.DeviceIndex `json:"now,omitempty"`
 	// Instances are the MIG instances of those in Now that are attached by instance.
 	Instances []Part `json:"mig,omitempty"`
+	// Refused is why nothing was attached, although that was asked for.
+	Refused string `json:"refused,omitempty"`
 	// Remaining are the processes that still run in an environment after its last
 	// registered process has left: it lasts until they end.
 	Remaining []snapshot.PID `json:"remaining,omitempty"`
@@ -149,12 +153,17 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	}
 	f.Asker = by.PID
 	before := f.Overbooked(by.Reserved, by.Instant)
+	envs := f.EnvironmentsOf(by.UID)
 	result, err := o.apply(f, by)
 	if grows := c.Enter != nil || c.Attach != nil || c.Configure != nil; err == nil && grows {
 		err = CheckShare(f, by.UID)
 		if err == nil && by.UID != 0 {
 			err = f.CheckReserved(by.Reserved, before, by.Instant)
 		}
+	}
+	if err == nil && by.Caps != nil && (c.Attach != nil || c.Enter != nil) {
+		entered := c.Enter != nil && c.Enter.Whole && f.EnvironmentsOf(by.UID) > envs
+		err = by.Caps(f, &result, entered)
 	}
 	if err != nil {
 		return Result{}, err

@@ -17,6 +17,7 @@ var classes = map[string]error{
 	"not-owner":      state.ErrNotOwner,
 	"no-environment": state.ErrNoEnvironment,
 	"active":         state.ErrActive,
+	"cap":            state.ErrCap,
 	"unavailable":    state.ErrUnavailable,
 	"timeout":        nvidiasmi.ErrTimeout,
 	"hung":           nvidiasmi.ErrHung,

@@ -24,6 +24,9 @@ type Requester struct {
 	// Reserved are the reservations of the host, at an Instant; nil refuses nothing.
 	Reserved []snapshot.Reservation
 	Instant  time.Time
+	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the asker what a change made of the
+	// files; entered says that they have one environment more. Nil allows all.
+	Caps func(f *state.Files, r *Result, entered bool) error
 }
 
 // Prepare looks up what takes too long for the lock: the Requester that it returns is for

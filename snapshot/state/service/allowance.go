@@ -2,19 +2,13 @@ package service
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // Allowance is what whoever enforces a policy tells a host about it.
 type Allowance struct {
-	GPUs  *int                       `json:"gpus,omitempty"`  // of each user; nil for no cap
-	Users map[snapshot.Username]*int `json:"users,omitempty"` // of those who have another one
-
 	// By is who enforces the policy, and Contact whom users ask about it; empty for nobody.
 	By      string `json:"by,omitempty"`
 	Contact string `json:"contact,omitempty"`
@@ -27,6 +21,10 @@ type Allowance struct {
 	Offers map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`
 	// Asked is the Number of the Asked that it answers.
 	Asked uint64 `json:"asked,omitempty"`
+	// Since is when the host was told these rules first, and Expired that it wasn't told any more for too long: then
+	// nothing else is known. Only root's service says them.
+	Since   time.Time `json:"since,omitzero"`
+	Expired bool      `json:"expired,omitempty"`
 
 	// OneHost says that the policy is about this host alone. Otherwise GPUs on all its hosts count together.
 	OneHost bool  `json:"one_host,omitempty"`
@@ -41,7 +39,10 @@ type Rule struct {
 
 // Cap is a cap that holds now for people of this host.
 type Cap struct {
-	Name string `json:"name"` // as people are shown it
+	Name string `json:"name,omitempty"` // as people are shown it
+	Rule string `json:"rule,omitempty"` // the setting that it is, as max-devices-per-user; empty for one of the list
+	// Model is that of its GPUs, as in A100; empty for all.
+	Model string `json:"model,omitempty"`
 	// Counts is what it counts: see text.CapAmount.
 	Counts string `json:"counts"`
 	// GPUs are those of this host that it is about.
@@ -73,55 +74,13 @@ type CapUse struct {
 	GPUs []snapshot.DeviceIndex `json:"gpus,omitempty"`
 }
 
-// of is the allowance of one user, who learns nothing about others.
-func (a *Allowance) of(user snapshot.Username) *Allowance {
-	own, differs := a.Users[user]
-	if !differs {
-		own = a.GPUs
-	}
-	return &Allowance{GPUs: own, OneHost: a.OneHost}
-}
-
-// maxAllowance is how long an allowance holds at most.
-const maxAllowance = 24 * time.Hour
-
-// allowed is an allowance until a time.
-type allowed struct {
-	Allowance
-	until time.Time
-}
-
-// allow notes what who enforces a policy says. It replaces what was said before.
-func (s *Server) allow(a *Allowance, by callerProcess) Answer {
-	if int(by.uid) != os.Geteuid() || by.unknown != nil {
-		return failure(fmt.Errorf("%w: only root says how many GPUs users may have", state.ErrNotOwner))
-	}
-	holds := min(time.Duration(max(a.ForMS, 0)), maxAllowance/time.Millisecond) * time.Millisecond
-	s.allowed.Store(&allowed{*a, s.Now().Add(holds)})
-	s.waits.offered(a.Offers)
-	return Answer{}
-}
-
-// allowance is that of who asks; none if it is unknown.
-func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
-	now := s.allowed.Load()
-	if now == nil || !s.Now().Before(now.until) || by.contained {
-		return Answer{}
-	}
-	user := s.Username(ctx, by.account)
-	if user == "" {
-		return Answer{}
-	}
-	return Answer{Allowance: now.of(user)}
-}
-
-// Allow says how many GPUs users may have. Only root may.
+// Allow tells the host. Only root may.
 func (c Client) Allow(ctx context.Context, a Allowance) error {
 	_, err := c.ask(ctx, Request{Allow: &a})
 	return err
 }
 
-// Allowance is how many GPUs the user who asks may have; nil if that is unknown.
+// Allowance is what the host was told about the user who asks, and nothing about others; nil for nothing.
 func (c Client) Allowance(ctx context.Context) (*Allowance, error) {
 	answer, err := c.ask(ctx, Request{Allowance: true})
 	return answer.Allowance, err

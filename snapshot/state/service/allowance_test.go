@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -42,8 +43,10 @@ func TestAllowance(t *testing.T) {
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket)
 	require.NoError(t, err)
-	begun, later := time.Now(), atomic.Int64{}
+	begun, later := time.Now().Round(0), atomic.Int64{}
+	run := t.TempDir()
 	server := &service.Server{
+		Run:     run,
 		Backend: h, Proc: h.proc, Now: func() time.Time { return begun.Add(time.Duration(later.Load())) },
 		Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {
 			return map[snapshot.UID]snapshot.Username{alice: "alice", mallory: "mallory"}[uid]
@@ -62,23 +65,33 @@ func TestAllowance(t *testing.T) {
 	const unknown = "null"
 	require.Equal(t, unknown, as(alice, 0), "no controller said it")
 
-	const all = `{"gpus": 2, "users": {"mallory": 0, "bob": null}, "for_ms": 60000}`
-	require.Contains(t, as(mallory, 0, `{"gpus": 9, "for_ms": 60000}`), "only root says")
-	require.Contains(t, as(0, syscall.CLONE_NEWPID, `{"gpus": 9, "for_ms": 60000}`), "only root says", "root of a container is not root of the host")
+	const cap1, cap2 = `{"name":"max-devices-per-user","counts":"gpus","gpus":[0]}`, `{"name":"vision","counts":"gpus","together":true}`
+	const caps = `"caps":[` + cap1 + `,` + cap2 + `]`
+	all := fmt.Sprintf(`{"by": "x", %s, "people": {"%d": {"caps": [{"cap": 0, "limit": 2, "gpus": [0]}, {"cap": 1, "limit": 3, "gpus": [0, 1]}]}, "%d": {"caps": [{"cap": 0, "limit": 1}]}}, "for_ms": 60000`, caps, alice, mallory)
+	require.Contains(t, as(mallory, 0, `{"by": "y", "for_ms": 60000}`), "only root says")
+	require.Contains(t, as(0, syscall.CLONE_NEWPID, `{"by": "y", "for_ms": 60000}`), "only root says", "root of a container is not root of the host")
 	require.Equal(t, unknown, as(alice, 0), "it is still unknown")
-	require.Empty(t, as(0, 0, all))
-	require.Equal(t, `{"gpus":2}`, as(alice, 0))
-	require.Equal(t, `{"gpus":0}`, as(mallory, 0), "and nothing of others")
-	require.Equal(t, unknown, as(5000, 0), "a user without a name may be one that the policy names")
+	require.Empty(t, as(0, 0, all+"}"))
+	since := begun.Format(time.RFC3339Nano)
+	hers := fmt.Sprintf(`{"by":"x",%s,"people":{"%d":{"caps":[{"cap":0,"limit":2,"gpus":[0]},{"cap":1,"limit":3}]}},"since":"%s","for_ms":60000}`, caps, alice, since)
+	require.Equal(t, hers, as(alice, 0), "and nothing of others but sums")
+	require.Equal(t, fmt.Sprintf(`{"by":"x",%s,"people":{"%d":{"caps":[{"cap":0,"limit":1}]}},"since":"%s","for_ms":60000}`, caps, mallory, since), as(mallory, 0))
+	require.NotContains(t, as(5000, 0), "people", "nothing is known of this user")
+	asked, err := service.AskedNote.Read(run)
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.Asker{{UID: 5000}}, asked.People, "the controller hears of that")
 	require.Equal(t, unknown, as(0, syscall.CLONE_NEWPID), "the uid of a container proves no user")
 
 	later.Store(int64(59 * time.Second))
-	require.Equal(t, `{"gpus":2}`, as(alice, 0))
+	require.Equal(t, hers, as(alice, 0))
+	require.Empty(t, as(0, 0, `{"by": "here", "one_host": true, "for_ms": 60000}`))
+	require.Equal(t, hers, as(alice, 0), "genv enforce doesn't replace what a controller of a fleet said")
 	later.Store(int64(time.Minute))
-	require.Equal(t, unknown, as(alice, 0), "it wasn't renewed")
-	require.Empty(t, as(0, 0, `{"users": {"alice": 3}, "one_host": true, "for_ms": 9223372036854775807}`))
-	require.Equal(t, `{"gpus":3,"one_host":true}`, as(alice, 0))
-	require.Equal(t, `{"one_host":true}`, as(mallory, 0), "there is no cap, which is known")
+	require.Equal(t, fmt.Sprintf(`{"by":"x","since":"%s","expired":true}`, begun.Add(time.Minute).Format(time.RFC3339Nano)), as(alice, 0), "it wasn't renewed")
+	require.Empty(t, as(0, 0, strings.Replace(all, "60000", "9223372036854775807", 1)+`, "one_host": true}`))
+	require.Contains(t, as(alice, 0), `"one_host":true`)
+	require.Empty(t, as(0, 0, all+"}"))
+	require.NotContains(t, as(alice, 0), `"one_host":true`, "a controller replaces what genv enforce said")
 	later.Store(int64(25 * time.Hour))
-	require.Equal(t, unknown, as(alice, 0), "it holds for a day at most")
+	require.Contains(t, as(alice, 0), `"expired":true`, "it holds for a day at most")
 }

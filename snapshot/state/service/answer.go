@@ -18,13 +18,17 @@ import (
 // converse answers a request. release ends that the connection counts for the user.
 func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess, release func()) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
-	line, err := readLine(conn, MaxRequest)
+	limit := MaxRequest
+	if int(by.uid) == os.Geteuid() {
+		limit = maxAnswer // of Allow
+	}
+	line, err := readLine(conn, limit)
 	var answer Answer
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		answer = failure(fmt.Errorf("%w: it didn't come within %s", state.ErrRequest, s.admission.bounds.Send))
 	case errors.Is(err, errTooLong):
-		answer = failure(fmt.Errorf("%w: it is longer than %d bytes", state.ErrRequest, MaxRequest))
+		answer = failure(fmt.Errorf("%w: it is longer than %d bytes", state.ErrRequest, limit))
 	case err != nil: // the client is gone
 		return
 	default:
@@ -117,12 +121,31 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answe
 		return failure(err)
 	}
 	asked.Avoid(s.waits.keptFrom(by.account))
-	result, err := s.change(ctx, asked, by)
+	result, err := s.changeWithinCaps(ctx, asked, by)
 	if err != nil {
 		return failure(err)
 	}
 	s.waits.wake()
 	return Answer{Result: &result}
+}
+
+// changeWithinCaps makes a change for a client, and has the controller look again before a cap refuses it. Who enters an
+// environment enters it without GPUs then, unless all of it is asked for.
+func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
+	result, err := s.change(ctx, asked, by, true)
+	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {
+		s.lookAgain(ctx, by.account)
+		result, err = s.change(ctx, asked, by, false)
+	}
+	enter := asked.Enter
+	if enter == nil || enter.Whole || !errors.Is(err, state.ErrCap) {
+		return result, err
+	}
+	entry, refused := *enter, err.Error()
+	entry.Attach, asked.Enter = false, &entry
+	result, err = s.change(ctx, asked, by, false)
+	result.Refused = refused
+	return result, err
 }
 
 // requester is who asks for a change, with the processes that it names.
@@ -149,8 +172,11 @@ func (s *Server) requester(ctx context.Context, by callerProcess, named *process
 }
 
 // change makes a change for a client. A process that was registered and has ended meanwhile
-// is removed again, since its PID may be that of another process.
-func (s *Server) change(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
+// is removed again, since its PID may be that of another process. With untold, the error is errUntold if the controller
+// has to be asked about the client first.
+func (s *Server) change(
+	ctx context.Context, asked change.Change, by callerProcess, untold bool,
+) (change.Result, error) {
 	if by.contained {
 		return change.Result{}, errContained
 	}
@@ -167,6 +193,7 @@ func (s *Server) change(ctx context.Context, asked change.Change, by callerProce
 		}
 		return release, err
 	}
+	asker.Caps = s.withinCaps(by.account, untold)
 	result, err := s.Backend.Change(ctx, asked, asker, turn)
 	if gone := named.gone(); err == nil && asked.Enter != nil && gone != 0 {
 		forget := change.Change{Leave: &change.Leave{PID: gone}}

@@ -127,7 +127,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	asked.Username = s.Username(ctx, asked.UID)
 	known, err := s.Reservations.GPUs(ctx)
 	if booking := (*Booking)(nil); err == nil && booker.UID != 0 {
-		if booking, err = s.bookingOf(booker.UID); booking != nil {
+		if booking, err = s.bookingOf(ctx, booker.UID); booking != nil {
 			booker.Rule, booker.Elsewhere = &booking.BookingRule, booking.Elsewhere
 		}
 	}
@@ -173,12 +173,12 @@ type Booking struct {
 }
 
 // bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown.
-func (s *Server) bookingOf(uid snapshot.UID) (*Booking, error) {
-	now := s.allowed.Load()
-	if now == nil || !s.Now().Before(now.until) {
+func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID) (*Booking, error) {
+	t := s.toldAbout(ctx, uid)
+	if !t.holds(s.Now()) {
 		return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
 	}
-	person, known := now.People[uid]
+	person, known := t.People[uid]
 	if !known {
 		return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try it " +
 			"again in a minute"}

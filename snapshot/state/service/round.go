@@ -40,7 +40,7 @@ func (s *Server) round(ctx context.Context) {
 		waiting[w.ID] = w
 		claims = append(claims, claim{
 			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
-			barred: s.MayHave != nil && !s.MayHave(w.UID, have[w.UID]+missing) || s.reserved(look, w, free, missing),
+			barred: s.overCaps(look, w, has, missing) || s.reserved(look, w, free, missing),
 		})
 	}
 	given := map[string][]snapshot.DeviceIndex{}
@@ -91,14 +91,14 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex, now time.Duration)
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
 	defer cancel()
-	result, err := s.change(ctx, w.asked.Within(chosen), w.by)
+	result, err := s.change(ctx, w.asked.Within(chosen), w.by, false)
 	switch {
 	case isGone(err): // it waits on
 		return
 	case err != nil:
 		w.say(failure(err))
 	case w.ctx.Err() != nil:
-		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.asked, &result), w.by) // or it ends with its process
+		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.asked, &result), w.by, false) // or it ends with its process
 	default:
 		w.say(Answer{Result: &result})
 	}

@@ -67,10 +67,8 @@ type Server struct {
 	Lacks func(context.Context, snapshot.UID) bool
 	// Reservations are kept for this host; nil for none.
 	Reservations *Reservations
-	// Run is root's run folder, in which who waits is noted; empty for nowhere.
+	// Run is root's run folder, in which who waits and who asked is noted; empty for nowhere.
 	Run string
-	// MayHave says whether a user may have so many GPUs of this host by every cap; nil for everybody.
-	MayHave func(uid snapshot.UID, gpus int) bool
 	// Failed is called with errors that no client sees; nil ignores them.
 	Failed func(error)
 
@@ -78,7 +76,9 @@ type Server struct {
 	turns     quota.Turns[snapshot.UID]
 	tokens    grant.Tokens
 	waits     waits
-	allowed   atomic.Pointer[allowed] // what is allowed to users; nil before anybody said it
+	telling   sync.Mutex
+	told      atomic.Pointer[told] // what the policy allows; nil before anybody said it
+	askers    askers
 	since     time.Time
 	served    atomic.Uint64
 	refused   atomic.Uint64

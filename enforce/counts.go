@@ -1,0 +1,182 @@
+package enforce
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Counts is what the caps of a plan count, person by person: all that counts still after what the plan does. It is not
+// safe for concurrent use.
+type Counts struct {
+	*counting
+	counted map[countKey]*counted
+}
+
+// countKey names what a cap counts: for a person or, without one, for those who share it.
+type countKey struct {
+	cap  *Cap // of the list, or nil
+	rule Rule
+	host *hostView // nil for all
+	user *held
+}
+
+type counted struct {
+	holds  bool
+	excess CapExcess
+	places []place // by host, in the order of the cluster
+}
+
+// place is what counts on a host.
+type place struct {
+	h      *hostView
+	amount int64
+	gpus   []snapshot.DeviceIndex
+}
+
+// CapCount is what a cap counts for a person, or for those who share it, and what it allows them.
+type CapCount struct {
+	CapExcess // Where and Why are empty
+	// Here is what counts on the host, and Elsewhere on others, the oldest look at which was at Seen.
+	Here, Elsewhere int64
+	Seen            time.Time
+	Hosts           []snapshot.Hostname // others with most of it, at most maxCountHosts
+	// GPUs are those of the host that the cap is about, and HereGPUs those that count.
+	GPUs, HereGPUs []snapshot.DeviceIndex
+	Rule           Rule   // of a cap with a key of its own
+	Model          string // as the policy writes it
+	PerHost        bool
+	While          bool // it holds only as far as others wait
+}
+
+const maxCountHosts = 8
+
+// On are the caps that hold now for a person, as seen from a host that answered.
+func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapCount) {
+	if n == nil || n.byName[host] == nil {
+		return nil
+	}
+	h, u := n.byName[host], n.of(user)
+	if u.settings == nil {
+		return nil
+	}
+	for own := range n.ownCaps(u) {
+		own.about, own.known = true, true
+		count := n.count(countKey{rule: own.rule, user: u}, func() capOn { return *own }).from(h, own)
+		count.Rule = own.rule
+		list = append(list, count)
+	}
+	for _, listed := range n.list {
+		if listed.Resting || listed.Member(u.user) != Member || listed.PerHost && !listed.OnHost(h.name, h.labels) {
+			continue
+		}
+		key := countKey{cap: listed, user: u}
+		if listed.PerHost {
+			key.host = h
+		}
+		if listed.Together {
+			key.user = nil
+		}
+		counted := n.count(key, func() capOn { return n.on(listed, key.host, n.sharing(listed, u)) })
+		if counted.holds {
+			list = append(list, counted.from(h, &capOn{counting: n.counting, Cap: listed}))
+		}
+	}
+	return list
+}
+
+// sharing are the people for whom a cap counts together with a person.
+func (n *Counts) sharing(listed *Cap, u *held) []*held {
+	if people := n.members(listed); listed.Together && len(people) > 0 {
+		return people
+	}
+	return []*held{u} // alone, or there is nothing that counts
+}
+
+// count counts once.
+func (n *Counts) count(key countKey, find func() capOn) *counted {
+	if known := n.counted[key]; known != nil {
+		return known
+	}
+	on := find()
+	result := &counted{holds: on.about && on.known}
+	if result.holds {
+		var used int64
+		used, result.places = on.places()
+		result.excess = *on.excess(nil, used)
+	}
+	if n.counted == nil {
+		n.counted = make(map[countKey]*counted)
+	}
+	n.counted[key] = result
+	return result
+}
+
+// places is how much counts, and on which hosts.
+func (c *capOn) places() (used int64, list []place) {
+	at := make(map[*hostView]*place)
+	add := func(h *hostView, amount int64) *place {
+		if at[h] == nil {
+			at[h] = &place{h: h}
+		}
+		at[h].amount += amount
+		return at[h]
+	}
+	switch c.Kind {
+	case CapHours:
+		return c.spent, nil
+	case CapEnvironments:
+		for _, e := range c.envs() {
+			add(e.h, 1)
+			used++
+		}
+	case CapGPUs, CapMemory:
+		var devices []*caps.HeldDevice
+		devices, used = c.count(c.devices(), time.Time{})
+		for _, d := range devices {
+			amount := int64(1)
+			if c.Kind == CapMemory {
+				amount = max(0, d.Memory())
+			}
+			on := add(hostOf(d), amount)
+			on.gpus = append(on.gpus, d.Index)
+		}
+	}
+	for _, p := range at {
+		list = append(list, *p)
+	}
+	slices.SortFunc(list, func(a, b place) int { return cmp.Compare(a.h.position, b.h.position) })
+	return used, list
+}
+
+// from is what was counted as seen from a host.
+func (n *counted) from(h *hostView, c *capOn) CapCount {
+	count := CapCount{CapExcess: n.excess, Model: c.Model, PerHost: c.PerHost, While: c.Waiting != nil}
+	if c.Kind != CapEnvironments {
+		for _, index := range slices.Sorted(maps.Keys(h.devices)) {
+			if c.OnHost == nil || c.OnHost(h.name, h.labels) && c.isAboutModel(modelOf(h.devices[index])) {
+				count.GPUs = append(count.GPUs, index)
+			}
+		}
+	}
+	var others []place
+	for _, p := range n.places {
+		if p.h == h {
+			count.Here, count.HereGPUs = p.amount, p.gpus
+			continue
+		}
+		others = append(others, p)
+		if count.Elsewhere += p.amount; count.Seen.IsZero() || p.h.at.Before(count.Seen) {
+			count.Seen = p.h.at
+		}
+	}
+	slices.SortStableFunc(others, func(a, b place) int { return cmp.Compare(b.amount, a.amount) })
+	for _, p := range others[:min(len(others), maxCountHosts)] {
+		count.Hosts = append(count.Hosts, p.h.name)
+	}
+	return count
+}

@@ -1,0 +1,256 @@
+package companions
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// Allowances tells hosts what the policy allows the people there: each cap about them, with what counts here and
+// elsewhere, and the rules that hold. It sends nothing by itself: a host is told with the next look at it.
+type Allowances struct {
+	// By is who enforces the policy, and Contact whom users ask about it.
+	By, Contact string
+	OneHost     bool          // it enforces it on one host alone
+	Interval    time.Duration // between two rounds
+	Tell        func(map[snapshot.Hostname]*service.Allowance)
+
+	hosts map[snapshot.Hostname]*toldHost
+	rules map[*enforce.Settings][]service.Rule // of the last cycle
+}
+
+// toldHost is what a host is told, and since when.
+type toldHost struct {
+	*service.Allowance
+	at time.Time
+	// Other hosts were asked for the sake of a question with this number, since a time.
+	number uint64
+	since  time.Time
+}
+
+// othersWithin is how long these have to answer.
+const othersWithin = time.Second
+
+// maxPeople is about how many people a host is told.
+const maxPeople = 1024
+
+// Name implements controller.Companion.
+func (*Allowances) Name() string { return "allowances" }
+
+// Plan implements controller.Companion. Hosts of which there is a new snapshot are told something new.
+func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
+	if cycle.DryRun {
+		return nil, controller.Learned{}
+	}
+	a.rules = make(map[*enforce.Settings][]service.Rule)
+	next := make(map[snapshot.Hostname]*toldHost, len(cycle.Cluster.Hosts))
+	byHost := make(map[snapshot.Hostname]*service.Allowance, len(cycle.Cluster.Hosts))
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		last := a.hosts[h.Name]
+		if h.Snapshot != nil && (h.IsNew || last == nil) {
+			last = a.renewed(cycle, h, last)
+		}
+		if last != nil {
+			next[h.Name], byHost[h.Name] = last, last.Allowance
+		}
+	}
+	a.hosts = next
+	a.Tell(byHost)
+	slices.Sort(cycle.Plan.Ask)
+	cycle.Plan.Ask = slices.Compact(cycle.Plan.Ask)
+	return nil, controller.Learned{}
+}
+
+// Learn implements controller.Companion.
+func (*Allowances) Learn(*controller.Cycle, *controller.Delivery) controller.Learned {
+	return controller.Learned{}
+}
+
+// renewed is what a host is told from now on. If somebody asked there, it is told at once, and before that the hosts are
+// asked on which they have something, unless they were just now.
+func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) *toldHost {
+	if last == nil {
+		last = &toldHost{}
+	}
+	next := &toldHost{Allowance: a.of(cycle, h), at: cycle.Now, number: last.number, since: last.since}
+	if asked := h.Snapshot.Asked; asked != nil {
+		next.Asked = last.answered()
+		if next.Asked != asked.Number {
+			a.ask(cycle, next, asked)
+			cycle.Plan.Ask = append(cycle.Plan.Ask, h.Name)
+		}
+	}
+	if last.Allowance != nil && cycle.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
+		last.number, last.since = next.number, next.since
+		return last
+	}
+	return next
+}
+
+// answered is the number of the last question that was answered.
+func (t *toldHost) answered() uint64 {
+	if t.Allowance == nil {
+		return 0
+	}
+	return t.Asked
+}
+
+// ask answers a question, unless other hosts are asked first.
+func (a *Allowances) ask(cycle *controller.Cycle, t *toldHost, asked *snapshot.Asked) {
+	old := notFresh(cycle, t.Allowance, asked)
+	switch {
+	case len(old) > 0 && t.number != asked.Number:
+		t.number, t.since = asked.Number, cycle.Now
+		cycle.Plan.Ask = append(cycle.Plan.Ask, old...)
+	case len(old) == 0 || cycle.Now.Sub(t.since) > othersWithin:
+		t.Asked = asked.Number
+	}
+}
+
+// same reports whether two say the same, whenever that was seen.
+func same(a, b *service.Allowance) bool {
+	timeless := func(a *service.Allowance) service.Allowance {
+		copied := *a
+		copied.People = make(map[snapshot.UID]service.Person, len(a.People))
+		for uid, p := range a.People {
+			p.Caps = slices.Clone(p.Caps)
+			for i := range p.Caps {
+				p.Caps[i].SeenMS = 0
+			}
+			copied.People[uid] = p
+		}
+		return copied
+	}
+	return reflect.DeepEqual(timeless(a), timeless(b))
+}
+
+// notFresh are the hosts on which those who asked have something, as an older look shows.
+func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Asked) (old []snapshot.Hostname) {
+	for _, who := range asked.People {
+		for _, u := range a.People[who.UID].Caps {
+			old = append(old, u.Hosts...)
+		}
+	}
+	slices.Sort(old)
+	return slices.DeleteFunc(slices.Compact(old), func(name snapshot.Hostname) bool {
+		at := slices.IndexFunc(cycle.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == name })
+		return at < 0 || cycle.Now.Sub(cycle.Cluster.Hosts[at].AskedAt) <= enforce.FreshFor
+	})
+}
+
+// lease is how long a host is told something.
+func (a *Allowances) lease() time.Duration { return max(time.Minute, 3*a.Interval) }
+
+// of is what a host is told.
+func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allowance {
+	query := enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}
+	told := &service.Allowance{
+		By: a.By, Contact: a.Contact, OneHost: a.OneHost, ForMS: a.lease().Milliseconds(),
+		Rules: a.rulesOf(cycle.Policy, query), People: make(map[snapshot.UID]service.Person),
+	}
+	places := make(map[string]int)
+	for uid, name := range peopleOf(h.Snapshot) {
+		if len(told.People) == maxPeople {
+			break
+		}
+		p := service.Person{}
+		query.User = name
+		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
+			p.Rules = rules
+		}
+		for _, count := range cycle.Plan.Counts.On(h.Name, name) {
+			p.Caps = append(p.Caps, use(told, places, &count, cycle.Now))
+		}
+		told.People[uid] = p
+	}
+	return told
+}
+
+// peopleOf are those with processes or environments on a host, who wait, and who asked lately, with their names there.
+func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
+	people := make(map[snapshot.UID]snapshot.Username)
+	add := func(uid snapshot.UID, name snapshot.Username) {
+		if people[uid] == "" {
+			people[uid] = name
+		}
+	}
+	for i := range s.Environments {
+		if env := &s.Environments[i]; !env.OwnerMismatch {
+			add(env.UID, env.Username)
+		}
+	}
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.CountedUID() != nil {
+			add(*p.CountedUID(), p.CountedUser())
+		}
+	}
+	for i := range s.Waits {
+		add(s.Waits[i].UID, s.Waits[i].Username)
+	}
+	if s.Asked != nil {
+		for _, who := range s.Asked.People {
+			add(who.UID, who.Username)
+		}
+	}
+	delete(people, 0) // root, whom no cap counts
+	for uid, name := range people {
+		if name == "" {
+			people[uid] = gpus.UserName("", &uid)
+		}
+	}
+	return people
+}
+
+// rulesOf are the settings for a query, and that somebody is exempt.
+func (a *Allowances) rulesOf(policy enforce.Policy, q enforce.Query) []service.Rule {
+	for _, subject := range []enforce.Subject{{Host: q.Host}, {Host: q.Host, User: q.User}} {
+		if reason, exempt := policy.Exempt(subject); exempt {
+			return []service.Rule{{Key: "exempt", Value: reason}}
+		}
+	}
+	s := policy.Settings(q)
+	if known, ok := a.rules[s]; ok {
+		return known
+	}
+	var list []service.Rule
+	for _, key := range slices.Concat(enforce.Keys(), enforce.RuleWarns()) {
+		if value := key.Text(s); value != "" {
+			list = append(list, service.Rule{Key: key.Key, Value: value})
+		}
+	}
+	a.rules[s] = list
+	return list
+}
+
+// use is what a cap counts for a person. The cap is added if the host isn't told it yet.
+func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, now time.Time) service.CapUse {
+	u := service.CapUse{
+		Limit: c.Limit, Here: c.Here, Elsewhere: c.Elsewhere, Hosts: c.Hosts, GPUs: c.HereGPUs,
+	}
+	if c.Counts == enforce.CapHours.String() {
+		u.Elsewhere = c.Used
+	}
+	if !c.Seen.IsZero() {
+		u.SeenMS = max(0, now.Sub(c.Seen)).Milliseconds()
+	}
+	key := c.Place + "/" + string(c.Rule)
+	place, known := places[key]
+	if !known {
+		place = len(told.Caps)
+		places[key] = place
+		told.Caps = append(told.Caps, service.Cap{
+			Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts, GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost,
+			While: c.While, Until: c.Until,
+		})
+	}
+	u.Cap = place
+	return u
+}

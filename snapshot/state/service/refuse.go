@@ -1,0 +1,225 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// errUntold says that the host wasn't told about a person yet.
+var errUntold = errors.New("the controller has said nothing about this user yet")
+
+// withinCaps refuses to a person what a change made of the files and a cap doesn't allow. Who is over a cap may keep
+// what is there. Without a controller, and to root, nothing is refused.
+func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
+	t, now := s.told.Load(), s.Now()
+	if uid == 0 || !t.holds(now) {
+		return nil
+	}
+	return func(f *state.Files, r *change.Result, entered bool) error {
+		added := slices.DeleteFunc(slices.Clone(r.Now), func(i snapshot.DeviceIndex) bool { return slices.Contains(r.Before, i) })
+		person, known := t.People[uid]
+		switch {
+		case len(added) == 0 && !entered:
+			return nil
+		case !known && untold:
+			return errUntold
+		}
+		for i := range person.Caps {
+			u := &person.Caps[i]
+			w := wanted{CapUse: u, cap: t.cap(u), uid: uid, files: f, result: r, age: now.Sub(t.at)}
+			if err := w.check(added, entered); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// overCaps says whether a wait would have more than a cap allows its user, whichever GPUs it gets.
+func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) bool {
+	t := s.told.Load()
+	if w.UID == 0 || !t.holds(s.Now()) {
+		return false
+	}
+	for _, u := range t.People[w.UID].Caps {
+		c := t.cap(&u)
+		room, others := u.Limit-u.Elsewhere, 0 // GPUs that it may get and the cap isn't about
+		if c.Counts == "gpu-hours" && room > 0 {
+			continue
+		}
+		for i := range look.Devices {
+			switch index := look.Devices[i].Index; {
+			case !slices.Contains(c.GPUs, index):
+				if w.Suits == nil || slices.Contains(w.Suits, index) {
+					others++
+				}
+			case has[keptGPU{index, w.UID}] || slices.Contains(u.GPUs, index):
+				room--
+			}
+		}
+		if most := max(0, room); !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours") && int64(missing-others) > most {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted is what a person would have of what a cap counts.
+type wanted struct {
+	*CapUse
+	cap    *Cap
+	uid    snapshot.UID
+	files  *state.Files // with the change
+	result *change.Result
+	age    time.Duration // since the host was told
+}
+
+// check adds what this host sees itself to what is known.
+func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
+	here := w.Here
+	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an environment that isn't registered
+	slices.Sort(own)
+	own = slices.DeleteFunc(slices.Compact(own), func(i snapshot.DeviceIndex) bool { return !slices.Contains(w.cap.GPUs, i) })
+	isNew := func(i snapshot.DeviceIndex) bool { return !slices.Contains(w.GPUs, i) }
+	takes := slices.ContainsFunc(added, func(i snapshot.DeviceIndex) bool { return slices.Contains(own, i) && isNew(i) })
+	switch w.cap.Counts {
+	case "environments":
+		if takes, here = entered, here+1; !w.cap.Together {
+			here = int64(w.files.EnvironmentsOf(w.uid))
+		}
+	case "gpu-hours":
+		takes = takes && w.Elsewhere >= w.Limit
+		here = 1
+	default:
+		for _, index := range own {
+			if isNew(index) {
+				here += w.weight(index)
+			}
+		}
+	}
+	if w.cap.While || !takes || w.Elsewhere+here <= w.Limit {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", state.ErrCap, w.refusal(added, own, w.Elsewhere+here))
+}
+
+// weight is how much an attached GPU counts.
+func (w *wanted) weight(index snapshot.DeviceIndex) (n int64) {
+	if w.cap.Counts != "memory" {
+		return 1
+	}
+	d := w.files.Device(index)
+	for i := range w.files.Environments {
+		if env := &w.files.Environments[i]; env.UID == w.uid {
+			if a := d.Attachment(env.EID); a != nil {
+				n += cmp.Or(a.GPUMemory, d.TotalMemory).Bytes()
+			}
+		}
+	}
+	return n
+}
+
+// refusal says which cap doesn't allow it, what is used and where, how old that is, and what would help.
+func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string {
+	c := w.cap
+	if c.Counts == "gpu-hours" {
+		return fmt.Sprintf("%s allows %s until %s, and %.1f are used. Nothing was attached.", c.label(),
+			text.CapAmount(c.Counts, w.Limit), day(c.Until), float64(w.Elsewhere)/3600)
+	}
+	amount := func(n int64) string { return text.CapAmount(c.Counts, n) }
+	allows, now := c.label()+" allows you "+amount(w.Limit), "you have"
+	if c.Together {
+		allows, now = c.label()+" allows "+amount(w.Limit)+" to all who share it", "they have"
+	}
+	s := fmt.Sprintf("%s, and with this it would be %s: %s %s on this host", allows, amount(would), now, amount(w.Here))
+	if gpus := w.GPUs; !c.Together && len(gpus) > 0 {
+		s += fmt.Sprintf(" (GPU %s)", text.JoinIndices(gpus))
+	}
+	if w.Elsewhere > 0 {
+		names := make([]string, len(w.Hosts))
+		for i, name := range w.Hosts {
+			names[i] = text.OneLine(string(name))
+		}
+		s += fmt.Sprintf(" and %s on %s, as seen %s ago", amount(w.Elsewhere), strings.Join(names, ", "),
+			text.ShortDuration((time.Duration(w.SeenMS)*time.Millisecond + w.age).Round(time.Second)))
+	}
+	return s + ". " + w.help(added, own)
+}
+
+// help is what the person can do.
+func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
+	kept := slices.DeleteFunc(slices.Clone(own), func(i snapshot.DeviceIndex) bool { return slices.Contains(added, i) })
+	switch {
+	case w.cap.Counts == "environments":
+		return "End one that you need no more: genv deactivate, or exit its shells."
+	case len(kept) > 0:
+		return fmt.Sprintf("Give back what you need less: genv detach --index %s in its shell.", kept[len(kept)-1])
+	case w.Here == 0 && w.Elsewhere == 0:
+		return "Ask for less."
+	}
+	return "Before that, end jobs that you need less, or genv detach there."
+}
+
+// label names a cap in a sentence.
+func (c *Cap) label() string {
+	switch {
+	case c.Rule != "":
+		return text.Printable(c.Rule)
+	case c.Name == "":
+		return "a cap of the policy"
+	}
+	return "cap " + text.Shown(c.Name)
+}
+
+func day(t time.Time) string { return t.Format("2 January") }
+
+// String is for `genv status`, as in "2 of 4 GPUs" and "vision 7 of 8".
+func (a *Allowance) String() string {
+	var parts []string
+	for _, p := range a.People {
+		for i := range p.Caps {
+			parts = append(parts, a.cap(&p.Caps[i]).status(&p.Caps[i]))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (c *Cap) status(u *CapUse) string {
+	used := u.Here + u.Elsewhere
+	s := fmt.Sprintf("%d of %s", used, text.CapAmount(c.Counts, u.Limit))
+	switch {
+	case c.Counts == "memory":
+		s = fmt.Sprintf("%s of %s", text.GiB(used), text.CapAmount(c.Counts, u.Limit))
+	case c.Counts == "gpu-hours":
+		s = fmt.Sprintf("%s of %s GPU hours until %s", hours(used), hours(u.Limit), day(c.Until))
+	case c.Counts == "gpus" && !c.Together && c.Model == "" && c.Name != "":
+		s += " (" + text.Printable(c.Name) + ")"
+	case c.Together && c.Name != "" && c.Counts == "gpus":
+		s = fmt.Sprintf("%d of %d", used, u.Limit)
+	case c.Model != "" && c.Counts == "gpus":
+		s = fmt.Sprintf("%d of %d %s", used, u.Limit, text.Printable(c.Model))
+	}
+	if c.Together {
+		s = strings.TrimSpace(text.Printable(c.Name) + " " + s)
+	}
+	if c.PerHost {
+		s += " on this host"
+	}
+	if c.While {
+		s += ", as far as others wait"
+	}
+	return s
+}
+
+func hours(seconds int64) string {
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(seconds)/3600), ".0")
+}

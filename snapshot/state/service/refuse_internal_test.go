@@ -1,0 +1,140 @@
+package service
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+)
+
+type gpuList = []snapshot.DeviceIndex
+
+// capsOf is a host of four GPUs that was told about one cap.
+func capsOf(c Cap, u CapUse) *Server {
+	if c.GPUs == nil {
+		c.GPUs = gpuList{0, 1, 2, 3}
+	}
+	now := time.Now()
+	s := &Server{Now: func() time.Time { return now }}
+	s.told.Store(&told{
+		Allowance: Allowance{Caps: []Cap{c}, People: map[snapshot.UID]Person{1001: {Caps: []CapUse{u}}}},
+		at:        now.Add(-2 * time.Second), until: now.Add(time.Minute), replaced: make(chan struct{}),
+	})
+	return s
+}
+
+// stateWith has environments of uid 1001, each with GPUs of 80 GiB.
+func stateWith(envs map[snapshot.EnvID]gpuList) *state.Files {
+	f := &state.Files{}
+	for i := range 4 {
+		d := snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(80 << 10)}
+		for eid, list := range envs {
+			for _, index := range list {
+				if index == d.Index {
+					d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid})
+				}
+			}
+		}
+		f.Devices = append(f.Devices, d)
+	}
+	for eid := range envs {
+		f.Environments = append(f.Environments, snapshot.Environment{EID: eid, UID: 1001})
+	}
+	return f
+}
+
+// TestWithinCaps: what is beyond a cap is refused, and only that.
+func TestWithinCaps(t *testing.T) {
+	gpus := func(c Cap) Cap { c.Counts = "gpus"; return c }
+	elsewhere := CapUse{Limit: 2, Elsewhere: 1, Hosts: []snapshot.Hostname{"gpu-03"}, SeenMS: 3000}
+	for name, row := range map[string]struct {
+		cap     Cap
+		use     CapUse
+		envs    map[snapshot.EnvID]gpuList
+		before  gpuList // of e, which was changed
+		entered bool
+		want    string // a part of the refusal; empty for none
+	}{
+		"within": {cap: gpus(Cap{}), use: CapUse{Limit: 2}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}},
+		"beyond": {
+			cap: gpus(Cap{Rule: "max-devices-per-user"}), use: CapUse{Limit: 2, Here: 1, GPUs: gpuList{0}},
+			envs: map[snapshot.EnvID]gpuList{"e": {0, 1, 2}}, before: gpuList{0},
+			want: "max-devices-per-user allows you 2 GPUs, and with this it would be 3 GPUs: you have 1 GPU on this host (GPU 0). " +
+				"Give back what you need less: genv detach --index 0 in its shell.",
+		},
+		"with what is elsewhere": {
+			cap: gpus(Cap{}), use: elsewhere, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}},
+			want: "a cap of the policy allows you 2 GPUs, and with this it would be 3 GPUs: you have 0 GPUs on this host and 1 GPU on gpu-03, as seen 5s ago. " +
+				"Before that, end jobs that you need less, or genv detach there.",
+		},
+		"with another environment":           {cap: gpus(Cap{}), use: CapUse{Limit: 2}, envs: map[snapshot.EnvID]gpuList{"e": {0}, "f": {1, 2}}, want: "it would be 3 GPUs"},
+		"one that has it twice":              {cap: gpus(Cap{}), use: CapUse{Limit: 1}, envs: map[snapshot.EnvID]gpuList{"e": {0}, "f": {0}}},
+		"with a process outside":             {cap: gpus(Cap{}), use: CapUse{Limit: 1, Here: 1, GPUs: gpuList{3}}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, want: "it would be 2 GPUs"},
+		"that it uses already":               {cap: gpus(Cap{}), use: CapUse{Limit: 1, Here: 1, GPUs: gpuList{3}}, envs: map[snapshot.EnvID]gpuList{"e": {3}}},
+		"who is over keeps it":               {cap: gpus(Cap{}), use: CapUse{Limit: 1, Here: 2, GPUs: gpuList{0, 1}}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, before: gpuList{0, 1}},
+		"who is over detaches":               {cap: gpus(Cap{}), use: CapUse{Limit: 1, Here: 3, GPUs: gpuList{0, 1, 2}}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, before: gpuList{0, 1, 2}},
+		"who is over takes another":          {cap: gpus(Cap{}), use: CapUse{Limit: 1, Here: 2, GPUs: gpuList{0, 1}}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1, 2}}, before: gpuList{0, 1}, want: "it would be 3 GPUs"},
+		"others than of the cap":             {cap: gpus(Cap{GPUs: gpuList{3}}), use: CapUse{Limit: 0}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}},
+		"one of the cap":                     {cap: gpus(Cap{GPUs: gpuList{3}}), use: CapUse{Limit: 0}, envs: map[snapshot.EnvID]gpuList{"e": {0, 3}}, want: "would be 1 GPU:"},
+		"while others wait":                  {cap: gpus(Cap{While: true}), use: CapUse{Limit: 0}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
+		"shared":                             {cap: gpus(Cap{Name: "vision", Together: true}), use: CapUse{Limit: 3, Here: 2, Elsewhere: 1, GPUs: gpuList{1, 2}, Hosts: []snapshot.Hostname{"gpu-03"}}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, want: "cap vision allows 3 GPUs to all who share it, and with this it would be 4 GPUs: they have 2 GPUs on this host and 1 GPU on gpu-03"},
+		"a GPU that another has":             {cap: gpus(Cap{Together: true}), use: CapUse{Limit: 2, Here: 2, GPUs: gpuList{0, 1}}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
+		"memory":                             {cap: Cap{Counts: "memory"}, use: CapUse{Limit: 100 << 30}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, want: "allows you 100.0 GiB of GPU memory, and with this it would be 160.0 GiB"},
+		"enough memory":                      {cap: Cap{Counts: "memory"}, use: CapUse{Limit: 160 << 30}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}},
+		"hours that are used up":             {cap: Cap{Name: "month", Counts: "gpu-hours", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}, use: CapUse{Limit: 7200, Elsewhere: 7200}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, want: "cap month allows 2.0 GPU hours until 1 December, and 2.0 are used"},
+		"hours that are left":                {cap: Cap{Counts: "gpu-hours"}, use: CapUse{Limit: 7200, Elsewhere: 7199}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
+		"hours, and nothing new":             {cap: Cap{Counts: "gpu-hours"}, use: CapUse{Limit: 7200, Elsewhere: 9000}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, before: gpuList{0}},
+		"an environment more":                {cap: Cap{Counts: "environments"}, use: CapUse{Limit: 1, Here: 1}, envs: map[snapshot.EnvID]gpuList{"e": {}, "f": {}}, entered: true, want: "it would be 2 environments"},
+		"an environment that may be entered": {cap: Cap{Counts: "environments"}, use: CapUse{Limit: 1, Here: 1}, envs: map[snapshot.EnvID]gpuList{"e": {0}, "f": {}}},
+		"a cap that doesn't exist":           {cap: gpus(Cap{}), use: CapUse{Cap: 7, Limit: 0}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := stateWith(row.envs)
+			err := capsOf(row.cap, row.use).withinCaps(1001, true)(f, &change.Result{EID: "e", Before: row.before, Now: f.AttachedTo("e")}, row.entered)
+			if row.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, state.ErrCap)
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}
+
+// TestNothingToldNothingRefused: of whom nothing is known, and who isn't told any more, is refused nothing.
+func TestNothingToldNothingRefused(t *testing.T) {
+	s := capsOf(Cap{Counts: "gpus"}, CapUse{Limit: 0})
+	f := stateWith(map[snapshot.EnvID]gpuList{"e": {0}})
+	r := &change.Result{EID: "e", Now: gpuList{0}}
+	require.ErrorIs(t, s.withinCaps(1002, true)(f, r, false), errUntold, "the controller is asked first")
+	require.NoError(t, s.withinCaps(1002, false)(f, r, false))
+	require.ErrorIs(t, s.withinCaps(1001, false)(f, r, false), state.ErrCap)
+	require.Nil(t, s.withinCaps(0, true), "root")
+	over := *s.told.Load()
+	over.until = s.Now()
+	s.told.Store(&over)
+	require.Nil(t, s.withinCaps(1001, true))
+	require.Nil(t, (&Server{Now: time.Now}).withinCaps(1001, true), "no controller was heard")
+}
+
+// TestStatusOfCaps is what `genv status` says of them.
+func TestStatusOfCaps(t *testing.T) {
+	december := time.Date(2026, 12, 1, 0, 0, 0, 0, time.FixedZone("", 3600))
+	a := &Allowance{
+		Caps: []Cap{
+			{Rule: "max-devices-per-user", Counts: "gpus"}, {Name: "a100", Model: "A100", Counts: "gpus"},
+			{Name: "vision", Counts: "gpus", Together: true}, {Name: "month", Counts: "gpu-hours", Until: december},
+			{Counts: "memory"}, {Counts: "environments", PerHost: true}, {Counts: "gpus", While: true},
+		},
+		People: map[snapshot.UID]Person{1001: {Caps: []CapUse{
+			{Limit: 4, Here: 1, Elsewhere: 1}, {Cap: 1, Limit: 1, Here: 1}, {Cap: 2, Limit: 8, Elsewhere: 7},
+			{Cap: 3, Limit: 200 * 3600, Elsewhere: 112 * 3600}, {Cap: 4, Limit: 320 << 30, Here: 80 << 30}, {Cap: 5, Limit: 8}, {Cap: 6},
+		}}},
+	}
+	require.Equal(t, "2 of 4 GPUs; 1 of 1 A100; vision 7 of 8; 112 of 200 GPU hours until 1 December; 80.0 GiB of 320.0 GiB of GPU memory; "+
+		"0 of 8 environments on this host; 0 of 0 GPUs, as far as others wait", a.String())
+}
