@@ -78,6 +78,16 @@ func written(t *testing.T, l *List, s *Selection, output Flags) string {
 	return b.String()
 }
 
+// TestREADME: the list in the README has the columns that there are.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	shown := regexp.MustCompile(`(?m)^    (HOST .*)$`).FindStringSubmatch(string(readme))
+	require.Len(t, shown, 2)
+	header, _, _ := strings.Cut(written(t, &List{Rows: lab(), Hosts: 2}, &Selection{}, Flags{}), "\n")
+	require.Equal(t, strings.Fields(header), strings.Fields(shown[1]))
+}
+
 // TestWidths pins what a terminal of each width shows. GENV_GOLDEN=1 writes the files.
 func TestWidths(t *testing.T) {
 	for _, width := range []int{0, 40, 80, 120, 160, 200} {
