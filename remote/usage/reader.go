@@ -106,8 +106,11 @@ func (r *Reader) known(q Query) (*Document, bool) {
 }
 
 func (r *Reader) read(ctx context.Context, q Query) (*Document, error) {
-	if err := q.check(r.options.Groups); err != nil {
-		return nil, err
+	switch {
+	case !slices.Contains(Choices(), q.By):
+		return nil, fmt.Errorf("there are no reports by %q", q.By)
+	case q.By == ByGroup && r.options.Groups == nil:
+		return nil, ErrNoGroups
 	}
 	s, err := r.options.Open()
 	if err != nil {
@@ -117,22 +120,8 @@ func (r *Reader) read(ctx context.Context, q Query) (*Document, error) {
 	return Read(ctx, s, q, r.options.In, r.options.Groups)
 }
 
-// check refuses a report that there isn't.
-func (q Query) check(groups Groups) error {
-	if !slices.Contains(Choices(), q.By) {
-		return fmt.Errorf("there are no reports by %q", q.By)
-	}
-	if q.By == ByGroup && groups == nil {
-		return ErrNoGroups
-	}
-	return nil
-}
-
-// Read reads a report from a store. in is the location of its days.
+// Read reads a report from a store. in is the location of its days; ByGroup needs groups.
 func Read(ctx context.Context, s Store, q Query, in *time.Location, groups Groups) (*Document, error) {
-	if err := q.check(groups); err != nil {
-		return nil, err
-	}
 	sums, err := s.Report(ctx, q)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package web
 import (
 	"fmt"
 	"html/template"
-	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -11,9 +10,7 @@ import (
 // Bars consist of numbers and classes only, so that the texts of hosts can't get into them.
 
 func bar(c gpus.StateCounts) template.HTML {
-	var b strings.Builder
-	b.WriteString(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`)
-	x := 0.0
+	rects, x := "", 0.0
 	for _, part := range []struct {
 		class string
 		n     int
@@ -22,11 +19,19 @@ func bar(c gpus.StateCounts) template.HTML {
 			continue
 		}
 		width := 100 * float64(part.n) / float64(c.Total())
-		fmt.Fprintf(&b, `<rect class="%s" x="%.2f" width="%.2f" height="8"/>`, part.class, x, width)
+		rects += rect(part.class, x, width)
 		x += width
 	}
-	b.WriteString(`</svg>`)
-	return template.HTML(b.String()) //nolint:gosec // numbers only
+	return barOf(rects)
+}
+
+func rect(class string, x, width float64) string {
+	return fmt.Sprintf(`<rect class="%s" x="%.2f" width="%.2f" height="8"/>`, class, x, width)
+}
+
+func barOf(rects string) template.HTML {
+	return template.HTML(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">` +
+		rects + `</svg>`) //nolint:gosec // numbers only
 }
 
 // memoryBar is how full a memory is.
@@ -34,8 +39,5 @@ func memoryBar(used, total *int64) template.HTML {
 	if used == nil || total == nil || *total <= 0 {
 		return ""
 	}
-	width := min(100*float64(max(*used, 0))/float64(*total), 100)
-	return template.HTML(
-		fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`+
-			`<rect class="b" width="%.2f" height="8"/></svg>`, width)) //nolint:gosec // numbers only
+	return barOf(rect("b", 0, min(100*float64(max(*used, 0))/float64(*total), 100)))
 }

@@ -53,19 +53,12 @@ func (f hostFilter) key() string {
 }
 
 func (f hostFilter) selects(h *live.Host) bool {
-	has := func(is func(*gpus.GPU) bool) bool {
-		for i := range h.GPUs {
-			if is(&h.GPUs[i]) {
-				return true
-			}
-		}
-		return false
+	fits := func(g gpus.GPU) bool {
+		return (!f.Free || g.State == gpus.Free) && (f.Model == "" || model(g.Model) == f.Model)
 	}
 	part := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(f.Query)) }
 	switch {
-	case (f.Free || f.Model != "") && !has(func(g *gpus.GPU) bool {
-		return (!f.Free || g.State == gpus.Free) && (f.Model == "" || model(g.Model) == f.Model)
-	}):
+	case (f.Free || f.Model != "") && !slices.ContainsFunc(h.GPUs, fits):
 		return false
 	case f.Query != "" && !part(string(h.Name)):
 		return slices.ContainsFunc(h.Users(), func(u snapshot.Username) bool { return part(string(u)) })

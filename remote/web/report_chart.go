@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"html/template"
 	"io"
 	"math"
@@ -52,12 +51,11 @@ type chartPart struct {
 type chartRect struct{ Y, Height float64 }
 
 const (
-	chartTop      = 14.0  // the uppermost line
-	chartHeight   = 200.0 // between the lines for 0 and for the most
-	chartColours  = 7     // and one for all others
-	chartLabels   = 5     // that have room on a phone
-	chartMaxDays  = 100   // beyond, columns are months
-	chartMinShare = 0.05  // of a pixel: what is less is not drawn
+	chartTop     = 14.0  // the uppermost line
+	chartHeight  = 200.0 // between the lines for 0 and for the most
+	chartColours = 7     // and one for all others
+	chartLabels  = 5     // that have room on a phone
+	chartMaxDays = 100   // beyond, columns are months
 )
 
 // newChart draws a document; nil if nothing is recorded.
@@ -168,23 +166,6 @@ func shortDate(date string) string {
 		return day.Format("2 Jan")
 	}
 	return date
-}
-
-// Drawn reports whether it is high enough to be seen.
-func (r chartRect) Drawn() bool { return r.Height >= chartMinShare }
-
-// Text says what a part is.
-func (p *chartPart) Text() string {
-	text := usage.Hours(p.Used) + " GPU hours used"
-	for _, more := range []struct {
-		seconds int64
-		what    string
-	}{{p.Idle, "idle"}, {p.Unknown, "unknown"}} {
-		if more.seconds > 0 {
-			text += fmt.Sprintf(", %s %s", usage.Hours(more.seconds), more.what)
-		}
-	}
-	return text
 }
 
 // usageBody is what a report shows.
