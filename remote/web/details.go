@@ -1,11 +1,15 @@
 package web
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -70,18 +74,19 @@ func (p *page) gpu(row gpus.Row) gpuRow {
 func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
 	hours := s.hours(r.Context(), user)
-	s.page(func(p *page, _ *http.Request) (string, any) { return p.ofUser(user, hours) })(w, r)
+	s.page(func(p *page, _ *http.Request) (string, any) { return p.ofUser(user, hours, s.options.Recorded) })(w, r)
 }
 
 // ofUser is of a user who has something, or had something lately.
 // With hidden names it says the same of all others, whether they exist or not.
-func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
+func (p *page) ofUser(user snapshot.Username, hours *usage.Row, recorded func() []audit.Entry) (string, any) {
 	// userBody is what the page of a user shows.
 	type userBody struct {
 		live.User
 		GPUs     []gpuRow
 		Findings findingList
 		Ended    []live.Event // what was done
+		Recorded bool         // Ended has what was done before this run
 		Hours    *usage.Row   // of the last days; nil if there are none
 		Days     int
 	}
@@ -99,6 +104,9 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
 	body.Ended = p.events(func(e *live.Event) bool {
 		return e.User == user && e.Kind == enforce.EventOutcome
 	})
+	if body.Recorded = recorded != nil; body.Recorded && len(body.Ended) < maxEvents {
+		body.Ended = append(body.Ended, endedBefore(recorded(), user, maxEvents-len(body.Ended))...)
+	}
 	if !known && hours == nil && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen lately."
 		return "", nil
@@ -109,6 +117,24 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.Row) (string, any) {
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == user })
 	p.Title = name(user)
 	return "userPage", body
+}
+
+// endedBefore is what the record has of a user, the newest first.
+func endedBefore(entries []audit.Entry, user snapshot.Username, most int) (list []live.Event) {
+	for i := range slices.Backward(entries) {
+		e := &entries[i]
+		if e.User != user || e.ID == "" || e.Action != "" || len(list) == most {
+			continue
+		}
+		event := live.Event{Time: e.Time, Kind: enforce.EventOutcome, Host: e.Host, User: user, PID: e.PID, Record: e}
+		event.Text = fmt.Sprintf("%s: %s", e.Text, cmp.Or(string(e.Status), "outcome unknown"))
+		event.Why = strings.Join(e.Why, "; ")
+		if len(e.Rules) > 0 {
+			event.Rule = e.Rules[0]
+		}
+		list = append(list, event)
+	}
+	return list
 }
 
 func findingsPage(p *page, _ *http.Request) (string, any) {

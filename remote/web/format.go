@@ -139,7 +139,7 @@ var decisions = map[enforce.Decision]string{
 func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
 
 var states = map[gpus.State]string{
-	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy",
+	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "idle", gpus.Busy: "busy",
 	gpus.Unknown: "unknown", gpus.Failed: "failed", gpus.Unusable: "unusable", gpus.MIG: "MIG, not used",
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -46,6 +47,8 @@ type Options struct {
 	Failed func(error)
 	// Usage reads reports of who used what; nil for none.
 	Usage *usage.Reader
+	// Recorded is what was ended before this run, as the record has it, the oldest first; nil for no record.
+	Recorded func() []audit.Entry
 	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
 	// checks. hideUsers says that they must show the name of no user.
 	Mount func(mux *http.ServeMux, hideUsers bool)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/web"
@@ -65,6 +66,30 @@ func TestPages(t *testing.T) {
 		require.Contains(t, w.Body.String(), text)
 	}
 	require.Equal(t, http.StatusNotFound, get(t, handler, "/me").Code)
+}
+
+// TestEndedBefore: after a restart the page of a person has what the record has, behind what happened since.
+func TestEndedBefore(t *testing.T) {
+	f := newFleet(20, 8)
+	f.judged(usual(f.now)...)
+	options := f.options()
+	ended := audit.Entry{ID: "0a0b0c0d", Host: "gpu-09", User: "zoe", PID: 4711, Status: "killed", Text: "Terminating process 4711", Why: []string{"It was <idle>"}, Rules: []enforce.Rule{"idle"}}
+	others, asked, notice := ended, ended, ended
+	others.User, asked.Action, notice.ID = "eve", "hold", ""
+	list := []audit.Entry{ended, others, asked, notice}
+	options.Recorded = func() []audit.Entry { return list }
+	handler := web.New(f.feed, options)
+	page := strings.SplitN(pageOf(t, handler, "/u/zoe"), "What was ended", 2)[1]
+	for _, text := range []string{"Terminating process 4711: killed", "It was &lt;idle&gt;", "Decision 0a0b0c0d", "gpu-09"} {
+		present(t, page, text, "")
+	}
+	require.Equal(t, 1, strings.Count(page, "4711: killed"), "others' and operators' aren't there")
+	present(t, pageOf(t, handler, "/u/alice"), "process 4000 (user alice, python notebook.py): terminated", "")
+	require.Equal(t, http.StatusNotFound, get(t, handler, "/u/nobody").Code)
+	present(t, pageOf(t, handler, "/u/bob"), "Nothing in the last 14 days.", "")
+	present(t, pageOf(t, web.New(f.feed, f.options()), "/u/bob"), "Nothing since this controller started.", "")
+	options.Names = web.NoNames
+	require.NotContains(t, get(t, web.New(f.feed, options), "/u/zoe").Body.String(), "4711")
 }
 
 // TestWithoutRules: nothing is checked, which isn't the same as that nothing is violated.

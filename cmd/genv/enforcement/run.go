@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -129,10 +130,21 @@ func (l *loop) shown(options *Options) listeners.Content {
 			Feed: options.Feed, Counters: l.counters, Now: l.program.Now, Version: l.program.Version,
 		},
 	}
+	if l.record != nil {
+		shown.Recorded = endedBefore(options.AuditLog, l.program.Now())
+	}
 	if l.usage != nil {
 		shown.Usage = l.readUsage(func() map[string][]string { return *l.groups.Load() })
 	}
 	return shown
+}
+
+// endedBefore reads once what the record has of the 14 days before a time, at most the last 4,096 entries.
+func endedBefore(path string, start time.Time) func() []audit.Entry {
+	return sync.OnceValue(func() []audit.Entry {
+		list, _, _ := audit.History(path, audit.Filter{Since: start.Add(-14 * 24 * time.Hour), Until: start})
+		return slices.Clone(list[max(0, len(list)-4096):])
+	})
 }
 
 func (l *loop) do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {

@@ -87,15 +87,16 @@ func (s *service) status(cycle *controller.Cycle) {
 	s.within(0)
 	hold := ""
 	if cycle.Hold != nil {
-		hold = "; " + cycle.Hold.String()
+		hold = cycle.Hold.String() + "; "
 	}
-	if unable := unableHosts(cycle); unable != "" {
-		hold += "; " + unable
+	unable := unableHosts(cycle)
+	if unable != "" {
+		unable = "; " + unable
 	}
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s%s",
-		cycle.Number, answered, text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"),
-		text.Plural(len(cycle.Results), "order"), hold)
+	s.cycle = fmt.Sprintf("%scycle %d: %d of %s answered, %s, %s%s",
+		hold, cycle.Number, answered, text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"),
+		text.Plural(len(cycle.Results), "order"), unable)
 	s.notify("STATUS=" + s.refused + s.cycle)
 }
 

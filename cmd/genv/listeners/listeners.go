@@ -21,6 +21,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/metrics"
@@ -122,6 +123,8 @@ type Content struct {
 	Actions http.Handler
 	// Usage reads who used what; nil for none.
 	Usage *usage.Reader
+	// Recorded is what was ended before this run; nil for no record.
+	Recorded func() []audit.Entry
 }
 
 // Listeners are those that are open.

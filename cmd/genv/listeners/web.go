@@ -118,7 +118,7 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 	}
 	options := web.Options{
 		Now: time.Now, Names: config.Names, Hosts: config.Hosts, Proxied: config.Unix != "",
-		Usage:  l.shown.Usage,
+		Usage: l.shown.Usage, Recorded: l.shown.Recorded,
 		Mount:  l.mountMetrics,
 		Failed: func(err error) { l.log.Error().Err(err).Msg("the web page failed; the cycles continue") },
 	}
