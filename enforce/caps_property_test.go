@@ -93,10 +93,8 @@ func TestPropertyListedCaps(t *testing.T) {
 		cluster, all := randomFleet(r)
 		list := randomCaps(r)
 		plan := evaluate(stated{all: enforce.Settings{CountOutside: r.IntN(2) == 0}, list: list}, cluster, noon(0))
-		left, exceeded := map[snapshot.Username]*possessions{}, map[snapshot.Username]bool{}
-		for user, before := range all {
-			left[user], _ = before.after(plan, user)
-		}
+		left, _ := afterPlan(plan, all)
+		exceeded := map[snapshot.Username]bool{}
 		for _, c := range list {
 			for _, s := range scopesOf(c, cluster, all) {
 				if int64(len(s.devices)) > s.limit {
@@ -126,41 +124,115 @@ func TestPropertyListedCaps(t *testing.T) {
 	require.Greater(t, taken, int(worlds/2))
 }
 
-// Each GPU that one shared cap takes, given back with all that its processes hold, breaks the cap.
-func TestPropertyASharedCapTakesNothingInVain(t *testing.T) {
-	taken := 0
-	for seed := range worlds {
-		r := rand.New(rand.NewPCG(seed, 48))
-		cluster, all := randomFleet(r)
-		c := listed("all", r.Int64N(6), together)
-		plan := evaluate(stated{list: []*enforce.Cap{c}}, cluster, noon(0))
-		left, lost := map[snapshot.Username]*possessions{}, map[snapshot.Username][]string{}
-		for user, before := range all {
-			left[user], lost[user] = before.after(plan, user)
-		}
-		for user, names := range lost {
-			for _, name := range names {
-				back := maps.Clone(left)
-				again := []string{name}
-				if devices, isProcess := all[user].processes[name]; isProcess {
-					for _, other := range names { // with what is attached to it
-						if slices.Contains(devices, other) {
-							again = append(again, other)
-						}
-					}
-				}
-				back[user] = left[user].with(again, all[user])
-				used := scopesOf(c, cluster, back)
-				limit, _ := c.Limit("")
-				require.NotEmpty(t, used)
-				taken++
-				if !severalHave(all, name) {
-					require.Greater(t, int64(len(used[0].devices)), limit.Value, "world %d: %s of %s goes in vain", seed, name, user)
-				}
+// afterPlan is what people have after a plan, and what each loses.
+func afterPlan(plan enforce.Plan, all map[snapshot.Username]*possessions) (left map[snapshot.Username]*possessions, lost map[snapshot.Username][]string) {
+	left, lost = map[snapshot.Username]*possessions{}, map[snapshot.Username][]string{}
+	for user, before := range all {
+		left[user], lost[user] = before.after(plan, user)
+	}
+	return left, lost
+}
+
+// exceeds says whether a cap is exceeded by somebody.
+func exceeds(c *enforce.Cap, cluster snapshot.Cluster, all map[snapshot.Username]*possessions) bool {
+	return slices.ContainsFunc(scopesOf(c, cluster, all), func(s scope) bool { return int64(len(s.devices)) > s.limit })
+}
+
+// withoutIdle is what people have once they lose what nothing uses.
+func withoutIdle(all map[snapshot.Username]*possessions) map[snapshot.Username]*possessions {
+	used := map[string]bool{}
+	for _, p := range all {
+		for _, devices := range p.processes {
+			for _, d := range devices {
+				used[d] = true
 			}
 		}
 	}
+	left := map[snapshot.Username]*possessions{}
+	for user, p := range all {
+		left[user] = p.without(nil)
+		maps.DeleteFunc(left[user].attached, func(d string, _ bool) bool { return !used[d] })
+	}
+	return left
+}
+
+// Each thing that a cap of a list takes, given back with all that its processes hold, breaks this cap; what is busy does
+// so even if all that is idle is given for it. And what the caps before it take goes just the same.
+func TestPropertyListedCapsTakeNothingInVain(t *testing.T) {
+	taken, busy := 0, 0
+	for seed := range worlds {
+		r := rand.New(rand.NewPCG(seed, 48))
+		cluster, all := randomFleet(r)
+		list := randomCaps(r)
+		if r.IntN(2) == 0 {
+			list = []*enforce.Cap{listed("all", r.Int64N(6), together)}
+		}
+		before := map[snapshot.Username][]string{}
+		for i, c := range list {
+			left, lost := afterPlan(evaluate(stated{list: list[:i+1]}, cluster, noon(0)), all)
+			for user, names := range lost {
+				require.Subset(t, names, before[user], "world %d: %s takes less than without the one after it", seed, c.ID)
+				for _, name := range names {
+					devices, isProcess := all[user].processes[name]
+					if slices.Contains(before[user], name) || severalHave(all, name) || leavesOthers(c) {
+						continue
+					}
+					again := []string{name}
+					for _, other := range names { // with what is attached to it
+						if slices.Contains(devices, other) && !slices.Contains(before[user], other) {
+							again = append(again, other)
+						}
+					}
+					back := maps.Clone(left)
+					back[user] = left[user].with(again, all[user])
+					taken++
+					require.True(t, exceeds(c, cluster, back), "world %d, %s: %s of %s goes in vain", seed, c.ID, name, user)
+					if isProcess && len(list) == 1 {
+						busy++
+						require.True(t, exceeds(c, cluster, withoutIdle(back)), "world %d, %s: idle GPUs would do for %s of %s", seed, c.ID, name, user)
+					}
+				}
+			}
+			before = lost
+		}
+	}
 	require.Greater(t, taken, int(worlds/4))
+	require.Greater(t, busy, int(worlds/8))
+}
+
+// The order in which hosts, people and processes are listed changes nothing, where everything began at another time.
+func TestPropertyOrderOfTheInput(t *testing.T) {
+	taken := 0
+	for seed := range worlds {
+		r := rand.New(rand.NewPCG(seed, 49))
+		cluster, _ := randomFleet(r)
+		policy, minute := stated{all: enforce.Settings{CountOutside: true}, list: randomCaps(r)}, 0
+		next := func() snapshot.StartTime { minute++; return snapshot.StartTime(minute * 6000) }
+		for i := range cluster.Hosts {
+			s := cluster.Hosts[i].Snapshot
+			s.Boot, s.UTCOffset = booted, ptr(0)
+			for k := range s.Devices {
+				for a := range s.Devices[k].Attachments {
+					s.Devices[k].Attachments[a].Since = next()
+				}
+			}
+			for k := range s.Processes {
+				s.Processes[k].Start = next()
+			}
+		}
+		want := items(evaluate(policy, cluster, noon(0)))
+		for i := range cluster.Hosts {
+			s := cluster.Hosts[i].Snapshot
+			r.Shuffle(len(s.Processes), func(a, b int) { s.Processes[a], s.Processes[b] = s.Processes[b], s.Processes[a] })
+			r.Shuffle(len(s.Environments), func(a, b int) {
+				s.Environments[a], s.Environments[b] = s.Environments[b], s.Environments[a]
+			})
+		}
+		r.Shuffle(len(cluster.Hosts), func(a, b int) { cluster.Hosts[a], cluster.Hosts[b] = cluster.Hosts[b], cluster.Hosts[a] })
+		require.ElementsMatch(t, want, items(evaluate(policy, cluster, noon(0))), "world %d", seed)
+		taken += len(want)
+	}
+	require.Greater(t, taken, int(worlds/2))
 }
 
 // severalHave says that several people have a GPU, or a process uses one that others have: it goes for all of them.

@@ -236,7 +236,14 @@ func (c *Choice) giveBack() {
 	order := slices.DeleteFunc(c.oldestFirst(), func(d *HeldDevice) bool { return slices.Contains(others, d) })
 	for _, d := range order {
 		if d.chosen && len(d.Uses) > 0 {
-			c.giveBackAll(c.withProcesses(d))
+			c.giveBackAll(d.withProcesses())
+		}
+	}
+	for _, d := range order { // each of its processes, if what else ends is enough, with what ends anyway then
+		for _, use := range slices.SortedFunc(slices.Values(d.Uses), Use.compare) {
+			if d.chosen {
+				c.giveBackAll(d.usedBy(use))
+			}
 		}
 	}
 	for _, d := range slices.Concat(kept, order, others) {
@@ -292,14 +299,28 @@ func (c *Choice) oldestFirst() []*HeldDevice {
 }
 
 // withProcesses are the chosen devices that the processes on one use.
-func (c *Choice) withProcesses(d *HeldDevice) (all []*HeldDevice) {
-	for _, mate := range d.mates {
-		uses := func(use Use) bool { return use.Process.Uses(mate.Index) != nil }
-		if mate.chosen && (mate == d || slices.ContainsFunc(d.Uses, uses)) {
-			all = append(all, mate)
+func (d *HeldDevice) withProcesses() []*HeldDevice {
+	all := []*HeldDevice{d}
+	for _, use := range d.Uses {
+		for _, mate := range d.usedBy(use) {
+			if !slices.Contains(all, mate) {
+				all = append(all, mate)
+			}
 		}
 	}
 	return all
+}
+
+// usedBy are the chosen devices that a process uses.
+func (d *HeldDevice) usedBy(use Use) []*HeldDevice {
+	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *HeldDevice) bool {
+		return !mate.chosen || use.Process.Uses(mate.Index) == nil
+	})
+}
+
+// compare says which of two processes is older.
+func (u Use) compare(other Use) int {
+	return cmp.Or(cmp.Compare(u.Process.Start, other.Process.Start), cmp.Compare(u.Process.PID, other.Process.PID))
 }
 
 // giveBackAll gives devices back if what is left to go is enough.
