@@ -51,7 +51,7 @@ func (w Warn) quarter() Warn {
 	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
 }
 
-// checkCap is checkDue for a cap. The time of one that people share runs whoever is to lose something; each has a
+// checkCap is checkDue for a cap. The time of one that people share runs for all of them; each has a
 // quarter of it since they were named.
 func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
 	warn := c.warnOf(u)
@@ -74,7 +74,7 @@ func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
 // maxLevels is for how many of the things that a person is to lose there is a time of its own.
 const maxLevels = 64
 
-// levelKey is the key of the time since when somebody is to lose more than so many things. So whoever is to lose more
+// levelKey is the key of the time since when somebody is to lose more than so many things. Who is to lose more
 // than the last warning said is warned of what is added, and has no new time for the rest after a short break.
 func levelKey(id string, n int) string {
 	if n == 0 {

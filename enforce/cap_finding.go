@@ -112,7 +112,7 @@ func (e *CapExcess) line(f *Finding) string {
 		e.amount(e.Limit))
 }
 
-// whoWaits is for whom it is, as the beginning of a sentence; empty if for nobody.
+// whoWaits is for whom it is, as the beginning of a sentence; empty for none.
 func (e *CapExcess) whoWaits() string {
 	if e.WaitsFor == "" {
 		return ""

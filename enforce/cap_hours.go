@@ -23,7 +23,7 @@ func (c *counting) countHours(listed *Cap) {
 	}
 	hours.Seconds = copyOf(hours.Seconds)
 	for _, u := range c.inOrder {
-		if listed.Member(u.user) == NotMember { // whoever may be one is counted
+		if listed.Member(u.user) == NotMember { // anyone who may be one is counted
 			continue
 		}
 		on := capOn{counting: c, Cap: listed, people: []*held{u}}

@@ -154,7 +154,7 @@ func TestBaseOfAShare(t *testing.T) {
 	require.Equal(t, "a detach 2 1", planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), day)), "a day later it goes on without b")
 }
 
-// Time runs for a cap that people share, whoever would lose; who is named later has a quarter of it.
+// Time runs for a cap that people share, no matter who would lose; who is named later has a quarter of it.
 func TestTimeOfASharedCap(t *testing.T) {
 	warn := enforce.Warn{For: 40 * time.Minute}
 	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &warn })}}

@@ -23,7 +23,7 @@ func attachedTo(n int) string {
 	return s
 }
 
-// Whoever takes more and more, or pauses for a moment, is warned once and in time of each thing.
+// Who takes more and more, or pauses for a moment, is warned once and in time of each thing.
 func TestWarnedOfEachThing(t *testing.T) {
 	policy := stated{all: enforce.Settings{Warn: enforce.Warn{For: 40 * time.Minute}}, list: []*enforce.Cap{listed("two", 2)}}
 	for _, tt := range []struct {

@@ -194,7 +194,7 @@ func TestContainersThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Whoever starts containers with alice's id doesn't have her actions held back: they are
+// Someone who starts containers with alice's id doesn't have her actions held back: they are
 // directed against no user.
 func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
 	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}}}}

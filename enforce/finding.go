@@ -42,7 +42,7 @@ type Finding struct {
 	Memory    *MemoryExcess       `json:"memory,omitempty"`  // of env-memory and max-memory-per-user
 	Count     *CountExcess        `json:"count,omitempty"`   // of the caps
 	Cap       *CapExcess          `json:"cap,omitempty"`     // of a cap of the list
-	Booking   *BookingTrouble     `json:"booking,omitempty"` // of whoever reserved, for reservations
+	Booking   *BookingTrouble     `json:"booking,omitempty"` // of who reserved, for reservations
 	CountedOn []snapshot.Hostname `json:"-"`                 // the hosts on which something counts for a cap
 	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`

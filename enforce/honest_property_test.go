@@ -229,7 +229,7 @@ func (d *day) carryOut(o *order.Order) (outcomes []order.Outcome) {
 }
 
 // TestPropertyHonestPeopleLoseNothing: titles, mistakes that are put right in time, GPUs that move, clocks that are
-// set, restarts, other leaders, silent and slow hosts, reloads and exemptions that end. Whoever violates a rule is ended
+// set, restarts, other leaders, silent and slow hosts, reloads and exemptions that end. Who violates a rule is ended
 // within the warning and three intervals of the last disturbance.
 func TestPropertyHonestPeopleLoseNothing(t *testing.T) {
 	days, ended := proctest.Cases(200), 0

@@ -25,7 +25,7 @@ type hostView struct {
 	advances bool          // it is the first look of its round
 	labels   map[string]string
 	snapshot *snapshot.Snapshot
-	settings *Settings // of the host, whoever the user
+	settings *Settings // of the host, for all users
 	zone     *time.Location
 	byUser   map[snapshot.Username]*Settings
 	inOrder  []*envView // as the host listed them, without those that are exempt

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// contain puts a process into a container of root's runtime. Whoever starts one chooses its
+// contain puts a process into a container of root's runtime. Someone who starts one chooses its
 // uid, what it is called and the environment whose id it carries. Only who started it can't
 // be chosen: that is proved, or it isn't.
 func (f *forgery) contain(p *snapshot.Process, starter snapshot.UID) {

@@ -37,7 +37,7 @@ type need struct {
 func (n *need) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait, to each person or to all together. For each wait it
-// takes all that it lacks on one host, or nothing. Its time runs for the wait, whoever would lose.
+// takes all that it lacks on one host, or nothing. Its time runs for the wait, no matter who would lose.
 func (c *counting) judgeWaiting(listed *Cap, each []*capOn) {
 	if len(each) == 0 {
 		return

@@ -59,7 +59,7 @@ type Fleet struct {
 	Interval time.Duration
 	// TellUsers has users notified of what is wrong: on terminals, by mail or both.
 	TellUsers bool
-	Contact   string // whom users ask about the policy; empty for nobody
+	Contact   string // whom users ask about the policy; empty for none
 	// Unprotected are names of daemons that may be ended although their host
 	// protects them.
 	Unprotected []string

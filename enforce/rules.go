@@ -9,13 +9,13 @@ import (
 // Rule names a rule as its key in a policy does. The texts appear in JSON.
 type Rule string
 
-// rule is all that there is to know of a rule. Whoever adds one adds its value to Settings, and it to rules.
+// rule is all that there is to know of a rule. A new one has its value in Settings, and is in rules.
 type rule struct {
 	// Setting switches it on; its Key is the rule's name. What it may differ by says whom and what
 	// can be exempted.
 	Setting
 	advice string // to the user of a finding, in a sentence or two
-	// adviceRun is to whoever used `genv run`, where that differs: the environment has no shell.
+	// adviceRun is to people who used `genv run`, where that differs: the environment has no shell.
 	adviceRun string
 	line      func(Finding) string // the finding in plain English
 	// One of these applies it: to one host alone, or as a cap, which is nil for a user without one.

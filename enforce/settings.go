@@ -40,7 +40,7 @@ type Settings struct {
 	MaxDevices *int
 	MaxMemory  *snapshot.Memory // of the devices that are attached
 	MaxEnvs    *int
-	// IgnoreReservations is for whoever is exempt from that rule: nothing is taken for reservations of others.
+	// IgnoreReservations is for people who are exempt from that rule: nothing is taken for reservations of others.
 	IgnoreReservations bool
 
 	// SudoUsers admits processes of other users to an environment if they descend

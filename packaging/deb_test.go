@@ -71,7 +71,7 @@ func TestLifeOfADeb(t *testing.T) {
 	m.sh("cat /var/tmp/genv/envs.json")
 }
 
-// TestAccountsAreApart: whoever has the controller's account can't change what root's
+// TestAccountsAreApart: someone who has the controller's account can't change what root's
 // genv believes or records, nor reach its sockets.
 func TestAccountsAreApart(t *testing.T) {
 	m := startMachine(t)

@@ -209,7 +209,7 @@ func FuzzCauses(f *testing.F) {
 	})
 }
 
-// People don't read Go's words for a deadline, whoever says them.
+// People don't read Go's words for a deadline, no matter who says them.
 func TestNoDeadlines(t *testing.T) {
 	require.ErrorIs(t, remote.ErrLate, context.DeadlineExceeded)
 	late := fmt.Errorf("gpu-1: ask: %w", context.DeadlineExceeded)

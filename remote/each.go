@@ -69,7 +69,7 @@ func Outlasting(ctx context.Context, by time.Duration) (context.Context, context
 }
 
 // While returns a context for what may be begun only while may returns nil, such as the orders of
-// a controller that leads. Whoever sends a command or a request asks with MayBegin right before,
+// a controller that leads. The sender of a command or a request asks with MayBegin right before,
 // after all that it had to wait for: a place among others, a login, its turn on a connection.
 func While(ctx context.Context, may func() error) context.Context {
 	return context.WithValue(ctx, whileKey{}, may)

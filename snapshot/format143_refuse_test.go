@@ -120,7 +120,7 @@ func lastOfAll(s *snapshot.Snapshot) []any {
 	return []any{s.Processes[len(s.Processes)-1].PID, s.Environments[len(s.Environments)-1], s.Devices[len(s.Devices)-1]}
 }
 
-// TestOddOwnersAndIDs: whoever writes them into state files gains nothing by it, and who has
+// TestOddOwnersAndIDs: someone who writes them into state files gains nothing by it, and who has
 // them without a fault loses nothing.
 func TestOddOwnersAndIDs(t *testing.T) {
 	const odd = `\u001b[31m`

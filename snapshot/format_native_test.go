@@ -57,7 +57,7 @@ func TestNativeCarriesEverything(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestUnknownWaitsStayUnknown: no host but one that says so has nobody who waits.
+// TestUnknownWaitsStayUnknown: only a host that says so has no waits.
 func TestUnknownWaitsStayUnknown(t *testing.T) {
 	const rest = `"processes":[],"envs":[],"devices":[]}`
 	for text, want := range map[string][]snapshot.Wait{

@@ -6,7 +6,7 @@ import (
 )
 
 // Owner says in which environment a process is, and why. The account that it counts for follows from the kernel's uid;
-// whoever asks has found it out before (see Relative).
+// the caller has found it out before (see Relative).
 type Owner struct {
 	EID   EnvID // empty for none, or if it is unknown
 	Basis Basis // of EID

@@ -96,8 +96,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	return code
 }
 
-// h100s is a policy with a cap by model, for which whoever doesn't use genv counts, too. Its hook is the demo's: the
-// notices of its users would go to the terminals of whoever runs it.
+// h100s is a policy with a cap by model, for which anyone who doesn't use genv counts, too. Its hook is the demo's: the
+// notices of its users would go to the terminals of the user who runs it.
 const h100s = `defaults: {non-env-processes: count, warn: 30m}
 caps:
   - {name: h100, of: {model: "H100*"}, gpus: {"*": 1, dave: 2}}

@@ -14,7 +14,7 @@ import (
 )
 
 // The cost of losing a device. One of which the use is only reported, without a uid of the user, goes before
-// one that is proven to be in use: whoever forges state on one host can't have a job ended on another.
+// one that is proven to be in use: someone who forges state on one host can't have a job ended on another.
 const (
 	costGone int8 = iota // what uses it was told to end, or can't be ended: nothing else is lost in its place
 	costIdle
@@ -99,7 +99,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
 }
 
-// compare says which of two devices goes first: within one cost, of people who share a cap, one of whoever has most.
+// compare says which of two devices goes first: within one cost, of people who share a cap, one of who has most.
 func (c *Choice) compare(d, other *HeldDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)), newerFirst(d, other))
 }
@@ -116,8 +116,8 @@ func (c *Choice) countOwners(d *HeldDevice, n int) {
 	}
 }
 
-// fewest is how many devices whoever has fewest of those has who have one of these. So nobody loses one because somebody
-// who has more uses it, too.
+// fewest is how many devices the person with the fewest has, of those who have one of these. So no one loses one
+// because who has more uses it, too.
 func fewest(has map[int]int, devices ...*HeldDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
@@ -155,7 +155,7 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	}
 }
 
-// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of whoever has most.
+// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of who has most.
 func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 0 {

@@ -93,7 +93,7 @@ func (d *HeldDevice) add(part *HeldDevice) {
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
 	older := cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) < 0
 	if unknown := (snapshot.Date{}); d.Newest == unknown || older && part.Newest != unknown {
-		d.Newest, d.Written = part.Newest, part.Written // it is as old as whoever has it longest
+		d.Newest, d.Written = part.Newest, part.Written // it is as old as the longest attachment
 	}
 	d.Capacity, d.Used = add(d.Capacity, part.Capacity), add(d.Used, part.Used)
 }

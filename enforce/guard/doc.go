@@ -14,7 +14,7 @@
 // every second in case it missed something. It never runs nvidia-smi, and reads what may
 // hang, such as files of users and of the driver, apart from what renews the lease.
 //
-// An order (guard-order.json) has a lease: whoever gave it, `genv guard run` or a controller,
+// An order (guard-order.json) has a lease: who gave it, `genv guard run` or a controller,
 // gives it again before the lease ends. A guard without a valid order lets everything through.
 // What the guard does is in guard.json.
 //

@@ -22,7 +22,7 @@ type Keeper struct {
 	RunDir string // root's run folder: orders, status, denials and the lock
 	Veto   string // a file that turns the guard off as long as it exists
 	// Open attaches the guard in the kernel or takes over the pinned one, and Remove ends
-	// a pinned one at once, whoever attached it.
+	// a pinned one at once, no matter who attached it.
 	Open   func() (Kernel, error)
 	Remove func() error
 

@@ -109,7 +109,7 @@ func RenewOrder(dir string, g Order, now At) (Order, error) {
 }
 
 // WithdrawOrder takes an order back, unless another one was given meanwhile, which is
-// ErrReplaced: the guard then has no order, and whoever wants to may give one.
+// ErrReplaced: the guard then has no order, and any controller may give one.
 func WithdrawOrder(dir string, g Order) error {
 	_, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {

@@ -46,7 +46,7 @@ func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Whoever attaches within the warning keeps the job: what was judged is older than that.
+// Who attaches within the warning keeps the job: what was judged is older than that.
 func TestWhatIsAttachedByNowIsNotEnded(t *testing.T) {
 	attached := []snapshot.Device{device(0, "8"), device(1, "7"), device(2, "8")}
 	for name, row := range map[string]struct {

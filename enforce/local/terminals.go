@@ -63,7 +63,7 @@ type Shown struct {
 
 // Notify shows a text to a user. Control characters of the text are escaped. It waits for no
 // terminal: one that accepts no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
-// kernel hold whoever opens it: then the result is zero, also for later texts until that ends.
+// kernel hold anyone who opens it: then the result is zero, also for later texts until that ends.
 func (t Terminals) Notify(uid snapshot.UID, text string) Shown {
 	if _, stuck := held.Load(uid); stuck {
 		return Shown{}

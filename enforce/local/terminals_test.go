@@ -145,7 +145,7 @@ func TestStoppedTerminalIsSkipped(t *testing.T) {
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
 }
 
-// holdTerminal keeps whoever opens a terminal of oneUser waiting in the kernel: one thread reads a line from it into
+// holdTerminal keeps anyone who opens a terminal of oneUser waiting in the kernel: one thread reads a line from it into
 // memory that is never there, and others want to change its line discipline meanwhile. The test itself must not have
 // it open: Go's poller would wait, too.
 func holdTerminal() {
@@ -182,7 +182,7 @@ func holdTerminal() {
 	select {}
 }
 
-// A user may make a terminal hold whoever opens it: others get their messages.
+// A user may make a terminal hold anyone who opens it: others get their messages.
 func TestTerminalThatHoldsWriters(t *testing.T) {
 	other := logIn(t, anotherUser, takesMessages)
 	cmd := exec.Command("/proc/self/exe")

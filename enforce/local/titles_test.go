@@ -309,7 +309,7 @@ func isZombieOf(pid snapshot.PID) bool {
 	return err != nil || stat.Gone()
 }
 
-// A process of another user is never in the environment, whoever started it.
+// A process of another user is never in the environment, no matter who started it.
 func TestATitleOfAnotherUser(t *testing.T) {
 	s := newScratch(t, false)
 	s.look(s.pid())

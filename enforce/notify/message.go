@@ -204,7 +204,7 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
 	}
 }
 
-// lineOf is what is wrong, to a person: the lines of 1.4.3 about caps are for whoever knows them.
+// lineOf is what is wrong, to a person: the lines of 1.4.3 about caps are for people who know them.
 func lineOf(f *enforce.Finding) string {
 	where := ""
 	if f.Count != nil && f.Count.Hosts > 1 {

@@ -158,7 +158,7 @@ func TestPeriodsOfHours(t *testing.T) {
 	}
 }
 
-// Whoever is exempt from caps is in none, or not in one of that name; a host that is counts for none.
+// Who is exempt from caps is in none, or not in one of that name; a host that is counts for none.
 func TestExemptFromCaps(t *testing.T) {
 	file := parse(t, "caps: [{name: c, gpus: 0}, {name: d, gpus: 0}, {gpus: 3}]")
 	now := time.Now()

@@ -87,7 +87,7 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 	return &s
 }
 
-// Caps implements enforce.Policy: whoever is exempt from a cap isn't one of its people, and it counts nothing on a host
+// Caps implements enforce.Policy: who is exempt from a cap isn't one of its people, and it counts nothing on a host
 // that is.
 func (p exempting) Caps(at time.Time) []*enforce.Cap {
 	list := p.Policy.Caps(at)

@@ -40,7 +40,7 @@ type File struct {
 	PauseCaps   Value[bool] // while hosts are unreachable; otherwise their GPUs don't count
 	// TellUsers says whether users get messages on their terminals.
 	TellUsers Value[bool]
-	Contact   string // whom to ask about the policy, as users read it; empty for nobody
+	Contact   string // whom to ask about the policy, as users read it; empty for none
 	Hooks     []Hook
 	Mail      *Mail // nil for none
 

@@ -81,7 +81,7 @@ func newLab(t *testing.T, seed uint64) *lab {
 	return l
 }
 
-// holder is whose job has a GPU; nil for nobody's.
+// holder is whose job has a GPU; nil for none.
 func (l *lab) holder(host int, gpu snapshot.DeviceIndex) *labJob {
 	for _, j := range l.jobs {
 		if j.host == host && slices.Contains(j.gpus, gpu) {
@@ -91,7 +91,7 @@ func (l *lab) holder(host int, gpu snapshot.DeviceIndex) *labJob {
 	return nil
 }
 
-// free are the GPUs of a host that somebody who waits, or nobody, may get.
+// free are the GPUs of a host that somebody who waits, or no one, may get.
 func (l *lab) free(host int, by *labWait) (list []snapshot.DeviceIndex) {
 	for gpu := range snapshot.DeviceIndex(labGPUs) {
 		kept := slices.ContainsFunc(l.waits, func(w *labWait) bool {
@@ -267,7 +267,7 @@ func (l *lab) checkWait(w *enforce.ForWait) {
 	wait.kept = w.GPUs
 }
 
-// checkLost checks that whoever loses a job was over the cap, or held it without computing.
+// checkLost checks that anyone who loses a job was over the cap, or held it without computing.
 func (l *lab) checkLost(id int, because string) {
 	at := slices.IndexFunc(l.jobs, func(j *labJob) bool { return j.id == id })
 	require.GreaterOrEqual(l.t, at, 0)
@@ -290,7 +290,7 @@ func (l *lab) checkLost(id int, because string) {
 	}
 }
 
-// TestPropertyAWeekOfALab: whoever is within the rules loses nothing, what is taken lets a command begin, and all is
+// TestPropertyAWeekOfALab: who is within the rules loses nothing, what is taken lets a command begin, and all is
 // warned for.
 func TestPropertyAWeekOfALab(t *testing.T) {
 	days, weeks := 2, uint64(2)

@@ -44,7 +44,7 @@ var ErrIdle = errors.New("nothing was asked for too long")
 
 // Server is the host's end.
 type Server struct {
-	// Token is what the greeting begins with; whoever starts the program chose it. With
+	// Token is what the greeting begins with; the end that starts the program chose it. With
 	// ReadToken it is the first line of the input instead: sudoers need not allow arguments then.
 	Token     string
 	ReadToken bool

@@ -97,7 +97,7 @@ func (p deviceCap) Account(user snapshot.Username) snapshot.Username {
 
 func (deviceCap) Fleet() enforce.Fleet { return enforce.Fleet{TellUsers: true} }
 
-// Whoever exceeds a cap of all hosts is told on each of them what will happen, and where.
+// Who exceeds a cap of all hosts is told on each of them what will happen, and where.
 func TestNotificationsOfACapOnEachHost(t *testing.T) {
 	const over = "User alice has 2 GPUs on 2 hosts, and may have 1.\n"
 	const decided = "\nThis is by the policy of your site. Questions: your administrator"

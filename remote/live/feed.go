@@ -20,7 +20,7 @@
 //	/api/v1/events?after=N Events, genv.live.events/1
 //	/events                server-sent events: "fleet", "event" and "missed"
 //
-// It is for a unix socket as for a web server, and only reads; Client is for the other side. Whoever may connect sees
+// It is for a unix socket as for a web server, and only reads; Client is for the other side. Who may connect sees
 // everything: the listener decides who may. NewActions, for a unix socket only, takes what a person asks a controller
 // to do, from root and the controller's account; SendAction is for the other side.
 package live

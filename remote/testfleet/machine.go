@@ -176,7 +176,7 @@ func (m *Machine) Environ() []string {
 		"HOME="+m.Dir,
 		"LC_ALL=C",
 		"GENV_CONFIG_DIR=off",
-		"GENV_TELL=off", // its users are whoever runs it
+		"GENV_TELL=off", // its users are the one who runs it
 	)
 }
 

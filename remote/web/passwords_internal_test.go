@@ -137,7 +137,7 @@ func TestRemembered(t *testing.T) {
 	require.Zero(t, f.turns.Waiting(), "nothing is kept of those who are gone")
 }
 
-// TestTurns: whoever tries passwords, and as many at a time as possible, delays no one at another
+// TestTurns: someone who tries passwords, and as many at a time as possible, delays no one at another
 // address by more than the check that runs, and is refused when too many wait.
 func TestTurns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.yml")

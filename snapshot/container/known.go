@@ -154,7 +154,7 @@ func (m *Process) inspectable() bool {
 }
 
 // ofUser says that a user can have made the cgroup or the user namespace of the process.
-// That proves nothing for the user: whoever may use root's engine can have a container
+// That proves nothing for the user: someone who may use root's engine can have a container
 // made below another user's slice, or make a user namespace in one as any uid.
 func (m *Process) ofUser() bool { return m.Rootless || m.Place.Delegated }
 

@@ -211,7 +211,7 @@ func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	require.Equal(t, &snapshot.ContainerInfo{Runtime: "lxc", Name: "web"}, h.look(member(5, "/lxc/web"))[0])
 }
 
-// TestAContainerOfRootsStaysOne: whoever may use root's engine can have a container made
+// TestAContainerOfRootsStaysOne: someone who may use root's engine can have a container made
 // below a user's slice, or below another container, and make user namespaces in it as any
 // uid. None of that makes another user pay for it.
 func TestAContainerOfRootsStaysOne(t *testing.T) {

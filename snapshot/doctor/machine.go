@@ -110,7 +110,7 @@ func clock() Check {
 const noCommand = 1 << 30
 
 // hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused
-// whoever asks, and nothing is loaded.
+// anyone who asks, and nothing is loaded.
 func hasBPF() bool {
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
 	return err != unix.ENOSYS

@@ -186,7 +186,7 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 }
 
 // hideOwner hides the environment of a process of unknown owner, too: what the process claims
-// would count for whoever owns that.
+// would count for the owner of that.
 func (s *observation) hideOwner(err error) {
 	s.process.EID, s.process.EnvUnknown, s.process.EnvOverwritten, s.process.Unreadable = "", true, false, nil
 	s.environErr = fmt.Errorf("the owner of process %d: %w", s.process.PID, err)

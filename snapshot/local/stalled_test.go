@@ -66,7 +66,7 @@ func TestALookAtStalledProcesses(t *testing.T) {
 	}
 }
 
-// TestALookAtManyStalls: what holds them is looked for within the time of their account, too. Whoever has many mounts
+// TestALookAtManyStalls: what holds them is looked for within the time of their account, too. A user with many mounts
 // hides whose file system it is, and delays no other user.
 func TestALookAtManyStalls(t *testing.T) {
 	for mounts, byUser := range map[int]bool{0: true, 3500: false} {
@@ -242,7 +242,7 @@ func TestSubordinateUIDsShareAQuota(t *testing.T) {
 	require.LessOrEqual(t, known, int(500*time.Millisecond/slowlyTakes))
 }
 
-// TestASetUIDProgram: whoever starts one, and whatever uid it takes then, is the account that judges it.
+// TestASetUIDProgram: the account that starts one is the one that judges it, whatever uid it takes then.
 func TestASetUIDProgram(t *testing.T) {
 	uid, program, _ := proctest.OrdinaryUser(t)
 	proctest.NeedRoot(t)

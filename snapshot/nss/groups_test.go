@@ -142,7 +142,7 @@ func TestGroupsOfManyPeople(t *testing.T) {
 	})
 }
 
-// At most 10,000 people are kept in mind. Those about whom nobody asked for a day make room.
+// At most 10,000 people are kept in mind. Those about whom no one asked for a day make room.
 func TestGroupsForgetPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}

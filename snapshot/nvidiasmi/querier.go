@@ -51,7 +51,7 @@ type Querier struct {
 	runner  Runner
 	timeout time.Duration
 	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
-	turn    chan struct{}                                // whoever has put something in it may make a call
+	turn    chan struct{}                                // who has put something in it may make a call
 	modes   DeviceQuery
 
 	mu        sync.Mutex

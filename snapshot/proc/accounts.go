@@ -113,7 +113,7 @@ func (a *Accounts) Wait(ctx context.Context, uid snapshot.UID) (account snapshot
 
 const resolveWithin = time.Second
 
-// Resolve is Wait for whoever acts for themselves: where the account stays unknown, it is the
+// Resolve is Wait for people who act for themselves: where the account stays unknown, it is the
 // uid alone, by which the kernel lets them act as well.
 func (a *Accounts) Resolve(ctx context.Context, uid snapshot.UID) snapshot.UID {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)

@@ -32,7 +32,7 @@ type Place struct {
 	// may have made it, with any name.
 	Delegated bool
 	// Nested says that a cgroup with the name of another container is below that of this one: an engine in it has made
-	// that, or whoever gave it as a parent to a container of root's engine.
+	// that, or a user who gave it as a parent to a container of root's engine.
 	Nested bool
 }
 

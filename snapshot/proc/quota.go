@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Quota is what reading the processes of one account may take in one look: whoever has many or slow processes, or
+// Quota is what reading the processes of one account may take in one look: who has many or slow processes, or
 // many files, makes no look longer for others.
 type Quota struct {
 	spent time.Duration

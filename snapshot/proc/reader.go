@@ -39,7 +39,7 @@ const (
 
 // Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
 // process, the helper: a file system of a user (FUSE) can hold the memory of a process for any time, and
-// with it whoever reads these files. It starts the helper when it is first needed, and kills one that takes
+// with it the reader of these files. It starts the helper when it is first needed, and kills one that takes
 // too long. It is safe for concurrent use.
 type Reader struct {
 	// Command starts a helper, a program that calls ServeReader with its stdin and stdout.

@@ -65,7 +65,7 @@ func TestReader(t *testing.T) {
 	}, 5*time.Second, 10*time.Millisecond)
 }
 
-// TestStalledMemory: whoever reads the memory of the process waits for the FUSE server of its user.
+// TestStalledMemory: a reader of the memory of the process waits for the FUSE server of its user.
 func TestStalledMemory(t *testing.T) {
 	for name, inExec := range map[string]bool{"munmap": false, "execve": true} {
 		t.Run(name, func(t *testing.T) {

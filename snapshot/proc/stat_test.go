@@ -192,7 +192,7 @@ func child(t *testing.T, env ...string) (*exec.Cmd, snapshot.PID) {
 	return cmd, snapshot.PID(cmd.Process.Pid)
 }
 
-// What is read through a handle is of one process, whoever has its PID later.
+// What is read through a handle is of one process, no matter who has its PID later.
 func TestAHandleOutlivesItsProcess(t *testing.T) {
 	cmd, pid := child(t, "GENV_ENVIRONMENT_ID=1667")
 	p, err := proc.FS{}.Open(pid)

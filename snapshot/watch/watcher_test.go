@@ -326,7 +326,7 @@ func FuzzOpens(f *testing.F) {
 	})
 }
 
-// Whoever waits for the first time looks at once, and some more times: a process may have
+// Who waits for the first time looks at once, and some more times: a process may have
 // opened a device before, and use it only now.
 func TestWhatWasOpenedBefore(t *testing.T) {
 	w := Open(Config{DevDir: t.TempDir(), StateDirs: []string{t.TempDir()}})

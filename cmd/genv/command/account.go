@@ -23,7 +23,7 @@ import (
 // `genv remote …` becomes, so that a fleet has one account with keys and rights on the hosts.
 const accountKey = "account"
 
-// Personal is the category of a command below `genv remote` that works with the ssh of whoever runs it, root too.
+// Personal is the category of a command below `genv remote` that works with the ssh of the user who runs it, root too.
 const Personal = "personal"
 
 // AsAccount is the category of a command elsewhere that runs as the controller's account if root starts it.

@@ -131,7 +131,7 @@ func TestAFolderOfAnotherUserIsLeftOut(t *testing.T) {
 	require.Equal(t, []string{systemFolder}, all)
 	require.EqualError(t, leftOut, folder+" isn't read: "+folder+" belongs to uid 4000, and this program runs as uid 0; name its files with -H and --policy")
 
-	// Whoever has the home decides where a link in it leads.
+	// The owner of the home decides where a link in it leads.
 	require.NoError(t, os.Chown(folder, 0, 0))
 	for _, above := range []string{filepath.Dir(folder), home} {
 		require.NoError(t, os.Chown(above, 4000, 4000))

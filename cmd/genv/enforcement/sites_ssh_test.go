@@ -238,7 +238,7 @@ func TestAGroupsShareOverRealSSH(t *testing.T) {
 	require.Contains(t, s.cycle().Err, "0 findings")
 }
 
-// Rules 8: idle means idle, also for whoever never heard of genv.
+// Rules 8: idle means idle, also for anyone who never heard of genv.
 func TestIdleOverRealSSH(t *testing.T) {
 	s := openSite(t, "08.yaml", "gpu-01")
 	s.start("xia", "gpu-01", "xia", nil, 0, 0)

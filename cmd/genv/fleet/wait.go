@@ -193,7 +193,7 @@ func (r *requirement) Of(state string) string {
 	return what
 }
 
-// fits says whether a GPU is of the kind that is wanted, whoever uses it.
+// fits says whether a GPU is of the kind that is wanted, no matter who uses it.
 func (r *requirement) fits(g *gpus.GPU) bool {
 	return r.model.Matches(g.Model) && (r.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= r.memory)
 }

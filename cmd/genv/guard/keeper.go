@@ -36,7 +36,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	}
 }
 
-// VetoFile turns the guard off as long as it exists, whoever orders it.
+// VetoFile turns the guard off as long as it exists, no matter who orders it.
 func VetoFile(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		return filepath.Join(root, "etc/guard.off")

@@ -159,7 +159,7 @@ func TestOffHoldsAgainstAController(t *testing.T) {
 	require.Contains(t, out, "only root")
 }
 
-// TestTheVetoHoldsAgainstAController: whoever is root on the host has the last word.
+// TestTheVetoHoldsAgainstAController: root of the host has the last word.
 func TestTheVetoHoldsAgainstAController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

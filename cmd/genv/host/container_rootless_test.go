@@ -202,7 +202,7 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 
 	h.executesIn("job")
 
-	// Containers of whoever may use Docker, made to look like bob's.
+	// Containers of a user who may use Docker, made to look like bob's.
 	for _, args := range [][]string{
 		{"--cgroup-parent", "/docker/" + id, dockerImage, "sleep", "1000000"},
 		{"--user", fmt.Sprint(containerUser), "--security-opt", "seccomp=unconfined", dockerImage, "busybox", "unshare", "-U", "sleep", "1000000"},

@@ -187,7 +187,7 @@ func (m *Metrics) asked() bool { return m.Address != "" }
 
 // openMetrics serves only what Prometheus needs. On loopback, browsers on this machine
 // could be made to read it by another site (DNS rebinding), so the name is checked.
-// Elsewhere it answers to any name. Without --web-config whoever reaches the port may read it.
+// Elsewhere it answers to any name. Without --web-config anyone who reaches the port may read it.
 func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
 	if !config.asked() {
 		return nil

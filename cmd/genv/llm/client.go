@@ -34,7 +34,7 @@ var ErrModel = errors.New("the server does not have this model")
 type Client struct {
 	Host string // the interface at which it listens; empty for the loopback
 	Port int
-	// Owner is the user who has to listen at the loopback (or root); nil for whoever does.
+	// Owner is the user who has to listen at the loopback (or root); nil for anyone who does.
 	Owner *snapshot.UID
 
 	sockets string // the folder in place of /proc/net

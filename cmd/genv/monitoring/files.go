@@ -43,7 +43,7 @@ func scrapeInterval(interval time.Duration) string {
 
 // publish writes the configuration files. Other users may write to the folder above
 // theirs, /var/tmp/genv, so no link is followed, and a folder that another user made or
-// may write to is refused: whoever starts Prometheus or Grafana trusts these files.
+// may write to is refused: users who start Prometheus or Grafana trust these files.
 func publish(config Config, port int, getenv func(string) string) error {
 	root, err := openFolder(config.ConfigDir, disk.Dir(getenv))
 	if err != nil {

@@ -93,7 +93,7 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestProgress: the line is there while people wait, whoever they wait for, and
+// TestProgress: the line is there while people wait, no matter for whom, and
 // never afterwards.
 func TestProgress(t *testing.T) {
 	const second, none = time.Second + time.Millisecond, ""

@@ -97,7 +97,7 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 
 const (
 	// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user always has the
-	// same pseudonym, and whoever has it can find out the user's name.
+	// same pseudonym, and who has it can find out the user's name.
 	keyFile = "pseudonyms.key"
 	keySize = 32 // bytes
 	// lockWithin is how long another process may take to make it.

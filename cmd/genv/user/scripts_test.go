@@ -120,7 +120,7 @@ func TestRay(t *testing.T) {
 	require.Equal(t, "[1, 2]\n2\n(False, False) [0, 1] ''\n", answer.Out, answer.Err)
 }
 
-// programs is a folder for PATH where genv is a program that runs it as this user, whoever starts it.
+// programs is a folder for PATH where genv is a program that runs it as this user, no matter who starts it.
 func (u *account) programs() string {
 	u.t.Helper()
 	genv, err := lookPath(u.environ(), "genv")

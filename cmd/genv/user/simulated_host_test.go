@@ -139,7 +139,7 @@ func (u *account) run(words ...string) genvtest.Result {
 	return genvtest.Exec(u.t, u.command(words...))
 }
 
-// shells are bash and zsh, without the files of whoever runs the test.
+// shells are bash and zsh, without the files of the user who runs the test.
 var shells = map[string][]string{"bash": {"bash", "--norc", "--noprofile"}, "zsh": {"zsh", "-f"}}
 
 func eachShell(t *testing.T, test func(t *testing.T, kind string)) {

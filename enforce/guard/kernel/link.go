@@ -103,7 +103,7 @@ func (l bpfLink) update(program *ebpf.Program) error {
 	return err
 }
 
-// detach ends what the link does, whoever holds it. Kernels before 5.9 can't.
+// detach ends what the link does, no matter who holds it. Kernels before 5.9 can't.
 func (l bpfLink) detach() error {
 	_, err := bpf(cmdLinkDetach, &struct{ link uint32 }{uint32(l)})
 	return err

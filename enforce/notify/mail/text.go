@@ -47,7 +47,7 @@ func (l *Letter) hosts() string {
 	return strings.Join(hosts, ", ")
 }
 
-// body is the text, which names who to ask; empty for nobody.
+// body is the text, which names who to ask; empty for none.
 func (l *Letter) body(contact string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Hello %s,\n\n", text.Shown(string(l.User)))

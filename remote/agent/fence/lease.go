@@ -7,7 +7,7 @@
 //	file := &fence.File{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(request) // *RefusedError: another controller has the host
 //
-// What a request says is believed, since whoever can send one is root on the host.
+// What a request says is believed, since anyone who can send one is root on the host.
 package fence
 
 import (

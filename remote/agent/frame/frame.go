@@ -163,7 +163,7 @@ type Greeting struct {
 // Can says whether the host knows a request.
 func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabilities, request) }
 
-// Beacon is the line before the greeting. Whoever starts the command makes up
+// Beacon is the line before the greeting. The end that starts the command makes up
 // the token, so that no banner holds it by chance or by intent.
 func Beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 

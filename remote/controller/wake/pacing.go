@@ -79,7 +79,7 @@ func (p *pacing) asked(now time.Time, changed bool, entries int) {
 // neither the controller nor a machine or network that hosts share all at once: violations
 // are dealt with meanwhile. Each has gap to itself, or less if that would take longer than a
 // part of the interval or spreadMost. Shorter intervals than spreadFrom are not spread:
-// whoever wants them wants the full cycle soon.
+// who wants them wants the full cycle soon.
 const (
 	gap        = 25 * time.Millisecond
 	part       = 4

@@ -161,7 +161,7 @@ func TestUsersThatChange(t *testing.T) {
 	require.NoError(t, c.Put(t.Context(), "/genv/a", []byte("2"), 0))
 }
 
-// With users, etcd refuses certificates with a common name, whoever logs in.
+// With users, etcd refuses certificates with a common name, no matter who logs in.
 func TestACertificateWithAName(t *testing.T) {
 	t.Parallel()
 	cluster, files := servers.StartEtcdTLS(t, 1)

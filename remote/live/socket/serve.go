@@ -80,7 +80,7 @@ func (w *writer) Write(p []byte) (written int, err error) {
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // connections are those that are open, the oldest first. Beyond maxConnections the oldest of
-// whoever has most is closed: with a limit on new ones, or if it were the oldest of all, whoever
+// the user with most is closed: with a limit on new ones, or if it were the oldest of all, a user who
 // opens that many would shut others out, such as an administrator who ends something.
 type connections struct {
 	mu   sync.Mutex
@@ -109,7 +109,7 @@ func (c *connections) add(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// excess is the oldest connection of whoever has most.
+// excess is the oldest connection of the user with most.
 func (c *connections) excess() int {
 	counts, most := make(map[string]int), 0
 	for _, open := range c.open {

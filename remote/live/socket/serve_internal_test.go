@@ -58,7 +58,7 @@ func TestClients(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestManyClients: whoever keeps as many connections as there may be can't shut others out, and
+// TestManyClients: someone who keeps as many connections as there may be can't shut others out, and
 // the program doesn't keep them all.
 func TestManyClients(t *testing.T) {
 	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)

@@ -6,7 +6,7 @@
 //	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock
 //
 // Who may change what is decided here. A change says what is wanted, never who wants it: users, their names and the
-// time come from the Requester, which whoever applies the change fills in from what the kernel reports.
+// time come from the Requester, which the one that applies the change fills in from what the kernel reports.
 //
 // This package has no clock and touches no file or process: service.Changer applies a change to the state files of this
 // host.

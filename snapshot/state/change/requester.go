@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Requester is who asks for a change, as the kernel reports it, and what whoever applies the
+// Requester is who asks for a change, as the kernel reports it, and what the one that applies the
 // change knows. Nothing of it is taken from a request.
 type Requester struct {
 	UID snapshot.UID

@@ -87,7 +87,7 @@ func sharedDir(t *testing.T) string {
 type fakeSystem struct {
 	boot      string
 	processes map[snapshot.PID]system.ProcessStatus
-	kernels   map[string]system.Liveness // by their id, whoever's
+	kernels   map[string]system.Liveness // by their id, no matter whose
 	onRead    func()                     // called when processes or kernels are looked for
 
 	namespaces system.Namespaces // those of here

@@ -168,7 +168,7 @@ func TestSuccessorsAreBounded(t *testing.T) {
 	require.Equal(t, snapshot.PID(2000), files.Environment("1102").PIDs[0])
 }
 
-// Whoever deactivates leaves; the jobs that still run keep the environment.
+// Who deactivates leaves; the jobs that still run keep the environment.
 func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
 	subshell := with(job(1103, alice, "1102"), func(r *system.RunningProcess) { r.Parent = 1102 })

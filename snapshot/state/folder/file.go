@@ -193,7 +193,7 @@ func (d *Folder) Hold(name string, within time.Duration) (err error) {
 
 // LockWhole has systemd-tmpfiles leave all in the folder alone until it is closed: it removes old files though they are
 // locked, but nothing in a folder that is. Others may share the lock, and it keeps no user out.
-func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // whoever holds it alone spares it, too
+func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // who holds it alone spares it
 
 // LockShared is Lock, and several may hold it at a time while none holds it exclusively.
 func (d *Folder) LockShared(name string, within time.Duration) (*os.File, error) {

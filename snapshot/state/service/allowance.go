@@ -7,9 +7,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Allowance is what whoever enforces a policy tells a host about it.
+// Allowance is what a controller or `genv enforce` tells a host about its policy.
 type Allowance struct {
-	// By is who enforces the policy, and Contact whom users ask about it; empty for nobody.
+	// By is who enforces the policy, and Contact whom users ask about it; empty for none.
 	By      string `json:"by,omitempty"`
 	Contact string `json:"contact,omitempty"`
 	// Rules are the settings that hold here for people of whom People says no others.

@@ -101,7 +101,7 @@ func (s *Server) note(now time.Duration) {
 func (s *Server) loadWaits() {
 	q := &s.waits
 	q.changed, q.begun = make(chan struct{}, 1), sinceBoot()
-	q.wake() // to note that nobody waits
+	q.wake() // to note that no one waits
 	if s.Run == "" {
 		return
 	}

@@ -205,7 +205,7 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex) {
 	q.wake()
 }
 
-// keep notes which GPUs nobody but some user may attach without waiting; q.mu is held.
+// keep notes which GPUs only some user may attach without waiting; q.mu is held.
 func (q *waits) keep(look *snapshot.Snapshot, waiting map[string]*wait, now time.Duration) {
 	q.kept = nil
 	for _, o := range q.offers {

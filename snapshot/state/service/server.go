@@ -128,7 +128,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
-// keepQueueShort has whoever wants to connect wait for a turn, instead of behind the thousands of connections that one
+// keepQueueShort has clients wait for a turn to connect, instead of behind the thousands of connections that one
 // user can have made.
 func keepQueueShort(listener *net.UnixListener) error {
 	raw, err := listener.SyscallConn()

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// issue makes a token for whoever asks. Whether the environment is that user's is looked at
+// issue makes a token for anyone who asks. Whether the environment is that user's is looked at
 // when the container starts: it may end until then.
 func (s *Server) issue(eid snapshot.EnvID, by callerProcess) Answer {
 	if by.unknown != nil { // a container can have processes of any uid

@@ -135,7 +135,7 @@ func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
 	return asked
 }
 
-// lookAgain has whoever enforces the policy look here again, and waits for what it tells then. It returns what is known.
+// lookAgain has the enforcer of the policy look here again, and waits for what it tells then. It returns what is known.
 func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *told {
 	asked := s.askers.add(snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}, s.Now())
 	if s.Run == "" || AskedNote.Write(s.Run, asked) != nil {

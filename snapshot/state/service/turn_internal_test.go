@@ -56,7 +56,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestPropertyQueue: whatever people ask for, never more is given than is free, nobody is forgotten, and people take
+// TestPropertyQueue: whatever people ask for, never more is given than is free, no one is forgotten, and people take
 // turns.
 func TestPropertyQueue(t *testing.T) {
 	for seed := range uint64(8) {

@@ -41,7 +41,7 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 		asked++
 		go func() {
 			answer := p.kernelFilesOf(ctx, uid, pids, list)
-			p.kernelsPending.Delete(uid) // before the answer: whoever has it may ask again at once
+			p.kernelsPending.Delete(uid) // before the answer: who has it may ask again at once
 			answers <- answer
 		}()
 	}
