@@ -143,18 +143,18 @@ func (j *judgement) confirmed(f *Finding) bool {
 		since = newest.Add(-sameMoment)
 	}
 	if again := p.AskedAgain; !again.IsZero() && again.Before(since) {
-		since = again
+		since = again.Add(1) // looks of that time may be the ones before
 	}
-	old := slices.DeleteFunc(counted, func(h *hostView) bool { return !h.at.Before(since) })
+	old := slices.ContainsFunc(counted, func(h *hostView) bool { return h.at.Before(since) })
 	switch {
-	case len(old) == 0:
+	case !old:
 		p.AskedAgain, f.Pending, f.Deferred = time.Time{}, false, false
 	case p.AskedAgain.IsZero() && !underWay:
 		p.AskedAgain = j.now
-		for _, h := range old {
+		for _, h := range counted { // at the same moment
 			j.ask[h.name] = true
 		}
 	}
 	j.next.Present[f.ID] = p
-	return len(old) == 0
+	return !old
 }
