@@ -16,11 +16,12 @@ import (
 // Allowances tells hosts what the policy allows the people there: each cap about them, with what counts here and
 // elsewhere, and the rules that hold. It sends nothing by itself: a host is told with the next look at it.
 type Allowances struct {
-	// By is who enforces the policy, and Contact whom users ask about it.
-	By, Contact string
-	OneHost     bool          // it enforces it on one host alone
-	Interval    time.Duration // between two rounds
-	Tell        func(map[snapshot.Hostname]*service.Allowance)
+	// By is who enforces the policy, Contact whom users ask about it, and Page where they see all hosts.
+	By, Contact, Page string
+
+	OneHost  bool          // it enforces it on one host alone
+	Interval time.Duration // between two rounds
+	Tell     func(map[snapshot.Hostname]*service.Allowance)
 
 	hosts map[snapshot.Hostname]*toldHost
 	rules map[*enforce.Settings][]service.Rule // of the last cycle
@@ -153,7 +154,7 @@ func (a *Allowances) lease() time.Duration { return max(time.Minute, 3*a.Interva
 func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allowance {
 	query := enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}
 	told := &service.Allowance{
-		By: a.By, Contact: a.Contact, OneHost: a.OneHost, ForMS: a.lease().Milliseconds(),
+		By: a.By, Contact: a.Contact, Page: a.Page, OneHost: a.OneHost, ForMS: a.lease().Milliseconds(),
 		Rules: a.rulesOf(cycle.Policy, query), People: make(map[snapshot.UID]service.Person),
 	}
 	places := make(map[string]int)

@@ -41,7 +41,7 @@ func TestWhatAFleetAllows(t *testing.T) {
 	began := time.Now()
 	_, err = f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2}})
 	require.NoError(t, err)
-	for !strings.Contains(text, "which is 1 more than the maximum allowed") {
+	for !strings.Contains(text, "User alice has 3 GPUs, and may have 2.") {
 		require.Less(t, time.Since(began), time.Minute, text)
 		text += screen.text(t)
 	}

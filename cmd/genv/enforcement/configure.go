@@ -1,8 +1,6 @@
 package enforcement
 
 import (
-	"cmp"
-
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -78,12 +76,8 @@ func (l *loop) allowances(options *Options) *companions.Allowances {
 	if options.LocalName != "" {
 		by = "genv enforce"
 	}
-	contact := ""
-	if mail := options.Policy.Mail; mail != nil {
-		contact = cmp.Or(mail.Contact, mail.ReplyTo)
-	}
 	return &companions.Allowances{
-		By: by, Contact: contact,
+		By: by, Contact: options.Policy.Contact, Page: options.Listen.Web.Page(),
 		OneHost: options.LocalName != "", Interval: options.Interval, Tell: options.Allow,
 	}
 }

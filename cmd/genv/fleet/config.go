@@ -1,16 +1,21 @@
 package fleet
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // program is genv as its commands see it.
@@ -111,6 +116,9 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 	}
 	var err error
 	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
+		if !o.named() {
+			err = p.withElsewhere(c.Context, err)
+		}
 		return config, &command.ExitError{Code: command.ExitFailed, Err: err, Flag: "host"}
 	}
 	openSSH := o.ssh == inventory.OpenSSH
@@ -127,6 +135,23 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 		h.NoSudo, h.Personal = h.NoSudo || o.noSudo, h.Personal || personal
 	}
 	return config, nil
+}
+
+// withElsewhere adds to an error where people look instead, on a host that a controller has told so.
+func (p *program) withElsewhere(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	told, failed := service.Client{Path: localhost.SocketPath(p.Getenv)}.Allowance(ctx)
+	if failed != nil || told == nil || told.Page+told.Contact == "" {
+		return err
+	}
+	if told.Page != "" {
+		err = fmt.Errorf("%w; %s shows all hosts", err, text.OneLine(told.Page))
+	}
+	if told.Contact != "" {
+		err = fmt.Errorf("%w; questions: %s", err, text.OneLine(told.Contact))
+	}
+	return err
 }
 
 // unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.

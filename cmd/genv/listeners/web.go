@@ -26,6 +26,17 @@ type Web struct {
 	Hosts   []string // names besides those of loopback
 }
 
+// Page is the address of the page in people's browsers; empty if no name of it is known.
+func (w *Web) Page() string {
+	switch {
+	case !w.asked() || len(w.Hosts) == 0:
+		return ""
+	case w.exposed() && w.Port != 443:
+		return "https://" + net.JoinHostPort(w.Hosts[0], strconv.Itoa(w.Port))
+	}
+	return "https://" + w.Hosts[0] // of a proxy in front
+}
+
 func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 
 func (o *Flags) readWeb(c *cli.Context, once bool) (Web, error) {

@@ -132,6 +132,19 @@ func accessFiles(t *testing.T) (dir string) {
 
 // TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not
 // offered to those who would prefer it.
+func TestAddressOfThePage(t *testing.T) {
+	for want, w := range map[string]listeners.Web{
+		"":                              {Address: "127.0.0.1", Port: 8080},
+		"https://gpus.example.org":      {Address: "127.0.0.1", Port: 8080, Hosts: []string{"gpus.example.org", "g"}},
+		"https://a":                     {Unix: "/run/web.sock", Hosts: []string{"a"}},
+		"https://b":                     {Address: "0.0.0.0", Port: 443, Hosts: []string{"b"}},
+		"https://gpus.example.org:8443": {Address: "0.0.0.0", Port: 8443, Hosts: []string{"gpus.example.org"}},
+	} {
+		require.Equal(t, want, w.Page())
+	}
+	require.Empty(t, (&listeners.Web{Hosts: []string{"no page"}}).Page())
+}
+
 func TestWebWithTLS(t *testing.T) {
 	dir := accessFiles(t)
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")

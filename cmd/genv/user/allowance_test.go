@@ -39,7 +39,7 @@ func TestWhatIsAllowed(t *testing.T) {
 		require.NoError(t, root.Allow(t.Context(), service.Allowance{
 			Caps:   []service.Cap{{Rule: "max-devices-per-user", Counts: "gpus", GPUs: all}},
 			People: map[snapshot.UID]service.Person{60800: {Caps: []service.CapUse{hers}}, 60799: {Caps: []service.CapUse{his}}},
-			Asked:  math.MaxUint64, ForMS: time.Hour.Milliseconds(),
+			Asked:  math.MaxUint64, ForMS: time.Hour.Milliseconds(), Contact: "room 1.23", Page: "https://gpus.example.org",
 		}))
 	}
 	hers, his := alice.open("bash"), bob.open("bash")
@@ -50,6 +50,11 @@ func TestWhatIsAllowed(t *testing.T) {
 	allow(service.CapUse{Limit: 3, Here: 2, GPUs: all[:2], Elsewhere: 1, Hosts: []snapshot.Hostname{"gpu-03"}, SeenMS: 4000}, service.CapUse{Limit: 4})
 	require.Equal(t, active+attached+"3 of 3 GPUs\n", statusOf(hers))
 	require.Equal(t, "Environment is not active\n0 of 4 GPUs\n", statusOf(his))
+	for _, look := range []string{"gpus", "wait"} {
+		elsewhere := hers.sayAll("genv remote " + look)
+		require.Equal(t, "1", elsewhere.status)
+		require.Regexp(t, "^genv: no hosts are selected; .*; https://gpus.example.org shows all hosts; questions: room 1.23\n$", elsewhere.text)
+	}
 	refused := hers.sayAll("genv attach --count 3")
 	require.Equal(t, "1", refused.status)
 	require.Regexp(t, "^beyond a cap of the policy: max-devices-per-user allows you 3 GPUs, and with this it would be 4 GPUs: you have 2 GPUs on this host "+

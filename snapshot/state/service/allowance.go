@@ -12,6 +12,8 @@ type Allowance struct {
 	// By is who enforces the policy, and Contact whom users ask about it; empty for none.
 	By      string `json:"by,omitempty"`
 	Contact string `json:"contact,omitempty"`
+	// Page is where people see all hosts; empty if the controller doesn't know.
+	Page string `json:"page,omitempty"`
 	// Rules are the settings that hold here for people of whom People says no others.
 	Rules []Rule `json:"rules,omitempty"`
 	Caps  []Cap  `json:"caps,omitempty"`

@@ -71,7 +71,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 		return Answer{}
 	}
 	if !t.holds(s.Now()) {
-		return Answer{Allowance: &Allowance{By: t.By, Contact: t.Contact, Since: t.until, Expired: true}}
+		return Answer{Allowance: &Allowance{By: t.By, Contact: t.Contact, Page: t.Page, Since: t.until, Expired: true}}
 	}
 	own := t.Allowance
 	own.People, own.Asked = nil, 0
