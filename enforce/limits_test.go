@@ -133,8 +133,8 @@ func TestACapIsHeldWithItsActions(t *testing.T) {
 
 func TestAHeldUserIsNamed(t *testing.T) {
 	for throttle, want := range map[bool]string{
-		false: "No action taken against user user1 on host a in this cycle (held: 3 terminations, 0 detachments)",
-		true:  "Only some actions taken against user user1 on host a in this cycle (held: 2 terminations, 0 detachments)",
+		false: "No action taken against user user1 on host a in this cycle (kept back: 3 terminations, 0 detachments)",
+		true:  "Only some actions taken against user user1 on host a in this cycle (kept back: 2 terminations, 0 detachments)",
 	} {
 		limits := safety.Limits{PerUser: safety.Limit{Terminations: 1}, Throttle: throttle}
 		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}

@@ -23,7 +23,7 @@ const (
 	KindOrder     Kind = "report"  // an item of an order that is about to be sent
 	KindOutcome   Kind = "outcome" // the outcome of such an item
 	KindNotified  Kind = "told"    // a user was notified by a channel, or could not be
-	KindOverLimit Kind = "held"    // a safety limit held back actions on a user or host
+	KindOverLimit Kind = "held"    // a safety limit kept back actions on a user or host
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
 	KindDuplicate Kind = "duplicate"

@@ -74,7 +74,7 @@ func (h Held) String() string {
 	if h.partly {
 		taken = "Only some actions"
 	}
-	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)",
+	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (kept back: %d terminations, %d detachments)",
 		h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
 }
 

@@ -40,7 +40,7 @@ func (n *Notice) chat() string {
 	}
 	for _, held := range [][]string{texts(n.HeldUsers), texts(n.HeldHosts)} {
 		for _, line := range held {
-			lines = append(lines, ":raised_hand: *Held back:* "+quoted(line))
+			lines = append(lines, ":raised_hand: *Kept back:* "+quoted(line))
 		}
 	}
 	if more := len(lines) - maxChatLines; more > 0 {

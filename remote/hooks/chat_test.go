@@ -69,7 +69,7 @@ func TestChat(t *testing.T) {
 		},
 		"what is held back": {
 			events: []enforce.Event{{Kind: enforce.EventHeld, Held: &safety.Held{Host: "gpu-04", Because: "an operator said so"}}},
-			want:   []string{":raised_hand: *Held back:* `Safety limit exceeded: an operator said so. No action taken against users who are not known on host gpu-04 in this cycle (held: 0 terminations, 0 detachments)`"},
+			want:   []string{":raised_hand: *Kept back:* `Safety limit exceeded: an operator said so. No action taken against users who are not known on host gpu-04 in this cycle (kept back: 0 terminations, 0 detachments)`"},
 		},
 		"a message of an operator": {
 			events: []enforce.Event{{Kind: controller.EventOperator, ID: "x", Host: "gpu-04", Text: "bob: @channel\nreboot"}},

@@ -32,7 +32,7 @@ type Notice struct {
 	Cycle    int              `json:"cycle"`
 	Findings []NoticedFinding `json:"findings"`
 	Outcomes []audit.Record   `json:"outcomes"` // lines of the kinds told and outcome
-	// HeldUsers: safety limits held back actions against them.
+	// HeldUsers: safety limits kept back actions against them.
 	HeldUsers []safety.Held `json:"held_users,omitempty"`
 	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
 	// Test says that `genv policy test-notify` sent it.

@@ -59,7 +59,7 @@ func Findings(f *live.Fleet) []byte {
 			w.Sample(float64(counts[key{rule, decision}]), string(rule), string(decision))
 		}
 	}
-	w.Value("genv_held", "Users and hosts for which a safety limit holds actions back.",
+	w.Value("genv_held", "Users and hosts for which a safety limit keeps actions back.",
 		float64(len(f.HeldUsers)+len(f.HeldHosts)))
 	w.Value("genv_rules_on_hold", "Whether an operator has rules do nothing (1).", number(f.Hold != nil))
 	if e := f.Election; e != nil {

@@ -131,7 +131,7 @@ func pathOf(prefix, name string) string {
 }
 
 var decisions = map[enforce.Decision]string{
-	enforce.DecisionAct: "acts now", enforce.DecisionWait: "waiting", enforce.DecisionHold: "held back",
+	enforce.DecisionAct: "acts now", enforce.DecisionWait: "waiting", enforce.DecisionHold: "kept back",
 	enforce.DecisionDryRun: "dry run",
 	enforce.DecisionStuck:  "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
 }

@@ -112,7 +112,7 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 		if left[key] {
 			continue
 		}
-		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", key,
+		w.remark(fmt.Sprintf("No safety limit keeps actions back any more %s, after %s.", key,
 			text.ShortDuration(now.Sub(w.held[key]))))
 		delete(w.held, key)
 		delete(w.repeats.known, "held "+key)

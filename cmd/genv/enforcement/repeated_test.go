@@ -147,7 +147,7 @@ func TestHeld(t *testing.T) {
 	_, err = s.cycle(controller.Cycle{Stopped: true})
 	require.Empty(t, err, "it was not judged")
 	_, err = s.cycle(controller.Cycle{})
-	require.Equal(t, "No safety limit holds actions back any more against user bob, after 2h12m.\n", err)
+	require.Equal(t, "No safety limit keeps actions back any more against user bob, after 2h12m.\n", err)
 	_, err = s.cycle(cycle, event)
 	require.Contains(t, err, "Safety limit exceeded", "it begins again")
 }
