@@ -97,7 +97,7 @@ func complete(app *cli.App, words []string, current string) answer {
 				return p.valueOf(flag, current, at+1)
 			}
 			if f, ours := flag.(*Flag); ours && f.word != "" {
-				return matching(valuesOf([]string{f.word}), current, at+1)
+				return matching(valuesOf(f.choices), current, at+1)
 			}
 			return answer{}
 		}

@@ -77,11 +77,26 @@ func Bool(to *bool, names, usage string) *Flag {
 // OrWord has a Bool take a word, too, and only after "=".
 func (f *Flag) OrWord(word string, to *bool) *Flag {
 	set := f.set
-	f.word, f.set = word, func(value string) error {
+	f.word, f.choices, f.set = word, []string{word}, func(value string) error {
 		if *to = value == word; *to {
 			return nil
 		}
 		return set(value)
+	}
+	return f
+}
+
+// OrTime has a Bool take a duration of more than 0, too, and only after "=".
+func (f *Flag) OrTime(to *time.Duration) *Flag {
+	set := f.set
+	f.word, f.set = "TIME", func(value string) (err error) {
+		if value == "true" || value == "false" {
+			return set(value)
+		}
+		if *to, err = text.ParseDuration(value); err == nil && *to == 0 {
+			err = errors.New("write a duration of more than 0")
+		}
+		return errors.Join(err, set("true"))
 	}
 	return f
 }

@@ -78,6 +78,7 @@ const (
 	// ExitWork says with --exit-code that a dry run found something to do. It
 	// isn't 2, since that is the exit code of a Go program that crashed.
 	ExitWork = 10
+	ExitLate = 75 // the TIME of --wait is over: EX_TEMPFAIL of sysexits(3)
 )
 
 // ExitError carries an exit code; err is nil when all has been said already.

@@ -3,6 +3,8 @@ package localhost
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"os"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -116,12 +119,84 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 	} else {
 		result, err = h.Service.Change(ctx, c)
 	}
-	if err == nil && (c.Enter != nil || c.Attach != nil) && len(result.Now) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, guardWithin)
-		defer cancel()
-		guard.Await(ctx, h.Machine.Hardware.Run, h.UID(ctx), result.Now)
+	if err == nil && (c.Enter != nil || c.Attach != nil) {
+		h.awaitGuard(ctx, result.Now)
 	}
 	return result, err
+}
+
+// ChangeInTurn makes a change that attaches a number of GPUs when it is its turn: root's service has the queue, and
+// tells where in it this is, or nil while it is away. On other hosts it is made when enough GPUs are free: tell is
+// called with nil each time they aren't.
+func (h *Host) ChangeInTurn(
+	ctx context.Context, c change.Change, tell func(*service.Place),
+) (result change.Result, err error) {
+	switch served, err := h.Served(); {
+	case h.contained:
+		return change.Result{}, ErrContained
+	case err != nil:
+		return change.Result{}, err
+	case !served:
+		return h.changeWhenFree(ctx, c, tell)
+	}
+	data, err := json.Marshal(c)
+	if err == nil {
+		result, err = h.Service.Wait(ctx, service.WaitRequest{ID: rand.Text(), Change: data}, tell)
+	}
+	if err == nil {
+		h.awaitGuard(ctx, result.Now)
+	}
+	return result, err
+}
+
+// Served says whether the state of this host belongs to root's service, which keeps a queue.
+func (h *Host) Served() (bool, error) {
+	owner, err := h.Store.Owner()
+	return owner != nil, err
+}
+
+// lookEvery is how often a host without a queue is looked at for free GPUs.
+const lookEvery = 10 * time.Second
+
+func (h *Host) changeWhenFree(
+	ctx context.Context, c change.Change, tell func(*service.Place),
+) (change.Result, error) {
+	for {
+		s, err := h.Machine.Snapshot(ctx)
+		if err != nil {
+			return change.Result{}, err
+		}
+		free := []snapshot.DeviceIndex{}
+		for _, g := range gpus.Of(s) {
+			if g.State == gpus.Free {
+				free = append(free, g.Index)
+			}
+		}
+		files := state.Files{Devices: s.Devices, Environments: s.Environments}
+		wanted, err := c.Wanted(&files, h.UID(ctx))
+		if err != nil || max(wanted.Count, len(wanted.Indices)) > len(s.Devices) {
+			return h.Change(ctx, c) // which says why
+		}
+		result, err := h.Change(ctx, c.Within(free))
+		if !errors.Is(err, state.ErrUnavailable) {
+			return result, err
+		}
+		tell(nil)
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return change.Result{}, context.Cause(ctx)
+		}
+	}
+}
+
+// awaitGuard waits until the kernel guard lets this user open GPUs, if there is one.
+func (h *Host) awaitGuard(ctx context.Context, now []snapshot.DeviceIndex) {
+	if len(now) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, guardWithin)
+		defer cancel()
+		guard.Await(ctx, h.Machine.Hardware.Run, h.UID(ctx), now)
+	}
 }
 
 // guardWithin is how long a change waits for the kernel guard, which lets its user open the GPUs.

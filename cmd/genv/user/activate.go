@@ -20,6 +20,7 @@ import (
 // those of `genv run` and `genv llm serve`.
 type activateOptions struct {
 	environment.SettingFlags
+	waitOptions
 	id                         string
 	noPrompt, noAttach, noLoad bool
 	shell                      string
@@ -38,6 +39,7 @@ func (p *program) activateCommand() *cli.Command {
 			command.Bool(&o.noLoad, "no-load", "don't load the configuration from the folder that genv home prints"),
 			shellFlag(&o.shell),
 			o.OverSubscribeFlag(),
+			o.waitFlag(),
 		),
 		Action: p.outsideContainers(func(c *cli.Context) error { return p.activate(c, o) }),
 	}
@@ -56,9 +58,12 @@ func (p *program) activate(c *cli.Context, o *activateOptions) error {
 	if err != nil {
 		return err
 	}
-	entered, err := who.Change(c.Context, change.Change{Enter: &entry})
+	entered, err := o.change(c, p, who, change.Change{Enter: &entry})
 	if err != nil {
 		return err
+	}
+	if o.wait {
+		others = p.inUseByOthers(c.Context, who, entered.EID, who.uid)
 	}
 	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), o.noPrompt)); err != nil {
 		return who.leave(c.Context, caller.PID, err)
@@ -113,7 +118,10 @@ func (p *program) newEntry(
 	if e.Config, err = p.wanted(c, o); err != nil {
 		return e, others, err
 	}
-	if e.Attach && e.Config.GPUs != nil {
+	if o.wait && e.Config.GPUs == nil {
+		return e, others, command.WrongFlag("wait", ": say for how many GPUs, as with --gpus 2")
+	}
+	if e.Attach && e.Config.GPUs != nil && !o.wait {
 		uid, err := who.Machine.Proc.UID(pid)
 		if err != nil {
 			return e, others, err

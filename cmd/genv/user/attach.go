@@ -19,6 +19,7 @@ import (
 // attachOptions is what the flags of `genv attach` and `genv devices attach` say.
 type attachOptions struct {
 	environment.SettingFlags
+	waitOptions
 	count, index, mig string
 	config, refresh   bool
 }
@@ -29,6 +30,7 @@ func (p *program) attachCommand() *cli.Command {
 		Name:  "attach",
 		Usage: "attach GPUs to this environment: as many as are configured, or one",
 		Flags: append(o.flags(),
+			o.waitFlag(),
 			command.Bool(&o.config, "config", "attach as many as are configured, and none if no number is"),
 			command.Bool(&o.refresh, "refresh",
 				"attach nothing; update this shell after another terminal attached or detached GPUs")),
@@ -91,13 +93,17 @@ func (p *program) attach(c *cli.Context, o *attachOptions) error {
 		return err
 	}
 	var others inUse
-	if who.eid != "" { // else it is refused
+	if who.eid != "" && !o.wait { // else it is refused, or looked at afterwards
 		others = p.inUseByOthers(c.Context, who, who.eid, who.uid)
 	}
 	others.restrict(&request.Availability)
 	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 		request.EID = eid
-		return who.changeIn(ctx, eid, change.Change{Attach: &request})
+		result, err := o.change(c, p, who, change.Change{Attach: &request})
+		if err == nil && o.wait {
+			others = p.inUseByOthers(ctx, who, eid, who.uid)
+		}
+		return result, who.ended(eid, err)
 	})
 	switch n := len(result.Now); {
 	case err != nil:

@@ -92,10 +92,15 @@ func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environme
 
 func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
 	result, err := w.Change(ctx, c)
+	return result, w.ended(eid, err)
+}
+
+// ended is an error of a change, which says what to do if the environment of this shell has ended.
+func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = errEnded(eid)
 	}
-	return result, err
+	return err
 }
 
 // named is the environment of --eid, or else the one of this shell.

@@ -32,7 +32,7 @@ func (p *program) runCommand() *cli.Command {
 		Name:      "run",
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
-		Flags:     append(o.Flags(), o.OverSubscribeFlag(), command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
+		Flags:     append(o.Flags(), o.OverSubscribeFlag(), o.waitFlag(), command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
 		Action:    p.outsideContainers(func(c *cli.Context) error { return p.runIn(c, o, quiet) }),
 	}
 }
@@ -62,10 +62,17 @@ func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return notStarted(&p.Program, "run", err) // before anything is registered
 	}
+	who := p.person()
+	var active shell.Active
+	var err error
+	if o.wait { // signals end it, and so the wait
+		active, err = p.runEntry(c, o, who, j)
+	}
 	signals, stop := caughtSignals()
 	defer stop()
-	who := p.person()
-	active, err := p.runEntry(c, o, who, j)
+	if !o.wait {
+		active, err = p.runEntry(c, o, who, j)
+	}
 	if err != nil {
 		return err
 	}
@@ -98,8 +105,11 @@ func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j 
 		return shell.Active{}, err
 	}
 	e.Whole, e.Config.Name = true, cmp.Or(j.name, e.Config.Name)
-	entered, err := who.Change(c.Context, change.Change{Enter: &e})
+	entered, err := o.change(c, p, who, change.Change{Enter: &e})
 	if err == nil && !j.quiet {
+		if o.wait {
+			others = p.inUseByOthers(c.Context, who, entered.EID, who.uid)
+		}
 		p.reportAttached(c.Context, who, others, nil, entered.Now)
 	}
 	if err != nil {
