@@ -70,7 +70,7 @@ func TestReportFile(t *testing.T) {
 		"days":   {chartDocument(100), []string{"GPU hours by day", ">30 Oct</text>"}},
 		"of days": {
 			usage.NewDocument(&usage.Report{Since: 1, Until: 86400, Rows: []usage.NamedSum{{Name: "1970-01-01", Sum: usage.Sum{Amounts: usage.Amounts{Used: 60}}}}}, usage.ByDay, time.UTC),
-			[]string{"(all GPUs)", ">0.005</text>"},
+			[]string{`<title id="chart-title">GPU hours by day. The table`, "(all GPUs)", ">0.005</text>"},
 		},
 		"nothing": {usage.NewDocument(&usage.Report{Until: 86400}, usage.ByUser, time.UTC), []string{"No usage is recorded"}},
 	} {
