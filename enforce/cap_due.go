@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // key is that of the cap's own time, and what the IDs of its findings begin with.
@@ -117,41 +119,57 @@ func (c *capOn) keepNamed(id string, from int) {
 // sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
 const sameMoment = FreshFor / 10
 
+// looks are those at the hosts on which a cap counts something.
+type looks struct {
+	hosts          []*hostView
+	newest, oldest time.Time // the newest one that is fresh
+	acted          bool      // what an order did there has to show itself first
+	underWay       bool      // then a look shows what an order is doing: the next tick brings one
+}
+
+func (j *judgement) looksAt(hosts []snapshot.Hostname) *looks {
+	l := &looks{oldest: j.now}
+	for _, name := range append(slices.Clip(hosts), "") { // this machine has no name
+		h := j.byName[name]
+		if h == nil {
+			continue
+		}
+		if l.hosts = append(l.hosts, h); h.isNew || j.now.Sub(h.at) <= FreshFor {
+			l.newest = later(l.newest, h.at)
+		}
+		if h.at.Before(l.oldest) {
+			l.oldest = h.at
+		}
+		l.acted, l.underWay = l.acted || h.acted, l.underWay || h.UnderWay.Orders > 0
+	}
+	return l
+}
+
 // confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
 // Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
-func (j *judgement) confirmed(f *Finding) bool {
-	var counted []*hostView
-	for _, name := range append(slices.Clip(f.CountedOn), "") { // this machine has no name
-		if h := j.byName[name]; h != nil {
-			counted = append(counted, h)
-		}
+func (c *capOn) confirmed(f *Finding) bool {
+	if c.looks == nil {
+		c.looks = c.looksAt(f.CountedOn)
 	}
+	j, l := c.judgement, c.looks
 	f.Pending, f.Deferred = true, true // unless they are
-	if len(j.waiting) > 0 || slices.ContainsFunc(counted, func(h *hostView) bool { return h.acted }) {
-		return false // what an order did there has to show itself first
-	}
-	var newest time.Time
-	underWay := false // then a look shows what an order is doing: the next tick brings one
-	for _, h := range counted {
-		if h.isNew || j.now.Sub(h.at) <= FreshFor {
-			newest = later(newest, h.at)
-		}
-		underWay = underWay || h.UnderWay.Orders > 0
+	if len(j.waiting) > 0 || l.acted {
+		return false
 	}
 	p, since := j.next.Present[f.ID], j.now // if all are old
-	if !newest.IsZero() {
-		since = newest.Add(-sameMoment)
+	if !l.newest.IsZero() {
+		since = l.newest.Add(-sameMoment)
 	}
 	if again := p.AskedAgain; !again.IsZero() && again.Before(since) {
 		since = again.Add(1) // looks of that time may be the ones before
 	}
-	old := slices.ContainsFunc(counted, func(h *hostView) bool { return h.at.Before(since) })
+	old := l.oldest.Before(since)
 	switch {
 	case !old:
 		p.AskedAgain, f.Pending, f.Deferred = time.Time{}, false, false
-	case p.AskedAgain.IsZero() && !underWay:
+	case p.AskedAgain.IsZero() && !l.underWay:
 		p.AskedAgain = j.now
-		for _, h := range counted { // at the same moment
+		for _, h := range l.hosts { // at the same moment
 			j.ask[h.name] = true
 		}
 	}

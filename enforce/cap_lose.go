@@ -11,12 +11,13 @@ type lostDevice struct {
 	whole *caps.HeldDevice // as it was chosen
 }
 
-// lostBy is what a person loses by a device that was chosen, and by the same device as other hosts report it.
-func lostBy(u *held, chosen *caps.HeldDevice) (lost []lostDevice) {
-	for _, d := range append([]*caps.HeldDevice{chosen}, chosen.Copies...) {
-		for _, part := range d.Whose() {
-			if part.Owner == u.number {
-				lost = append(lost, lostDevice{part, chosen})
+// lostBy is what people lose, by their numbers, by devices that were chosen, and by these as other hosts report them.
+func lostBy(chosen []*caps.HeldDevice) map[int][]lostDevice {
+	lost := make(map[int][]lostDevice)
+	for _, whole := range chosen {
+		for _, d := range append([]*caps.HeldDevice{whole}, whole.Copies...) {
+			for _, part := range d.Whose() {
+				lost[part.Owner] = append(lost[part.Owner], lostDevice{part, whole})
 			}
 		}
 	}

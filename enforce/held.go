@@ -35,12 +35,14 @@ type heldEnv struct {
 // counting is what users have.
 type counting struct {
 	*judgement
-	byUser  map[snapshot.Username]*held
-	inOrder []*held // those with caps who have something
-	list    []*Cap  // of the policy
-	bases   map[*Cap]base
-	served  map[string]bool // waits that get what they lack
-	booked  map[*hostView][]booking
+	byUser     map[snapshot.Username]*held
+	inOrder    []*held // those with caps who have something
+	list       []*Cap  // of the policy
+	bases      map[*Cap]base
+	models     map[string]int // a number for each model that somebody has
+	selections map[*Cap]*selection
+	served     map[string]bool // waits that get what they lack
+	booked     map[*hostView][]booking
 	// reserved are devices that people hold within own reservations that run.
 	reserved map[*caps.HeldDevice]bool
 }
@@ -51,7 +53,7 @@ func (j *judgement) countHeld() *counting {
 	c := &counting{
 		judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
 		bases: make(map[*Cap]base), served: make(map[string]bool), booked: make(map[*hostView][]booking),
-		reserved: make(map[*caps.HeldDevice]bool),
+		reserved: make(map[*caps.HeldDevice]bool), models: make(map[string]int), selections: make(map[*Cap]*selection),
 	}
 	c.findBookings()
 	for _, h := range j.hosts {
@@ -195,6 +197,7 @@ func (c *counting) begin(u *held, h *hostView) {
 		c.inOrder = append(c.inOrder, u)
 	}
 	u.last = h
+	h.people = append(h.people, u)
 	u.here = make(map[snapshot.DeviceIndex]*caps.HeldDevice)
 }
 
@@ -203,7 +206,12 @@ func (c *counting) device(u *held, h *hostView, device *snapshot.Device) *caps.H
 	if d := u.here[device.Index]; d != nil {
 		return d
 	}
-	d := &caps.HeldDevice{Device: device, Host: h, Owner: u.number}
+	model, known := c.models[modelOf(device)]
+	if !known {
+		model = len(c.models)
+		c.models[modelOf(device)] = model
+	}
+	d := &caps.HeldDevice{Device: device, Host: h, Owner: u.number, Model: model}
 	for _, p := range h.unknownOn[device.Index] {
 		if h.counted(p) != "" {
 			continue // whatever its environment is

@@ -47,6 +47,7 @@ type hostView struct {
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	holders   []holder
+	people    []*held                                      // who has something here, and caps
 	users     map[snapshot.DeviceIndex][]*snapshot.Process // of devices; nil until findUsers
 	more      []*snapshot.Process                          // for each account of which something isn't in the snapshot
 	instances contents.Instances

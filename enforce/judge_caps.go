@@ -18,6 +18,12 @@ func (j *judgement) caps() {
 	j.markSharedBoots()
 	c.markIdle()
 	c.markReserved()
+	for _, listed := range c.list {
+		if listed.Kind == CapHours {
+			c.countHours(listed)
+		}
+	}
+	dropLeaving(c.inOrder)
 	for _, u := range c.inOrder {
 		for own := range c.ownCaps(u) {
 			own.judge()
@@ -25,9 +31,6 @@ func (j *judgement) caps() {
 	}
 	c.findUncounted()
 	for _, listed := range c.list {
-		if listed.Kind == CapHours {
-			c.countHours(listed)
-		}
 		c.judgeListed(listed)
 	}
 	c.judgeReservations()
@@ -88,6 +91,9 @@ func (c *counting) judgeListed(listed *Cap) {
 	}
 	var whileWaiting []*capOn
 	judge := func(h *hostView, people []*held) {
+		if listed.isFarOff(people) {
+			return
+		}
 		switch on := c.on(listed, h, people); {
 		case !on.about || !on.known || listed.Resting || listed.Kind == CapHours && on.spent <= on.allowed:
 		case listed.Waiting != nil:
@@ -100,15 +106,29 @@ func (c *counting) judgeListed(listed *Cap) {
 		if h != nil && !listed.OnHost(h.name, h.labels) {
 			continue
 		}
-		if listed.Together {
-			judge(h, people)
-			continue
+		here := people
+		if h != nil {
+			here = slices.DeleteFunc(slices.Clone(h.people), func(u *held) bool { return listed.Member(u.user) != Member })
 		}
-		for _, u := range people {
-			judge(h, []*held{u})
+		switch {
+		case listed.Together && len(here) > 0:
+			judge(h, here)
+		case !listed.Together:
+			for i := range here {
+				judge(h, here[i:i+1:i+1])
+			}
 		}
 	}
 	c.judgeWaiting(listed, whileWaiting)
+}
+
+// isFarOff reports whether people have too little for a cap of GPUs, whichever they have: so it is with most.
+func (c *Cap) isFarOff(people []*held) bool {
+	limit, about := c.Limit(people[0].user)
+	if !about || c.Kind != CapGPUs || c.Together || limit.Percent || limit.AllBut {
+		return !about
+	}
+	return int64(len(people[0].devices)) <= limit.Value
 }
 
 // members are those with something whom a cap is about. Who may be one is neither counted nor taken from.
@@ -149,6 +169,8 @@ type capOn struct {
 	*Cap
 	rule       Rule
 	host       *hostView // nil for all
+	selection  *selection
+	looks      *looks // at the hosts on which something counts; nil until it is asked for
 	people     []*held
 	limit      int64
 	about      bool  // it says something about them
@@ -193,7 +215,10 @@ func (c *capOn) judgeDevices() {
 	if c.Kind == CapMemory {
 		choice.Weight, choice.MayKeep = (*caps.HeldDevice).Memory, c.limit
 	}
-	then, left := c.count(devices, choice.By)
+	then, left := counted, used
+	if !choice.By.IsZero() {
+		then, left = c.count(devices, choice.By)
+	}
 	choice.Excess = left - c.limit
 	c.takeAll(c.finding(counted, used), choice.Devices(then))
 }
@@ -218,12 +243,12 @@ func (c *capOn) finding(counted []*caps.HeldDevice, used int64) Finding {
 
 // takeAll adds the findings about what was chosen, and reports whether something is done about it.
 func (c *capOn) takeAll(f Finding, chosen []*caps.HeldDevice) (acts bool) {
+	lost := lostBy(chosen)
 	for _, u := range c.people {
-		var parts []lostDevice
-		for _, d := range chosen {
-			parts = append(parts, lostBy(u, d)...)
-		}
-		acts = c.add(u, f, nil, parts) || acts
+		acts = c.add(u, f, nil, lost[u.number]) || acts
+	}
+	if acts {
+		dropLeaving(c.people)
 	}
 	return acts
 }
@@ -236,15 +261,25 @@ func (c *capOn) most() (n int64) {
 	if n <= c.limit {
 		return n
 	}
+	if c.OnHost == nil {
+		return n
+	}
 	n = 0
 	for _, u := range c.people {
 		for _, d := range u.devices {
-			if (c.OnHost == nil || c.isAbout(d)) && !d.Leaves() {
+			if c.isAbout(d) {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// dropLeaving forgets the devices that people lose anyway: they don't count any more.
+func dropLeaving(people []*held) {
+	for _, u := range people {
+		u.devices = slices.DeleteFunc(u.devices, (*caps.HeldDevice).Leaves)
+	}
 }
 
 // devices are those that the people have of those that the cap is about.
@@ -267,9 +302,30 @@ func (c *capOn) devicesOf(u *held) []*caps.HeldDevice {
 }
 
 func (c *capOn) isAbout(d *caps.HeldDevice) bool {
+	if c.selection == nil {
+		c.selection = c.selectionOf(c.Cap)
+	}
 	h := hostOf(d)
-	return (c.host == nil || h == c.host) && c.OnHost(h.name, h.labels) &&
-		c.isAboutModel(modelOf(d.Device)) && !c.spared[d]
+	return (c.host == nil || h == c.host) && c.selection.hosts[h.position] &&
+		c.selection.models[d.Model] && !c.spared[d]
+}
+
+// selection is which hosts, by their position, and models a cap is about.
+type selection struct{ hosts, models []bool }
+
+func (c *counting) selectionOf(listed *Cap) *selection {
+	s := c.selections[listed]
+	if s == nil {
+		s = &selection{make([]bool, len(c.cluster)), make([]bool, len(c.models))}
+		for _, h := range c.hosts {
+			s.hosts[h.position] = listed.OnHost(h.name, h.labels)
+		}
+		for name, i := range c.models {
+			s.models[i] = listed.isAboutModel(name)
+		}
+		c.selections[listed] = s
+	}
+	return s
 }
 
 // count lists the devices that count, now or at a time, and how much that is of what the cap counts.

@@ -209,8 +209,9 @@ func (c *counting) loseFor(n *need, chosen []*caps.HeldDevice, of map[*caps.Held
 	}
 	var last time.Time
 	for _, on := range losing {
+		lost := lostBy(on.chosen)
 		for _, u := range on.people {
-			if !slices.ContainsFunc(on.chosen, func(d *caps.HeldDevice) bool { return len(lostBy(u, d)) > 0 }) {
+			if lost[u.number] == nil {
 				continue
 			}
 			warn := on.warnOf(u)

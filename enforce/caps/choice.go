@@ -88,7 +88,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 		}
 	}
 	queue := slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool { return d.Exempt != contents.Unused })
-	slices.SortFunc(queue, c.compare)
+	slices.SortFunc(queue, func(a, b *HeldDevice) int { return cmp.Compare(a.cost, b.cost) })
 	for n := 0; len(queue) > 0; queue, n = queue[n:], 0 {
 		for n < len(queue) && queue[n].cost == queue[0].cost {
 			n++
@@ -164,7 +164,8 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	return func(yield func(*HeldDevice) bool) {
 		left := make(map[string][]*HeldDevice) // by whose they are
 		for _, d := range devices {
-			left[d.owners()] = append(left[d.owners()], d)
+			owners := d.owners()
+			left[owners] = append(left[owners], d)
 		}
 		most := 0
 		for _, list := range left {

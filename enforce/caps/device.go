@@ -44,6 +44,7 @@ type HeldDevice struct {
 	// Owner is whose it is, a number that differs from person to person. Parts are what each of several people has of
 	// it, for one of Together.
 	Owner int
+	Model int // a number, too
 	Parts []*HeldDevice
 	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
 
@@ -74,7 +75,7 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 		for _, part := range list {
 			d := at[place{part.Host, part.Index}]
 			if d == nil {
-				d = &HeldDevice{Device: part.Device, Host: part.Host, Idle: true}
+				d = &HeldDevice{Device: part.Device, Host: part.Host, Model: part.Model, Idle: true}
 				at[place{part.Host, part.Index}] = d
 				all = append(all, d)
 			}
