@@ -23,6 +23,9 @@ import (
 // Messages shows users on their terminals what is wrong and what is done. It remembers how much each was shown.
 type Messages struct {
 	budget controller.Budget[snapshot.UID]
+	// warned are the warnings that are running, and exempted the findings that ended by an exemption, by their ids.
+	warned   map[string]*warned
+	exempted map[string]bool
 }
 
 // batch is what the users of a host are sent because of a cycle: one message for each, since each rings a bell.
@@ -53,6 +56,7 @@ func (m *Messages) Plan(
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
 		return notify.Messages(f, owners, cycle.Now)
 	})
+	m.addLasting(cycle, events, byHost)
 	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
 		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
 	})
@@ -190,7 +194,9 @@ func textOf(notifications []notify.Message, contact string) string {
 		if more := len(notifications) - len(shown); i+1 == len(shown) && more > 0 {
 			lines = append(lines, fmt.Sprintf("And there are %d more; genv history shows what is done.", more))
 		}
-		lines = append(lines, n.Advice)
+		if n.Advice != "" {
+			lines = append(lines, n.Advice)
+		}
 	}
 	lines = append(lines, notify.Decided(contact))
 	return strings.Join(lines, "\n")

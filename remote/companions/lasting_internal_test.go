@@ -1,0 +1,94 @@
+package companions
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestWhatOperatorsDoAboutWarnings: those for whom a warning is running are told of an exemption, of its end, and of a
+// hold of over an hour; nobody else is.
+func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
+	now := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) string { return notify.Clock(now.Add(d)) }
+	uid, other := snapshot.UID(1001), snapshot.UID(1002)
+	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{Processes: []snapshot.Process{
+		{PID: 5, UID: &uid, Username: "bob"}, {PID: 6, UID: &other, Username: "eve"},
+	}}}}}
+	finding := func(pending bool) *enforce.Finding {
+		return &enforce.Finding{
+			ID: "idle/a/5", Rule: enforce.RuleIdle, Host: "a", PID: 5, User: "bob", Pending: pending, Due: now.Add(2 * time.Hour),
+			Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}},
+		}
+	}
+	warn := enforce.Event{Kind: enforce.EventNotify, ID: "idle/a/5", Host: "a", Finding: finding(true)}
+	act := enforce.Event{Kind: enforce.EventNotify, ID: "idle/a/5", Host: "a", Finding: finding(false)}
+	over := enforce.Event{Kind: enforce.EventOver, ID: "idle/a/5", Host: "a"}
+	index := snapshot.DeviceIndex(0)
+	exempt := func(w policy.Who) policy.ExemptionList {
+		return policy.ExemptionList{{Who: w, Reason: "paper deadline", By: "anna", Until: now.Add(5 * time.Hour)}}
+	}
+	bob := exempt(policy.Who{User: "bob"})
+	hold := &operator.OnHold{Since: now.Add(-30 * time.Minute), By: "anna", Reason: "repair"}
+	type step struct {
+		after  time.Duration
+		event  []enforce.Event
+		exempt policy.ExemptionList
+		hold   *operator.OnHold
+		want   string // a part of what is said; empty for nothing
+	}
+	const exempted, held, ended = "exempt until ", "while enforcement is on hold, as it is since ", "It is not exempt any more. "
+	for name, steps := range map[string][]step{
+		"exempt, and not any more": {
+			{event: []enforce.Event{warn}, want: "Unless this changes, in 2h process 5 will be ended."},
+			{event: []enforce.Event{over}, exempt: bob, want: "Nothing is done about it, since it is " + exempted + at(5*time.Hour) + ": paper deadline."},
+			{after: 5 * time.Hour, event: []enforce.Event{warn}, want: ended},
+			{after: 6 * time.Hour, event: []enforce.Event{act}, want: "Process 5 gets SIGTERM now"},
+		},
+		"exempt from this rule":      {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Rule: "idle"}), want: exempted}},
+		"another rule":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Rule: "env-memory"})}},
+		"somebody else":              {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "eve"})}},
+		"another host":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Host: "b"})}},
+		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: &index})}},
+		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}}, {event: []enforce.Event{over}, exempt: bob}},
+		"nobody was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
+		"a hold": {
+			{event: []enforce.Event{warn}, want: "2h"},
+			{hold: hold},
+			{after: 29 * time.Minute, hold: hold},
+			{after: 30 * time.Minute, hold: hold, want: held + at(-30*time.Minute) + " (repair)"},
+			{after: 40 * time.Minute, hold: hold},
+			{after: 50 * time.Minute},
+			{after: time.Hour, event: []enforce.Event{over}},
+			{after: 2 * time.Hour, hold: hold},
+		},
+		"warned while it lasts": {{after: 40 * time.Minute, hold: hold, event: []enforce.Event{warn}, want: held}, {after: 50 * time.Minute, hold: hold}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &Messages{}
+			for i, s := range steps {
+				deliveries, _ := m.Plan(&controller.Cycle{
+					Cluster: cluster, Policy: policy.Default(), Now: now.Add(s.after), Exemptions: s.exempt, Hold: s.hold,
+				}, s.event)
+				if s.want == "" {
+					require.Empty(t, deliveries, i)
+					continue
+				}
+				require.Len(t, deliveries, 1, i)
+				sent := deliveries[0].Content.(*batch).messages
+				require.Len(t, sent, 1)
+				require.Equal(t, uid, sent[0].UID)
+				require.Contains(t, sent[0].Text, s.want, i)
+				require.NotContains(t, sent[0].Text, "\n\n")
+			}
+		})
+	}
+}
