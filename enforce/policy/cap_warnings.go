@@ -33,7 +33,7 @@ func (f *File) UseHostGroups(read func() (map[string][]string, error)) error {
 			if _, known := f.HostGroups[e.group]; !known {
 				hint := text.Hint(e.group, slices.Sorted(maps.Keys(f.HostGroups)), "add it there, or name hosts")
 				unknown = append(unknown, &strictyaml.ParseError{
-					Place: e.place, Message: fmt.Sprintf("@%s: no such group of hosts in the inventory; %s", e.group, hint),
+					Place: e.place, Message: fmt.Sprintf("@%s: no such host group in the inventory; %s", e.group, hint),
 				})
 			}
 		}

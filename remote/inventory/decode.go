@@ -134,7 +134,7 @@ func readDestination(n *strictyaml.Node) (destination, bool) {
 		return destination{}, false
 	}
 	if strings.HasPrefix(text, "@") {
-		n.Failf("%s: a group is not allowed here; use it in `groups:`", text)
+		n.Failf("%s: a host group is not allowed here; use it in `groups:`", text)
 		return destination{}, false
 	}
 	t, err := parseDestination(text)
@@ -188,7 +188,7 @@ func (f *fleet) addGroups(n *strictyaml.Node) {
 	n.Each(func(key, _ *strictyaml.Node) {
 		name := strings.TrimPrefix(key.Text(), "@")
 		if place, ok := f.places["@"+name]; ok {
-			key.Failf("group %s is defined at %s already; rename one of them", name, place)
+			key.Failf("host group %s is defined at %s already; rename one of them", name, place)
 		}
 		f.places["@"+name] = key.Place().String()
 	})

@@ -32,7 +32,7 @@ func splitDestination(word string) (destination, error) {
 	t := destination{name: word}
 	switch at := strings.LastIndexByte(word, '@'); {
 	case at == 0:
-		return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
+		return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group for a host group", word)
 	case at > 0 && at == len(word)-1:
 		return destination{}, fmt.Errorf("%q has no host after the @; write it as user@host", word)
 	case at > 0: // as in ssh, since a user may be ann@corp.example

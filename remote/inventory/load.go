@@ -127,7 +127,7 @@ func (sel Selection) read(open Open) (words []word, files []yamlFile, err error)
 func (sel Selection) noHosts(t terms, f *fleet) error {
 	switch {
 	case len(t.include) > 0:
-		return usagef("%s: %s has no hosts; add some to the group", t.include[0].place, t.include[0].text)
+		return usagef("%s: %s has no hosts; add some to the host group", t.include[0].place, t.include[0].text)
 	case f.strict, sel.All && len(f.files) > 0:
 		return usagef("%s: it has no hosts; add some under `hosts:`", f.in())
 	case sel.HostFile != "" && len(t.within)+len(t.exclude) == 0:

@@ -145,7 +145,7 @@ func TestPatternErrors(t *testing.T) {
 		{"excluded, but misspelt", "hosts.yaml,gpu-*,!gpu-7", `-H !: gpu-7 is not one of the selected hosts; did you mean "gpu-07"?`},
 		{"excluded glob without hosts", "hosts.yaml,!gqu-*", `-H !: gqu-* matches no host in hosts.yaml; correct it, or add the hosts there`},
 		{"the same without an inventory", "a,!b*", "-H !: b* matches none of the selected hosts; correct it, or leave it out"},
-		{"excluded group", "hosts.yaml,!@od", `-H !: group @od: no such group in hosts.yaml; did you mean "@odd"?`},
+		{"excluded group", "hosts.yaml,!@od", `-H !: host group @od: no such group in hosts.yaml; did you mean "@odd"?`},
 		{"excluded label", "a,!label:gpu", "-H !: label:gpu: no hosts.yaml was found to look it up in; name one with --hostfile"},
 		{"all are excluded", "hosts.yaml,!*", "-H !: no host is left; exclude fewer"},
 		{"none in both", "hosts.yaml,label:gpu=a100,&label:rack=2", "-H &: none of the other hosts is in label:rack=2; correct it, or leave it out"},

@@ -52,7 +52,7 @@ func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 	if group, ok := strings.CutPrefix(w.text, "@"); ok {
 		members, err := f.members(group)
 		if err != nil {
-			return nil, fmt.Errorf("group @%s: %w", group, err)
+			return nil, fmt.Errorf("host group @%s: %w", group, err)
 		}
 		return hostsNamed(members, destination{}), nil
 	}

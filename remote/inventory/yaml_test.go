@@ -39,7 +39,7 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 		{"bad range", "hosts:\n  - gpu[3-1]\n", `h.yaml:2:5: "gpu[3-1]": the range 3-1 is reversed; write 1-3 (in "- gpu[3-1]")`},
 		{"a,b@c", "hosts:\n  - a,b@c\n", `h.yaml:2:5: "a,b@c": "a,b" is not a user name; write one name (in "- a,b@c")`},
 		{"user in name", "hosts:\n  - name: bob@a\n", "h.yaml:2:11: \"bob@a\" is more than a host; write `user:` and `port:` on lines of their own (in \"- name: bob@a\")"},
-		{"group among hosts", "hosts:\n  - \"@x\"\n", "h.yaml:2:5: @x: a group is not allowed here; use it in `groups:` (in \"- \\\"@x\\\"\")"},
+		{"group among hosts", "hosts:\n  - \"@x\"\n", "h.yaml:2:5: @x: a host group is not allowed here; use it in `groups:` (in \"- \\\"@x\\\"\")"},
 		{"addresses", "hosts:\n  - name: a[1-3]\n    address: 10.0.0.[1-2]\n", `h.yaml:3:14: address: 2 addresses for 3 names; write a range with the same number (in "address: 10.0.0.[1-2]")`},
 		{"twice", "hosts:\n  - a[1-3]\n  - name: A2\n", `h.yaml:3:11: host A2 is defined at h.yaml:2:5 already; remove one of them (in "- name: A2")`},
 		{"too many", "hosts:\n  - a[1-60000]\n  - b[1-60000]\n", `h.yaml:3:5: that makes more than 100000 hosts; write a smaller range (in "- b[1-60000]")`},

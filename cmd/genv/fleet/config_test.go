@@ -133,7 +133,7 @@ func TestWrongConfiguration(t *testing.T) {
 		{"also for enforce here", command.ConfigFile, "fanot: 3", "enforce --interval 0", "unknown key"},
 		{"also for policies", command.ConfigFile, "fanot: 3", "policy explain", "unknown key"},
 		{"a value that the command refuses", command.ConfigFile, "enforce: {web: nowhere}", "remote enforce -H a", "/config.yaml:1:11)"},
-		{"hosts that there aren't", command.ConfigFile, "hosts: '@lab'", "remote gpus", "group @lab: no hosts.yaml was found that could define it; name one with --hostfile (--host is set at "},
+		{"hosts that there aren't", command.ConfigFile, "hosts: '@lab'", "remote gpus", "host group @lab: no hosts.yaml was found that could define it; name one with --hostfile (--host is set at "},
 		{"a wrong policy", command.PolicyFile, "defaults: {env-device: true}", "remote enforce -H a --interval 0", `policy.yaml:1:12: unknown key "env-device"`},
 		{"a wrong inventory", command.HostsFile, "host: []", "remote gpus", `hosts.yaml:1:1: unknown key "host"`},
 	} {
@@ -261,7 +261,7 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	for _, args := range [][]string{{"policy", "check"}, {"policy", "explain"}, {"remote", "enforce", "--dry-run", "--policy", file}} {
 		r = genvtest.Run(t, args...)
 		require.Equal(t, command.ExitFailed, r.Code, args)
-		require.Contains(t, r.Err, file+":2:28: @bog: no such group of hosts in the inventory; did you mean \"big\"?", args)
+		require.Contains(t, r.Err, file+":2:28: @bog: no such host group in the inventory; did you mean \"big\"?", args)
 		require.Contains(t, r.Err, file+":3:28: @bog", args)
 	}
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))

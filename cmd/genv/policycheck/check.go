@@ -155,7 +155,7 @@ func (k *Known) host(name string) string {
 		return ""
 	}
 	if _, isGroup := k.Groups[name]; isGroup {
-		return fmt.Sprintf("%q is a group of the inventory, and not a host; a policy selects by names or `labels:`",
+		return fmt.Sprintf("%q is a host group of the inventory, and not a host; a policy selects by names or `labels:`",
 			name)
 	}
 	names := make([]string, len(k.Hosts))

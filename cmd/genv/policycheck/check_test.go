@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		{"host gpu-02", `host "gpu-02" is not in the inventory; did you mean "GPU-02.lab"?`},
 		{"host stranger", `host "stranger" is not in the inventory; correct the name, or add it there`},
 		{"host node[1-4]", "none of the hosts node[1-4] is in the inventory; correct the name, or add them there"},
-		{"host rack1", `"rack1" is a group of the inventory, and not a host; a policy selects by names or ` + "`labels:`"},
+		{"host rack1", `"rack1" is a host group of the inventory, and not a host; a policy selects by names or ` + "`labels:`"},
 		{"label gqu=a100", `no host of the inventory has the label "gqu"; did you mean "gpu"?`},
 		{"label colour=red", `no host of the inventory has the label "colour"; the labels are gpu, rack`},
 		{"label gpu=a10", `no host of the inventory has the label gpu=a10; did you mean "a100"?`},

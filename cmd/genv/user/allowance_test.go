@@ -127,7 +127,7 @@ func TestCapsOfOneMachine(t *testing.T) {
 		`{name: c, gpus: 0, of: {hosts: ["@small"]}}`:                              "",
 		`{name: c, gpus: 0, of: {hosts: ["*", "!@big"]}}`:                          "",
 		`{name: c, gpus: 0, of: {hosts: [` + name + `]}}`:                          "c: 1 of 0 GPUs",
-		`{name: c, gpus: 0, of: {hosts: ["@bag"]}}`:                                `@bag: no such group of hosts in the inventory; did you mean "big"?`,
+		`{name: c, gpus: 0, of: {hosts: ["@bag"]}}`:                                `@bag: no such host group in the inventory; did you mean "big"?`,
 		`{name: c, gpus: 0, users: ["%sshd"]}`:                                     "c: 1 of 0 GPUs",
 		`{name: c, gpus: 0, users: ["!%sshd"]}`:                                    "",
 		`{name: c, gpus: 1, together: true, of: {model: "h100*"}}`:                 "",
