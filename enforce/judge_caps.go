@@ -30,6 +30,7 @@ func (j *judgement) caps() {
 		}
 	}
 	c.findUncounted()
+	c.keepTaken()
 	for _, listed := range c.list {
 		c.judgeListed(listed)
 	}

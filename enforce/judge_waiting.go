@@ -25,6 +25,13 @@ type ForWait struct {
 // then kept for it for a minute.
 const keepsTaken = 2 * time.Minute
 
+// Taken is what is kept for a wait since its GPUs were taken from others.
+type Taken struct {
+	At   time.Time              `json:"at"`
+	Host snapshot.Hostname      `json:"host,omitempty"`
+	GPUs []snapshot.DeviceIndex `json:"gpus"`
+}
+
 // need is what a wait lacks on a host.
 type need struct {
 	*snapshot.Wait
@@ -60,6 +67,19 @@ func (c *counting) judgeWaiting(listed *Cap, each []*capOn) {
 		c.forWaits = append(c.forWaits, w)
 	}
 	c.forWaits = slices.DeleteFunc(c.forWaits, func(w ForWait) bool { return w.GPUs == nil && c.served[w.ID] })
+}
+
+// keepTaken keeps for waits what was taken for them: it may not be free yet.
+func (c *counting) keepTaken() {
+	for _, h := range c.hosts {
+		for i := range h.snapshot.Waits {
+			w := &h.snapshot.Waits[i]
+			taken, known := c.next.TakenFor[w.ID]
+			if c.served[w.ID] = known || c.served[w.ID]; known && taken.Host == h.name {
+				c.forWaits = append(c.forWaits, ForWait{Host: h.name, ID: w.ID, GPUs: taken.GPUs})
+			}
+		}
+	}
 }
 
 // firstDue is when something is taken at the earliest; zero for now.
@@ -109,8 +129,8 @@ func (c *counting) needs(listed *Cap, by time.Time) (needs []*need) {
 				return gets
 			})
 			user := c.policy.Account(n.Username)
-			switch at, taken := c.before.TakenFor[n.ID]; {
-			case n.lacks() <= 0 || taken && c.now.Sub(at) < keepsTaken:
+			switch {
+			case n.lacks() <= 0:
 				c.served[n.ID] = true
 			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != Member || !listed.OnHost(h.name, h.labels):
 			default:
@@ -134,7 +154,10 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 		return false
 	}
 	for i := range n.h.snapshot.Waits {
-		if w := &n.h.snapshot.Waits[i]; w != n.Wait && slices.Contains(w.Offered, index) {
+		w := &n.h.snapshot.Waits[i]
+		taken := n.h.j.next.TakenFor[w.ID]
+		kept := taken.Host == n.h.name && slices.Contains(taken.GPUs, index)
+		if w.ID != n.ID && (kept || slices.Contains(w.Offered, index)) {
 			return false
 		}
 	}
@@ -225,7 +248,7 @@ func (c *counting) loseFor(n *need, chosen []*caps.HeldDevice, of map[*caps.Held
 		f := on.finding(counted, int64(len(counted)))
 		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
 		if on.takeAll(f, on.chosen) {
-			c.next.TakenFor[n.ID] = c.now
+			c.next.TakenFor[n.ID] = Taken{c.now, n.h.name, n.free}
 		}
 	}
 }

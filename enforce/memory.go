@@ -31,8 +31,8 @@ type Memory struct {
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
 	Hours map[string]Hours `json:"hours,omitempty"`
-	// TakenFor is when something was taken for commands that wait, by the IDs of their waits.
-	TakenFor map[string]time.Time `json:"taken_for,omitempty"`
+	// TakenFor is what was taken lately for commands that wait, by the IDs of their waits.
+	TakenFor map[string]Taken `json:"taken_for,omitempty"`
 	// ExemptGPUs are which GPUs are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
 	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
@@ -72,7 +72,8 @@ func (m Memory) Shifted(d time.Duration) Memory {
 
 // withTimes returns the memory with each of its times replaced.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
-	m.Time, m.LeftAlone, m.TakenFor = at(m.Time), mapped(m.LeftAlone, at), mapped(m.TakenFor, at)
+	m.Time, m.LeftAlone = at(m.Time), mapped(m.LeftAlone, at)
+	m.TakenFor = mapped(m.TakenFor, func(t Taken) Taken { return Taken{at(t.At), t.Host, t.GPUs} })
 	known := func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
@@ -146,7 +147,7 @@ type Presence struct {
 // next begins the memory of the cycle that follows m, which is of so many hosts.
 func (m Memory) next(now time.Time, hosts int) Memory {
 	takenFor := copyOf(m.TakenFor)
-	maps.DeleteFunc(takenFor, func(_ string, at time.Time) bool { return now.Sub(at) >= keepsTaken })
+	maps.DeleteFunc(takenFor, func(_ string, t Taken) bool { return now.Sub(t.At) >= keepsTaken })
 	return Memory{
 		Time:      now,
 		Findings:  make(map[string]KnownFinding, len(m.Findings)),

@@ -104,6 +104,8 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 
 	require.Equal(t, "a detach 2 2", planText(memory.Judge(policy, waits, noon(65))))
 	freed := withWaits(t, "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2", snapshot.Wait{ID: "first", UID: 1004, Username: "dave", GPUs: 1}, waitOf(1))
-	require.Empty(t, memory.Judge(policy, freed, noon(66)).Findings, "it is hers, though somebody else waits longer")
+	plan = memory.Judge(policy, freed, noon(66))
+	require.Empty(t, plan.Findings, "it is hers, though somebody else waits longer")
+	require.Equal(t, []enforce.ForWait{{Host: "a", ID: "w", GPUs: []snapshot.DeviceIndex{2}}}, plan.ForWaits, "and the host is told so")
 	require.NotEmpty(t, memory.Judge(policy, freed, noon(68)).Findings, "and if she doesn't get it, a warning begins again")
 }

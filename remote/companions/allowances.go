@@ -172,7 +172,22 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 		}
 		told.People[uid] = p
 	}
+	tellWaits(told, cycle.Plan.ForWaits, h.Name)
 	return told
+}
+
+// tellWaits adds what commands that wait on a host get, or could have.
+func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hostname) {
+	told.Offers, told.Possible = make(map[string][]snapshot.DeviceIndex), make(map[string]int)
+	for _, w := range all {
+		switch {
+		case w.Host != host:
+		case len(w.GPUs) > 0:
+			told.Offers[w.ID] = w.GPUs
+		default:
+			told.Possible[w.ID] = w.Possible
+		}
+	}
 }
 
 // peopleOf are those with processes or environments on a host, who wait, and who asked lately, with their names there.

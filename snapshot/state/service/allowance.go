@@ -21,6 +21,8 @@ type Allowance struct {
 	People map[snapshot.UID]Person `json:"people,omitempty"`
 	// Offers are the GPUs that are freed for waits, by their ids.
 	Offers map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`
+	// Possible is how many GPUs waits could have here, by their ids, where that is fewer than they wait for.
+	Possible map[string]int `json:"possible,omitempty"`
 	// Asked is the Number of the Asked that it answers.
 	Asked uint64 `json:"asked,omitempty"`
 	// Since is when the host was told these rules first, and Expired that it wasn't told any more for too long: then

@@ -191,9 +191,10 @@ func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIn
 }
 
 // offered notes for which waits a controller frees GPUs: they are kept for these alone once they are free.
-func (q *waits) offered(list map[string][]snapshot.DeviceIndex) {
+func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[string]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.possible = possible
 	now := sinceBoot()
 	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return !o.told && o.by == 0 && list[o.id] == nil })
 	for _, w := range q.list {
@@ -241,6 +242,9 @@ func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
 func (q *waits) tell(sorted []claim, waiting map[string]*wait, now time.Duration) {
 	for id, p := range places(sorted) {
 		w := waiting[id]
+		if n, known := q.possible[id]; known {
+			p.Possible = &n
+		}
 		if first := waiting[sorted[0].id]; first.UID != w.UID {
 			shown := first.Wait
 			shown.ID, shown.Seconds = "", int64((now - first.since).Truncate(time.Minute).Seconds())

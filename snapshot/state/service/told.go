@@ -54,7 +54,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) Answer {
 	if next.Since, next.Expired = now, false; last.holds(now) && last.By == a.By && reflect.DeepEqual(last.Rules, a.Rules) {
 		next.Since = last.Since
 	}
-	s.waits.offered(a.Offers)
+	s.waits.offered(a.Offers, a.Possible)
 	if s.told.Store(next); last != nil {
 		close(last.replaced)
 	}

@@ -104,6 +104,8 @@ type Place struct {
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
 	// Barred says that it is passed over, since the person may have no more by a cap.
 	Barred bool `json:"barred,omitempty"`
+	// Possible is how many GPUs it could have, as a controller says that frees some for those who wait; nil for as many.
+	Possible *int `json:"possible,omitempty"`
 	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
 }

@@ -46,15 +46,16 @@ const (
 
 // waits are who waits for GPUs on this host. Times are since boot.
 type waits struct {
-	mu      sync.Mutex
-	list    []*wait
-	away    []noted // waits of an earlier service: they keep their places until returnBy
-	offers  []offer
-	hold    holding
-	kept    []keptGPU
-	file    string // what is noted, as JSON
-	begun   time.Duration
-	changed chan struct{}
+	mu       sync.Mutex
+	list     []*wait
+	away     []noted // waits of an earlier service: they keep their places until returnBy
+	offers   []offer
+	hold     holding
+	kept     []keptGPU
+	possible map[string]int // as the controller says
+	file     string         // what is noted, as JSON
+	begun    time.Duration
+	changed  chan struct{}
 }
 
 // wait is a command that waits.
