@@ -9,16 +9,12 @@ import (
 // take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
 	envs := c.envs()
-	left := make(map[*held][]heldEnv) // of those who have some
-	for _, e := range envs {
-		left[e.owner] = append(left[e.owner], e)
-	}
 	if int64(len(envs)) <= c.limit {
 		return
 	}
-	has := make(map[*held]int)
+	left := make(map[*held][]heldEnv) // of those who have some
 	for _, e := range envs {
-		has[e.owner]++
+		left[e.owner] = append(left[e.owner], e)
 	}
 	f := Finding{
 		Rule: c.rule, Count: &CountExcess{Used: len(envs), Limit: int(c.limit)},

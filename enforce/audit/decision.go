@@ -32,8 +32,15 @@ func (e *Entry) Lines() []string {
 // Answer is what its user asks first: what happened, why, and what to do.
 func (e *Entry) Answer() []string {
 	var l lines
-	l.add("What", e.Text)
-	l.add("Outcome", e.outcome())
+	if said := strings.Split(e.Text, "\n"); !e.Due.IsZero() && len(said) > 2 { // a warning
+		l.add("What", said[0])
+		l.add("Follows", said[1])
+		l.add("What to do", said[2:]...)
+		l.add("Due", clock(e.Due))
+	} else {
+		l.add("What", e.Text)
+		l.add("Outcome", e.outcome())
+	}
 	l.add("Because", e.because()...)
 	l.add("What to do", e.advice()...)
 	l.add("Time", clock(e.Time))

@@ -36,10 +36,11 @@ type Entry struct {
 	Order    string         `json:"report,omitempty"` // that it was part of
 	By       string         `json:"by,omitempty"`     // an operator; on a host the account
 	// Action is an operator's, or "notice".
-	Action  string  `json:"action,omitempty"`
-	Channel Channel `json:"channel,omitempty"` // of a notice
-	To      string  `json:"to,omitempty"`      // likewise
-	Text    string  `json:"-"`                 // says what was done, or all of a notice
+	Action  string    `json:"action,omitempty"`
+	Channel Channel   `json:"channel,omitempty"` // of a notice
+	To      string    `json:"to,omitempty"`      // likewise
+	Due     time.Time `json:"due,omitzero"`      // when it is due what a notice warns of
+	Text    string    `json:"-"`                 // says what was done, or all of a notice
 	// Judged are the lines that were judged, at most 16.
 	Judged []string `json:"judged,omitempty"`
 	// warned are the findings of which this notice is the first, while nothing is done
@@ -182,6 +183,7 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 	e := j.entry(r)
 	e.Action, e.Channel, e.To, e.warned, e.Text = ActionNotice, cmp.Or(r.Channel, ChannelTerminal), r.To, warned, r.Text
 	e.Why[0], _, _ = strings.Cut(r.Text, "\n")
+	e.Due = r.Due
 	if len(r.IDs) == 1 && r.Kind == KindNotified {
 		e.ID = WarningID(r.IDs[0])
 	}

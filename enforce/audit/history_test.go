@@ -195,6 +195,33 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
+// TestLatest: a warning that runs comes before actions that were earlier.
+func TestLatest(t *testing.T) {
+	now := at(10)
+	warning := audit.Entry{Action: audit.ActionNotice, Due: at(20), Text: "You have 3 GPUs.\nUnless this changes, in 10m process 4 will be ended.\nGive one back.", ID: "0a"}
+	action, later := audit.Entry{Order: "r/1", ID: "0b"}, audit.Entry{Order: "r/2", ID: "0c"}
+	over := warning
+	over.Due = at(9)
+	for name, row := range map[string]struct {
+		list []audit.Entry
+		want string
+	}{
+		"nothing": {nil, ""}, "an action": {[]audit.Entry{action}, "0b"}, "a warning": {[]audit.Entry{action, warning}, "0a"},
+		"one that is over": {[]audit.Entry{action, over}, "0b"}, "an action after it": {[]audit.Entry{warning, later}, "0c"},
+		"another notice": {[]audit.Entry{action, {Action: audit.ActionNotice}}, "0b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			for _, e := range audit.Latest(row.list, now) {
+				got += e.ID
+			}
+			require.Equal(t, row.want, got)
+		})
+	}
+	require.Equal(t, []string{"What       You have 3 GPUs.", "Follows    Unless this changes, in 10m process 4 will be ended.", "What to do Give one back."}, warning.Answer()[:3])
+	require.Contains(t, warning.Answer()[3], "Due        ")
+}
+
 // TestDecided: an action is found by its id, a warning by that of its finding, with what was
 // done afterwards. The lines that were judged are kept once, and cut.
 func TestDecided(t *testing.T) {
@@ -211,7 +238,7 @@ func TestDecided(t *testing.T) {
 	require.Len(t, entries, 2)
 	action := audit.Decided(entries, audit.DecisionID("r/1/a", 0, "10", item.Device))
 	require.Len(t, action, 1)
-	require.Equal(t, audit.LastAction(entries), action)
+	require.Equal(t, audit.Latest(entries, time.Now()), action)
 	require.Len(t, action[0].Judged, audit.MaxJudgedLines)
 	require.Len(t, action[0].Judged[0], audit.MaxJudgedBytes)
 	require.Equal(t, "Detaching", action[0].Text)

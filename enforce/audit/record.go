@@ -99,6 +99,8 @@ type Record struct {
 	// Judged are the lines of the snapshot that were judged, of an order.
 	Judged  []string `json:"judged,omitempty"`
 	Channel Channel  `json:"channel,omitempty"` // how a user or a hook was notified
+	// Due is when it is due what a user was warned of.
+	Due time.Time `json:"due,omitzero"`
 	// To is a mail address, a web address without its secret parts, or a program.
 	To string `json:"to,omitempty"`
 	// By is who requested it: the operator, or on a host the account.
@@ -143,10 +145,10 @@ func Decided(entries []Entry, id string) []Entry {
 	})
 }
 
-// LastAction returns the last action, of an order, in a list; none if there is none.
-func LastAction(entries []Entry) []Entry {
+// Latest returns the last action, of an order, in a list, or a later warning that runs; none if there is neither.
+func Latest(entries []Entry, now time.Time) []Entry {
 	for i, e := range slices.Backward(entries) {
-		if e.Order != "" {
+		if e.Order != "" || e.Due.After(now) {
 			return entries[i : i+1]
 		}
 	}

@@ -105,6 +105,9 @@ type Message struct {
 	Text string       `json:"text"` // lines of plain text
 	// IDs are the findings that it is about, for the host's log.
 	IDs []string `json:"ids,omitempty"`
+	// DueMS is in how many milliseconds it is due what the message warns of; 0 if it warns of nothing, or that isn't
+	// known.
+	DueMS int64 `json:"due_ms,omitempty"`
 }
 
 // NotifyAnswer says on how many terminals each message was shown, in the order of

@@ -114,6 +114,10 @@ func (m *Messages) batch(notifications []notify.Message, cycle *controller.Cycle
 			if !n.Information {
 				message.IDs = append(message.IDs, n.ID)
 			}
+			if left := n.Due.Sub(cycle.Now).Milliseconds(); n.Pending && !n.Waits && left > 0 &&
+				(message.DueMS == 0 || left < message.DueMS) {
+				message.DueMS = left
+			}
 		}
 		b.messages, b.about = append(b.messages, message), append(b.about, of[uid])
 	}

@@ -84,7 +84,7 @@ func (a *application) set(values map[string]configValue) error {
 			continue
 		}
 		for _, word := range v.Words {
-			if err := c.Set(name, word); err != nil {
+			if err := a.setFlag(name, word); err != nil {
 				return UsageError("%s: --%s %q: %w", v.Place, name, word, err)
 			}
 		}
@@ -127,7 +127,23 @@ func (a *application) findPolicy() error {
 	if a.policy, err = FindConfig(a.program.Getenv, PolicyFile); err != nil || a.policy == "" {
 		return err
 	}
-	return c.Set("policy", a.policy)
+	return a.setFlag("policy", a.policy)
+}
+
+// setFlag sets a flag that isn't in the command line.
+func (a *application) setFlag(name, word string) error {
+	if flag, ours := FlagOf(a.context.Command, name).(*Flag); ours {
+		flag.configured = true
+	}
+	return a.context.Set(name, word)
+}
+
+// GivesAny says whether the command line gives a flag other than these.
+func GivesAny(c *cli.Context, but ...string) bool {
+	return slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool {
+		flag, ours := f.(*Flag)
+		return ours && flag.given && !flag.configured && !slices.Contains(but, flag.names[0])
+	})
 }
 
 // log says with -v where values come from, and always which policy is enforced.

@@ -33,10 +33,11 @@ type Flag struct {
 	orZero      bool
 	many        bool // all words up to the next flag are values, as in 1.4.3
 
-	set   func(word string) error
-	check func(f *Flag) error // of the value, before the command runs; nil for none
-	words []string            // that were given
-	given bool
+	set        func(word string) error
+	check      func(f *Flag) error // of the value, before the command runs; nil for none
+	words      []string            // that were given
+	given      bool
+	configured bool // it isn't in the command line
 }
 
 // newFlag makes a flag by its names, such as "interval,i".

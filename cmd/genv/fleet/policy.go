@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -70,6 +71,11 @@ func (p *program) policyExplainCommand() *cli.Command {
 }
 
 func (o *explainOptions) run(c *cli.Context) (err error) {
+	if !command.GivesAny(c, "format") {
+		if told := localhost.Told(c.Context, o.Program); told != nil {
+			return o.writeTold(told)
+		}
+	}
 	o.query.Labels = map[string]string{}
 	if o.query.At, err = o.Time(o.at); err != nil {
 		return err

@@ -269,7 +269,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	return t.Write(p.Out)
 }
 
-// Why explains a decision: the one that the argument names, or the last action.
+// Why explains a decision: the one that the argument names, a warning that runs, or the last action.
 func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	id, err := readID(c)
 	if err != nil {
@@ -283,7 +283,7 @@ func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	if o.verbose {
 		lines = (*audit.Entry).Lines
 	}
-	found := audit.LastAction(entries)
+	found := audit.Latest(entries, p.Now())
 	if id != "" {
 		found = audit.Decided(entries, id)
 	}

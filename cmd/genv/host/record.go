@@ -77,6 +77,9 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Sho
 			Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs,
 			Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by,
 		}
+		if m.DueMS > 0 {
+			r.Due = h.record.now().Add(time.Duration(m.DueMS) * time.Millisecond).UTC()
+		}
 		if kept := h.keep(ctx, m, notified.Terminals); kept && !notified.InUse {
 			shown[i].Kept, r.Channel = true, audit.ChannelLogin
 		}

@@ -5,22 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// allowanceWithin is how long root's service may take to say what is allowed: it may ask the controller.
-const allowanceWithin = 4 * time.Second
-
 // capsText is for `genv status`: what counts for each cap about this user, and what it allows. It is empty if there is
-// none, or if that is unknown: root's service alone knows it, as long as the policy is enforced.
-func (p *program) capsText(ctx context.Context, who *hostUser) string {
-	if who.Store.MayWrite() {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(ctx, allowanceWithin)
-	defer cancel()
-	told, err := who.Service.Allowance(ctx)
-	if err != nil || told == nil || told.String() == "" {
+// none, or if that is unknown.
+func (p *program) capsText(ctx context.Context) string {
+	told := localhost.Told(ctx, p.Program)
+	if told == nil || told.String() == "" {
 		return ""
 	}
 	return text.Printable(told.String()) + "\n" + p.lastNotice()

@@ -80,6 +80,13 @@ func TestWhatIsAllowed(t *testing.T) {
 	require.NoError(t, box.Keep(60800, "It is over the cap.", []string{"pts/3"}, told))
 	require.Contains(t, statusOf(hers), "3 of 3 GPUs\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
 
+	require.Contains(t, hers.sayAll("genv policy explain").text, "cap max-devices-per-user  3 of 3 GPUs")
+	require.NoError(t, root.Allow(t.Context(), service.Allowance{By: "genv remote enforce (root on jump)"}))
+	unknown := hers.sayAll("genv policy explain")
+	require.Contains(t, unknown.text, "genv remote enforce (root on jump) enforces a policy on this host, and has not said since ")
+	require.NotEmpty(t, unknown.status, "and no value of another policy is shown")
+	require.Contains(t, hers.sayAll("genv policy explain --policy none").text, "max-devices-per-user")
+
 	require.NoError(t, serving.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, serving.Wait())
 	require.Equal(t, active+attached, statusOf(hers), "without the service it is unknown")

@@ -86,7 +86,7 @@ func (p *program) status(c *cli.Context) error {
 	who := p.person()
 	eid, err := who.active(c.Context)
 	if errors.Is(err, errNotActive) {
-		_, err = fmt.Fprint(p.Out, "Environment is not active\n", p.capsText(c.Context, who))
+		_, err = fmt.Fprint(p.Out, "Environment is not active\n", p.capsText(c.Context))
 		return err
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *program) status(c *cli.Context) error {
 	}
 	p.adviseOfIndices(who)
 	p.adviseOfOthers(who, activeOf(&files, eid))
-	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), p.capsText(c.Context, who))))
+	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), p.capsText(c.Context))))
 	return err
 }
 

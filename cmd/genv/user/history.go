@@ -28,7 +28,7 @@ func (p *program) whyCommand() *cli.Command {
 	o := new(history.Options)
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "print why a process was ended or a GPU detached, the last or the one with this ID, and what to do",
+		Usage:     "print why a process was ended or a GPU detached, or what you were warned of, and what to do",
 		ArgsUsage: "[ID]",
 		Flags:     o.WhyFlags(),
 		Action:    func(c *cli.Context) error { return o.Why(&p.Program, c, p.ownLog()) },

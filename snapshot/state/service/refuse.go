@@ -186,11 +186,20 @@ func day(t time.Time) string { return t.Format("2 January") }
 func (a *Allowance) String() string {
 	var parts []string
 	for _, p := range a.People {
-		for i := range p.Caps {
-			parts = append(parts, a.cap(&p.Caps[i]).status(&p.Caps[i]))
+		for _, c := range a.CapTexts(p) {
+			parts = append(parts, c.Value)
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// CapTexts are the caps of a person by their names, with what counts for each and what it allows.
+func (a *Allowance) CapTexts(p Person) (list []Rule) {
+	for i := range p.Caps {
+		c := a.cap(&p.Caps[i])
+		list = append(list, Rule{cmp.Or(c.Name, c.Rule, c.Counts), c.status(&p.Caps[i])})
+	}
+	return list
 }
 
 func (c *Cap) status(u *CapUse) string {
