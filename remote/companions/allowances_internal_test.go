@@ -107,8 +107,10 @@ func TestWhoAsksIsToldAtOnce(t *testing.T) {
 // TestTellWaits: a host is told what its waits get, and nothing of other hosts.
 func TestTellWaits(t *testing.T) {
 	all := []enforce.ForWait{
-		{Host: "a", ID: "w1", GPUs: []snapshot.DeviceIndex{2, 3}}, {Host: "a", ID: "w2", Possible: 1},
-		{Host: "a", ID: "w3"}, {Host: "b", ID: "w4", GPUs: []snapshot.DeviceIndex{0}},
+		{Host: "a", ID: "w1", GPUs: []snapshot.DeviceIndex{2, 3}},
+		{Host: "a", ID: "w2", Possible: 1},
+		{Host: "a", ID: "w3"},
+		{Host: "b", ID: "w4", GPUs: []snapshot.DeviceIndex{0}},
 	}
 	var told service.Allowance
 	tellWaits(&told, all, "a")
