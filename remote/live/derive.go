@@ -89,6 +89,7 @@ func (m *fleetState) host(h *snapshot.Host, before *Host, unable map[snapshot.Ho
 	}
 	if host.Failure == nil && last.snapshot != nil {
 		host.Guard, host.Service = m.guard(h, last.snapshot), last.snapshot.Service
+		host.Waiting = waitingIn(last.snapshot)
 	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users

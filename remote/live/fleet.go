@@ -86,6 +86,8 @@ type Host struct {
 	Guard    HostGuard `json:"guard,omitzero"` // the kernel's
 	// Service says that root owns the state; missing if unknown.
 	Service *bool `json:"service,omitempty"`
+	// Waiting is how many wait for GPUs there; missing where there is no queue.
+	Waiting *Waiting `json:"waiting,omitempty"`
 	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
 	// Changed is the revision of its last change.
@@ -93,6 +95,26 @@ type Host struct {
 
 	snapshot *snapshot.Snapshot // of Seen
 	users    []User             // of this host
+}
+
+// Waiting is how many commands wait for GPUs of a host.
+type Waiting struct {
+	Commands int `json:"commands"`
+	GPUs     int `json:"gpus"` // that they wait for
+	// Longest is for how long the first of them has been waiting, to the minute.
+	Longest int64 `json:"longest_seconds"`
+}
+
+func waitingIn(s *snapshot.Snapshot) *Waiting {
+	if s.Waits == nil {
+		return nil
+	}
+	w := &Waiting{Commands: len(s.Waits)}
+	for i := range s.Waits {
+		w.GPUs += s.Waits[i].GPUs
+		w.Longest = max(w.Longest, s.Waits[i].Seconds/60*60)
+	}
+	return w
 }
 
 // RootOwnsState reports whether the host says that root owns its state files.

@@ -70,6 +70,23 @@ var hostFamilies = []struct {
 		},
 	},
 	{
+		"genv_waiting_gpus", "GPUs for which commands wait with --wait, on hosts with genv host serve.", hostLabel,
+		func(w *Writer, h *live.Host) {
+			if h.Waiting != nil {
+				w.Sample(float64(h.Waiting.GPUs), string(h.Name))
+			}
+		},
+	},
+	{
+		"genv_longest_wait_seconds", "For how long the first of these commands has been waiting; 0 if none waits.",
+		hostLabel,
+		func(w *Writer, h *live.Host) {
+			if h.Waiting != nil {
+				w.Sample(float64(h.Waiting.Longest), string(h.Name))
+			}
+		},
+	},
+	{
 		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
 			"utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG mode and has " +
 			"no instance), or mig (in MIG mode, and no instance is attached or used).",

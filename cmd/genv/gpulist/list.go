@@ -3,8 +3,10 @@
 package gpulist
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,46 @@ type List struct {
 	Counts gpus.StateCounts // of all GPUs of the models that are asked for
 	Hosts  int              // that answered; 0 for `genv gpus`
 	Failed int              // hosts
+
+	waits  int // commands
+	people map[snapshot.Username]int
+}
+
+// AddWaits counts who waits for GPUs of a host.
+func (l *List) AddWaits(list []snapshot.Wait) {
+	for i := range list {
+		if l.waits++; l.people == nil {
+			l.people = make(map[snapshot.Username]int)
+		}
+		l.people[gpus.UserName(list[i].Username, &list[i].UID)] += list[i].GPUs
+	}
+}
+
+// waiting says who waits for how many GPUs, those who ask for most first.
+func (l *List) waiting() string {
+	if l.waits == 0 {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(l.people), func(a, b snapshot.Username) int {
+		return cmp.Or(l.people[b]-l.people[a], cmp.Compare(a, b))
+	})
+	const most = 5
+	more := max(len(names)-most, 0)
+	line := ""
+	for _, name := range names[:len(names)-more] {
+		line += fmt.Sprintf(", %s for %d", gpus.ShownUser(name), l.people[name])
+	}
+	if more > 0 {
+		line += fmt.Sprintf(", and %d more", more)
+	}
+	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(l.waits, "command"), wait(l.waits), line[2:])
+}
+
+func wait(n int) string {
+	if n == 1 {
+		return "waits"
+	}
+	return "wait"
 }
 
 // here says whether it is a list of `genv gpus`.
@@ -79,7 +121,7 @@ func (l *List) summary(s *Selection) string {
 	if unknown > 0 && s.User == "" {
 		line += fmt.Sprintf("; the state of %d is unknown", unknown)
 	}
-	return line + render.AlsoFailed(l.Failed)
+	return line + render.AlsoFailed(l.Failed) + l.waiting()
 }
 
 func has(n int) string {

@@ -8,8 +8,11 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // GPUsDocument is the JSON of `genv gpus`; docs/json.md describes it.
@@ -18,6 +21,8 @@ type GPUsDocument struct {
 	Total  int        `json:"total"`
 	Free   int        `json:"free"`
 	GPUs   []gpus.GPU `json:"gpus"`
+	// Waits are who waits for GPUs with --wait; missing where no queue is kept.
+	Waits []snapshot.Wait `json:"waits,omitzero"`
 }
 
 func (p *program) gpusCommand() *cli.Command {
@@ -39,9 +44,11 @@ func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	p.Warn(warnings...)
 	var found gpulist.List
 	found.Add("", all, &o.Selection)
+	waits := service.Waits(disk.RunDir(p.Getenv), host.mayRun)
+	found.AddWaits(waits)
 	if o.Format == "json" {
 		return render.WriteJSON(p.Out, GPUsDocument{
-			Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: o.Of(all),
+			Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: o.Of(all), Waits: waits,
 		})
 	}
 	return found.Write(p.Out, o)

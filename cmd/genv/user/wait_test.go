@@ -82,6 +82,7 @@ func TestWait(t *testing.T) {
 	waits := bob.command("genv", "run", "--wait", "--gpus", "1", "true")
 	require.NoError(t, waits.Start())
 	require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.Contains(t, alice.run("genv", "gpus").Out, "\n1 command waits for GPUs: uid 4243 for 1\n")
 	require.NoError(t, waits.Process.Signal(syscall.SIGINT))
 	require.Error(t, waits.Wait())
 	require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == 0 }, 20*time.Second, 20*time.Millisecond)

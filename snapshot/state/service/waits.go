@@ -212,15 +212,16 @@ const maxOwnGPUs = 1024
 // admit refuses what is too much; q.mu is held.
 func (q *waits) admit(w *wait) error {
 	own := 0
+	taken := slices.ContainsFunc(q.away, func(n noted) bool { return n.ID == w.ID && n.UID != w.UID })
 	for _, other := range q.list {
-		if other.ID == w.ID {
-			return fmt.Errorf("%w: another command waits with this id", state.ErrRequest)
-		}
+		taken = taken || other.ID == w.ID
 		if other.UID == w.UID {
 			own++
 		}
 	}
 	switch {
+	case taken:
+		return fmt.Errorf("%w: another command waits with this id", state.ErrRequest)
 	case own >= maxOwnWaits:
 		return fmt.Errorf("%w: %d commands of uid %d wait already, and no more may", state.ErrRequest, own, w.UID)
 	case len(q.list) >= snapshot.MaxWaits:
