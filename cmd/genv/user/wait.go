@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -34,7 +35,12 @@ var errLate = errors.New("the time of --wait is over")
 // change makes a change that attaches a number of GPUs, with --wait when it is its turn.
 func (o *waitOptions) change(c *cli.Context, p *program, who *hostUser, asked change.Change) (change.Result, error) {
 	if !o.wait {
-		return who.Change(c.Context, asked)
+		result, err := who.Change(c.Context, asked)
+		var unavailable *state.UnavailableError
+		if errors.As(err, &unavailable) && unavailable.TooFew && len(unavailable.Conflicts) > 0 && !c.IsSet("config") {
+			err = fmt.Errorf("%w; with --wait it waits for your turn", err)
+		}
+		return result, err
 	}
 	if c.IsSet("over-subscribe") || c.IsSet("mig") || c.IsSet("no-attach") || c.IsSet("config") {
 		return change.Result{}, command.WrongFlag("wait", " waits for free GPUs: leave out --over-subscribe, --mig, "+
