@@ -76,6 +76,11 @@ func (r Reader) Show(all bool, now time.Time, show func([]KeptNotice) error) err
 	}
 	known := readAppearances(f)
 	if first := slices.IndexFunc(list, func(n KeptNotice) bool { return all || r.wants(n, known, now) }); first >= 0 {
+		if !all { // who reads of an end reads before it what was warned of
+			anywhere := r
+			anywhere.Window = ""
+			first = slices.IndexFunc(list, func(n KeptNotice) bool { return anywhere.wants(n, known, now) })
+		}
 		if err := show(list[first:]); err != nil {
 			return err
 		}

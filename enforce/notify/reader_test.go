@@ -160,6 +160,10 @@ func TestShellsThatStartAtOnce(t *testing.T) {
 	}
 	shells.Wait()
 	require.EqualValues(t, 1, shown.Load())
+	require.NoError(t, box.Keep(own(), "ended", nil, now))
+	pane := newShell(t, box, path)
+	pane.Window = "/tmp/tmux-1000/default,1,0"
+	require.Equal(t, []string{"x", "ended"}, pane.shows(t, now.Add(time.Second)), "both, in order")
 }
 
 // A home that can't be written shows them in each shell: better than in none.
