@@ -211,4 +211,4 @@ func (f *File) file() folder.Note[storedLease] {
 	}
 }
 
-var errDamaged = errors.New("not the lease of a controller")
+var errDamaged = errors.New("it doesn't say which controller acts")
