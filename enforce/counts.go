@@ -2,12 +2,14 @@ package enforce
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Counts is what the caps of a plan count, person by person: all that counts still after what the plan does. It is not
@@ -26,7 +28,7 @@ type countKey struct {
 }
 
 type counted struct {
-	holds  bool
+	on     capOn
 	excess CapExcess
 	places []place // by host, in the order of the cluster
 }
@@ -57,6 +59,50 @@ const maxCountHosts = 8
 
 // On are the caps that hold now for a person, as seen from a host that answered.
 func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapCount) {
+	for _, c := range n.about(host, user) {
+		list = append(list, c.from(n.byName[host]))
+	}
+	return list
+}
+
+// Explain says of each of these what counts, and what would go first, a line each.
+func (n *Counts) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
+	for _, c := range n.about(host, user) {
+		name := string(c.on.rule)
+		if c.on.rule == RuleCaps {
+			name = "cap " + c.on.ID
+		}
+		line := fmt.Sprintf("%s: %s of %s", name, c.excess.amount(c.excess.Used), c.excess.amount(c.excess.Limit))
+		for _, p := range c.places {
+			line += fmt.Sprintf("; %s on %s", c.excess.amount(p.amount), text.OneLine(string(p.h.name)))
+			if p.gpus != nil {
+				line += " (GPU " + text.JoinIndices(p.gpus) + ")"
+			}
+		}
+		lines = append(lines, line+c.on.firstToGo())
+	}
+	return lines
+}
+
+// firstToGo is which GPU would go first, and why; empty for none.
+func (c *capOn) firstToGo() string {
+	if c.Kind == CapEnvironments {
+		return ""
+	}
+	choice := caps.Choice{Excess: 1, Weight: func(*caps.HeldDevice) int64 { return 1 }, MayKeep: -1}
+	devices := c.devices()
+	if c.leavesSome || c.Waiting != nil {
+		devices = c.withoutOutsiders(devices)
+	}
+	counted, _ := c.count(devices, time.Time{})
+	for _, d := range choice.Devices(counted) {
+		return fmt.Sprintf("; first would go GPU %s on %s (%s)", d.Index, text.OneLine(string(hostOf(d).name)), d.Why())
+	}
+	return ""
+}
+
+// about is what is counted for a person on a host.
+func (n *Counts) about(host snapshot.Hostname, user snapshot.Username) (list []*counted) {
 	if n == nil || n.byName[host] == nil {
 		return nil
 	}
@@ -66,9 +112,7 @@ func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapC
 	}
 	for own := range n.ownCaps(u) {
 		own.about, own.known = true, true
-		count := n.count(countKey{rule: own.rule, user: u}, func() capOn { return *own }).from(h, own)
-		count.Rule = own.rule
-		list = append(list, count)
+		list = append(list, n.count(countKey{rule: own.rule, user: u}, func() capOn { return *own }))
 	}
 	for _, listed := range n.list {
 		if listed.Resting || listed.Member(u.user) != Member || listed.PerHost && !listed.OnHost(h.name, h.labels) {
@@ -81,9 +125,9 @@ func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapC
 		if listed.Together {
 			key.user = nil
 		}
-		counted := n.count(key, func() capOn { return n.on(listed, key.host, n.sharing(listed, u)) })
-		if counted.holds {
-			list = append(list, counted.from(h, &capOn{counting: n.counting, Cap: listed}))
+		c := n.count(key, func() capOn { return n.on(listed, key.host, n.sharing(listed, u)) })
+		if c.on.about && c.on.known {
+			list = append(list, c)
 		}
 	}
 	return list
@@ -102,9 +146,8 @@ func (n *Counts) count(key countKey, find func() capOn) *counted {
 	if known := n.counted[key]; known != nil {
 		return known
 	}
-	on := find()
-	result := &counted{holds: on.about && on.known}
-	if result.holds {
+	result := &counted{on: find()}
+	if on := &result.on; on.about && on.known {
 		var used int64
 		used, result.places = on.places()
 		result.excess = *on.excess(nil, used)
@@ -154,8 +197,12 @@ func (c *capOn) places() (used int64, list []place) {
 }
 
 // from is what was counted as seen from a host.
-func (n *counted) from(h *hostView, c *capOn) CapCount {
+func (n *counted) from(h *hostView) CapCount {
+	c := &n.on
 	count := CapCount{CapExcess: n.excess, Model: c.Model, PerHost: c.PerHost, While: c.Waiting != nil}
+	if c.rule != RuleCaps {
+		count.Rule = c.rule
+	}
 	if c.Kind != CapEnvironments {
 		for _, index := range slices.Sorted(maps.Keys(h.devices)) {
 			if c.OnHost == nil || c.OnHost(h.name, h.labels) && c.isAboutModel(modelOf(h.devices[index])) {

@@ -58,6 +58,12 @@ func TestCounts(t *testing.T) {
 			require.Equal(t, tt.want, countsText(plan.Counts.On("a", tt.user)), "again")
 		})
 	}
+	explained := evaluate(stated{all: withMax(4), list: []*enforce.Cap{listed("envs", 3, counts(enforce.CapEnvironments))}}, parseCluster(t, cluster), noon(0))
+	require.Equal(t, []string{
+		"max-devices-per-user: 3 GPUs of 4 GPUs; 2 GPUs on a (GPU 0,1); 1 GPU on b (GPU 0); first would go GPU 1 on a (it is idle)",
+		"cap envs: 2 environments of 3 environments; 1 environment on a; 1 environment on b",
+	}, explained.Counts.Explain("a", "alice"))
+	require.Empty(t, explained.Counts.Explain("none", "alice"))
 	plan := evaluate(stated{all: withMax(1)}, parseCluster(t, cluster+"\nc | down"), noon(0))
 	require.Empty(t, plan.Counts.On("c", "alice"), "it did not answer")
 	require.Empty(t, plan.Counts.On("none", "alice"))

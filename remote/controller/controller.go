@@ -132,7 +132,7 @@ func (c *Controller) begin() {
 	before := &c.round
 	c.round = Cycle{
 		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
-		Cluster: before.Cluster,
+		Cluster: before.Cluster, Plan: enforce.Plan{Counts: before.Plan.Counts},
 		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
 	}
 	if c.round.Run == "" {

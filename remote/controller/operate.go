@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -28,6 +29,8 @@ func (c *Controller) operate(ctx context.Context, requests []*request) {
 
 func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	switch {
+	case r.action.Kind == operator.Explain && c.Policy != nil:
+		return strings.Join(c.round.Plan.Counts.Explain(r.action.Host, r.action.User), "\n"), nil
 	case c.Policy == nil || remote.MayBegin(ctx) != nil:
 		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader "+
 			"URL` shows it.", "this controller doesn't act now")

@@ -217,6 +217,21 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
+// Explain changes nothing, so that a dry run answers it, too, and it isn't recorded.
+func TestExplain(t *testing.T) {
+	for name, change := range map[string]func(*controller.Controller){
+		"a dry run": func(c *controller.Controller) { c.DryRun = true }, "no record": func(c *controller.Controller) { c.Audit = nil }, "a loop": nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, visited(), change)
+			require.Empty(t, r.do(operator.Action{Kind: operator.Explain, Host: "a", User: "bob"}), "%s: there is no cap", name)
+			require.Contains(t, r.do(operator.Action{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
+			r.stop()
+			require.Empty(t, r.history())
+		})
+	}
+}
+
 func TestConditionsOfTheController(t *testing.T) {
 	broken := &full{}
 	for says, change := range map[string]func(*controller.Controller){

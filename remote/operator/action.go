@@ -23,10 +23,12 @@ const (
 	// Hold stops what rules do until Release.
 	Hold    Kind = "hold"
 	Release Kind = "release"
+	// Explain changes nothing: it says what the caps count for a user, as seen from a host, and what would go first.
+	Explain Kind = "explain"
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Exempt, Unexempt, Hold, Release} }
+func Kinds() []Kind { return []Kind{Exempt, Unexempt, Hold, Release, Explain} }
 
 // removed are kinds that versions before this one know.
 var removed = []Kind{"terminate", "warn", "detach"}
@@ -67,7 +69,7 @@ const AnswerSchema = "genv.live.answer/1"
 type Answer struct {
 	Schema string `json:"schema"` // AnswerSchema
 	Done   bool   `json:"done"`   // always true
-	Text   string `json:"text"`   // for people; one line
+	Text   string `json:"text"`   // for people; one line, of explain one for each cap
 }
 
 // Code says why an action is refused. The texts appear in JSON.
@@ -143,7 +145,7 @@ func (a *Action) Check() error {
 	if !slices.Contains(Kinds(), a.Kind) {
 		return invalid("unknown action %s", text.Shown(string(a.Kind)))
 	}
-	if a.Reason == "" && a.Kind != Release && a.Kind != Unexempt {
+	if a.Reason == "" && a.Kind != Release && a.Kind != Unexempt && a.Kind != Explain {
 		return invalid("%s needs a reason", a.Kind)
 	}
 	if a.Reason != "" {
@@ -154,6 +156,8 @@ func (a *Action) Check() error {
 	switch a.Kind {
 	case Exempt, Unexempt:
 		return a.checkExemption()
+	case Explain:
+		return a.checkOnly("host", "user")
 	case Hold, Release:
 	}
 	return a.checkOnly()

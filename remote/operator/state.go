@@ -209,6 +209,7 @@ func (s State) After(who Person, a *Action, now time.Time) (next State, line str
 		s.Hold = nil
 		return s, fmt.Sprintf("%s released enforcement%s (it was on hold by %s: %s)", who, because(a), before.By,
 			before.Reason), nil
+	case Explain:
 	}
 	return s, "", invalid("unknown action %s", text.Shown(string(a.Kind)))
 }

@@ -93,7 +93,8 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	unix := nss.NewGroups(time.Now)
 	unix.Wait = 5 * time.Second
 	file.AskUnix(unix.Member)
-	return o.writeExplanation(o.output, o.query, file.Explain(o.query, o.exemptGPUs()...))
+	list := append(file.Explain(o.query, o.exemptGPUs()...), o.countedNow(c)...)
+	return o.writeExplanation(o.output, o.query, list)
 }
 
 // exemptGPUs are the GPUs of the host that a controller on this machine knows to be exempt by an index.

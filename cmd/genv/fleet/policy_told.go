@@ -3,10 +3,17 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"strings"
 	"time"
+
+	"github.com/urfave/cli/v2"
 
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -42,4 +49,28 @@ func (o *explainOptions) writeTold(told *service.Allowance) error {
 	}
 	o.query.Host, o.query.Labels = snapshot.Hostname(enforcelocal.Hostname()), map[string]string{}
 	return o.writeExplanation(o.output, o.query, list)
+}
+
+// countedNow is what a controller that runs on this machine counts now for the user on the host.
+func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) {
+	path := socket.Find(o.Getenv, os.Geteuid())
+	if o.query.User == "" || o.query.Host == "" || c.IsSet("at") || path == "" || path == socket.Off {
+		return nil
+	}
+	if living, err := socket.Answers(c.Context, path); err != nil || !living {
+		return nil
+	}
+	answer, err := live.SendAction(c.Context, path, operator.Action{
+		Schema: operator.ActionSchema, Kind: operator.Explain, Host: o.query.Host, User: o.query.User,
+	})
+	if err != nil {
+		o.Warn(fmt.Sprintf("what counts now is unknown: %v", err))
+		return nil
+	}
+	for line := range strings.SplitSeq(answer.Text, "\n") {
+		if key, value, _ := strings.Cut(line, ": "); line != "" {
+			list = append(list, policy.Explanation{Key: "now " + key, Value: value, From: "the controller that runs"})
+		}
+	}
+	return list
 }
