@@ -16,8 +16,9 @@ const (
 )
 
 // adviceGiveBack is for when nothing is left to give back, or it is not known what: see Finding.Advice.
-const adviceGiveBack = "Before you take more GPUs, end jobs that you need less; in the shell of an environment genv " +
-	"detach --index N gives a GPU back."
+const adviceGiveBack = adviceEndJobs + "; in the shell of an environment genv detach --index N gives a GPU back."
+
+const adviceEndJobs = "Before you take more GPUs, end jobs that you need less"
 
 var maxEnvsRule = rule{
 	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),

@@ -84,6 +84,14 @@ func TestAdviceByEnvironment(t *testing.T) {
 	}
 }
 
+// TestAdviceAfter: who ran it by hand has nothing to detach, and what was idle and ended doesn't stay.
+func TestAdviceAfter(t *testing.T) {
+	require.Equal(t, "Before you take more GPUs, end jobs that you need less.", enforce.RuleCaps.AdviceAfter(""))
+	require.Equal(t, enforce.RuleCaps.Advice(), enforce.RuleCaps.AdviceAfter("7"))
+	require.Equal(t, "Start it again when it computes: what keeps a GPU without computing is ended.", enforce.RuleIdle.AdviceAfter(""))
+	require.Equal(t, enforce.RuleEnvMemory.Advice(), enforce.RuleEnvMemory.AdviceAfter(""))
+}
+
 // TestForecast: a warning names exactly what goes when it is due, if nothing changes. So a job that
 // keeps the rules isn't threatened where another process ends anyway.
 func TestForecast(t *testing.T) {

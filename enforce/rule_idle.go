@@ -18,6 +18,9 @@ const RuleIdle Rule = "idle"
 
 const adviceIdleEnds = "Save your work, and end what computes nothing. What computes on the GPU before that may stay."
 
+// adviceIdleEnded is for whoever lost a process.
+const adviceIdleEnded = "Start it again when it computes: what keeps a GPU without computing is ended."
+
 const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
 	"%s. %s"
 

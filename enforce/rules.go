@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Rule names a rule as its key in a policy does. The texts appear in JSON.
@@ -78,6 +80,18 @@ func (r Rule) Advice() string {
 		return cmp.Or(known.advice, other)
 	}
 	return other
+}
+
+// AdviceAfter is Advice for whoever lost a process, in an environment or in none.
+func (r Rule) AdviceAfter(eid snapshot.EnvID) string {
+	advice := r.Advice()
+	switch {
+	case r == RuleIdle:
+		return adviceIdleEnded
+	case advice == adviceGiveBack && eid == "":
+		return adviceEndJobs + "."
+	}
+	return advice
 }
 
 // RuleOf is the rule of a finding, with which its ID begins; empty for an ID that is not of a finding.

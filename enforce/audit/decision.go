@@ -81,7 +81,11 @@ func (e *Entry) because() []string {
 
 func (e *Entry) advice() (list []string) {
 	for _, rule := range e.Rules {
-		if advice := rule.Advice(); e.Action != ActionNotice && !slices.Contains(list, advice) {
+		advice := rule.Advice()
+		if e.PID != 0 {
+			advice = rule.AdviceAfter(e.EID)
+		}
+		if e.Action != ActionNotice && !slices.Contains(list, advice) {
 			list = append(list, advice)
 		}
 	}

@@ -168,7 +168,7 @@ func (h *host) try(ctx context.Context) *snapshot.Trial {
 	if t == nil || t.Unable != "" {
 		return t
 	}
-	if _, err := h.Machine.ListDevices(ctx); err != nil {
+	if _, err := h.Machine.ListDevices(ctx); err != nil && ctx.Err() == nil {
 		t.Unable = err.Error()
 	}
 	return t

@@ -1,0 +1,171 @@
+package packaging
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+)
+
+// reach gives a jump host a network with each of these hosts, by their addresses: 10.0.N.2.
+func reach(t *testing.T, jump *machine, hosts []*machine) (addresses []string) {
+	t.Helper()
+	for i, h := range hosts {
+		near := fmt.Sprintf("eth%d", i)
+		out, err := exec.Command("ip", "link", "add", near, "netns", strconv.Itoa(jump.pid), "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(h.pid)).CombinedOutput()
+		require.NoError(t, err, string(out))
+		jump.sh(fmt.Sprintf("ip addr add 10.0.%d.1/24 dev %s; ip link set %[2]s up", i, near))
+		h.sh(fmt.Sprintf("ip addr add 10.0.%d.2/24 dev eth0; ip link set eth0 up", i))
+		addresses = append(addresses, fmt.Sprintf("10.0.%d.2", i))
+	}
+	return addresses
+}
+
+// byHand is a job that somebody runs on a GPU without genv, by its PID on the host.
+func (m *machine) byHand(user, name string, device, load int) string {
+	m.t.Helper()
+	m.sh("id " + user + " >/dev/null 2>&1 || useradd --create-home " + user)
+	m.must("systemd-run", "--quiet", "--unit="+name, "--uid="+user, "/bin/sleep", "100000")
+	pid := m.show(name, "MainPID")
+	driver, err := gpus.Read(m.path(driverOfTests))
+	require.NoError(m.t, err)
+	used := int64(5000)
+	number, err := strconv.Atoi(pid)
+	require.NoError(m.t, err)
+	driver.Apps = append(driver.Apps, gpus.App{PID: number, Device: device, UsedMiB: &used, Load: &load, Name: "python"})
+	require.NoError(m.t, driver.Write(m.path(driverOfTests)))
+	return pid
+}
+
+const firstDayPolicy = `defaults: {non-env-processes: count, idle: {after: 1m, below: 5%, end: true, warn: 30s}}
+caps: [{name: two each, gpus: 2, warn: 45s}]
+`
+
+// firstDay is a jump host and three GPU hosts on which people run python by hand, all without genv.
+type firstDay struct {
+	jump  *machine
+	hosts []*machine
+	jobs  map[string]*machine
+	begun time.Time
+}
+
+func startFirstDay(t *testing.T) *firstDay {
+	d := &firstDay{jump: startMachine(t), jobs: map[string]*machine{}}
+	need(t, "sshd", "sudo", "ssh-keygen", "script")
+	d.hosts = []*machine{startMachine(t), startMachine(t), startMachine(t)}
+	addresses := reach(t, d.jump, d.hosts)
+	inventory, known := "hosts:\n", ""
+	d.jump.sh("useradd --create-home admin; runuser -u admin -- ssh-keygen -q -t ed25519 -N '' -f /home/admin/key")
+	for i, h := range d.hosts {
+		h.asGPUHost()
+		h.boot()
+		h.asNew()
+		h.write("/etc/ssh/test_config", strings.Replace(sshdConfig, "127.0.0.1", addresses[i], 1), 0o644)
+		h.sh(`mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
+			useradd --create-home admin; usermod -p '*' admin; echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin; install -d -m 0700 -o admin -g admin /home/admin/.ssh`)
+		h.write("/home/admin/.ssh/authorized_keys", d.jump.must("cat", "/home/admin/key.pub"), 0o644)
+		h.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
+		inventory += fmt.Sprintf("  - {name: gpu-0%d, address: %s}\n", i+1, addresses[i])
+		known += addresses[i] + " " + h.must("cut", "-d ", "-f1,2", "/etc/ssh/test_key.pub")
+	}
+	run := func(on int, user, name string, device, load int) {
+		d.hosts[on].byHand(user, name, device, load)
+		d.jobs[name] = d.hosts[on]
+		time.Sleep(1100 * time.Millisecond) // which is newer counts by the second
+	}
+	run(0, "ann", "ann1", 0, 97)
+	run(1, "ann", "ann2", 0, 95)
+	run(2, "ann", "ann3", 0, 99)
+	run(0, "ben", "ben1", 1, 0)
+	run(2, "cyd", "cyd1", 1, 80)
+	d.jump.sh("mkdir -p /etc/genv")
+	d.jump.write("/etc/genv/ssh_known_hosts", known, 0o644)
+	d.jump.write("/etc/genv/hosts.yaml", inventory, 0o644)
+	_ = pack(t, "v1.0.0")
+	d.jump.boot()
+	d.begun = time.Now()
+	return d
+}
+
+func (d *firstDay) ended() (names string) {
+	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
+		if d.jobs[name].show(name, "ActiveState") != "active" {
+			names += name + " "
+		}
+	}
+	return names
+}
+
+// log notes when something was reached, and what people see then.
+func (d *firstDay) log(what, text string) {
+	d.jump.t.Logf("%s: %s\n%s", time.Since(d.begun).Round(time.Second), what, text)
+}
+
+func (d *firstDay) ask(on int, user, command string) string {
+	out, _ := d.hosts[on].as(user, "export HOME=/home/"+user+"; "+command)
+	return out
+}
+
+func (d *firstDay) await(what string, is func() bool) {
+	d.jump.t.Helper()
+	require.Eventually(d.jump.t, is, 3*time.Minute, time.Second, what)
+	d.log(what, "")
+}
+
+// TestTheFirstDay is a lab with three hosts on which people run python by hand, from the packages on: who has too much,
+// and what computes nothing, is told and then ended, all within five minutes, and nothing else is.
+func TestTheFirstDay(t *testing.T) {
+	d := startFirstDay(t)
+	d.log("apt install", d.jump.install("v1.0.0"))
+	out, err := d.jump.as("admin", "export HOME=/home/admin; mkdir -m 0700 ~/.ssh; cp ~/key ~/.ssh/id_ed25519; genv remote install -H @all")
+	require.NoError(t, err, out)
+	d.log("genv remote install", out)
+	require.NotContains(t, out, "nothing can be")
+	d.jump.write("/etc/genv/policy.yaml", firstDayPolicy, 0o644)
+	d.log("policy check", d.jump.must("genv", "policy", "check"))
+	dry := []string{"genv", "remote", "enforce", "-H", "@all", "--interval", "0", "--dry-run"}
+	d.log("dry run", d.jump.must(dry...))
+	out = d.jump.must(append(dry, "--by", "user")...)
+	d.log("dry run by user", out)
+	require.Contains(t, out, `"two each": 3 of 2 GPUs`)
+	d.jump.must("systemctl", "enable", "--now", "genv-controller")
+	d.jump.await("genv-controller", "3 of 3 hosts answered")
+	d.log("in force", "")
+	require.Less(t, time.Since(d.begun), 5*time.Minute)
+
+	told := func(on int, user, says string) func() bool {
+		return func() bool { return strings.Contains(d.ask(on, user, "genv notices"), says) }
+	}
+	d.await("ann was told", told(2, "ann", "two each"))
+	require.Empty(t, d.ended())
+	for i := range d.hosts {
+		d.log(fmt.Sprintf("ann on gpu-0%d", i+1), d.ask(i, "ann", "genv notices; genv status; genv why"))
+	}
+	d.await("ann's newest job ended", func() bool { return d.ended() == "ann3 " })
+	d.await("ben was told", told(0, "ben", "computed nothing on GPU 1"))
+	require.Equal(t, "ann3 ", d.ended())
+	d.log("ben", d.ask(0, "ben", "genv notices; genv why"))
+	d.await("ben's idle job ended", func() bool { return d.ended() == "ann3 ben1 " })
+	d.log("history", d.jump.must("genv", "remote", "history"))
+	d.log("cyd", d.ask(2, "cyd", "genv notices; genv why"))
+	for on, why := range map[int][]string{
+		2: {"two each", "What to do Before you take more GPUs, end jobs that you need less.\n"},
+		0: {"computed nothing on GPU 1", "What to do Start it again when it computes"},
+	} {
+		out := d.ask(on, map[int]string{2: "ann", 0: "ben"}[on], "genv why")
+		d.log("genv why", out)
+		for _, says := range why {
+			require.Contains(t, out, says)
+		}
+	}
+	time.Sleep(15 * time.Second)
+	require.Equal(t, "ann3 ben1 ", d.ended(), "who keeps the rules loses nothing")
+}
