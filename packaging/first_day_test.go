@@ -147,7 +147,9 @@ func TestTheFirstDay(t *testing.T) {
 	d.await("ann was told", told(2, "ann", "two each"))
 	require.Empty(t, d.ended())
 	for i := range d.hosts {
-		d.log(fmt.Sprintf("ann on gpu-0%d", i+1), d.ask(i, "ann", "genv notices; genv status; genv why"))
+		out := d.ask(i, "ann", "genv notices; genv status; genv why")
+		d.log(fmt.Sprintf("ann on gpu-0%d", i+1), out)
+		require.Contains(t, out, "Follows    Unless this changes, in ")
 	}
 	d.await("ann's newest job ended", func() bool { return d.ended() == "ann3 " })
 	d.await("ben was told", told(0, "ben", "computed nothing on GPU 1"))
