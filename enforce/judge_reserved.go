@@ -57,10 +57,10 @@ type booking struct {
 func (c *counting) findBookings() {
 	tooMany := c.tooMany()
 	for _, h := range c.hosts {
-		if h.snapshot.Clock == nil || h.settings.IgnoreReservations {
+		clock, known := h.snapshot.Clock(h.at)
+		if !known || h.settings.IgnoreReservations {
 			continue
 		}
-		clock := *h.snapshot.Clock
 		warn := h.settings.warnOf(RuleReservations)
 		lead := max(warn.For, time.Duration(warn.Cycles)*c.fleet.Interval)
 		for i := range h.snapshot.Reservations {
@@ -85,6 +85,12 @@ func (c *counting) findBookings() {
 			}
 		}
 	}
+}
+
+// clock is what the host's own clock said when it was asked.
+func (h *hostView) clock() time.Time {
+	clock, _ := h.snapshot.Clock(h.at)
+	return clock
 }
 
 func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
@@ -136,7 +142,7 @@ func (c *counting) tell(h *hostView, b *snapshot.Reservation, what, follows stri
 // markReserved marks what people hold within own reservations that run.
 func (c *counting) markReserved() {
 	for h, list := range c.booked {
-		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(*h.snapshot.Clock) })
+		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(h.clock()) })
 		maps.Copy(c.reserved, c.heldWithin(h, running))
 	}
 }
@@ -190,7 +196,7 @@ func (c *counting) judgeReservations() {
 func (c *counting) leaves(h *hostView, list []booking) (on capOn, ok bool) {
 	last := &list[len(list)-1]
 	begins := last.From
-	if clock := *h.snapshot.Clock; clock.After(begins) {
+	if clock := h.clock(); clock.After(begins) {
 		begins = clock
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Holds(begins) })
@@ -210,7 +216,7 @@ func (c *counting) leaves(h *hostView, list []booking) (on capOn, ok bool) {
 			OnHost: func(name snapshot.Hostname, _ map[string]string) bool { return name == h.name },
 		},
 	}
-	if last.From.After(*h.snapshot.Clock) {
+	if last.From.After(h.clock()) {
 		on.notBefore = last.from
 	}
 	for _, u := range c.inOrder {
@@ -244,7 +250,7 @@ func (c *counting) tellOfFailed(h *hostView, list []booking) {
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
 func (c *counting) mayHaveBeside(n *need) int {
-	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b booking) bool { return !b.Runs(*n.h.snapshot.Clock) })
+	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b booking) bool { return !b.Runs(n.h.clock()) })
 	if len(running) == 0 {
 		return n.GPUs
 	}

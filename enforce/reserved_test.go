@@ -28,7 +28,7 @@ func reservedOn(t *testing.T, text string, minute int, list ...snapshot.Reservat
 	c := parseCluster(t, text)
 	for i := range c.Hosts {
 		if s := c.Hosts[i].Snapshot; s != nil {
-			s.Clock, s.Reservations = ptr(noon(minute)), list
+			s.Skew, s.Reservations = new(time.Duration), list
 		}
 		c.Hosts[i].AskedAt, c.Hosts[i].IsNew = noon(minute), true
 	}
@@ -81,7 +81,7 @@ func TestReservations(t *testing.T) {
 		{"it was cancelled, or lapsed", bobs, []snapshot.Reservation{bookedBy("alice", 2, 0, 900, ended)}, 90, "", nil},
 		{"there is none", bobs, []snapshot.Reservation{}, 90, "", nil},
 		{"that is unknown", bobs, nil, 90, "", nil},
-		{"its clock is unknown", bobs, []snapshot.Reservation{bookedBy("alice", 2, 0, 900)}, 90, "", func(_ *stated, s *snapshot.Snapshot) { s.Clock = nil }},
+		{"its clock is unknown", bobs, []snapshot.Reservation{bookedBy("alice", 2, 0, 900)}, 90, "", func(_ *stated, s *snapshot.Snapshot) { s.Skew = nil }},
 		{"she has it", alices, []snapshot.Reservation{bookedBy("alice", 2, 0, 900)}, 90, "", nil},
 		{"others leave enough", bobs, []snapshot.Reservation{bookedBy("alice", 1, 0, 900, func(b *snapshot.Reservation) { b.Known = 5 })}, 90, "", nil},
 		{"her own", allhers, []snapshot.Reservation{bookedBy("alice", 1, 0, 900)}, 90, "", nil},
@@ -96,10 +96,10 @@ func TestReservations(t *testing.T) {
 			s.asked = func(q enforce.Query, s *enforce.Settings) { s.IgnoreReservations = q.User == "" }
 		}},
 		{"by the host's own clock it hasn't begun", bobs, []snapshot.Reservation{bookedBy("alice", 2, 40, 90)}, 60, "", func(_ *stated, s *snapshot.Snapshot) {
-			s.Clock = ptr(s.Clock.Add(-25 * time.Minute))
+			s.Skew = ptr(-25 * time.Minute)
 		}},
 		{"by the host's own clock it has", bobs, []snapshot.Reservation{bookedBy("alice", 2, 55, 90)}, 30, "a detach 1 2; a detach 2 2", func(_ *stated, s *snapshot.Snapshot) {
-			s.Clock = ptr(s.Clock.Add(25 * time.Minute))
+			s.Skew = ptr(25 * time.Minute)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestOwnersAreTold(t *testing.T) {
 func TestReservationsOfAHostWithAnotherClock(t *testing.T) {
 	for minutes, want := range map[int]bool{0: false, 1: false, 2: true, -3: true} {
 		c := reservedOn(t, bobs, 0, bookedBy("alice", 2, 20, 90))
-		c.Hosts[0].Snapshot.Clock = ptr(noon(minutes))
+		c.Hosts[0].Snapshot.Skew = ptr(time.Duration(minutes) * time.Minute)
 		plan := evaluate(stated{}, c, noon(0))
 		require.Equal(t, want, len(plan.Notes) == 1 && strings.Contains(plan.Notes[0].Text, "its clock differs from this machine's by about"), minutes)
 	}

@@ -36,14 +36,22 @@ type Snapshot struct {
 	// count. Each is nil if not reported: only root's service knows them.
 	Waits        []Wait        `json:"waits,omitzero"`
 	Reservations []Reservation `json:"reservations,omitzero"`
-	// Clock is what the host's own clock said at the end of the look; nil if not reported. Reservations are by it.
-	Clock *time.Time `json:"clock,omitempty"`
+	// Skew is how far the host's own clock is ahead of this machine's; nil if unknown. Reservations are by the host's.
+	Skew *time.Duration `json:"-"`
 	// Asked is who asked for GPUs lately; nil if not reported.
 	Asked *Asked `json:"asked,omitempty"`
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.
 	More []More `json:"more,omitempty"`
 	// Warnings are messages for people about problems that the model can't express, one line each.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Clock is what the host's own clock says at a moment by that of this machine.
+func (s *Snapshot) Clock(at time.Time) (now time.Time, known bool) {
+	if s.Skew == nil {
+		return at, false
+	}
+	return at.Add(*s.Skew), true
 }
 
 // HideState says that the state files can't be read: what is attached is unknown then, never

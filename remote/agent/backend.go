@@ -200,7 +200,7 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Requ
 		a.revision++
 		a.last = encoded
 	}
-	answer.Revision = a.revision
+	answer.Revision, answer.ClockMS = a.revision, time.Now().UnixMilli()
 	if a.Tokens != nil && r.Token != "" {
 		answer.Tokens, _ = a.Tokens(r.Token) // without them nothing is proved
 	}

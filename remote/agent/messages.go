@@ -71,6 +71,8 @@ type SnapshotAnswer struct {
 	// SinceBootMS is how long ago the host was booted, in milliseconds, with a snapshot; 0 if
 	// that is unknown, as to an older genv.
 	SinceBootMS int64 `json:"since_boot_ms,omitempty"`
+	// ClockMS is what the host's clock says, in milliseconds since 1970; 0 from an older genv.
+	ClockMS int64 `json:"clock_ms,omitempty"`
 	// Tokens are those of other conversations with this machine and state folder, the last minutes'.
 	// Missing if the host can't keep them, or has an older genv.
 	Tokens []string `json:"tokens,omitzero"`

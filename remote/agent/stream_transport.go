@@ -90,12 +90,25 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !slices.Equal(answer.Tokens, last.Tokens) {
+	if skew := answer.skew(time.Now(), last.Skew); !slices.Equal(answer.Tokens, last.Tokens) || skew != last.Skew {
 		copied := *last
-		copied.Tokens = answer.Tokens
+		copied.Tokens, copied.Skew = answer.Tokens, skew
 		t.last = &copied
 	}
 	return t.last, nil
+}
+
+// skew is how far the host's clock is ahead, or what it was before if that differs by less than a second: the snapshot is
+// then the same.
+func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Duration {
+	if a.ClockMS == 0 {
+		return nil
+	}
+	skew := time.UnixMilli(a.ClockMS).Sub(now)
+	if before != nil && (skew-*before).Abs() < time.Second {
+		return before
+	}
+	return &skew
 }
 
 // maxSinceBoot is more than any host runs.
@@ -109,7 +122,7 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	if since := answer.SinceBootMS; since > 0 && since < maxSinceBoot.Milliseconds() {
 		taken.Boot = time.Now().Add(-time.Duration(since) * time.Millisecond)
 	}
-	taken.Token, taken.Tokens = t.token, answer.Tokens
+	taken.Token, taken.Tokens, taken.Skew = t.token, answer.Tokens, answer.skew(time.Now(), nil)
 	taken.Bound()
 	t.mu.Lock()
 	defer t.mu.Unlock()

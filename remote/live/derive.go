@@ -93,14 +93,16 @@ func (m *fleetState) host(h *snapshot.Host, before *Host, unable map[snapshot.Ho
 	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users
+		host.Reservations, host.Reserved = before.Reservations, before.Reserved
 		return host
 	}
 	if last.snapshot == nil {
 		return host
 	}
 	host.GPUs, host.Warnings = gpus.Of(last.snapshot), last.snapshot.Warnings
+	host.Reservations, host.Reserved = ReservationsOf(last.snapshot, last.at)
 	if host.Failure != nil {
-		host.GPUs = unknown(host.GPUs)
+		host.GPUs, host.Reserved = unknown(host.GPUs), nil
 	}
 	host.users = usersOf(host.GPUs)
 	return host

@@ -105,6 +105,8 @@ type HostGPUs struct {
 	Via      agent.Via         `json:"via,omitempty"`
 	GPUs     []gpus.GPU        `json:"gpus"`
 	Warnings []string          `json:"warnings,omitempty"`
+	// Reservations are those that have not ended.
+	Reservations []Reservation `json:"reservations,omitempty"`
 }
 
 // ListGPUs lists the GPUs of hosts. It does not change them.
@@ -126,7 +128,7 @@ func (f *Fleet) AllGPUs() *GPUs {
 	hosts := make([]HostGPUs, 0, len(f.Hosts))
 	for i := range f.Hosts {
 		if h := &f.Hosts[i]; h.Failure == nil {
-			hosts = append(hosts, HostGPUs{Host: h.Name, Via: h.Via, GPUs: h.GPUs, Warnings: h.Warnings})
+			hosts = append(hosts, HostGPUs{h.Name, h.Via, h.GPUs, h.Warnings, h.Reservations})
 		}
 	}
 	return ListGPUs(hosts, f.Failed, f.Duplicates)

@@ -83,6 +83,7 @@ func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 		// the reason may name somebody
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
 		Waiting: h.Waiting,
+		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved,
 	}
 	if h.Unable != "" {
 		host.Unable = hiddenText
@@ -147,8 +148,10 @@ func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
 	f := *hidden
 	f.Hosts, f.Findings = slices.Clone(hidden.Hosts), slices.Clone(hidden.Findings)
 	for i := range all.Hosts {
-		if slices.ContainsFunc(all.Hosts[i].GPUs, func(g gpus.GPU) bool { return slices.Contains(g.Users(), r.user) }) {
-			f.Hosts[i] = hideHost(&all.Hosts[i], r.owns)
+		h := &all.Hosts[i]
+		if slices.ContainsFunc(h.GPUs, func(g gpus.GPU) bool { return slices.Contains(g.Users(), r.user) }) ||
+			slices.ContainsFunc(h.Reservations, func(b Reservation) bool { return r.owns(b.User) }) {
+			f.Hosts[i] = hideHost(h, r.owns)
 		}
 	}
 	for i := range all.Findings {

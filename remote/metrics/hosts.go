@@ -87,6 +87,14 @@ var hostFamilies = []struct {
 		},
 	},
 	{
+		"genv_reserved_gpus", "GPUs of the host that are reserved now, whether or not their owners use them.", hostLabel,
+		func(w *Writer, h *live.Host) {
+			if h.Reserved != nil {
+				w.Sample(float64(*h.Reserved), string(h.Name))
+			}
+		},
+	},
+	{
 		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, " +
 			"utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG mode and has " +
 			"no instance), or mig (in MIG mode, and no instance is attached or used).",

@@ -124,7 +124,7 @@ func TestHiddenNames(t *testing.T) {
 	)
 	f.feed.Consume(&f.cycle, []enforce.Event{{Kind: enforce.EventHostLost, Host: "gpu-02", Err: fmt.Errorf("%s", secret)}, {Kind: enforce.EventNote, Text: secret}, {Kind: enforce.EventOver, ID: secret}})
 
-	everything := []string{"/", "/?q=mallory", "/h/gpu-01", "/h/gpu-02", "/findings", "/u/" + secret, "/u/nobody", "/u/alice", "/me", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/users/" + secret, "/api/v1/users/alice", "/api/v1/events", "/metrics", "/none"}
+	everything := []string{"/", "/?q=mallory", "/h/gpu-01", "/h/gpu-02", "/findings", "/week", "/reservations.ics", "/u/" + secret, "/u/nobody", "/u/alice", "/me", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/users/" + secret, "/api/v1/users/alice", "/api/v1/events", "/metrics", "/none"}
 	for names, logins := range map[web.Names][]string{web.NoNames: {"", "alice", secret}, web.OwnName: {"alice"}} {
 		options := f.options()
 		options.Names = names

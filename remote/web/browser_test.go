@@ -157,10 +157,12 @@ func TestAccessibility(t *testing.T) {
 	f.lived()
 	f.judged(usual(f.now)...)
 	evil := hostile()
+	f.reserving("frank", "camera ready")
+	evil.reserving(strings.Repeat("wide<b>", 60), strings.Repeat("<script>", 20))
 	f.usage, evil.usage = history(t, f.now, 32, "alice"), history(t, evil.now, 3, snapshot.Username(strings.Repeat("wide<b>", 60)))
 	for name, s := range map[string]*site{"usual": newSite(t, f), "hostile": newSite(t, evil)} {
 		host := string(s.cycle.Cluster.Hosts[0].Name)
-		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings", "/report?by=user"} {
+		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings", "/week", "/report?by=user"} {
 			looks := []look{{320, 800, true, true}, {1280, 900, false, true}}
 			page := b.open(s.URL+path, looks[0])
 			for _, l := range looks {

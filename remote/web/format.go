@@ -29,6 +29,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath,
 	"hostPath":   hostPath,
+	"when":       func(t time.Time) string { return t.Local().Format("Mon 2 Jan 15:04") },
 	"decision":   func(d enforce.Decision) string { return decisions[d] },
 	"state":      func(s gpus.State) string { return states[s] },
 	"memoryBar":  memoryBar,

@@ -43,7 +43,7 @@ func TestHostileNames(t *testing.T) {
 			f.cycle.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: evil}}
 			f.judged(enforce.Finding{ID: evil, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: snapshot.EnvID(evil), User: snapshot.Username(evil), Command: evil, Container: evil, Waits: evil, Pending: true, Stuck: []enforce.StuckProcess{{Reason: evil}}})
 			handler := web.New(f.feed, f.options())
-			for _, path := range []string{"/", "/h/gpu-01", "/findings", "/?q=" + "%3Cscript%3E"} {
+			for _, path := range []string{"/", "/h/gpu-01", "/findings", "/week", "/?q=" + "%3Cscript%3E"} {
 				page := pageOf(t, handler, path)
 				require.Less(t, len(page), 64<<10, "%s is bounded", path)
 				if name != "template" && name != "url" && name != "path" && name != "dots" { // which are harmless as texts
@@ -138,7 +138,7 @@ func TestCommandsThatHostsHide(t *testing.T) {
 			options := f.options()
 			options.Names = names
 			handler := web.New(f.feed, options)
-			for _, path := range []string{"/", "/h/gpu-01", "/u/alice", "/findings", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/events"} {
+			for _, path := range []string{"/", "/h/gpu-01", "/u/alice", "/findings", "/week", "/reservations.ics", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/events"} {
 				shown := strings.Contains(get(t, handler, path).Body.String(), "hunter2")
 				require.Equal(t, !hides && names == web.AllNames && path != "/", shown, "%s %s", names, path)
 			}

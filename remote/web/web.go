@@ -77,13 +77,14 @@ const maxViews = 32
 // New returns the handler of a feed.
 func New(feed *live.Feed, options Options) http.Handler {
 	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*view)}
-	for path, page := range map[string]pageFunc{"/{$}": overview, "/h/{host}": hostPage, "/findings": findingsPage} {
+	for path, page := range map[string]pageFunc{"/{$}": overview, "/h/{host}": hostPage, "/findings": findingsPage, "/week": weekPage} {
 		s.mux.HandleFunc(path, s.page(page))
 	}
 	s.mux.HandleFunc("/u/{user}", s.userPage)
 	s.mux.HandleFunc("/me", s.me)
 	s.mux.HandleFunc("/report", s.reportPage)
 	s.mux.HandleFunc("/api/v1/report", s.reportDocument)
+	s.mux.HandleFunc("/reservations.ics", s.calendar)
 	s.mux.HandleFunc("/static/{file}", static)
 	s.mux.HandleFunc("/api/v1/", s.api)
 	s.mux.HandleFunc("/events", s.api)

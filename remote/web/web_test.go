@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var paths = []string{"/", "/?q=a&free=1&model=x", "/h/gpu-01", "/h/gpu-06", "/u/alice", "/findings"}
+var paths = []string{"/", "/?q=a&free=1&model=x", "/h/gpu-01", "/h/gpu-06", "/u/alice", "/findings", "/week"}
 
 func TestPages(t *testing.T) {
 	f := newFleet(20, 8)
@@ -173,7 +173,7 @@ func TestHost(t *testing.T) {
 	status := func(path, host string) int {
 		return get(t, handler, path, func(r *http.Request) { r.Host = host }).Code
 	}
-	all := []string{"/", "/h/gpu-01", "/u/alice", "/findings", "/api/v1/fleet", "/metrics", "/static/live.js"}
+	all := []string{"/", "/h/gpu-01", "/u/alice", "/findings", "/week", "/reservations.ics", "/api/v1/fleet", "/metrics", "/static/live.js"}
 	for _, path := range all {
 		for _, host := range []string{"localhost", "LOCALHOST:8080", "localhost.", "127.0.0.1", "127.9.8.7:80", "[::1]", "[::1]:8080", "::1", "gpus.example.org", "GPUS.example.org:443", "[::ffff:127.0.0.1]:1"} {
 			require.Equal(t, http.StatusOK, status(path, host), "%s of %s", path, host)

@@ -93,6 +93,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	}
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
+	s.Skew = new(time.Duration) // it is this machine
 	if since, err := proc.SinceBoot(); err == nil {
 		s.Boot = c.now().Add(-since)
 	}
@@ -113,8 +114,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		}
 	}
 	if c.Reservations != nil {
-		now := c.now().UTC()
-		s.Clock = &now
 		if s.Reservations, err = c.Reservations(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Warnings = append(s.Warnings, "reservations are unknown: "+err.Error())
 		}

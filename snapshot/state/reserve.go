@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,6 +22,7 @@ type Booker struct {
 const MaxReservations = 8
 
 const (
+	maxID     = 16
 	maxReason = 200 // bytes
 	// keepEnded is how long a reservation that ended is kept: no policy has a longer pause.
 	keepEnded = 366 * 24 * time.Hour
@@ -65,8 +65,8 @@ func unavailable(format string, args ...any) error {
 
 func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	switch {
-	case r.ID == "":
-		return fmt.Errorf("%w: a reservation needs an id", ErrRequest)
+	case r.ID == "" || len(r.ID) > maxID || !text.IsMadeOf(r.ID, ""):
+		return fmt.Errorf("%w: the id of a reservation is of at most %d letters and digits", ErrRequest, maxID)
 	case r.GPUs < 1:
 		return fmt.Errorf("%w: %d GPUs: reserve at least 1", ErrRequest, r.GPUs)
 	case r.GPUs > known:
@@ -78,7 +78,7 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	case !r.Until.After(r.From):
 		return fmt.Errorf("%w: it ends before it begins", ErrRequest)
 	}
-	if err := errors.Join(snapshot.CheckName("the id", r.ID), snapshot.CheckText("the reason", r.Reason)); err != nil {
+	if err := snapshot.CheckText("the reason", r.Reason); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	return nil

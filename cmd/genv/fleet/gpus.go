@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -42,6 +43,9 @@ func (o *gpusOptions) write(results []remote.Result[live.HostGPUs], duplicates [
 	found := gpulist.List{Hosts: len(results) - len(failures), Failed: len(failures)}
 	for i := range results {
 		found.Add(results[i].Host.Name, results[i].Value.GPUs, &o.Selection)
+		for _, r := range results[i].Value.Reservations {
+			found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: results[i].Host.Name + ": " + r.String()})
+		}
 	}
 	return found.Write(o.Out, &o.Flags)
 }
@@ -51,7 +55,10 @@ func (f *fleet) gpus(ctx context.Context, h remote.Host) (live.HostGPUs, error) 
 	if err != nil {
 		return live.HostGPUs{}, err
 	}
-	return live.HostGPUs{Host: snapshot.Hostname(h.Name), Via: via, GPUs: gpus.Of(s), Warnings: s.Warnings}, nil
+	reservations, _ := live.ReservationsOf(s, time.Now())
+	return live.HostGPUs{
+		Host: snapshot.Hostname(h.Name), Via: via, GPUs: gpus.Of(s), Warnings: s.Warnings, Reservations: reservations,
+	}, nil
 }
 
 // gpusDocumentOf counts all GPUs of the models that are asked for, and lists the selected.

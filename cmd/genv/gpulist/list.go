@@ -33,6 +33,8 @@ type List struct {
 
 	waits  int // commands
 	people map[snapshot.Username]int
+	// Reserved are the reservations, in words.
+	Reserved []Reserved
 }
 
 // AddWaits counts who waits for GPUs of a host.
@@ -72,6 +74,15 @@ func wait(n int) string {
 	return "wait"
 }
 
+// Reserved is a reservation in words, and when it begins.
+type Reserved struct {
+	From time.Time
+	Text string
+}
+
+// maxReserved is how many reservations are listed.
+const maxReserved = 8
+
 // here says whether it is a list of `genv gpus`.
 func (l *List) here() bool { return l.Hosts+l.Failed == 0 }
 
@@ -96,6 +107,13 @@ func (l *List) Write(w io.Writer, output *Flags) error {
 	}
 	if !output.NoSummary {
 		fmt.Fprintf(&b, "\n%s\n", l.summary(&output.Selection))
+		slices.SortStableFunc(l.Reserved, func(a, b Reserved) int { return a.From.Compare(b.From) })
+		for _, r := range l.Reserved[:min(len(l.Reserved), maxReserved)] {
+			fmt.Fprintln(&b, text.Printable(r.Text))
+		}
+		if more := len(l.Reserved) - maxReserved; more > 0 {
+			fmt.Fprintf(&b, "and %s more; genv reserve --list shows those of a host\n", text.Plural(more, "reservation"))
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/local"
@@ -23,6 +24,8 @@ type GPUsDocument struct {
 	GPUs   []gpus.GPU `json:"gpus"`
 	// Waits are who waits for GPUs with --wait; missing where no queue is kept.
 	Waits []snapshot.Wait `json:"waits,omitzero"`
+	// Reservations are those that have not ended.
+	Reservations []live.Reservation `json:"reservations,omitempty"`
 }
 
 func (p *program) gpusCommand() *cli.Command {
@@ -46,9 +49,15 @@ func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	found.Add("", all, &o.Selection)
 	waits := service.Waits(disk.RunDir(p.Getenv), host.mayRun)
 	found.AddWaits(waits)
+	booked, _ := host.Store.Reservations() // else they are unknown
+	reservations, _ := live.ReservationsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
+	for i := range reservations {
+		found.Reserved = append(found.Reserved, gpulist.Reserved{From: reservations[i].From, Text: reservations[i].String()})
+	}
 	if o.Format == "json" {
 		return render.WriteJSON(p.Out, GPUsDocument{
 			Schema: "genv.gpus/1", Total: found.Counts.Total(), Free: found.Counts.Free, GPUs: o.Of(all), Waits: waits,
+			Reservations: reservations,
 		})
 	}
 	return found.Write(p.Out, o)

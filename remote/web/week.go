@@ -1,0 +1,182 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// week is a picture of the reservations of a week from today on: hosts down, hours across. Widths are in per cent, so
+// that it fits every screen; heights are in pixels.
+type week struct {
+	Days   []weekDay
+	Hosts  []weekHost
+	Bars   []weekBar
+	Rows   []weekRow
+	More   int // rows
+	Height int
+	Now    string // where it is
+}
+
+type weekDay struct{ X, Label string }
+
+type weekHost struct {
+	Host snapshot.Hostname
+	Y    int
+}
+
+// weekBar is a reservation in the picture.
+type weekBar struct {
+	X, Width    string
+	Y, Colour   int
+	Label, Text string
+}
+
+// weekRow is a reservation in the table.
+type weekRow struct {
+	Host snapshot.Hostname
+	live.Reservation
+}
+
+const (
+	weekDays   = 7
+	weekTop    = 20 // below the names of days
+	weekHeight = 24 // of a lane
+	maxBooked  = 500
+)
+
+// Reserves reports whether a host keeps reservations.
+func (p *page) Reserves() bool {
+	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.Host) bool { return h.Reserved != nil || len(h.Reservations) > 0 })
+}
+
+func weekPage(p *page, _ *http.Request) (string, any) {
+	p.Title = "Reserved GPUs"
+	return "week", newWeek(p.Fleet.Fleet, p.Now.Local())
+}
+
+func newWeek(f *live.Fleet, now time.Time) *week {
+	begin := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
+	end := begin.AddDate(0, 0, weekDays)
+	at := func(t time.Time) float64 { // in per cent
+		share := float64(t.Sub(begin)) / float64(end.Sub(begin))
+		return 100 * min(max(share, 0), 1)
+	}
+	percent := func(x float64) string { return fmt.Sprintf("%.3f", x) }
+	w := &week{Height: weekTop, Now: percent(at(now))}
+	for day := range weekDays {
+		date := begin.AddDate(0, 0, day)
+		w.Days = append(w.Days, weekDay{percent(at(date)), date.Format("Mon 2")})
+	}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		var lanes []time.Time // until when each is taken
+		for _, r := range h.Reservations {
+			if !r.From.Before(end) || !r.Until.After(begin) {
+				continue
+			}
+			if len(w.Rows) == maxBooked {
+				w.More++
+				continue
+			}
+			w.Rows = append(w.Rows, weekRow{h.Name, r})
+			if len(lanes) == 0 {
+				w.Hosts = append(w.Hosts, weekHost{h.Name, w.Height + 16})
+				w.Height += weekHeight
+			}
+			lane := slices.IndexFunc(lanes, func(until time.Time) bool { return !until.After(r.From) })
+			if lane < 0 {
+				lane = len(lanes)
+				lanes = append(lanes, time.Time{})
+			}
+			lanes[lane] = r.Until
+			x := at(r.From)
+			w.Bars = append(w.Bars, weekBar{
+				percent(x), percent(max(0.5, at(r.Until)-x)), w.Height + lane*weekHeight, colourOf(r.User),
+				fmt.Sprintf("%d %s", r.GPUs, r.User), r.String(),
+			})
+		}
+		w.Height += len(lanes) * weekHeight
+	}
+	slices.SortStableFunc(w.Rows, func(a, b weekRow) int { return cmp.Compare(a.Host, b.Host) })
+	return w
+}
+
+// colourOf is the same for a user on all hosts; others may have the same.
+func colourOf(user snapshot.Username) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(user))
+	return int(hash.Sum32() % chartColours)
+}
+
+// calendar is a feed for calendar programs. Names are in it only where every viewer may see them.
+func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
+	fleet := s.feed.For("").Fleet()
+	if s.options.Names == AllNames {
+		fleet = s.feed.Public().Fleet()
+	}
+	w.Header().Set("Content-Type", "text/calendar; charset=utf-8")
+	w.Header().Set("Content-Disposition", `inline; filename="reservations.ics"`)
+	_, _ = w.Write([]byte(calendarOf(fleet))) // the program may have gone
+}
+
+// calendarOf is a calendar as in RFC 5545.
+func calendarOf(f *live.Fleet) string {
+	var b strings.Builder
+	add := func(name, value string) { b.WriteString(folded(name + ":" + value)) }
+	const utc = "20060102T150405Z"
+	add("BEGIN", "VCALENDAR")
+	add("VERSION", "2.0")
+	add("PRODID", "-//genv//reservations//EN")
+	for i := range f.Hosts {
+		host := string(f.Hosts[i].Name)
+		for _, r := range f.Hosts[i].Reservations {
+			what := fmt.Sprintf("%s on %s", text.Plural(r.GPUs, "GPU"), host)
+			if r.User != "" {
+				what = string(r.User) + ": " + what
+			}
+			add("BEGIN", "VEVENT")
+			add("UID", escapeText(r.ID+"@"+host))
+			add("DTSTAMP", f.Time.UTC().Format(utc))
+			add("DTSTART", r.From.UTC().Format(utc))
+			add("DTEND", r.Until.UTC().Format(utc))
+			add("SUMMARY", escapeText(what))
+			if r.Reason != "" {
+				add("DESCRIPTION", escapeText(r.Reason))
+			}
+			add("END", "VEVENT")
+		}
+	}
+	add("END", "VCALENDAR")
+	return b.String()
+}
+
+// escapeText is a text as a value; control characters can't be in one.
+func escapeText(s string) string {
+	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`).Replace(text.OneLine(s))
+}
+
+// folded is a line of at most 75 bytes, with the rest on lines that begin with a blank.
+func folded(line string) string {
+	var b strings.Builder
+	room := 75
+	for _, r := range line {
+		n := utf8.RuneLen(r)
+		if n > room {
+			b.WriteString("\r\n ")
+			room = 74
+		}
+		b.WriteRune(r)
+		room -= n
+	}
+	return b.String() + "\r\n"
+}
