@@ -194,7 +194,7 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 		if len(told.People) == maxPeople {
 			break
 		}
-		p := service.Person{}
+		p := service.Person{Booking: bookingOf(cycle, h.Name, name)}
 		query.User = name
 		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
 			p.Rules = rules
@@ -220,6 +220,31 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 			told.Possible[w.ID] = w.Possible
 		}
 	}
+}
+
+// bookingOf is what somebody may reserve, with what that person has reserved on other hosts; nil for nothing.
+func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.Username) *service.Booking {
+	rule, known := cycle.Policy.Booking(user)
+	if rule == nil {
+		if known {
+			return nil
+		}
+		return &service.Booking{Unknown: true}
+	}
+	booking := &service.Booking{BookingRule: *rule}
+	account := cycle.Policy.Account(user)
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		if h.Name == on || h.Snapshot == nil {
+			continue
+		}
+		for _, b := range h.Snapshot.Reservations {
+			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) == account {
+				booking.Elsewhere = append(booking.Elsewhere, b)
+			}
+		}
+	}
+	return booking
 }
 
 // peopleOf are those with processes or environments on a host, who wait, and who asked lately, with their names there.

@@ -82,7 +82,7 @@ func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
 		// the reason may name somebody
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
-		Waiting: h.Waiting,
+		Waiting:      h.Waiting,
 		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved,
 	}
 	if h.Unable != "" {

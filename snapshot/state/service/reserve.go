@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // LapsesAfter is after what time without a break a reservation lapses of which no GPU is held.
@@ -127,7 +129,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	asked.Username = s.Username(ctx, asked.UID)
 	known, err := s.Reservations.GPUs(ctx)
 	if booking := (*Booking)(nil); err == nil && booker.UID != 0 {
-		if booking, err = s.bookingOf(ctx, booker.UID); booking != nil {
+		if booking, err = s.bookingOf(ctx, booker.UID, asked.GPUs, known); booking != nil {
 			booker.Rule, booker.Elsewhere = &booking.BookingRule, booking.Elsewhere
 		}
 	}
@@ -170,18 +172,29 @@ func answerWith(b snapshot.Reservation, err error) Answer {
 type Booking struct {
 	snapshot.BookingRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
+	// Unknown says that it isn't known which rule is about the person.
+	Unknown bool `json:"unknown,omitempty"`
 }
 
-// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown.
-func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID) (*Booking, error) {
+// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if a cap of
+// the person's own doesn't allow so many GPUs of those that the host knows.
+func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known int) (*Booking, error) {
 	t := s.toldAbout(ctx, uid)
 	if !t.holds(s.Now()) {
 		return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
 	}
-	person, known := t.People[uid]
-	if !known {
+	person, isKnown := t.People[uid]
+	if !isKnown || person.Booking != nil && person.Booking.Unknown {
 		return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try it " +
 			"again in a minute"}
+	}
+	for i := range person.Caps {
+		u := &person.Caps[i]
+		c := t.cap(u)
+		if others := known - len(c.GPUs); c.Counts == "gpus" && !c.While && !c.Together && int64(gpus-others) > u.Limit {
+			return nil, &state.UnavailableError{Reason: fmt.Sprintf("%s allows you %s: reserve at most %d here",
+				cmp.Or(c.Name, c.Rule, "a cap"), text.CapAmount(c.Counts, u.Limit), max(0, int64(others)+u.Limit))}
+		}
 	}
 	return person.Booking, nil
 }
