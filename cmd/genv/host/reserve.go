@@ -2,8 +2,10 @@ package host
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -13,6 +15,12 @@ func (b *changes) reservations() *service.Reservations {
 		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations,
 		GPUs: func(ctx context.Context) (int, error) {
 			files, err := b.host.Store.Read(ctx)
+			if errors.Is(err, state.ErrNoDevices) {
+				var found []snapshot.Device
+				if found, err = b.listDevices(ctx); err == nil {
+					files, err = b.host.Store.RegisterDevices(ctx, found)
+				}
+			}
 			return len(files.Devices), err
 		},
 	}
