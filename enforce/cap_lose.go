@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"slices"
+
 	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -56,4 +58,66 @@ func (c *capOn) lose(f *Finding, due bool, envs []heldEnv, devices []lostDevice)
 			end(h, use.Process)
 		}
 	}
+}
+
+// add adds the findings about a person who is to lose environments or devices: of people who share a cap, who loses
+// nothing has none.
+func (c *capOn) add(u *held, f Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
+	n := len(envs) + len(devices)
+	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.missing)
+	if c.host != nil {
+		f.Host = c.host.name
+	}
+	if c.Together {
+		if c.keepNamed(f.ID, n); n == 0 {
+			return false
+		}
+	}
+	levels := c.levels(f.ID, n)
+	acted := 0
+	for from, to := 0, 0; from < len(levels); from = to {
+		for to < len(levels) && levels[to].began(levels[from]) {
+			to++
+		}
+		part, end := f, to
+		if part.ID = levelKey(f.ID, from); to == len(levels) {
+			end = n
+		}
+		if c.addPart(u, part, cut(envs, from, end), cut(devices, from-len(envs), end-len(envs))) {
+			acted = to
+		}
+		for i := from; i < to; i++ {
+			levels[i] = c.next.Present[part.ID]
+		}
+	}
+	c.remember(f.ID, slices.Concat(levels[acted:], levels[:acted])) // what is left has its own time
+	return acted > 0
+}
+
+func cut[T any](list []T, from, to int) []T {
+	return list[min(max(from, 0), len(list)):min(max(to, 0), len(list))]
+}
+
+// addPart adds a finding about some of what is to go, and reports whether something is done about it.
+func (c *capOn) addPart(u *held, f Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
+	count := *f.Count // each has its own
+	count.Hosts = len(f.CountedOn)
+	f.Count = &count
+	if f.Cap != nil {
+		over := *f.Cap
+		over.Why = whyOf(devices)
+		f.Cap = &over
+	}
+	due := c.checkCap(u, &f)
+	if c.fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
+		// The user may have more there, never less; but what costs least to lose may be there.
+		f.Waits = missingText(f.HostsMissing)
+		due, f.Pending = false, true
+	}
+	if due && c.host == nil {
+		due = c.confirmed(&f)
+	}
+	c.lose(&f, due, envs, devices)
+	c.judgement.add(f)
+	return due
 }

@@ -281,7 +281,7 @@ func TestCountedOnAnOlderHost(t *testing.T) {
 // System accounts don't count, unless the policy names them.
 func TestCountedSystemAccounts(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u998 by:jupyter 0:1 | proc 11 - u997 by:render 1:1")
-	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}, fleet: enforce.Fleet{Named: func(user snapshot.Username) bool { return user == "jupyter" }}}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}, named: "jupyter"}
 	require.Equal(t, "a end 10", planText(evaluate(policy, cluster, noon(0))))
 }
 

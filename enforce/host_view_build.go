@@ -147,11 +147,6 @@ func (h *hostView) ignoresUse(u snapshot.DeviceUsage) bool {
 	return draws || h.exemptDevices[u.Index]
 }
 
-// names reports whether the policy names a user.
-func (f *Fleet) names(user snapshot.Username) bool {
-	return user != "" && f.Named != nil && f.Named(user)
-}
-
 // protects reports whether no rule applies to a process: its host would refuse
 // to end it, cycle after cycle.
 func (f *Fleet) protects(p *snapshot.Process) bool {

@@ -21,6 +21,7 @@ type stated struct {
 
 	indices []enforce.ExemptGPU
 	list    []*enforce.Cap
+	named   snapshot.Username
 	booking map[snapshot.Username]*snapshot.BookingRule
 }
 
@@ -39,6 +40,7 @@ func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 func (s stated) Booking(user snapshot.Username) (*snapshot.BookingRule, bool) {
 	return s.booking[user], true
 }
+func (s stated) Names(user snapshot.Username) bool                   { return user == s.named }
 func (s stated) Caps(time.Time) []*enforce.Cap                       { return s.list }
 func (s stated) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return s.indices }
 

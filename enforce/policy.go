@@ -25,6 +25,8 @@ type Policy interface {
 	ExemptIndices(snapshot.Hostname) []ExemptGPU
 	// Account is the name under which it knows a user: that of all names of one account.
 	Account(snapshot.Username) snapshot.Username
+	// Names reports whether an override or a cap names an account: it counts for caps even if it is one of the system.
+	Names(snapshot.Username) bool
 	// Fleet is what applies to the fleet as a whole.
 	Fleet() Fleet
 }
@@ -63,8 +65,6 @@ type Fleet struct {
 	// Unprotected are names of daemons that may be ended although their host
 	// protects them.
 	Unprotected []string
-	// Named are users whom it names: these count for caps although they are accounts of the system.
-	Named func(snapshot.Username) bool
 }
 
 // Subject is what a policy may exempt: a process, an environment or a device

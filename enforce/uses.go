@@ -77,7 +77,7 @@ func (h *hostView) personRunning(p *snapshot.Process) snapshot.Username {
 		return ""
 	}
 	user, uid := h.j.policy.Account(h.userOf(p)), p.CountedUID()
-	if uid == nil || *uid < first && !h.j.fleet.names(user) || p.UserUnknown || p.Start == 0 {
+	if uid == nil || *uid < first && !(user != "" && h.j.policy.Names(user)) || p.UserUnknown || p.Start == 0 {
 		return ""
 	}
 	return user

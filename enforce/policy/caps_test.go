@@ -366,6 +366,6 @@ func TestNamedSystemAccounts(t *testing.T) {
 	f, err := policy.Parse("p.yaml", []byte(`{groups: {services: [gitlab]}, caps: [{gpus: 1, users: [jupyter, "!render"]}, {gpus: {"@services": 2}}], overrides: [{users: [slurm], set: {idle: {after: 2h}}}]}`))
 	require.NoError(t, err)
 	for user, want := range map[snapshot.Username]bool{"jupyter": true, "gitlab": true, "slurm": true, "render": false, "www-data": false} {
-		require.Equal(t, want, f.Fleet().Named(user), user)
+		require.Equal(t, want, f.Names(user), user)
 	}
 }

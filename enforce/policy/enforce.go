@@ -82,7 +82,7 @@ func (f *File) Account(user snapshot.Username) snapshot.Username { return f.Acco
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		PauseCaps: f.PauseCaps.On, Interval: f.Interval,
-		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected, Named: f.names, Contact: f.Contact,
+		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected, Contact: f.Contact,
 		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),
 			Throttle: f.Limits.Throttle.On,
@@ -90,8 +90,8 @@ func (f *File) Fleet() enforce.Fleet {
 	}
 }
 
-// names reports whether an override or a cap names a user, or a group of the file that has the user.
-func (f *File) names(user snapshot.Username) bool {
+// Names implements enforce.Policy: an override or a cap names a user, or a group of the file that has the user.
+func (f *File) Names(user snapshot.Username) bool {
 	for i := range f.Overrides {
 		if f.Overrides[i].userRank(string(user)) > 0 {
 			return true

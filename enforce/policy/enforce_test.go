@@ -33,9 +33,7 @@ limits: {max-terminations: 7, max-detachments: 20}
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true, MaxAge: time.Minute,
 	}, *file.Settings(enforce.Query{User: "bob"}))
-	fleet := file.Fleet()
-	fleet.Named = nil
-	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Detachments: 20}}}, fleet)
+	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Detachments: 20}}}, file.Fleet())
 }
 
 func TestUnprotected(t *testing.T) {

@@ -29,6 +29,7 @@ func (everything) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { ret
 func (everything) Caps(time.Time) []*enforce.Cap                           { return nil }
 func (everything) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
 func (everything) Account(user snapshot.Username) snapshot.Username        { return user }
+func (everything) Names(snapshot.Username) bool                            { return false }
 func (everything) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
 
 // cluster has two hosts on which bob and carol break the same rules: on each, each has a

@@ -99,6 +99,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 		file, err := policy.Parse("policy.example.yaml", data)
 		require.NoError(t, err)
 		plan, _, _ := enforce.Judge(file, cluster, enforce.Memory{}, now)
+		plan.Counts = nil // it is found out once it is asked for
 		plans = append(plans, plan)
 	}
 	require.Len(t, plans[0].Findings, 60)

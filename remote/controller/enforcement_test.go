@@ -118,6 +118,7 @@ func (constant) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { retur
 func (constant) Caps(time.Time) []*enforce.Cap                           { return nil }
 func (constant) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
 func (constant) Account(user snapshot.Username) snapshot.Username        { return user }
+func (constant) Names(snapshot.Username) bool                            { return false }
 func (constant) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
 
 // usual is what holds without a policy file.

@@ -47,6 +47,7 @@ func (cap5) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { return ni
 func (cap5) Caps(time.Time) []*enforce.Cap                           { return nil }
 func (cap5) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
 func (cap5) Account(user snapshot.Username) snapshot.Username        { return user }
+func (cap5) Names(snapshot.Username) bool                            { return false }
 func (cap5) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
 
 // newFleet is a fleet after its first cycle. Each seventeenth host fails.
