@@ -1,14 +1,17 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 
@@ -33,6 +36,8 @@ type activateOptions struct {
 	hostFlags
 	settings           environment.SettingFlags
 	noPrompt, noAttach bool
+	wait               bool
+	within             time.Duration // of wait; 0 for ever
 }
 
 func (p *program) activateCommand() *cli.Command {
@@ -43,7 +48,9 @@ func (p *program) activateCommand() *cli.Command {
 		Flags: o.flags(allHosts, append(o.settings.Flags(),
 			command.Bool(&o.noPrompt, "no-prompt", "leave the shell's prompt as it is"),
 			command.Bool(&o.noAttach, "no-attach", "attach no GPUs yet"),
-			o.settings.OverSubscribeFlag())...),
+			o.settings.OverSubscribeFlag(),
+			command.Bool(&o.wait, "wait", "wait for your turn in the queues of all these hosts, until one has the GPUs: by "+
+				"default as long as it takes").OrTime(&o.within))...),
 		Action: o.run,
 	}
 }
@@ -60,7 +67,13 @@ func (o *activateOptions) run(c *cli.Context) error {
 		request.Count = *settings.GPUs
 		activation["gpus"] = strconv.Itoa(request.Count)
 	}
-	ssh, host, err := o.findRoom(c, &o.hostFlags, request)
+	find := o.findRoom
+	if o.wait {
+		if find = o.waitForRoom; request.Count == 0 || over || o.noAttach {
+			return command.WrongFlag("wait", " needs --gpus, and neither --over-subscribe nor --no-attach")
+		}
+	}
+	ssh, host, err := find(c, &o.hostFlags, request)
 	if err != nil {
 		return err
 	}
@@ -92,6 +105,48 @@ func (p *program) findRoom(c *cli.Context, o *hostFlags, request state.AttachReq
 			text.Plural(request.Count, "GPU"))
 	}
 	return &f.SSH, host, nil
+}
+
+// roomEvery is how often hosts without a queue are asked.
+const roomEvery = 30 * time.Second
+
+// waitForRoom is findRoom when it is this user's turn on one of the hosts: its GPUs are kept for a minute then.
+func (o *activateOptions) waitForRoom(c *cli.Context, flags *hostFlags, request state.AttachRequest) (
+	ssh *sshclient.Options, host remote.Host, err error,
+) {
+	f, err := o.openHosts(c, flags)
+	if err != nil {
+		return nil, host, err
+	}
+	defer f.close()
+	ctx, cancel := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer cancel()
+	if o.within > 0 {
+		var late context.CancelFunc
+		ctx, late = context.WithTimeoutCause(ctx, o.within, errGivenUp)
+		defer late()
+	}
+	q := f.wait(ctx, request.Count, nil)
+	fmt.Fprintf(o.Err, "Waiting for %s on one of %s. Ctrl-C ends it.\n", text.Plural(request.Count, "free GPU"),
+		text.Plural(len(f.Hosts), "host"))
+	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too
+		select {
+		case offer := <-q.offers:
+			return &f.SSH, offer.host, nil
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errGivenUp) {
+				err = &command.ExitError{Code: command.ExitLate, Err: fmt.Errorf("it was not your turn within %s",
+					text.FormatDuration(o.within))}
+			}
+			return nil, host, cmp.Or(err, errors.New("interrupted"))
+		case <-time.After(pause):
+		}
+		asker := f.asker()
+		asker.Hosts = q.without(f.Hosts)
+		if host, ok := roomiest(controller.Ask(ctx, asker, f.room), request); ok {
+			return &f.SSH, host, nil
+		}
+	}
 }
 
 // room asks a host which of its devices are in use, or at least which are attached.

@@ -88,13 +88,23 @@ func (w *waiter) run(ctx context.Context) error {
 		defer cancel()
 	}
 	begun := w.Now()
+	ctx, withdraw := context.WithCancel(ctx)
+	defer withdraw()
+	var queue *queues
 	for said := false; ; {
 		seen := w.snapshotter.Look(ctx)
 		w.fleet.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
-		host, found := w.wanted.Find(seen.Cluster, isFree)
+		inTurn := seen.Cluster // of hosts where others wait, only what is kept for this user
+		inTurn.Hosts = slices.DeleteFunc(slices.Clone(inTurn.Hosts), func(h snapshot.Host) bool {
+			return queue.has(h.Name) || h.Snapshot != nil && len(h.Snapshot.Waits) > 0
+		})
+		host, found := w.wanted.Find(inTurn, isFree)
 		if found == nil {
-			host, found = w.wanted.Find(seen.Cluster, mayBeFree)
+			host, found = w.wanted.Find(inTurn, mayBeFree)
+		}
+		if offer := queue.offered(); offer != nil {
+			host, found = snapshot.Hostname(offer.host.Name), w.wanted.among(seen.Cluster, offer)
 		}
 		switch {
 		case found != nil:
@@ -118,10 +128,15 @@ func (w *waiter) run(ctx context.Context) error {
 				w.wanted.Of("free "), text.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
 			said = true
 		}
+		if queue == nil {
+			queue = w.fleet.wait(ctx, w.wanted.count, w.wanted.suits(seen.Cluster))
+		}
 		w.fleet.progress.Note(w.wanted.Progress(seen.Cluster))
 		select {
 		case <-ctx.Done():
 			return w.ended(ctx)
+		case offer := <-queue.offers:
+			queue.offers <- offer // taken after the next look
 		case <-time.After(w.interval):
 		}
 	}
@@ -253,6 +268,29 @@ func (r *requirement) Progress(cluster snapshot.Cluster) string {
 		total += len(only(h.Snapshot, r.fits))
 	}
 	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, text.Plural(total, "GPU"), most)
+}
+
+// suits are the GPUs of the kind, whoever uses them, by host, where there are enough.
+func (r *requirement) suits(cluster snapshot.Cluster) map[string][]snapshot.DeviceIndex {
+	suits := make(map[string][]snapshot.DeviceIndex)
+	for _, h := range cluster.Answered() {
+		if fitting := only(h.Snapshot, r.fits); len(fitting) >= r.count {
+			for i := range fitting {
+				suits[string(h.Name)] = append(suits[string(h.Name)], fitting[i].Index)
+			}
+		}
+	}
+	return suits
+}
+
+// among are the GPUs of an offer as a look shows them.
+func (r *requirement) among(cluster snapshot.Cluster, offer *queueOffer) (list []gpus.GPU) {
+	for _, h := range cluster.Answered() {
+		if string(h.Name) == offer.host.Name {
+			list = only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(offer.gpus, g.Index) })
+		}
+	}
+	return list
 }
 
 // only are the GPUs of a host that can be used whole and match.

@@ -39,6 +39,7 @@ func (p *program) usageCommand() *cli.Command {
 				Usage:  "carry out the order on stdin, and print a line for each action",
 				Action: p.usageExecute,
 			},
+			p.usageWaitCommand(),
 			{
 				Name:  "serve",
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",

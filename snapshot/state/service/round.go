@@ -175,7 +175,7 @@ func (q *waits) offerTo(id string) *offer {
 func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
-		mine := o.id == w.ID || o.told && o.uid == w.UID && w.asked != nil
+		mine := o.id == w.ID || o.told && o.uid == w.UID && w.asked != nil // or the user's, of `genv remote wait`
 		for _, index := range o.gpus {
 			at := slices.Index(free, index)
 			if at < 0 {
