@@ -29,7 +29,8 @@ func TestWhatAFleetAllows(t *testing.T) {
 	t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte("defaults: {max-devices-per-user: 2, warn: {for: 1h}}\noverrides: [{users: [root], set: {max-devices-per-user: 3}}]\n"), 0o600))
-	daemon := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--policy", policy, "--state-dir", t.TempDir())
+	socket := filepath.Join(t.TempDir(), "s")
+	daemon := startDaemon(t, []string{"GENV_SOCKET=" + socket}, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--policy", policy, "--state-dir", t.TempDir())
 	go daemon.drain()
 	root := service.Client{Path: filepath.Join(f.Host("gpu-01").Root(), "run", service.SocketName)}
 	require.Eventually(t, func() bool {
@@ -47,4 +48,18 @@ func TestWhatAFleetAllows(t *testing.T) {
 	}
 	t.Logf("alice read it after %s, with an interval of 1s", time.Since(began).Round(10*time.Millisecond))
 	require.Contains(t, text, "Unless this changes, in 1h")
+
+	explain := exec.Command(genvtest.Program(t), "policy", "explain", "--policy", policy, "--user", "alice", "--host", "gpu-02", "--format", "csv")
+	explain.Env = append(os.Environ(), "GENV_SOCKET="+socket)
+	r := genvtest.Exec(t, explain)
+	require.Regexp(t, `now max-devices-per-user,"3 GPUs of 2 GPUs; 3 GPUs on gpu-02 \(GPU 0,1,2\); first would go GPU \d on gpu-02 \(it is idle\)"`, r.Out, r.Err)
+
+	shell := (&bent{f, t}).shell("gpu-01", "alice")
+	require.Regexp(t, `^No GPU was attached: .*max-devices-per-user allows you 2 GPUs, and with this it would be 4 GPUs: you have 0 GPUs on this host and 3 GPUs on gpu-02, as seen \d+s ago`,
+		shell("genv activate --gpus 1"), "who asks on a host for the first time is told about")
+	require.Contains(t, shell("genv status"), "3 of 2 GPUs\n")
+	require.Regexp(t, `max-devices-per-user +2 +genv remote enforce`, shell("genv policy explain"))
+	require.Contains(t, shell("genv attach; echo exit $?"), "exit 1\n")
+	other := (&bent{f, t}).shell("gpu-01", "bob")
+	require.Contains(t, other("genv activate --gpus 2"), "Attached GPUs 0, 1 ")
 }
