@@ -37,8 +37,8 @@ type appearance struct {
 }
 
 const (
-	maxAppearances = 64 << 10 // bytes of that file that are read
-	maxRemembered  = 500      // that are kept in it
+	maxAppearances = 1 << 20 // bytes of that file that are read: more than those that are kept
+	maxRemembered  = 500     // that are kept in it
 	// promptly is how soon after a notice appeared the terminal itself may have answered a program's question, or have
 	// been given to its user: neither is somebody who types. Linux tells to 8 seconds when somebody typed.
 	promptly = 2 * time.Second

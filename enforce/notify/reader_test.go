@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -175,4 +176,24 @@ func TestAHomeThatCannotBeWritten(t *testing.T) {
 		require.ErrorIs(t, err, notify.ErrNotRemembered)
 	}
 	require.Equal(t, 3, shown)
+}
+
+// What is remembered of many terminals in long windows is read again.
+func TestManyAppearances(t *testing.T) {
+	box, path := newBox(t), filepath.Join(t.TempDir(), "read")
+	now := time.Now()
+	for i := range 12 {
+		require.NoError(t, box.Keep(own(), "warning "+strconv.Itoa(i), nil, now))
+	}
+	name := terminal(t)
+	shows := func(window int, at time.Time) (n int) {
+		s := notify.Reader{Box: box, UID: own(), Path: path, Terminal: name, Window: "/run/user/1001/vscode-ipc-" + strconv.Itoa(window) + strings.Repeat("-0123456789", 6) + ".sock"}
+		require.NoError(t, s.Show(true, at, func(list []notify.KeptNotice) error { n = len(list); return nil }))
+		return n
+	}
+	last := &shell{notify.Reader{Box: box, UID: own(), Path: path, Terminal: name}}
+	for window := range 35 {
+		shows(window, now.Add(time.Duration(window)*time.Second))
+		require.Empty(t, last.shows(t, now.Add(time.Minute)), "they are on this terminal")
+	}
 }
