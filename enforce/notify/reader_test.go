@@ -181,11 +181,10 @@ func TestAHomeThatCannotBeWritten(t *testing.T) {
 // What is remembered of many terminals in long windows is read again.
 func TestManyAppearances(t *testing.T) {
 	box, path := newBox(t), filepath.Join(t.TempDir(), "read")
-	now := time.Now()
+	name, now := terminal(t), time.Now()
 	for i := range 12 {
 		require.NoError(t, box.Keep(own(), "warning "+strconv.Itoa(i), nil, now))
 	}
-	name := terminal(t)
 	shows := func(window int, at time.Time) (n int) {
 		s := notify.Reader{Box: box, UID: own(), Path: path, Terminal: name, Window: "/run/user/1001/vscode-ipc-" + strconv.Itoa(window) + strings.Repeat("-0123456789", 6) + ".sock"}
 		require.NoError(t, s.Show(true, at, func(list []notify.KeptNotice) error { n = len(list); return nil }))
