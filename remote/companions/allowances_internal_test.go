@@ -1,15 +1,123 @@
 package companions
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
+
+// allowancesOf is what two hosts are told in a cycle, and which hosts are asked again. alice has a GPU on both.
+type allowancesOf struct {
+	*Allowances
+	t      *testing.T
+	policy string
+	told   map[snapshot.Hostname]*service.Allowance
+	asked  *snapshot.Asked // on h1
+	age    time.Duration   // of the look at h2
+}
+
+func (a *allowancesOf) cycle(now time.Time, isNew ...snapshot.Hostname) []snapshot.Hostname {
+	a.Tell = func(byHost map[snapshot.Hostname]*service.Allowance) { a.told = byHost }
+	cluster := snapshot.Cluster{}
+	for _, name := range []snapshot.Hostname{"h1", "h2"} {
+		s := &snapshot.Snapshot{
+			Environments: []snapshot.Environment{{EID: "1", UID: 1001, Username: "alice"}},
+			Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: "1"}}}, {Index: 1, TotalMemory: snapshot.MiB(81559)}},
+		}
+		at := now
+		if name == "h1" {
+			s.Asked = a.asked
+		} else {
+			at = now.Add(-a.age)
+		}
+		cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: name, Snapshot: s, AskedAt: at, IsNew: slices.Contains(isNew, name)})
+	}
+	cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: "h3"})
+	file := read(a.t, a.policy)
+	cycle := &controller.Cycle{Policy: file, Now: now, Cluster: cluster}
+	cycle.Plan, _, _ = enforce.Judge(file, cluster, enforce.Memory{}, now)
+	deliveries, said := a.Plan(cycle, nil)
+	require.Empty(a.t, deliveries)
+	require.Empty(a.t, said)
+	return cycle.Plan.Ask
+}
+
+func allowances(t *testing.T, policy string) *allowancesOf {
+	return &allowancesOf{Allowances: &Allowances{By: "c1", Interval: 30 * time.Second}, t: t, policy: policy}
+}
+
+// TestWhatHostsAreTold: the people there, what counts for their caps, and the rules.
+func TestWhatHostsAreTold(t *testing.T) {
+	a := allowances(t, "defaults: {max-devices-per-user: 2}\noverrides: [{users: [alice], set: {idle: {after: 2h}}}]\ncaps: [{name: few, users: [bob], gpus: 1}]\n")
+	require.Empty(t, a.cycle(guardNoon, "h1", "h2"))
+	h1 := a.told["h1"]
+	require.Equal(t, []service.Cap{{Rule: "max-devices-per-user", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1}}}, h1.Caps)
+	require.Equal(t, []service.CapUse{{Limit: 2, Here: 1, Elsewhere: 1, Hosts: []snapshot.Hostname{"h2"}, GPUs: []snapshot.DeviceIndex{0}}}, h1.People[1001].Caps)
+	require.Contains(t, h1.Rules, service.Rule{Key: "max-devices-per-user", Value: "2"})
+	require.Contains(t, h1.Rules, service.Rule{Key: "idle", Value: "off"})
+	require.Contains(t, h1.People[1001].Rules, service.Rule{Key: "idle", Value: "{after: 2h}"})
+	require.Equal(t, int64(90_000), h1.ForMS)
+	require.NotContains(t, a.told, snapshot.Hostname("h3"), "it has not answered")
+
+	a.cycle(guardNoon.Add(5*time.Second), "h1", "h2")
+	require.Same(t, h1, a.told["h1"], "nothing is new")
+	a.cycle(guardNoon.Add(30*time.Second), "h1")
+	require.NotSame(t, h1, a.told["h1"], "a third of the lease is over")
+
+	exempt := allowances(t, "exempt: {users: [alice]}\ndefaults: {max-devices-per-user: 1}\n")
+	exempt.cycle(guardNoon, "h1", "h2")
+	require.Empty(t, exempt.told["h1"].People[1001].Caps)
+	require.Equal(t, "exempt", exempt.told["h1"].People[1001].Rules[0].Key)
+}
+
+// TestWhoAsksIsToldAtOnce: after the hosts were asked again on which they have something.
+func TestWhoAsksIsToldAtOnce(t *testing.T) {
+	a := allowances(t, "defaults: {max-devices-per-user: 2}\n")
+	require.Empty(t, a.cycle(guardNoon, "h1", "h2"))
+	a.asked = &snapshot.Asked{Number: 7, People: []snapshot.Asker{{UID: 1001, Username: "alice"}, {UID: 1002, Username: "bob"}}}
+	a.age = time.Second
+	require.Equal(t, []snapshot.Hostname{"h1"}, a.cycle(guardNoon.Add(time.Second), "h1"), "h2 was just asked")
+	require.Equal(t, uint64(7), a.told["h1"].Asked)
+	require.Equal(t, int64(0), a.told["h1"].People[1002].Caps[0].Here, "who has nothing is told, too")
+	require.Empty(t, a.cycle(guardNoon.Add(2*time.Second), "h1"), "it is told")
+
+	a.asked, a.age = &snapshot.Asked{Number: 8, People: a.asked.People}, 5*time.Second
+	require.Equal(t, []snapshot.Hostname{"h1", "h2"}, a.cycle(guardNoon.Add(6*time.Second), "h1"))
+	require.Equal(t, uint64(7), a.told["h1"].Asked, "not yet")
+	require.Equal(t, []snapshot.Hostname{"h1"}, a.cycle(guardNoon.Add(6200*time.Millisecond), "h1"), "it waits for h2")
+	require.Equal(t, uint64(7), a.told["h1"].Asked)
+	a.age = 0
+	require.Equal(t, []snapshot.Hostname{"h1"}, a.cycle(guardNoon.Add(6400*time.Millisecond), "h1", "h2"))
+	require.Equal(t, uint64(8), a.told["h1"].Asked)
+
+	a.asked, a.age = &snapshot.Asked{Number: 9, People: a.asked.People}, 5*time.Second
+	a.cycle(guardNoon.Add(20*time.Second), "h1")
+	a.cycle(guardNoon.Add(21500*time.Millisecond), "h1")
+	require.Equal(t, uint64(9), a.told["h1"].Asked, "h2 doesn't answer, and is as it was seen last")
+	require.GreaterOrEqual(t, a.told["h1"].People[1001].Caps[0].SeenMS, int64(5000))
+}
+
+// TestTellWaits: a host is told what its waits get, and nothing of other hosts.
+func TestTellWaits(t *testing.T) {
+	all := []enforce.ForWait{
+		{Host: "a", ID: "w1", GPUs: []snapshot.DeviceIndex{2, 3}},
+		{Host: "a", ID: "w2", Possible: 1},
+		{Host: "a", ID: "w3"},
+		{Host: "b", ID: "w4", GPUs: []snapshot.DeviceIndex{0}},
+	}
+	var told service.Allowance
+	tellWaits(&told, all, "a")
+	require.Equal(t, map[string][]snapshot.DeviceIndex{"w1": {2, 3}}, told.Offers)
+	require.Equal(t, map[string]int{"w2": 1, "w3": 0}, told.Possible)
+}
 
 // Hosts are told who may reserve what, and what these people have reserved elsewhere.
 func TestBookingOf(t *testing.T) {
