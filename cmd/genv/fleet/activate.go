@@ -49,8 +49,8 @@ func (p *program) activateCommand() *cli.Command {
 			command.Bool(&o.noPrompt, "no-prompt", "leave the shell's prompt as it is"),
 			command.Bool(&o.noAttach, "no-attach", "attach no GPUs yet"),
 			o.settings.OverSubscribeFlag(),
-			command.Bool(&o.wait, "wait", "wait for your turn in the queues of all these hosts, until one has the GPUs: by "+
-				"default as long as it takes").OrTime(&o.within))...),
+			command.Bool(&o.wait, "wait", "wait for your turn in the queues of all these hosts, until one has the "+
+				"GPUs: by default as long as it takes").OrTime(&o.within))...),
 		Action: o.run,
 	}
 }

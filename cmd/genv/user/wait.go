@@ -25,8 +25,8 @@ type waitOptions struct {
 }
 
 func (o *waitOptions) waitFlag() cli.Flag {
-	return command.Bool(&o.wait, "wait", fmt.Sprintf("without enough free GPUs, wait for your turn: by default as long "+
-		"as it takes; with exit code %d after TIME, such as --wait=2h", command.ExitLate)).OrTime(&o.within)
+	return command.Bool(&o.wait, "wait", fmt.Sprintf("without enough free GPUs, wait for your turn: by default as "+
+		"long as it takes; with exit code %d after TIME, such as --wait=2h", command.ExitLate)).OrTime(&o.within)
 }
 
 // errLate ends a wait of which the time is over.
@@ -67,7 +67,8 @@ func (o *waitOptions) change(c *cli.Context, p *program, who *hostUser, asked ch
 	})
 	if errors.Is(err, errLate) {
 		t.line.End()
-		fmt.Fprintf(p.Err, "genv: it was not your turn within %s: nothing was attached\n", text.FormatDuration(o.within))
+		within := text.FormatDuration(o.within)
+		fmt.Fprintf(p.Err, "genv: it was not your turn within %s: nothing was attached\n", within)
 		err = &command.ExitError{Code: command.ExitLate}
 	}
 	return result, err

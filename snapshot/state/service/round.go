@@ -15,13 +15,16 @@ import (
 // round looks at the host, gives GPUs to those whose turn it is, and tells the others their places.
 func (s *Server) round(ctx context.Context) {
 	look, err := s.Backend.Snapshot(ctx)
-	if err != nil {
-		s.failed(err)
-		return
-	}
 	q := &s.waits
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if failed := q.failed; err != nil {
+		if q.failed = err.Error(); q.failed != failed { // once, not each time
+			s.failed(err)
+		}
+		return
+	}
+	q.failed = ""
 	now := sinceBoot()
 	list := gpus.Of(look)
 	states, last := make(map[snapshot.DeviceIndex]gpus.State), gpus.Last(list)

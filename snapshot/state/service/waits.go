@@ -54,6 +54,7 @@ type waits struct {
 	kept     []keptGPU
 	possible map[string]int // as the controller says
 	file     string         // what is noted, as JSON
+	failed   string         // why the last look failed
 	begun    time.Duration
 	changed  chan struct{}
 }
@@ -97,7 +98,7 @@ func (q *waits) wake() {
 	}
 }
 
-// serve looks at the queue when something changed, and from time to time while somebody waits.
+// serveWaits looks at the queue when something changed, and from time to time while somebody waits.
 func (s *Server) serveWaits(ctx context.Context) {
 	q := &s.waits
 	for {
