@@ -1,0 +1,84 @@
+package caps
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// compare says which of two devices goes first: within one cost, of people who share a cap, one of who has most.
+func (c *Choice) compare(d, other *HeldDevice) int {
+	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)), newerFirst(d, other))
+}
+
+func newerFirst(d, other *HeldDevice) int {
+	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written),
+		cmp.Compare(d.Host.Position(), other.Host.Position()), cmp.Compare(d.Index, other.Index))
+}
+
+// fewest is how many devices the person with the fewest has, of those who have one of these. So no one loses one
+// because who has more uses it, too.
+func fewest(has map[int]int, devices ...*HeldDevice) int {
+	least := math.MaxInt
+	for _, d := range devices {
+		for _, part := range d.Whose() {
+			least = min(least, has[part.Owner])
+		}
+	}
+	return least
+}
+
+// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of who has most.
+func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
+	slices.SortFunc(devices, newerFirst)
+	if len(c.most) == 0 {
+		return slices.Values(devices)
+	}
+	return func(yield func(*HeldDevice) bool) {
+		left := make(map[string][]*HeldDevice) // by whose they are
+		for _, d := range devices {
+			owners := d.owners()
+			left[owners] = append(left[owners], d)
+		}
+		most := 0
+		for _, list := range left {
+			most = max(most, fewest(c.most, list[0]))
+		}
+		for ; most > 0; most-- {
+			for _, owners := range c.withAsMany(most, left) {
+				for list := left[owners]; len(list) > 0 && fewest(c.most, list[0]) == most; list = left[owners] {
+					if left[owners] = list[1:]; !yield(list[0]) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// owners are those who have a device.
+func (d *HeldDevice) owners() string {
+	if len(d.Parts) == 1 {
+		return strconv.Itoa(d.Parts[0].Owner)
+	}
+	var owners []int
+	for _, part := range d.Parts {
+		owners = append(owners, part.Owner)
+	}
+	slices.Sort(owners)
+	return fmt.Sprint(owners)
+}
+
+// withAsMany are the owners of devices who have so many, who has the newest first.
+func (c *Choice) withAsMany(n int, left map[string][]*HeldDevice) (all []string) {
+	for owners, list := range left {
+		if len(list) > 0 && fewest(c.most, list[0]) == n {
+			all = append(all, owners)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return newerFirst(left[a][0], left[b][0]) })
+	return all
+}
