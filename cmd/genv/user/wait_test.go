@@ -79,13 +79,17 @@ func TestWait(t *testing.T) {
 	require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 2 --wait"))
 	r := bob.run("genv", "run", "--wait=1", "--gpus", "1", "true")
 	require.Equal(t, genvtest.Result{Code: 75, Err: "Waiting: you come first: 0 of 1 GPU free\ngenv: it was not your turn within 1s: nothing was attached\n"}, r)
+	noted := func(n int) {
+		require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == n }, 20*time.Second, 20*time.Millisecond)
+	}
+	noted(0)
 	waits := bob.command("genv", "run", "--wait", "--gpus", "1", "true")
 	require.NoError(t, waits.Start())
-	require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == 1 }, 20*time.Second, 20*time.Millisecond)
+	noted(1)
 	require.Contains(t, alice.run("genv", "gpus").Out, "\n1 command waits for GPUs: uid 4243 for 1\n")
 	require.NoError(t, waits.Process.Signal(syscall.SIGINT))
 	require.Error(t, waits.Wait())
-	require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == 0 }, 20*time.Second, 20*time.Millisecond)
+	noted(0)
 
 	for _, row := range [][2]string{
 		{"genv run --wait true", "--wait: say for how many GPUs, as with --gpus 2"},
@@ -99,7 +103,7 @@ func TestWait(t *testing.T) {
 	}
 	job := bob.command("genv", "run", "-q", "--wait", "--gpus", "1", "true")
 	require.NoError(t, job.Start())
-	require.Eventually(t, func() bool { return len(service.Waits(s.path("root/run"), alive)) == 1 }, 20*time.Second, 20*time.Millisecond)
+	noted(1)
 	require.Contains(t, shell.sayAll("genv detach --index 1; genv attach --count 2").text, "GPU 0,1 is kept for people who wait for it")
 	require.NoError(t, job.Wait())
 }
