@@ -26,8 +26,7 @@ func (b *changes) reservations() *service.Reservations {
 	}
 }
 
-// holders finds who has a GPU of this host: attached, or used by a process. nvidia-smi is asked only where it isn't clear
-// from what is attached.
+// holders finds who has a GPU of this host: attached, or used by a process.
 func (b *changes) holders(ctx context.Context) func() (map[snapshot.UID]bool, error) {
 	return func() (map[snapshot.UID]bool, error) {
 		s, err := b.Snapshot(ctx)

@@ -19,6 +19,9 @@ import (
 // LapsesAfter is after what time without a break a reservation lapses of which no GPU is held.
 const LapsesAfter = 30 * time.Minute
 
+// holdersEvery is how often it is found out who holds GPUs.
+const holdersEvery = time.Minute
+
 // Reservations are the bookings of this host. What was answered is safe on the disk.
 type Reservations struct {
 	// Load reads them, or says that there are none yet (fs.ErrNotExist); Save writes them.
@@ -30,6 +33,7 @@ type Reservations struct {
 	mu     sync.Mutex
 	list   []snapshot.Reservation // nil until they were read
 	unheld map[string]time.Time   // since when nothing of a running one is held, by a clock that can't be set
+	looked time.Time              // when that was found out
 }
 
 // read has list read, once. Without it nothing is changed.
@@ -93,6 +97,10 @@ func (r *Reservations) lapsing(
 	list []snapshot.Reservation, now time.Time, held func() (map[snapshot.UID]bool, error),
 ) map[string]bool {
 	running, _ := snapshot.RunningAt(list, now)
+	if since := now.Sub(r.looked); since >= 0 && since < holdersEvery {
+		return nil
+	}
+	r.looked = now
 	unheld := make(map[string]time.Time)
 	lapse := make(map[string]bool)
 	if len(running) > 0 {
