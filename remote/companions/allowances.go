@@ -24,7 +24,6 @@ type Allowances struct {
 	Tell     func(map[snapshot.Hostname]*service.Allowance)
 
 	hosts map[snapshot.Hostname]*toldHost
-	taken []takenGPUs
 	rules map[*enforce.Settings][]service.Rule // of the last cycle
 }
 
@@ -35,28 +34,6 @@ type toldHost struct {
 	// Other hosts were asked for the sake of a question with this number, since a time.
 	number uint64
 	since  time.Time
-}
-
-// takenGPUs is what is freed for a wait, and until when its host is told so.
-type takenGPUs struct {
-	enforce.ForWait
-	until time.Time
-}
-
-// takenFor is how long it may take to free GPUs for a wait. From then on the host keeps them for it.
-const takenFor = 2 * time.Minute
-
-// take notes what a plan frees for waits.
-func (a *Allowances) take(cycle *controller.Cycle) {
-	a.taken = slices.DeleteFunc(a.taken, func(t takenGPUs) bool {
-		return !cycle.Now.Before(t.until) || slices.ContainsFunc(cycle.Plan.ForWaits,
-			func(w enforce.ForWait) bool { return w.Host == t.Host && w.ID == t.ID && len(w.GPUs) > 0 })
-	})
-	for _, w := range cycle.Plan.ForWaits {
-		if len(w.GPUs) > 0 {
-			a.taken = append(a.taken, takenGPUs{w, cycle.Now.Add(takenFor)})
-		}
-	}
 }
 
 // othersWithin is how long these have to answer.
@@ -73,7 +50,6 @@ func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*contro
 	if cycle.DryRun {
 		return nil, controller.Learned{}
 	}
-	a.take(cycle)
 	a.rules = make(map[*enforce.Settings][]service.Rule)
 	next := make(map[snapshot.Hostname]*toldHost, len(cycle.Cluster.Hosts))
 	byHost := make(map[snapshot.Hostname]*service.Allowance, len(cycle.Cluster.Hosts))
@@ -180,14 +156,6 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 	told := &service.Allowance{
 		By: a.By, Contact: a.Contact, Page: a.Page, OneHost: a.OneHost, ForMS: a.lease().Milliseconds(),
 		Rules: a.rulesOf(cycle.Policy, query), People: make(map[snapshot.UID]service.Person),
-	}
-	for _, t := range a.taken {
-		if t.Host == h.Name {
-			if told.Offers == nil {
-				told.Offers = make(map[string][]snapshot.DeviceIndex)
-			}
-			told.Offers[t.ID] = t.GPUs
-		}
 	}
 	places := make(map[string]int)
 	for uid, name := range peopleOf(h.Snapshot) {
