@@ -49,7 +49,7 @@ const firstDayPolicy = `defaults: {non-env-processes: count, idle: {after: 1m, b
 caps: [{name: two each, gpus: 2, warn: 45s}]
 `
 
-// firstDay is a jump host and three GPU hosts on which people run python by hand, all without genv.
+// firstDay is a jump host and three GPU hosts, all without genv.
 type firstDay struct {
 	jump  *machine
 	hosts []*machine
@@ -73,26 +73,35 @@ func startFirstDay(t *testing.T) *firstDay {
 			useradd --create-home admin; usermod -p '*' admin; echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin; install -d -m 0700 -o admin -g admin /home/admin/.ssh`)
 		h.write("/home/admin/.ssh/authorized_keys", d.jump.must("cat", "/home/admin/key.pub"), 0o644)
 		h.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
-		inventory += fmt.Sprintf("  - {name: gpu-0%d, address: %s}\n", i+1, addresses[i])
+		inventory += fmt.Sprintf("  - {name: gpu-0%d, address: %s, labels: {pool: shared}}\n", i+1, addresses[i])
 		known += addresses[i] + " " + h.must("cut", "-d ", "-f1,2", "/etc/ssh/test_key.pub")
 	}
-	run := func(on int, user, name string, device, load int) {
-		d.hosts[on].byHand(user, name, device, load)
-		d.jobs[name] = d.hosts[on]
-		time.Sleep(1100 * time.Millisecond) // which is newer counts by the second
-	}
-	run(0, "ann", "ann1", 0, 97)
-	run(1, "ann", "ann2", 0, 95)
-	run(2, "ann", "ann3", 0, 99)
-	run(0, "ben", "ben1", 1, 0)
-	run(2, "cyd", "cyd1", 1, 80)
 	d.jump.sh("mkdir -p /etc/genv")
 	d.jump.write("/etc/genv/ssh_known_hosts", known, 0o644)
 	d.jump.write("/etc/genv/hosts.yaml", inventory, 0o644)
 	_ = pack(t, "v1.0.0")
 	d.jump.boot()
-	d.begun = time.Now()
 	return d
+}
+
+// install installs all from the package on, as an administrator does.
+func (d *firstDay) install() {
+	t := d.jump.t
+	d.begun = time.Now()
+	d.log("apt install", d.jump.install("v1.0.0"))
+	out, err := d.jump.as("admin", "export HOME=/home/admin; mkdir -m 0700 ~/.ssh; cp ~/key ~/.ssh/id_ed25519; genv remote install -H @all")
+	require.NoError(t, err, out)
+	d.log("genv remote install", out)
+	require.NotContains(t, out, "nothing can be")
+}
+
+// enforces has the controller enforce a policy.
+func (d *firstDay) enforces(policy string) {
+	d.jump.write("/etc/genv/policy.yaml", policy, 0o644)
+	d.log("policy check", d.jump.must("genv", "policy", "check"))
+	d.jump.must("systemctl", "restart", "genv-controller")
+	d.jump.await("genv-controller", "3 of 3 hosts answered")
+	d.log("in force", "")
 }
 
 func (d *firstDay) ended() (names string) {
@@ -124,27 +133,27 @@ func (d *firstDay) await(what string, is func() bool) {
 // and what computes nothing, is told and then ended, all within five minutes, and nothing else is.
 func TestTheFirstDay(t *testing.T) {
 	d := startFirstDay(t)
-	d.log("apt install", d.jump.install("v1.0.0"))
-	out, err := d.jump.as("admin", "export HOME=/home/admin; mkdir -m 0700 ~/.ssh; cp ~/key ~/.ssh/id_ed25519; genv remote install -H @all")
-	require.NoError(t, err, out)
-	d.log("genv remote install", out)
-	require.NotContains(t, out, "nothing can be")
+	run := func(on int, user, name string, device, load int) {
+		d.hosts[on].byHand(user, name, device, load)
+		d.jobs[name] = d.hosts[on]
+		time.Sleep(1100 * time.Millisecond) // which is newer counts by the second
+	}
+	run(0, "ann", "ann1", 0, 97)
+	run(1, "ann", "ann2", 0, 95)
+	run(2, "ann", "ann3", 0, 99)
+	run(0, "ben", "ben1", 1, 0)
+	run(2, "cyd", "cyd1", 1, 80)
+	d.install()
 	d.jump.write("/etc/genv/policy.yaml", firstDayPolicy, 0o644)
-	d.log("policy check", d.jump.must("genv", "policy", "check"))
 	dry := []string{"genv", "remote", "enforce", "-H", "@all", "--interval", "0", "--dry-run"}
 	d.log("dry run", d.jump.must(dry...))
-	out = d.jump.must(append(dry, "--by", "user")...)
+	out := d.jump.must(append(dry, "--by", "user")...)
 	d.log("dry run by user", out)
 	require.Contains(t, out, `"two each": 3 of 2 GPUs`)
-	d.jump.must("systemctl", "enable", "--now", "genv-controller")
-	d.jump.await("genv-controller", "3 of 3 hosts answered")
-	d.log("in force", "")
+	d.enforces(firstDayPolicy)
 	require.Less(t, time.Since(d.begun), 5*time.Minute)
 
-	told := func(on int, user, says string) func() bool {
-		return func() bool { return strings.Contains(d.ask(on, user, "genv notices"), says) }
-	}
-	d.await("ann was told", told(2, "ann", "two each"))
+	d.await("ann was told", d.told(2, "ann", "two each"))
 	require.Empty(t, d.ended())
 	for i := range d.hosts {
 		out := d.ask(i, "ann", "genv notices; genv status; genv why")
@@ -152,7 +161,7 @@ func TestTheFirstDay(t *testing.T) {
 		require.Contains(t, out, "Follows    Unless this changes, in ")
 	}
 	d.await("ann's newest job ended", func() bool { return d.ended() == "ann3 " })
-	d.await("ben was told", told(0, "ben", "computed nothing on GPU 1"))
+	d.await("ben was told", d.told(0, "ben", "computed nothing on GPU 1"))
 	require.Equal(t, "ann3 ", d.ended())
 	d.log("ben", d.ask(0, "ben", "genv notices; genv why"))
 	d.await("ben's idle job ended", func() bool { return d.ended() == "ann3 ben1 " })
@@ -170,4 +179,57 @@ func TestTheFirstDay(t *testing.T) {
 	}
 	time.Sleep(15 * time.Second)
 	require.Equal(t, "ann3 ben1 ", d.ended(), "who keeps the rules loses nothing")
+}
+
+// withPeople gives all machines people, some of them in groups, and installs genv.
+func (d *firstDay) withPeople(script string) {
+	for _, m := range append([]*machine{d.jump}, d.hosts...) {
+		m.sh(script)
+	}
+	d.install()
+}
+
+// run runs a command of somebody with GPUs of a host, or has it wait for them.
+func (d *firstDay) run(on int, user, unit string, args ...string) {
+	args = append([]string{"systemd-run", "--quiet", "--unit=" + unit, "--uid=" + user, "genv", "run", "--gpus"}, args...)
+	d.hosts[on].must(append(args, "--", "sleep", "100000")...)
+}
+
+// has is how many GPUs of a host somebody has.
+func (d *firstDay) has(on int, user string) int {
+	out := d.hosts[on].must("genv", "gpus", "--user", user, "--format", "csv", "--no-header", "--no-summary")
+	return strings.Count(out, "\n")
+}
+
+// told reports whether somebody was told something on a host.
+func (d *firstDay) told(on int, user, says string) func() bool {
+	return func() bool { return strings.Contains(d.ask(on, user, "genv notices"), says) }
+}
+
+// TestAPoolThatAGroupPaidFor: the group has its GPUs back as far as one of its members waits, after a warning.
+func TestAPoolThatAGroupPaidFor(t *testing.T) {
+	d := startFirstDay(t)
+	d.withPeople("groupadd nlp; useradd --create-home vic; useradd --create-home wes; useradd --create-home -G nlp nora")
+	run, has := d.run, d.has
+	all := func() string {
+		return fmt.Sprint("vic ", has(0, "vic"), "+", has(1, "vic"), ", wes ", has(0, "wes"), ", nora ", has(0, "nora"))
+	}
+	run(0, "vic", "vic1", "1")
+	run(0, "wes", "wes1", "1")
+	run(1, "vic", "vic2", "2")
+	require.Eventually(t, func() bool { return all() == "vic 1+2, wes 1, nora 0" }, time.Minute, time.Second)
+	d.enforces(`caps:
+  - {name: nlp paid 4, users: ["!%nlp"], together: true, of: {labels: {pool: shared}}, gpus: -4, while: {waiting: ["%nlp"]}, warn: 20s}
+`)
+	time.Sleep(30 * time.Second)
+	require.Equal(t, "vic 1+2, wes 1, nora 0", all(), "she doesn't wait")
+	run(0, "nora", "nora1", "1", "--wait")
+	d.await("vic was told", d.told(0, "vic", "nlp paid 4"))
+	d.log("vic", d.ask(0, "vic", "genv notices"))
+	d.hosts[0].must("systemctl", "stop", "nora1")
+	time.Sleep(30 * time.Second)
+	require.Equal(t, "vic 1+2, wes 1, nora 0", all(), "she stopped waiting")
+	run(0, "nora", "nora2", "1", "--wait")
+	d.await("nora has a GPU", func() bool { return has(0, "nora") == 1 })
+	require.Equal(t, "vic 0+2, wes 1, nora 1", all(), "of the person with most, on the host where she waits")
 }
