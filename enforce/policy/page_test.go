@@ -17,7 +17,7 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	page := string(data)
 	recipes := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page, -1)
-	require.Len(t, recipes, 10)
+	require.Len(t, recipes, 11)
 	for _, recipe := range recipes {
 		parse(t, recipe[1])
 	}
