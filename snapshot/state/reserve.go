@@ -35,8 +35,11 @@ const (
 func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, known int, now time.Time) (
 	[]snapshot.Reservation, snapshot.Reservation, error,
 ) {
-	if i := indexOf(list, r.ID); i >= 0 && list[i].UID == r.UID {
+	switch i := indexOf(list, r.ID); {
+	case i >= 0 && list[i].UID == r.UID:
 		return list, list[i], nil
+	case i >= 0: // to cancel by its ID ends one reservation
+		return list, r, fmt.Errorf("%w: another person's reservation has the id %s", ErrRequest, r.ID)
 	}
 	now = now.Truncate(time.Second)
 	r.From, r.Until = r.From.Truncate(time.Second), r.Until.Truncate(time.Second)
@@ -67,6 +70,8 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	switch {
 	case r.ID == "" || len(r.ID) > maxID || !text.IsMadeOf(r.ID, ""):
 		return fmt.Errorf("%w: the id of a reservation is of at most %d letters and digits", ErrRequest, maxID)
+	case r.UID == 0:
+		return fmt.Errorf("%w: say for whom, with --user: root needs no reservation", ErrRequest)
 	case r.GPUs < 1:
 		return fmt.Errorf("%w: %d GPUs: reserve at least 1", ErrRequest, r.GPUs)
 	case r.GPUs > known:
@@ -103,7 +108,8 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 		return unavailable("%s are the maximum of one person on a host: genv reserve --cancel ID ends one",
 			text.Plural(own, "reservation"))
 	case all >= snapshot.MaxReservations:
-		return unavailable("this host has %s, which is its maximum", text.Plural(all, "reservation"))
+		return unavailable("this host has %s, its maximum: reserve on another host, or ask your administrator",
+			text.Plural(all, "reservation"))
 	}
 	for _, at := range moments {
 		running, reserved := snapshot.RunningAt(list, at)

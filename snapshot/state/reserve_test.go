@@ -57,13 +57,14 @@ func TestReserve(t *testing.T) {
 		"before another, with the pause":         {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 14), rule: rule, as: 1},
 		"one that was cancelled in time":         {have: list{ended(booked("b", 1, 1, 20, 21), -1, false)}, ask: booked("a", 1, 1, 20, 21), rule: rule, as: 1},
 		"the same again":                         {have: append(many(7, func(int) snapshot.UID { return 1 }), booked("a", 1, 1, 300, 301)), ask: booked("a", 1, 8, -5, -6), as: 1},
+		"root for nobody":                        {ask: booked("a", 0, 1, 1, 2), want: "say for whom, with --user"},
 		"nothing":                                {ask: booked("a", 1, 0, 1, 2), want: "reserve at least 1"},
 		"more than there are":                    {ask: booked("a", 1, 9, 1, 2), want: "this host has 8 GPUs, fewer than 9"},
 		"the past":                               {ask: booked("a", 1, 1, -1, 2), want: "Mon 2026-11-30 11:00 UTC is in the past"},
 		"backwards":                              {ask: booked("a", 1, 1, 2, 2), want: "ends before it begins"},
 		"no id":                                  {ask: booked("", 1, 1, 1, 2), want: "at most 16 letters and digits"},
 		"an id like a table":                     {ask: booked("a  bob", 1, 1, 1, 2), want: "at most 16 letters and digits"},
-		"another person's id":                    {have: list{booked("a", 2, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), as: 1, want: "reserve nothing here"},
+		"another person's id":                    {have: list{booked("a", 2, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), as: 1, want: "another person's reservation has the id a"},
 		"no rule":                                {ask: booked("a", 1, 1, 1, 2), as: 1, want: "the policy lets you reserve nothing here"},
 		"more GPUs than the rule":                {ask: booked("a", 1, 5, 1, 2), rule: rule, as: 1, want: "at most 4 GPUs at once"},
 		"longer":                                 {ask: booked("a", 1, 1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
@@ -76,7 +77,7 @@ func TestReserve(t *testing.T) {
 		"in the pause of one that lapsed":        {have: list{ended(booked("b", 1, 1, -3, 9), -2, true)}, ask: booked("a", 1, 1, 3, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:00 UTC"},
 		"what is reserved":                       {have: list{booked("b", 2, 3, 0, 5), booked("c", 3, 2, 3, 9)}, ask: booked("a", 1, 4, 1, 4), rule: rule, as: 1, want: "5 of the 8 GPUs of this host are reserved at Mon 2026-11-30 15:00 UTC, the first until Mon 2026-11-30 17:00 UTC"},
 		"the ninth of a person, also by root":    {have: many(8, func(int) snapshot.UID { return 1 }), ask: booked("a", 1, 1, 1, 2), want: "8 reservations are the maximum of one person"},
-		"the 65th of a host":                     {have: many(64, func(i int) snapshot.UID { return snapshot.UID(10 + i) }), ask: booked("a", 1, 1, 1, 2), want: "this host has 64 reservations, which is its maximum"},
+		"the 65th of a host":                     {have: many(64, func(i int) snapshot.UID { return snapshot.UID(10 + i) }), ask: booked("a", 1, 1, 1, 2), want: "this host has 64 reservations, its maximum: reserve on another host"},
 	} {
 		list, made, err := state.Reserve(tt.have, tt.ask, state.Booker{UID: tt.as, Rule: tt.rule, Elsewhere: tt.elsewhere}, 8, bookingTime(0))
 		if tt.want != "" {

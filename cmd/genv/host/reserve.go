@@ -33,17 +33,39 @@ func (b *changes) holders(ctx context.Context) func() (map[snapshot.UID]bool, er
 		if err != nil {
 			return nil, err
 		}
-		held := make(map[snapshot.UID]bool)
-		for i := range s.Processes {
-			if uid := s.Processes[i].CountedUID(); uid != nil && len(s.Processes[i].Usage) > 0 {
-				held[*uid] = true
-			}
-		}
-		for i := range s.Environments {
-			if env := &s.Environments[i]; len(snapshot.AttachedTo(s.Devices, env.EID)) > 0 {
-				held[env.UID] = true
-			}
-		}
-		return held, nil
+		return holdersIn(s)
 	}
+}
+
+// errHoldersUnknown says that anybody may have a GPU.
+var errHoldersUnknown = errors.New("it is unknown whose processes are on the GPUs")
+
+func holdersIn(s *snapshot.Snapshot) (map[snapshot.UID]bool, error) {
+	held := make(map[snapshot.UID]bool)
+	for i := range s.Devices {
+		if s.Devices[i].ProcessesUnknown {
+			return nil, errHoldersUnknown
+		}
+	}
+	for i := range s.Processes {
+		switch uid := s.Processes[i].CountedUID(); {
+		case len(s.Processes[i].Usage) == 0:
+		case uid == nil:
+			return nil, errHoldersUnknown
+		default:
+			held[*uid] = true
+		}
+	}
+	for _, more := range s.More {
+		if more.UID == nil {
+			return nil, errHoldersUnknown
+		}
+		held[*more.UID] = true
+	}
+	for i := range s.Environments {
+		if env := &s.Environments[i]; len(snapshot.AttachedTo(s.Devices, env.EID)) > 0 {
+			held[env.UID] = true
+		}
+	}
+	return held, nil
 }

@@ -37,9 +37,8 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProc
 		case err != nil:
 			answer = failure(err)
 		case r.Wait != nil:
-			release()
 			s.served.Add(1)
-			s.wait(ctx, conn, r.Wait, by)
+			s.wait(ctx, conn, r.Wait, by, release)
 			return
 		default:
 			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), changeWithin)

@@ -72,6 +72,7 @@ type host struct {
 	proc              proc.FS
 	before            func(change.Change) // a change is made
 	made              []change.Change     // the changes that were made
+	looks             func()              // before the host is looked at
 	large             bool                // the document that it shows
 	mu                sync.Mutex
 }
@@ -98,6 +99,9 @@ func (h *host) Change(ctx context.Context, c change.Change, by change.Requester,
 
 // Snapshot implements service.Backend: without processes.
 func (h *host) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	if h.looks != nil {
+		h.looks()
+	}
 	files, err := h.store.Read(ctx)
 	devices := files.Devices
 	for i := range devices {

@@ -83,7 +83,9 @@ func TestReservations(t *testing.T) {
 	require.Contains(t, book(alice, "a", 0, func(r *snapshot.Reservation) { r.GPUs = 3 }), "you may reserve at most 2 GPUs at once")
 	require.Contains(t, book(alice, "a", 0, func(r *snapshot.Reservation) { r.Reason = "\x1b]0;x" }), "control character")
 	require.Equal(t, "uid 4001 GPUs 2 ended false", book(alice, "a", 0, func(r *snapshot.Reservation) { r.UID = mallory }), "it is the asker's own")
-	require.Contains(t, book(mallory, "a", 0, nil), "you have 1 reservation", "and its id is nobody else's")
+	require.Contains(t, book(mallory, "a", 0, nil), "another person's reservation has the id a")
+	require.Contains(t, book(0, "a", 0, func(r *snapshot.Reservation) { r.UID = 0 }), "another person's reservation has the id a")
+	require.Contains(t, book(0, "r", 0, func(r *snapshot.Reservation) { r.UID = 0 }), "say for whom, with --user")
 	require.Equal(t, "uid 4001 GPUs 2 ended false", book(alice, "a", 0, nil), "once")
 	require.Equal(t, "uid 4001 GPUs 1 ended false", book(0, "b", 2*time.Hour, func(r *snapshot.Reservation) { r.GPUs = 1 }), "root books for others, beyond the policy")
 

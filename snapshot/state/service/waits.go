@@ -124,11 +124,12 @@ func (s *Server) serveWaits(ctx context.Context) {
 	}
 }
 
-// wait serves a connection that waits, until it is its turn.
-func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess) {
+// wait serves a connection that waits, until it is its turn. Once it is in the queue, it doesn't count for the user.
+func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess, release func()) {
 	ctx, cancel := untilClosed(ctx, conn)
 	defer cancel()
 	w, err := s.enter(ctx, r, by)
+	release()
 	if err != nil {
 		_ = s.say(conn, failure(err)) // or the client is gone
 		return

@@ -179,12 +179,34 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 	require.Eventually(t, func() bool { return fmt.Sprint(h.waits()) == "[a1 4001 1]" }, 10*time.Second, 10*time.Millisecond, "although it comes first")
 }
 
+// TestWaitsThatBegin: until they are in the queue, they count like other requests; afterwards no more.
+func TestWaitsThatBegin(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 2)
+	goOn := make(chan struct{})
+	h.looks = func() { <-goOn }
+	h.serve(t, service.Bounds{PerUser: 2})
+	connections := func() int {
+		status, err := h.client().Status(t.Context())
+		require.NoError(t, err)
+		return status.Connections - 1 // this one
+	}
+	for i := range 3 {
+		h.waiter(t, mallory, fmt.Sprint("m", i), 2)
+	}
+	require.Eventually(t, func() bool { return connections() == 2 }, 10*time.Second, 10*time.Millisecond)
+	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"x","pid":PID}}`)[0], "too many requests from uid 4002")
+	close(goOn)
+	require.Eventually(t, func() bool { return connections() == 0 && len(h.waits()) == 2 }, 10*time.Second, 10*time.Millisecond)
+}
+
 // TestTooManyWaits: waits of one user are bounded, and none of them takes a connection from others.
 func TestTooManyWaits(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()
 	h := newHost(t, 1)
-	h.serve(t, service.Bounds{Burst: 1000})
+	h.serve(t, service.Bounds{Burst: 1000, PerUser: 48})
 	h.waiter(t, alice, "a", 1).says("now [0]")
 	for i := range 65 {
 		cmd := child(t, mallory, "sit", h.socket, "1", fmt.Sprintf(`{"version":1,"wait":{"id":"m%d","gpus":1}}`+"\n", i))
