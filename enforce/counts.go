@@ -17,6 +17,7 @@ import (
 type Counts struct {
 	*counting
 	counted map[countKey]*counted
+	gpus    map[gpusKey][]snapshot.DeviceIndex
 }
 
 // countKey names what a cap counts: for a person or, without one, for those who share it.
@@ -31,6 +32,16 @@ type counted struct {
 	on     capOn
 	excess CapExcess
 	places []place // by host, in the order of the cluster
+	total  int64
+	at     map[*hostView]*place
+	most   []*place // those with most of it
+	oldest []*place // those that were looked at first
+}
+
+// gpusKey names the GPUs of a host that a cap is about, or all.
+type gpusKey struct {
+	cap  *Cap
+	host *hostView
 }
 
 // place is what counts on a host.
@@ -60,7 +71,9 @@ const maxCountHosts = 8
 // On are the caps that hold now for a person, as seen from a host that answered.
 func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapCount) {
 	for _, c := range n.about(host, user) {
-		list = append(list, c.from(n.byName[host]))
+		count := c.from(n.byName[host])
+		count.GPUs = n.gpusOf(n.byName[host], &c.on)
+		list = append(list, count)
 	}
 	return list
 }
@@ -151,12 +164,44 @@ func (n *Counts) count(key countKey, find func() capOn) *counted {
 		var used int64
 		used, result.places = on.places()
 		result.excess = *on.excess(nil, used)
+		result.index()
 	}
 	if n.counted == nil {
-		n.counted = make(map[countKey]*counted)
+		n.counted, n.gpus = make(map[countKey]*counted), make(map[gpusKey][]snapshot.DeviceIndex)
 	}
 	n.counted[key] = result
 	return result
+}
+
+// index prepares for the hosts that ask.
+func (n *counted) index() {
+	n.at = make(map[*hostView]*place, len(n.places))
+	for i := range n.places {
+		p := &n.places[i]
+		n.at[p.h], n.most, n.total = p, append(n.most, p), n.total+p.amount
+	}
+	n.oldest = slices.Clone(n.most)
+	slices.SortStableFunc(n.oldest, func(a, b *place) int { return a.h.at.Compare(b.h.at) })
+	slices.SortStableFunc(n.most, func(a, b *place) int { return cmp.Compare(b.amount, a.amount) })
+	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
+}
+
+// gpusOf are the GPUs of a host that a cap is about.
+func (n *Counts) gpusOf(h *hostView, c *capOn) []snapshot.DeviceIndex {
+	key := gpusKey{c.Cap, h}
+	if c.OnHost == nil {
+		key.cap = nil
+	}
+	list, known := n.gpus[key]
+	if !known && c.Kind != CapEnvironments {
+		for _, index := range slices.Sorted(maps.Keys(h.devices)) {
+			if c.OnHost == nil || c.OnHost(h.name, h.labels) && c.isAboutModel(modelOf(h.devices[index])) {
+				list = append(list, index)
+			}
+		}
+		n.gpus[key] = list
+	}
+	return list
 }
 
 // places is how much counts, and on which hosts.
@@ -203,27 +248,19 @@ func (n *counted) from(h *hostView) CapCount {
 	if c.rule != RuleCaps {
 		count.Rule = c.rule
 	}
-	if c.Kind != CapEnvironments {
-		for _, index := range slices.Sorted(maps.Keys(h.devices)) {
-			if c.OnHost == nil || c.OnHost(h.name, h.labels) && c.isAboutModel(modelOf(h.devices[index])) {
-				count.GPUs = append(count.GPUs, index)
-			}
-		}
+	count.Elsewhere = n.total
+	if here := n.at[h]; here != nil {
+		count.Here, count.HereGPUs, count.Elsewhere = here.amount, here.gpus, n.total-here.amount
 	}
-	var others []place
-	for _, p := range n.places {
-		if p.h == h {
-			count.Here, count.HereGPUs = p.amount, p.gpus
-			continue
-		}
-		others = append(others, p)
-		if count.Elsewhere += p.amount; count.Seen.IsZero() || p.h.at.Before(count.Seen) {
+	for _, p := range n.oldest {
+		if p.h != h && count.Seen.IsZero() {
 			count.Seen = p.h.at
 		}
 	}
-	slices.SortStableFunc(others, func(a, b place) int { return cmp.Compare(b.amount, a.amount) })
-	for _, p := range others[:min(len(others), maxCountHosts)] {
-		count.Hosts = append(count.Hosts, p.h.name)
+	for _, p := range n.most {
+		if p.h != h && len(count.Hosts) < maxCountHosts {
+			count.Hosts = append(count.Hosts, p.h.name)
+		}
 	}
 	return count
 }

@@ -31,6 +31,7 @@ type Allowances struct {
 type toldHost struct {
 	*service.Allowance
 	at time.Time
+	by *snapshot.Snapshot
 	// Other hosts were asked for the sake of a question with this number, since a time.
 	number uint64
 	since  time.Time
@@ -56,7 +57,7 @@ func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*contro
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
 		last := a.hosts[h.Name]
-		if h.Snapshot != nil && (h.IsNew || last == nil) {
+		if h.Snapshot != nil && (last == nil || h.IsNew && !a.goesOn(cycle, h, last)) {
 			last = a.renewed(cycle, h, last)
 		}
 		if last != nil {
@@ -81,7 +82,7 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 	if last == nil {
 		last = &toldHost{}
 	}
-	next := &toldHost{Allowance: a.of(cycle, h), at: cycle.Now, number: last.number, since: last.since}
+	next := &toldHost{Allowance: a.of(cycle, h), at: cycle.Now, by: h.Snapshot, number: last.number, since: last.since}
 	if asked := h.Snapshot.Asked; asked != nil {
 		next.Asked = last.answered()
 		if next.Asked != asked.Number {
@@ -94,6 +95,13 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 		return last
 	}
 	return next
+}
+
+// goesOn reports whether nothing changed on a host. What changed on others it is told soon, or when somebody asks there.
+func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) bool {
+	s := h.Snapshot
+	return s == last.by && cycle.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&
+		len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
 }
 
 // answered is the number of the last question that was answered.

@@ -279,5 +279,8 @@ func fingerprintOf(s *snapshot.Snapshot) string {
 	for i := range s.Waits {
 		fmt.Fprintf(h, "w %q %d %v\n", s.Waits[i].ID, s.Waits[i].GPUs, s.Waits[i].Offered)
 	}
+	if s.Asked != nil {
+		fmt.Fprintf(h, "q %d\n", s.Asked.Number)
+	}
 	return string(h.Sum(nil))
 }
