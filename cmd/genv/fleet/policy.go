@@ -93,8 +93,7 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	unix := nss.NewGroups(time.Now)
 	unix.Wait = 5 * time.Second
 	file.AskUnix(unix.Member)
-	list := append(file.Explain(o.query, o.exemptGPUs()...), o.countedNow(c)...)
-	return o.writeExplanation(o.output, o.query, list)
+	return o.writeExplanation(o.output, o.query, append(file.Explain(o.query, o.exemptGPUs()...), o.countedNow(c)...))
 }
 
 // exemptGPUs are the GPUs of the host that a controller on this machine knows to be exempt by an index.
