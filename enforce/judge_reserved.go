@@ -185,6 +185,7 @@ func (c *counting) judgeReservations() {
 		list := c.booked[h]
 		for i := range list {
 			if on, ok := c.leaves(h, list[:i+1]); ok {
+				c.countPresence(h, &Finding{}, *on.Warn, on.key()) // its time runs also before somebody is in its way
 				on.judgeDevices()
 			}
 		}
