@@ -20,7 +20,7 @@ func (c *capOn) key() string {
 		key += "/" + string(c.host.name)
 	}
 	if c.wait != nil {
-		key += "/" + c.wait.ID
+		key += "/" + c.wait.key
 	}
 	return key
 }

@@ -19,6 +19,7 @@ type ForWait struct {
 	GPUs []snapshot.DeviceIndex
 	// Possible is how many GPUs it could have there, if that is fewer than it waits for.
 	Possible int
+	key      string
 }
 
 // keepsTaken is for how long nothing more is taken for a wait for which something was taken: its GPUs are freed, and
@@ -37,7 +38,13 @@ type need struct {
 	*snapshot.Wait
 	h    *hostView
 	user *held
+	key  string                 // see waitKey
 	free []snapshot.DeviceIndex // that it would get
+}
+
+// waitKey is what a wait is known by on all its hosts. Its ID alone is public, and others can choose the same.
+func (j *judgement) waitKey(w *snapshot.Wait) string {
+	return string(j.policy.Account(w.Username)) + "/" + w.ID
 }
 
 // lacks is how many GPUs it needs beside those.
@@ -55,18 +62,18 @@ func (c *counting) judgeWaiting(listed *Cap, each []*capOn) {
 		return
 	}
 	for _, n := range c.needs(listed, by) {
-		if c.served[n.ID] {
+		if c.served[n.key] {
 			continue
 		}
 		possible := c.take(over, n)
-		w := ForWait{Host: n.h.name, ID: n.ID, Possible: possible}
+		w := ForWait{Host: n.h.name, ID: n.ID, Possible: possible, key: n.key}
 		if possible == n.GPUs {
-			c.served[n.ID] = true
+			c.served[n.key] = true
 			w.GPUs, w.Possible = n.free, 0
 		}
 		c.forWaits = append(c.forWaits, w)
 	}
-	c.forWaits = slices.DeleteFunc(c.forWaits, func(w ForWait) bool { return w.GPUs == nil && c.served[w.ID] })
+	c.forWaits = slices.DeleteFunc(c.forWaits, func(w ForWait) bool { return w.GPUs == nil && c.served[w.key] })
 }
 
 // keepTaken keeps for waits what was taken for them: it may not be free yet.
@@ -74,8 +81,11 @@ func (c *counting) keepTaken() {
 	for _, h := range c.hosts {
 		for i := range h.snapshot.Waits {
 			w := &h.snapshot.Waits[i]
-			taken, known := c.next.TakenFor[w.ID]
-			if c.served[w.ID] = known || c.served[w.ID]; known && taken.Host == h.name {
+			taken, known := c.next.TakenFor[c.waitKey(w)]
+			if known {
+				c.served[c.waitKey(w)] = true
+			}
+			if known && taken.Host == h.name {
 				c.forWaits = append(c.forWaits, ForWait{Host: h.name, ID: w.ID, GPUs: taken.GPUs})
 			}
 		}
@@ -88,7 +98,7 @@ func (c *counting) firstDue(on *capOn) time.Time {
 	for _, h := range c.hosts {
 		for i := range h.snapshot.Waits {
 			one := *on
-			one.wait = &need{Wait: &h.snapshot.Waits[i]}
+			one.wait = &need{key: c.waitKey(&h.snapshot.Waits[i])}
 			if at := c.dueAt(nil, on.warnOf(on.people[0]), []string{one.key()}); at.Before(first) {
 				first = at
 			}
@@ -120,7 +130,7 @@ func (c *counting) needs(listed *Cap, by time.Time) (needs []*need) {
 		}
 		free := c.free(h, by)
 		for i := range h.snapshot.Waits {
-			n := &need{Wait: &h.snapshot.Waits[i], h: h}
+			n := &need{Wait: &h.snapshot.Waits[i], h: h, key: c.waitKey(&h.snapshot.Waits[i])}
 			free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
 				gets := len(n.free) < n.GPUs && n.suits(index)
 				if gets {
@@ -131,19 +141,19 @@ func (c *counting) needs(listed *Cap, by time.Time) (needs []*need) {
 			user := c.policy.Account(n.Username)
 			switch {
 			case n.lacks() <= 0:
-				c.served[n.ID] = true
+				c.served[n.key] = true
 			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != Member || !listed.OnHost(h.name, h.labels):
 			default:
 				n.user = c.of(user)
-				if _, known := first[n.ID]; !known {
-					first[n.ID] = len(needs)
+				if _, known := first[n.key]; !known {
+					first[n.key] = len(needs)
 				}
 				needs = append(needs, n)
 			}
 		}
 	}
 	slices.SortStableFunc(needs, func(a, b *need) int { // where it lacks least, first
-		return cmp.Or(cmp.Compare(first[a.ID], first[b.ID]), cmp.Compare(a.lacks(), b.lacks()))
+		return cmp.Or(cmp.Compare(first[a.key], first[b.key]), cmp.Compare(a.lacks(), b.lacks()))
 	})
 	return needs
 }
@@ -155,7 +165,7 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 	}
 	for i := range n.h.snapshot.Waits {
 		w := &n.h.snapshot.Waits[i]
-		taken := n.h.j.next.TakenFor[w.ID]
+		taken := n.h.j.next.TakenFor[n.h.j.waitKey(w)]
 		kept := taken.Host == n.h.name && slices.Contains(taken.GPUs, index)
 		if w.ID != n.ID && (kept || slices.Contains(w.Offered, index)) {
 			return false
@@ -248,7 +258,7 @@ func (c *counting) loseFor(n *need, chosen []*caps.HeldDevice, of map[*caps.Held
 		f := on.finding(counted, int64(len(counted)))
 		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
 		if on.takeAll(f, on.chosen) {
-			c.next.TakenFor[n.ID] = Taken{c.now, n.h.name, n.free}
+			c.next.TakenFor[n.key] = Taken{c.now, n.h.name, n.free}
 		}
 	}
 }

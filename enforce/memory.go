@@ -31,7 +31,7 @@ type Memory struct {
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
 	Hours map[string]Hours `json:"hours,omitempty"`
-	// TakenFor is what was taken lately for commands that wait, by the IDs of their waits.
+	// TakenFor is what was taken lately for commands that wait, by account and ID.
 	TakenFor map[string]Taken `json:"taken_for,omitempty"`
 	// ExemptGPUs are which GPUs are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`

@@ -90,6 +90,17 @@ func TestNothingIsTakenForWhatIsNoNeed(t *testing.T) {
 	}
 }
 
+// TestAWaitIsItsUsers: a wait of somebody else with the same id, which has what it needs on another host, changes nothing.
+func TestAWaitIsItsUsers(t *testing.T) {
+	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
+	cluster := withWaits(t, guests+"\nb | dev 0", waitOf(1))
+	cluster.Hosts[1].Snapshot.Waits = []snapshot.Wait{{ID: "w", UID: 1004, Username: "mallory", GPUs: 1}}
+	var memory controllerMemory
+	require.Len(t, memory.Judge(policy, cluster, noon(0)).Findings, 1)
+	cluster.Hosts[1].Snapshot.Waits[0].UID, cluster.Hosts[1].Snapshot.Waits[0].Username = 1003, "carol"
+	require.Empty(t, memory.Judge(policy, cluster, noon(1)).Findings, "her own wait is served there")
+}
+
 // TestAWaitThatEndsEndsTheWarning: what was taken for somebody is taken once.
 func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
@@ -98,7 +109,7 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	plan := memory.Judge(policy, waits, noon(0))
 	require.Len(t, plan.Findings, 1)
 	require.Equal(t, "User bob is to give back GPUs: carol waits for 1 GPU, those who share cap owners have 3 GPUs, and 0 GPUs are allowed", plan.Findings[0].String())
-	require.Equal(t, []enforce.ForWait{{Host: "a", ID: "w", GPUs: []snapshot.DeviceIndex{2}}}, plan.ForWaits)
+	require.Equal(t, []snapshot.DeviceIndex{2}, plan.ForWaits[0].GPUs)
 	require.Empty(t, memory.Judge(policy, nobody, noon(10)).Findings, "she has gone")
 	require.Empty(t, planText(memory.Judge(policy, waits, noon(35))), "a new wait is warned for again")
 
@@ -106,6 +117,6 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	freed := withWaits(t, "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2", snapshot.Wait{ID: "first", UID: 1004, Username: "dave", GPUs: 1}, waitOf(1))
 	plan = memory.Judge(policy, freed, noon(66))
 	require.Empty(t, plan.Findings, "it is hers, though somebody else waits longer")
-	require.Equal(t, []enforce.ForWait{{Host: "a", ID: "w", GPUs: []snapshot.DeviceIndex{2}}}, plan.ForWaits, "and the host is told so")
+	require.Equal(t, []snapshot.DeviceIndex{2}, plan.ForWaits[0].GPUs, "and the host is told so")
 	require.NotEmpty(t, memory.Judge(policy, freed, noon(68)).Findings, "and if she doesn't get it, a warning begins again")
 }

@@ -333,7 +333,7 @@ func (l *lab) enforce() {
 	}
 	for id := range l.warnedAt { // who was named for a wait stays so, since others may lose for it in turn
 		gone := !slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return strings.TrimSuffix(f.ID, "/added") == id })
-		if gone && strings.Count(id, "/") != 3 {
+		if gone && strings.Count(id, "/") != 4 {
 			delete(l.warnedAt, id) // it is warned for again, or after a short break goes on with its time
 		}
 	}

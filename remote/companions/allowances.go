@@ -193,7 +193,7 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 		case len(w.GPUs) > 0:
 			told.Offers[w.ID] = w.GPUs
 		default:
-			told.Possible[w.ID] = w.Possible
+			told.Possible[w.ID] = max(told.Possible[w.ID], w.Possible) // by several caps
 		}
 	}
 }

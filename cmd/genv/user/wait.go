@@ -112,9 +112,9 @@ func PlaceText(p *service.Place) string {
 		s += fmt.Sprintf("; %d of your own %s before this one", p.Own, strings.Fields("is are")[min(p.Own, 2)-1])
 	}
 	if n := p.Possible; n != nil && *n > 0 {
-		s += fmt.Sprintf("; GPUs that others give back for you are enough for %d: ask for as many", *n)
+		s += fmt.Sprintf("; you could have %d here: ask for as many", *n)
 	} else if n != nil {
-		s += "; others give back nothing for it"
+		s += "; others need not give back any for it"
 	}
 	if p.Barred {
 		s += "; you may not have so many now, by a cap or a reservation, and others pass"
