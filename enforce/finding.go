@@ -140,6 +140,8 @@ func (f *Finding) Advice(find FindEnvironment) string {
 	known := cmp.Or(f.Rule.of(), &rule{})
 	runs := env != nil && env.Runs
 	switch {
+	case f.Booking != nil:
+		return f.Booking.advice()
 	case f.Rule == RuleIdle && len(f.Terminate) > 0:
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:

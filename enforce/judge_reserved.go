@@ -25,7 +25,7 @@ var reservationsRule = rule{
 	line: func(f Finding) string {
 		switch {
 		case f.Booking != nil:
-			return f.Booking.Text
+			return fmt.Sprintf("User %s: %s", f.User, f.Booking.Text)
 		case f.Cap == nil: // of another version
 			return "GPUs are reserved"
 		}
@@ -37,9 +37,24 @@ var reservationsRule = rule{
 // BookingTrouble is what is wrong with a reservation. Its owner is told.
 type BookingTrouble struct {
 	ID   string `json:"id"`
+	Kind string `json:"kind"` // too-many or too-few-gpus
+	// Text begins with "reservation".
 	Text string `json:"text"`
 	// Follows is what that means for the owner.
 	Follows string `json:"follows"`
+}
+
+const (
+	bookedTooMany = "too-many"
+	tooFewGPUs    = "too-few-gpus"
+)
+
+// advice is what the owner may do about it.
+func (t *BookingTrouble) advice() string {
+	if t.Kind == tooFewGPUs {
+		return "Use another host for what it lacks, or cancel it: genv reserve --cancel " + t.ID
+	}
+	return "Cancel one, here or on another host: genv reserve --list shows yours, genv reserve --cancel ID ends one."
 }
 
 // maxSkew is how far the clock of a host may be from this machine's without being named.
@@ -68,8 +83,7 @@ func (c *counting) findBookings() {
 			switch why := tooMany[b]; {
 			case !b.Holds(clock) || b.UID == 0:
 			case why != "":
-				c.tell(h, b, fmt.Sprintf("Your reservation %s is one too many: %s", b.ID, why),
-					"it doesn't count, and nothing is freed for it")
+				c.tell(h, b, bookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
 			case !b.From.After(clock.Add(lead)):
 				c.booked[h] = append(c.booked[h], booking{b, c.accountOf(b), h.at.Add(b.From.Sub(clock))})
 			}
@@ -130,12 +144,12 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 }
 
 // tell adds what the owner of a reservation is told. Nothing is done about it.
-func (c *counting) tell(h *hostView, b *snapshot.Reservation, what, follows string) {
+func (c *counting) tell(h *hostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.add(Finding{
-		ID:   fmt.Sprintf("%s/%s/%s/%s", RuleReservations, b.ID, h.name, text.Cut(follows, 4)),
+		ID:   fmt.Sprintf("%s/%s/%s/%s", RuleReservations, b.ID, h.name, kind),
 		Rule: RuleReservations, Host: h.name, User: c.accountOf(b), UID: &uid, Since: h.at,
-		Booking: &BookingTrouble{b.ID, what, follows},
+		Booking: &BookingTrouble{b.ID, kind, fmt.Sprintf("reservation %s %s", b.ID, what), follows},
 	})
 }
 
@@ -237,16 +251,36 @@ func (b *booking) says(h *hostView) string {
 // tellOfFailed tells the owners of reservations of a host that has too few working GPUs for them. The one that was made
 // last lacks them first.
 func (c *counting) tellOfFailed(h *hostView, list []booking) {
-	left := len(h.devices)
+	var before []snapshot.Reservation
 	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {
 		return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
 	}) {
-		if left < b.GPUs {
-			c.tell(h, b.Reservation, fmt.Sprintf("Of the %s of your reservation %s, %d can't be had: too few work, or "+
-				"are not exempt", text.Plural(b.GPUs, "GPU"), b.ID, b.GPUs-max(left, 0)), "the others are kept for you")
+		if left := max(0, len(h.devices)-mostReserved(before, b.Reservation, h.clock())); left < b.GPUs {
+			follows := "the others are kept for you"
+			if left == 0 {
+				follows = "none can be kept for you while that lasts"
+			}
+			c.tell(h, b.Reservation, tooFewGPUs, fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are "+
+				"judged", b.GPUs-left, text.Plural(b.GPUs, "GPU")), follows)
 		}
-		left -= b.GPUs
+		before = append(before, *b.Reservation)
 	}
+}
+
+// mostReserved is how many GPUs others have reserved at most at one time from now on, while a reservation runs.
+func mostReserved(others []snapshot.Reservation, b *snapshot.Reservation, now time.Time) (most int) {
+	begins := b.From
+	if now.After(begins) {
+		begins = now
+	}
+	_, most = snapshot.RunningAt(others, begins)
+	for i := range others {
+		if from := others[i].From; from.After(begins) && from.Before(b.Until) {
+			_, reserved := snapshot.RunningAt(others, from)
+			most = max(most, reserved)
+		}
+	}
+	return most
 }
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -33,6 +35,10 @@ func reservedOn(t *testing.T, text string, minute int, list ...snapshot.Reservat
 		c.Hosts[i].AskedAt, c.Hosts[i].IsNew = noon(minute), true
 	}
 	return c
+}
+
+func madeAt(minute int) func(*snapshot.Reservation) {
+	return func(b *snapshot.Reservation) { b.Made = noon(minute) }
 }
 
 // judgedUntil judges each minute from noon on, and returns what is planned in the last one.
@@ -176,10 +182,19 @@ func TestOwnersAreTold(t *testing.T) {
 		}},
 		{"none is too early", bobs, [][]snapshot.Reservation{{bookedBy("alice", 2, 32, 90)}}, nil},
 		{"a GPU that failed", "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"alice: Of the 2 GPUs of your reservation alice, 1 can't be had: too few work, or are not exempt",
+			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
+		}},
+		{"two GPUs failed, and others that have reserved come later", "a | dev 0 | dev 1 | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{
+			bookedBy("bob", 2, -60, 10), bookedBy("alice", 2, 10, 20, madeAt(-50)), bookedBy("carol", 2, 20, 90, madeAt(-40)),
+		}}, nil},
+		{"and of reservations that overlap the one that was made last", "a | dev 0 | dev 1 | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{
+			bookedBy("bob", 2, 10, 30), bookedBy("alice", 2, 0, 90, madeAt(-50)), bookedBy("carol", 1, 30, 90, madeAt(-40)),
+		}}, []string{
+			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
+			"carol: User carol: reservation carol lacks 1 of its 1 GPU: too few GPUs of this host work or are judged",
 		}},
 		{"one too many", bobs + "\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.Made = noon(-5); b.ID = "second" })}}, []string{
-			"alice: Your reservation second is one too many: you have 1 reservation, and 1 may be at once, on all hosts together: ask again when one has ended",
+			"alice: User alice: reservation second is one too many: you have 1 reservation, and 1 may be at once, on all hosts together: ask again when one has ended",
 			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 +0000 to Fri 2026-11-20 13:30 +0000; others have 4 GPUs here, and 2 GPUs are left",
 		}},
 		{"a second one by root", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, 400, 490)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.ByRoot = true })}}, nil},
@@ -199,6 +214,25 @@ func TestOwnersAreTold(t *testing.T) {
 			require.Empty(t, told(1, &memory, look(1)), "once")
 		})
 	}
+}
+
+// TestMessagesToOwners: what is wrong is said to the owner, with what helps.
+func TestMessagesToOwners(t *testing.T) {
+	cluster := reservedOn(t, "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", 0, bookedBy("alice", 2, 20, 90), bookedBy("bob", 1, 20, 90, madeAt(-50)))
+	plan := evaluate(stated{}, cluster, noon(0))
+	var told []string
+	for i := range plan.Findings {
+		for _, m := range notify.Messages(&plan.Findings[i], notify.NewOwners(cluster), noon(0)) {
+			told = append(told, m.Shown()+"\n"+m.Advice)
+		}
+	}
+	slices.Sort(told)
+	require.Equal(t, []string{
+		"Your reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged.\nThe others are kept for you.\n" +
+			"Use another host for what it lacks, or cancel it: genv reserve --cancel alice",
+		"Your reservation bob lacks 1 of its 1 GPU: too few GPUs of this host work or are judged.\nNone can be kept for you while that lasts.\n" +
+			"Use another host for what it lacks, or cancel it: genv reserve --cancel bob",
+	}, told)
 }
 
 // A host is named of which the clock is off.

@@ -92,7 +92,7 @@ type Record struct {
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
 	Status order.Status `json:"status,omitempty"`
-	Text   string       `json:"text,omitempty"` // in one line
+	Text   string       `json:"text,omitempty"` // in one line; a notice has several
 	Reason string       `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`

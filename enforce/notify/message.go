@@ -116,7 +116,9 @@ func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST")
 func Messages(f *enforce.Finding, owners *Owners, now time.Time) []Message {
 	var list []Message
 	if f.Booking != nil && f.UID != nil {
-		return []Message{owners.message(f, addressee{f.Host, *f.UID}, f.Booking.Follows, now)}
+		m := owners.message(f, addressee{f.Host, *f.UID}, f.Booking.Follows, now)
+		m.Line = "Your " + f.Booking.Text + "."
+		return []Message{m}
 	}
 	of, order := stakesOf(f,
 		func(ref enforce.ProcessRef) (addressee, bool) {
@@ -193,7 +195,7 @@ func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now ti
 
 func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
 	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
-		follows = fmt.Sprintf("what is beyond the cap will be taken back, idle GPUs first (as things are now, %s)",
+		follows = fmt.Sprintf("what is too much will be taken back, idle GPUs first (as things are now, %s)",
 			follows)
 	}
 	return Message{

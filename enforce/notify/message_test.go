@@ -38,7 +38,7 @@ func TestElsewhere(t *testing.T) {
 		}
 		return list
 	}
-	const choice = "what is beyond the cap will be taken back, idle GPUs first"
+	const choice = "what is too much will be taken back, idle GPUs first"
 	for name, tt := range map[string]struct {
 		f    enforce.Finding
 		on   string // where something counts

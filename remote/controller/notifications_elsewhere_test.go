@@ -103,7 +103,7 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 	const decided = "\nThis is by the policy of your site. Questions: your administrator"
 	const advice = "\nGive back GPUs that you need less, such as these: genv detach --index 0 in the shell of environment 7 on a." + decided
 	const after = "\nBefore you take more GPUs, end jobs that you need less; in the shell of an environment genv detach --index N gives a GPU back." + decided
-	const choice = "Unless this changes soon, what is beyond the cap will be taken back, idle GPUs first (as things are now, "
+	const choice = "Unless this changes soon, what is too much will be taken back, idle GPUs first (as things are now, "
 	for name, user := range map[string]snapshot.Username{"the same name": "alice", "another name of the account": "LAB\\alice"} {
 		t.Run(name, func(t *testing.T) {
 			p := attached(map[string]snapshot.Username{"a": "alice", "b": user, "c": "bob"})

@@ -90,9 +90,10 @@ type Host struct {
 	Waiting *Waiting `json:"waiting,omitempty"`
 	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
-	// Reservations are those that have not ended, and Reserved how many GPUs are reserved now; missing if unknown.
+	// Reservations are those that have not ended; missing if unknown, or if there are none.
 	Reservations []Reservation `json:"reservations,omitempty"`
-	Reserved     *int          `json:"reserved,omitempty"`
+	// Reserved is how many GPUs are reserved now; missing if unknown.
+	Reserved *int `json:"reserved,omitempty"`
 	// Changed is the revision of its last change.
 	Changed uint64 `json:"changed"`
 
