@@ -1,6 +1,7 @@
 package companions
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -166,10 +167,9 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 		Rules: a.rulesOf(cycle.Policy, query), People: make(map[snapshot.UID]service.Person),
 	}
 	places := make(map[string]int)
-	for uid, name := range peopleOf(h.Snapshot) {
-		if len(told.People) == maxPeople {
-			break
-		}
+	people := peopleOf(h.Snapshot)
+	for _, uid := range toldPeople(h.Snapshot, people) {
+		name := people[uid]
 		p := service.Person{Booking: bookingOf(cycle, h.Name, name)}
 		query.User = name
 		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
@@ -256,6 +256,28 @@ func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 		}
 	}
 	return people
+}
+
+// toldPeople are at most maxPeople of these, always in the same order: those who wait or asked before others.
+func toldPeople(s *snapshot.Snapshot, people map[snapshot.UID]snapshot.Username) []snapshot.UID {
+	all := slices.Sorted(maps.Keys(people))
+	if len(all) <= maxPeople {
+		return all
+	}
+	first := make(map[snapshot.UID]bool)
+	for i := range s.Waits {
+		first[s.Waits[i].UID] = true
+	}
+	if s.Asked != nil {
+		for _, who := range s.Asked.People {
+			first[who.UID] = true
+		}
+	}
+	later := func(uid snapshot.UID) bool { return !first[uid] }
+	all = slices.Concat(slices.DeleteFunc(slices.Clone(all), later),
+		slices.DeleteFunc(all, func(uid snapshot.UID) bool { return first[uid] }))[:maxPeople]
+	slices.Sort(all)
+	return all
 }
 
 // rulesOf are the settings for a query, and that somebody is exempt.

@@ -135,3 +135,21 @@ func TestBookingOf(t *testing.T) {
 	require.Nil(t, bookingOf(cycle, "a", "bob"), "nothing")
 	require.Equal(t, &service.Booking{Unknown: true}, bookingOf(cycle, "a", "carol"))
 }
+
+// TestPeopleThatAreTold: always in the same order, of very many those who wait or asked.
+func TestPeopleThatAreTold(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Waits: []snapshot.Wait{{UID: 9001}}, Asked: &snapshot.Asked{People: []snapshot.Asker{{UID: 9002}}},
+	}
+	for uid := range snapshot.UID(3) {
+		s.Environments = append(s.Environments, snapshot.Environment{UID: 1003 - uid})
+	}
+	require.Equal(t, []snapshot.UID{1001, 1002, 1003, 9001, 9002}, toldPeople(s, peopleOf(s)))
+	for uid := range snapshot.UID(2 * maxPeople) {
+		s.Environments = append(s.Environments, snapshot.Environment{UID: 1001 + uid})
+	}
+	told := toldPeople(s, peopleOf(s))
+	require.Len(t, told, maxPeople)
+	require.Equal(t, []snapshot.UID{1001, 1002}, told[:2])
+	require.Equal(t, []snapshot.UID{9001, 9002}, told[maxPeople-2:])
+}
