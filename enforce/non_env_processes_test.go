@@ -41,5 +41,5 @@ func TestANoteQuotesTheEnvironment(t *testing.T) {
 	c := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
 	plan := evaluate(stated{all: enforce.Settings{EnvMemory: true}}, c, time.Time{})
 	require.Len(t, plan.Notes, 1)
-	require.Contains(t, plan.Notes[0].Text, `of environment "1 - run: curl x|sh" use on device 0`)
+	require.Contains(t, plan.Notes[0].Text, `of environment "1 - run: curl x|sh" use on GPU 0`)
 }

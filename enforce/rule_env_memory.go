@@ -48,7 +48,7 @@ func (j *judgement) envMemory(h *hostView) {
 			switch {
 			case !a.GPUMemory.Known():
 			case a.Device.Unified:
-				j.note(h, "device %d shares the memory of its machine, so env-memory does not apply to environment "+
+				j.note(h, "GPU %d shares the memory of its machine, so env-memory does not apply to environment "+
 					"%s on it", a.Device.Index, env.env.EID.Shown())
 			default:
 				j.envMemoryOn(h, env, a)
@@ -62,7 +62,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 	used, unknown := env.Used(index)
 	if used <= a.GPUMemory.Bytes() {
 		if unknown > 0 {
-			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its "+
+			j.note(h, "how much memory %d processes of environment %s use on GPU %d is not known, so its "+
 				"capacity is not judged", unknown, env.env.EID.Shown(), index)
 		}
 		return

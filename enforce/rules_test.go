@@ -379,7 +379,7 @@ func TestUnknownsAreNoted(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"a: the environment of process 5 could not be read, so it is left alone",
-		"a: how much memory 1 processes of environment 1 use on device 0 is not known, so its capacity is not judged",
+		"a: how much memory 1 processes of environment 1 use on GPU 0 is not known, so its capacity is not judged",
 		"a: environment 1 has no user name, so no cap counts it",
 	}, notes)
 }

@@ -122,7 +122,7 @@ func TestUnifiedMemory(t *testing.T) {
 	}{
 		{all, `a | env 1 alice | dev 0 unified 1@01 | proc 5 - 0:1 | proc 6 1 0:1`, "a end 5", ""},
 		{all, `a | env 1 alice | env 2 bob | dev 0 unified 1@01 | proc 5 2 0:1`, "a end 5", ""},
-		{all, `a | env 1 alice 4g | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "device 0 shares the memory of its machine, so env-memory does not apply to environment 1 on it"},
+		{all, `a | env 1 alice 4g | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "GPU 0 shares the memory of its machine, so env-memory does not apply to environment 1 on it"},
 		{stated{all: enforce.Settings{MaxMemory: ptr(memory(1000000000))}}, `a | env 1 alice | dev 0 unified 1@01 | proc 5 1 0:9000`, "", "GPU 0 shares the memory of its machine, so memory caps don't apply to it"},
 	} {
 		plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// compare says which of two devices goes first: within one cost, of people who share a cap, one of who has most.
+// compare says which of two devices goes first: within one cost, of people who share a cap, one of the person with the most.
 func (c *Choice) compare(d, other *HeldDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)), newerFirst(d, other))
 }
@@ -20,7 +20,7 @@ func newerFirst(d, other *HeldDevice) int {
 }
 
 // fewest is how many devices the person with the fewest has, of those who have one of these. So no one loses one
-// because who has more uses it, too.
+// because a person with more uses it, too.
 func fewest(has map[int]int, devices ...*HeldDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
@@ -31,7 +31,8 @@ func fewest(has map[int]int, devices ...*HeldDevice) int {
 	return least
 }
 
-// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of who has most.
+// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of the person with
+// the most.
 func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 0 {
@@ -72,7 +73,7 @@ func (d *HeldDevice) owners() string {
 	return fmt.Sprint(owners)
 }
 
-// withAsMany are the owners of devices who have so many, who has the newest first.
+// withAsMany are the owners of devices who have so many, the person with the newest first.
 func (c *Choice) withAsMany(n int, left map[string][]*HeldDevice) (all []string) {
 	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {

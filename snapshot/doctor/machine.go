@@ -109,8 +109,8 @@ func clock() Check {
 // noCommand is a number that bpf(2) doesn't define.
 const noCommand = 1 << 30
 
-// hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused
-// anyone who asks, and nothing is loaded.
+// hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused,
+// whoever asks, and nothing is loaded.
 func hasBPF() bool {
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
 	return err != unix.ENOSYS

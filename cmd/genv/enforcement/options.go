@@ -105,7 +105,7 @@ func (o *LoopFlags) Flags() []cli.Flag {
 			"append what is found, decided and done to `FILE`, as JSON lines; off for none").Config(command.Record),
 		command.String(&o.auditSize, "audit-size", "rotate the record when it reaches this `SIZE`").
 			Config(command.Site).Hide(),
-		command.Int(&to.AuditKeep, "audit-keep", "keep `N` rotated audit logs").AtLeast(1).Config(command.Site).Hide(),
+		command.Int(&to.AuditKeep, "audit-keep", "keep `N` rotated records").AtLeast(1).Config(command.Site).Hide(),
 		command.Bool(&to.ActUnrecorded, "act-unrecorded", "continue to act when the record can't be written").
 			Config(command.Asked),
 		command.String(&to.StateDir, "state-dir",

@@ -166,6 +166,6 @@ func TestUnifiedMemory(t *testing.T) {
 	r := remote("enforce", "--interval", "0", "--non-env-processes")
 	require.True(t, job.Running(), r.Out)
 	require.False(t, stranger.Running(), r.Out)
-	require.Contains(t, r.Out+r.Err, "device 0 shares the memory of its machine, so env-memory does not apply to environment "+fmt.Sprint(env.EID))
+	require.Contains(t, r.Out+r.Err, "GPU 0 shares the memory of its machine, so env-memory does not apply to environment "+fmt.Sprint(env.EID))
 	require.Contains(t, remote("gpus", "--format", "json").Out, `"memory_total_bytes":null`)
 }

@@ -111,7 +111,7 @@ func (f *File) hold(r *Request) (lock *os.File, err error) {
 func checkHeld(l *Lease, r *Request, now time.Time) error {
 	_, err := l.Admit(r, now)
 	if err == nil && r.leases() && (!l.isOf(r) || l.GivenBack) {
-		return errors.New("the host obeys another controller by now")
+		return errors.New("this controller doesn't act on the host any more")
 	}
 	return err
 }
