@@ -32,13 +32,15 @@ func (e *Entry) Lines() []string {
 // Answer is what its user asks first: what happened, why, and what to do.
 func (e *Entry) Answer() []string {
 	var l lines
-	if said := strings.Split(e.Text, "\n"); !e.Due.IsZero() && len(said) > 2 { // a warning
+	said := strings.Split(e.Text, "\n")
+	if !e.Due.IsZero() && len(e.IDs) == 1 && len(said) > 2 { // a warning of one finding
 		l.add("What", said[0])
 		l.add("Follows", said[1])
 		l.add("What to do", said[2:]...)
 		l.add("Due", clock(e.Due))
 	} else {
-		l.add("What", e.Text)
+		l.add("What", said...)
+		l.add("Due", clock(e.Due))
 		l.add("Outcome", e.outcome())
 	}
 	l.add("Because", e.because()...)

@@ -199,6 +199,12 @@ func FuzzScan(f *testing.F) {
 func TestLatest(t *testing.T) {
 	now := at(10)
 	warning := audit.Entry{Action: audit.ActionNotice, Due: at(20), Text: "You have 3 GPUs.\nUnless this changes, in 10m process 4 will be ended.\nGive one back.", ID: "0a"}
+	warning.IDs = []string{"x"}
+	two := warning
+	two.IDs = []string{"x", "y"}
+	said := audit.Entry{Action: audit.ActionNotice, ID: "0d", IDs: []string{"x"}, Text: "It is exempt."}
+	lost := said
+	lost.Status = order.StatusFailed
 	action, later := audit.Entry{Order: "r/1", ID: "0b"}, audit.Entry{Order: "r/2", ID: "0c"}
 	over := warning
 	over.Due = at(9)
@@ -208,7 +214,10 @@ func TestLatest(t *testing.T) {
 	}{
 		"nothing": {nil, ""}, "an action": {[]audit.Entry{action}, "0b"}, "a warning": {[]audit.Entry{action, warning}, "0a"},
 		"one that is over": {[]audit.Entry{action, over}, "0b"}, "an action after it": {[]audit.Entry{warning, later}, "0c"},
-		"another notice": {[]audit.Entry{action, {Action: audit.ActionNotice}}, "0b"},
+		"it is exempt by now": {[]audit.Entry{action, warning, said}, "0d"}, "it was, before": {[]audit.Entry{said, warning}, "0a"},
+		"that didn't arrive": {[]audit.Entry{warning, lost}, "0a"}, "one of two is exempt": {[]audit.Entry{two, said}, "0a"},
+		"another finding is exempt": {[]audit.Entry{warning, {Action: audit.ActionNotice, ID: "0d", IDs: []string{"y"}}}, "0a"},
+		"another notice":            {[]audit.Entry{action, {Action: audit.ActionNotice}}, "0b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -220,6 +229,10 @@ func TestLatest(t *testing.T) {
 	}
 	require.Equal(t, []string{"What       You have 3 GPUs.", "Follows    Unless this changes, in 10m process 4 will be ended.", "What to do Give one back."}, warning.Answer()[:3])
 	require.Contains(t, warning.Answer()[3], "Due        ")
+
+	two.Text = "You have 3 GPUs.\nIn 10m process 4 will be ended.\nIt is idle.\nIn 20m process 5 will be ended.\nEnd it."
+	require.Equal(t, []string{"What       You have 3 GPUs.", "           In 10m process 4 will be ended.", "           It is idle.", "           In 20m process 5 will be ended.", "           End it."}, two.Answer()[:5])
+	require.Contains(t, two.Answer()[5], "Due        ")
 }
 
 // TestDecided: an action is found by its id, a warning by that of its finding, with what was

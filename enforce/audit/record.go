@@ -145,11 +145,28 @@ func Decided(entries []Entry, id string) []Entry {
 	})
 }
 
-// Latest returns the last action, of an order, in a list, or a later warning that runs; none if there is neither.
+// Latest returns the last action, of an order, in a list, or a later warning that runs, or what was said about all of
+// that since; none if there is neither.
 func Latest(entries []Entry, now time.Time) []Entry {
+	last := make(map[string]int) // notice about a finding
 	for i, e := range slices.Backward(entries) {
-		if e.Order != "" || e.Due.After(now) {
+		if e.Order != "" {
 			return entries[i : i+1]
+		}
+		if e.Due.After(now) {
+			said := len(entries)
+			for _, id := range e.IDs {
+				said = min(said, max(i, last[id]))
+			}
+			if said == len(entries) {
+				said = i
+			}
+			return entries[said : said+1]
+		}
+		for _, id := range e.IDs {
+			if e.Action == ActionNotice && e.Status == "" {
+				last[id] = max(last[id], i)
+			}
 		}
 	}
 	return nil
