@@ -17,8 +17,8 @@ import (
 
 // warned is what people were told of a finding about which nothing is done yet.
 type warned struct {
-	messages []notify.Message
-	hold     time.Time // when the hold began of which they were told, too
+	Messages []notify.Message `json:"messages"`
+	Hold     time.Time        `json:"hold,omitzero"` // when the hold began of which they were told, too
 }
 
 const (
@@ -33,8 +33,11 @@ const (
 func (m *Messages) addLasting(
 	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.Message,
 ) {
-	if m.warned == nil || len(m.exempted) > maxExempted {
-		m.warned, m.exempted = make(map[string]*warned), make(map[string]bool)
+	if m.Warned == nil {
+		m.Warned = make(map[string]*warned)
+	}
+	if m.Exempted == nil || len(m.Exempted) > maxExempted {
+		m.Exempted = make(map[string]bool)
 	}
 	add := func(n notify.Message, follows string) {
 		n.Pending, n.Information, n.Follows, n.Advice, n.At = false, true, follows, "", cycle.Now
@@ -43,41 +46,43 @@ func (m *Messages) addLasting(
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case enforce.EventNotify:
-			m.warned[e.ID] = &warned{} // what was said before doesn't hold any more
+			m.Warned[e.ID] = &warned{} // what was said before doesn't hold any more
 		case enforce.EventOver:
-			if before := m.warned[e.ID]; before != nil {
-				for _, n := range before.messages {
+			if before := m.Warned[e.ID]; before != nil {
+				for _, n := range before.Messages {
 					if by := exemptionOf(cycle, &n); by != nil {
-						m.exempted[e.ID] = true
+						m.Exempted[e.ID] = true
 						add(n, fmt.Sprintf("nothing is done about it, since it is exempt until %s: %s",
 							notify.Clock(by.Until), text.OneLine(by.Reason)))
 					}
 				}
 			}
-			delete(m.warned, e.ID)
+			delete(m.Warned, e.ID)
 		}
 	}
 	for _, list := range byHost {
 		for i := range list {
 			n := &list[i]
-			if before := m.warned[n.ID]; before != nil && n.Pending {
-				before.messages = append(before.messages, *n)
+			if before := m.Warned[n.ID]; before != nil && n.Pending {
+				short := *n // nothing of these is said again, and commands may be private
+				short.Command, short.Advice = "", ""
+				before.Messages = append(before.Messages, short)
 			}
-			if m.exempted[n.ID] && !n.Information {
+			if m.Exempted[n.ID] && !n.Information {
 				n.Line = "It is not exempt any more. " + n.Line
 			}
 		}
 	}
 	for i := range events {
 		if events[i].Kind == enforce.EventNotify {
-			delete(m.exempted, events[i].ID)
+			delete(m.Exempted, events[i].ID)
 		}
 	}
 	if h := cycle.Hold; h != nil && cycle.Now.Sub(h.Since) >= longHold {
-		for _, id := range slices.Sorted(maps.Keys(m.warned)) {
-			if before := m.warned[id]; !before.hold.Equal(h.Since) {
-				before.hold = h.Since
-				for _, n := range before.messages {
+		for _, id := range slices.Sorted(maps.Keys(m.Warned)) {
+			if before := m.Warned[id]; !before.Hold.Equal(h.Since) {
+				before.Hold = h.Since
+				for _, n := range before.Messages {
 					add(n, fmt.Sprintf("nothing is done about it while enforcement is on hold, as it is since %s (%s); what is due "+
 						"then is done at once", notify.Clock(h.Since), text.OneLine(h.Reason)))
 				}

@@ -1,6 +1,8 @@
 package companions
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,7 +27,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	}}}}}
 	finding := func(pending bool) *enforce.Finding {
 		return &enforce.Finding{
-			ID: "idle/a/5", Rule: enforce.RuleIdle, Host: "a", PID: 5, User: "bob", Pending: pending, Due: now.Add(2 * time.Hour),
+			PrivateCommand: "sh -c private", ID: "idle/a/5", Rule: enforce.RuleIdle, Host: "a", PID: 5, User: "bob", Pending: pending, Due: now.Add(2 * time.Hour),
 			Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}},
 		}
 	}
@@ -75,6 +77,11 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &Messages{}
 			for i, s := range steps {
+				memory, err := json.Marshal(m.Memory())
+				require.NoError(t, err)
+				require.NotContains(t, string(memory), "sh -c private")
+				m = &Messages{} // it restarts
+				require.NoError(t, m.Restore(memory))
 				deliveries, _ := m.Plan(&controller.Cycle{
 					Cluster: cluster, Policy: policy.Default(), Now: now.Add(s.after), Exemptions: s.exempt, Hold: s.hold,
 				}, s.event)
@@ -86,9 +93,21 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 				sent := deliveries[0].Content.(*batch).messages
 				require.Len(t, sent, 1)
 				require.Equal(t, uid, sent[0].UID)
+				require.Contains(t, sent[0].IDs, "idle/a/5", "its user's `genv why` shows the last of these")
 				require.Contains(t, sent[0].Text, s.want, i)
 				require.NotContains(t, sent[0].Text, "\n\n")
 			}
 		})
 	}
+}
+
+// TestManyExemptions: what is remembered of these is bounded, and the warnings that run are kept.
+func TestManyExemptions(t *testing.T) {
+	m := &Messages{remembered: remembered{Warned: map[string]*warned{"idle/a/5": {}}, Exempted: make(map[string]bool)}}
+	for i := range maxExempted + 1 {
+		m.Exempted[fmt.Sprint(i)] = true
+	}
+	m.addLasting(&controller.Cycle{}, nil, nil)
+	require.Empty(t, m.Exempted)
+	require.Contains(t, m.Warned, "idle/a/5")
 }

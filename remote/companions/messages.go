@@ -22,10 +22,15 @@ import (
 
 // Messages shows users on their terminals what is wrong and what is done. It remembers how much each was shown.
 type Messages struct {
-	budget controller.Budget[snapshot.UID]
-	// warned are the warnings that are running, and exempted the findings that ended by an exemption, by their ids.
-	warned   map[string]*warned
-	exempted map[string]bool
+	remembered
+}
+
+// remembered is what is kept over a restart.
+type remembered struct {
+	controller.Budget[snapshot.UID]
+	// Warned are the warnings that are running, and Exempted the findings that ended by an exemption, by their ids.
+	Warned   map[string]*warned `json:"warned,omitempty"`
+	Exempted map[string]bool    `json:"exempted,omitempty"`
 }
 
 // batch is what the users of a host are sent because of a cycle: one message for each, since each rings a bell.
@@ -40,10 +45,10 @@ type batch struct {
 func (*Messages) Name() string { return "messages" }
 
 // Memory implements controller.Keeper.
-func (m *Messages) Memory() any { return m.budget }
+func (m *Messages) Memory() any { return m.remembered }
 
 // Restore implements controller.Keeper.
-func (m *Messages) Restore(memory []byte) error { return json.Unmarshal(memory, &m.budget) }
+func (m *Messages) Restore(memory []byte) error { return json.Unmarshal(memory, &m.remembered) }
 
 // Plan implements controller.Companion.
 func (m *Messages) Plan(
@@ -64,7 +69,7 @@ func (m *Messages) Plan(
 		room := max(0, safety.MaxEventsPerHost-len(byHost[host]))
 		byHost[host] = append(byHost[host], list[:min(len(list), room)]...)
 	}
-	m.budget.Forget(cycle.Now)
+	m.Forget(cycle.Now)
 	for _, host := range slices.Sorted(maps.Keys(byHost)) {
 		deliveries = append(deliveries, m.batch(byHost[host], cycle).delivery(host))
 	}
@@ -101,7 +106,7 @@ func (m *Messages) batch(notifications []notify.Message, cycle *controller.Cycle
 		of[n.UID] = append(of[n.UID], n)
 	}
 	for _, uid := range users {
-		footer, ok := admit(&m.budget, notifications[0].Host, uid, cycle.Now)
+		footer, ok := admit(&m.Budget, notifications[0].Host, uid, cycle.Now)
 		if !ok {
 			b.suppressed = append(b.suppressed, of[uid]...)
 			continue
@@ -111,9 +116,7 @@ func (m *Messages) batch(notifications []notify.Message, cycle *controller.Cycle
 			message.Text += "\n" + footer
 		}
 		for _, n := range of[uid] {
-			if !n.Information {
-				message.IDs = append(message.IDs, n.ID)
-			}
+			message.IDs = append(message.IDs, n.ID)
 			if left := n.Due.Sub(cycle.Now).Milliseconds(); n.Pending && !n.Waits && left > 0 &&
 				(message.DueMS == 0 || left < message.DueMS) {
 				message.DueMS = left
@@ -155,7 +158,7 @@ func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learn
 			}
 			if n.Terminals == 0 && !uncounted[n.UID] { // what was shown on no terminal doesn't count
 				uncounted[n.UID] = true
-				m.budget.Refund(d.Host, n.UID, 1)
+				m.Refund(d.Host, n.UID, 1)
 			}
 		}
 		if !n.Information { // which warns of nothing

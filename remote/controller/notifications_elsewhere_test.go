@@ -114,7 +114,7 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			cycle := cycleOf(t.Context(), c, policy)
 			require.Equal(t, map[string][]agent.Message{
 				"a": {{UID: 1001, Text: over + choice + "GPU 0 will be detached)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
-				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a)." + advice}},
+				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
 			}, p.messages, "bob is told nothing")
 			require.Len(t, cycle.Notified, 1, "one warning")
 			require.Equal(t, "a", string(cycle.Notified[0].Host))
