@@ -79,7 +79,7 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 
 // ofUser is of a user who has something, or had something lately.
 // With hidden names it says the same of all others, whether they exist or not.
-func (p *page) ofUser(user snapshot.Username, hours *usage.Row, recorded func() []audit.Entry) (string, any) {
+func (p *page) ofUser(user snapshot.Username, hours *usage.Row, recorded func() ([]audit.Entry, bool)) (string, any) {
 	// userBody is what the page of a user shows.
 	type userBody struct {
 		live.User
@@ -87,6 +87,7 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.Row, recorded func() 
 		Findings findingList
 		Ended    []live.Event // what was done
 		Recorded bool         // Ended has what was done before this run
+		Partly   bool         // and some of that may be missing
 		Hours    *usage.Row   // of the last days; nil if there are none
 		Days     int
 	}
@@ -105,7 +106,9 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.Row, recorded func() 
 		return e.User == user && e.Kind == enforce.EventOutcome
 	})
 	if body.Recorded = recorded != nil; body.Recorded && len(body.Ended) < maxEvents {
-		body.Ended = append(body.Ended, endedBefore(recorded(), user, maxEvents-len(body.Ended))...)
+		list, complete := recorded()
+		body.Partly = !complete
+		body.Ended = append(body.Ended, endedBefore(list, user, maxEvents-len(body.Ended))...)
 	}
 	if !known && hours == nil && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen lately."

@@ -77,7 +77,8 @@ func TestEndedBefore(t *testing.T) {
 	others, asked, notice := ended, ended, ended
 	others.User, asked.Action, notice.ID = "eve", "hold", ""
 	list := []audit.Entry{ended, others, asked, notice}
-	options.Recorded = func() []audit.Entry { return list }
+	complete := true
+	options.Recorded = func() ([]audit.Entry, bool) { return list, complete }
 	handler := web.New(f.feed, options)
 	page := strings.SplitN(pageOf(t, handler, "/u/zoe"), "What was ended", 2)[1]
 	for _, text := range []string{"Terminating process 4711: killed", "It was &lt;idle&gt;", "Decision 0a0b0c0d", "gpu-09"} {
@@ -87,6 +88,10 @@ func TestEndedBefore(t *testing.T) {
 	present(t, pageOf(t, handler, "/u/alice"), "process 4000 (user alice, python notebook.py): terminated", "")
 	require.Equal(t, http.StatusNotFound, get(t, handler, "/u/nobody").Code)
 	present(t, pageOf(t, handler, "/u/bob"), "Nothing in the last 14 days.", "")
+	complete = false
+	partly := pageOf(t, web.New(f.feed, options), "/u/bob")
+	present(t, partly, "Nothing since this controller started.", "")
+	present(t, partly, "More may have been ended before", "")
 	present(t, pageOf(t, web.New(f.feed, f.options()), "/u/bob"), "Nothing since this controller started.", "")
 	options.Names = web.NoNames
 	require.NotContains(t, get(t, web.New(f.feed, options), "/u/zoe").Body.String(), "4711")

@@ -123,8 +123,8 @@ type Content struct {
 	Actions http.Handler
 	// Usage reads who used what; nil for none.
 	Usage *usage.Reader
-	// Recorded is what was ended before this run; nil for no record.
-	Recorded func() []audit.Entry
+	// Recorded is what was ended before this run, and whether that is all of it; nil for no record.
+	Recorded func() (list []audit.Entry, complete bool)
 }
 
 // Listeners are those that are open.
