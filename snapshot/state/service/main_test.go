@@ -73,12 +73,16 @@ type host struct {
 	before            func(change.Change) // a change is made
 	made              []change.Change     // the changes that were made
 	looks             func()              // before the host is looked at
+	begins            func(change.Change) // before its turn to make a change
 	large             bool                // the document that it shows
 	mu                sync.Mutex
 }
 
 // Change implements service.Backend.
 func (h *host) Change(ctx context.Context, c change.Change, by change.Requester, turn func(context.Context) (func(), error)) (change.Result, error) {
+	if h.begins != nil {
+		h.begins(c)
+	}
 	return service.Changer{
 		Store:       h.store,
 		ListDevices: func(context.Context) ([]snapshot.Device, error) { return nil, errors.New("no nvidia-smi here") },

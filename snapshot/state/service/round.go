@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -14,10 +15,17 @@ import (
 
 // round looks at the host, gives GPUs to those whose turn it is, and tells the others their places.
 func (s *Server) round(ctx context.Context) {
-	look, err := s.Backend.Snapshot(ctx)
 	q := &s.waits
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.empty() {
+		q.hold, q.kept = holding{}, nil
+		s.note(sinceBoot())
+		return
+	}
+	q.mu.Unlock()
+	look, err := s.Backend.Snapshot(ctx)
+	q.mu.Lock()
 	if failed := q.failed; err != nil {
 		if q.failed = err.Error(); q.failed != failed { // once, not each time
 			s.failed(err)
@@ -51,11 +59,18 @@ func (s *Server) round(ctx context.Context) {
 		q.away = nil
 		given, q.hold = decide(claims, have, q.hold, now)
 	}
-	for _, w := range waiting {
-		if chosen, turn := given[w.ID]; turn {
-			s.give(w, chosen, now)
+	q.offer(given, waiting, now)
+	q.keep(look, waiting, now)
+	for id, chosen := range given {
+		for _, index := range chosen {
+			q.kept = append(q.kept, keptGPU{index, waiting[id].UID})
 		}
 	}
+	q.mu.Unlock()
+	for id, chosen := range given {
+		s.give(waiting[id], chosen)
+	}
+	q.mu.Lock()
 	claims = slices.DeleteFunc(claims, func(c claim) bool { return waiting[c.id].done })
 	q.keep(look, waiting, now)
 	if inOrder(claims, have, now); len(claims) > 0 {
@@ -84,24 +99,35 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	return files.Overbooked(list, s.Now()) > before
 }
 
-// give makes the change of a wait whose turn it is, or keeps the GPUs for it; q.mu is held.
-func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex, now time.Duration) {
-	q := &s.waits
-	if w.asked == nil {
-		q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
-		w.say(Answer{Waiting: &Place{Offered: chosen}})
-		return
-	}
+// offer keeps GPUs for the waits of which it is the turn and that have no change, and takes these out of given; q.mu is
+// held.
+func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[string]*wait, now time.Duration) {
+	maps.DeleteFunc(given, func(id string, chosen []snapshot.DeviceIndex) bool {
+		w := waiting[id]
+		if w.asked == nil {
+			q.offers = append(q.offers, offer{id: id, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
+			w.say(Answer{Waiting: &Place{Offered: chosen}})
+		}
+		return w.asked == nil
+	})
+}
+
+// give makes the change of a wait of which it is the turn. It may take long, so that q.mu isn't held.
+func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
 	defer cancel()
 	result, err := s.change(ctx, w.asked.Within(chosen), w.by, false)
+	if err == nil && w.ctx.Err() != nil {
+		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.asked, &result), w.by, false) // or it ends with its process
+	}
+	q := &s.waits
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	switch {
 	case isGone(err): // it waits on
 		return
 	case err != nil:
 		w.say(failure(err))
-	case w.ctx.Err() != nil:
-		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.asked, &result), w.by, false) // or it ends with its process
 	default:
 		w.say(Answer{Result: &result})
 	}

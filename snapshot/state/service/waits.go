@@ -48,7 +48,7 @@ const (
 type waits struct {
 	mu       sync.Mutex
 	list     []*wait
-	away     []noted // waits of an earlier service: they keep their places until returnBy
+	away     []noted // waits of an earlier service: they keep their places for returnWithin
 	offers   []offer
 	hold     holding
 	kept     []keptGPU
@@ -73,7 +73,7 @@ type wait struct {
 // offer is GPUs that are kept for a wait, or after its end for its user.
 type offer struct {
 	id   string
-	uid  snapshot.UID // of one that the service made; a controller knows the wait alone
+	uid  snapshot.UID
 	gpus []snapshot.DeviceIndex
 	by   time.Duration // when it is over; 0 until its GPUs are seen free
 	told bool          // the command was told that it may have them
@@ -98,12 +98,15 @@ func (q *waits) wake() {
 	}
 }
 
+// empty says that there is nothing to look at the host for; q.mu is held.
+func (q *waits) empty() bool { return len(q.list)+len(q.away)+len(q.offers) == 0 }
+
 // serveWaits looks at the queue when something changed, and from time to time while somebody waits.
 func (s *Server) serveWaits(ctx context.Context) {
 	q := &s.waits
 	for {
 		q.mu.Lock()
-		idle := len(q.list)+len(q.away)+len(q.offers) == 0 && q.file != ""
+		idle := q.empty() && q.file != ""
 		q.mu.Unlock()
 		var tick <-chan time.Time
 		if !idle {
@@ -225,9 +228,11 @@ func (q *waits) admit(w *wait) error {
 	case taken:
 		return fmt.Errorf("%w: another command waits with this id", state.ErrRequest)
 	case own >= maxOwnWaits:
-		return fmt.Errorf("%w: %d commands of uid %d wait already, and no more may", state.ErrRequest, own, w.UID)
+		return fmt.Errorf("%w: %d commands of uid %d wait already, and no more may: end one of them", state.ErrRequest,
+			own, w.UID)
 	case len(q.list) >= snapshot.MaxWaits:
-		return fmt.Errorf("%w: %d commands wait already on this host, and no more may", state.ErrRequest, len(q.list))
+		return fmt.Errorf("%w: %d commands wait already on this host, and no more may: use another host, or ask your "+
+			"administrator", state.ErrRequest, len(q.list))
 	}
 	return nil
 }
@@ -260,12 +265,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	if len(r.Indices) > 0 {
 		w.GPUs, w.Suits = len(r.Indices), r.Indices
 	}
-	if most := len(files.Devices); w.GPUs > most {
-		return &state.UnavailableError{
-			Reason: fmt.Sprintf("Requested more devices (%d) than total available (%d)", w.GPUs, most),
-		}
-	}
-	return nil
+	return files.CheckCount(w.GPUs)
 }
 
 // leave takes a command out of the queue. What it was offered stays with its user for the rest of the time.

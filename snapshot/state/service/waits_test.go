@@ -179,6 +179,43 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 	require.Eventually(t, func() bool { return fmt.Sprint(h.waits()) == "[a1 4001 1]" }, 10*time.Second, 10*time.Millisecond, "although it comes first")
 }
 
+// TestNobodyWaits: then the host isn't looked at, whatever is changed and told.
+func TestNobodyWaits(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 2)
+	h.looks = func() { t.Error("the host is looked at") }
+	_, stop := h.serve(t, service.Bounds{})
+	require.Eventually(t, func() bool { return h.waits() != nil }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, h.client().Allow(t.Context(), service.Allowance{ForMS: 60_000}))
+	h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID,"attach":true,"config":{"gpus":1}}}`)
+	time.Sleep(300 * time.Millisecond)
+	stop()
+}
+
+// TestASlowTurn: while GPUs are attached for a wait, nobody else waits for that, or gets these.
+func TestASlowTurn(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 2)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	h.begins = func(c change.Change) {
+		if c.Enter != nil && c.Enter.EID != "m" {
+			close(begun)
+			<-goOn
+		}
+	}
+	h.serve(t, service.Bounds{})
+	first := h.waiter(t, alice, "a1", 1)
+	<-begun
+	require.NoError(t, h.client().Allow(t.Context(), service.Allowance{}))
+	enter := `{"enter":{"eid":"m","pid":PID,"attach":true,"config":{"gpus":%d}}}`
+	require.Contains(t, h.ask(t, mallory, fmt.Sprintf(enter, 2))[0], "GPU 0 is kept for people who wait for it")
+	require.Equal(t, []string{"now [1]"}, h.ask(t, mallory, fmt.Sprintf(enter, 1)))
+	close(goOn)
+	first.says("now [0]")
+}
+
 // TestWaitsThatBegin: until they are in the queue, they count like other requests; afterwards no more.
 func TestWaitsThatBegin(t *testing.T) {
 	proctest.NeedRoot(t)
