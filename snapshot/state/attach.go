@@ -139,11 +139,19 @@ func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	return free
 }
 
+// CheckCount refuses more GPUs than the host has.
+func (f *Files) CheckCount(n int) error {
+	if total := len(f.Devices); n > total {
+		return unavailable("Requested more devices (%d) than total available (%d)", n, total)
+	}
+	return nil
+}
+
 // tooMany is the error for a request of which only some devices are available.
 func (f *Files) tooMany(r AttachRequest, available int) error {
 	e := &UnavailableError{TooFew: true}
-	if total := len(f.Devices); r.Count > total {
-		e.Reason = fmt.Sprintf("Requested more devices (%d) than total available (%d)", r.Count, total)
+	if err := f.CheckCount(r.Count); err != nil {
+		e.Reason = err.Error()
 	} else {
 		e.Reason = fmt.Sprintf("Requested more devices (%d) than currently available (%d)", r.Count, available)
 		e.Conflicts = f.conflicts(r.EID, nil)

@@ -35,7 +35,7 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 		}
 		for i := range person.Caps {
 			u := &person.Caps[i]
-			w := wanted{CapUse: u, cap: t.cap(u), uid: uid, files: f, result: r, age: now.Sub(t.at)}
+			w := wanted{CapUse: u, cap: t.cap(u), contact: t.Contact, uid: uid, files: f, result: r, age: now.Sub(t.at)}
 			if err := w.check(added, entered); err != nil {
 				return err
 			}
@@ -76,11 +76,12 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 // wanted is what a person would have of what a cap counts.
 type wanted struct {
 	*CapUse
-	cap    *Cap
-	uid    snapshot.UID
-	files  *state.Files // with the change
-	result *change.Result
-	age    time.Duration // since the host was told
+	cap     *Cap
+	contact string
+	uid     snapshot.UID
+	files   *state.Files // with the change
+	result  *change.Result
+	age     time.Duration // since the host was told
 }
 
 // check adds what this host sees itself to what is known.
@@ -132,8 +133,9 @@ func (w *wanted) weight(index snapshot.DeviceIndex) (n int64) {
 func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string {
 	c := w.cap
 	if c.Counts == "gpu-hours" {
-		return fmt.Sprintf("%s allows %s until %s, and %.1f are used. Nothing was attached.", c.label(),
-			text.CapAmount(c.Counts, w.Limit), day(c.Until), float64(w.Elsewhere)/3600)
+		return fmt.Sprintf("%s allows %s until %s, and %.1f are used. Nothing was attached: ask %s if you need more.",
+			c.label(), text.CapAmount(c.Counts, w.Limit), day(c.Until), float64(w.Elsewhere)/3600,
+			cmp.Or(text.Printable(w.contact), "your administrator"))
 	}
 	amount := func(n int64) string { return text.CapAmount(c.Counts, n) }
 	allows, now := c.label()+" allows you "+amount(w.Limit), "you have"
@@ -166,7 +168,7 @@ func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
 	case w.Here == 0 && w.Elsewhere == 0:
 		return "Ask for less."
 	}
-	return "Before that, end jobs that you need less, or genv detach there."
+	return "End jobs that you need less on these hosts, then try again."
 }
 
 // label names a cap in a sentence.

@@ -69,7 +69,7 @@ func TestWithinCaps(t *testing.T) {
 		"with what is elsewhere": {
 			cap: gpus(Cap{}), use: elsewhere, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}},
 			want: "a cap of the policy allows you 2 GPUs, and with this it would be 3 GPUs: you have 0 GPUs on this host and 1 GPU on gpu-03, as seen 5s ago. " +
-				"Before that, end jobs that you need less, or genv detach there.",
+				"End jobs that you need less on these hosts, then try again.",
 		},
 		"with another environment":           {cap: gpus(Cap{}), use: CapUse{Limit: 2}, envs: map[snapshot.EnvID]gpuList{"e": {0}, "f": {1, 2}}, want: "it would be 3 GPUs"},
 		"one that has it twice":              {cap: gpus(Cap{}), use: CapUse{Limit: 1}, envs: map[snapshot.EnvID]gpuList{"e": {0}, "f": {0}}},
@@ -85,7 +85,7 @@ func TestWithinCaps(t *testing.T) {
 		"a GPU that another has":             {cap: gpus(Cap{Together: true}), use: CapUse{Limit: 2, Here: 2, GPUs: gpuList{0, 1}}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
 		"memory":                             {cap: Cap{Counts: "memory"}, use: CapUse{Limit: 100 << 30}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, want: "allows you 100.0 GiB of GPU memory, and with this it would be 160.0 GiB"},
 		"enough memory":                      {cap: Cap{Counts: "memory"}, use: CapUse{Limit: 160 << 30}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}},
-		"hours that are used up":             {cap: Cap{Name: "month", Counts: "gpu-hours", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}, use: CapUse{Limit: 7200, Elsewhere: 7200}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, want: "cap month allows 2.0 GPU hours until 1 December, and 2.0 are used"},
+		"hours that are used up":             {cap: Cap{Name: "month", Counts: "gpu-hours", Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}, use: CapUse{Limit: 7200, Elsewhere: 7200}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, want: "cap month allows 2.0 GPU hours until 1 December, and 2.0 are used. Nothing was attached: ask your administrator if you need more."},
 		"hours that are left":                {cap: Cap{Counts: "gpu-hours"}, use: CapUse{Limit: 7200, Elsewhere: 7199}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
 		"hours, and nothing new":             {cap: Cap{Counts: "gpu-hours"}, use: CapUse{Limit: 7200, Elsewhere: 9000}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, before: gpuList{0}},
 		"an environment more":                {cap: Cap{Counts: "environments"}, use: CapUse{Limit: 1, Here: 1}, envs: map[snapshot.EnvID]gpuList{"e": {}, "f": {}}, entered: true, want: "it would be 2 environments"},
