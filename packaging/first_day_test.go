@@ -133,6 +133,7 @@ func (d *firstDay) await(what string, is func() bool) {
 // and what computes nothing, is told and then ended, all within five minutes, and nothing else is.
 func TestTheFirstDay(t *testing.T) {
 	d := startFirstDay(t)
+	t.Parallel() // with the other long ones, once their machines have started
 	run := func(on int, user, name string, device, load int) {
 		d.hosts[on].byHand(user, name, device, load)
 		d.jobs[name] = d.hosts[on]
@@ -209,6 +210,7 @@ func (d *firstDay) told(on int, user, says string) func() bool {
 // TestAPoolThatAGroupPaidFor: the group has its GPUs back as far as one of its members waits, after a warning.
 func TestAPoolThatAGroupPaidFor(t *testing.T) {
 	d := startFirstDay(t)
+	t.Parallel() // with the other long ones, once their machines have started
 	d.withPeople("groupadd nlp; useradd --create-home vic; useradd --create-home wes; useradd --create-home -G nlp nora")
 	run, has := d.run, d.has
 	all := func() string {
