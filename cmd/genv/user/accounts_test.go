@@ -52,7 +52,7 @@ func TestForeignEnvironments(t *testing.T) {
 		require.Contains(t, his.say("genv envs --reset").text, "only root may")
 		require.Equal(t, files, s.stateFiles())
 
-		require.Equal(t, said{}, his.say("genv activate --gpus 7 || genv activate --gpus 6 2>/dev/null || :; genv activate -o --gpus 6 2>/dev/null || :; true").withoutHolders().cut("Requested more devices (7) than currently available (6)\n"))
+		require.Equal(t, said{}, his.say("genv activate --gpus 7 || genv activate --gpus 6 2>/dev/null || :; genv activate -o --gpus 6 2>/dev/null || :; true").withoutHolders().cut("Requested more devices (7) than currently available (6); with --wait it waits for your turn\n"))
 		require.Equal(t, said{text: "2,3,4,5,6,7\n"}, his.say("genv devices find"))
 		root := s.admin()
 		require.Equal(t, genvtest.Result{Out: "0\n"}, root.run("genv", "devices", "detach", "--eid", id, "--index", "1"))

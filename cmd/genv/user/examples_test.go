@@ -32,20 +32,20 @@ var tomorrow = time.Now().Add(24 * time.Hour).Format("2006-01-02T15:04")
 // examples have lines for each command, after its name, that together use all of
 // its flags. $FLEET has the flags that reach a host.
 var examples = map[string][]string{
-	"activate":   {"--name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --no-load --over-subscribe", "--id $OTHER", "--shell $$"},
+	"activate":   {"--name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --no-load --over-subscribe", "--id $OTHER", "--shell $$", "--gpus 1 --wait"},
 	"deactivate": {"", "--shell $$"},
 	"llm":        {"--format json --no-header --timestamp"},
 	"llm ps":     {"--format json --no-header --timestamp"},
 	"llm serve":  {"--gpus 1 --gpu-memory 4g --over-subscribe --port 50123 --host localhost llama3"},
 	"llm attach": {"--port 11434 llama3 " + otherwise(1)},
-	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh", "--config", "--mig 1g.10gb"},
+	"attach":     {"--count 1 --over-subscribe", "--index 7", "--count 1 --wait=1m", "--refresh", "--config", "--mig 1g.10gb"},
 	"detach":     {"--index 0"},
 	"config":     {"", "gpus --clear", "--save", "--load", "--quiet gpus 1"},
 	"home":       {"", "--quiet"},
 	"status":     {""},
 	"lock":       {"true"},
 	"docker":     {"run image"},
-	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
+	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true", "--gpus 1 --wait true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
 	"history":    {"--user x --pid 1 --rule idle --since 2h --until 1h --notices --no-header --format csv"},
@@ -71,6 +71,7 @@ var examples = map[string][]string{
 
 	"usage snapshot": {"--type devices --format json"},
 	"usage execute":  {"<$REPORT"},
+	"usage wait":     {"--gpus 1 --index 0 --id x </dev/null " + otherwise(command.ExitFailed)},
 	"usage serve":    {"--token t --idle 1s </dev/null"},
 
 	"host serve":    {serveFlags},
@@ -80,6 +81,9 @@ var examples = map[string][]string{
 	"host setup-docker": {otherwise(command.ExitFailed)},
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json --label use=train " + ruleFlags, "--interval 0 --dry-run --by user --exit-code " + noRuleFlags},
+
+	"reserve":     {"--gpus 1 --from now --for 1h --reason x --user root --format json " + otherwise(command.ExitFailed), "--list --cancel x " + otherwise(command.ExitFailed)},
+	"help agents": {""},
 
 	"doctor":  {"--timeout 5 --format json || test $? = 3"},
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
@@ -95,7 +99,7 @@ var examples = map[string][]string{
 
 	"policy test-notify": {"--policy $DIR/policy --to x " + otherwise(command.ExitFailed)},
 
-	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
+	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE", "$FLEET --gpus 1 --wait=1s || true"},
 	"remote enforce": {
 		"$FLEET --state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --usage-db off --usage-fleet lab --usage-keep 90d --usage-names 30d --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --by user --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 2 --take-over --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags,
 		"$FLEET --interval 1 --cycles 1 --state-dir $DIR/state --leader etcds://127.0.0.1:1/lab --leader-ca $DIR/cert --leader-cert $DIR/cert --leader-key $DIR/key --leader-login $DIR/login",

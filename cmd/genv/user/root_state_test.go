@@ -188,7 +188,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 	require.Equal(t, "Environment is not active\n", status.Out)
 	require.Contains(t, status.Err, "belongs to uid 4242")
 	require.Contains(t, alice.with(eid).run("genv", "status").Out, "Attached to GPUs at indices 0")
-	require.Contains(t, mallory.with(eid).run(shim, "-L").Err, "showing all devices of this host: not your environment")
+	require.Contains(t, mallory.with(eid).run(shim, "-L").Err, "showing all GPUs of this host: not your environment")
 	require.Equal(t, before, s.stateFiles())
 
 	setuid := s.path("setuid-sleep")
