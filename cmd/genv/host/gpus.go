@@ -3,6 +3,9 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 
 	"github.com/urfave/cli/v2"
 
@@ -49,7 +52,10 @@ func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	found.Add("", all, &o.Selection)
 	waits := service.Waits(disk.RunDir(p.Getenv), host.mayRun)
 	found.AddWaits(waits)
-	booked, _ := host.Store.Reservations() // else they are unknown
+	booked, err := host.Store.Reservations()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.Warn(fmt.Sprintf("the reservations are unknown: %v", err))
+	}
 	reservations, _ := live.ReservationsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
 	for i := range reservations {
 		found.Reserved = append(found.Reserved, gpulist.Reserved{From: reservations[i].From, Text: reservations[i].String()})

@@ -66,4 +66,10 @@ func TestReserveOverKilledServices(t *testing.T) {
 	require.True(t, ok, text)
 	text, _ = h.does(bob, "reserve", "--list")
 	require.Contains(t, text, "a deadline")
+	files, err := filepath.Glob(filepath.Join(h.dir, "root/*/reservations.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.WriteFile(files[0], []byte("{"), 0o644))
+	text, _ = h.does(bob, "gpus")
+	require.Contains(t, text, "the reservations are unknown: ")
 }
