@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/sshclient"
-	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -139,10 +138,8 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 
 // withElsewhere adds to an error where people look instead, on a host that a controller has told so.
 func (p *program) withElsewhere(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	told, failed := service.Client{Path: localhost.SocketPath(p.Getenv)}.Allowance(ctx)
-	if failed != nil || told == nil || told.Page+told.Contact == "" {
+	told := localhost.Told(ctx, p.Program)
+	if told == nil || told.Page+told.Contact == "" {
 		return err
 	}
 	if told.Page != "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// errUntold is what a host says that doesn't know what holds there.
-func errUntold(told *service.Allowance) error {
+// errExpired is what a host says that isn't told any more what holds there.
+func errExpired(told *service.Allowance) error {
 	return fmt.Errorf("%s enforces a policy on this host, and has not said since %s what holds here, so genv doesn't know "+
 		"it: ask %s, or use --policy FILE", cmp.Or(told.By, "a controller"), told.Since.Local().Format(time.DateTime),
 		cmp.Or(told.Contact, "your administrator"))
@@ -28,7 +28,7 @@ func errUntold(told *service.Allowance) error {
 // writeTold prints what a controller told this host about who asks.
 func (o *explainOptions) writeTold(told *service.Allowance) error {
 	if told.Expired {
-		return errUntold(told)
+		return errExpired(told)
 	}
 	from := fmt.Sprintf("%s, since %s", told.By, told.Since.Local().Format(time.DateTime))
 	rules, person := told.Rules, service.Person{}
@@ -36,6 +36,9 @@ func (o *explainOptions) writeTold(told *service.Allowance) error {
 		if person.Rules != nil {
 			rules = person.Rules
 		}
+	}
+	if told.Unknown() {
+		o.Warn(service.CapsUnknown)
 	}
 	var list []policy.Explanation
 	for _, r := range rules {

@@ -81,6 +81,11 @@ func TestWhatIsAllowed(t *testing.T) {
 	require.Contains(t, statusOf(hers), "3 of 3 GPUs\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
 
 	require.Contains(t, hers.sayAll("genv policy explain").text, "cap max-devices-per-user  3 of 3 GPUs")
+	require.NoError(t, root.Allow(t.Context(), service.Allowance{
+		Caps: []service.Cap{{Name: "lab"}}, Asked: math.MaxUint64, ForMS: time.Hour.Milliseconds(),
+	}))
+	require.Contains(t, statusOf(hers), "your caps are unknown yet: try again in a minute\n")
+	require.Contains(t, hers.sayAll("genv policy explain").text, "your caps are unknown yet: try again in a minute\n")
 	require.NoError(t, root.Allow(t.Context(), service.Allowance{By: "genv remote enforce (root on jump)"}))
 	unknown := hers.sayAll("genv policy explain")
 	require.Contains(t, unknown.text, "genv remote enforce (root on jump) enforces a policy on this host, and has not said since ")

@@ -35,6 +35,12 @@ type Allowance struct {
 	ForMS   int64 `json:"for_ms,omitempty"` // how long it holds unless it is renewed
 }
 
+// CapsUnknown is what people are told while it is Unknown what holds for them.
+const CapsUnknown = "your caps are unknown yet: try again in a minute"
+
+// Unknown says of the answer to somebody that the controller hasn't said yet what holds for that person.
+func (a *Allowance) Unknown() bool { return !a.Expired && len(a.People) == 0 }
+
 // Rule is a setting of the policy, as `genv policy explain` prints it.
 type Rule struct {
 	Key   string `json:"key"`

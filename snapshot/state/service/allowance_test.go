@@ -82,6 +82,8 @@ func TestAllowance(t *testing.T) {
 	require.Equal(t, []snapshot.Asker{{UID: 5000}}, asked.People, "the controller hears of that")
 	require.Equal(t, unknown, as(0, syscall.CLONE_NEWPID), "the uid of a container proves no user")
 
+	require.Contains(t, as(0, 0), `"people":{"0":{}}`, "nothing holds for root")
+
 	later.Store(int64(59 * time.Second))
 	require.Equal(t, hers, as(alice, 0))
 	require.Empty(t, as(0, 0, `{"by": "here", "one_host": true, "for_ms": 60000}`))

@@ -18,7 +18,8 @@ import (
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
 // withinCaps refuses to a person what a change made of the files and a cap doesn't allow. Who is over a cap may keep
-// what is there. Without a controller, and to root, nothing is refused.
+// what is there. Without a controller, to root, and while nothing is known of the person, nothing is refused: what is
+// beyond a cap is taken back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
 	t, now := s.told.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {
@@ -186,6 +187,9 @@ func day(t time.Time) string { return t.Format("2 January") }
 
 // String is for `genv status`, as in "2 of 4 GPUs" and "vision 7 of 8".
 func (a *Allowance) String() string {
+	if a.Unknown() && len(a.Caps) > 0 {
+		return CapsUnknown
+	}
 	var parts []string
 	for _, p := range a.People {
 		for _, c := range a.CapTexts(p) {

