@@ -35,8 +35,9 @@ type Cap struct {
 	PerHost   bool // each host is counted by itself
 	Scheduled bool // it holds at some times only
 	Resting   bool // it doesn't hold now: one of GPU hours counts all the same
-	// Waiting are those for whom it holds only as far as they wait; nil for a cap that holds always. WaitingAnybody says
-	// that these are all: then nothing is taken for somebody who has as many of its GPUs as the one who would lose.
+	// Waiting are those for whom it holds only as far as they wait; nil for a cap that holds always. WaitingAnybody
+	// says that these are all: then nothing is taken for somebody who has as many of its GPUs as the one who would
+	// lose.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
 	// Warn is its own warning; nil for that of the rule.

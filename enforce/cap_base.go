@@ -73,7 +73,8 @@ func (c *Cap) count(byModel map[string]int) (n int64) {
 	return n
 }
 
-// withoutOutsiders are devices of which none is chosen that somebody else uses or has, too: taking it would free nothing.
+// withoutOutsiders are devices of which none is chosen that somebody else uses or has, too: taking it would free
+// nothing.
 func (c *capOn) withoutOutsiders(devices []*caps.HeldDevice) []*caps.HeldDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {

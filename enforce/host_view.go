@@ -42,7 +42,8 @@ type hostView struct {
 	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
-	// gpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; those of an unknown model by "".
+	// gpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; those of an unknown model
+	// by "".
 	gpusByModel map[string]int
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process

@@ -111,8 +111,8 @@ func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 	return c.policy.Account(gpus.UserName(b.Username, &b.UID))
 }
 
-// tooMany are reservations that are too many with others that the same person made before on other hosts, and why. Hosts
-// refuse that, but two may have been asked at the same time. What root booked counts, and is none too many.
+// tooMany are reservations that are too many with others that the same person made before on other hosts, and why.
+// Hosts refuse that, but two may have been asked at the same time. What root booked counts, and is none too many.
 func (c *counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.hosts {

@@ -115,8 +115,9 @@ func (j *judgement) markUnderWay() {
 	}
 }
 
-// clock is a warning, with at least one key that measures it. A key names what must be there without a break: a process;
-// or user, host and device. The key that was there longest counts, so restarting a process doesn't reset the time.
+// clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
+// process; or user, host and device. The key that was there longest counts, so restarting a process doesn't reset the
+// time.
 type clock struct {
 	warn Warn
 	keys []string

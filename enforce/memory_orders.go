@@ -11,8 +11,8 @@ import (
 
 // Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end
 // hangs in the kernel: it stays in the findings, and no further attempt is made while it is there. One that its host
-// refused to end is tried again after a while, and one that survived SIGTERM alone, which may be saving its work. If the
-// outcome is unknown, what Begin noted stays. Nothing further is done on the host before it is asked again.
+// refused to end is tried again after a while, and one that survived SIGTERM alone, which may be saving its work. If
+// the outcome is unknown, what Begin noted stays. Nothing further is done on the host before it is asked again.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -88,6 +88,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// againAfter is how long a process that survived SIGTERM, or was refused, is left alone: a minute, less what its outcome
-// may come after a tick, or each minute's tick would just be missed.
+// againAfter is how long a process that survived SIGTERM, or was refused, is left alone: a minute, less what its
+// outcome may come after a tick, or each minute's tick would just be missed.
 const againAfter = time.Minute - 500*time.Millisecond

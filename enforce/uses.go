@@ -236,7 +236,8 @@ func (i *Idle) longestPause() time.Duration {
 	return i.After / looksPerIdleTime
 }
 
-// keepAbsentUses keeps the uses of hosts that don't answer, and those of people who don't have the GPU for a short time.
+// keepAbsentUses keeps the uses of hosts that don't answer, and those of people who don't have the GPU for a short
+// time.
 func (j *judgement) keepAbsentUses() {
 	for key, use := range j.before.Uses {
 		name, _, _ := strings.Cut(key, "/")

@@ -90,8 +90,9 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding about a process names. For a container it is the one who is proved to have started
-// it. For an unproved container it is root, if root's uid runs it, and otherwise no user: another one may not know of it.
+// Reported is the user whom a finding about a process names. For a container it is the one who is proved to have
+// started it. For an unproved container it is root, if root's uid runs it, and otherwise no user: another one may not
+// know of it.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.Unproved():

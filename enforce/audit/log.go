@@ -305,8 +305,8 @@ const (
 	hostRoom     = 1 << 20 // of the log of a host
 )
 
-// AppendHostLog writes records to the log of this host, and those with a UID to
-// that user's log as well. It makes the folders where they are missing. A log of somebody else who had the uid is moved away.
+// AppendHostLog writes records to the log of this host, and those with a UID to that user's log as well. It makes the
+// folders where they are missing. A log of somebody else who had the uid is moved away.
 func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		return err

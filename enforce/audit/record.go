@@ -105,7 +105,8 @@ type Record struct {
 	To string `json:"to,omitempty"`
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
-	// Action is an operator's: warn, exempt, unexempt, hold or release; expired, for an exemption; denied or would-deny.
+	// Action is an operator's: warn, exempt, unexempt, hold or release; expired, for an exemption; denied or
+	// would-deny.
 	Action string `json:"action,omitempty"`
 	// Finding is the whole finding, with at most 256 bytes of a command line (snapshot.MaxCommand).
 	Finding *enforce.Finding `json:"finding,omitempty"`

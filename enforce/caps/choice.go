@@ -147,9 +147,9 @@ func (c *Choice) take(d *HeldDevice) {
 	}
 }
 
-// giveBack undoes choices that turned out not to be needed: the busiest and oldest first, of the same age those on which
-// most depends. What is in use is given back with all that its processes hold, also if what ends anyway is enough
-// instead. Then attachments are kept where ending the processes frees enough.
+// giveBack undoes choices that turned out not to be needed: the busiest and oldest first, of the same age those on
+// which most depends. What is in use is given back with all that its processes hold, also if what ends anyway is
+// enough instead. Then attachments are kept where ending the processes frees enough.
 func (c *Choice) giveBack() {
 	busy := slices.ContainsFunc(c.chosen, func(d *HeldDevice) bool { return len(d.Uses) > 0 })
 	if c.freed < c.Excess || c.freed == c.Excess && !busy {
@@ -184,8 +184,8 @@ func (c *Choice) giveBack() {
 	}
 }
 
-// takeWhatEnds chooses what nothing uses any more once the processes of what is chosen end. Others go by that alone: one
-// of these may be enough to end a process, instead of one that another process uses, too.
+// takeWhatEnds chooses what nothing uses any more once the processes of what is chosen end. Others go by that alone:
+// one of these may be enough to end a process, instead of one that another process uses, too.
 func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {

@@ -19,8 +19,9 @@ type block struct {
 }
 
 // Exactly chooses exactly n of the devices that count, all of them of one host, such that no process ends that uses
-// another device, too; nil if that isn't possible. Each person, by HeldDevice.Owner, has so many on all hosts, and loses
-// at most as many as they may. What costs least goes first, within that from the person with the most, and then the newest.
+// another device, too; nil if that isn't possible. Each person, by HeldDevice.Owner, has so many on all hosts, and
+// loses at most as many as they may. What costs least goes first, within that from the person with the most, and then
+// the newest.
 func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*HeldDevice) {
 	if n < 1 || n > min(maxExactly, len(counted)) {
 		return nil

@@ -118,7 +118,8 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 	return list
 }
 
-// withoutRepeats leaves out what shows the same as a terminal before it in the list, or as the panes of tmux and screen.
+// withoutRepeats leaves out what shows the same as a terminal before it in the list, or as the panes of tmux and
+// screen.
 func withoutRepeats(list []terminal) []terminal {
 	pids, _ := proc.FS{}.PIDs() // without them each terminal is one of its own
 	shownBy, shows := make(map[uint64]snapshot.PID), make(map[uint64]bool)

@@ -106,8 +106,8 @@ func (c *Cap) implies(other *Cap) bool {
 		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
 }
 
-// TakesAll says in words where a cap of all but some GPUs of each host leaves none, since the host has no more; empty if
-// that is on no host. Unknown hosts are left out.
+// TakesAll says in words where a cap of all but some GPUs of each host leaves none, since the host has no more; empty
+// if that is on no host. Unknown hosts are left out.
 func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int) bool)) string {
 	if !c.PerHost || !c.Limit.AllBut {
 		return ""
@@ -126,8 +126,8 @@ func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int
 	return ""
 }
 
-// CountsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; nil if they
-// do, or if there is none.
+// CountsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; nil
+// if they do, or if there is none.
 func (f *File) CountsNoneOutside() (first *strictyaml.Place) {
 	for _, s := range f.written() {
 		if s.NonEnvProcesses || s.CountOutside {

@@ -54,8 +54,8 @@ func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return taken, err
 }
 
-// connected returns the transport. A host that was never tried is waited for, with Patience. One that was lost is not: the
-// attempt to reach it continues in the background, so that dead hosts don't delay the others.
+// connected returns the transport. A host that was never tried is waited for, with Patience. One that was lost is
+// not: the attempt to reach it continues in the background, so that dead hosts don't delay the others.
 func (c *Conn) connected(ctx context.Context) (t transport, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

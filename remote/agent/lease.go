@@ -44,7 +44,8 @@ func (p *Pool) connections() []*Conn {
 	return slices.Collect(maps.Values(p.conns))
 }
 
-// Allow has hosts told, by name, with each snapshot from the next one on, what the policy allows there; nil for nothing.
+// Allow has hosts told, by name, with each snapshot from the next one on, what the policy allows there; nil for
+// nothing.
 func (p *Pool) Allow(byHost map[snapshot.Hostname]*service.Allowance) { p.allowances.Store(&byHost) }
 
 func (p *Pool) allowance(host string) *service.Allowance {

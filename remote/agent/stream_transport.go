@@ -98,8 +98,8 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	return t.last, nil
 }
 
-// skew is how far the host's clock is ahead, or what it was before if that differs by less than a second: the snapshot is
-// then the same.
+// skew is how far the host's clock is ahead, or what it was before if that differs by less than a second: the
+// snapshot is then the same.
 func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Duration {
 	if a.ClockMS == 0 {
 		return nil

@@ -193,8 +193,8 @@ func (p *preface) Read(b []byte) (int, error) {
 // empty one.
 const capabilityControllers = "controllers"
 
-// explain adds the last line to an error that doesn't say more than a status, or nothing. What takes too long here is the
-// login or sudo.
+// explain adds the last line to an error that doesn't say more than a status, or nothing. What takes too long here is
+// the login or sudo.
 func (p *preface) explain(host string, err error) error {
 	var e *remote.Error
 	said := text.LastLine(p.end.String())

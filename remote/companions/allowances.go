@@ -77,8 +77,8 @@ func (*Allowances) Learn(*controller.Cycle, *controller.Delivery) controller.Lea
 	return controller.Learned{}
 }
 
-// renewed is what a host is told from now on. If somebody asked there, it is told at once, and before that the hosts are
-// asked on which they have something, unless they were just now.
+// renewed is what a host is told from now on. If somebody asked there, it is told at once, and before that the hosts
+// are asked on which they have something, unless they were just now.
 func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) *toldHost {
 	if last == nil {
 		last = &toldHost{}
@@ -98,7 +98,8 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 	return next
 }
 
-// goesOn reports whether nothing changed on a host. What changed on others it is told soon, or when somebody asks there.
+// goesOn reports whether nothing changed on a host. What changed on others it is told soon, or when somebody asks
+// there.
 func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) bool {
 	s := h.Snapshot
 	return s == last.by && cycle.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&

@@ -28,8 +28,8 @@ const (
 	maxExempted = 1000
 )
 
-// addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end, and
-// a hold of over an hour.
+// addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end,
+// and a hold of over an hour.
 func (m *Messages) addLasting(
 	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.Message,
 ) {

@@ -7,8 +7,8 @@
 //	})
 //
 // Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but `sudo -n -l`, which
-// lists what is allowed, and `genv usage serve`, which says which controller acts there, and tries what acting needs on a
-// process of its own. Nothing changes the host.
+// lists what is allowed, and `genv usage serve`, which says which controller acts there, and tries what acting needs
+// on a process of its own. Nothing changes the host.
 //
 // Hosts may lie about themselves: their output is bounded and checked, never tells the
 // next step, and can't change what the controller found.

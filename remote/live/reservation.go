@@ -22,8 +22,8 @@ type Reservation struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// ReservationsOf are those of a snapshot at a moment, by their start, and how many GPUs are reserved then; nil if that is
-// unknown.
+// ReservationsOf are those of a snapshot at a moment, by their start, and how many GPUs are reserved then; nil if
+// that is unknown.
 func ReservationsOf(s *snapshot.Snapshot, at time.Time) (list []Reservation, reserved *int) {
 	if s.Reservations == nil {
 		return nil, nil

@@ -39,7 +39,8 @@ type Options struct {
 	// ConnectTimeout is for name resolution, TCP and the exchange of keys together, of each host on the way; 0 is
 	// ssh_config's ConnectTimeout, or else 10 s.
 	ConnectTimeout time.Duration
-	// LoginTimeout is for the login that follows, and for its first session; 0 is a minute, and at least ConnectTimeout.
+	// LoginTimeout is for the login that follows, and for its first session; 0 is a minute, and at least
+	// ConnectTimeout.
 	LoginTimeout time.Duration
 	// CommandTimeout is for a command from its start; 0 is 30 s. The deadline of a context applies as well.
 	CommandTimeout time.Duration

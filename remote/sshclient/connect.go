@@ -42,7 +42,8 @@ func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName,
 // maxJumps is far more than any chain has.
 const maxJumps = 16
 
-// connect makes a connection that is ready for commands. Waiting for a turn, or for a jump host, takes none of its time.
+// connect makes a connection that is ready for commands. Waiting for a turn, or for a jump host, takes none of its
+// time.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)

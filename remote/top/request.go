@@ -43,7 +43,8 @@ func (m *Model) begin(kind operator.Kind) {
 	}
 }
 
-// exempted are the narrowest exemptions of the tagged rows, or of the selected one; the message says why there are none.
+// exempted are the narrowest exemptions of the tagged rows, or of the selected one; the message says why there are
+// none.
 func (m *Model) exempted() (list []operator.Action) {
 	var targets []*row
 	for i := range m.rows {

@@ -47,8 +47,8 @@ type Options struct {
 	Failed func(error)
 	// Usage reads reports of who used what; nil for none.
 	Usage *usage.Reader
-	// Recorded is what was ended before this run, as the record has it, the oldest first, and whether that is all of it;
-	// nil for no record.
+	// Recorded is what was ended before this run, as the record has it, the oldest first, and whether that is all of
+	// it; nil for no record.
 	Recorded func() (list []audit.Entry, complete bool)
 	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
 	// checks. hideUsers says that they must show the name of no user.

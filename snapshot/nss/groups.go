@@ -22,9 +22,9 @@ const (
 	asksAtOnce    = 8
 )
 
-// Groups says who is in which Unix group, by NSS: as `id -G -- USER` and `getent group NAME` tell it. (getent initgroups
-// leaves out the primary group, and answers for accounts that don't exist.) It never waits, but keeps the answers that
-// Refresh got; with Wait, it asks at once. Its methods may be called at the same time.
+// Groups says who is in which Unix group, by NSS: as `id -G -- USER` and `getent group NAME` tell it. (getent
+// initgroups leaves out the primary group, and answers for accounts that don't exist.) It never waits, but keeps the
+// answers that Refresh got; with Wait, it asks at once. Its methods may be called at the same time.
 type Groups struct {
 	Now func() time.Time
 	// Ask runs one of the two programs.

@@ -162,8 +162,8 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	return options, nil
 }
 
-// UseHostGroups has the caps of a policy know the groups of an inventory: of the files that are named, or of the default
-// one.
+// UseHostGroups has the caps of a policy know the groups of an inventory: of the files that are named, or of the
+// default one.
 func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(string) string) error {
 	named.DefaultFiles, named.OpenDefault = command.ConfigPaths(getenv, command.HostsFile), command.OpenConfig
 	err := file.UseHostGroups(func() (groups map[string][]string, err error) {

@@ -142,8 +142,8 @@ func (l *loop) shown(options *Options) listeners.Content {
 // maxEnded is how many entries of the record are kept for the pages of people.
 const maxEnded = 4096
 
-// endedBefore reads once what the record has of the 14 days before a time, at most the last maxEnded entries, and whether
-// that is all.
+// endedBefore reads once what the record has of the 14 days before a time, at most the last maxEnded entries, and
+// whether that is all.
 func endedBefore(path string, start time.Time) func() (list []audit.Entry, complete bool) {
 	return sync.OnceValues(func() ([]audit.Entry, bool) {
 		list, damage, err := audit.History(path, audit.Filter{Since: start.Add(-14 * 24 * time.Hour), Until: start})

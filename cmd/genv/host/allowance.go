@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// allowances pass on what the policy allows to root's service, which tells people. Where the state isn't root's, no user
-// is told.
+// allowances pass on what the policy allows to root's service, which tells people. Where the state isn't root's, no
+// user is told.
 type allowances struct {
 	pass func(context.Context, service.Allowance) error
 

@@ -150,8 +150,8 @@ func (p *pulse) beat() { p.last.Store(int64(time.Since(p.begun))) }
 // moves reports whether that is not too long ago.
 func (p *pulse) moves() bool { return time.Since(p.begun)-time.Duration(p.last.Load()) < stuckAfter }
 
-// upkeep registers the devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for genv
-// 1.4.3 as it should be.
+// upkeep registers the devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for
+// genv 1.4.3 as it should be.
 func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, tend func() error) {
 	failed, notesAt := "", time.Time{}
 	for {

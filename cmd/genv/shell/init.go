@@ -44,7 +44,8 @@ type InitOptions struct {
 	Exe string
 	// Shims is the folder that an active shell has first in PATH, from EnsureShims; empty for none.
 	Shims string
-	// Notices is the file with the notices for the user, NoticesRead the user's own, which is older while one is unread.
+	// Notices is the file with the notices for the user, NoticesRead the user's own, which is older while one is
+	// unread.
 	Notices, NoticesRead string
 	// Preactivate has the shell activate itself; nil for no.
 	Preactivate Preactivation

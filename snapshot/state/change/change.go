@@ -30,7 +30,8 @@ type Enter struct {
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
 	Availability
-	// Whole fails if a cap of the policy doesn't allow all of it. Otherwise it attaches nothing then: see Result.Refused.
+	// Whole fails if a cap of the policy doesn't allow all of it. Otherwise it attaches nothing then: see
+	// Result.Refused.
 	Whole bool `json:"whole,omitempty"`
 }
 

@@ -152,9 +152,9 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 // cleans up, and doesn't keep that alive.
 func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
-// findSuccessors lists the processes that keep an environment when one leaves it. The one that leaves doesn't count, nor
-// do those from it down to the one that asks, such as a shell's $(…). If a process could not be read in time, it may be
-// a job: then the one that leaves stays registered, and a later look decides.
+// findSuccessors lists the processes that keep an environment when one leaves it. The one that leaves doesn't count,
+// nor do those from it down to the one that asks, such as a shell's $(…). If a process could not be read in time, it
+// may be a job: then the one that leaves stays registered, and a later look decides.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))

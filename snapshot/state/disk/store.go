@@ -142,7 +142,8 @@ func (s *Store) Update(ctx context.Context, change func(*state.Files) error) err
 	return err
 }
 
-// TryWrite tries whether the state files can be written, without a change to what is there. A missing folder is no error.
+// TryWrite tries whether the state files can be written, without a change to what is there. A missing folder is no
+// error.
 func (s *Store) TryWrite() error {
 	path, _, err := s.Where()
 	if err != nil {

@@ -128,8 +128,8 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answe
 	return Answer{Result: &result}
 }
 
-// changeWithinCaps makes a change for a client, and has the controller look again before a cap refuses it. Who enters an
-// environment enters it without GPUs then, unless all of it is asked for.
+// changeWithinCaps makes a change for a client, and has the controller look again before a cap refuses it. Who enters
+// an environment enters it without GPUs then, unless all of it is asked for.
 func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
 	result, err := s.change(ctx, asked, by, true)
 	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {

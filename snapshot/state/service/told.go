@@ -90,7 +90,8 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	return Answer{Allowance: &own}
 }
 
-// toldAbout is what is known, after the controller was asked if it has said nothing about somebody yet; nil for nothing.
+// toldAbout is what is known, after the controller was asked if it has said nothing about somebody yet; nil for
+// nothing.
 func (s *Server) toldAbout(ctx context.Context, uid snapshot.UID) *told {
 	t := s.told.Load()
 	if t.holds(s.Now()) && uid != 0 {

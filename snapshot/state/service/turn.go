@@ -104,7 +104,8 @@ type Place struct {
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
 	// Barred says that it is passed over: by a cap or reservations, the person may have no more now.
 	Barred bool `json:"barred,omitempty"`
-	// Possible is how many GPUs it could have, as a controller says that frees some for those who wait; nil for as many.
+	// Possible is how many GPUs it could have, as a controller says that frees some for those who wait; nil for as
+	// many.
 	Possible *int `json:"possible,omitempty"`
 	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
