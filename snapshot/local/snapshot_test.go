@@ -34,6 +34,7 @@ func TestSnapshot(t *testing.T) {
 	require.NotZero(t, *found.FirstUID)
 	found.FirstUID = nil
 	require.Equal(t, &snapshot.Snapshot{
+		Skew: new(time.Duration),
 		Processes: []snapshot.Process{
 			{PID: 100, Start: 5000, UID: uid(1001), Name: "python3", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(7)}}},
 			{PID: 200, EID: "2020", Start: 6000, UID: uid(1002), Name: "python3", Inherited: "2020", Usage: []snapshot.DeviceUsage{
