@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -213,4 +214,35 @@ func TestFormerIndicesOfEarlierVersions(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, s.Device(0).Unidentified)
 	require.True(t, s.Device(1).Unidentified)
+}
+
+// TestHostileBookings: what no honest host has is refused or left out when a snapshot is read.
+func TestHostileBookings(t *testing.T) {
+	read := func(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
+		data, err := snapshot.EncodeNative(s)
+		require.NoError(t, err)
+		return snapshot.DecodeNative(data)
+	}
+	year := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.FixedZone("", -12*3600)) }
+	book := func(id string, from, until int) snapshot.Reservation {
+		return snapshot.Reservation{ID: id, UID: 1, GPUs: 1, From: year(from), Until: year(until), Reason: strings.Repeat("r", 4000)}
+	}
+	s, err := read(&snapshot.Snapshot{
+		Reservations: []snapshot.Reservation{book("a", 0, 2027), book("b", 2026, 9999), book("c", 2026, 2027)},
+		Waits: []snapshot.Wait{
+			{ID: "w", GPUs: 1, Seconds: -5}, {ID: "x", GPUs: 1, Seconds: 1 << 62}, {ID: "y", GPUs: 1, Suits: make([]snapshot.DeviceIndex, 2000)},
+		},
+	})
+	require.NoError(t, err)
+	require.Len(t, s.Reservations, 1)
+	require.Len(t, s.Reservations[0].Reason, snapshot.MaxBookingReason)
+	require.Len(t, s.Waits, 2)
+	require.Zero(t, s.Waits[0].Seconds)
+	require.Positive(t, time.Duration(s.Waits[1].Seconds)*time.Second)
+	many := &snapshot.Snapshot{}
+	for i := range snapshot.MaxReservations + 1 {
+		many.Reservations = append(many.Reservations, book(fmt.Sprint(i), 2026, 2027))
+	}
+	_, err = read(many)
+	require.ErrorIs(t, err, snapshot.ErrInvalid, "each is judged with all others")
 }

@@ -1,10 +1,13 @@
 package snapshot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Wait is a command that waits for GPUs in the queue of a host. Root's service keeps the queue: a wait is an open
@@ -62,9 +65,13 @@ type Asker struct {
 const (
 	MaxWaits        = 2048
 	MaxReservations = 64
-	// maxReserved is it with reservations that ended, which still count for who may reserve again.
-	maxReserved = 1024
-	maxGPUs     = 1024
+	// MaxReserved is it with reservations that ended, which still count for who may reserve again.
+	MaxReserved = 1024
+	// MaxBookingReason is how long the reason of a reservation may be, in bytes.
+	MaxBookingReason = 200
+	maxGPUs          = 1024
+	// maxWaited is more than any host runs, in seconds.
+	maxWaited = 50 * 365 * 24 * 3600
 	// MaxAskers is how many people Asked has.
 	MaxAskers = 256
 )
@@ -75,8 +82,12 @@ func (r *reader) queue(s *Snapshot) (err error) {
 		s.Waits, err = kept(r, s.Waits, "wait", MaxWaits, (*Wait).read, func(w *Wait) string { return w.ID })
 	}
 	if s.Reservations != nil && err == nil {
-		s.Reservations, err = kept(r, s.Reservations, "reservation", maxReserved, (*Reservation).read,
+		s.Reservations, err = kept(r, s.Reservations, "reservation", MaxReserved, (*Reservation).read,
 			func(b *Reservation) string { return b.ID })
+		holding := slices.DeleteFunc(slices.Clone(s.Reservations), func(b Reservation) bool { return b.Ended != nil })
+		if err == nil && len(holding) > MaxReservations {
+			err = tooMany(len(holding), "reservations that haven't ended", MaxReservations)
+		}
 	}
 	if s.Asked != nil && err == nil {
 		asked := *s.Asked
@@ -91,16 +102,18 @@ func (r *reader) queue(s *Snapshot) (err error) {
 
 func (w *Wait) read(r *reader) (Wait, error) {
 	cleanText(r, "user", &w.Username)
+	w.Seconds = min(max(w.Seconds, 0), maxWaited)
+	if len(w.Suits) > maxGPUs || len(w.Offered) > maxGPUs {
+		return *w, fmt.Errorf("it names more than %d GPUs", maxGPUs)
+	}
 	return *w, checkBooked(w.ID, w.GPUs)
 }
 
 func (b *Reservation) read(r *reader) (Reservation, error) {
 	cleanText(r, "user", &b.Username)
 	cleanText(r, "reason", &b.Reason)
-	if !b.Until.After(b.From) {
-		return *b, errors.New("it ends before it begins")
-	}
-	return *b, checkBooked(b.ID, b.GPUs)
+	b.Reason = text.Cut(b.Reason, MaxBookingReason)
+	return *b, cmp.Or(b.CheckTimes(), checkBooked(b.ID, b.GPUs))
 }
 
 func checkBooked(id string, gpus int) error {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,23 @@ func (b *Reservation) Holds(at time.Time) bool { return b.Ended == nil && at.Bef
 
 // Runs says whether it has begun at a moment and hasn't ended.
 func (b *Reservation) Runs(at time.Time) bool { return b.Holds(at) && !at.Before(b.From) }
+
+// The years in which reservations are: JSON and calendars have no others, in whatever zone.
+const (
+	firstYear = 1970
+	lastYear  = 9000
+)
+
+// CheckTimes refuses a reservation at times that can't be.
+func (b *Reservation) CheckTimes() error {
+	switch {
+	case !b.Until.After(b.From):
+		return errors.New("it ends before it begins")
+	case b.From.Year() < firstYear || b.Until.Year() > lastYear:
+		return fmt.Errorf("its years are not from %d to %d", firstYear, lastYear)
+	}
+	return nil
+}
 
 // Used is when it ends or ended; counts is false if it was cancelled so early that it counts as none.
 func (b *Reservation) Used() (until time.Time, counts bool) {

@@ -22,8 +22,7 @@ type Booker struct {
 const MaxReservations = 8
 
 const (
-	maxID     = 16
-	maxReason = 200 // bytes
+	maxID = 16
 	// keepEnded is how long a reservation that ended is kept: no policy has a longer pause.
 	keepEnded = 366 * 24 * time.Hour
 	// clockRest is how far in the past a start may be: a command takes a moment.
@@ -76,14 +75,12 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 		return fmt.Errorf("%w: %d GPUs: reserve at least 1", ErrRequest, r.GPUs)
 	case r.GPUs > known:
 		return unavailable("this host has %s, fewer than %d", text.Plural(known, "GPU"), r.GPUs)
-	case len(r.Reason) > maxReason:
-		return fmt.Errorf("%w: the reason is longer than %d bytes", ErrRequest, maxReason)
+	case len(r.Reason) > snapshot.MaxBookingReason:
+		return fmt.Errorf("%w: the reason is longer than %d bytes", ErrRequest, snapshot.MaxBookingReason)
 	case r.From.Before(now):
 		return unavailable("%s is in the past", snapshot.When(r.From))
-	case !r.Until.After(r.From):
-		return fmt.Errorf("%w: it ends before it begins", ErrRequest)
 	}
-	if err := snapshot.CheckText("the reason", r.Reason); err != nil {
+	if err := cmp.Or(r.CheckTimes(), snapshot.CheckText("the reason", r.Reason)); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	return nil
@@ -205,7 +202,17 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time) (lef
 	left = slices.DeleteFunc(slices.Clone(next), func(b snapshot.Reservation) bool {
 		return b.Ended != nil && (b.ID != latest[b.UID].ID || now.Sub(*b.Ended) > keepEnded)
 	})
+	for ended := endedFirst(left); len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] {
+		left = slices.DeleteFunc(left, func(b snapshot.Reservation) bool { return b.ID == ended[0].ID })
+	}
 	return left, changed || len(left) != len(list)
+}
+
+// endedFirst are those that ended, who counts least first.
+func endedFirst(list []snapshot.Reservation) []snapshot.Reservation {
+	ended := slices.DeleteFunc(slices.Clone(list), func(b snapshot.Reservation) bool { return b.Ended == nil })
+	slices.SortFunc(ended, func(a, b snapshot.Reservation) int { return usedUntil(&a).Compare(usedUntil(&b)) })
+	return ended
 }
 
 func usedUntil(b *snapshot.Reservation) time.Time {

@@ -182,3 +182,24 @@ func TestOverbooked(t *testing.T) {
 		require.Equal(t, tt.want, tt.files.Overbooked(tt.list, bookingTime(tt.at)), name)
 	}
 }
+
+// TestEndKeepsABoundedList: a host with more reservations than a controller reads would not be read at all.
+func TestEndKeepsABoundedList(t *testing.T) {
+	var list []snapshot.Reservation
+	for i := range 2 * snapshot.MaxReserved {
+		list = append(list, ended(booked(fmt.Sprint("m", i), snapshot.UID(i+1), 1, -2000+float64(i)/10, -1999+float64(i)/10), float64(i)/10-1999, true))
+	}
+	list = append(list, booked("holds", 1, 1, 1, 2))
+	left, changed := state.End(list, nil, bookingTime(0))
+	require.True(t, changed)
+	require.Len(t, left, snapshot.MaxReserved-snapshot.MaxReservations+1)
+	require.Equal(t, "holds", left[len(left)-1].ID)
+	require.Equal(t, fmt.Sprint("m", 2*snapshot.MaxReserved-1), left[len(left)-2].ID, "the last ones still count")
+}
+
+func TestReserveForEver(t *testing.T) {
+	ask := booked("a", 1, 1, 1, 2)
+	ask.Until = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -12*3600)) // which is in the year 10000, which JSON has not
+	_, _, err := state.Reserve(nil, ask, state.Booker{}, 8, bookingTime(0))
+	require.ErrorContains(t, err, "its years are not from 1970 to 9000")
+}

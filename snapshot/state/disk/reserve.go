@@ -18,7 +18,12 @@ type reservationNote struct {
 // reservations are beside root's state files. Every user may read them, and only root's service writes them.
 var reservations = folder.Note[reservationNote]{
 	Name: "reservations.json", Max: maxFileSize, Mode: ownedMode, Durable: true, Invalid: snapshot.ErrInvalid,
-	Check: func(n *reservationNote) error { return folder.CheckSchema(n.Schema, reservationsSchema) },
+	Check: func(n *reservationNote) error {
+		if n.Reservations == nil {
+			return errors.New("it has no list")
+		}
+		return folder.CheckSchema(n.Schema, reservationsSchema)
+	},
 }
 
 // Reservations are those of this host, never nil; with an error they are unknown. The error is fs.ErrNotExist where
@@ -30,9 +35,6 @@ func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	}
 	defer dir.Close()
 	note, err := reservations.ReadIn(dir)
-	if err == nil && note.Reservations == nil {
-		note.Reservations = []snapshot.Reservation{}
-	}
 	return note.Reservations, err
 }
 

@@ -148,6 +148,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
 		[]snapshot.Reservation, snapshot.Reservation, error,
 	) {
+		list, _ = state.End(list, nil, s.Now()) // so that no number of cancelled ones fills the disk
 		return state.Reserve(list, asked, booker, known, s.Now())
 	})
 	return answerWith(made, err)
