@@ -117,7 +117,7 @@ func PlaceText(p *service.Place) string {
 		s += "; others need not give back any for it"
 	}
 	if p.Barred {
-		s += "; you may not have so many now, by a cap or a reservation, and others pass"
+		s += "; you can't have so many now, by a cap, a reservation or failed GPUs, and others pass"
 	}
 	return s
 }

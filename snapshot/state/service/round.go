@@ -51,7 +51,7 @@ func (s *Server) round(ctx context.Context) {
 		waiting[w.ID] = w
 		claims = append(claims, claim{
 			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
-			barred: s.overCaps(look, w, has, missing) || s.reserved(look, w, free, missing),
+			barred: missing > w.usable(look) || s.overCaps(look, w, has, missing) || s.reserved(look, w, free, missing),
 		})
 	}
 	given := map[string][]snapshot.DeviceIndex{}
@@ -165,12 +165,23 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 			q.list[at].say(Answer{Result: &change.Result{}})
 		case o.told && free:
 			q.list[at].passed = now + passedFor
+			q.goBehind(o.uid, now)
 		}
 		if at >= 0 {
 			q.list[at].place = Place{} // it is told again where it is
 		}
 		q.offers = slices.Delete(q.offers, i, i+1)
 		i--
+	}
+}
+
+// goBehind has the waits of a user without a change begin again behind others: else the GPUs that were not taken would be
+// kept for them minute after minute; q.mu is held.
+func (q *waits) goBehind(uid snapshot.UID, now time.Duration) {
+	for _, w := range q.list {
+		if w.UID == uid && w.asked == nil {
+			w.since = now
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type claim struct {
 	gpus   int                    // that it still needs
 	free   []snapshot.DeviceIndex // that it could have now, the best ones first
 	since  time.Duration
-	barred bool // by a cap or reservations: it keeps its place, and is passed over
+	barred bool // by a cap, by reservations, or since too few GPUs work: it keeps its place, and is passed over
 }
 
 // holding is which wait is the first one for which there is not enough, and since when something is held.
@@ -102,7 +102,7 @@ type Place struct {
 	// First is who comes first, if that is another person.
 	First *snapshot.Wait `json:"first,omitempty"`
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says that it is passed over: by a cap or reservations, the person may have no more now.
+	// Barred says that it is passed over: by a cap or reservations, the person may have no more now, or too few GPUs work.
 	Barred bool `json:"barred,omitempty"`
 	// Possible is how many GPUs it could have, as a controller says that frees some for those who wait; nil for as
 	// many.

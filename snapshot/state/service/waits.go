@@ -205,14 +205,18 @@ func (w *wait) among(away []noted) int {
 
 func (w *wait) check() error {
 	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 0 ||
-		w.asked == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs {
+		w.asked == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs || slices.ContainsFunc(w.Suits,
+		func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
 		return fmt.Errorf("%w: a wait has an id, and is for 1 to %d GPUs", state.ErrRequest, maxOwnGPUs)
 	}
 	return nil
 }
 
-// maxOwnGPUs is more than a host has.
-const maxOwnGPUs = 1024
+// More GPUs than a host has, and higher numbers, but few enough that all waits fit into a snapshot.
+const (
+	maxOwnGPUs = 128
+	maxIndex   = 1024
+)
 
 // admit refuses what is too much; q.mu is held.
 func (q *waits) admit(w *wait) error {
@@ -313,6 +317,16 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 		}
 	}
 	return free, max(missing, 0)
+}
+
+// usable is how many GPUs of a host suit it and work. For more it would hold what is free, and never get it.
+func (w *wait) usable(look *snapshot.Snapshot) (n int) {
+	for i := range look.Devices {
+		if d := &look.Devices[i]; !d.Failed && d.Unusable == "" && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
+			n++
+		}
+	}
+	return n
 }
 
 // heldBy are the GPUs of a host that people have: attached, or used.

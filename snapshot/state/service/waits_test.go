@@ -257,3 +257,13 @@ func TestTooManyWaits(t *testing.T) {
 	require.Equal(t, 1, status.Connections, "this one")
 	h.waiter(t, 0, "m1", 1).says("error: not a valid request: another command waits with this id")
 }
+
+// TestAWaitForMoreThanThereIs holds nothing: it would hold it for ever.
+func TestAWaitForMoreThanThereIs(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{})
+	h.waiter(t, mallory, "m1", 0).says("1 of 1") // for two
+	h.waiter(t, alice, "a1", 1).says("now [0]")
+}
