@@ -21,12 +21,12 @@ var errUntold = errors.New("the controller has said nothing about this user yet"
 // what is there. Without a controller, to root, and while nothing is known of the person, nothing is refused: what is
 // beyond a cap is taken back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
-	t, now := s.told.Load(), s.Now()
+	t, now := s.allowed.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {
 		return nil
 	}
 	return func(f *state.Files, r *change.Result, entered bool) error {
-		added := slices.DeleteFunc(slices.Clone(r.Now), func(i snapshot.DeviceIndex) bool { return slices.Contains(r.Before, i) })
+		added := without(r.Now, r.Before)
 		person, known := t.People[uid]
 		switch {
 		case len(added) == 0 && !entered:
@@ -45,9 +45,14 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 	}
 }
 
+func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
+	return slices.DeleteFunc(slices.Clone(list),
+		func(i snapshot.DeviceIndex) bool { return slices.Contains(others, i) })
+}
+
 // overCaps says whether a wait would have more than a cap allows its user, whichever GPUs it gets.
 func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) bool {
-	t := s.told.Load()
+	t := s.allowed.Load()
 	if w.UID == 0 || !t.holds(s.Now()) {
 		return false
 	}
@@ -67,7 +72,8 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 				room--
 			}
 		}
-		if most := max(0, room); !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours") && int64(missing-others) > most {
+		counts := !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours")
+		if counts && int64(missing-others) > max(0, room) {
 			return true
 		}
 	}
@@ -90,9 +96,9 @@ func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	here := w.Here
 	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an environment that isn't registered
 	slices.Sort(own)
-	own = slices.DeleteFunc(slices.Compact(own), func(i snapshot.DeviceIndex) bool { return !slices.Contains(w.cap.GPUs, i) })
-	isNew := func(i snapshot.DeviceIndex) bool { return !slices.Contains(w.GPUs, i) }
-	takes := slices.ContainsFunc(added, func(i snapshot.DeviceIndex) bool { return slices.Contains(own, i) && isNew(i) })
+	own = without(slices.Compact(own), without(own, w.cap.GPUs))
+	uncounted := without(own, w.GPUs)
+	takes := len(without(uncounted, added)) < len(uncounted)
 	switch w.cap.Counts {
 	case "environments":
 		if takes, here = entered, here+1; !w.cap.Together {
@@ -102,10 +108,8 @@ func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 		takes = takes && w.Elsewhere >= w.Limit
 		here = 1
 	default:
-		for _, index := range own {
-			if isNew(index) {
-				here += w.weight(index)
-			}
+		for _, index := range uncounted {
+			here += w.weight(index)
 		}
 	}
 	if w.cap.While || !takes || w.Elsewhere+here <= w.Limit {
@@ -160,7 +164,7 @@ func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string 
 
 // help is what the person can do.
 func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
-	kept := slices.DeleteFunc(slices.Clone(own), func(i snapshot.DeviceIndex) bool { return slices.Contains(added, i) })
+	kept := without(own, added)
 	switch {
 	case w.cap.Counts == "environments":
 		return "End one that you need no more: genv deactivate, or exit its shells."

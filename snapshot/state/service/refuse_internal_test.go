@@ -20,7 +20,7 @@ func capsOf(c Cap, u CapUse) *Server {
 	}
 	now := time.Now()
 	s := &Server{Now: func() time.Time { return now }}
-	s.told.Store(&told{
+	s.allowed.Store(&allowanceState{
 		Allowance: Allowance{Caps: []Cap{c}, People: map[snapshot.UID]Person{1001: {Caps: []CapUse{u}}}},
 		at:        now.Add(-2 * time.Second), until: now.Add(time.Minute), replaced: make(chan struct{}),
 	})
@@ -114,9 +114,9 @@ func TestNothingToldNothingRefused(t *testing.T) {
 	require.NoError(t, s.withinCaps(1002, false)(f, r, false))
 	require.ErrorIs(t, s.withinCaps(1001, false)(f, r, false), state.ErrCap)
 	require.Nil(t, s.withinCaps(0, true), "root")
-	over := *s.told.Load()
+	over := *s.allowed.Load()
 	over.until = s.Now()
-	s.told.Store(&over)
+	s.allowed.Store(&over)
 	require.Nil(t, s.withinCaps(1001, true))
 	require.Nil(t, (&Server{Now: time.Now}).withinCaps(1001, true), "no controller was heard")
 }

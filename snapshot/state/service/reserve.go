@@ -186,22 +186,23 @@ type Booking struct {
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if a
-// cap of the person's own doesn't allow so many GPUs of those that the host knows.
+// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if a cap
+// of the person's own doesn't allow so many GPUs of those that the host knows.
 func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known int) (*Booking, error) {
-	t := s.toldAbout(ctx, uid)
+	t := s.allowanceFor(ctx, uid)
 	if !t.holds(s.Now()) {
 		return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
 	}
 	person, isKnown := t.People[uid]
 	if !isKnown || person.Booking != nil && person.Booking.Unknown {
-		return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try it " +
-			"again in a minute"}
+		return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try " +
+			"it again in a minute"}
 	}
 	for i := range person.Caps {
 		u := &person.Caps[i]
 		c := t.cap(u)
-		if others := known - len(c.GPUs); c.Counts == "gpus" && !c.While && !c.Together && int64(gpus-others) > u.Limit {
+		others := known - len(c.GPUs)
+		if c.Counts == "gpus" && !c.While && !c.Together && int64(gpus-others) > u.Limit {
 			return nil, &state.UnavailableError{Reason: fmt.Sprintf("%s allows you %s: reserve at most %d here",
 				cmp.Or(c.Name, c.Rule, "a cap"), text.CapAmount(c.Counts, u.Limit), max(0, int64(others)+u.Limit))}
 		}

@@ -19,7 +19,7 @@ func (s *Server) round(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.empty() {
-		q.hold, q.kept = holding{}, nil
+		q.keptBack, q.kept = keptBack{}, nil
 		s.note(sinceBoot())
 		return
 	}
@@ -42,22 +42,23 @@ func (s *Server) round(ctx context.Context) {
 	has := heldBy(look)
 	q.expire(has, states, now)
 	have := q.counted(has)
-	claims, waiting := make([]claim, 0, len(q.list)), make(map[string]*wait, len(q.list))
+	candidates, waiting := make([]candidate, 0, len(q.list)), make(map[string]*wait, len(q.list))
 	for _, w := range q.list {
 		if w.done || w.ctx.Err() != nil || q.offerTo(w.ID) != nil {
 			continue
 		}
 		free, missing := w.room(look, states, last)
 		waiting[w.ID] = w
-		claims = append(claims, claim{
+		candidates = append(candidates, candidate{
 			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
 			barred: missing > w.usable(look) || s.overCaps(look, w, has, missing) || s.reserved(look, w, free, missing),
 		})
 	}
 	given := map[string][]snapshot.DeviceIndex{}
-	if q.away = s.stillAway(q.away, now); len(q.away) == 0 || now-q.begun > returnWithin {
-		q.away = nil
-		given, q.hold = decide(claims, have, q.hold, now)
+	q.disconnected = s.stillDisconnected(q.disconnected, now)
+	if len(q.disconnected) == 0 || now-q.begun > returnWithin {
+		q.disconnected = nil
+		given, q.keptBack = decide(candidates, have, q.keptBack, now)
 	}
 	q.offer(given, waiting, now)
 	q.keep(look, waiting, now)
@@ -71,10 +72,10 @@ func (s *Server) round(ctx context.Context) {
 		s.give(waiting[id], chosen)
 	}
 	q.mu.Lock()
-	claims = slices.DeleteFunc(claims, func(c claim) bool { return waiting[c.id].done })
+	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return waiting[c.id].done })
 	q.keep(look, waiting, now)
-	if inOrder(claims, have, now); len(claims) > 0 {
-		q.tell(claims, waiting, now)
+	if inOrder(candidates, have, now); len(candidates) > 0 {
+		q.tell(candidates, waiting, now)
 	}
 	s.note(now)
 }
@@ -104,11 +105,11 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[string]*wait, now time.Duration) {
 	maps.DeleteFunc(given, func(id string, chosen []snapshot.DeviceIndex) bool {
 		w := waiting[id]
-		if w.asked == nil {
+		if w.change == nil {
 			q.offers = append(q.offers, offer{id: id, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
 			w.say(Answer{Waiting: &Place{Offered: chosen}})
 		}
-		return w.asked == nil
+		return w.change == nil
 	})
 }
 
@@ -116,9 +117,10 @@ func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[strin
 func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
 	defer cancel()
-	result, err := s.change(ctx, w.asked.Within(chosen), w.by, false)
+	result, err := s.change(ctx, w.change.Within(chosen), w.by, false)
 	if err == nil && w.ctx.Err() != nil {
-		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.asked, &result), w.by, false) // or it ends with its process
+		// If this fails, it ends with its process.
+		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.change, &result), w.by, false)
 	}
 	q := &s.waits
 	q.mu.Lock()
@@ -140,9 +142,7 @@ func undo(c *change.Change, r *change.Result) change.Change {
 	if c.Enter != nil {
 		return change.Change{Leave: &change.Leave{PID: c.Enter.PID, Kernel: c.Enter.Kernel}}
 	}
-	added := slices.DeleteFunc(slices.Clone(r.Now),
-		func(i snapshot.DeviceIndex) bool { return slices.Contains(r.Before, i) })
-	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: added}}
+	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: without(r.Now, r.Before)}}
 }
 
 // expire ends offers of which the time is over, or of which a GPU is in use, and begins the time of those of which the
@@ -151,7 +151,8 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 	for i := 0; i < len(q.offers); i++ {
 		o := &q.offers[i]
 		free := !slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return states[i] != gpus.Free })
-		taken := o.told && slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return has[keptGPU{i, o.uid}] })
+		taken := o.told &&
+			slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return has[keptGPU{i, o.uid}] })
 		at := slices.IndexFunc(q.list, func(w *wait) bool { return w.ID == o.id })
 		switch {
 		case o.by == 0 && free:
@@ -179,7 +180,7 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 // kept for them minute after minute; q.mu is held.
 func (q *waits) goBehind(uid snapshot.UID, now time.Duration) {
 	for _, w := range q.list {
-		if w.UID == uid && w.asked == nil {
+		if w.UID == uid && w.change == nil {
 			w.since = now
 		}
 	}
@@ -215,7 +216,7 @@ func (q *waits) offerTo(id string) *offer {
 func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
-		mine := o.id == w.ID || o.told && o.uid == w.UID && w.asked != nil // or the user's, of `genv remote wait`
+		mine := o.id == w.ID || o.told && o.uid == w.UID && w.change != nil // or the user's, of `genv remote wait`
 		for _, index := range o.gpus {
 			at := slices.Index(free, index)
 			if at < 0 {
@@ -254,8 +255,8 @@ func (q *waits) keep(look *snapshot.Snapshot, waiting map[string]*wait, now time
 			q.kept = append(q.kept, keptGPU{index, o.uid})
 		}
 	}
-	first := waiting[q.hold.id]
-	if first == nil || first.done || !q.hold.holds(now) {
+	first := waiting[q.keptBack.id]
+	if first == nil || first.done || !q.keptBack.keeps(now) {
 		return
 	}
 	for i := range look.Devices {
@@ -279,7 +280,7 @@ func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
 }
 
 // tell says to those who wait where they are, if that has changed; q.mu is held.
-func (q *waits) tell(sorted []claim, waiting map[string]*wait, now time.Duration) {
+func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
 	for id, p := range places(sorted) {
 		w := waiting[id]
 		if n, known := q.possible[id]; known {

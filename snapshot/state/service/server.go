@@ -76,8 +76,8 @@ type Server struct {
 	turns     quota.Turns[snapshot.UID]
 	tokens    grant.Tokens
 	waits     waits
-	telling   sync.Mutex
-	told      atomic.Pointer[told] // what the policy allows; nil before anybody said it
+	allowing  sync.Mutex
+	allowed   atomic.Pointer[allowanceState] // what the policy allows; nil before anybody said it
 	askers    askers
 	since     time.Time
 	served    atomic.Uint64

@@ -9,15 +9,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// How long the first one in the queue holds what is free and not enough for it, after which those behind may pass for
-// as long; and after which time a wait goes before all younger ones.
+// How long what is free and not enough for the first one in the queue is kept for it, after which those behind may pass
+// for as long; and after which time a wait goes before all younger ones.
 const (
-	holdFor = 30 * time.Minute
-	overdue = 24 * time.Hour
+	keepBackFor = 30 * time.Minute
+	overdue     = 24 * time.Hour
 )
 
-// claim is a wait as decide sees it. Times are since boot.
-type claim struct {
+// candidate is a wait as decide sees it. Times are since boot.
+type candidate struct {
 	id     string
 	uid    snapshot.UID
 	gpus   int                    // that it still needs
@@ -26,21 +26,21 @@ type claim struct {
 	barred bool // by a cap, by reservations, or since too few GPUs work: it keeps its place, and is passed over
 }
 
-// holding is which wait is the first one for which there is not enough, and since when something is held.
-type holding struct {
+// keptBack is which wait is the first one for which there is not enough, and since when something is kept back for it.
+type keptBack struct {
 	id    string // empty for none
 	since time.Duration
 }
 
-// holds says whether what is free is held, rather than left to those behind.
-func (h holding) holds(now time.Duration) bool { return h.id != "" && now-h.since < holdFor }
+// keeps says whether what is free is kept back, rather than left to those behind.
+func (h keptBack) keeps(now time.Duration) bool { return h.id != "" && now-h.since < keepBackFor }
 
 // decide says which waits get which GPUs. have is how many GPUs of this host each person has. The queue is one of
 // people: who has fewest comes first, then who waits longest. last is what decide returned before.
 func decide(
-	claims []claim, have map[snapshot.UID]int, last holding, now time.Duration,
-) (given map[string][]snapshot.DeviceIndex, next holding) {
-	rest := slices.DeleteFunc(slices.Clone(claims), func(c claim) bool { return c.barred })
+	candidates []candidate, have map[snapshot.UID]int, last keptBack, now time.Duration,
+) (given map[string][]snapshot.DeviceIndex, next keptBack) {
+	rest := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.barred })
 	given, have = make(map[string][]snapshot.DeviceIndex), maps.Collect(maps.All(have))
 	taken := make(map[snapshot.DeviceIndex]bool)
 	for inOrder(rest, have, now); len(rest) > 0; {
@@ -55,7 +55,7 @@ func decide(
 			inOrder(rest, have, now)
 		} else if next.id != "" {
 			continue
-		} else if next = last.passedTo(c.id, given[last.id] != nil, len(free) > 0, now); !next.holds(now) {
+		} else if next = last.passedTo(c.id, given[last.id] != nil, len(free) > 0, now); !next.keeps(now) {
 			continue
 		}
 		for _, index := range free {
@@ -65,11 +65,11 @@ func decide(
 	return given, next
 }
 
-// passedTo is the holding of the wait that is the first one now. Its time goes on while waits come and go, so that no
-// number of them holds GPUs for longer. It begins when there is something to hold, and again when the one before
-// begins.
-func (h holding) passedTo(id string, begins, anything bool, now time.Duration) holding {
-	if h.id == "" || begins || now-h.since >= 2*holdFor || h.holds(now) && !anything {
+// passedTo is what is kept back for the wait that is the first one now. The time goes on while waits come and go, so
+// that no number of them keeps GPUs back for longer. It begins when there is something to keep, and again when the one
+// before begins.
+func (h keptBack) passedTo(id string, begins, anything bool, now time.Duration) keptBack {
+	if h.id == "" || begins || now-h.since >= 2*keepBackFor || h.keeps(now) && !anything {
 		h.since = now
 	}
 	h.id = id
@@ -77,8 +77,8 @@ func (h holding) passedTo(id string, begins, anything bool, now time.Duration) h
 }
 
 // inOrder sorts waits by whose turn is next.
-func inOrder(list []claim, have map[snapshot.UID]int, now time.Duration) {
-	slices.SortFunc(list, func(a, b claim) int {
+func inOrder(list []candidate, have map[snapshot.UID]int, now time.Duration) {
+	slices.SortFunc(list, func(a, b candidate) int {
 		lateA, lateB := now-a.since > overdue, now-b.since > overdue
 		fewest := 0
 		switch {
@@ -112,7 +112,7 @@ type Place struct {
 }
 
 // places are the places of waits that are in order.
-func places(list []claim) map[string]Place {
+func places(list []candidate) map[string]Place {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	all := make(map[string]Place, len(list))
 	for _, c := range list {

@@ -24,32 +24,32 @@ func TestDecide(t *testing.T) {
 	const hour = time.Hour
 	now := 100 * hour
 	for name, row := range map[string]struct {
-		claims []claim
-		have   map[snapshot.UID]int
-		last   holding
-		want   string
-		holds  string
+		candidates []candidate
+		have       map[snapshot.UID]int
+		last       keptBack
+		want       string
+		holds      string
 	}{
-		"nobody":                         {nil, nil, holding{}, "map[]", ""},
-		"there is enough":                {[]claim{{"a", 1, 2, gpusOf(3), 99 * hour, false}}, nil, holding{}, "map[a:[0 1]]", ""},
-		"who waits longest":              {[]claim{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, nil, holding{}, "map[b:[0]]", "a"},
-		"who has fewest":                 {[]claim{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, map[snapshot.UID]int{2: 1}, holding{}, "map[a:[0]]", "b"},
-		"people take turns":              {[]claim{{"a", 1, 1, gpusOf(3), 97 * hour, false}, {"a2", 1, 1, gpusOf(3), 97 * hour, false}, {"a3", 1, 1, gpusOf(3), 97 * hour, false}, {"b", 2, 1, gpusOf(3), 99 * hour, false}}, nil, holding{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
-		"over a day goes first":          {[]claim{{"a", 1, 1, gpusOf(1), 75 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, holding{}, "map[a:[0]]", "b"},
-		"a day is not over":              {[]claim{{"a", 1, 1, gpusOf(1), 76 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, holding{}, "map[b:[0]]", "a"},
-		"over a cap is passed over":      {[]claim{{"a", 1, 1, gpusOf(1), 90 * hour, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{}, "map[b:[0]]", ""},
-		"the first holds":                {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{}, "map[]", "a"},
-		"it goes on to hold":             {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"a", now - 29*time.Minute}, "map[]", "a"},
-		"it holds what suits it":         {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, holding{}, "map[b:[1]]", "a"},
-		"others pass after half an hour": {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"a", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
-		"for half an hour":               {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"a", now - hour}, "map[]", "a"},
-		"another one goes on to hold":    {[]claim{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, holding{"gone", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
-		"it has begun":                   {[]claim{{"c", 3, 1, gpusOf(2), 80 * hour, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, holding{"c", now - 31*time.Minute}, "map[c:[0]]", "a"},
+		"nobody":                         {nil, nil, keptBack{}, "map[]", ""},
+		"there is enough":                {[]candidate{{"a", 1, 2, gpusOf(3), 99 * hour, false}}, nil, keptBack{}, "map[a:[0 1]]", ""},
+		"who waits longest":              {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, nil, keptBack{}, "map[b:[0]]", "a"},
+		"who has fewest":                 {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, map[snapshot.UID]int{2: 1}, keptBack{}, "map[a:[0]]", "b"},
+		"people take turns":              {[]candidate{{"a", 1, 1, gpusOf(3), 97 * hour, false}, {"a2", 1, 1, gpusOf(3), 97 * hour, false}, {"a3", 1, 1, gpusOf(3), 97 * hour, false}, {"b", 2, 1, gpusOf(3), 99 * hour, false}}, nil, keptBack{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
+		"over a day goes first":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[a:[0]]", "b"},
+		"a day is not over":              {[]candidate{{"a", 1, 1, gpusOf(1), 76 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
+		"over a cap is passed over":      {[]candidate{{"a", 1, 1, gpusOf(1), 90 * hour, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{}, "map[b:[0]]", ""},
+		"the first holds":                {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{}, "map[]", "a"},
+		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 29*time.Minute}, "map[]", "a"},
+		"it holds what suits it":         {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{}, "map[b:[1]]", "a"},
+		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
+		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - hour}, "map[]", "a"},
+		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"gone", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
+		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{"c", now - 31*time.Minute}, "map[c:[0]]", "a"},
 	} {
-		given, next := decide(row.claims, row.have, row.last, now)
+		given, next := decide(row.candidates, row.have, row.last, now)
 		require.Equal(t, row.want, fmt.Sprint(given), name)
 		holds := next.id
-		if holds != "" && !next.holds(now) {
+		if holds != "" && !next.keeps(now) {
 			holds += " passes"
 		}
 		require.Equal(t, row.holds, holds, name)
@@ -62,8 +62,8 @@ func TestPropertyQueue(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		const gpus, people = 8, 5
-		free, ends, waiting, have := gpusOf(gpus), map[time.Duration][]claim{}, []claim{}, map[snapshot.UID]int{}
-		got, last, next := map[string][]snapshot.DeviceIndex{}, holding{}, 0
+		free, ends, waiting, have := gpusOf(gpus), map[time.Duration][]candidate{}, []candidate{}, map[snapshot.UID]int{}
+		got, last, next := map[string][]snapshot.DeviceIndex{}, keptBack{}, 0
 		for now := time.Duration(0); now < 30*24*time.Hour; now += 10 * time.Minute {
 			if now > 3*24*time.Hour && len(waiting) == 0 {
 				break
@@ -73,7 +73,7 @@ func TestPropertyQueue(t *testing.T) {
 				have[c.uid] -= c.gpus
 			}
 			if now < 3*24*time.Hour && r.IntN(9) == 0 {
-				c := claim{id: fmt.Sprint("w", next), uid: snapshot.UID(r.IntN(people)), gpus: 1 + r.IntN(gpus)/(1+r.IntN(4)), since: now}
+				c := candidate{id: fmt.Sprint("w", next), uid: snapshot.UID(r.IntN(people)), gpus: 1 + r.IntN(gpus)/(1+r.IntN(4)), since: now}
 				next++
 				waiting = append(waiting, c)
 			}
@@ -100,7 +100,7 @@ func TestPropertyQueue(t *testing.T) {
 				require.GreaterOrEqual(t, at, 0, "seed %d: GPU %d is given twice, or isn't free", seed, index)
 				free = slices.Delete(slices.Clone(free), at, at+1)
 			}
-			waiting = slices.DeleteFunc(waiting, func(c claim) bool { return given[c.id] != nil })
+			waiting = slices.DeleteFunc(waiting, func(c candidate) bool { return given[c.id] != nil })
 			for _, c := range waiting {
 				for _, other := range before { // of people with as few
 					passes := given[other.id] != nil && other.since > c.since && other.gpus >= c.gpus && now-other.since <= overdue

@@ -46,23 +46,23 @@ const (
 
 // waits are who waits for GPUs on this host. Times are since boot.
 type waits struct {
-	mu       sync.Mutex
-	list     []*wait
-	away     []noted // waits of an earlier service: they keep their places for returnWithin
-	offers   []offer
-	hold     holding
-	kept     []keptGPU
-	possible map[string]int // as the controller says
-	file     string         // what is noted, as JSON
-	failed   string         // why the last look failed
-	begun    time.Duration
-	changed  chan struct{}
+	mu           sync.Mutex
+	list         []*wait
+	disconnected []noted // waits of an earlier service: they keep their places for returnWithin
+	offers       []offer
+	keptBack     keptBack
+	kept         []keptGPU
+	possible     map[string]int // as the controller says
+	file         string         // what is noted, as JSON
+	failed       string         // why the last look failed
+	begun        time.Duration
+	changed      chan struct{}
 }
 
 // wait is a command that waits.
 type wait struct {
 	noted
-	asked  *change.Change // nil for one that is told of its offer
+	change *change.Change // nil for one that is told of its offer
 	by     callerProcess
 	events chan Answer // the last one that was not sent
 	place  Place       // that was said last
@@ -99,7 +99,7 @@ func (q *waits) wake() {
 }
 
 // empty says that there is nothing to look at the host for; q.mu is held.
-func (q *waits) empty() bool { return len(q.list)+len(q.away)+len(q.offers) == 0 }
+func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
 // serveWaits looks at the queue when something changed, and from time to time while somebody waits.
 func (s *Server) serveWaits(ctx context.Context) {
@@ -171,7 +171,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 		if err != nil {
 			return nil, err
 		}
-		w.asked = &asked
+		w.change = &asked
 		if err := s.prepare(ctx, w); err != nil {
 			return nil, err
 		}
@@ -187,9 +187,9 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 		return nil, err
 	}
 	w.since = sinceBoot()
-	if at := w.among(q.away); at >= 0 {
-		w.since, w.passed = q.away[at].since, q.away[at].passed
-		q.away = slices.Delete(q.away, at, at+1)
+	if at := w.among(q.disconnected); at >= 0 {
+		w.since, w.passed = q.disconnected[at].since, q.disconnected[at].passed
+		q.disconnected = slices.Delete(q.disconnected, at, at+1)
 	}
 	q.list = append(q.list, w)
 	q.wake()
@@ -197,15 +197,15 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 }
 
 // among is where a wait is that has connected again; -1 for nowhere.
-func (w *wait) among(away []noted) int {
-	return slices.IndexFunc(away, func(n noted) bool {
+func (w *wait) among(list []noted) int {
+	return slices.IndexFunc(list, func(n noted) bool {
 		return n.ID == w.ID && n.UID == w.UID && n.PID == w.PID && n.Start == w.Start
 	})
 }
 
 func (w *wait) check() error {
 	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 0 ||
-		w.asked == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs || slices.ContainsFunc(w.Suits,
+		w.change == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs || slices.ContainsFunc(w.Suits,
 		func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
 		return fmt.Errorf("%w: a wait has an id, and is for 1 to %d GPUs", state.ErrRequest, maxOwnGPUs)
 	}
@@ -221,7 +221,7 @@ const (
 // admit refuses what is too much; q.mu is held.
 func (q *waits) admit(w *wait) error {
 	own := 0
-	taken := slices.ContainsFunc(q.away, func(n noted) bool { return n.ID == w.ID && n.UID != w.UID })
+	taken := slices.ContainsFunc(q.disconnected, func(n noted) bool { return n.ID == w.ID && n.UID != w.UID })
 	for _, other := range q.list {
 		taken = taken || other.ID == w.ID
 		if other.UID == w.UID {
@@ -249,19 +249,19 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	}
 	named := &processes{fs: s.Proc, by: w.by, held: map[snapshot.PID]*proc.Handle{}}
 	defer named.close()
-	if _, err := w.asked.Prepare(s.requester(ctx, w.by, named)); err != nil {
+	if _, err := w.change.Prepare(s.requester(ctx, w.by, named)); err != nil {
 		return err
 	}
 	files := state.Files{Devices: look.Devices, Environments: look.Environments}
 	s.waits.mu.Lock()
-	again := w.among(s.waits.away) >= 0
+	again := w.among(s.waits.disconnected) >= 0
 	s.waits.mu.Unlock()
-	if e := w.asked.Enter; again && e != nil && e.EID == "" { // it may have been its turn when the last service ended
+	if e := w.change.Enter; again && e != nil && e.EID == "" { // it may have been its turn when the last service ended
 		if env := files.EnvironmentOf(e.PID); env != nil {
 			e.EID = env.EID
 		}
 	}
-	r, err := w.asked.Wanted(&files, w.UID)
+	r, err := w.change.Wanted(&files, w.UID)
 	if err != nil {
 		return err
 	}
@@ -297,16 +297,15 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
 	r := state.AttachRequest{EID: "", Count: w.GPUs}
 	missing = w.GPUs
-	if w.asked != nil {
+	if w.change != nil {
 		var err error
-		if r, err = w.asked.Wanted(&files, w.UID); err != nil {
+		if r, err = w.change.Wanted(&files, w.UID); err != nil {
 			return nil, 1 // its change would fail now
 		}
 		has := files.AttachedTo(r.EID)
 		missing -= len(has)
 		if w.Suits != nil {
-			missing = len(slices.DeleteFunc(slices.Clone(w.Suits),
-				func(i snapshot.DeviceIndex) bool { return slices.Contains(has, i) }))
+			missing = len(without(w.Suits, has))
 		}
 	}
 	r.Last, r.OverSubscribe = last, false

@@ -15,7 +15,7 @@ import (
 func TestWhoTakesNothingGoesBehind(t *testing.T) {
 	const now = 2 * time.Hour
 	add := func(q *waits, id string, uid snapshot.UID, since time.Duration, asked *change.Change) {
-		w := &wait{asked: asked, events: make(chan Answer, 1)}
+		w := &wait{change: asked, events: make(chan Answer, 1)}
 		w.ID, w.UID, w.GPUs, w.since = id, uid, 1, since
 		q.list = append(q.list, w)
 	}

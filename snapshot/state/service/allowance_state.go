@@ -16,10 +16,12 @@ import (
 
 // AskedNote is where root's service notes who asked lately, in the folder of what root's genv keeps while the machine
 // runs. A controller that waits for events looks here when it is written.
-var AskedNote = folder.Note[snapshot.Asked]{Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid}
+var AskedNote = folder.Note[snapshot.Asked]{
+	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
+}
 
-// told is what the host was told, and when.
-type told struct {
+// allowanceState is what the host was told, and when.
+type allowanceState struct {
 	Allowance
 	at, until time.Time
 	replaced  chan struct{} // closed when the host is told again
@@ -34,7 +36,7 @@ const (
 	lookWithin = 3 * time.Second
 )
 
-func (t *told) holds(now time.Time) bool { return t != nil && now.Before(t.until) }
+func (t *allowanceState) holds(now time.Time) bool { return t != nil && now.Before(t.until) }
 
 // allow notes what who enforces a policy says. It replaces what was said before, but not what a controller of several
 // hosts said.
@@ -44,18 +46,19 @@ func (s *Server) allow(a *Allowance, by callerProcess) Answer {
 	}
 	now := s.Now()
 	holds := min(time.Duration(max(a.ForMS, 0)), maxAllowance/time.Millisecond) * time.Millisecond
-	next := &told{*a, now, now.Add(holds), make(chan struct{})}
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	last := s.told.Load()
+	next := &allowanceState{*a, now, now.Add(holds), make(chan struct{})}
+	s.allowing.Lock()
+	defer s.allowing.Unlock()
+	last := s.allowed.Load()
 	if last.holds(now) && a.OneHost && !last.OneHost {
 		return Answer{}
 	}
-	if next.Since, next.Expired = now, false; last.holds(now) && last.By == a.By && reflect.DeepEqual(last.Rules, a.Rules) {
+	next.Since, next.Expired = now, false
+	if last.holds(now) && last.By == a.By && reflect.DeepEqual(last.Rules, a.Rules) {
 		next.Since = last.Since
 	}
 	s.waits.offered(a.Offers, a.Possible)
-	if s.told.Store(next); last != nil {
+	if s.allowed.Store(next); last != nil {
 		close(last.replaced)
 	}
 	return Answer{}
@@ -66,7 +69,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	if by.contained {
 		return Answer{}
 	}
-	t := s.toldAbout(ctx, by.account)
+	t := s.allowanceFor(ctx, by.account)
 	if t == nil {
 		return Answer{}
 	}
@@ -90,10 +93,10 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	return Answer{Allowance: &own}
 }
 
-// toldAbout is what is known, after the controller was asked if it has said nothing about somebody yet; nil for
+// allowanceFor is what is known, after the controller was asked if it has said nothing about somebody yet; nil for
 // nothing.
-func (s *Server) toldAbout(ctx context.Context, uid snapshot.UID) *told {
-	t := s.told.Load()
+func (s *Server) allowanceFor(ctx context.Context, uid snapshot.UID) *allowanceState {
+	t := s.allowed.Load()
 	if t.holds(s.Now()) && uid != 0 {
 		if _, known := t.People[uid]; !known {
 			return s.lookAgain(ctx, uid)
@@ -135,19 +138,19 @@ func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
 }
 
 // lookAgain has the enforcer of the policy look here again, and waits for what it tells then. It returns what is known.
-func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *told {
+func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *allowanceState {
 	who := snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}
 	s.askers.mu.Lock() // also while it is written, so that the newest note stays
 	asked := s.askers.add(who, s.Now())
 	written := s.Run != "" && AskedNote.Write(s.Run, asked) == nil
 	s.askers.mu.Unlock()
 	if !written {
-		return s.told.Load()
+		return s.allowed.Load()
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	for {
-		t := s.told.Load()
+		t := s.allowed.Load()
 		if !t.holds(s.Now()) || t.Asked >= asked.Number {
 			return t
 		}

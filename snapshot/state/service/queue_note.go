@@ -71,7 +71,7 @@ func (s *Server) note(now time.Duration) {
 	if s.Run == "" {
 		return
 	}
-	next := waitsNote{Waits: slices.Clone(q.away)}
+	next := waitsNote{Waits: slices.Clone(q.disconnected)}
 	for _, w := range q.list {
 		if w.done {
 			continue
@@ -109,11 +109,11 @@ func (s *Server) loadWaits() {
 	if err := note.load(filepath.Clean(s.Run)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.failed(err)
 	}
-	q.away = note.Waits
+	q.disconnected = note.Waits
 }
 
-// stillAway are those waits of an earlier service whose commands run and may connect again.
-func (s *Server) stillAway(list []noted, now time.Duration) []noted {
+// stillDisconnected are those waits of an earlier service whose commands run and may connect again.
+func (s *Server) stillDisconnected(list []noted, now time.Duration) []noted {
 	return slices.DeleteFunc(slices.Clone(list), func(n noted) bool {
 		alive, err := s.Proc.Alive(n.PID, n.Start)
 		return n.PID == 0 || n.since > now || err == nil && !alive
