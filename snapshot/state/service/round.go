@@ -176,8 +176,8 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 	}
 }
 
-// goBehind has the waits of a user without a change begin again behind others: else the GPUs that were not taken would be
-// kept for them minute after minute; q.mu is held.
+// goBehind has the waits of a user without a change begin again behind others: else the GPUs that were not taken would
+// be kept for them minute after minute; q.mu is held.
 func (q *waits) goBehind(uid snapshot.UID, now time.Duration) {
 	for _, w := range q.list {
 		if w.UID == uid && w.change == nil {

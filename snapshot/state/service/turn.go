@@ -102,7 +102,8 @@ type Place struct {
 	// First is who comes first, if that is another person.
 	First *snapshot.Wait `json:"first,omitempty"`
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says that it is passed over: by a cap or reservations, the person may have no more now, or too few GPUs work.
+	// Barred says that it is passed over: by a cap or reservations, the person may have no more now, or too few GPUs
+	// work.
 	Barred bool `json:"barred,omitempty"`
 	// Possible is how many GPUs it could have, as a controller says that frees some for those who wait; nil for as
 	// many.

@@ -205,8 +205,8 @@ func (w *wait) among(list []noted) int {
 
 func (w *wait) check() error {
 	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 0 ||
-		w.change == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs || slices.ContainsFunc(w.Suits,
-		func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
+		w.change == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs ||
+		slices.ContainsFunc(w.Suits, func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
 		return fmt.Errorf("%w: a wait has an id, and is for 1 to %d GPUs", state.ErrRequest, maxOwnGPUs)
 	}
 	return nil
@@ -321,7 +321,8 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 // usable is how many GPUs of a host suit it and work. For more it would hold what is free, and never get it.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	for i := range look.Devices {
-		if d := &look.Devices[i]; !d.Failed && d.Unusable == "" && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
+		d := &look.Devices[i]
+		if suits := w.Suits == nil || slices.Contains(w.Suits, d.Index); suits && !d.Failed && d.Unusable == "" {
 			n++
 		}
 	}
