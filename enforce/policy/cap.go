@@ -304,7 +304,11 @@ func (c *Cap) String() string {
 	if len(c.Of.writtenHosts) > 0 {
 		hosts = strings.Join(c.Of.writtenHosts, ", ")
 	}
-	s := c.amount() + c.Of.String() + " on " + hosts
+	s := c.amount()
+	if !c.Together && c.By == nil {
+		s += " each"
+	}
+	s += c.Of.String() + " on " + hosts
 	if c.PerHost {
 		s += ", each by itself, "
 	} else {

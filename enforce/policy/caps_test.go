@@ -215,12 +215,12 @@ caps:
 		}
 	}
 	require.Equal(t, []string{
-		"cap a100 | 2 GPUs of model A100* on all hosts together, for everybody | caps, p.yaml:4:6",
-		"cap c | 20 GPU hours a week on all hosts together, for %vision (if the user is in it, which is unknown) | caps, p.yaml:6:6",
+		"cap a100 | 2 GPUs each of model A100* on all hosts together, for everybody | caps, p.yaml:4:6",
+		"cap c | 20 GPU hours a week each on all hosts together, for %vision (if the user is in it, which is unknown) | caps, p.yaml:6:6",
 		"cap d | all but 1 of the working GPUs with label use=train on all hosts, each by itself, shared by everybody, in schedule office (not now) | caps, p.yaml:7:6",
 		"cap e | GPUs (1 for *, 2 for carol) on gpu-[01-04] together, for everybody | caps, p.yaml:8:6",
-		"cap g | 1 GPU on all hosts together, for everybody, as far as others wait: dora | caps, p.yaml:10:6",
-		"cap " + file.CapList[7].ID() + " | 8 environments on all hosts together, for everybody | caps, p.yaml:11:6",
+		"cap g | 1 GPU each on all hosts together, for everybody, as far as others wait: dora | caps, p.yaml:10:6",
+		"cap " + file.CapList[7].ID() + " | 8 environments each on all hosts together, for everybody | caps, p.yaml:11:6",
 	}, lines)
 }
 
