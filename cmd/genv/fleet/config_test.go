@@ -254,7 +254,7 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 		file + ":3:6: warning: the cap takes nothing: the one at " + file + ":2:6 allows no more, for the same people and GPUs\n" +
 		file + ":4:23: warning: this machine knows no Unix group \"no-such-group\"; correct the name, or write \"@no-such-group\" for a group under `groups:`\n"}, r)
 	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "2 warnings, which --strict makes an error")
-	require.Contains(t, genvtest.Run(t, "policy", "explain", "--host", "gpu-01", "--user", "root").Out, "3 GPUs on @big together, for everybody")
+	require.Contains(t, genvtest.Run(t, "policy", "explain", "--host", "gpu-01", "--user", "root").Out, "3 GPUs each on @big together, for everybody")
 	require.NotContains(t, genvtest.Run(t, "policy", "explain", "--host", "gpu-02", "--user", "root").Out, "@big")
 
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "GROUP", "bog")), 0o600))
