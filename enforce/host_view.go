@@ -38,6 +38,7 @@ type hostView struct {
 	// drawnOn is what processes that draw on a screen use of their environments. It is in use, and rules
 	// judge what is attached.
 	drawnOn map[deviceOfEnv]contents.Evidence
+	kept    map[snapshot.DeviceIndex]string // see keptGPUs
 	// exemptDevices are those that an operator exempted, that have failed, or that people can't
 	// attach.
 	exemptDevices map[snapshot.DeviceIndex]bool

@@ -163,15 +163,32 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 	if n.Suits != nil && !slices.Contains(n.Suits, index) {
 		return false
 	}
-	for i := range n.h.snapshot.Waits {
-		w := &n.h.snapshot.Waits[i]
-		taken := n.h.j.next.TakenFor[n.h.j.waitKey(w)]
-		kept := taken.Host == n.h.name && slices.Contains(taken.GPUs, index)
-		if w.ID != n.ID && (kept || slices.Contains(w.Offered, index)) {
-			return false
+	id, kept := n.h.keptGPUs()[index]
+	return !kept || id == n.ID
+}
+
+// keptGPUs are the GPUs that are kept for a wait alone, with its ID; without one if it is several. A host may have very
+// many waits, so that this is found once.
+func (h *hostView) keptGPUs() map[snapshot.DeviceIndex]string {
+	if h.kept != nil {
+		return h.kept
+	}
+	h.kept = make(map[snapshot.DeviceIndex]string)
+	for i := range h.snapshot.Waits {
+		w := &h.snapshot.Waits[i]
+		indices := w.Offered
+		if taken := h.j.next.TakenFor[h.j.waitKey(w)]; taken.Host == h.name {
+			indices = slices.Concat(indices, taken.GPUs)
+		}
+		for _, index := range indices {
+			if id, known := h.kept[index]; known && id != w.ID {
+				h.kept[index] = ""
+			} else {
+				h.kept[index] = w.ID
+			}
 		}
 	}
-	return true
+	return h.kept
 }
 
 // free are the GPUs of a host that nothing uses, or that nothing uses any more by a time.
@@ -258,7 +275,7 @@ func (c *counting) loseFor(n *need, chosen []*caps.HeldDevice, of map[*caps.Held
 		f := on.finding(counted, int64(len(counted)))
 		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
 		if on.takeAll(f, on.chosen) {
-			c.next.TakenFor[n.key] = Taken{c.now, n.h.name, n.free}
+			c.next.TakenFor[n.key], n.h.kept = Taken{c.now, n.h.name, n.free}, nil
 		}
 	}
 }
