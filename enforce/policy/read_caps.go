@@ -248,6 +248,10 @@ func (r *reader) readWhile(n *strictyaml.Node) *people {
 	given, before := false, r.doc.Errors()
 	n.Map(strictyaml.Keys{"waiting": func(n *strictyaml.Node) {
 		if given = true; n.IsText() {
+			if who := n.Text(); who != "" && who != "anybody" {
+				n.Failf("waiting: write [%q], or anybody", who)
+				return
+			}
 			n.OneOf("anybody")
 			return
 		}

@@ -107,7 +107,7 @@ func (n *Node) Bool() bool { return n.want(boolean, "true") && n.text == "true" 
 
 // Int is a whole decimal number from low to high.
 func (n *Node) Int(low, high int) int {
-	if !n.want(number, strconv.Itoa(low)) ||
+	if !n.want(number, strconv.Itoa(max(low, 0))) ||
 		n.detail(map[string]any{"type": "integer", "minimum": low, "maximum": high}) {
 		return 0
 	}

@@ -117,7 +117,7 @@ func TestErrors(t *testing.T) {
 func TestAllErrorsOfAFile(t *testing.T) {
 	_, doc := read("wait: soon\ncount: a\nflag: 3\n")
 	require.EqualError(t, doc.All(), "f.yaml:1:7: wait: \"soon\" is not a duration; write it as 10s, 500ms, 15m, 1h30m or 7d (in \"wait: soon\")\n"+
-		"f.yaml:2:8: count: expected a number, as in `-5`, but found text \"a\" (in \"count: a\")\n"+
+		"f.yaml:2:8: count: expected a number, as in `0`, but found text \"a\" (in \"count: a\")\n"+
 		"f.yaml:3:7: flag: expected true or false, as in `true`, but found a number \"3\" (in \"flag: 3\")")
 
 	_, doc = read("list:\n" + strings.Repeat("  - 1\n", 1000))

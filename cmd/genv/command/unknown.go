@@ -121,6 +121,12 @@ func unknown(word string, commands []*cli.Command, parent string) error {
 	if near != "" {
 		near = strconv.Quote(near)
 	}
+	switch word {
+	case "wait", "queue":
+		near = "genv run --wait"
+	case "book", "reservations":
+		near = "genv reserve"
+	}
 	return unknownError("command", strconv.Quote(word), near, parent)
 }
 
