@@ -2,6 +2,7 @@ package companions
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,12 +126,12 @@ func TestBookingOf(t *testing.T) {
 	require.NoError(t, err)
 	file.AskUnix(func(user, _ string) (member, known bool) { return false, user != "carol" })
 	reserved := func(user snapshot.Username, id string) *snapshot.Snapshot {
-		return &snapshot.Snapshot{Reservations: []snapshot.Reservation{{ID: id, Username: user, GPUs: 1}}}
+		return &snapshot.Snapshot{Reservations: []snapshot.Reservation{{ID: id, Username: user, GPUs: 1, Until: guardNoon, Reason: strings.Repeat("x", 200)}}}
 	}
 	cycle := &controller.Cycle{Policy: file}
 	cycle.Cluster.Hosts = []snapshot.Host{{Name: "a", Snapshot: reserved("alice", "1")}, {Name: "b", Snapshot: reserved("alice", "2")}, {Name: "c", Snapshot: reserved("bob", "3")}, {Name: "d"}}
 	require.Equal(t, &service.Booking{
-		BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Elsewhere: cycle.Cluster.Hosts[1].Snapshot.Reservations,
+		BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Elsewhere: []snapshot.Reservation{{Until: guardNoon}}, // all that the rule needs
 	}, bookingOf(cycle, "a", "alice"))
 	require.Nil(t, bookingOf(cycle, "a", "bob"), "nothing")
 	require.Equal(t, &service.Booking{Unknown: true}, bookingOf(cycle, "a", "carol"))

@@ -62,7 +62,7 @@ func done(r *audit.Record) string {
 	if r.Device != nil {
 		what = "GPU " + r.Device.String()
 	}
-	line := fmt.Sprintf("*%s:* %s of %s", cmp.Or(r.Status, "outcome unknown"), what,
+	line := fmt.Sprintf("*%s:* %s of %s", escaped(string(cmp.Or(r.Status, "outcome unknown"))), what,
 		about(string(r.User), string(r.Host)))
 	if r.Reason != "" {
 		line += ", " + quoted(r.Reason)

@@ -60,11 +60,13 @@ func TestChat(t *testing.T) {
 				{Kind: audit.KindOutcome, Host: "gpu-04", User: "bob", PID: 4242, Status: order.StatusTerminated, Why: []string{"Process 4242 is <!here>"}},
 				{Kind: audit.KindOutcome, Host: "gpu-04", User: "eve", Device: &index, Status: order.StatusDetached},
 				{Kind: audit.KindOutcome, Host: "gpu-04", PID: 7, Status: order.StatusSurvived, Reason: "it did not end"},
+				{Kind: audit.KindOutcome, Host: "gpu-04", PID: 8, Status: "<!channel>"},
 			},
 			want: []string{
 				":octagonal_sign: *terminated:* process 4242 of `bob` on `gpu-04`, because of `Process 4242 is &lt;!here&gt;`\n" +
 					":octagonal_sign: *detached:* GPU 3 of `eve` on `gpu-04`\n" +
-					":octagonal_sign: *survived:* process 7 of `unknown user` on `gpu-04`, `it did not end`",
+					":octagonal_sign: *survived:* process 7 of `unknown user` on `gpu-04`, `it did not end`\n" +
+					":octagonal_sign: *&lt;!channel&gt;:* process 8 of `unknown user` on `gpu-04`",
 			},
 		},
 		"what is held back": {

@@ -36,6 +36,8 @@ type Owner struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`
 	Since    time.Time `json:"since"` // of the takeover
+	// Reserves says that there were reservations, if only an empty list: if the file is missing now, it is lost.
+	Reserves bool `json:"reserves,omitempty"`
 }
 
 // Owner is nil where every user writes the state files. Its error says that this is not

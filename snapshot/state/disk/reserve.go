@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -35,10 +36,26 @@ func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	}
 	defer dir.Close()
 	note, err := reservations.ReadIn(dir)
+	if owner.Reserves && errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %s is lost: put it back from a backup; or stop the service, run `genv host handover`, and "+
+			"start it, to begin without reservations", snapshot.ErrInvalid, dir.Join(reservations.Name))
+	}
 	return note.Reservations, err
 }
 
 // SaveReservations replaces them. Only root's service calls it.
 func (s *Store) SaveReservations(list []snapshot.Reservation) error {
-	return reservations.Write(s.OwnedPath(), reservationNote{reservationsSchema, list})
+	if err := reservations.Write(s.OwnedPath(), reservationNote{reservationsSchema, list}); err != nil {
+		return err
+	}
+	dir, owner, err := s.openOwned()
+	if err != nil || owner == nil {
+		return nil // they are saved all the same
+	}
+	defer dir.Close()
+	if !owner.Reserves {
+		owner.Reserves = true
+		_ = dir.PutJSON(ownerFile, owner, ownedMode, true) // or the next time that they are saved
+	}
+	return nil
 }

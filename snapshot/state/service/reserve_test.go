@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -169,4 +171,34 @@ func TestReservationsThatAreLost(t *testing.T) {
 	garbled.Load = func() ([]snapshot.Reservation, error) { return nil, snapshot.ErrInvalid }
 	_, err = garbled.All()
 	require.ErrorContains(t, err, "the reservations of this host can't be read")
+
+	path := filepath.Join(h.store.OwnedPath(), "reservations.json")
+	for _, text := range []string{`{"schema":"genv.reservations/1"}`, `null`, ``, `{"schema":"genv.reservations/1","reservations":[`} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		_, err = h.reservations().All()
+		require.ErrorIs(t, err, snapshot.ErrInvalid, text)
+	}
+	require.NoError(t, os.Remove(path))
+	_, err = h.reservations().All()
+	require.ErrorContains(t, err, "reservations.json is lost", "it isn't the first start")
+	require.NoError(t, r.Tend(time.Now(), nil), "a service that runs knows them")
+}
+
+// TestReserveAndCancel makes the list no longer, however often.
+func TestReserveAndCancel(t *testing.T) {
+	proctest.NeedRoot(t)
+	t.Parallel()
+	h := newHost(t, 4)
+	server, _ := h.serve(t, service.Bounds{})
+	server.Reservations = h.reservations()
+	for i := range 20 {
+		r := snapshot.Reservation{ID: fmt.Sprint("r", i), UID: alice, GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
+		_, err := h.client().Reserve(t.Context(), r)
+		require.NoError(t, err)
+		_, err = h.client().CancelReservation(t.Context(), r.ID)
+		require.NoError(t, err)
+	}
+	list, err := h.store.Reservations()
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(list), 2)
 }
