@@ -92,9 +92,7 @@ func (s *Server) note(now time.Duration) {
 			q.file = string(data)
 		}
 	}
-	if err != nil {
-		s.failed(err)
-	}
+	s.failedOnce(&q.unnoted, err)
 }
 
 // loadWaits reads who waited at an earlier service.

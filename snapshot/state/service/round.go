@@ -26,13 +26,9 @@ func (s *Server) round(ctx context.Context) {
 	q.mu.Unlock()
 	look, err := s.Backend.Snapshot(ctx)
 	q.mu.Lock()
-	if failed := q.failed; err != nil {
-		if q.failed = err.Error(); q.failed != failed { // once, not each time
-			s.failed(err)
-		}
+	if s.failedOnce(&q.failed, err); err != nil {
 		return
 	}
-	q.failed = ""
 	now := sinceBoot()
 	list := gpus.Of(look)
 	states, last := make(map[snapshot.DeviceIndex]gpus.State), gpus.Last(list)

@@ -146,6 +146,17 @@ func (s *Server) failed(err error) {
 	}
 }
 
+// failedOnce reports an error once, not each time. last is what failed the last time; nil ends that.
+func (s *Server) failedOnce(last *string, err error) {
+	before := *last
+	if *last = ""; err != nil {
+		*last = err.Error()
+	}
+	if *last != before && err != nil {
+		s.failed(err)
+	}
+}
+
 // accept never waits: neither for the client, nor for the kernel to say more about its process than the uid.
 // What is refused is said into the empty buffer of the connection.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {

@@ -55,6 +55,7 @@ type waits struct {
 	possible     map[string]int // as the controller says
 	file         string         // what is noted, as JSON
 	failed       string         // why the last look failed
+	unnoted      string         // why the last note could not be written: what it says is of before
 	begun        time.Duration
 	changed      chan struct{}
 }
@@ -106,7 +107,7 @@ func (s *Server) serveWaits(ctx context.Context) {
 	q := &s.waits
 	for {
 		q.mu.Lock()
-		idle := q.empty() && q.file != ""
+		idle := q.empty() && q.file != "" && q.unnoted == ""
 		q.mu.Unlock()
 		var tick <-chan time.Time
 		if !idle {
@@ -234,9 +235,9 @@ func (q *waits) admit(w *wait) error {
 	case own >= maxOwnWaits:
 		return fmt.Errorf("%w: %d commands of uid %d wait already, and no more may: end one of them", state.ErrRequest,
 			own, w.UID)
-	case len(q.list) >= snapshot.MaxWaits:
+	case len(q.list)+len(q.disconnected) >= snapshot.MaxWaits && w.among(q.disconnected) < 0:
 		return fmt.Errorf("%w: %d commands wait already on this host, and no more may: use another host, or ask your "+
-			"administrator", state.ErrRequest, len(q.list))
+			"administrator", state.ErrRequest, len(q.list)+len(q.disconnected))
 	}
 	return nil
 }

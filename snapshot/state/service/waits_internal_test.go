@@ -1,6 +1,10 @@
 package service
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -38,4 +42,37 @@ func TestAWaitNamesGPUs(t *testing.T) {
 		w.ID, w.GPUs, w.Suits = "w", 1, suits
 		require.Error(t, w.check(), suits)
 	}
+}
+
+// TestANoteThatCannotBeWritten is reported once, and written when there is room again, though nobody waits by then: a
+// controller would free GPUs for waits that are over.
+func TestANoteThatCannotBeWritten(t *testing.T) {
+	run, failed := filepath.Join(t.TempDir(), "run"), 0
+	s := &Server{Run: run, Failed: func(error) { failed++ }}
+	s.loadWaits()
+	s.waits.file = "of a wait that is over"
+	for range 3 {
+		s.note(0)
+	}
+	require.Equal(t, 1, failed)
+	require.NoError(t, os.Mkdir(run, 0o755))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	<-s.waits.changed // nothing wakes it
+	go s.serveWaits(ctx)
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(run, WaitsFile)); return err == nil }, 10*time.Second, 50*time.Millisecond)
+}
+
+// TestAllWaitsFitIntoASnapshot, also with those of an earlier service.
+func TestAllWaitsFitIntoASnapshot(t *testing.T) {
+	q := &waits{}
+	for i := range snapshot.MaxWaits {
+		n := noted{}
+		n.ID, n.UID = fmt.Sprint(i), snapshot.UID(i)
+		q.disconnected = append(q.disconnected, n)
+	}
+	w := &wait{noted: q.disconnected[7]}
+	require.NoError(t, q.admit(w), "it comes back")
+	w.ID = "new"
+	require.Error(t, q.admit(w))
 }
