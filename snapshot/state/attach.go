@@ -164,7 +164,11 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 		}
 	}
 	if len(kept) > 0 {
-		e.Reason += fmt.Sprintf("; GPU %s is "+keptForWaits, text.JoinIndices(kept))
+		which := "GPU %s is "
+		if len(kept) > 1 {
+			which = "GPUs %s are "
+		}
+		e.Reason += fmt.Sprintf("; "+which+keptForWaits, text.JoinIndices(kept))
 	}
 	return e
 }
@@ -191,7 +195,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	return chosen, nil
 }
 
-const keptForWaits = "kept for people who wait for it: `genv gpus` names them, and --wait waits for the next turn"
+const keptForWaits = "kept for people who wait: `genv gpus` names them, and --wait waits for the next turn"
 
 // refuses says why a device is given to no user, or not with the capacity that is asked for; empty for neither.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {

@@ -104,7 +104,7 @@ func TestWait(t *testing.T) {
 	job := bob.command("genv", "run", "-q", "--wait", "--gpus", "1", "true")
 	require.NoError(t, job.Start())
 	noted(1)
-	require.Contains(t, shell.sayAll("genv detach --index 1; genv attach --count 2").text, "GPU 0,1 is kept for people who wait for it")
+	require.Regexp(t, "GPUs? (0,)?1 (is|are) kept for people who wait", shell.sayAll("genv detach --index 1; genv attach --count 2").text)
 	require.NoError(t, job.Wait())
 }
 

@@ -153,10 +153,10 @@ func TestAnOfferIsKeptForItsUser(t *testing.T) {
 	offered := h.waiter(t, alice, "a1", 0)
 	offered.says("offered [0 1]")
 	enter := `{"enter":{"eid":"x","pid":PID,"attach":true,"config":{"gpus":2}}}`
-	require.Contains(t, h.ask(t, mallory, enter)[0], "GPU 0,1 is kept for people who wait for it")
+	require.Contains(t, h.ask(t, mallory, enter)[0], "GPUs 0,1 are kept for people who wait")
 	offered.end()
 	time.Sleep(time.Second)
-	require.Contains(t, h.ask(t, mallory, enter)[0], "GPU 0,1 is kept for people who wait for it", "also when the command has ended")
+	require.Contains(t, h.ask(t, mallory, enter)[0], "GPUs 0,1 are kept for people who wait", "also when the command has ended")
 	require.Equal(t, []string{"now [0 1]"}, h.ask(t, alice, enter))
 }
 
@@ -210,7 +210,7 @@ func TestASlowTurn(t *testing.T) {
 	<-begun
 	require.NoError(t, h.client().Allow(t.Context(), service.Allowance{}))
 	enter := `{"enter":{"eid":"m","pid":PID,"attach":true,"config":{"gpus":%d}}}`
-	require.Contains(t, h.ask(t, mallory, fmt.Sprintf(enter, 2))[0], "GPU 0 is kept for people who wait for it")
+	require.Contains(t, h.ask(t, mallory, fmt.Sprintf(enter, 2))[0], "GPU 0 is kept for people who wait")
 	require.Equal(t, []string{"now [1]"}, h.ask(t, mallory, fmt.Sprintf(enter, 1)))
 	close(goOn)
 	first.says("now [0]")
