@@ -217,8 +217,9 @@ func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.User
 		}
 		for _, b := range h.Snapshot.Reservations {
 			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) == account {
-				b = snapshot.Reservation{From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed} // as the rule needs it
-				booking.Elsewhere = append(booking.Elsewhere, b)
+				booking.Elsewhere = append(booking.Elsewhere, snapshot.Reservation{ // no more than the rule needs
+					From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed,
+				})
 			}
 		}
 	}
