@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxExactly is how many devices Exactly chooses at most.
+// maxExactly is how many devices Exactly chooses from at most: no host has as many.
 const maxExactly = 63
 
 // block are devices of a host that go together, since processes use several of them.
@@ -23,7 +23,7 @@ type block struct {
 // loses at most as many as they may. What costs least goes first, within that from the person with the most, and then
 // the newest.
 func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*HeldDevice) {
-	if n < 1 || n > min(maxExactly, len(counted)) {
+	if n < 1 || n > len(counted) || len(counted) > maxExactly {
 		return nil
 	}
 	has = maps.Clone(has)
