@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -63,6 +64,24 @@ type BookingRule struct {
 	Longest time.Duration `json:"longest,omitempty"`
 	Ahead   time.Duration `json:"ahead,omitempty"`
 	Pause   time.Duration `json:"pause,omitempty"` // from the end of one to the start of the next, on all hosts
+}
+
+// String says it in words: "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one".
+func (r *BookingRule) String() string {
+	words := []string{"any number of GPUs"}
+	if r.GPUs > 0 {
+		words[0] = text.Plural(r.GPUs, "GPU")
+	}
+	add := func(set bool, format string, v any) {
+		if set {
+			words = append(words, fmt.Sprintf(format, v))
+		}
+	}
+	add(r.Longest > 0, "at most %s", text.FormatDuration(r.Longest))
+	add(r.Ahead > 0, "%s ahead", text.FormatDuration(r.Ahead))
+	add(r.AtOnce > 0, "%d at once", r.AtOnce)
+	add(r.Pause > 0, "%s after the last one", text.FormatDuration(r.Pause))
+	return strings.Join(words, ", ")
 }
 
 // When is a time as people read it, in the zone in which it is.

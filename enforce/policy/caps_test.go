@@ -224,6 +224,25 @@ caps:
 	}, lines)
 }
 
+// TestExplainedReservations says what a user may reserve, where the policy says who may.
+func TestExplainedReservations(t *testing.T) {
+	file := parse(t, "reservations:\n  - {users: [carol], gpus: 2, longest: 3d, ahead: 30d, at-once: 1, pause: 1d}\n  - {users: [dora, \"%lab\"]}")
+	for user, want := range map[snapshot.Username]string{
+		"carol": "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one", "dora": "any number of GPUs",
+		"eve": "unknown, as the groups of the user are", "": "",
+	} {
+		said := ""
+		for _, e := range file.Explain(enforce.Query{User: user}) {
+			if e.Key == "reservations" {
+				said = e.Value
+			}
+		}
+		require.Equal(t, want, said, user)
+	}
+	file.UnixGroups = unix(nil)
+	require.Contains(t, file.Explain(enforce.Query{User: "eve"}), policy.Explanation{Key: "reservations", Value: "nothing", From: "reservations"})
+}
+
 // A cap may be about the hosts of a group of the inventory. Without the inventory it is about no GPU.
 func TestCapsOfGroupsOfHosts(t *testing.T) {
 	file := parse(t, `caps: [{name: in, gpus: 1, of: {hosts: ["@big"]}}, {name: out, gpus: 1, of: {hosts: ["*", "!@big"]}}]`)

@@ -23,7 +23,7 @@ type File struct {
 	Groups map[string][]string
 	// Schedules are the times that overrides may name.
 	Schedules map[string]*Schedule
-	// CapList are the caps of the list, in the order of the file. Reservations are who may reserve, without effect yet.
+	// CapList are the caps of the list, in the order of the file. Reservations are who may reserve what.
 	CapList      []*Cap
 	Reservations []Reservation
 	// UnixGroups is what is known now of who is in which Unix group; nil if nothing is.

@@ -226,6 +226,7 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		list = append(list, Explanation{"cap " + c.ID(), value, Source{c.Place, "caps"}.String()})
 	}
 	if q.User != "" {
+		list = append(list, f.explainBooking(q.User)...)
 		list = append(list, f.explainUnix(q.User)...)
 	}
 	for key, limit := range f.Limits.each() {
@@ -240,6 +241,21 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		Explanation{"unreachable", onOffText(f.PauseCaps, "hold", "ignore"), f.PauseCaps.From.String()},
 		Explanation{"tell-users", onOffText(f.TellUsers, "on", "off"), f.TellUsers.From.String()},
 	)
+}
+
+// explainBooking says what a user may reserve, if the policy says who may.
+func (f *File) explainBooking(user snapshot.Username) []Explanation {
+	if len(f.Reservations) == 0 {
+		return nil
+	}
+	value := "nothing"
+	switch rule, known := f.Booking(user); {
+	case !known:
+		value = "unknown, as the groups of the user are"
+	case rule != nil:
+		value = rule.String()
+	}
+	return []Explanation{{"reservations", value, "reservations"}}
 }
 
 // explainUnix says what is known of a user in the Unix groups that the policy names.
