@@ -165,7 +165,7 @@ func TestPropertyOverTimeEverybodyIsWarned(t *testing.T) {
 			l.carryOut(plan)
 		}
 	}
-	require.Greater(t, taken, int(cases))
+	require.Greater(t, taken, 2*int(cases))
 }
 
 // People who never have more than they may lose nothing, whenever which host answers, and wherever their GPUs move.
