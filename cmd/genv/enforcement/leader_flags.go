@@ -3,12 +3,10 @@ package enforcement
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -124,13 +122,9 @@ func (config *LeaderConfig) readTLS(wanted bool) (*tls.Config, error) {
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if config.ca != "" {
-		text, err := os.ReadFile(config.ca)
-		if err != nil {
+		var err error
+		if settings.RootCAs, err = mail.Authorities(config.ca); err != nil {
 			return nil, command.WrongFlag("leader-ca", ": %w", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(text) {
-			return nil, command.WrongFlag("leader-ca", ": %s has no certificate (PEM)", config.ca)
 		}
 	}
 	if (config.cert == "") != (config.key == "") {

@@ -42,10 +42,11 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 		if options.Interval == 0 || options.Interval >= MailGather {
 			gather = leastGather
 		}
-		next = mail.NewSender(mail.Options{
+		next = &mail.Sender{
 			Settings: settings, Gather: gather, Now: m.now, MayBegin: mayBegin, Done: m.done,
 			Warn: func(err error) { m.log.Warn().Err(err).Msg("mail: enforcement continues") },
-		})
+		}
+		next.Start()
 	}
 	m.replace(next, hooksTimeout)
 	switch {
@@ -69,7 +70,8 @@ func (m *mailer) replace(next *mail.Sender, within time.Duration) {
 			if next != nil {
 				next.Send(l)
 			} else {
-				m.done(mail.Result{Letter: l, Err: errNotSent})
+				l.Err = errNotSent
+				m.done(l)
 			}
 		}
 	})
@@ -85,7 +87,7 @@ func (m *mailer) check(settings *policy.Mail) {
 	}
 }
 
-func (m *mailer) done(r mail.Result) {
+func (m *mailer) done(r mail.Letter) {
 	if r.Err != nil {
 		m.log.Warn().Err(r.Err).Str("user", string(r.User)).Msg("a mail was not sent; enforcement continues")
 	}

@@ -63,11 +63,9 @@ func (p *program) testMail(c *cli.Context, file *policy.File, user snapshot.User
 	if file.Mail == nil {
 		return nil
 	}
-	results := []mail.Result{{Err: mail.ErrOptedOut}}
+	results := []mail.Letter{{Err: mail.ErrOptedOut}}
 	if !file.Mail.OptedOut(user) {
-		results = mail.SendTest(c.Context, mail.Options{
-			Settings: file.Mail, Now: p.Now, Warn: func(err error) { p.Warn("warning: " + err.Error()) },
-		}, user)
+		results = (&mail.Sender{Settings: file.Mail, Now: p.Now}).SendTest(c.Context, user)
 	}
 	kind := "mail"
 	for _, r := range results {

@@ -51,7 +51,7 @@ func TestCopies(t *testing.T) {
 			s.Answer(tt.command, tt.answer)
 			with := settings(s)
 			with.CopyTo = tt.copyTo
-			o := open(with, func(o *mail.Options) { o.Pause = time.Hour })
+			o := open(with, func(o *mail.Sender) { o.Pause = time.Hour })
 			o.Send(letter("alice"))
 			require.Empty(t, o.Close(time.Minute))
 			require.Len(t, o.results, 1, "the record has the user's alone")
@@ -92,8 +92,8 @@ func TestSendTest(t *testing.T) {
 	s := mailtest.Start(t)
 	with := settings(s)
 	with.CopyTo = []string{"admins@example.org"}
-	options := mail.Options{Settings: with, Now: time.Now, Warn: func(err error) { require.NoError(t, err) }}
-	results := mail.SendTest(t.Context(), options, "alice")
+	sender := mail.Sender{Settings: with, Now: time.Now}
+	results := sender.SendTest(t.Context(), "alice")
 	require.Len(t, results, 2)
 	require.NoError(t, results[0].Err)
 	require.Equal(t, "admins@example.org", results[1].To)
@@ -103,7 +103,7 @@ func TestSendTest(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(body, "\r\n", "\n"), "\n* "+notify.TestText+"\n")
 
 	s.AnswerOnce("RCPT", "451 later")
-	results = mail.SendTest(t.Context(), options, "alice")
+	results = sender.SendTest(t.Context(), "alice")
 	require.Len(t, results, 1, "it isn't tried again, and there is no copy of it")
 	require.ErrorContains(t, results[0].Err, "it answered 451")
 	require.Contains(t, mail.NextStep(results[0].Err), "try again later")

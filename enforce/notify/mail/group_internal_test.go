@@ -20,10 +20,9 @@ type waiting struct {
 
 func newWaiting() *waiting {
 	w := &waiting{now: time.Unix(1_700_000_000, 0)}
-	o := Options{Gather: time.Minute, Now: func() time.Time { return w.now }, Settings: &policy.Mail{
+	w.Sender = &Sender{Gather: time.Minute, Now: func() time.Time { return w.now }, Settings: &policy.Mail{
 		PerUser: 2, InAll: 40, Digest: time.Hour, OptOut: []string{"opted"},
-	}}
-	w.Sender = &Sender{options: o, groups: make(map[snapshot.Username]*group), queue: newQueue(o)}
+	}, groups: make(map[snapshot.Username]*group), routes: []*route{{}}}
 	return w
 }
 

@@ -28,7 +28,7 @@ func TestDroppedLettersAreCounted(t *testing.T) {
 // Nothing is sent by a controller that may not act any more.
 func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
 	s := mailtest.Start(t)
-	o := open(settings(s), func(o *mail.Options) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
+	o := open(settings(s), func(o *mail.Sender) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
 	o.Send(letter("alice"))
 	require.ErrorContains(t, o.wait(t)[0].Err, "doesn't lead any more")
 	require.Empty(t, o.Close(time.Minute))
@@ -39,7 +39,7 @@ func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
 func TestOneRefusalDelaysNoOther(t *testing.T) {
 	s := mailtest.Start(t)
 	s.AnswerOnce("RCPT", "452 mailbox full")
-	o := open(settings(s), func(o *mail.Options) { o.Pause = time.Hour })
+	o := open(settings(s), func(o *mail.Sender) { o.Pause = time.Hour })
 	o.Send(letter("alice"))
 	o.Send(letter("bob"))
 	r := o.wait(t)[0]

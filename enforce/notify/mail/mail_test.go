@@ -48,31 +48,31 @@ func settings(s *mailtest.Server) *policy.Mail {
 type outbox struct {
 	*mail.Sender
 	mu      sync.Mutex
-	results []mail.Result
+	results []mail.Letter
 	warned  []string
 }
 
-func open(settings *policy.Mail, change func(*mail.Options)) *outbox {
+func open(settings *policy.Mail, change func(*mail.Sender)) *outbox {
 	o := &outbox{}
-	options := mail.Options{
+	o.Sender = &mail.Sender{
 		Settings: settings, Now: time.Now, Pause: 10 * time.Millisecond,
-		Done: func(r mail.Result) { o.mu.Lock(); defer o.mu.Unlock(); o.results = append(o.results, r) },
+		Done: func(r mail.Letter) { o.mu.Lock(); defer o.mu.Unlock(); o.results = append(o.results, r) },
 		Warn: func(err error) { o.mu.Lock(); defer o.mu.Unlock(); o.warned = append(o.warned, err.Error()) },
 	}
 	if change != nil {
-		change(&options)
+		change(o.Sender)
 	}
-	o.Sender = mail.NewSender(options)
+	o.Start()
 	return o
 }
 
 // wait waits for a result.
-func (o *outbox) wait(t *testing.T) []mail.Result {
+func (o *outbox) wait(t *testing.T) []mail.Letter {
 	t.Helper()
 	require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.results) > 0 }, time.Minute, time.Millisecond)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append([]mail.Result(nil), o.results...)
+	return append([]mail.Letter(nil), o.results...)
 }
 
 func letter(user string) mail.Letter {
@@ -212,7 +212,7 @@ func TestNothingLeavesInTheClear(t *testing.T) {
 			if tt.change != nil {
 				tt.change(with, s)
 			}
-			o := open(with, func(o *mail.Options) { o.Pause = time.Hour })
+			o := open(with, func(o *mail.Sender) { o.Pause = time.Hour })
 			o.Send(letter("alice"))
 			require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.warned) == 1 }, time.Minute, time.Millisecond)
 			require.Contains(t, o.warned[0], tt.says)
@@ -292,7 +292,7 @@ func TestWhereAServerHangs(t *testing.T) {
 			s.Answer(command, "hang")
 			with := settings(s)
 			with.Timeout = 300 * time.Millisecond
-			r := mail.SendTest(t.Context(), mail.Options{Settings: with, Now: time.Now}, "alice")[0]
+			r := (&mail.Sender{Settings: with, Now: time.Now}).SendTest(t.Context(), "alice")[0]
 			require.ErrorContains(t, r.Err, "no answer within 300ms")
 			require.NotContains(t, r.Err.Error(), "deadline")
 			require.NotContains(t, r.Err.Error(), "timeout")
@@ -318,7 +318,7 @@ func TestTheEndDoesNotWaitForAServerThatHangs(t *testing.T) {
 func TestGivenUpAfterATime(t *testing.T) {
 	s := mailtest.Start(t)
 	s.Answer("RCPT", "451 never")
-	o := open(settings(s), func(o *mail.Options) { o.GiveUp = time.Nanosecond })
+	o := open(settings(s), func(o *mail.Sender) { o.GiveUp = time.Nanosecond })
 	o.Send(letter("alice"))
 	require.ErrorContains(t, o.wait(t)[0].Err, "given up after 1 tries")
 	require.Empty(t, o.Close(time.Minute))
@@ -356,7 +356,7 @@ func TestSendmail(t *testing.T) {
 			if name == "it hangs" {
 				with.Timeout = 300 * time.Millisecond
 			}
-			o := open(with, func(o *mail.Options) { o.Pause = time.Hour })
+			o := open(with, func(o *mail.Sender) { o.Pause = time.Hour })
 			o.Send(letter("alice"))
 			require.Len(t, o.Close(time.Minute), tt.unsent)
 			if child, err := os.ReadFile(program + ".child"); err == nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// send sends one message. Its error is final or a *serverError, or says that a later try may succeed.
+// send sends one message. A later try may succeed after an error, unless it is a failure that says otherwise.
 func send(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
@@ -34,14 +34,13 @@ func send(ctx context.Context, settings *policy.Mail, to string, data []byte) er
 	}
 	client, err := dial(ctx, settings)
 	if err != nil {
-		return &serverError{plain(ctx, settings, err)}
+		return failure{plain(ctx, settings, err), false, true}
 	}
 	defer client.Close()
-	if err := transfer(ctx, client, settings, to, data); err != nil {
-		return err
+	if err = transfer(ctx, client, settings, to, data); err == nil {
+		_ = client.Quit() // the server has the mail
 	}
-	_ = client.Quit() // the server has the mail
-	return nil
+	return err
 }
 
 // dial connects, has the connection encrypted as the policy wants it, and logs in if the policy names a user. Before it
@@ -52,8 +51,10 @@ func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 		return nil, err
 	}
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	if config.RootCAs, err = authorities(settings.CAFile); err != nil {
-		return nil, err
+	if settings.CAFile != "" { // else those of the system
+		if config.RootCAs, err = Authorities(settings.CAFile); err != nil {
+			return nil, err
+		}
 	}
 	encrypt := gomail.NoTLS
 	if settings.TLS == policy.StartTLS {
@@ -91,11 +92,8 @@ func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 // maxCAFile is more than the authorities of a system take, in bytes.
 const maxCAFile = 4 << 20
 
-// authorities are those in a file; nil without one, for those of the system.
-func authorities(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
+// Authorities are those in a file with certificates (PEM).
+func Authorities(file string) (*x509.CertPool, error) {
 	data, err := folder.ReadRegular(file, maxCAFile)
 	if err != nil {
 		return nil, err
@@ -129,15 +127,13 @@ func transfer(ctx context.Context, client *smtp.Client, settings *policy.Mail, t
 	switch errors.As(err, &answer); {
 	case err == nil:
 		return nil
-	case answer != nil && answer.Code >= 500:
-		return finally(plain(ctx, settings, err))
 	case answer != nil:
-		return plain(ctx, settings, err)
+		return failure{plain(ctx, settings, err), answer.Code >= 500, false}
 	case sent:
-		return finally(fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
-			"sent again: %w", plain(ctx, settings, err)))
+		return failure{fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
+			"sent again: %w", plain(ctx, settings, err)), true, false}
 	}
-	return &serverError{plain(ctx, settings, err)}
+	return failure{plain(ctx, settings, err), false, true}
 }
 
 // plain is the error of a server, safe to show: it may have any text.
@@ -177,17 +173,15 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child may still have its output open
 		return nil
 	case ctx.Err() != nil:
-		return finally(fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
-			"not sent again", settings.Sendmail))
+		return failure{fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
+			"not sent again", settings.Sendmail), true, false}
 	}
-	err = fmt.Errorf("%s: %w", settings.Sendmail, err)
-	if said := text.OneLine(complaint.String()); said != "" {
-		err = fmt.Errorf("%w: %s", err, text.Shorten(said, 300))
+	said := ""
+	if words := text.OneLine(complaint.String()); words != "" {
+		said = ": " + text.Shorten(words, 300)
 	}
-	if errors.As(err, &exit) && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError {
-		return finally(err)
-	}
-	return err
+	final := errors.As(err, &exit) && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError
+	return failure{fmt.Errorf("%s: %w%s", settings.Sendmail, err, said), final, false}
 }
 
 // maxPassword is how long a password may be.
@@ -201,35 +195,31 @@ func ReadPassword(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	var owner unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &owner); err != nil {
 		return "", err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: it is not a regular file", path)
-	case !ok || owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
-		return "", fmt.Errorf("%s: it belongs to another user; chown it to root or to the account that runs this", path)
-	case info.Mode().Perm()&0o027 != 0:
-		return "", fmt.Errorf("%s: its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640",
-			path, info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
-	if err != nil {
-		return "", err
-	}
 	password, rest, _ := strings.Cut(string(data), "\n")
 	password = strings.TrimSuffix(password, "\r")
-	switch {
+	wrong := ""
+	switch mode := owner.Mode & 0o777; {
+	case owner.Mode&unix.S_IFMT != unix.S_IFREG:
+		wrong = "it is not a regular file"
+	case owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
+		wrong = "it belongs to another user; chown it to root or to the account that runs this"
+	case mode&0o027 != 0:
+		wrong = fmt.Sprintf("its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", mode)
+	case err != nil:
+		return "", err
 	case len(data) > maxPassword:
-		return "", fmt.Errorf("%s: it is longer than %d bytes", path, maxPassword)
+		wrong = fmt.Sprintf("it is longer than %d bytes", maxPassword)
 	case strings.TrimSpace(rest) != "":
-		return "", fmt.Errorf("%s: it has more than one line", path)
+		wrong = "it has more than one line"
 	case password == "":
-		return "", fmt.Errorf("%s: %w", path, errNoPassword)
+		wrong = "it holds no password"
+	default:
+		return password, nil
 	}
-	return password, nil
+	return "", fmt.Errorf("%s: %s", path, wrong)
 }
-
-var errNoPassword = errors.New("it holds no password")
