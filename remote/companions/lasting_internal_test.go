@@ -81,7 +81,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 				require.NoError(t, err)
 				require.NotContains(t, string(memory), "sh -c private")
 				m = &Messages{} // it restarts
-				require.NoError(t, m.Restore(memory))
+				require.NoError(t, json.Unmarshal(memory, m.Memory()))
 				deliveries, _ := m.Plan(&controller.Cycle{
 					Cluster: cluster, Policy: policy.Default(), Now: now.Add(s.after), Exemptions: s.exempt, Hold: s.hold,
 				}, s.event)

@@ -2,7 +2,6 @@ package companions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,10 +44,7 @@ type batch struct {
 func (*Messages) Name() string { return "messages" }
 
 // Memory implements controller.Keeper.
-func (m *Messages) Memory() any { return m.remembered }
-
-// Restore implements controller.Keeper.
-func (m *Messages) Restore(memory []byte) error { return json.Unmarshal(memory, &m.remembered) }
+func (m *Messages) Memory() any { return &m.remembered }
 
 // Plan implements controller.Companion.
 func (m *Messages) Plan(

@@ -15,15 +15,15 @@ import (
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
 func (c *Controller) cycle(ctx context.Context, e *event) {
 	c.learn(e.ended)
-	c.operate(ctx, e.requests)
+	c.operate(ctx, e.actions)
 	if !c.see(ctx, e) {
 		return
 	}
 	now := c.Now()
-	plan, next, events := enforce.Judge(c.policy(now), c.fleet.cluster, c.Memory.Rules, now)
+	plan, next, events := enforce.Judge(c.policy(now), c.fleet.Cluster, c.Memory.Rules, now)
 	orders := c.ordersOf(plan)
 	c.round.add(plan)
-	if err := c.recordFirst(&c.round, events, c.fleet.duplicates, itemsOf(orders)); err != nil {
+	if err := c.recordFirst(&c.round, events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
 		c.round.unsent = len(plan.Orders)
 		return // nothing is done that can't be recorded: the cycle doesn't count
 	}
@@ -52,14 +52,14 @@ func (c *Controller) see(ctx context.Context, e *event) bool {
 	switch {
 	case !mayBegin(ctx), !c.fleet.answered():
 		return false
-	case c.StopAtFailure && len(c.fleet.cluster.Failed()) > 0:
+	case c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0:
 		c.round.Stopped = true
 		return false
 	case c.DryRun && !e.complete, c.StopAtFailure && !e.complete && c.round.judged == 0:
 		return false
 	}
 	if c.DryRun {
-		c.fleet.cluster = c.fleet.asNew()
+		c.fleet.Cluster = c.fleet.asNew()
 	}
 	return true
 }
@@ -119,11 +119,8 @@ func (c *Controller) learn(ended []*Delivery) {
 		all.add(d.learn(d))
 	}
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	record := c.recordWriter()
-	c.round.Records = record.bounded(all.Records)
-	if err := record.write(&c.round, c.round.Records); err != nil {
-		c.round.Unrecorded = err
-	}
+	c.round.Records = c.bounded(all.Records)
+	c.record(&c.round, c.round.Records)
 	c.emit(&c.round, all.Events)
 }
 

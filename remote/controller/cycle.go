@@ -84,7 +84,7 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 // see takes in what is known of the hosts.
 func (cycle *Cycle) see(f *fleet, asked operator.State) {
 	before := cycle.Duplicates
-	cycle.Cluster, cycle.Duplicates, cycle.Via = f.cluster, slices.Clone(f.duplicates), f.via
+	cycle.Cluster, cycle.Duplicates, cycle.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
 	for i := range cycle.Duplicates {
 		d := &cycle.Duplicates[i]
 		d.New = d.New || slices.ContainsFunc(before,

@@ -40,10 +40,8 @@ type Companion interface {
 // Keeper is a Companion with a memory that is kept over restarts.
 type Keeper interface {
 	Companion
-	// Memory returns what is kept, as JSON has it. It is called when the memory is saved.
+	// Memory returns a pointer to what is kept, as JSON has it.
 	Memory() any
-	// Restore takes over a memory, which Memory returned as JSON.
-	Restore(memory []byte) error
 }
 
 // Learned is what there is to record and to say of a delivery that has ended.
@@ -76,8 +74,8 @@ func (d *dispatcher) dispatch(ctx context.Context, to Asker, f *fleet, deliverie
 	}
 	byName := make(map[string][]*Delivery, len(byHost))
 	var hosts []remote.Host
-	for i := range f.cluster.Hosts { // in their order
-		name := f.cluster.Hosts[i].Name
+	for i := range f.Cluster.Hosts { // in their order
+		name := f.Cluster.Hosts[i].Name
 		if list := byHost[name]; len(list) > 0 {
 			for _, one := range list {
 				one.position = i

@@ -23,50 +23,54 @@ func (d Duplicate) String() string {
 	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
-// merged is a fleet without duplicates: each machine is listed once.
-type merged struct {
-	cluster    snapshot.Cluster
-	reached    map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
-	via        map[snapshot.Hostname]agent.Via   // how it spoke with the controller, where that is known
-	duplicates []Duplicate
-	machines   Machines // to remember
+// Look is what is seen of a fleet: each machine once.
+type Look struct {
+	Cluster snapshot.Cluster
+	// Duplicates are the names that are left out of Cluster because another name leads to
+	// the same machine.
+	Duplicates []Duplicate
+	// Via is how each host that answered was spoken with, where the Link knows.
+	Via map[snapshot.Hostname]agent.Via
+
+	reached  map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
+	machines Machines                          // to remember
 }
 
 // merge keeps one host for each machine, with the first of the machine's names
 // and the snapshot of the first name that answered. So nothing changes while one of
 // the names fails.
-func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) merged {
+func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
 	names, leads, vias := leadsOf(asked, all, about)
 	groups := known.group(names, leads)
 	n := len(all.Hosts)
-	m := merged{
-		cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
-		reached: make(map[snapshot.Hostname]remote.Host, n), via: make(map[snapshot.Hostname]agent.Via, n),
+	m := Look{
+		Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
+		reached: make(map[snapshot.Hostname]remote.Host, n), Via: make(map[snapshot.Hostname]agent.Via, n),
 		machines: known.next(names, groups),
 	}
 	at := make([]int, n) // where the host of a machine is in the cluster
 	for i, first := range groups {
 		h := all.Hosts[i]
 		if i == first {
-			at[i] = len(m.cluster.Hosts)
-			m.cluster.Hosts = append(m.cluster.Hosts, h)
+			at[i] = len(m.Cluster.Hosts)
+			m.Cluster.Hosts = append(m.Cluster.Hosts, h)
 			m.reach(h.Name, asked[i], vias[i])
 			continue
 		}
-		if same := &m.cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
+		if same := &m.Cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
 			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
 			m.reach(same.Name, asked[i], vias[i])
 		}
-		m.duplicates = append(m.duplicates, m.machines.duplicate(names[i], names[first]))
+		m.Duplicates = append(m.Duplicates, m.machines.duplicate(names[i], names[first]))
 	}
 	return m
 }
 
 // reach notes under which name a host answered, and how.
-func (m *merged) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
+func (m *Look) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
 	m.reached[name] = answered
 	if via != "" {
-		m.via[name] = via
+		m.Via[name] = via
 	}
 }
 

@@ -61,7 +61,7 @@ type event struct {
 	answers  []answer
 	complete bool // all hosts that were asked at the last tick have answered, or failed
 	ended    []*Delivery
-	requests []*request
+	actions  []*pendingAction
 
 	urgent bool      // an answer shows that something has changed
 	first  time.Time // when the first of answers came
@@ -69,7 +69,7 @@ type event struct {
 
 // isEmpty reports whether there is only a tick.
 func (e *event) isEmpty() bool {
-	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.requests) == 0
+	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
 
 // loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
@@ -119,7 +119,7 @@ func (l *loop) next(ctx context.Context) *event {
 // together, so that limits are for all.
 func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
 	switch {
-	case ctx.Err() != nil, len(e.requests) > 0:
+	case ctx.Err() != nil, len(e.actions) > 0:
 		return true
 	case !e.complete && len(e.answers) == 0 && l.mayTick(now): // first what has come is judged
 		e.tick = true
@@ -178,7 +178,7 @@ func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
 	case <-l.background.ended.ready():
 		e.ended = append(e.ended, l.background.take()...)
 	case r := <-l.Actions.waiting():
-		e.requests = append(e.requests, r)
+		e.actions = append(e.actions, r)
 	case <-hangup:
 		e.reload = true
 	}
@@ -260,9 +260,9 @@ func (l *loop) listen() {
 	if l.wake == nil {
 		l.wake = wake.Start(link)
 	}
-	hosts := make([]remote.Host, 0, len(l.fleet.cluster.Hosts))
-	for i := range l.fleet.cluster.Hosts {
-		if h := &l.fleet.cluster.Hosts[i]; h.Snapshot != nil {
+	hosts := make([]remote.Host, 0, len(l.fleet.Cluster.Hosts))
+	for i := range l.fleet.Cluster.Hosts {
+		if h := &l.fleet.Cluster.Hosts[i]; h.Snapshot != nil {
 			hosts = append(hosts, l.fleet.reached[h.Name])
 		}
 	}

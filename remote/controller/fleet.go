@@ -26,7 +26,7 @@ type fleet struct {
 	hosts []remote.Host
 	last  []snapshot.Host // of each of hosts
 	round int             // of the last tick
-	merged
+	Look
 }
 
 // of returns the fleet with other hosts. What is known of those with the same name stays.
@@ -62,13 +62,13 @@ func (f fleet) with(answers []answer, known Machines, about func(remote.Host) ag
 			h.Snapshot = nil
 		}
 	}
-	f.merged = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
+	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
 	return f
 }
 
 // asNew is the cluster as if all hosts had just answered.
 func (f *fleet) asNew() snapshot.Cluster {
-	hosts := slices.Clone(f.cluster.Hosts)
+	hosts := slices.Clone(f.Cluster.Hosts)
 	for i := range hosts {
 		hosts[i].IsNew = true
 	}

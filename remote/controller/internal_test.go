@@ -142,7 +142,6 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var log kept
 	c := &Controller{Options: Options{Audit: &log, Now: func() time.Time { return now }}}
-	w := c.recordWriter()
 	found := func(host snapshot.Hostname, user snapshot.Username, n int) (recorded int) {
 		events, before := make([]enforce.Event, n), len(log)
 		for i := range events {
@@ -169,7 +168,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 		{Kind: audit.KindOperator, By: "root"}:                     true,
 	} {
 		kind.Host, kind.User, kind.UID, kind.Text = "a", "eve", &uid, strings.Repeat("x", 1000)
-		require.Equal(t, recorded, len(w.bounded([]audit.Record{*kind})) == 1, kind)
+		require.Equal(t, recorded, len(c.bounded([]audit.Record{*kind})) == 1, kind)
 	}
 	require.Equal(t, 100, found("a", "alice", 100), "there is a part for her")
 	require.Equal(t, 100, found("b", "eve", 100), "what she does elsewhere")
@@ -209,9 +208,9 @@ func TestWhatWasNotSent(t *testing.T) {
 func TestADuplicateIsRecordedOnce(t *testing.T) {
 	var log kept
 	c := &Controller{Options: Options{Audit: &log, Now: time.Now}}
-	c.fleet.duplicates = []Duplicate{{Name: "b", SameAs: "a", New: true}}
-	require.NoError(t, c.recordFirst(&Cycle{}, nil, c.fleet.duplicates, nil))
-	require.NoError(t, c.recordAction(&Cycle{}, []audit.Record{{Kind: audit.KindOperator}}))
+	c.fleet.Duplicates = []Duplicate{{Name: "b", SameAs: "a", New: true}}
+	require.NoError(t, c.recordFirst(&Cycle{}, nil, c.fleet.Duplicates, nil))
+	require.NoError(t, c.recordFirst(&Cycle{}, nil, nil, []audit.Record{{Kind: audit.KindOperator}}))
 	require.Len(t, log, 2)
 	require.Equal(t, audit.KindOperator, log[1].Kind)
 }

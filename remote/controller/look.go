@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -15,21 +14,11 @@ type Snapshotter struct {
 	machines Machines
 }
 
-// Look is what a Snapshotter saw.
-type Look struct {
-	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name leads to
-	// the same machine.
-	Duplicates []Duplicate
-	// Via is how each host that answered was spoken with, where the Link knows.
-	Via map[snapshot.Hostname]agent.Via
-}
-
 // Look asks every host once.
 func (l *Snapshotter) Look(ctx context.Context) Look {
-	fleet := merge(l.Hosts, l.Collect(ctx), l.machines, l.Link.About)
-	l.machines = fleet.machines
-	return Look{Cluster: fleet.cluster, Duplicates: fleet.duplicates, Via: fleet.via}
+	look := merge(l.Hosts, l.Collect(ctx), l.machines, l.Link.About)
+	l.machines = look.machines
+	return look
 }
 
 // Collect asks every host for its snapshot, in the order of Hosts.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -34,7 +35,7 @@ type FleetMemory struct {
 func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	for _, c := range companions {
 		if keeper, ok := c.(Keeper); ok && m.Companions[c.Name()] != nil {
-			_ = keeper.Restore(m.Companions[c.Name()])
+			_ = json.Unmarshal(m.Companions[c.Name()], keeper.Memory())
 			delete(m.Companions, c.Name())
 		}
 	}
@@ -42,21 +43,18 @@ func (m *FleetMemory) restoreCompanions(companions []Companion) {
 
 // withCompanions is the memory with what companions remember now.
 func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
-	memories := make(map[string]json.RawMessage)
-	for name, memory := range m.Companions { // of companions that this run doesn't have
-		memories[name] = memory
-	}
+	m.Companions = maps.Clone(m.Companions) // also of those that this run doesn't have
 	for _, c := range companions {
-		keeper, ok := c.(Keeper)
-		if !ok {
-			continue
+		if keeper, ok := c.(Keeper); ok {
+			data, err := json.Marshal(keeper.Memory())
+			if err != nil {
+				return m, err
+			}
+			if m.Companions == nil {
+				m.Companions = make(map[string]json.RawMessage)
+			}
+			m.Companions[c.Name()] = data
 		}
-		data, err := json.Marshal(keeper.Memory())
-		if err != nil {
-			return m, err
-		}
-		memories[c.Name()] = data
 	}
-	m.Companions = memories
 	return m, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
@@ -17,17 +16,17 @@ import (
 const EventOperator enforce.EventKind = "operator"
 
 // operate carries out what operators ask for. Like a plan it is recorded first.
-func (c *Controller) operate(ctx context.Context, requests []*request) {
-	for _, r := range requests {
+func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
+	for _, r := range actions {
 		if r.ctx.Err() != nil {
 			continue // the person has left, and may not want it any more
 		}
-		text, err := c.carryOut(ctx, r)
-		r.replies <- reply{operator.Answer{Schema: operator.AnswerSchema, Done: err == nil, Text: text}, err}
+		r.text, r.err = c.carryOut(ctx, r)
+		close(r.done)
 	}
 }
 
-func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
+func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, error) {
 	switch {
 	case r.action.Kind == operator.Explain && c.Policy != nil:
 		return strings.Join(c.round.Plan.Counts.Explain(r.action.Host, r.action.User), "\n"), nil
@@ -46,16 +45,6 @@ func (c *Controller) carryOut(ctx context.Context, r *request) (string, error) {
 	return c.changeState(ctx, r)
 }
 
-// recordAction records what an operator asked for. If that fails, nothing may be done, unless
-// ActUnrecorded.
-func (c *Controller) recordAction(cycle *Cycle, items []audit.Record) error {
-	if err := c.recordFirst(cycle, nil, nil, items); err != nil {
-		return operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
-			"nothing was done, since it could not be recorded: %v", err)
-	}
-	return nil
-}
-
 // RecordOfAction is the record of an action.
 func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.Record {
 	return audit.Record{
@@ -65,7 +54,7 @@ func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.
 }
 
 // changeState makes and ends exemptions and holds.
-func (c *Controller) changeState(ctx context.Context, r *request) (string, error) {
+func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string, error) {
 	if r.action.Kind == operator.Exempt {
 		e := r.action.Exemption()
 		if err := e.CheckRule(c.Policy); err != nil {
@@ -76,9 +65,11 @@ func (c *Controller) changeState(ctx context.Context, r *request) (string, error
 	if err != nil {
 		return "", err
 	}
-	next.Exemptions = next.Exemptions.Follow(c.fleet.cluster)
-	if err := c.recordAction(&c.round, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
-		return "", err
+	next.Exemptions = next.Exemptions.Follow(c.fleet.Cluster)
+	items := []audit.Record{RecordOfAction(r.who, &r.action, text)}
+	if err := c.recordFirst(&c.round, nil, nil, items); err != nil { // then nothing may be done
+		return "", operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
+			"nothing was done, since it could not be recorded: %v", err)
 	}
 	c.Memory.Operator = next
 	if err := c.keep(ctx); err != nil {
@@ -91,7 +82,7 @@ func (c *Controller) changeState(ctx context.Context, r *request) (string, error
 
 // expire ends the exemptions that are over, and says so, also if the cycle can't be recorded.
 func (c *Controller) expire(ctx context.Context, now time.Time) {
-	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.cluster).Expire(now)
+	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.Cluster).Expire(now)
 	c.Memory.Operator.Exemptions = left
 	if len(expired) == 0 {
 		return
@@ -102,7 +93,10 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 		e := &expired[i]
 		text := fmt.Sprintf("The exemption of %s has ended (%s by %s)", e.Who.String(), e.Reason, e.By)
 		events = append(events, enforce.Event{Kind: EventOperator, Host: e.Host, Text: text})
-		records = append(records, expiryRecord(e, text))
+		records = append(records, audit.Record{
+			Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
+			Rule: e.Rule, Text: text,
+		})
 	}
 	c.record(&c.round, records)
 	if !c.DryRun {
@@ -111,38 +105,28 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 	c.emit(&c.round, events)
 }
 
-func expiryRecord(e *policy.Exemption, text string) audit.Record {
-	return audit.Record{
-		Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
-		Rule: e.Rule, Text: text,
-	}
-}
-
 // maxWaiting is how many actions may wait for the loop. It carries them out one at a time,
 // each with a record on the disk.
 const maxWaiting = 64
 
 // Queue carries the actions of operators to a Loop. It is safe for concurrent use.
 type Queue struct {
-	requests chan *request
-	ended    chan struct{} // closed by End
+	actions chan *pendingAction
+	ended   chan struct{} // closed by End
 }
 
 // NewQueue returns a Queue.
 func NewQueue() *Queue {
-	return &Queue{requests: make(chan *request, maxWaiting), ended: make(chan struct{})}
+	return &Queue{actions: make(chan *pendingAction, maxWaiting), ended: make(chan struct{})}
 }
 
-// request is an action that waits for its answer.
-type request struct {
-	ctx     context.Context // of the person who asks
-	who     operator.Person
-	action  operator.Action
-	replies chan reply // with room for one
-}
-
-type reply struct {
-	answer operator.Answer
+// pendingAction is an action that waits for its answer.
+type pendingAction struct {
+	ctx    context.Context // of the person who asks
+	who    operator.Person
+	action operator.Action
+	done   chan struct{} // closed when it has an answer
+	text   string
 	err    error
 }
 
@@ -152,46 +136,36 @@ func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) 
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err
 	}
-	r := &request{ctx: ctx, who: who, action: a, replies: make(chan reply, 1)}
+	r := &pendingAction{ctx: ctx, who: who, action: a, done: make(chan struct{})}
 	select {
-	case q.requests <- r:
+	case q.actions <- r:
 	default:
 		return operator.Answer{}, operator.Refuse(operator.Busy, "Try again.", "%d actions are waiting already",
 			maxWaiting)
 	}
-	got, ok := q.await(ctx, r)
-	switch {
-	case ok:
-		return got.answer, got.err
-	case ctx.Err() != nil:
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	case <-q.ended:
+	}
+	select {
+	case <-r.done: // perhaps at the same time
+		return operator.Answer{Schema: operator.AnswerSchema, Done: r.err == nil, Text: r.text}, r.err
+	default:
+	}
+	if ctx.Err() != nil {
 		return operator.Answer{}, fmt.Errorf("whether it was begun is not known: %w", context.Cause(ctx))
 	}
 	return operator.Answer{}, operator.Refuse(operator.NotStarted, "Start the controller again.",
 		"the controller has ended")
 }
 
-// await waits for the reply; false if ctx or the loop ends first.
-func (q *Queue) await(ctx context.Context, r *request) (reply, bool) {
-	select {
-	case got := <-r.replies:
-		return got, true
-	case <-ctx.Done():
-	case <-q.ended:
-	}
-	select {
-	case got := <-r.replies: // it came at the same time
-		return got, true
-	default:
-		return reply{}, false
-	}
-}
-
-// waiting are the requests; nil for a Queue that is nil.
-func (q *Queue) waiting() <-chan *request {
+// waiting are the actions; nil for a Queue that is nil.
+func (q *Queue) waiting() <-chan *pendingAction {
 	if q == nil {
 		return nil
 	}
-	return q.requests
+	return q.actions
 }
 
 // End answers what waits, and what comes later, when there is no Loop any more.

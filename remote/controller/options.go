@@ -1,14 +1,12 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 )
 
@@ -48,7 +46,9 @@ type Controller struct {
 // background is what goes on without the loop: deliveries, and saves of the memory.
 type background struct {
 	dispatcher
-	saver
+	unsaved bool      // the memory changed since it was saved
+	saved   time.Time // last
+	writer  stateWriter
 }
 
 // Configure has a controller go on with other options, and with the orders under way. It must not be
@@ -113,35 +113,3 @@ func (c *Controller) keep(ctx context.Context) error {
 // errNoStore is why a restart forgets what operators asked for.
 var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
 	"gives it a folder")
-
-func (c *Controller) recordWriter() recordWriter {
-	return recordWriter{c.Audit, c.Now, &c.Memory.recorded}
-}
-
-// record records what became of something, and notes whether that failed.
-func (c *Controller) record(cycle *Cycle, records []audit.Record) {
-	if err := c.recordWriter().write(cycle, records); err != nil {
-		cycle.Unrecorded = err
-	}
-}
-
-// recordFirst records what was found, and the items that are about to be done, before anything is sent. The error
-// says that nothing may be done, since it can't be recorded.
-func (c *Controller) recordFirst(
-	cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
-) error {
-	w := c.recordWriter()
-	if w.log == nil {
-		return nil
-	}
-	if cycle.Unrecorded = w.log.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
-		cycle.Unrecorded = cmp.Or(w.ahead(cycle, events, duplicates, items), cycle.Unrecorded)
-		if cycle.Unrecorded != nil && !c.ActUnrecorded {
-			w.notSent(cycle, items)
-		}
-	}
-	if c.ActUnrecorded {
-		return nil
-	}
-	return cycle.Unrecorded
-}

@@ -34,9 +34,9 @@ func (c *Controller) ordersOf(plan enforce.Plan) []*sentOrder {
 	for i := range plan.Findings {
 		findings[plan.Findings[i].ID] = &plan.Findings[i]
 	}
-	hosts := make(map[snapshot.Hostname]*snapshot.Host, len(c.fleet.cluster.Hosts))
-	for i := range c.fleet.cluster.Hosts {
-		hosts[c.fleet.cluster.Hosts[i].Name] = &c.fleet.cluster.Hosts[i]
+	hosts := make(map[snapshot.Hostname]*snapshot.Host, len(c.fleet.Cluster.Hosts))
+	for i := range c.fleet.Cluster.Hosts {
+		hosts[c.fleet.Cluster.Hosts[i].Name] = &c.fleet.Cluster.Hosts[i]
 	}
 	orders := make([]*sentOrder, len(plan.Orders))
 	for i := range plan.Orders {

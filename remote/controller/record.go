@@ -1,10 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -20,28 +20,47 @@ type Recorder interface {
 	Reserve(bytes int64) error
 }
 
+// record records what became of something, and notes whether that failed.
+func (c *Controller) record(cycle *Cycle, records []audit.Record) {
+	if err := c.write(cycle, records); err != nil {
+		cycle.Unrecorded = err
+	}
+}
+
+// recordFirst records what was found, and the items that are about to be done, before anything is sent. The error
+// says that nothing may be done, since it can't be recorded.
+func (c *Controller) recordFirst(
+	cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
+) error {
+	if c.Audit == nil {
+		return nil
+	}
+	if cycle.Unrecorded = c.Audit.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
+		cycle.Unrecorded = cmp.Or(c.ahead(cycle, events, duplicates, items), cycle.Unrecorded)
+		if cycle.Unrecorded != nil && !c.ActUnrecorded {
+			c.notSent(cycle, items)
+		}
+	}
+	if c.ActUnrecorded {
+		return nil
+	}
+	return cycle.Unrecorded
+}
+
 // bytesPerItem is what the records of an item's outcome need at most, except from a
 // host that returns a lot of text.
 const bytesPerItem = 2 << 10
-
-// recordWriter completes the records of a cycle, and writes them to the log, if there
-// is one.
-type recordWriter struct {
-	log    Recorder // nil for none
-	now    func() time.Time
-	budget *Budget[snapshot.Username] // of what was found, in bytes
-}
 
 // recordsAnHour is how many bytes of the record about what was found on a host are written in an hour, a ninth of them
 // about one user. Honest hosts have less. What is done is always recorded.
 const recordsAnHour = 4 << 20
 
 // bounded leaves out records beyond the budgets of their users on their hosts.
-func (w recordWriter) bounded(records []audit.Record) []audit.Record {
-	if w.log == nil {
+func (c *Controller) bounded(records []audit.Record) []audit.Record {
+	if c.Audit == nil {
 		return records
 	}
-	return slices.DeleteFunc(records, func(r audit.Record) bool { return !isDone(&r) && !w.spend(&r) })
+	return slices.DeleteFunc(records, func(r audit.Record) bool { return !isDone(&r) && !c.spend(&r) })
 }
 
 // isDone reports whether a record is about what was done, and not about what was found.
@@ -58,7 +77,7 @@ func isDone(r *audit.Record) bool {
 }
 
 // spend reports whether there is room for a record.
-func (w recordWriter) spend(r *audit.Record) bool {
+func (c *Controller) spend(r *audit.Record) bool {
 	host, user := r.Host, r.User
 	if r.Finding != nil {
 		host = r.Finding.Affects()
@@ -67,13 +86,13 @@ func (w recordWriter) spend(r *audit.Record) bool {
 		user = snapshot.Username(fmt.Sprintf("uid %d", *r.UID))
 	}
 	line, err := json.Marshal(r)
-	_, _, ok := w.budget.Spend(host, user, len(line), Share{Host: recordsAnHour}, w.now())
+	_, _, ok := c.Memory.recorded.Spend(host, user, len(line), Share{Host: recordsAnHour}, c.Now())
 	return ok || err != nil
 }
 
 // beyond are records that count those that were left out.
-func (w recordWriter) beyond() (records []audit.Record) {
-	for _, over := range w.budget.Over(w.now()) {
+func (c *Controller) beyond() (records []audit.Record) {
+	for _, over := range c.Memory.recorded.Over(c.Now()) {
 		text := fmt.Sprintf("and %d more records within an hour, of findings that are left out", over.Count)
 		if !over.Ended {
 			text += "; more are counted once in an hour"
@@ -84,28 +103,28 @@ func (w recordWriter) beyond() (records []audit.Record) {
 }
 
 // ahead writes what was found, within the budgets, and items, and makes room for their outcomes.
-func (w recordWriter) ahead(cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
-	before := w.beyond() // of the hour before
+func (c *Controller) ahead(cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
+	before := c.beyond() // of the hour before
 	var records []audit.Record
 	for i := range events {
 		if r, ok := recordOf(&events[i], cycle); ok {
 			records = append(records, r)
 		}
 	}
-	records = slices.Concat(before, w.bounded(records), w.beyond())
+	records = slices.Concat(before, c.bounded(records), c.beyond())
 	for _, d := range duplicates {
 		if d.New {
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
 		}
 	}
-	if err := w.write(cycle, append(records, items...)); err != nil || len(items) == 0 {
+	if err := c.write(cycle, append(records, items...)); err != nil || len(items) == 0 {
 		return err
 	}
-	return w.log.Reserve(int64(len(items)) * bytesPerItem)
+	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
 }
 
 // notSent closes the records of what was not sent after all, or not done.
-func (w recordWriter) notSent(cycle *Cycle, items []audit.Record) {
+func (c *Controller) notSent(cycle *Cycle, items []audit.Record) {
 	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
 	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))
 	for i := range records {
@@ -113,19 +132,19 @@ func (w recordWriter) notSent(cycle *Cycle, items []audit.Record) {
 			records[i].Kind, records[i].Text = audit.KindOperator, items[i].Text
 		}
 	}
-	_ = w.write(cycle, records) // they wait to be written with the rest
+	_ = c.write(cycle, records) // they wait to be written with the rest
 }
 
-// write completes records, also for the hooks, and appends them to the log.
-func (w recordWriter) write(cycle *Cycle, records []audit.Record) error {
-	now := w.now().UTC()
+// write completes records, also for the hooks, and appends them to the log, if there is one.
+func (c *Controller) write(cycle *Cycle, records []audit.Record) error {
+	now := c.Now().UTC()
 	for i := range records {
 		records[i].Time, records[i].Run, records[i].Cycle = now, cycle.Run, cycle.Number
 	}
-	if w.log == nil || len(records) == 0 {
+	if c.Audit == nil || len(records) == 0 {
 		return nil
 	}
-	return w.log.Append(records...)
+	return c.Audit.Append(records...)
 }
 
 // recordOf is the record of an event; false if there is none.

@@ -112,10 +112,3 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 
 // saveEvery is how often a memory is saved that changes in every cycle.
 const saveEvery = 10 * time.Second
-
-// saver is what was saved of a memory.
-type saver struct {
-	unsaved bool // it changed since
-	saved   time.Time
-	writer  stateWriter
-}

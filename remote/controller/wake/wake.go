@@ -26,14 +26,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Snapshotter asks hosts for their snapshots.
-type Snapshotter interface {
-	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-}
-
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
-	Snapshotter
+	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	// Await waits until something may have changed on a host since its last snapshot, for some
 	// minutes at most, and calls done then, once, in a goroutine of its own: woke is false if
 	// nothing did. An error means that the host has to be asked at intervals; with
