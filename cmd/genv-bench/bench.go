@@ -60,8 +60,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.print(rows)
 }
 
-// overSSH gives a measurement a fleet of real sshd, or leaves it out where there
-// can be none.
+// overSSH gives a measurement a fleet of real sshd, or leaves it out where there can be none.
 func (b *bench) overSSH(measure func(context.Context, *sshd.Fleet) ([]row, error)) func(context.Context) ([]row, error) {
 	return func(ctx context.Context) (rows []row, err error) {
 		if err := sshd.Available(); err != nil {
@@ -114,9 +113,8 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%.0f µs", d.Seconds()*1e6)
 }
 
-// inTurn runs things one after the other, once to warm up and then b.runs
-// times, and returns the median of each: other load on the machine affects all
-// of them alike.
+// inTurn runs things one after the other, once to warm up and then b.runs times, and returns the median of each: other
+// load on the machine affects all of them alike.
 func (b *bench) inTurn(things []func() (time.Duration, error)) ([]time.Duration, error) {
 	taken := make([][]time.Duration, len(things))
 	for i := range b.runs + 1 {

@@ -32,8 +32,7 @@ type document struct {
 	Answered int     `json:"answered"`
 }
 
-// startController starts one and lets it settle: a few cycles after all hosts
-// have answered.
+// startController starts one and lets it settle: a few cycles after all hosts have answered.
 func (b *bench) startController(ctx context.Context, sshConfig string, names []string, interval time.Duration, flags ...string) (*controlled, error) {
 	c, err := b.launch(ctx, sshConfig, strings.Join(names, ","), interval, flags...)
 	if err != nil {

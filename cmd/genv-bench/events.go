@@ -48,8 +48,7 @@ func (b *bench) eventRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error)
 // idleFor is for how long an idle fleet is measured.
 const idleFor = 20 * time.Second
 
-// idle is the processor time that a controller and all of its hosts take while nothing
-// happens.
+// idle is the processor time that a controller and all of its hosts take while nothing happens.
 func (c *controlled) idle(ctx context.Context, fleet *sshd.Fleet) (time.Duration, error) {
 	time.Sleep(2 * time.Second) // first waits, which end at once
 	before := cpuOfAll(fleet.Dir, c.cmd.Process.Pid)

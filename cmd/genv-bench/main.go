@@ -1,6 +1,5 @@
-// Command genv-bench measures genv on whole fleets and prints a table, ratios
-// first. `make bench` runs it, and then the benchmarks in Go of all packages.
-// Where it is not root, or sshd is missing, it says which rows it leaves out.
+// Command genv-bench measures genv on whole fleets and prints a table, ratios first. `make bench` runs it, and then
+// the benchmarks in Go of all packages. Where it is not root, or sshd is missing, it says which rows it leaves out.
 package main
 
 import (

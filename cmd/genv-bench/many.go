@@ -41,8 +41,7 @@ func (b *bench) serve(dir, prefix string, first int, in io.Reader, out io.Writer
 	return err
 }
 
-// eightGPUs is a host that is in use: four environments with two devices each,
-// and two processes on each device.
+// eightGPUs is a host that is in use: four environments with two devices each, and two processes on each device.
 func eightGPUs(seed int) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{BootID: "5c1ac0de-0000-4000-8000-000000000000"}
 	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local))

@@ -17,8 +17,7 @@ import (
 // atOnce is how many hosts ssh(1) works on at a time.
 const atOnce = 64
 
-// sshFanOut is what an administrator would script: the same command on every
-// host, some at a time.
+// sshFanOut is what an administrator would script: the same command on every host, some at a time.
 func sshFanOut(ctx context.Context, fleet *sshd.Fleet, names []string, command string) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)

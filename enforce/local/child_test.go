@@ -61,8 +61,7 @@ func echo() {
 	}
 }
 
-// parent starts the program that $GENV_TEST_CHILD names, tells its PID, and ends
-// when it does.
+// parent starts the program that $GENV_TEST_CHILD names, tells its PID, and ends when it does.
 func parent() {
 	cmd := exec.Command(os.Getenv("GENV_TEST_CHILD"))
 	cmd.Env = append(os.Environ(), roleVariable+"=gentle")
@@ -176,8 +175,7 @@ func ready(t *testing.T, role string, options ...option) *child {
 	return c
 }
 
-// answers requires that the process still does its work: whatever signal was
-// sent before would have reached it by now.
+// answers requires that the process still does its work: whatever signal was sent before would have reached it by now.
 func (c *child) answers() {
 	for _, word := range []string{"once", "twice"} {
 		_, err := fmt.Fprintln(c.in, word)

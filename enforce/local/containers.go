@@ -25,9 +25,8 @@ type Containers interface {
 // no time: as with `docker stop`.
 const engineGrace = 10 * time.Second
 
-// findContainer returns the container of which the target is the first process; nil for
-// none, or if it could not be found out, which t.engineErr says then. It comes before the
-// target is verified.
+// findContainer returns the container of which the target is the first process; nil for none, or if it could not be
+// found out, which t.engineErr says then. It comes before the target is verified.
 func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
 	listed := now.processes[t.judged.PID]
 	if x.options.Containers == nil || listed == nil || listed.ContainerInfo == nil || !listed.ContainerInfo.Init {

@@ -12,10 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// detach removes attachments, all of them in one update of the state files: the
-// lock is taken once, and the files are either the old ones or the new ones. The
-// environments that keep a device are noted, but not if only the disk is full: their
-// processes end all the same, and the next cycle detaches them.
+// detach removes attachments, all of them in one update of the state files: the lock is taken once, and the files are
+// either the old ones or the new ones. The environments that keep a device are noted, but not if only the disk is
+// full: their processes end all the same, and the next cycle detaches them.
 func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
 	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {
@@ -84,8 +83,7 @@ func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files 
 	return objection{}
 }
 
-// detachOne decides on one attachment and, as the user with uid, removes it from the
-// state files.
+// detachOne decides on one attachment and, as the user with uid, removes it from the state files.
 func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (status order.Status, reason string) {
 	judged := &item.Environment
 	device := files.Device(item.Device)
@@ -105,10 +103,9 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 	return order.StatusDetached, ""
 }
 
-// stillAttached are the environments that kept a device which the order takes
-// away, each with the reason. Their processes are not signalled: either the state
-// files can't be trusted now, or the id names another environment than the judged
-// one, and a process may be another one too, unless its start time is known.
+// stillAttached are the environments that kept a device which the order takes away, each with the reason. Their
+// processes are not signalled: either the state files can't be trusted now, or the id names another environment than
+// the judged one, and a process may be another one too, unless its start time is known.
 func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
 	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {

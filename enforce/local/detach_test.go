@@ -95,8 +95,7 @@ func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) order.Or
 	return o
 }
 
-// TestDetachOnDisk does it with the real ones, which another may change in
-// between.
+// TestDetachOnDisk does it with the real ones, which another may change in between.
 func TestDetachOnDisk(t *testing.T) {
 	store := disk.New(t.TempDir(), disk.Config{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "raz")
@@ -179,8 +178,7 @@ func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
 	}
 }
 
-// TestDetachBeforeTerminate: no process can start again on a device that is being
-// taken away.
+// TestDetachBeforeTerminate: no process can start again on a device that is being taken away.
 func TestDetachBeforeTerminate(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	o := detaching(environment("7", 1001, "raz"), 0)

@@ -9,11 +9,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// checkDevices compares the devices that a process uses with those that were
-// judged. A process outside any environment was judged for each of them, so one
-// is enough. For a process in an environment the order doesn't say for which:
-// all of them must be in use, since those that are left may be the environment's
-// own. More devices than were judged make no difference.
+// checkDevices compares the devices that a process uses with those that were judged. A process outside any environment
+// was judged for each of them, so one is enough. For a process in an environment the order doesn't say for which: all
+// of them must be in use, since those that are left may be the environment's own. More devices than were judged make
+// no difference.
 func checkDevices(t *target, listed *snapshot.Process) objection {
 	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
 		return o
@@ -48,8 +47,7 @@ func checkAnyDevice(judged, listed *snapshot.Process) objection {
 	return objection{}
 }
 
-// freedDevices are the judged devices that the process doesn't use any more, in
-// ascending order.
+// freedDevices are the judged devices that the process doesn't use any more, in ascending order.
 func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
 	var freed []snapshot.DeviceIndex
 	for _, usage := range judged.Usage {

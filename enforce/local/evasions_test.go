@@ -159,8 +159,7 @@ func TestEvasionsAreCountedPerProcess(t *testing.T) {
 	}
 }
 
-// TestEvasionAfterSIGTERM: a process learns from SIGTERM when to
-// become another one.
+// TestEvasionAfterSIGTERM: a process learns from SIGTERM when to become another one.
 func TestEvasionAfterSIGTERM(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true})

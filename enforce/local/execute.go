@@ -19,14 +19,11 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 }
 
-// Execute carries out an order once, first the detachments, then the
-// terminations, and returns the outcome of each item: those of order.Detach in
-// their order, then those of order.Terminate in theirs. Nothing is retried.
-// When ctx ends, no further step is begun; items that were not begun are
-// StatusFailed.
+// Execute carries out an order once, first the detachments, then the terminations, and returns the outcome of each
+// item: those of order.Detach in their order, then those of order.Terminate in theirs. Nothing is retried. When ctx
+// ends, no further step is begun; items that were not begun are StatusFailed.
 //
-// Calls don't wait for each other. An order that is passed twice is carried out
-// twice: the caller must prevent that.
+// Calls don't wait for each other. An order that is passed twice is carried out twice: the caller must prevent that.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
 	e.Grace, e.Kill = cmp.Or(o.Grace, x.options.Grace), x.options.Kill || o.Kill

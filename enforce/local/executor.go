@@ -12,13 +12,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Inspector reads which processes use this machine's devices now; the Collector of
-// snapshot/local is one.
+// Inspector reads which processes use this machine's devices now; the Collector of snapshot/local is one.
 type Inspector interface {
-	// Processes asks the driver and the state files, never a cache, and adds
-	// warnings in plain English. PID, the devices of Usage, EID, Inherited,
-	// EnvUnknown and EnvOverwritten are read of each process, nothing else. After
-	// an error nothing is signalled.
+	// Processes asks the driver and the state files, never a cache, and adds warnings in plain English. PID, the
+	// devices of Usage, EID, Inherited, EnvUnknown and EnvOverwritten are read of each process, nothing else. After an
+	// error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
 	// Devices reads what is attached from the state files.
 	Devices(ctx context.Context) (devices []snapshot.Device, warnings []string, err error)
@@ -35,24 +33,19 @@ type StateFiles interface {
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
-// ExecutorOptions configure an Executor. The zero value sends SIGTERM and does
-// not wait, as 1.4.3 does.
+// ExecutorOptions configure an Executor. The zero value sends SIGTERM and does not wait, as 1.4.3 does.
 type ExecutorOptions struct {
-	// Grace is how long processes have to end after SIGTERM if the order doesn't
-	// say; 0 to not wait.
+	// Grace is how long processes have to end after SIGTERM if the order doesn't say; 0 to not wait.
 	Grace time.Duration
-	// Kill sends SIGKILL, even if the order does not ask for it, to what still
-	// runs, and still is what was judged, when the grace is over. Without a
-	// grace there is no SIGKILL.
+	// Kill sends SIGKILL, even if the order does not ask for it, to what still runs, and still is what was judged,
+	// when the grace is over. Without a grace there is no SIGKILL.
 	Kill bool
 	// KillWait is how long a process has to end after SIGKILL; 0 for order.KillWait.
 	KillWait time.Duration
-	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
-	// may be signalled although they are among safety.Protected, in addition to
-	// those of the order.
+	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that may be signalled although they are
+	// among safety.Protected, in addition to those of the order.
 	Unprotected []string
-	// UID is the user that genv runs as. Like all commands, it changes the environments of
-	// others as root (0) alone.
+	// UID is the user that genv runs as. Like all commands, it changes the environments of others as root (0) alone.
 	UID snapshot.UID
 	// Containers has containers stopped; nil to signal their processes only.
 	Containers Containers

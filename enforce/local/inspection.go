@@ -49,8 +49,7 @@ func (n *inspection) registered(pid snapshot.PID, eid snapshot.EnvID) bool {
 	return err == nil && env != nil && slices.Contains(env.PIDs, pid)
 }
 
-// outside says whether a process of a user is certainly in no environment,
-// whatever the policy says about sudo.
+// outside says whether a process of a user is certainly in no environment, whatever the policy says about sudo.
 func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
 	environments, err := n.environments()
 	if err != nil || seen.EnvUnknown {

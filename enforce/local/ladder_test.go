@@ -59,8 +59,7 @@ func TestGraceAndKillOfOrder(t *testing.T) {
 	c.endedBy(unix.SIGKILL)
 }
 
-// TestVerifyBeforeSIGKILL: it survived SIGTERM, and then
-// something changed.
+// TestVerifyBeforeSIGKILL: it survived SIGTERM, and then something changed.
 func TestVerifyBeforeSIGKILL(t *testing.T) {
 	for name, r := range map[string]struct {
 		change func(m *machine)
@@ -141,9 +140,8 @@ func TestContextEnd(t *testing.T) {
 	})
 }
 
-// TestUnkillableProcessIsReportedOnce uses the one process that is sure to
-// outlive SIGKILL for a while: PID 1 of a namespace, while a tracer elsewhere
-// does not let go of another process in it.
+// TestUnkillableProcessIsReportedOnce uses the one process that is sure to outlive SIGKILL for a while: PID 1 of a
+// namespace, while a tracer elsewhere does not let go of another process in it.
 func TestUnkillableProcessIsReportedOnce(t *testing.T) {
 	proctest.NeedRoot(t)
 	c, release := unkillable(t)

@@ -88,8 +88,7 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 	}
 }
 
-// TestOwnerInUserNamespace: as in a snapshot, a uid of
-// /etc/subuid counts for the user who made the namespace.
+// TestOwnerInUserNamespace: as in a snapshot, a uid of /etc/subuid counts for the user who made the namespace.
 func TestOwnerInUserNamespace(t *testing.T) {
 	proctest.NeedRoot(t)
 	inNamespace := func() *child {

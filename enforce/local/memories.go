@@ -11,9 +11,8 @@ import (
 // processRecord is what an Executor remembers of a process between cycles.
 type processRecord struct {
 	unkillable bool // SIGKILL did not end it
-	// evasions counts how often it was not signalled since something was different
-	// that it may have changed itself: its environ, which it can write to, or some
-	// of its devices.
+	// evasions counts how often it was not signalled since something was different that it may have changed itself:
+	// its environ, which it can write to, or some of its devices.
 	evasions int
 }
 
@@ -49,7 +48,6 @@ func (m *memories) removeDead(fs proc.FS) {
 	})
 }
 
-// maxEvasions is how often that counts as chance: an honest process may start a
-// program in another environment, or free a device, between the judgement and
-// the signal. One that did so each time would otherwise never be signalled.
+// maxEvasions is how often that counts as chance: an honest process may start a program in another environment, or
+// free a device, between the judgement and the signal. One that did so each time would otherwise never be signalled.
 const maxEvasions = 2

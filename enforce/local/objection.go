@@ -16,8 +16,7 @@ import (
 type objection struct {
 	status order.Status
 	reason string
-	// evasive: the process itself may have caused it, as often as it likes (see
-	// processRecord.evasions).
+	// evasive: the process itself may have caused it, as often as it likes (see processRecord.evasions).
 	evasive bool
 }
 

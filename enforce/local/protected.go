@@ -15,10 +15,9 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-// ProtectedName is the name of the daemon (one of safety.Protected) for which a
-// process would never be signalled, or "". It is for snapshots, so that no rule
-// reports such a process. Most processes belong to a person and are not an MPS
-// server: nothing more is read of those.
+// ProtectedName is the name of the daemon (one of safety.Protected) for which a process would never be signalled, or
+// "". It is for snapshots, so that no rule reports such a process. Most processes belong to a person and are not an
+// MPS server: nothing more is read of those.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] &&
 		p.Name != mpsServer {
@@ -31,14 +30,11 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	return x.protectedBy(stat, *p.UID, x.options.Unprotected)
 }
 
-// protectedBy is the name for which a process is protected, unless it is one of
-// the names in unprotected, or "".
+// protectedBy is the name for which a process is protected, unless it is one of the names in unprotected, or "".
 //
-// A name alone protects nothing. The owner of a process chooses its name
-// (prctl(2), or the name of a link to the program), and can also start the real
-// /usr/sbin/sshd with other code in it (LD_PRELOAD), so neither the name nor the
-// program's path may give immunity. The owner can't choose the uid, and can't
-// leave a container. So a name counts only
+// A name alone protects nothing. The owner of a process chooses its name (prctl(2), or the name of a link to the
+// program), and can also start the real /usr/sbin/sshd with other code in it (LD_PRELOAD), so neither the name nor the
+// program's path may give immunity. The owner can't choose the uid, and can't leave a container. So a name counts only
 //   - for a system account (see system.FirstUID), such as root and those
 //     of nvidia-persistenced and nv-hostengine,
 //   - in our own PID namespace, since any user can be root in a container;

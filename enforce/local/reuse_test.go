@@ -22,9 +22,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// The proof that a PID that was reused is never signalled. In a PID
-// namespace of its own, clone3's set_tid gives one PID to process after process:
-// what takes the kernel a turn through all numbers elsewhere, at once.
+// The proof that a PID that was reused is never signalled. In a PID namespace of its own, clone3's set_tid gives one
+// PID to process after process: what takes the kernel a turn through all numbers elsewhere, at once.
 
 const (
 	reusesVariable = "GENV_PID_REUSES"
@@ -136,8 +135,7 @@ func (r *reuser) judge() error {
 	return end(unix.SIGKILL)
 }
 
-// reusedBefore: the PID is another's when the order arrives; the start time
-// tells.
+// reusedBefore: the PID is another's when the order arrives; the start time tells.
 func (r *reuser) reusedBefore(x *local.Executor) error {
 	if err := begin(); err != nil {
 		return err
@@ -150,10 +148,9 @@ func (r *reuser) reusedBefore(x *local.Executor) error {
 	return end(unix.SIGKILL)
 }
 
-// reusedDuring: the PID is reused somewhere between the question about the
-// GPUs and the signal. Nothing but the pidfd tells: the order is one of 1.4.3,
-// without a start time, and the other process has the same environment, the
-// same owner and the same device.
+// reusedDuring: the PID is reused somewhere between the question about the GPUs and the signal. Nothing but the pidfd
+// tells: the order is one of 1.4.3, without a start time, and the other process has the same environment, the same
+// owner and the same device.
 func (r *reuser) reusedDuring(x *local.Executor) error {
 	if err := begin(); err != nil {
 		return err
@@ -199,8 +196,7 @@ func execute(x *local.Executor, p snapshot.Process) order.Outcome {
 	return x.Execute(context.Background(), order.Order{Terminate: []order.Termination{{Process: p}}})[0]
 }
 
-// swapAfter ends the process with the PID and begins another, after a delay of
-// so many getpid(2).
+// swapAfter ends the process with the PID and begins another, after a delay of so many getpid(2).
 func swapAfter(delay int) error {
 	for range delay {
 		_ = unix.Getppid()
@@ -244,9 +240,8 @@ var (
 	}
 )
 
-// begin makes a process with the PID that waits for a signal. It is a copy of
-// this one, with its environment, that must not return into Go's runtime, which
-// has only this one thread there.
+// begin makes a process with the PID that waits for a signal. It is a copy of this one, with its environment, that
+// must not return into Go's runtime, which has only this one thread there.
 //
 //go:norace
 //go:nosplit

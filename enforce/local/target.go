@@ -49,9 +49,8 @@ func (t *target) conclude(o objection) {
 // joined is two reasons, of which each may be empty.
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// poll waits until one of the processes has ended or the timeout is over, and
-// says which have ended: all their threads are gone and have released their
-// devices. A zombie has ended.
+// poll waits until one of the processes has ended or the timeout is over, and says which have ended: all their threads
+// are gone and have released their devices. A zombie has ended.
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {

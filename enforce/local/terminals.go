@@ -19,10 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Terminals shows messages to users on their terminals, as write(1) does: on
-// terminals that belong to them according to the kernel, and only while they
-// accept messages (mesg(1): the group may write). Of those that one program shows, such as the panes of a tmux server,
-// the one that was used last gets the message.
+// Terminals shows messages to users on their terminals, as write(1) does: on terminals that belong to them according
+// to the kernel, and only while they accept messages (mesg(1): the group may write). Of those that one program shows,
+// such as the panes of a tmux server, the one that was used last gets the message.
 type Terminals struct {
 	// Dev is where the terminals are; empty for /dev.
 	Dev string
@@ -32,8 +31,7 @@ type Terminals struct {
 	Now func() time.Time
 }
 
-// maxTerminals is on how many terminals of a user a message appears at most: on
-// those that were used last.
+// maxTerminals is on how many terminals of a user a message appears at most: on those that were used last.
 const maxTerminals = 8
 
 // maxMessage is how long a message may be, in bytes.
@@ -149,8 +147,7 @@ const (
 	majorLastPTS  = 143
 )
 
-// acceptsMessages says whether a file is a terminal of the user that accepts
-// messages.
+// acceptsMessages says whether a file is a terminal of the user that accepts messages.
 func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 	major := unix.Major(st.Rdev)
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Uid == uint32(uid) && st.Mode&unix.S_IWGRP != 0 &&
@@ -177,16 +174,14 @@ func show(path string, uid snapshot.UID, message []byte) bool {
 	return err == nil && n == len(message)
 }
 
-// Linux refuses a non-blocking write (EAGAIN) while another process writes to the
-// terminal, and while the terminal is stopped (Ctrl-S). So the write is repeated,
-// for so short a time that a stopped terminal delays nothing.
+// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, and while the terminal is
+// stopped (Ctrl-S). So the write is repeated, for so short a time that a stopped terminal delays nothing.
 const (
 	maxWriteRetries = 5
 	writeRetryPause = 2 * time.Millisecond
 )
 
-// message is what appears: a bell, the sender and the text. It begins on a new
-// line, whatever is on the terminal.
+// message is what appears: a bell, the sender and the text. It begins on a new line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"

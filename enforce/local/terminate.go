@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
-// terminate ends all processes together: open, verify and SIGTERM, wait, verify
-// and SIGKILL, wait.
+// terminate ends all processes together: open, verify and SIGTERM, wait, verify and SIGKILL, wait.
 func (x *execution) terminate(ctx context.Context, items []order.Termination) []order.Outcome {
 	x.memories.removeDead(x.proc())
 	outcomes := make([]order.Outcome, len(items))
@@ -60,8 +59,7 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 }
 
-// sendSIGTERM signals what still is what was judged, and returns the targets
-// that got the signal.
+// sendSIGTERM signals what still is what was judged, and returns the targets that got the signal.
 func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*target {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
@@ -160,9 +158,8 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 // pollInterval bounds one call of poll, so that the end of a context is noticed.
 const pollInterval = 50 * time.Millisecond
 
-// wait waits until the targets have ended or the timeout is over, concludes
-// those that ended with status, and returns the others. Its error is why it did
-// not wait until then.
+// wait waits until the targets have ended or the timeout is over, concludes those that ended with status, and returns
+// the others. Its error is why it did not wait until then.
 func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.Status) ([]*target, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
@@ -187,8 +184,7 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 	}
 }
 
-// notEnded is the outcome of a process that did not end after a signal; err is
-// why waiting was given up, if it was.
+// notEnded is the outcome of a process that did not end after a signal; err is why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) objection {
 	if err != nil {
 		return objection{

@@ -181,8 +181,7 @@ func TestEndedProcessIsGone(t *testing.T) {
 	}
 }
 
-// TestEndDuringInspectionIsGone: the PID could be another's by then, and
-// nothing that is read by it counts.
+// TestEndDuringInspectionIsGone: the PID could be another's by then, and nothing that is read by it counts.
 func TestEndDuringInspectionIsGone(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	judged := c.judged("7", 0)

@@ -66,9 +66,8 @@ func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait
 	return uid, snapshot.PID(cmd.Process.Pid), snapshot.PID(pid), func() { _ = cmd.Wait() }
 }
 
-// TestSnapshotAndVerificationAgree: with the real sources, a job behind
-// a title is judged in its shell's environment, or as one that hides it, and it
-// is ended only while that holds.
+// TestSnapshotAndVerificationAgree: with the real sources, a job behind a title is judged in its shell's environment,
+// or as one that hides it, and it is ended only while that holds.
 func TestSnapshotAndVerificationAgree(t *testing.T) {
 	for name, row := range map[string]struct {
 		before, after bool // whether the shell is registered

@@ -18,8 +18,7 @@ type Draft struct {
 	detaching map[attachmentKey]time.Time
 }
 
-// UnderWay is what earlier orders are about that the host is still carrying out.
-// It need not be in the draft.
+// UnderWay is what earlier orders are about that the host is still carrying out. It need not be in the draft.
 type UnderWay struct {
 	Orders    int
 	ending    map[snapshot.PID]snapshot.StartTime
@@ -84,8 +83,7 @@ func (d *Draft) EndsBy(p *snapshot.Process, by time.Time) bool {
 	return d.Terminates(p) || isBy(d.ending, p.PID, by)
 }
 
-// DetachesBy reports whether an environment loses a device anyway, or will by a time; the zero
-// time is now.
+// DetachesBy reports whether an environment loses a device anyway, or will by a time; the zero time is now.
 func (d *Draft) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
 	return d.detaches(device, eid) || isBy(d.detaching, attachmentKey{device, eid}, by)
 }

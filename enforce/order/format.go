@@ -13,12 +13,10 @@ import (
 // devices needs, and little enough to fit in any memory.
 const MaxBytes = 16 << 20
 
-// maxDevices is one more than the highest device index that the codec of
-// package snapshot reads.
+// maxDevices is one more than the highest device index that the codec of package snapshot reads.
 const maxDevices = 1024
 
-// document143 names the keys of 1.4.3. It decodes an object by its exact set of
-// keys: nothing may be added.
+// document143 names the keys of 1.4.3. It decodes an object by its exact set of keys: nothing may be added.
 type document143 struct {
 	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}; in our own format the list alone
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
@@ -37,11 +35,10 @@ type document struct {
 	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
-// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it on
-// stdin: one line, without a newline. The format has no start times, grace,
-// SIGKILL, names or ids of findings. It can't express an unknown environment or
-// memory of a process either: that is an error (check Process.Expressible first),
-// so that no item is left out silently.
+// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it on stdin: one line, without a newline. The
+// format has no start times, grace, SIGKILL, names or ids of findings. It can't express an unknown environment or
+// memory of a process either: that is an error (check Process.Expressible first), so that no item is left out
+// silently.
 func Encode143(o Order) ([]byte, error) {
 	processes := o.processes()
 	for i := range processes {
@@ -114,10 +111,9 @@ func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d 
 	return d, nil
 }
 
-// Decode143 reads what a controller of 1.4.3, or Encode143, wrote. Every
-// field is checked; an error wraps snapshot.ErrInvalid and names the place, and
-// then nothing of the order may be carried out. The order of the items is the
-// Order's own, whatever order they were written in.
+// Decode143 reads what a controller of 1.4.3, or Encode143, wrote. Every field is checked; an error wraps
+// snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out. The order of the items is
+// the Order's own, whatever order they were written in.
 func Decode143(data []byte) (Order, error) {
 	var d document143
 	if err := checkSize(data); err != nil {

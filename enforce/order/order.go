@@ -52,12 +52,10 @@ type OfHost struct {
 
 // Options are how an order is carried out. agent.ExecuteRequest has them as they are; a host with 1.4.3 knows none.
 type Options struct {
-	// Grace is how long processes have to end after SIGTERM, 0 for the host's
-	// own; Kill has SIGKILL follow then.
+	// Grace is how long processes have to end after SIGTERM, 0 for the host's own; Kill has SIGKILL follow then.
 	Grace time.Duration `json:"-"` // sent in milliseconds
 	Kill  bool          `json:"kill"`
-	// Unprotected are names of daemons that may be ended although the host
-	// protects them.
+	// Unprotected are names of daemons that may be ended although the host protects them.
 	Unprotected []string `json:"unprotected,omitempty"`
 }
 
@@ -140,8 +138,7 @@ func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
 
-// object names the environment "N/A" if the process ends because it is in none,
-// whatever environment it claims.
+// object names the environment "N/A" if the process ends because it is in none, whatever environment it claims.
 func (t Termination) object() string {
 	if t.Outside() {
 		return t.objectFrom(snapshot.NoEnvironment)
@@ -161,8 +158,7 @@ func (d Detachment) String() string { return "Detaching " + d.object() }
 // Intention is the line of a dry run.
 func (d Detachment) Intention() string { return "Would detach " + d.object() }
 
-// Raw is String as 1.4.3 itself prints it, with names as users wrote them. It is
-// for comparing, not for showing.
+// Raw is String as 1.4.3 itself prints it, with names as users wrote them. It is for comparing, not for showing.
 func (d Detachment) Raw() string {
 	return "Detaching " + d.objectOf(func(name string) string { return name })
 }

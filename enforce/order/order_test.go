@@ -174,8 +174,7 @@ func TestAnEmptyOrder(t *testing.T) {
 	require.True(t, o.Empty())
 }
 
-// FuzzDecodeOrder: whatever is read is within bounds, and says the same after
-// a round trip.
+// FuzzDecodeOrder: whatever is read is within bounds, and says the same after a round trip.
 func FuzzDecodeOrder(f *testing.F) {
 	for i, recorded := range recordedOrders(f) {
 		if i%20 == 0 {

@@ -16,8 +16,7 @@ const (
 	StatusSurvived Status = "survived"
 	// StatusGone: it had ended before anything was done.
 	StatusGone Status = "gone"
-	// StatusChanged: the PID, its devices or its environment are no longer
-	// what was judged; nothing was sent.
+	// StatusChanged: the PID, its devices or its environment are no longer what was judged; nothing was sent.
 	StatusChanged Status = "changed"
 	// StatusRefused: a process that is never signalled (see the reason).
 	StatusRefused Status = "refused"

@@ -36,8 +36,7 @@ type Target struct {
 	Key           ssh.PublicKey
 }
 
-// ClientKey is the path of the only private key that the hosts accept, in
-// OpenSSH's format.
+// ClientKey is the path of the only private key that the hosts accept, in OpenSSH's format.
 func (c Client) ClientKey() string { return filepath.Join(c.Dir, "id_ed25519") }
 
 // KnownHosts is the path of the file with all hosts' keys.
@@ -73,8 +72,7 @@ func (c Client) WriteFiles(targets []Target) error {
 	return os.WriteFile(c.SSHConfig(), []byte(config.String()), 0o600)
 }
 
-// configQuote quotes a path for ssh_config if it contains a blank. "%" begins a
-// token there.
+// configQuote quotes a path for ssh_config if it contains a blank. "%" begins a token there.
 func configQuote(path string) string {
 	path = strings.ReplaceAll(path, "%", "%%")
 	if strings.ContainsAny(path, " \t") {
@@ -83,8 +81,7 @@ func configQuote(path string) string {
 	return path
 }
 
-// WriteKey writes a new private key in OpenSSH's format and returns its public
-// half.
+// WriteKey writes a new private key in OpenSSH's format and returns its public half.
 func WriteKey(path string) (ssh.PublicKey, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

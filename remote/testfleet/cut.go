@@ -49,8 +49,7 @@ func (w *Cut) Interrupt() {
 	w.answers.Store(true)
 }
 
-// LoseRequests loses what is sent to the addresses from now on, and LoseAnswers what they send,
-// until Mend.
+// LoseRequests loses what is sent to the addresses from now on, and LoseAnswers what they send, until Mend.
 func (w *Cut) LoseRequests() { w.requests.Store(true) }
 
 // LoseAnswers is the other direction of LoseRequests.

@@ -22,8 +22,7 @@ type Job struct {
 	Env []string
 	// Bare starts it with an empty environ, like a process that hides its own.
 	Bare bool
-	// Uses are the devices that it seems to use; none for a process that
-	// nvidia-smi does not show.
+	// Uses are the devices that it seems to use; none for a process that nvidia-smi does not show.
 	Uses []Use
 	// Opens has it open the nodes of the devices that it uses, and keep them open, as a CUDA
 	// program does. It needs an environ; its command is the default one.
@@ -32,8 +31,7 @@ type Job struct {
 	Files []*os.File
 	// IgnoreTerm makes it ignore SIGTERM.
 	IgnoreTerm bool
-	// Command is what it runs until it is ended; nil for sleep. If Speaks, it
-	// prints a line when it is ready.
+	// Command is what it runs until it is ended; nil for sleep. If Speaks, it prints a line when it is ready.
 	Command []string
 	Speaks  bool
 	// Name is what ps and nvidia-smi show; empty for the program.
@@ -57,9 +55,8 @@ const (
 	jobPath    = "/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// StartJob starts a real process of the user and has the machine's nvidia-smi
-// show it. It is in a process group of its own, so that a terminal's Ctrl-C does
-// not reach it. It ends with the machine, or when this process dies.
+// StartJob starts a real process of the user and has the machine's nvidia-smi show it. It is in a process group of its
+// own, so that a terminal's Ctrl-C does not reach it. It ends with the machine, or when this process dies.
 func (m *Machine) StartJob(job Job) (*Process, error) {
 	cmd, err := m.command(job)
 	if err != nil {
@@ -145,8 +142,7 @@ func (m *Machine) show(p *Process, cmd *exec.Cmd, job Job) error {
 	return host.Write(m.GPUs)
 }
 
-// Process is a job that was started: a child of this process, which reaps it as
-// soon as it ends.
+// Process is a job that was started: a child of this process, which reaps it as soon as it ends.
 type Process struct {
 	PID  snapshot.PID
 	User string
@@ -187,8 +183,7 @@ func startProcess(cmd *exec.Cmd, speaks bool) (*Process, error) {
 // Ended is closed when the process has ended and is reaped.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Running says whether the process has not ended yet. One that has ended may be a zombie for
-// a moment.
+// Running says whether the process has not ended yet. One that has ended may be a zombie for a moment.
 func (p *Process) Running() bool {
 	if stat, err := (proc.FS{}).Stat(p.PID); err == nil && stat.Start == p.start && !stat.Gone() {
 		return true
@@ -197,8 +192,7 @@ func (p *Process) Running() bool {
 	return false
 }
 
-// EndedBy is the signal that ended the process; 0 while it runs, and when it
-// ended by itself.
+// EndedBy is the signal that ended the process; 0 while it runs, and when it ended by itself.
 func (p *Process) EndedBy() syscall.Signal {
 	if p.Running() {
 		return 0
@@ -213,8 +207,7 @@ func (p *Process) EndedBy() syscall.Signal {
 // Kill ends the process with SIGKILL, if it still runs, and waits for the end.
 func (p *Process) Kill() { _ = p.end() } // it has ended already
 
-// end signals through the pidfd of os.Process, so never a process that got the
-// same PID later.
+// end signals through the pidfd of os.Process, so never a process that got the same PID later.
 func (p *Process) end() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end job %d: %w", p.PID, err)

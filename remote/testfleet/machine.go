@@ -1,6 +1,5 @@
-// Package testfleet simulates GPU hosts for the demo, for tests and for
-// benchmarks: simulated GPUs, genv's state files, and real processes that seem
-// to use the GPUs. It needs neither a GPU nor a network other than 127.0.0.0/8.
+// Package testfleet simulates GPU hosts for the demo, for tests and for benchmarks: simulated GPUs, genv's state
+// files, and real processes that seem to use the GPUs. It needs neither a GPU nor a network other than 127.0.0.0/8.
 //
 // A Machine is one host, without an SSH server:
 //
@@ -30,20 +29,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// Machine is a simulated GPU host: a folder with its GPUs, a program named
-// nvidia-smi and genv's state files, and the jobs that were started on it. It is
-// safe for concurrent use once it is set up.
+// Machine is a simulated GPU host: a folder with its GPUs, a program named nvidia-smi and genv's state files, and the
+// jobs that were started on it. It is safe for concurrent use once it is set up.
 type Machine struct {
 	Dir   string // holds all files of the machine
 	State string // genv's state folder, GENV_TMPDIR; genv or Activate makes it
 	GPUs  string // the file that its nvidia-smi shows, GENV_SIM_GPUS
-	// Dev is its folder of device nodes, GENV_DEV_DIR. Regular files stand in for the nodes:
-	// opens of them are reported by the kernel as those of nodes are, while an open of a node
-	// without its driver fails.
+	// Dev is its folder of device nodes, GENV_DEV_DIR. Regular files stand in for the nodes: opens of them are
+	// reported by the kernel as those of nodes are, while an open of a node without its driver fails.
 	Dev string
 
-	// Fault is how its nvidia-smi fails, a gpus.Fault… text; empty for not at all.
-	// Set it before anything runs.
+	// Fault is how its nvidia-smi fails, a gpus.Fault… text; empty for not at all. Set it before anything runs.
 	Fault string
 	// Account finds the account under which a user's jobs run, for which the
 	// caller must be root. nil runs all jobs as the caller, whatever their user.
@@ -59,9 +55,8 @@ type Account struct {
 	Home string
 }
 
-// NewMachine makes a machine with devices in a new folder, which all users may
-// write to, like /var/tmp. nvidiaSMI is the path of a program that calls
-// gpus.Main when its name is nvidia-smi: the stand-in of gpus/nvidia-smi, or the
+// NewMachine makes a machine with devices in a new folder, which all users may write to, like /var/tmp. nvidiaSMI is
+// the path of a program that calls gpus.Main when its name is nvidia-smi: the stand-in of gpus/nvidia-smi, or the
 // caller's own (os.Executable).
 func NewMachine(dir string, devices []gpus.Device, nvidiaSMI string) (*Machine, error) {
 	m := &Machine{Dir: dir, State: filepath.Join(dir, "genv"), GPUs: filepath.Join(dir, "gpus.json"), Dev: filepath.Join(dir, "dev")}
@@ -106,8 +101,7 @@ func (m *Machine) Bin() string { return filepath.Join(m.Dir, "bin") }
 // NvidiaSMI is the path of the machine's nvidia-smi.
 func (m *Machine) NvidiaSMI() string { return filepath.Join(m.Bin(), "nvidia-smi") }
 
-// sudo lets everybody run everything, since all users of the machine are one, and lists what a
-// controller needs.
+// sudo lets everybody run everything, since all users of the machine are one, and lists what a controller needs.
 const sudo = `#!/bin/sh
 [ "$1" != -n ] || shift
 case $1 in -l*) [ $# = 1 ] || [ "$3" = usage ]; exit;; esac
@@ -152,8 +146,7 @@ func (m *Machine) ChangeDriver(change func(*gpus.Driver)) error {
 // AuditLog is where genv on the machine records what it does.
 func (m *Machine) AuditLog() string { return filepath.Join(m.Dir, "log", "audit.jsonl") }
 
-// Variables are the environment variables that make genv and nvidia-smi use the
-// machine's files.
+// Variables are the environment variables that make genv and nvidia-smi use the machine's files.
 func (m *Machine) Variables() []string {
 	variables := []string{
 		"GENV_TMPDIR=" + m.State,
@@ -180,8 +173,7 @@ func (m *Machine) Environ() []string {
 	)
 }
 
-// Close ends every job of the machine and waits for their ends. The folder
-// stays.
+// Close ends every job of the machine and waits for their ends. The folder stays.
 func (m *Machine) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -80,9 +80,8 @@ func build(command, program string) error {
 	return os.Chmod(program, 0o755)
 }
 
-// CopyProgram copies a program for all users. Another process writes the copy: a program can't
-// be started while a process has it open for writing, as a child that this one starts
-// meanwhile in another goroutine would for a moment.
+// CopyProgram copies a program for all users. Another process writes the copy: a program can't be started while a
+// process has it open for writing, as a child that this one starts meanwhile in another goroutine would for a moment.
 func CopyProgram(program, path string) error {
 	if out, err := exec.Command("cp", "--", program, path).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %s: %w: %s", program, err, out)

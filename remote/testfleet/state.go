@@ -66,8 +66,7 @@ func (m *Machine) Activate(e Environment) (*Env, error) {
 	return env, nil
 }
 
-// Attach registers in the machine's state files that an environment was attached
-// to a device at a given time.
+// Attach registers in the machine's state files that an environment was attached to a device at a given time.
 func (m *Machine) Attach(env *Env, device snapshot.DeviceIndex, at time.Time) error {
 	return m.Update(func(files *state.Files) error {
 		d := files.Device(device)
@@ -81,8 +80,7 @@ func (m *Machine) Attach(env *Env, device snapshot.DeviceIndex, at time.Time) er
 	})
 }
 
-// Devices reads the machine's devices.json; while there is none, it is what
-// `genv` would make of the machine's GPUs.
+// Devices reads the machine's devices.json; while there is none, it is what `genv` would make of the machine's GPUs.
 func (m *Machine) Devices() ([]snapshot.Device, error) {
 	data, err := os.ReadFile(filepath.Join(m.State, "devices.json"))
 	if err == nil {
@@ -121,9 +119,8 @@ func (m *Machine) register(env snapshot.Environment) error {
 	})
 }
 
-// Update changes the state files under genv's lock, as genv 1.4.3 does: it waits for the
-// lock as long as needed, and writes in place what is different afterwards. A change of
-// nothing is a look.
+// Update changes the state files under genv's lock, as genv 1.4.3 does: it waits for the lock as long as needed, and
+// writes in place what is different afterwards. A change of nothing is a look.
 func (m *Machine) Update(change func(*state.Files) error) error {
 	if err := os.MkdirAll(m.State, 0o777); err != nil {
 		return err

@@ -30,8 +30,7 @@ func repeat(w http.ResponseWriter, r *http.Request, times int, text string, paus
 	}
 }
 
-// TestBadAnswers: an engine that answers slowly, too much or something else costs no more than
-// the time that it has.
+// TestBadAnswers: an engine that answers slowly, too much or something else costs no more than the time that it has.
 func TestBadAnswers(t *testing.T) {
 	const forever = math.MaxInt
 	mega := `"` + strings.Repeat("x", 1<<20) + `",`

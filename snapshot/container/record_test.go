@@ -73,8 +73,7 @@ func TestInvalidRecords(t *testing.T) {
 	require.ErrorIs(t, container.RemoveRecord(run, "x"), container.ErrInvalidRecord)
 }
 
-// TestOnlyWhatRootWroteCounts: a folder, a file or a link that another user may have made
-// proves nothing.
+// TestOnlyWhatRootWroteCounts: a folder, a file or a link that another user may have made proves nothing.
 func TestOnlyWhatRootWroteCounts(t *testing.T) {
 	run := t.TempDir()
 	r := container.Record{ID: id, EID: "4242", UID: alice(), Proof: container.ProofToken, Runtime: "docker", StartedAt: recordStart}

@@ -159,8 +159,7 @@ func TestWhichRecordProvesTheUser(t *testing.T) {
 	}
 }
 
-// TestARestartIsSeen: a container that is started again under its id is another one, also
-// for its first process.
+// TestARestartIsSeen: a container that is started again under its id is another one, also for its first process.
 func TestARestartIsSeen(t *testing.T) {
 	h := newHost(t)
 	first := member(10, "/docker/"+id)
@@ -175,8 +174,7 @@ func TestARestartIsSeen(t *testing.T) {
 	require.EqualValues(t, 2, h.asked.Load())
 }
 
-// TestAncestorsShowThatTheFirstProcessRuns: it needn't be read again, and only the same one
-// counts.
+// TestAncestorsShowThatTheFirstProcessRuns: it needn't be read again, and only the same one counts.
 func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
 	h := newHost(t)
 	m := member(11, "/docker/"+id)
@@ -189,8 +187,7 @@ func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
 	require.Equal(t, "new", h.look(m)[0].Name, "another process has its PID")
 }
 
-// TestWhatIsNoContainerOfRoots: cgroups that a user has made, with whatever name, and
-// containers of users.
+// TestWhatIsNoContainerOfRoots: cgroups that a user has made, with whatever name, and containers of users.
 func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	h := newHost(t)
 	unknown := strings.Repeat("0", 64)
@@ -211,9 +208,8 @@ func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	require.Equal(t, &snapshot.ContainerInfo{Runtime: "lxc", Name: "web"}, h.look(member(5, "/lxc/web"))[0])
 }
 
-// TestAContainerOfRootsStaysOne: someone who may use root's engine can have a container made
-// below a user's slice, or below another container, and make user namespaces in it as any
-// uid. None of that makes another user pay for it.
+// TestAContainerOfRootsStaysOne: someone who may use root's engine can have a container made below a user's slice, or
+// below another container, and make user namespaces in it as any uid. None of that makes another user pay for it.
 func TestAContainerOfRootsStaysOne(t *testing.T) {
 	const slice = "/user.slice/user-1001.slice/user@1001.service"
 	bob, other := snapshot.UID(1001), strings.Repeat("0", 64)

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// information6200 is constructed with the white space of nv-procfs.c of NVIDIA's
-// open-gpu-kernel-modules.
+// information6200 is constructed with the white space of nv-procfs.c of NVIDIA's open-gpu-kernel-modules.
 const information6200 = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 10\nGPU UUID: \t GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b\n" +
 	"Video BIOS: \t 96.00.99.00.01\nBus Type: \t PCIe\nDMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\n" +
 	"Bus Location: \t 0000:62:00.0\nDevice Minor: \t 5\nGPU Firmware: \t 535.129.03\nGPU Excluded:\t No\n"

@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// titleVariable makes the test binary a process that writes this title over its
-// environment.
+// titleVariable makes the test binary a process that writes this title over its environment.
 const titleVariable = "GENV_TEST_TITLE"
 
 func TestMain(m *testing.M) {

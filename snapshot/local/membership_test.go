@@ -18,8 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// member is what is expected of process 100, the child of shell 50, the child of
-// login 40, the child of PID 1.
+// member is what is expected of process 100, the child of shell 50, the child of login 40, the child of PID 1.
 type member struct {
 	eid, inherited       snapshot.EnvID
 	unknown, overwritten bool

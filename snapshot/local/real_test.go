@@ -105,9 +105,8 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot is the work beyond nvidia-smi: 12 processes, their /proc
-// and the state files. "first" is a program that runs once (genv usage snapshot),
-// "again" one that stays (genv usage serve).
+// BenchmarkSnapshot is the work beyond nvidia-smi: 12 processes, their /proc and the state files. "first" is a program
+// that runs once (genv usage snapshot), "again" one that stays (genv usage serve).
 func BenchmarkSnapshot(b *testing.B) {
 	var pids []snapshot.PID
 	for range 12 {

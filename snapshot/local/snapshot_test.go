@@ -261,8 +261,7 @@ func TestAnUnknownBootIDIsAWarning(t *testing.T) {
 	require.Len(t, s.Warnings, 1)
 }
 
-// Any user can register environments in the names of others, as many as there
-// is room for.
+// Any user can register environments in the names of others, as many as there is room for.
 func TestWarningsOfTheStateFilesAreBounded(t *testing.T) {
 	m := newMachine(t)
 	for i := range 5000 {

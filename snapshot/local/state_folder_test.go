@@ -43,11 +43,10 @@ func (jobs) Inspect(_ context.Context, place proc.Place) (container.Details, err
 	return container.Details{Name: "job", Init: snapshot.PID(init)}, err
 }
 
-// BenchmarkContainers compares snapshots of 100 processes, each the second one in a container
-// of its own, with snapshots of 100 processes outside containers, in turns in one run: ratio
-// and more-µs are medians. "known" is a host where nothing has changed since the last
-// snapshot; "renewed" one where all that is known about processes is as old as is allowed,
-// as once in a minute.
+// BenchmarkContainers compares snapshots of 100 processes, each the second one in a container of its own, with
+// snapshots of 100 processes outside containers, in turns in one run: ratio and more-µs are medians. "known" is a host
+// where nothing has changed since the last snapshot; "renewed" one where all that is known about processes is as old
+// as is allowed, as once in a minute.
 func BenchmarkContainers(b *testing.B) {
 	const count = 100
 	host := func(contained, executed bool) (*machine, *time.Time) {
@@ -154,8 +153,7 @@ func TestContainersAreAskedForOnce(t *testing.T) {
 	require.Equal(t, 4, known.asked, "what is unknown is asked for again")
 }
 
-// TestDetailsOfContainersExpireOneAfterTheOther: those of all within a minute, and of few in
-// one snapshot.
+// TestDetailsOfContainersExpireOneAfterTheOther: those of all within a minute, and of few in one snapshot.
 func TestDetailsOfContainersExpireOneAfterTheOther(t *testing.T) {
 	m, now := newMachine(t), time.Now()
 	m.Now = func() time.Time { return now }

@@ -171,8 +171,7 @@ func TestNamedByDigits(t *testing.T) {
 	require.ErrorIs(t, err, nss.ErrNoAccount)
 }
 
-// TestAnAccountThatIsNowhere runs itself as a uid that has no account: $USER and $HOME
-// make none.
+// TestAnAccountThatIsNowhere runs itself as a uid that has no account: $USER and $HOME make none.
 func TestAnAccountThatIsNowhere(t *testing.T) {
 	if os.Getenv("GENV_TEST_NOWHERE") != "" {
 		a, err := nss.Passwd{}.WithUID(t.Context(), snapshot.UID(os.Getuid()))

@@ -131,8 +131,7 @@ func diagnose(out RunResult) (line string, err error) {
 	return first, ErrGarbled
 }
 
-// Errors of nvidia-smi, each with the next step. If nvidia-smi ran and failed, an
-// *ExitError wraps one of them.
+// Errors of nvidia-smi, each with the next step. If nvidia-smi ran and failed, an *ExitError wraps one of them.
 var (
 	ErrNotInstalled = errors.New("nvidia-smi not found: install the NVIDIA driver, or add the folder of " +
 		"nvidia-smi to PATH")

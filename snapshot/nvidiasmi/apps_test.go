@@ -67,8 +67,7 @@ func TestOddRowsOfApps(t *testing.T) {
 	}
 }
 
-// TestExitCodesOfApps: after other codes than those of warnings and lost GPUs, the list may be
-// cut.
+// TestExitCodesOfApps: after other codes than those of warnings and lost GPUs, the list may be cut.
 func TestExitCodesOfApps(t *testing.T) {
 	for code, complete := range map[int]bool{0: true, 14: true, 15: true, 1: false, 255: false} {
 		usage, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n"), ExitCode: code})

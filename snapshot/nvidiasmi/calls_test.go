@@ -150,8 +150,7 @@ func TestQuestionsWaitForEachOther(t *testing.T) {
 	})
 }
 
-// TestANewCallIsNewerThanTheQuestion: what is verified before a signal comes from no call that was
-// begun before.
+// TestANewCallIsNewerThanTheQuestion: what is verified before a signal comes from no call that was begun before.
 func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32

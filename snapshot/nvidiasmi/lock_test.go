@@ -41,8 +41,7 @@ func waitForPID(t *testing.T, file string) (pid int) {
 
 func lockFile(t *testing.T) string { return filepath.Join(t.TempDir(), "run", "genv", "smi.lock") }
 
-// After the genv that started it was killed, it still hangs: no second one is started,
-// and later callers get an error.
+// After the genv that started it was killed, it still hangs: no second one is started, and later callers get an error.
 func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	path, pidFile := hanging(t)
 	lock := lockFile(t)
@@ -180,8 +179,7 @@ func TestARemainingChildDoesNotKeepTheLock(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Other lock files, and none, are not waited for; nor is one in a place that is
-// not ours alone.
+// Other lock files, and none, are not waited for; nor is one in a place that is not ours alone.
 func TestOtherLocksAreNotWaitedFor(t *testing.T) {
 	held := lockFile(t)
 	hold(t, held)

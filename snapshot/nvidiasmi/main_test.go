@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// runVariable makes the test binary run this program, with lockVariable as its
-// lock file.
+// runVariable makes the test binary run this program, with lockVariable as its lock file.
 const (
 	runVariable  = "GENV_TEST_RUN"
 	lockVariable = "GENV_TEST_LOCK"

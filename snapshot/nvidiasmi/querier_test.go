@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// answers is a Runner that prints the text for the first argument, and fails for any other
-// argument.
+// answers is a Runner that prints the text for the first argument, and fails for any other argument.
 func answers(texts map[string]string) runner {
 	return func(_ context.Context, args ...string) (nvidiasmi.RunResult, error) {
 		name, _, _ := strings.Cut(args[0], "=")

@@ -89,8 +89,7 @@ func TestEnvDashI(t *testing.T) {
 	cmd.Env = []string{}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	// In the middle of execve(2) there is no environment to see yet: that is
-	// unknown, for a moment.
+	// In the middle of execve(2) there is no environment to see yet: that is unknown, for a moment.
 	require.Eventually(t, func() bool {
 		_, found, err := proc.FS{}.Environ(snapshot.PID(cmd.Process.Pid), key)
 		return err == nil && !found

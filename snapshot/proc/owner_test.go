@@ -98,8 +98,7 @@ func TestOwnerInTheNamespacesOfAUser(t *testing.T) {
 	}
 }
 
-// mapped is a process with uid inside in a user namespace of creator, for which
-// root wrote the map, as newuidmap does.
+// mapped is a process with uid inside in a user namespace of creator, for which root wrote the map, as newuidmap does.
 func mapped(t *testing.T, creator uint32, inside int) *exec.Cmd {
 	t.Helper()
 	proctest.NeedRoot(t)
@@ -118,8 +117,7 @@ func mapped(t *testing.T, creator uint32, inside int) *exec.Cmd {
 func TestOwnerOfASubuid(t *testing.T) {
 	proctest.NeedRoot(t)
 	allowed(t, alice)
-	// alice makes a namespace, and root maps it; then a process in it takes
-	// another uid.
+	// alice makes a namespace, and root maps it; then a process in it takes another uid.
 	cmd, in := shell(t, `exec unshare -U sh -c 'echo; read x; exec setpriv --reuid 7 --regid 7 --clear-groups sh -c "echo; cat" 2>/dev/null'`,
 		&syscall.SysProcAttr{Credential: as(alice)})
 	for _, file := range []string{"uid_map", "gid_map"} {

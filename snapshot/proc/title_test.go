@@ -118,8 +118,7 @@ func TestATitleOverTheEnvironment(t *testing.T) {
 	}
 }
 
-// An environment that is moved all the time is overwritten, not merely unknown:
-// the process itself hides it.
+// An environment that is moved all the time is overwritten, not merely unknown: the process itself hides it.
 func TestAnEnvironmentThatIsMovedAllTheTime(t *testing.T) {
 	pid, output := started(t, []string{titleVariable + "=" + moving, key + "=1667"})
 	if output != "done\n" {
@@ -176,8 +175,7 @@ func TestUnknownIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// A process that becomes another program all the time never looks as if it had
-// overwritten its environment.
+// A process that becomes another program all the time never looks as if it had overwritten its environment.
 func TestExecveIsNotOverwriting(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `[ $N -gt 0 ] || exec sleep 60; N=$((N-1)) exec /bin/sh -c "$0" "$0"`)
 	cmd.Args = append(cmd.Args, cmd.Args[2])
@@ -207,9 +205,8 @@ type mmMap struct {
 	auxvSize, exeFD                                                   uint32
 }
 
-// environMover returns a function that moves this process's environment to another place
-// each time, where the memory is empty. It uses PR_SET_MM_MAP of prctl(2), which needs no
-// privilege. The error is that of a kernel without it.
+// environMover returns a function that moves this process's environment to another place each time, where the memory
+// is empty. It uses PR_SET_MM_MAP of prctl(2), which needs no privilege. The error is that of a kernel without it.
 func environMover() (move func() error, err error) {
 	field, err := proctest.Stat()
 	if err != nil {

@@ -43,8 +43,7 @@ type Request struct {
 type Earlier struct {
 	Ago  time.Duration // since when it was asked
 	Left time.Duration // until the end of its grace; negative once that is over
-	// Sent says that the process got the signal; otherwise the genv that was to send it may
-	// have been killed before.
+	// Sent says that the process got the signal; otherwise the genv that was to send it may have been killed before.
 	Sent bool
 }
 
@@ -73,8 +72,7 @@ const (
 	// after is how long after its grace a process that was asked by one controller is not
 	// asked again by another one: as long as a controller leaves alone what survived SIGTERM.
 	after = time.Minute
-	// maxEntries bounds the list. The processes that are asked when it is full may be asked
-	// twice.
+	// maxEntries bounds the list. The processes that are asked when it is full may be asked twice.
 	maxEntries = 4096
 )
 
@@ -104,8 +102,7 @@ func with(list []entry, r *Request, turn string, processes []Process, now time.D
 	return list
 }
 
-// signalled notes which processes of a turn got the signal, of which the grace begins now, and
-// forgets the others.
+// signalled notes which processes of a turn got the signal, of which the grace begins now, and forgets the others.
 func signalled(list []entry, turn string, processes []Process, now time.Duration) []entry {
 	got := make(map[Process]bool, len(processes))
 	for _, p := range processes {

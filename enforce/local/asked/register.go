@@ -26,10 +26,9 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Begin notes the processes that are to be asked to end, except those that were asked before:
-// these have an Earlier in their place, and must not be asked. After an error nothing is
-// noted, and other controllers may ask the processes once more. The caller passes to end which
-// processes got the signal. The others may be asked by the next order.
+// Begin notes the processes that are to be asked to end, except those that were asked before: these have an Earlier in
+// their place, and must not be asked. After an error nothing is noted, and other controllers may ask the processes
+// once more. The caller passes to end which processes got the signal. The others may be asked by the next order.
 func (r *Register) Begin(request Request, processes []Process) (
 	end func(signalled []Process) error, _ []*Earlier, _ error,
 ) {

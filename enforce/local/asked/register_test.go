@@ -85,8 +85,7 @@ func TestManyAtATime(t *testing.T) {
 	require.EqualValues(t, 20, got.Load())
 }
 
-// However much is asked, and by whatever ids, the file stays small, and what is over is
-// forgotten.
+// However much is asked, and by whatever ids, the file stays small, and what is over is forgotten.
 func TestTheListIsBounded(t *testing.T) {
 	h := newHost(t)
 	var processes []asked.Process
@@ -110,8 +109,7 @@ func TestTheListIsBounded(t *testing.T) {
 	require.Less(t, size(), int64(1<<10))
 }
 
-// What can't be read is an error, after which the caller goes on; what is damaged is
-// replaced.
+// What can't be read is an error, after which the caller goes on; what is damaged is replaced.
 func TestWhatIsInThePlaceOfTheFile(t *testing.T) {
 	for name, row := range map[string]struct {
 		put   func(path string) error

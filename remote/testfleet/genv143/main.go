@@ -1,7 +1,6 @@
-// Genv143 is a genv for simulated hosts that speaks the formats of genv 1.4.3 and nothing
-// else. It was written from that program's recorded behaviour: it waits for the lock as
-// long as needed, writes state files in place, drops environments whose processes are
-// gone, believes what a process claims, and signals whatever has the PID of an order.
+// Genv143 is a genv for simulated hosts that speaks the formats of genv 1.4.3 and nothing else. It was written from
+// that program's recorded behaviour: it waits for the lock as long as needed, writes state files in place, drops
+// environments whose processes are gone, believes what a process claims, and signals whatever has the PID of an order.
 //
 // It knows `version`, `usage snapshot`, `usage execute`, `envs activate`, `devices attach` and
 // `devices detach`, with the flags that tests use.

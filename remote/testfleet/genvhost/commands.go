@@ -65,8 +65,7 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 	return Speak(ctx, r, agent.Server{Token: token, ReadToken: token == "", Idle: idle, Handler: answers, Greeting: greeting})
 }
 
-// Speak is a command that serves a conversation over its streams. No write is in
-// progress when it returns.
+// Speak is a command that serves a conversation over its streams. No write is in progress when it returns.
 func Speak(ctx context.Context, r *inprocess.Request, server agent.Server) int {
 	out := &gate{w: r.Stdout}
 	defer out.close()
@@ -91,8 +90,7 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// gate is an output that can be closed: a Server may return while one of its
-// writes waits, and a Handler must not.
+// gate is an output that can be closed: a Server may return while one of its writes waits, and a Handler must not.
 type gate struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -144,8 +142,7 @@ func (h *Host) runExecute(r *inprocess.Request) int {
 	return 0
 }
 
-// Behavior is how a host behaves at one request; the zero value answers as genv
-// does.
+// Behavior is how a host behaves at one request; the zero value answers as genv does.
 type Behavior struct {
 	Wait   time.Duration // before it does anything
 	Freeze bool          // does nothing until the client hangs up

@@ -1,8 +1,6 @@
-// Package genvhost is genv on a simulated host, inside this process: an
-// inprocess.Handler that answers `genv usage serve`, `snapshot` and `execute`
-// from a snapshot in memory, and carries orders out on it. It starts no process,
-// so that a thousand hosts fit on a small machine, and it fails on demand (see
-// Behavior).
+// Package genvhost is genv on a simulated host, inside this process: an inprocess.Handler that answers `genv usage
+// serve`, `snapshot` and `execute` from a snapshot in memory, and carries orders out on it. It starts no process, so
+// that a thousand hosts fit on a small machine, and it fails on demand (see Behavior).
 //
 //	host := genvhost.New(&snapshot.Snapshot{Devices: …})
 //	fleet, err := inprocess.Start(dir, 0, &inprocess.Server{Name: "a", Address: "127.7.0.1", Handler: host})
@@ -100,8 +98,7 @@ func (h *Host) Actions() []GivenItem {
 	return slices.Clone(h.actions)
 }
 
-// TakeActions is Actions, and the host forgets them: a long test must not need
-// more memory than a short one.
+// TakeActions is Actions, and the host forgets them: a long test must not need more memory than a short one.
 func (h *Host) TakeActions() []GivenItem {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,8 +128,7 @@ func (h *Host) KeepTimes() {
 	h.keeps = true
 }
 
-// TakeAnswered is when the host was asked for its snapshot, since KeepTimes or
-// the last TakeAnswered.
+// TakeAnswered is when the host was asked for its snapshot, since KeepTimes or the last TakeAnswered.
 func (h *Host) TakeAnswered() []time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package gpus simulates the GPUs of a host: a JSON file that lists devices and
-// the processes that use them, and a stand-in for nvidia-smi that prints that
-// file in nvidia-smi's formats, without processes that have ended.
+// Package gpus simulates the GPUs of a host: a JSON file that lists devices and the processes that use them, and a
+// stand-in for nvidia-smi that prints that file in nvidia-smi's formats, without processes that have ended.
 //
 //	driver := gpus.Driver{Devices: gpus.Devices("gpu-01", 8, "NVIDIA H100 80GB HBM3", 81559)}
 //	err := driver.Write("gpus.json")
@@ -30,13 +29,11 @@ type Driver struct {
 	CUDA    string   `json:"cuda"`   // empty for 12.4
 	Devices []Device `json:"devices"`
 	Apps    []App    `json:"apps"`
-	// Warnings are lines after each answer, such as one about a corrupted infoROM: the exit
-	// code is 14 then.
+	// Warnings are lines after each answer, such as one about a corrupted infoROM: the exit code is 14 then.
 	Warnings []string `json:"warnings,omitempty"`
 	// DelayMS is how long each call takes, in milliseconds.
 	DelayMS int `json:"delay_ms,omitempty"`
-	// Visible are the devices that a guard lets each user see, by uid and index; nil
-	// without a guard. Root sees all.
+	// Visible are the devices that a guard lets each user see, by uid and index; nil without a guard. Root sees all.
 	Visible map[int][]int `json:"visible,omitzero"`
 }
 
@@ -100,8 +97,7 @@ type App struct {
 	Name string `json:"name"`
 }
 
-// Devices makes n equal devices with UUIDs that differ from those of any other
-// seed text, such as the host's name.
+// Devices makes n equal devices with UUIDs that differ from those of any other seed text, such as the host's name.
 func Devices(seed string, n int, name string, totalMiB int64) []Device {
 	devices := make([]Device, n)
 	for i := range devices {
@@ -128,8 +124,7 @@ func Read(path string) (Driver, error) {
 	return d, nil
 }
 
-// Write writes it to a file in one step, so that no reader sees a part.
-// Only one caller may write to a path at a time.
+// Write writes it to a file in one step, so that no reader sees a part. Only one caller may write to a path at a time.
 func (d Driver) Write(path string) error {
 	data, err := json.MarshalIndent(d, "", "  ")
 	next := path + ".new"
@@ -230,8 +225,7 @@ func (d Driver) WriteProc(proc string) error {
 // Fault is what is wrong with a device; empty for nothing.
 type Fault string
 
-// The faults, as drivers from 2021 to 2026 were seen to show them. Of a lost device no process
-// is listed.
+// The faults, as drivers from 2021 to 2026 were seen to show them. Of a lost device no process is listed.
 const (
 	Lost        Fault = "lost"         // a line in place of its row, then one of error texts; exit code 15
 	LostBetween Fault = "lost-between" // the line alone; exit code 0

@@ -46,8 +46,7 @@ var faults = map[string]struct {
 	FaultLost: {15, "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU\n"},
 }
 
-// Main is nvidia-smi on a simulated host: args are without the program's name.
-// It returns the exit code.
+// Main is nvidia-smi on a simulated host: args are without the program's name. It returns the exit code.
 func Main(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	if fault := getenv(EnvFault); fault != "" {
 		if fault == FaultHang {
@@ -98,8 +97,7 @@ func openDevices(dir string) (closeAll func()) {
 	}
 }
 
-// answer writes a text and returns the exit code, or another one if the reader
-// has gone.
+// answer writes a text and returns the exit code, or another one if the reader has gone.
 func answer(w io.Writer, text string, code int) int {
 	if _, err := io.WriteString(w, text); err != nil {
 		return exitUnknown
@@ -137,8 +135,7 @@ type smiFlags struct {
 	format               []string
 }
 
-// parseArgs also returns nvidia-smi's message about arguments that it refuses,
-// "" for none.
+// parseArgs also returns nvidia-smi's message about arguments that it refuses, "" for none.
 func parseArgs(args []string) (o smiFlags, refusal string) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")

@@ -152,8 +152,7 @@ func TestTableIsAsWideAsARealOne(t *testing.T) {
 	}
 }
 
-// TestDevicesThatFail: each row of the table is what the list of two devices is, if the first
-// one has a fault.
+// TestDevicesThatFail: each row of the table is what the list of two devices is, if the first one has a fault.
 func TestDevicesThatFail(t *testing.T) {
 	const row = "0, 81559, 3, 0\n"
 	for fault, want := range map[gpus.Fault]struct {

@@ -28,8 +28,7 @@ func parse(text string) *template.Template {
 	return template.Must(template.New("").Funcs(functions).Parse(text))
 }
 
-// list is the output of `nvidia-smi -L`: a line for each device, and one below it
-// for each of its MIG instances.
+// list is the output of `nvidia-smi -L`: a line for each device, and one below it for each of its MIG instances.
 var list = parse(`{{range .Devices}}{{.Complaint}}{{if .Shown}}GPU {{.Index}}: {{.Name}} (UUID: {{.UUID}})
 {{range $i, $m := .MIG}}{{printf "  MIG %-11s Device %2d: (UUID: %s)" .Profile $i .UUID}}
 {{end}}{{end}}{{end}}`)
@@ -114,8 +113,7 @@ var xml = parse(`<?xml version="1.0" ?>
 </nvidia_smi_log>
 `)
 
-// details is the part of `nvidia-smi -q` that says whether a screen is active, and what the
-// processes are.
+// details is the part of `nvidia-smi -q` that says whether a screen is active, and what the processes are.
 var details = parse(`
 ==============NVSMI LOG==============
 

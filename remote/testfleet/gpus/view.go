@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// view is what the driver of a host reports at a moment. Its methods are used by
-// the templates, too.
+// view is what the driver of a host reports at a moment. Its methods are used by the templates, too.
 type view struct {
 	Driver
 	Now time.Time
@@ -280,8 +279,7 @@ func line(fields []string, cell func(name string) string) string {
 	return strings.Join(cells, ", ") + "\n"
 }
 
-// heading is the field with its unit. nvidia-smi heads used_memory by its other
-// name.
+// heading is the field with its unit. nvidia-smi heads used_memory by its other name.
 func heading(name string) string {
 	if name == "used_memory" {
 		name = "used_gpu_memory"

@@ -131,8 +131,7 @@ func TestNoExitLeavesTheOutcomeOpen(t *testing.T) {
 	require.Len(t, got.stdout, 26)
 }
 
-// A fleet of a soak runs for days: nothing stays of a frozen connection when
-// its client has gone.
+// A fleet of a soak runs for days: nothing stays of a frozen connection when its client has gone.
 func TestAFrozenConnectionEndsWithItsClient(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(3)), Freezes: true})
 	before := runtime.NumGoroutine()

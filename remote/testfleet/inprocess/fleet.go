@@ -1,10 +1,8 @@
-// Package inprocess makes simulated GPU hosts reachable: SSH servers inside this
-// process on loopback addresses. It needs no root, no sshd and no network but
-// 127.0.0.0/8, and its hosts can fail in ways that a real sshd cannot.
+// Package inprocess makes simulated GPU hosts reachable: SSH servers inside this process on loopback addresses. It
+// needs no root, no sshd and no network but 127.0.0.0/8, and its hosts can fail in ways that a real sshd cannot.
 //
-// A Server checks the client's key and hands each command line to its Handler.
-// Start writes a client key, known_hosts and ssh_config into a folder, so that any
-// SSH client can connect:
+// A Server checks the client's key and hands each command line to its Handler. Start writes a client key, known_hosts
+// and ssh_config into a folder, so that any SSH client can connect:
 //
 //	fleet, err := inprocess.Start(dir, 0, &inprocess.Server{
 //		Name: "gpu-01", Address: "127.77.0.1", Handler: &inprocess.Exec{Machine: machine},
@@ -37,9 +35,8 @@ type Fleet struct {
 	cancel  context.CancelFunc // of ctx
 }
 
-// Start lets all servers listen on one TCP port (0: one that is free on all
-// addresses), and writes the files that a client needs into dir. Users who can read
-// dir can run the handlers' commands. It starts all servers or none.
+// Start lets all servers listen on one TCP port (0: one that is free on all addresses), and writes the files that a
+// client needs into dir. Users who can read dir can run the handlers' commands. It starts all servers or none.
 func Start(dir string, port int, servers ...*Server) (*Fleet, error) {
 	f := &Fleet{Client: testfleet.Client{Dir: dir, Port: port}, byName: map[string]*Server{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -94,8 +91,7 @@ func newKey() (ssh.Signer, error) {
 	return ssh.NewSignerFromKey(private)
 }
 
-// portAttempts is how often another free port is tried when the first host's
-// is taken on another address.
+// portAttempts is how often another free port is tried when the first host's is taken on another address.
 const portAttempts = 16
 
 // listen opens all listeners on one port.

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// gate is a connection that can freeze: then it sends nothing more and answers
-// nothing more, as a host that hangs. What arrives is thrown away meanwhile, so
-// that the end of the connection is still noticed.
+// gate is a connection that can freeze: then it sends nothing more and answers nothing more, as a host that hangs.
+// What arrives is thrown away meanwhile, so that the end of the connection is still noticed.
 type gate struct {
 	net.Conn
 	deaf    atomic.Bool // what arrives is thrown away
@@ -47,8 +46,7 @@ func (g *gate) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// release ends a Write that waits: when the client has gone, it would keep the
-// connection open until the fleet ends.
+// release ends a Write that waits: when the client has gone, it would keep the connection open until the fleet ends.
 func (g *gate) release() { g.closing.Do(func() { close(g.closed) }) }
 
 func (g *gate) Write(p []byte) (int, error) {

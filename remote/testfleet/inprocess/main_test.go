@@ -197,12 +197,10 @@ func status(t *testing.T, err error) int {
 
 func fleetPort(f *inprocess.Fleet) string { return strconv.Itoa(f.Port) }
 
-// helperVariable makes this test binary play a program: the genv of a machine,
-// or a job.
+// helperVariable makes this test binary play a program: the genv of a machine, or a job.
 const helperVariable = "GENV_SIM_TEST_HELPER"
 
-// promptEnd spares a program with the race detector its second of waiting at
-// its end.
+// promptEnd spares a program with the race detector its second of waiting at its end.
 const promptEnd = "GORACE=atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {

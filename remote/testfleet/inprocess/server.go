@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// Server is the SSH server of one simulated host. Set the exported fields, and
-// pass it to Start.
+// Server is the SSH server of one simulated host. Set the exported fields, and pass it to Start.
 type Server struct {
 	Name    string // the host's name in ssh_config
 	Address string // that it listens on: 127.x.y.z, or ::1
@@ -62,8 +61,7 @@ func (s *Server) current() Faults {
 	return s.faults
 }
 
-// Cut closes the connections that are open, as a switch does that starts again. The host goes on
-// accepting others.
+// Cut closes the connections that are open, as a switch does that starts again. The host goes on accepting others.
 func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,9 +88,8 @@ type shared struct {
 	work sync.WaitGroup  // every goroutine of the fleet
 }
 
-// Inject makes the host fail in the given ways, in place of those before.
-// Open connections and running commands keep the faults
-// with which they began. The error is one of listening again after Down.
+// Inject makes the host fail in the given ways, in place of those before. Open connections and running commands keep
+// the faults with which they began. The error is one of listening again after Down.
 func (s *Server) Inject(f Faults) error {
 	s.mu.Lock()
 	s.faults = f

@@ -125,9 +125,8 @@ func (e *Exec) Handle(ctx context.Context, r *Request) int {
 // Handler answers the commands of a host. It is called once for each SSH
 // "exec" request, from several goroutines at a time.
 type Handler interface {
-	// Handle runs a command and returns its exit status; 128+n means that
-	// signal n ended it, as in a shell. ctx ends when the client closes the
-	// session, when the connection is lost, and when the fleet closes.
+	// Handle runs a command and returns its exit status; 128+n means that signal n ended it, as in a shell. ctx ends
+	// when the client closes the session, when the connection is lost, and when the fleet closes.
 	Handle(ctx context.Context, request *Request) int
 }
 
@@ -142,8 +141,7 @@ type Request struct {
 	Stderr io.Writer
 }
 
-// Func is a Handler inside this process. It costs no fork, so that a thousand
-// hosts fit on a small machine.
+// Func is a Handler inside this process. It costs no fork, so that a thousand hosts fit on a small machine.
 type Func func(ctx context.Context, request *Request) int
 
 // Handle calls f.

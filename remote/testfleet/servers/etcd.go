@@ -65,8 +65,7 @@ const (
 	peerPort   = "2380"
 )
 
-// StartEtcd starts members with further flags, and waits until they answer. Everything ends with
-// the test.
+// StartEtcd starts members with further flags, and waits until they answer. Everything ends with the test.
 func StartEtcd(t testing.TB, members int, flags ...string) *EtcdCluster {
 	t.Helper()
 	c := prepareEtcd(t, members, flags...)

@@ -96,8 +96,7 @@ func (s *PostgresServer) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// URL is that of the database, in which the user genv may do everything. The password is in a
-// file that it names.
+// URL is that of the database, in which the user genv may do everything. The password is in a file that it names.
 func (s *PostgresServer) URL() string { return s.At(s.Address) }
 
 // At is URL with an address that leads to that of the server.

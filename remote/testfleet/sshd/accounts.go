@@ -26,8 +26,7 @@ var accounts = append([]string{
 // sitePeople are those of the rules of sites. The controller's machine knows them, too, with the group chem.
 var sitePeople = []string{"kim", "lee", "gus", "eve", "fay", "xia", "yan", "zoe", "ada", "bo"}
 
-// firstUID is in a range that neither distributions nor systemd assign
-// (https://systemd.io/UIDS-GIDS).
+// firstUID is in a range that neither distributions nor systemd assign (https://systemd.io/UIDS-GIDS).
 const firstUID = 60801
 
 // UID is the user id of one of the fleet's accounts: a person, root or an
@@ -48,8 +47,7 @@ func (f *Fleet) account(user string) (testfleet.Account, error) {
 	return testfleet.Account{UID: uid, Home: f.home(user)}, err
 }
 
-// Where programs are; a genv that is installed on the machine itself would be
-// below /usr/local.
+// Where programs are; a genv that is installed on the machine itself would be below /usr/local.
 const (
 	pathWithoutLocal = "/usr/sbin:/usr/bin:/sbin:/bin"
 	systemPath       = "/usr/local/sbin:/usr/local/bin:" + pathWithoutLocal
@@ -70,8 +68,7 @@ root ALL=(ALL:ALL) ALL
 ` + string(AllOfGenv) + ` ALL=(root) NOPASSWD: %[1]s/bin/genv
 `
 
-// Password is sudo's for the login NeedsPassword, and passwordHash what /etc/shadow has
-// of it.
+// Password is sudo's for the login NeedsPassword, and passwordHash what /etc/shadow has of it.
 const (
 	Password     = "correct horse"
 	passwordHash = "$6$genvfleet$bZREFgZP.2S2sNxQitvFQxoA7mAC.uWHAFkr3LnOtuRQzRrcE21aq2aqsMq/KOY5haqaOjYEVx/xyGWNHiEDW1"
@@ -103,8 +100,7 @@ func accountFiles(users []string, home func(user string) string) []etcFile {
 	}
 }
 
-// writeAccounts writes users, groups and sudo's rules, with a home folder for
-// each user, and returns what they cover.
+// writeAccounts writes users, groups and sudo's rules, with a home folder for each user, and returns what they cover.
 func (f *Fleet) writeAccounts() ([]cover, error) {
 	for i, name := range accounts {
 		if err := os.MkdirAll(f.home(name), 0o755); err != nil {
@@ -138,8 +134,7 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 	return covers, os.Mkdir(filepath.Join(f.Local(), "bin"), 0o755)
 }
 
-// Local is the hosts' /usr/local, and SudoersFolder their /etc/sudoers.d, if the fleet is
-// Installable.
+// Local is the hosts' /usr/local, and SudoersFolder their /etc/sudoers.d, if the fleet is Installable.
 func (f *Fleet) Local() string { return filepath.Join(f.Dir, "local") }
 
 // SudoersFolder is described at Local.
@@ -151,8 +146,7 @@ type etcFile struct {
 	text string
 }
 
-// writeEtc writes files below dir/etc. A file that the machine lacks cannot be
-// covered, and need not be.
+// writeEtc writes files below dir/etc. A file that the machine lacks cannot be covered, and need not be.
 func writeEtc(dir string, files []etcFile) ([]cover, error) {
 	var covers []cover
 	for _, f := range files {

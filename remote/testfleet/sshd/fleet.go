@@ -11,8 +11,7 @@ import (
 
 // Fleet is a set of hosts that listen.
 type Fleet struct {
-	// Client is how to reach it. All files of the fleet are in Client.Dir, which
-	// Close removes.
+	// Client is how to reach it. All files of the fleet are in Client.Dir, which Close removes.
 	testfleet.Client
 
 	options Options
@@ -93,9 +92,8 @@ type Options struct {
 	Env []string
 	// Genv is the program that the hosts find as genv; empty for none.
 	Genv string
-	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of
-	// its own, which sudo reads. Without it they are the machine's, and sudo ignores
-	// the latter.
+	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of its own, which sudo reads.
+	// Without it they are the machine's, and sudo ignores the latter.
 	Installable bool
 }
 
@@ -106,8 +104,7 @@ type HostOptions struct {
 	GPUs int
 	// Rights are those of the login that ssh_config names for the host.
 	Rights Rights
-	// Fault is how the host's nvidia-smi fails, a gpus.Fault… text; empty for not at
-	// all.
+	// Fault is how the host's nvidia-smi fails, a gpus.Fault… text; empty for not at all.
 	Fault string
 }
 

@@ -29,8 +29,7 @@ while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done
 shift
 exec "$@"`
 
-// inNamespace is a command that runs in its own mount namespace behind covers,
-// and ends with this process.
+// inNamespace is a command that runs in its own mount namespace behind covers, and ends with this process.
 func inNamespace(covers []cover, program string, args ...string) *exec.Cmd {
 	argv := []string{"-c", coverAndExec, "sh"}
 	for _, c := range covers {
@@ -44,8 +43,7 @@ func inNamespace(covers []cover, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A namespace is a mount namespace that is held open, so that the kernel cannot
-// give its number to another one.
+// A namespace is a mount namespace that is held open, so that the kernel cannot give its number to another one.
 type namespace struct {
 	file *os.File
 	name string
@@ -68,8 +66,7 @@ func namespaceOf(pid int) (*namespace, error) {
 	return &namespace{file, name}, err
 }
 
-// empty kills all processes in the namespace, since sshd leaves its sessions
-// behind when it ends, and closes it.
+// empty kills all processes in the namespace, since sshd leaves its sessions behind when it ends, and closes it.
 func (n *namespace) empty() error {
 	for { // until it is found empty: processes may be forking
 		pids, err := n.processes()
@@ -123,12 +120,10 @@ const privateSudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no
 root ALL=(ALL:ALL) ALL
 `
 
-// Private gives this process accounts and rules of sudo of its own, so that
-// tests do not depend on those of the machine: it starts the program again in a
-// mount namespace where /etc/passwd and the others have root alone, and returns
-// there. Call it first in TestMain, and remove when the tests are done. It does
-// nothing for an ordinary user. Where root can have no namespace it fails, and
-// the machine's own accounts stay.
+// Private gives this process accounts and rules of sudo of its own, so that tests do not depend on those of the
+// machine: it starts the program again in a mount namespace where /etc/passwd and the others have root alone, and
+// returns there. Call it first in TestMain, and remove when the tests are done. It does nothing for an ordinary user.
+// Where root can have no namespace it fails, and the machine's own accounts stay.
 func Private() (remove func(), err error) {
 	remove = func() {}
 	if dir, ok := os.LookupEnv(privateVariable); ok {

@@ -1,6 +1,5 @@
-// Package sshd gives tests and benchmarks a fleet of real hosts, as far as
-// one machine can: OpenSSH's own sshd on addresses of 127.0.0.0/8, real sudo,
-// and real processes of several Linux users.
+// Package sshd gives tests and benchmarks a fleet of real hosts, as far as one machine can: OpenSSH's own sshd on
+// addresses of 127.0.0.0/8, real sudo, and real processes of several Linux users.
 //
 //	func TestOverSSH(t *testing.T) {
 //		fleet := sshd.Start(t, sshd.Options{
@@ -16,11 +15,10 @@
 //		// ssh -F fleet.SSHConfig() gpu-01 sudo -n genv usage snapshot
 //	}
 //
-// Each address is a host with its own state folder (GENV_TMPDIR) and its own
-// simulated GPUs (GENV_SIM_GPUS), which sshd sets by the local address of a session.
-// Users, sudoers and programs are the fleet's own: sshd runs in a mount namespace in
-// which they cover the machine's, so nothing on the machine is changed. Processes are
-// not hidden from tests.
+// Each address is a host with its own state folder (GENV_TMPDIR) and its own simulated GPUs (GENV_SIM_GPUS), which
+// sshd sets by the local address of a session. Users, sudoers and programs are the fleet's own: sshd runs in a mount
+// namespace in which they cover the machine's, so nothing on the machine is changed. Processes are not hidden from
+// tests.
 //
 // It needs root, sshd and sudo: see Require. Without these, use package inprocess.
 package sshd
@@ -46,8 +44,7 @@ import (
 // in OpenSSH's sshd.c. A larger fleet is several sshds.
 const maxListen = 16
 
-// sshdConfig is for all hosts of one sshd. UsePAM is off, so that the machine's
-// PAM doesn't affect logins.
+// sshdConfig is for all hosts of one sshd. UsePAM is off, so that the machine's PAM doesn't affect logins.
 const sshdConfig = `AddressFamily inet
 HostKey %[1]s/host_key
 AuthorizedKeysFile %[1]s/authorized_keys
@@ -64,8 +61,7 @@ MaxStartups 1000
 KexAlgorithms curve25519-sha256
 `
 
-// writeKeys writes the key of all hosts and the one key that may log in, with
-// the files for a client.
+// writeKeys writes the key of all hosts and the one key that may log in, with the files for a client.
 func (f *Fleet) writeKeys() error {
 	client, err := testfleet.WriteKey(f.ClientKey())
 	if err != nil {
@@ -85,8 +81,7 @@ func (f *Fleet) writeKeys() error {
 	return f.WriteFiles(targets)
 }
 
-// startSSHDs starts as many sshds as the fleet needs and waits until each host
-// listens.
+// startSSHDs starts as many sshds as the fleet needs and waits until each host listens.
 func (f *Fleet) startSSHDs(covers []cover) error {
 	for first := 0; first < len(f.hosts); first += maxListen {
 		hosts := f.hosts[first:min(first+maxListen, len(f.hosts))]

@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Need skips a test on a machine that lacks something. With CI=true that is a failure, so that the
-// test isn't missed.
+// Need skips a test on a machine that lacks something. With CI=true that is a failure, so that the test isn't missed.
 func Need(t testing.TB, has bool, what string) {
 	t.Helper()
 	switch {
@@ -69,9 +68,8 @@ func Stat() (field func(n int) uint64, err error) {
 	}, nil
 }
 
-// OverwriteEnviron does to this process what setproctitle does: it writes a title over
-// the environment with which the process was started, and NULs to the end of it. If the
-// title ends with "…", the rest is not changed.
+// OverwriteEnviron does to this process what setproctitle does: it writes a title over the environment with which the
+// process was started, and NULs to the end of it. If the title ends with "…", the rest is not changed.
 func OverwriteEnviron(title string) error {
 	field, err := Stat()
 	if err != nil {
@@ -96,9 +94,8 @@ func OverwriteEnviron(title string) error {
 // range that no distribution assigns (60706 to 61183), above those that tests name.
 var OrdinaryUID = snapshot.UID(61003 + os.Getpid()%181) //nolint:gosec // it fits
 
-// OrdinaryUser is a user who is not root, the test's own user if possible. It returns the
-// path of the test's program that this user can run, and the attributes to start it as
-// this user.
+// OrdinaryUser is a user who is not root, the test's own user if possible. It returns the path of the test's program
+// that this user can run, and the attributes to start it as this user.
 func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall.SysProcAttr) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -131,9 +128,8 @@ func Cases(n uint64) uint64 {
 	return n
 }
 
-// InEtc runs a test in a process of its own that has other files in /etc, such as subuid: it and
-// what it starts see them, nothing else does. It returns true there, and false in the first
-// process when that has ended.
+// InEtc runs a test in a process of its own that has other files in /etc, such as subuid: it and what it starts see
+// them, nothing else does. It returns true there, and false in the first process when that has ended.
 func InEtc(t *testing.T, files map[string]string) bool {
 	t.Helper()
 	const variable = "PROCTEST_IN_ETC" // genvtest.Main removes GENV_…

@@ -1,5 +1,4 @@
-// Command nvidia-smi is a stand-in for NVIDIA's program on hosts with simulated
-// GPUs; see package gpus.
+// Command nvidia-smi is a stand-in for NVIDIA's program on hosts with simulated GPUs; see package gpus.
 package main
 
 import (
