@@ -273,7 +273,7 @@ func TestALookBeforeAnOutcome(t *testing.T) {
 // What an order left is found again at once, though the look is one from before its outcome.
 func TestALookBeforeARefusal(t *testing.T) {
 	policy := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
-	for status, found := range map[order.Status]int{order.StatusDetached: 0, order.StatusRefused: 1, order.StatusFailed: 1, order.StatusUnknown: 1} {
+	for status, found := range map[order.OutcomeStatus]int{order.StatusDetached: 0, order.StatusRefused: 1, order.StatusFailed: 1, order.StatusUnknown: 1} {
 		look := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02")
 		look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(0), 1
 		plan, before, _ := enforce.Judge(policy, look, enforce.Memory{}, noon(0))

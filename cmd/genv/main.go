@@ -55,7 +55,7 @@ func main() {
 // calls it for every container.
 func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
 
-// readerCommand is the command of the helper that reads what users can make large or slow; see proc.Reader.
+// readerCommand is the command of the helper that reads what users can make large or slow; see proc.ReaderProcess.
 var readerCommand = []string{"usage", "read"}
 
 func read() int {
@@ -79,6 +79,6 @@ func process() (context.Context, command.Program) {
 	}
 	return ctx, command.Program{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: system.Now, Version: version,
-		Reader: &proc.Reader{Command: append([]string{"/proc/self/exe"}, readerCommand...)},
+		Reader: &proc.ReaderProcess{Command: append([]string{"/proc/self/exe"}, readerCommand...)},
 	}
 }

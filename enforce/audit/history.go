@@ -27,14 +27,14 @@ type Entry struct {
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"`
 	Container string                `json:"container,omitempty"` // of the process
 	// Status is what came of it, or dry-run.
-	Status   order.Status   `json:"status"`
-	Reason   string         `json:"reason,omitempty"`
-	Why      []string       `json:"why"`              // the findings that led to it
-	Rules    []enforce.Rule `json:"rules,omitempty"`  // theirs
-	IDs      []string       `json:"ids"`              // theirs
-	Notified time.Time      `json:"told,omitzero"`    // when the user was notified before that
-	Order    string         `json:"report,omitempty"` // that it was part of
-	By       string         `json:"by,omitempty"`     // an operator; on a host the account
+	Status   order.OutcomeStatus `json:"status"`
+	Reason   string              `json:"reason,omitempty"`
+	Why      []string            `json:"why"`              // the findings that led to it
+	Rules    []enforce.Rule      `json:"rules,omitempty"`  // theirs
+	IDs      []string            `json:"ids"`              // theirs
+	Notified time.Time           `json:"told,omitzero"`    // when the user was notified before that
+	Order    string              `json:"report,omitempty"` // that it was part of
+	By       string              `json:"by,omitempty"`     // an operator; on a host the account
 	// Action is an operator's, or "notice".
 	Action  string    `json:"action,omitempty"`
 	Channel Channel   `json:"channel,omitempty"` // of a notice

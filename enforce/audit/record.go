@@ -91,9 +91,9 @@ type Record struct {
 	EID       snapshot.EnvID        `json:"eid,omitempty"`
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
-	Status order.Status `json:"status,omitempty"`
-	Text   string       `json:"text,omitempty"` // in one line; a notice has several
-	Reason string       `json:"reason,omitempty"`
+	Status order.OutcomeStatus `json:"status,omitempty"`
+	Text   string              `json:"text,omitempty"` // in one line; a notice has several
+	Reason string              `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
 	// Judged are the lines of the snapshot that were judged, of an order.
@@ -230,7 +230,7 @@ func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 }
 
 // StatusDryRun is the Status of an Entry about what a dry run would have done.
-const StatusDryRun order.Status = "dry-run"
+const StatusDryRun order.OutcomeStatus = "dry-run"
 
 // wouldAct lists what would have been done because of a finding.
 func (j *joiner) wouldAct(r *Record, filter *Filter) {

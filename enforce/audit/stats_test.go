@@ -27,7 +27,7 @@ func notified(id string, c audit.Channel) audit.Record {
 	return audit.Record{Kind: audit.KindNotified, Channel: c, IDs: []string{id}, User: "bob"}
 }
 
-func done(s order.Status, pid snapshot.PID, ids ...string) audit.Record {
+func done(s order.OutcomeStatus, pid snapshot.PID, ids ...string) audit.Record {
 	return audit.Record{Kind: audit.KindOutcome, Order: "r/1/a", IDs: ids, Host: "a", User: "bob", PID: pid, Status: s}
 }
 

@@ -16,7 +16,7 @@ type facts struct {
 	// Proven are the environments that belong to the user for whom they are registered,
 	// according to the kernel.
 	Proven  map[registration]bool
-	Devices []hardware.Device
+	Devices []hardware.BusDevice
 	Order   *Order
 	// ExemptUIDs are the uids of the order's exempt users.
 	ExemptUIDs []snapshot.UID
@@ -80,7 +80,7 @@ func (f *facts) renumbered(d *Device) bool {
 }
 
 // judged says whether a device is guarded.
-func judged(d *hardware.Device, o *Order) Device {
+func judged(d *hardware.BusDevice, o *Order) Device {
 	out := Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
 	switch {
 	case o.ExemptsDevice(d.Index, d.UUID):

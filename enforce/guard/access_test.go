@@ -26,7 +26,7 @@ func accessFacts() facts {
 	return facts{
 		Files:  files,
 		Proven: map[registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true},
-		Devices: []hardware.Device{
+		Devices: []hardware.BusDevice{
 			{Index: 0, UUID: "GPU-0", Minor: number(3)},
 			{Index: 1, UUID: "GPU-1", Minor: number(2)},
 			{Index: 2, UUID: "GPU-2", Minor: number(1)},
@@ -105,7 +105,7 @@ func TestWhoMayOpenWhat(t *testing.T) {
 
 func TestWhatIsNotGuarded(t *testing.T) {
 	f := accessFacts()
-	f.Devices = []hardware.Device{
+	f.Devices = []hardware.BusDevice{
 		{Index: 0, UUID: "GPU-0", Minor: number(3)},
 		{Index: 1, UUID: "GPU-1"},
 		{Index: 2, UUID: "GPU-2", Minor: number(300)},

@@ -14,13 +14,13 @@ import (
 
 // denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them.
 type denialWriter struct {
-	reader proc.Reader // remembers which processes do not answer: the stat of one in execve(2) can take for ever
+	reader proc.ReaderProcess // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	*Keeper
 	opens   *watch.OpenLog
 	events  chan Denial
 	missed  atomic.Uint64  // events that there was no room for
 	writing sync.WaitGroup // what writes files, after the last event as well
-	devices atomic.Pointer[[]hardware.Device]
+	devices atomic.Pointer[[]hardware.BusDevice]
 }
 
 const (
@@ -42,7 +42,7 @@ func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
 }
 
 // know sets the devices by which minors are named.
-func (d *denialWriter) know(devices []hardware.Device) { d.devices.Store(&devices) }
+func (d *denialWriter) know(devices []hardware.BusDevice) { d.devices.Store(&devices) }
 
 // take is called for each event of the kernel.
 func (d *denialWriter) take(e Event) {

@@ -34,7 +34,7 @@ type Keeper struct {
 	Read    func(ctx context.Context) (state.Files, error)
 	Process func(snapshot.PID) system.ProcessStatus
 	// Devices are the devices of the host with their minors. It may hang.
-	Devices func() ([]hardware.Device, error)
+	Devices func() ([]hardware.BusDevice, error)
 	// Accounts are those of the uids that open devices; nil for this machine's.
 	Accounts *proc.Accounts
 	// UserID finds the uid of a user; found is false if there certainly is no such user.

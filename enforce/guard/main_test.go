@@ -274,12 +274,12 @@ func (h *host) keeper() *Keeper {
 			}
 			return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
 		},
-		Devices: func() ([]hardware.Device, error) {
+		Devices: func() ([]hardware.BusDevice, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			var list []hardware.Device
+			var list []hardware.BusDevice
 			for i, minor := range h.minors {
-				list = append(list, hardware.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprint("GPU-", i)), Minor: &minor})
+				list = append(list, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprint("GPU-", i)), Minor: &minor})
 			}
 			return list, nil
 		},

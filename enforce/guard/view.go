@@ -21,7 +21,7 @@ type view struct {
 	kept   map[snapshot.UID]Minors // what was allowed before there was doubt
 	doubt  string                  // why nothing is taken away from users now, or empty
 
-	devices []hardware.Device
+	devices []hardware.BusDevice
 	known   bool // there was a list of devices
 
 	users exempted
@@ -123,7 +123,7 @@ func (v *view) plan(o *Order) (_ access, ok bool) {
 func (v *view) knowsDevices() bool { return v.known && len(v.devices) > 0 }
 
 // listed notes the list of devices, or why there is none.
-func (s *lockedKeeper) listed(devices []hardware.Device, err error) {
+func (s *lockedKeeper) listed(devices []hardware.BusDevice, err error) {
 	s.listedAt = time.Now()
 	problem := ""
 	switch {

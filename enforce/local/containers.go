@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
-// Containers stops containers of this machine; *container.Source is one.
+// Containers stops containers of this machine; *container.Lookup is one.
 type Containers interface {
 	// Init returns the container that has this PID as its first process now.
 	Init(ctx context.Context, pid snapshot.PID) (container.Running, error)

@@ -50,7 +50,7 @@ func TestDetachments(t *testing.T) {
 		envs   envs
 		judged snapshot.Environment
 		device snapshot.DeviceIndex
-		status order.Status
+		status order.OutcomeStatus
 		reason string
 		line   string
 		left   []snapshot.Device
@@ -162,7 +162,7 @@ func TestAFullDiskSparesNoProcess(t *testing.T) {
 // TestChangedOwnerDoesNotSpareJudgedProcess: every user may change the owner of
 // an environment, but not when a process started.
 func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
-	for start, want := range map[bool]order.Status{true: order.StatusTerminated, false: order.StatusChanged} {
+	for start, want := range map[bool]order.OutcomeStatus{true: order.StatusTerminated, false: order.StatusChanged} {
 		c := ready(t, "gentle", in("7"))
 		judged := c.judged("7", 0)
 		if !start {

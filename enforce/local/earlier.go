@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -16,14 +17,14 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	if x.options.Asked == nil || len(targets) == 0 {
 		return func([]*target) {}
 	}
-	processes := make([]asked.Process, len(targets))
+	processes := make([]proc.ID, len(targets))
 	for i, t := range targets {
 		if stat, err := x.proc().Stat(t.judged.PID); err == nil {
 			t.start = stat.Start // if it isn't that of its pidfd, verify finds it out
 		}
-		processes[i] = asked.Process{PID: t.judged.PID, Start: t.start}
+		processes[i] = proc.ID{PID: t.judged.PID, Start: t.start}
 	}
-	end, earlier, err := x.options.Asked.Begin(asked.Request{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
+	end, earlier, err := x.options.Asked.Begin(asked.EndRequest{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
 	for i, e := range earlier {
 		targets[i].earlier = e
 	}
@@ -32,10 +33,10 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 		return func([]*target) {}
 	}
 	return func(got []*target) {
-		var mine []asked.Process
+		var mine []proc.ID
 		for _, t := range got {
 			if t.earlier == nil {
-				mine = append(mine, asked.Process{PID: t.judged.PID, Start: t.start})
+				mine = append(mine, proc.ID{PID: t.judged.PID, Start: t.start})
 			}
 		}
 		if err := end(mine); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -50,7 +51,7 @@ func TestEarlierOrder(t *testing.T) {
 		as     string // of the controller that reports now
 		wait   time.Duration
 		kill   bool
-		status order.Status
+		status order.OutcomeStatus
 		lines  int
 	}{
 		"another controller":                   {by: "a", id: "1", grace: long, ago: time.Minute, as: "b", wait: short, kill: true, status: order.StatusSignalled},
@@ -72,8 +73,8 @@ func TestEarlierOrder(t *testing.T) {
 			judged := c.judged("7", 0)
 			up := &uptime{now: time.Hour}
 			register := up.register(t)
-			key := []asked.Process{{PID: judged.PID, Start: judged.Start}}
-			end, earlier, err := register.Begin(asked.Request{By: row.by, Order: row.id, Grace: row.grace}, key)
+			key := []proc.ID{{PID: judged.PID, Start: judged.Start}}
+			end, earlier, err := register.Begin(asked.EndRequest{By: row.by, Order: row.id, Grace: row.grace}, key)
 			require.NoError(t, err)
 			require.Equal(t, []*asked.Earlier{nil}, earlier)
 			if !row.unsent {
@@ -122,7 +123,7 @@ var errReplaced = errors.New("refused: replaced by another one")
 func TestAReplacedControllersOrder(t *testing.T) {
 	for name, row := range map[string]struct {
 		after  int // acts that are still admitted
-		status order.Status
+		status order.OutcomeStatus
 		lines  int
 	}{
 		"before SIGTERM": {0, order.StatusFailed, 0},

@@ -29,7 +29,7 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 		judged  snapshot.EnvID
 		options []option
 		now     snapshot.Process // what the machine adds
-		status  order.Status
+		status  order.OutcomeStatus
 	}{
 		"other garbage":                    {"111", []option{in("222")}, snapshot.Process{}, order.StatusTerminated},
 		"garbage, and none now":            {"111", nil, snapshot.Process{}, order.StatusTerminated},
@@ -62,7 +62,7 @@ func TestCountedProcessIsTerminatedWhateverItsEnvironment(t *testing.T) {
 		"none": {}, "unknown": {EnvUnknown: true}, "one of its own since": {EID: "7"}, "too large to read": {EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "large", ByUser: true}},
 	} {
 		for _, judged := range []snapshot.Process{{}, {EnvUnknown: true}, {EID: "8"}} {
-			for change, want := range map[string]order.Status{"": order.StatusTerminated, "the account": order.StatusChanged, "the GPU": order.StatusChanged, "not counted": order.StatusRefused} {
+			for change, want := range map[string]order.OutcomeStatus{"": order.StatusTerminated, "the account": order.StatusChanged, "the GPU": order.StatusChanged, "not counted": order.StatusRefused} {
 				c := ready(t, "gentle")
 				now.PID, now.Usage = c.pid(), usage(0)
 				s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)
@@ -89,7 +89,7 @@ func TestCountedProcessIsTerminatedWhateverItsEnvironment(t *testing.T) {
 }
 
 // otherUser is another status for root, who may be in every user's environment.
-func otherUser(status, roots order.Status) order.Status {
+func otherUser(status, roots order.OutcomeStatus) order.OutcomeStatus {
 	if os.Getuid() == 0 {
 		return roots
 	}
@@ -105,7 +105,7 @@ func TestEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
 		judged     snapshot.EnvID
 		devices    []snapshot.DeviceIndex
 		now        snapshot.Process
-		third      order.Status
+		third      order.OutcomeStatus
 		unreadable *snapshot.Unreadable // as it was judged
 	}{
 		"judged as a member":           {[]option{in("222")}, "7", devices(0), snapshot.Process{Usage: usage(0)}, order.StatusTerminated, nil},

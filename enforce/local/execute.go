@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // New makes an Executor.
@@ -14,7 +15,7 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	options.KillWait = cmp.Or(options.KillWait, order.KillWait)
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
-		memories: &memories{of: map[asked.Process]processRecord{}},
+		memories: &memories{of: map[proc.ID]processRecord{}},
 		onAction: func(string) {}, onWarning: func(string) {},
 	}
 }

@@ -18,8 +18,8 @@ func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
 	for name, row := range map[string]struct {
 		named, now uuids
 		noted      snapshot.GPUUUID // by root, when it was attached
-		detached   order.Status
-		ended      order.Status
+		detached   order.OutcomeStatus
+		ended      order.OutcomeStatus
 	}{
 		"the same":                         {uuids{0: "a"}, uuids{0: "a", 1: "b"}, "a", order.StatusDetached, order.StatusTerminated},
 		"no note of root":                  {uuids{0: "a"}, uuids{0: "a"}, "", order.StatusDetached, order.StatusTerminated},
@@ -53,7 +53,7 @@ func TestWhatIsAttachedByNowIsNotEnded(t *testing.T) {
 		unattached []snapshot.DeviceIndex
 		state      []snapshot.Device
 		err        error
-		want       order.Status
+		want       order.OutcomeStatus
 	}{
 		"attached":                   {[]snapshot.DeviceIndex{0, 2}, attached, nil, order.StatusChanged},
 		"one of them":                {[]snapshot.DeviceIndex{0, 1, 2}, attached, nil, order.StatusTerminated},

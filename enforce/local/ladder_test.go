@@ -63,7 +63,7 @@ func TestGraceAndKillOfOrder(t *testing.T) {
 func TestVerifyBeforeSIGKILL(t *testing.T) {
 	for name, r := range map[string]struct {
 		change func(m *machine)
-		status order.Status // not StatusSurvived, or a controller would not try again
+		status order.OutcomeStatus // not StatusSurvived, or a controller would not try again
 		reason string
 	}{
 		"it freed its device":   {func(m *machine) { m.apps = nil }, order.StatusChanged, "it does not use GPU(s) 0 any more"},

@@ -36,7 +36,7 @@ func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 		role        string
 		options     []option
 		judged, now membership
-		status      order.Status
+		status      order.OutcomeStatus
 		reason      string
 	}{
 		"inherited behind a title":         {"titled", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, order.StatusTerminated, ""},
@@ -113,7 +113,7 @@ func TestOwnerInUserNamespace(t *testing.T) {
 		require.Equal(t, snapshot.UID(2000006), inside)
 		return c
 	}
-	for owner, want := range map[snapshot.UID]order.Status{person: order.StatusTerminated, person + 1: order.StatusChanged, 0: order.StatusChanged} {
+	for owner, want := range map[snapshot.UID]order.OutcomeStatus{person: order.StatusTerminated, person + 1: order.StatusChanged, 0: order.StatusChanged} {
 		c := inNamespace()
 		judged := c.judged("", 0)
 		judged.UID = &owner
@@ -151,7 +151,7 @@ func TestTheEngineStopsAContainer(t *testing.T) {
 		engines engines
 		init    bool
 		changed bool
-		status  order.Status
+		status  order.OutcomeStatus
 		by      unix.Signal
 		stops   int
 		reason  string

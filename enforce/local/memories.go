@@ -4,7 +4,6 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -19,17 +18,17 @@ type processRecord struct {
 // memories are shared by the orders that are carried out at the same time.
 type memories struct {
 	mu sync.Mutex
-	of map[asked.Process]processRecord
+	of map[proc.ID]processRecord
 }
 
-func (m *memories) get(key asked.Process) processRecord {
+func (m *memories) get(key proc.ID) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.of[key]
 }
 
 // change changes what is remembered of a process, and returns it.
-func (m *memories) change(key asked.Process, change func(*processRecord)) processRecord {
+func (m *memories) change(key proc.ID, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed := m.of[key]
@@ -42,7 +41,7 @@ func (m *memories) change(key asked.Process, change func(*processRecord)) proces
 func (m *memories) removeDead(fs proc.FS) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.of, func(key asked.Process, _ processRecord) bool {
+	maps.DeleteFunc(m.of, func(key proc.ID, _ processRecord) bool {
 		alive, err := fs.Alive(key.PID, key.Start)
 		return err == nil && !alive
 	})

@@ -14,7 +14,7 @@ import (
 
 // objection is why a process isn't signalled. The zero value is none.
 type objection struct {
-	status order.Status
+	status order.OutcomeStatus
 	reason string
 	// evasive: the process itself may have caused it, as often as it likes (see processRecord.evasions).
 	evasive bool

@@ -99,7 +99,7 @@ func TestTry(t *testing.T) {
 	} {
 		var fs proc.FS
 		if command != "" {
-			fs.Reader = &proc.Reader{Command: []string{command, "read"}}
+			fs.Reader = &proc.ReaderProcess{Command: []string{command, "read"}}
 		}
 		require.Equal(t, want, newScene(local.ExecutorOptions{Proc: fs}).x.Try(), command)
 	}

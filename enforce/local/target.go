@@ -34,7 +34,7 @@ type target struct {
 	engineErr  error
 }
 
-func (t *target) key() asked.Process { return asked.Process{PID: t.judged.PID, Start: t.start} }
+func (t *target) key() proc.ID { return proc.ID{PID: t.judged.PID, Start: t.start} }
 
 func (t *target) conclude(o objection) {
 	if t.earlier != nil {

@@ -53,8 +53,8 @@ const showWithin = 500 * time.Millisecond
 // tmux session is a terminal without a reader.
 const inUse = 10 * time.Minute
 
-// Shown is where a text was shown.
-type Shown struct {
+// ShownOn is where a text was shown.
+type ShownOn struct {
 	Terminals []string // such as pts/3
 	InUse     bool     // somebody typed on one of them in the last 10 minutes
 }
@@ -62,15 +62,15 @@ type Shown struct {
 // Notify shows a text to a user. Control characters of the text are escaped. It waits for no
 // terminal: one that accepts no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
 // kernel hold anyone who opens it: then the result is zero, also for later texts until that ends.
-func (t Terminals) Notify(uid snapshot.UID, text string) Shown {
+func (t Terminals) Notify(uid snapshot.UID, text string) ShownOn {
 	if _, stuck := held.Load(uid); stuck {
-		return Shown{}
+		return ShownOn{}
 	}
 	list := t.of(uid)
 	message, now := t.message(text), t.now()
-	done := make(chan Shown, 1)
+	done := make(chan ShownOn, 1)
 	go func() {
-		var shown Shown
+		var shown ShownOn
 		for _, each := range list[:min(len(list), maxTerminals)] {
 			if show(each.path, uid, message) {
 				shown.Terminals = append(shown.Terminals, strings.TrimPrefix(each.path, t.dev()+"/"))
@@ -91,7 +91,7 @@ func (t Terminals) Notify(uid snapshot.UID, text string) Shown {
 		<-done
 		held.Delete(uid)
 	}()
-	return Shown{}
+	return ShownOn{}
 }
 
 // of lists the terminals of a user that accept messages, the one used last first.

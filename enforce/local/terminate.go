@@ -160,7 +160,7 @@ const pollInterval = 50 * time.Millisecond
 
 // wait waits until the targets have ended or the timeout is over, concludes those that ended with status, and returns
 // the others. Its error is why it did not wait until then.
-func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.Status) ([]*target, error) {
+func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.OutcomeStatus) ([]*target, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
 		ended, err := poll(targets, min(remaining, pollInterval))

@@ -73,7 +73,7 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 		options []option
 		eid     snapshot.EnvID
 		change  func(judged *snapshot.Process, m *machine)
-		status  order.Status
+		status  order.OutcomeStatus
 		reason  string
 	}{
 		"another start time": {

@@ -140,7 +140,7 @@ func (s *scratch) end() {
 
 // look is what root sees of a process on the GPU, each time as another genv.
 func (s *scratch) look(pid snapshot.PID) (*snapshot.Snapshot, snapshot.Process) {
-	machine := &snapshotlocal.Collector{SMI: lists{pid}, StateFiles: s.store, Hardware: hardware.Source{Root: true}}
+	machine := &snapshotlocal.Collector{SMI: lists{pid}, StateFiles: s.store, Hardware: hardware.Catalog{Root: true}}
 	seen, err := machine.Snapshot(s.t.Context())
 	require.NoError(s.t, err)
 	require.Len(s.t, seen.Processes, 1)

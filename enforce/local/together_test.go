@@ -71,7 +71,7 @@ func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait
 func TestSnapshotAndVerificationAgree(t *testing.T) {
 	for name, row := range map[string]struct {
 		before, after bool // whether the shell is registered
-		status        order.Status
+		status        order.OutcomeStatus
 	}{
 		"in the environment":           {true, true, order.StatusTerminated},
 		"hidden":                       {false, false, order.StatusTerminated},

@@ -24,7 +24,7 @@ func TestDetachWhatWasUnused(t *testing.T) {
 		used   bool // it was judged to be in use
 		apps   []snapshot.Process
 		err    error
-		status order.Status
+		status order.OutcomeStatus
 	}{
 		"still unused":                     {status: order.StatusDetached},
 		"used by now":                      {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7"})}, status: order.StatusChanged},

@@ -17,14 +17,14 @@ const MaxBytes = 16 << 20
 const maxDevices = 1024
 
 // document143 names the keys of 1.4.3. It decodes an object by its exact set of keys: nothing may be added.
-type document143 struct {
+type order143 struct {
 	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}; in our own format the list alone
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
 }
 
 // document is an order in the format of our own hosts and controllers. Keys may be added.
-type document struct {
-	document143
+type nativeOrder struct {
+	order143
 	Outside []snapshot.PID `json:"outside"`           // of Terminate
 	Counted []snapshot.PID `json:"counted,omitempty"` // likewise
 	// Unattached are those of Terminate.
@@ -61,7 +61,7 @@ func EncodeNative(o Order) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := document{document143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs}
+	d := nativeOrder{order143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs}
 	d.Unattached = make(map[snapshot.PID][]snapshot.DeviceIndex)
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
@@ -93,7 +93,7 @@ func (o *Order) processes() []snapshot.Process {
 }
 
 // document143 is what both formats have.
-func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d document143, err error) {
+func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d order143, err error) {
 	if d.Terminate, err = encode(o.processes()); err != nil {
 		return d, fmt.Errorf("encode order: %w", err)
 	}
@@ -115,7 +115,7 @@ func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d 
 // snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out. The order of the items is
 // the Order's own, whatever order they were written in.
 func Decode143(data []byte) (Order, error) {
-	var d document143
+	var d order143
 	if err := checkSize(data); err != nil {
 		return Order{}, err
 	}
@@ -127,7 +127,7 @@ func Decode143(data []byte) (Order, error) {
 
 // DecodeNative reads what EncodeNative wrote, as Decode143 does.
 func DecodeNative(data []byte) (Order, error) {
-	var d document
+	var d nativeOrder
 	if err := checkSize(data); err != nil {
 		return Order{}, err
 	}
@@ -175,7 +175,7 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-func (d *document143) order(decode func([]byte) ([]snapshot.Process, error)) (o Order, err error) {
+func (d *order143) order(decode func([]byte) ([]snapshot.Process, error)) (o Order, err error) {
 	processes, err := decode(d.Terminate)
 	if err != nil {
 		return Order{}, fmt.Errorf("terminate: %w", err)

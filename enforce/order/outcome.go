@@ -2,37 +2,37 @@ package order
 
 import "github.com/seed-3119e985/genv/snapshot"
 
-// Status is what came of one item of an Order. The texts appear in JSON.
-type Status string
+// OutcomeStatus is what came of one item of an Order. The texts appear in JSON.
+type OutcomeStatus string
 
 const (
 	// StatusTerminated: the process ended after SIGTERM.
-	StatusTerminated Status = "terminated"
+	StatusTerminated OutcomeStatus = "terminated"
 	// StatusKilled: it ended after SIGKILL only.
-	StatusKilled Status = "killed"
+	StatusKilled OutcomeStatus = "killed"
 	// StatusSignalled: SIGTERM was sent, and the end was not waited for.
-	StatusSignalled Status = "signalled"
+	StatusSignalled OutcomeStatus = "signalled"
 	// StatusSurvived: it still ran when the wait was over.
-	StatusSurvived Status = "survived"
+	StatusSurvived OutcomeStatus = "survived"
 	// StatusGone: it had ended before anything was done.
-	StatusGone Status = "gone"
+	StatusGone OutcomeStatus = "gone"
 	// StatusChanged: the PID, its devices or its environment are no longer what was judged; nothing was sent.
-	StatusChanged Status = "changed"
+	StatusChanged OutcomeStatus = "changed"
 	// StatusRefused: a process that is never signalled (see the reason).
-	StatusRefused Status = "refused"
+	StatusRefused OutcomeStatus = "refused"
 	// StatusDetached: the attachment was removed.
-	StatusDetached Status = "detached"
+	StatusDetached OutcomeStatus = "detached"
 	// StatusNotAttached: there was no such attachment any more.
-	StatusNotAttached Status = "not-attached"
+	StatusNotAttached OutcomeStatus = "not-attached"
 	// StatusFailed: it was tried and the system refused (see the reason).
-	StatusFailed Status = "failed"
+	StatusFailed OutcomeStatus = "failed"
 	// StatusUnknown: the connection was lost while the order ran. It is never
 	// sent again; the next cycle judges a fresh snapshot.
-	StatusUnknown Status = "unknown"
+	StatusUnknown OutcomeStatus = "unknown"
 )
 
 // Known reports whether s is one of the above.
-func (s Status) Known() bool {
+func (s OutcomeStatus) Known() bool {
 	switch s {
 	case StatusTerminated, StatusKilled, StatusSignalled, StatusSurvived, StatusGone, StatusChanged, StatusRefused,
 		StatusDetached, StatusNotAttached, StatusFailed, StatusUnknown:
@@ -47,7 +47,7 @@ type Outcome struct {
 	PID    snapshot.PID         `json:"pid,omitempty"`
 	Device snapshot.DeviceIndex `json:"device"`
 	EID    snapshot.EnvID       `json:"eid,omitempty"`
-	Status Status               `json:"status"`
+	Status OutcomeStatus        `json:"status"`
 	Reason string               `json:"reason,omitempty"` // plain English, for refused, changed and failed
 }
 
@@ -67,7 +67,7 @@ func (o *Order) ItemOf(outcome Outcome) (*Termination, *Detachment) {
 }
 
 // IsOver reports whether there is certainly nothing left of the item.
-func (s Status) IsOver() bool {
+func (s OutcomeStatus) IsOver() bool {
 	switch s {
 	case StatusTerminated, StatusKilled, StatusGone, StatusDetached, StatusNotAttached:
 		return true

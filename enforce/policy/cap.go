@@ -248,7 +248,7 @@ func (f *File) Booking(user snapshot.Username) (rule *snapshot.BookingRule, know
 	return nil, true
 }
 
-// AskUnix has the policy ask who is in Unix groups: nss.Groups' Member, say. It is called before Settings.
+// AskUnix has the policy ask who is in Unix groups: nss.GroupMembers' Member, say. It is called before Settings.
 func (f *File) AskUnix(ask func(user, group string) (member, known bool)) {
 	f.UnixGroups = func() func(snapshot.Username, string) enforce.Membership {
 		return func(user snapshot.Username, group string) enforce.Membership {

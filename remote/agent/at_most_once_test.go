@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -137,8 +138,8 @@ func (h *onceHost) Execute(_ context.Context, o order.Order, asker asked.Authori
 }
 
 func (h *onceHost) end(p snapshot.Process, o *order.Order, asker asked.Authority) {
-	key := []asked.Process{{PID: p.PID, Start: p.Start}}
-	end, earlier, err := h.register.Begin(asked.Request{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
+	key := []proc.ID{{PID: p.PID, Start: p.Start}}
+	end, earlier, err := h.register.Begin(asked.EndRequest{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
 	if err != nil || h.roll(10) {
 		return
 	}

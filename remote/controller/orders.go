@@ -136,7 +136,7 @@ func (r *OrderResult) outcomes() []order.Outcome {
 		}
 	}
 	var list []order.Outcome
-	said := func(item order.Outcome, lines []string, status order.Status) order.Outcome {
+	said := func(item order.Outcome, lines []string, status order.OutcomeStatus) order.Outcome {
 		isAbout := func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }
 		if slices.ContainsFunc(r.Execution.Lines, isAbout) {
 			item.Status = status
@@ -157,7 +157,7 @@ func (r *OrderResult) outcomes() []order.Outcome {
 }
 
 // Undone is why nothing of the order was done, although something had one of these outcomes; empty if that isn't so.
-func (r *OrderResult) Undone(because ...order.Status) (reason string) {
+func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 	for _, o := range r.outcomes() {
 		switch o.Status {
 		default:

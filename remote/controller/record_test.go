@@ -85,11 +85,11 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 	entries, damage, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
 	require.Zero(t, damage)
-	status := map[order.Status]int{}
+	status := map[order.OutcomeStatus]int{}
 	for _, e := range entries {
 		status[e.Status]++
 	}
-	require.Equal(t, map[order.Status]int{order.StatusFailed: 4, order.StatusTerminated: 4}, status)
+	require.Equal(t, map[order.OutcomeStatus]int{order.StatusFailed: 4, order.StatusTerminated: 4}, status)
 }
 
 // What was done without the log is in it, with its reasons, as soon as it can be written.

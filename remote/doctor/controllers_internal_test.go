@@ -79,7 +79,7 @@ var fresh = noting("new", &agent.Acting{Refuses: true})
 
 // judged are the causes of what isn't in order, of hosts after their names, in a document.
 func judged(e *Election, hosts ...Host) (d Document, causes []string) {
-	d = DocumentOf(hosts, e, doctor.Program{}, noon)
+	d = DocumentOf(hosts, e, doctor.GenvProgram{}, noon)
 	for i := range d.Hosts {
 		if c := d.Hosts[i].Check(doctor.Controller); c.Cause != "" {
 			causes = append(causes, d.Hosts[i].Host+" "+string(c.Cause))

@@ -55,14 +55,14 @@ type Doctor struct {
 
 // Host is what was found about a host.
 type Host struct {
-	Host    string          `json:"host"`
-	Status  doctor.Status   `json:"status"` // skipped if genv was stopped before
-	TookMS  int64           `json:"took_ms"`
-	Address string          `json:"address,omitempty"` // of the connection
-	Genv    doctor.Program  `json:"genv"`
-	System  doctor.System   `json:"system"`
-	Checks  []doctor.Check  `json:"checks"`
-	Failure *remote.Failure `json:"-"` // why no command ran there; nil if one did
+	Host    string             `json:"host"`
+	Status  doctor.CheckStatus `json:"status"` // skipped if genv was stopped before
+	TookMS  int64              `json:"took_ms"`
+	Address string             `json:"address,omitempty"` // of the connection
+	Genv    doctor.GenvProgram `json:"genv"`
+	System  doctor.System      `json:"system"`
+	Checks  []doctor.Check     `json:"checks"`
+	Failure *remote.Failure    `json:"-"` // why no command ran there; nil if one did
 
 	acting *agent.Acting // nil if that isn't known
 }
@@ -171,14 +171,14 @@ const Schema = "genv.remote.doctor/1"
 
 // Document is what a controller found about a fleet.
 type Document struct {
-	Schema   string         `json:"schema"`
-	Time     time.Time      `json:"time"`
-	Genv     doctor.Program `json:"genv"`   // of the controller
-	Status   doctor.Status  `json:"status"` // that of the worst host or controller
-	OK       int            `json:"ok"`     // hosts
-	Warnings int            `json:"warnings"`
-	Failures int            `json:"failures"`
-	Hosts    []Host         `json:"hosts"`
+	Schema   string             `json:"schema"`
+	Time     time.Time          `json:"time"`
+	Genv     doctor.GenvProgram `json:"genv"`   // of the controller
+	Status   doctor.CheckStatus `json:"status"` // that of the worst host or controller
+	OK       int                `json:"ok"`     // hosts
+	Warnings int                `json:"warnings"`
+	Failures int                `json:"failures"`
+	Hosts    []Host             `json:"hosts"`
 	// Controllers are the checks of an election.
 	Controllers []doctor.Check   `json:"controllers"`
 	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
@@ -187,7 +187,7 @@ type Document struct {
 }
 
 // DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
-func DocumentOf(hosts []Host, e *Election, genv doctor.Program, at time.Time) Document {
+func DocumentOf(hosts []Host, e *Election, genv doctor.GenvProgram, at time.Time) Document {
 	d := Document{
 		Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{},
 		Duplicates: []controller.Duplicate{},

@@ -62,7 +62,7 @@ func TestNoConnection(t *testing.T) {
 		way          sshclient.Way
 		wayErr, err  error
 		check        doctor.Name
-		status       doctor.Status
+		status       doctor.CheckStatus
 		cause        doctor.Cause
 		next         string
 		nameIsNotYet bool
@@ -155,7 +155,7 @@ func TestSudo(t *testing.T) {
 	for _, tt := range []struct {
 		name, who, sudo string
 		noSudo          bool
-		status          doctor.Status
+		status          doctor.CheckStatus
 		cause           doctor.Cause
 		next            string
 	}{
@@ -192,7 +192,7 @@ func TestGuardOfThePolicy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		document string // besides its schema
 		wanted   snapshot.GuardMode
-		status   doctor.Status
+		status   doctor.CheckStatus
 		cause    doctor.Cause
 	}{
 		"as wanted":            {`"checks": [` + kernel + `], "guard": {"mode": "enforce", "ordered": "enforce"}`, snapshot.GuardEnforce, doctor.OK, ""},

@@ -17,7 +17,7 @@ import (
 // checkGenv judges the genv on the host, and makes the checks that only the host can make.
 func (e *examination) checkGenv(ctx context.Context, s survey) {
 	path := s.genv()
-	e.Genv = doctor.Program{Path: doctor.OneLine(path), Version: s.version}
+	e.Genv = doctor.GenvProgram{Path: doctor.OneLine(path), Version: s.version}
 	if path == "" {
 		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host").
 			Next("install it: `genv remote install -H HOST`, or set `genv:` for it in hosts.yaml"))
@@ -57,7 +57,7 @@ func (e *examination) unseen() {
 
 // hostDocument runs `genv doctor` on the host, as the login. It exits with 3 if it finds
 // something, so its output counts whatever the exit status.
-func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Document, error) {
+func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.HostDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
 	defer cancel()
 	args := []string{

@@ -14,18 +14,18 @@ import (
 // Event is something that happened, as JSON shows it: an event of the controller about one
 // finding, host or item of an order.
 type Event struct {
-	Number   uint64            `json:"number"` // 1, 2, … of this controller
-	Time     time.Time         `json:"time"`
-	Cycle    int               `json:"cycle"`
-	Kind     enforce.EventKind `json:"kind"`
-	Host     snapshot.Hostname `json:"host,omitempty"`
-	User     snapshot.Username `json:"user,omitempty"`
-	PID      snapshot.PID      `json:"pid,omitempty"`
-	Rule     enforce.Rule      `json:"rule,omitempty"`
-	ID       string            `json:"id,omitempty"` // of the finding
-	Decision enforce.Decision  `json:"decision,omitempty"`
-	Status   order.Status      `json:"status,omitempty"`
-	Text     string            `json:"text"` // for people; one line, but not escaped
+	Number   uint64              `json:"number"` // 1, 2, … of this controller
+	Time     time.Time           `json:"time"`
+	Cycle    int                 `json:"cycle"`
+	Kind     enforce.EventKind   `json:"kind"`
+	Host     snapshot.Hostname   `json:"host,omitempty"`
+	User     snapshot.Username   `json:"user,omitempty"`
+	PID      snapshot.PID        `json:"pid,omitempty"`
+	Rule     enforce.Rule        `json:"rule,omitempty"`
+	ID       string              `json:"id,omitempty"` // of the finding
+	Decision enforce.Decision    `json:"decision,omitempty"`
+	Status   order.OutcomeStatus `json:"status,omitempty"`
+	Text     string              `json:"text"` // for people; one line, but not escaped
 	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
 	// Record is the decision about that item; nil if the order has no id.

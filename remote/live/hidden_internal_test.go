@@ -27,7 +27,7 @@ func fill(v reflect.Value, field string) {
 	case time.Time:
 		v.Set(reflect.ValueOf(time.Unix(1_800_000_000, 0)))
 		return
-	case snapshot.Hostname, snapshot.GPUUUID, enforce.Rule, enforce.Decision, enforce.EventKind, order.Status, gpus.State, gpus.Problem, remote.Class, agent.Via, snapshot.GuardMode, election.Role:
+	case snapshot.Hostname, snapshot.GPUUUID, enforce.Rule, enforce.Decision, enforce.EventKind, order.OutcomeStatus, gpus.State, gpus.Problem, remote.Class, agent.Via, snapshot.GuardMode, election.Role:
 		v.SetString("harmless")
 		return
 	}

@@ -24,8 +24,8 @@ func decisions() []enforce.Decision {
 	}
 }
 
-func statuses() []order.Status {
-	return []order.Status{
+func statuses() []order.OutcomeStatus {
+	return []order.OutcomeStatus{
 		order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusSurvived, order.StatusGone,
 		order.StatusChanged, order.StatusRefused, order.StatusFailed, order.StatusUnknown,
 	}

@@ -42,35 +42,35 @@ var tabs = [tabCount]struct {
 }
 
 type column struct {
-	draw.Column
+	draw.ColumnLayout
 	cell    func(*scene, *row, time.Time) draw.Cell
 	compare func(*scene, *row, *row) int // nil if it can't be sorted by
 }
 
 // flexible is a column that is at least so wide, and that may be cut to that.
-func flexible(name string, least, order int) draw.Column {
-	return draw.Column{Name: name, Width: least, Least: least, Order: order}
+func flexible(name string, least, order int) draw.ColumnLayout {
+	return draw.ColumnLayout{Name: name, Width: least, Least: least, Order: order}
 }
 
-func left(name string, width, order int) draw.Column {
-	return draw.Column{Name: name, Width: width, Order: order}
+func left(name string, width, order int) draw.ColumnLayout {
+	return draw.ColumnLayout{Name: name, Width: width, Order: order}
 }
 
-func right(name string, width, order int) draw.Column {
-	return draw.Column{Name: name, Width: width, Order: order, Right: true}
+func right(name string, width, order int) draw.ColumnLayout {
+	return draw.ColumnLayout{Name: name, Width: width, Order: order, Right: true}
 }
 
 // worded is a column of a text, which the rows can be sorted by.
-func worded(as draw.Column, value func(*row) string) column {
+func worded(as draw.ColumnLayout, value func(*row) string) column {
 	return column{as, words(value), by(value)}
 }
 
-func counted(as draw.Column, value func(*row) int) column {
+func counted(as draw.ColumnLayout, value func(*row) int) column {
 	return column{as, words(func(r *row) string { return strconv.Itoa(value(r)) }), by(value)}
 }
 
 // measured is a column of a number with a unit, which may be unknown.
-func measured[N int | float64](as draw.Column, unit string, value func(*row) *N) column {
+func measured[N int | float64](as draw.ColumnLayout, unit string, value func(*row) *N) column {
 	return column{as, func(_ *scene, r *row, _ time.Time) draw.Cell { return amount(value(r), unit) }, known(value)}
 }
 
@@ -125,7 +125,7 @@ func gpuColumns() (list []column) {
 		if c.Name == "" {
 			continue
 		}
-		as := column{Column: c.Column, cell: func(_ *scene, r *row, now time.Time) draw.Cell {
+		as := column{ColumnLayout: c.ColumnLayout, cell: func(_ *scene, r *row, now time.Time) draw.Cell {
 			s := c.Text(r.gpu, func(t time.Time) string { return short(now.Sub(t)) })
 			if s == "?" {
 				return draw.Styled(s, draw.Faint)

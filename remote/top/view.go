@@ -81,14 +81,14 @@ func (m *Model) cut(lines []string) []string { return lines[:min(len(lines), m.r
 func (m *Model) table(rows []row) *draw.Table {
 	c, list, selected := m.cursor(), m.scene.columns(m.tab), m.selected()
 	t := &draw.Table{
-		Painter: m.painter, Columns: make([]draw.Column, len(list)), Rows: make([]draw.Row, len(rows)),
+		Painter: m.painter, Columns: make([]draw.ColumnLayout, len(list)), Rows: make([]draw.TableRow, len(rows)),
 		Sort: c.sort, Backward: c.backward, Old: m.old() != "",
 	}
 	for j := range list {
-		t.Columns[j] = list[j].Column
+		t.Columns[j] = list[j].ColumnLayout
 	}
 	for i := range rows {
-		t.Rows[i] = draw.Row{Prefix: "  ", Cells: make([]draw.Cell, len(list))}
+		t.Rows[i] = draw.TableRow{Prefix: "  ", Cells: make([]draw.Cell, len(list))}
 		if selected != nil && selected.id == rows[i].id {
 			t.Rows[i].Prefix, t.Rows[i].Selected = "> ", true
 		}

@@ -28,7 +28,7 @@ type daemon struct {
 	asked int
 }
 
-// withDaemon has the Source ask a daemon.
+// withDaemon has the Lookup ask a daemon.
 func (h *host) withDaemon() *daemon {
 	root := h.t.TempDir()
 	require.NoError(h.t, os.Chmod(root, 0o755))
@@ -99,7 +99,7 @@ func TestManyContainers(t *testing.T) {
 	d := h.withDaemon()
 	d.pause = 5 * time.Millisecond
 	h.Wait = 100 * time.Millisecond
-	var members []container.Process
+	var members []container.ContainedProcess
 	for i := range 300 {
 		each, pid := fmt.Sprintf("%064x", i), 100+i
 		h.process(pid, 100, "/docker/"+each)
@@ -143,7 +143,7 @@ func BenchmarkManyContainers(b *testing.B) {
 	h := newHost(b)
 	d := h.withDaemon()
 	h.Wait = time.Hour
-	var members []container.Process
+	var members []container.ContainedProcess
 	for i := range 10_000 {
 		each, pid := fmt.Sprintf("%064x", i), 100+i
 		h.process(pid, 100, "/docker/"+each)
@@ -151,8 +151,8 @@ func BenchmarkManyContainers(b *testing.B) {
 		members = append(members, member(snapshot.PID(pid), "/docker/"+each))
 		members[i].Start = 100
 	}
-	fresh := func() *container.Source {
-		return &container.Source{Engines: h.Engines, Run: h.Run, Proc: h.Proc, Wait: h.Wait, Now: h.Now}
+	fresh := func() *container.Lookup {
+		return &container.Lookup{Engines: h.Engines, Run: h.Run, Proc: h.Proc, Wait: h.Wait, Now: h.Now}
 	}
 	heap := func() float64 {
 		var m runtime.MemStats
@@ -161,7 +161,7 @@ func BenchmarkManyContainers(b *testing.B) {
 		return float64(m.HeapAlloc) / 1e6
 	}
 	first := func(b *testing.B) {
-		var source *container.Source
+		var source *container.Lookup
 		before := heap()
 		for b.Loop() {
 			source = fresh()

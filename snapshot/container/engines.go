@@ -37,7 +37,7 @@ func (e Engines) apis(runtime string) (list []api) {
 
 // Inspect asks the engine about a container. The error is ErrNotFound, or wraps ErrUnknown if no engine
 // that may have the container answers.
-func (e Engines) Inspect(ctx context.Context, place proc.Place) (Details, error) {
+func (e Engines) Inspect(ctx context.Context, place proc.ContainerCgroup) (Details, error) {
 	missing, failed := false, error(nil)
 	for _, api := range e.apis(place.Runtime) {
 		details, err := api.inspect(ctx, place.ID)
@@ -62,7 +62,7 @@ var ErrNoEngine = errors.New("no container engine that could stop it answers on 
 // Stop has the engine of a container stop it: its stop signal, the grace, then SIGKILL. It
 // returns when the container has stopped. The error is ErrNotFound if it doesn't exist,
 // and may wrap ErrNoEngine; after any other one it is unknown whether it stops.
-func (e Engines) Stop(ctx context.Context, place proc.Place, grace time.Duration) error {
+func (e Engines) Stop(ctx context.Context, place proc.ContainerCgroup, grace time.Duration) error {
 	result := ErrNoEngine
 	for _, api := range e.apis(place.Runtime) {
 		switch err := api.stop(ctx, place.ID, grace); {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-type entry struct {
+type knownContainer struct {
 	info snapshot.ContainerInfo
 	path string // of its cgroup; empty if that isn't known
 	// found says that it exists, or may exist: see info.Unknown.
@@ -29,9 +29,9 @@ const (
 
 // recall returns what is known about the containers of processes, and for those that have to
 // be asked about, whether a user can have made their cgroups.
-func (s *Source) recall(members []Process, now time.Time) (wanted map[proc.Place]bool, entries map[proc.Place]*entry) {
-	wanted, entries = make(map[proc.Place]bool), make(map[proc.Place]*entry, len(members))
-	runs := map[proc.Place]bool{} // the first processes that were looked for
+func (s *Lookup) recall(members []ContainedProcess, now time.Time) (wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer) {
+	wanted, entries = make(map[proc.ContainerCgroup]bool), make(map[proc.ContainerCgroup]*knownContainer, len(members))
+	runs := map[proc.ContainerCgroup]bool{} // the first processes that were looked for
 	for i := range members {
 		m := &members[i]
 		if !m.inspectable() {
@@ -56,14 +56,14 @@ func (s *Source) recall(members []Process, now time.Time) (wanted map[proc.Place
 }
 
 // knownAs is what is known about a container; nil for nothing.
-func (s *Source) knownAs(place proc.Place) *entry {
+func (s *Lookup) knownAs(place proc.ContainerCgroup) *knownContainer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[place]
 }
 
 // isFresh says whether an entry needn't be asked for again while its container runs.
-func (s *Source) isFresh(e *entry, now time.Time) bool {
+func (s *Lookup) isFresh(e *knownContainer, now time.Time) bool {
 	if e == nil {
 		return false
 	}
@@ -76,14 +76,14 @@ func (s *Source) isFresh(e *entry, now time.Time) bool {
 
 // shows says whether a process, as it was just read, shows that it belongs to the run of the
 // container that an entry is about. It needn't be below the first one, as with `docker exec`.
-func (e *entry) shows(m *Process) bool {
+func (e *knownContainer) shows(m *ContainedProcess) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
 	}
-	return slices.Contains(m.Ancestors, proc.Ancestor{PID: e.init, Start: e.start})
+	return slices.Contains(m.Ancestors, proc.ID{PID: e.init, Start: e.start})
 }
 
-func (s *Source) runs(e *entry) bool {
+func (s *Lookup) runs(e *knownContainer) bool {
 	if e.init == 0 {
 		return false
 	}
@@ -93,7 +93,7 @@ func (s *Source) runs(e *entry) bool {
 
 // update puts what was found out into entries. What is known stays known while the container
 // runs, and what there was no time for is asked again in the next look.
-func (s *Source) update(wanted map[proc.Place]bool, found, entries map[proc.Place]*entry, now time.Time) {
+func (s *Lookup) update(wanted map[proc.ContainerCgroup]bool, found, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
 		less := e == nil || e.info.Unknown && (e.init == 0 || before != nil && !before.info.Unknown)
@@ -102,7 +102,7 @@ func (s *Source) update(wanted map[proc.Place]bool, found, entries map[proc.Plac
 		case e == nil && still:
 			continue
 		case e == nil:
-			e = &entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime, Unknown: true}}
+			e = &knownContainer{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime, Unknown: true}}
 		case still:
 			same := *before
 			e = &same
@@ -117,9 +117,9 @@ func (s *Source) update(wanted map[proc.Place]bool, found, entries map[proc.Plac
 }
 
 // keep keeps what was asked for, and forgets containers that have ended.
-func (s *Source) keep(wanted map[proc.Place]bool, entries map[proc.Place]*entry, now time.Time) {
+func (s *Lookup) keep(wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
 	if s.known == nil {
-		s.known = make(map[proc.Place]*entry)
+		s.known = make(map[proc.ContainerCgroup]*knownContainer)
 	}
 	for place, e := range s.known {
 		if age := now.Sub(e.at); age < 0 || age > 2*maxAge || e.init == 0 && age > maxAgeWithoutInit {
@@ -133,32 +133,32 @@ func (s *Source) keep(wanted map[proc.Place]bool, entries map[proc.Place]*entry,
 	}
 }
 
-// Process is a process in a container.
-type Process struct {
+// ContainedProcess is a process in a container.
+type ContainedProcess struct {
 	PID   snapshot.PID
 	Start snapshot.StartTime // 0 if it is unknown
-	Place proc.Place
+	Place proc.ContainerCgroup
 	// Rootless says that the process is in a user namespace that UID made.
 	Rootless bool
 	UID      snapshot.UID
 	// Ancestors are those of the process as they were just read; empty if they are older. A
 	// container's first process among them needn't be looked for.
-	Ancestors []proc.Ancestor
+	Ancestors []proc.ID
 	// InnerNamespace says that it is in another PID namespace than the machine's.
 	InnerNamespace bool
 }
 
 // inspectable says whether one of root's engines may know the container of the process.
-func (m *Process) inspectable() bool {
+func (m *ContainedProcess) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
 // ofUser says that a user can have made the cgroup or the user namespace of the process.
 // That proves nothing for the user: someone who may use root's engine can have a container
 // made below another user's slice, or make a user namespace in one as any uid.
-func (m *Process) ofUser() bool { return m.Rootless || m.Place.Delegated }
+func (m *ContainedProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
-func (m *Process) info(e *entry) *snapshot.ContainerInfo {
+func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {
 	switch {
 	case m.isIn(e):
 		info := e.info
@@ -175,7 +175,7 @@ func (m *Process) info(e *entry) *snapshot.ContainerInfo {
 }
 
 // isIn says whether the process is in this container of root's, and not just in a cgroup with its name.
-func (m *Process) isIn(e *entry) bool {
+func (m *ContainedProcess) isIn(e *knownContainer) bool {
 	switch {
 	case !m.inspectable(), e == nil, !e.found:
 		return false

@@ -125,7 +125,7 @@ func FuzzDecode(f *testing.F) {
 
 func TestKeeper(t *testing.T) {
 	run := t.TempDir()
-	k := &container.Keeper{Run: run}
+	k := &container.RunningInits{Run: run}
 	require.False(t, k.Keeps("4242", 77, 77), "there is no record")
 	put := func(id string, eid snapshot.EnvID, pid snapshot.PID) {
 		require.NoError(t, container.WriteRecord(run, container.Record{ID: id, EID: eid, PID: pid, Start: snapshot.StartTime(pid), StartedAt: recordStart}))

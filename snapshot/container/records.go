@@ -149,7 +149,7 @@ type Record struct {
 	Proof     string         `json:"proof"`         // how that was proved
 	Runtime   string         `json:"runtime"`       // the engine, "docker" for example; empty if unknown
 	StartedAt time.Time      `json:"started_at"`
-	// PID and Start are the container's init, or what makes it: see Keeper. 0 for none.
+	// PID and Start are the container's init, or what makes it: see RunningInits. 0 for none.
 	PID   snapshot.PID       `json:"pid,omitempty"`
 	Start snapshot.StartTime `json:"start,omitempty"`
 }
@@ -186,10 +186,10 @@ const maxRuntime = 64
 // CRI-O: 64 hexadecimal digits in lower case. Only such a text becomes a file's name.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
-// Keeper says which processes keep environments alive although they are not of the
+// RunningInits says which processes keep environments alive although they are not of the
 // environment's user: the inits of containers, as recorded in a run folder. It reads the
 // records again only when one was written or removed. Any number of goroutines may use it.
-type Keeper struct {
+type RunningInits struct {
 	Run string
 
 	mu      sync.Mutex
@@ -208,7 +208,7 @@ type registered struct {
 
 // Keeps is for disk.Config. A process that started at another time than the one that was recorded only has its PID.
 // With 0 it is unknown when the process started, and the PID alone counts.
-func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
+func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
 	info, err := os.Stat(RecordsDir(k.Run))
 	if err != nil {
 		return false

@@ -1,7 +1,7 @@
 // Package container finds out what the containers of GPU processes are, and who started them: from the kernel, from
 // what root's hook has recorded, and from root's container engines. Nothing comes from the container itself.
 //
-//	source := &container.Source{Engines: container.Engines{}, Run: "/run/genv"}
+//	source := &container.Lookup{Engines: container.Engines{}, Run: "/run/genv"}
 //	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
 //
 // It is for root only. Answers are kept for as long as a container's first process lives,
@@ -41,13 +41,13 @@ import (
 // Inspector knows containers; Engines are those of this machine.
 type Inspector interface {
 	// Inspect asks until ctx ends. Its errors are those of Engines.
-	Inspect(ctx context.Context, place proc.Place) (Details, error)
+	Inspect(ctx context.Context, place proc.ContainerCgroup) (Details, error)
 	// Stop stops a container.
-	Stop(ctx context.Context, place proc.Place, grace time.Duration) error
+	Stop(ctx context.Context, place proc.ContainerCgroup, grace time.Duration) error
 }
 
-// Source finds out about containers. Its exported fields are set before its first use; it is safe for concurrent use.
-type Source struct {
+// Lookup finds out about containers. Its exported fields are set before its first use; it is safe for concurrent use.
+type Lookup struct {
 	Engines Inspector
 	Run     string  // root's run folder, in which the hook's records are
 	Proc    proc.FS // the zero FS is /proc
@@ -57,7 +57,7 @@ type Source struct {
 	Now  func() time.Time
 
 	mu    sync.Mutex
-	known map[proc.Place]*entry
+	known map[proc.ContainerCgroup]*knownContainer
 	// silentUntil is until when engines are not asked, since one didn't answer in time.
 	silentUntil time.Time
 }
@@ -73,7 +73,7 @@ const (
 // Look finds out about the containers of processes, in their order. It is nil for a
 // process in no container of root's, except for a rootless one. It takes twice Wait at most,
 // and what it can't find out in that time is Unknown: the next look continues.
-func (s *Source) Look(ctx context.Context, members []Process) []*snapshot.ContainerInfo {
+func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapshot.ContainerInfo {
 	now := s.now()
 	wanted, entries := s.recall(members, now)
 	s.ask(ctx, wanted, entries, now)
@@ -84,7 +84,7 @@ func (s *Source) Look(ctx context.Context, members []Process) []*snapshot.Contai
 	return infos
 }
 
-func (s *Source) now() time.Time {
+func (s *Lookup) now() time.Time {
 	if s.Now == nil {
 		return time.Now()
 	}
@@ -93,7 +93,7 @@ func (s *Source) now() time.Time {
 
 // ask finds out about containers, and keeps that. The cgroups of users come last, so that
 // they take no time from root's containers.
-func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries map[proc.Place]*entry, now time.Time) {
+func (s *Lookup) ask(ctx context.Context, wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
 	if len(wanted) == 0 {
 		return
 	}
@@ -108,7 +108,7 @@ func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries ma
 	if silent {
 		cancel()
 	}
-	found := make(map[proc.Place]*entry, len(wanted))
+	found := make(map[proc.ContainerCgroup]*knownContainer, len(wanted))
 	inTime := s.askAll(asking, reading, wanted, false, found)
 	late := !silent && ctx.Err() == nil && asking.Err() != nil && inTime == 0
 	s.askAll(asking, reading, wanted, true, found)
@@ -123,8 +123,8 @@ func (s *Source) ask(ctx context.Context, wanted map[proc.Place]bool, entries ma
 
 // askAll finds out about the containers that are, or are not, in cgroups of users. It asks
 // engines until asking ends, and reads the hook's records until reading ends.
-func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]bool, ofUsers bool,
-	found map[proc.Place]*entry,
+func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.ContainerCgroup]bool, ofUsers bool,
+	found map[proc.ContainerCgroup]*knownContainer,
 ) (inTime int) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
@@ -150,15 +150,15 @@ func (s *Source) askAll(asking, reading context.Context, wanted map[proc.Place]b
 	return inTime
 }
 
-func (s *Source) find(ctx context.Context, place proc.Place) *entry {
-	e := &entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
+func (s *Lookup) find(ctx context.Context, place proc.ContainerCgroup) *knownContainer {
+	e := &knownContainer{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
 	if place.Runtime == proc.LXC || place.Runtime == proc.Nspawn { // what the cgroup shows is the name
 		e.info.Name = place.ID
 		return e
 	}
 	details, err := s.Engines.Inspect(ctx, place)
 	if errors.Is(err, ErrNotFound) {
-		return &entry{}
+		return &knownContainer{}
 	}
 	e.info.Unknown, e.late = err != nil, err != nil && ctx.Err() != nil
 	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
@@ -171,7 +171,7 @@ func (s *Source) find(ctx context.Context, place proc.Place) *entry {
 }
 
 // first reads when a process started, and its cgroup; runs is false if it doesn't run.
-func (s *Source) first(pid snapshot.PID) (start snapshot.StartTime, place proc.Place, runs bool) {
+func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.ContainerCgroup, runs bool) {
 	if pid <= 0 {
 		return 0, place, false
 	}
@@ -189,7 +189,7 @@ func (s *Source) first(pid snapshot.PID) (start snapshot.StartTime, place proc.P
 
 // readRecord adds what root's hook has recorded when this first process of the container
 // was made. A record of an earlier start of the container proves nothing.
-func (s *Source) readRecord(e *entry, id string) {
+func (s *Lookup) readRecord(e *knownContainer, id string) {
 	r, err := ReadRecord(s.Run, id)
 	if err != nil {
 		return
@@ -209,7 +209,7 @@ func (s *Source) readRecord(e *entry, id string) {
 
 // Running is a container that was found to run, by its first process.
 type Running struct {
-	place proc.Place
+	place proc.ContainerCgroup
 	// Text names the container, safe to show, as in "container web (pytorch:24.10)".
 	Text string
 }
@@ -222,7 +222,7 @@ const askInit = 5 * time.Second
 
 // Init returns the container that has this process as its first one now. Nothing is taken
 // from what was known before. Its error wraps ErrNotInit, or one of Engines.Inspect or of package proc.
-func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
+func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	h, err := s.Proc.Open(pid)
 	if err != nil {
 		return Running{}, err
@@ -233,7 +233,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 		return Running{}, err
 	}
 	_, rootless := h.OwnerOfUID(uid, s.Proc.UserNamespace())
-	m := Process{PID: pid, Place: h.Container(), Rootless: rootless}
+	m := ContainedProcess{PID: pid, Place: h.Container(), Rootless: rootless}
 	if !m.inspectable() {
 		return Running{}, ErrNotInit
 	}
@@ -255,7 +255,7 @@ func (s *Source) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 // Stop has the engine of a container stop it: the container's own signal, the grace, then
 // SIGKILL. It returns when the container has stopped. The caller makes sure that the first
 // process is still the one that Init found. Its error wraps one of Engines.Stop.
-func (s *Source) Stop(ctx context.Context, r Running, grace time.Duration) error {
+func (s *Lookup) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)
 	}

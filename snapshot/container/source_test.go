@@ -30,7 +30,7 @@ type engines struct {
 	err   error
 }
 
-func (e *engines) Inspect(ctx context.Context, place proc.Place) (container.Details, error) {
+func (e *engines) Inspect(ctx context.Context, place proc.ContainerCgroup) (container.Details, error) {
 	e.asked.Add(1)
 	if e.hangs {
 		<-ctx.Done()
@@ -42,13 +42,13 @@ func (e *engines) Inspect(ctx context.Context, place proc.Place) (container.Deta
 	return container.Details{}, container.ErrNotFound
 }
 
-func (e *engines) Stop(context.Context, proc.Place, time.Duration) error {
+func (e *engines) Stop(context.Context, proc.ContainerCgroup, time.Duration) error {
 	return container.ErrNoEngine
 }
 
 // host is a machine with a container named web of which process 10 is the first.
 type host struct {
-	*container.Source
+	*container.Lookup
 	*engines
 	t   testing.TB
 	now time.Time
@@ -59,7 +59,7 @@ func newHost(t testing.TB) *host {
 	h.engines = &engines{known: map[string]container.Details{
 		id: {Name: "web", Image: "pytorch:24.10", EID: "7", Labels: map[string]string{"team": "vision"}, Init: 10},
 	}}
-	h.Source = &container.Source{
+	h.Lookup = &container.Lookup{
 		Engines: h.engines, Run: filepath.Join(t.TempDir(), "run"), Proc: proc.FS{Root: t.TempDir()},
 		Wait: 20 * time.Millisecond, Now: func() time.Time { return h.now },
 	}
@@ -77,11 +77,11 @@ func (h *host) process(pid, start int, group string) {
 	}
 }
 
-func member(pid snapshot.PID, group string) container.Process {
-	return container.Process{PID: pid, Place: proc.ParsePlace([]byte("0::" + group + "\n")), InnerNamespace: true}
+func member(pid snapshot.PID, group string) container.ContainedProcess {
+	return container.ContainedProcess{PID: pid, Place: proc.ParsePlace([]byte("0::" + group + "\n")), InnerNamespace: true}
 }
 
-func (h *host) look(members ...container.Process) []*snapshot.ContainerInfo {
+func (h *host) look(members ...container.ContainedProcess) []*snapshot.ContainerInfo {
 	h.t.Helper()
 	infos := h.Look(h.t.Context(), members)
 	require.Len(h.t, infos, len(members))
@@ -181,9 +181,9 @@ func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
 	require.Equal(t, "web", h.look(m)[0].Name)
 	h.known[id] = container.Details{Name: "new", Init: 10}
 	require.NoError(t, os.RemoveAll(filepath.Join(h.Proc.Root, "10")))
-	m.Ancestors = []proc.Ancestor{{PID: 12, Start: 90}, {PID: 10, Start: 100}}
+	m.Ancestors = []proc.ID{{PID: 12, Start: 90}, {PID: 10, Start: 100}}
 	require.Equal(t, "web", h.look(m)[0].Name)
-	m.Ancestors = []proc.Ancestor{{PID: 10, Start: 101}}
+	m.Ancestors = []proc.ID{{PID: 10, Start: 101}}
 	require.Equal(t, "new", h.look(m)[0].Name, "another process has its PID")
 }
 
@@ -191,9 +191,9 @@ func TestAncestorsShowThatTheFirstProcessRuns(t *testing.T) {
 func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	h := newHost(t)
 	unknown := strings.Repeat("0", 64)
-	for name, m := range map[string]container.Process{
+	for name, m := range map[string]container.ContainedProcess{
 		"none":                          {PID: 5},
-		"another PID namespace":         {PID: 5, Place: proc.Place{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
+		"another PID namespace":         {PID: 5, Place: proc.ContainerCgroup{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
 		"a user's cgroup with its name": member(5, "/user.slice/user-1001.slice/user@1001.service/docker-"+id+".scope"),
 		"another cgroup with its name":  member(5, "/slurm/docker/"+id),
 		"of an id that no engine knows": member(5, "/slurm/docker/"+unknown),
@@ -255,7 +255,7 @@ func TestAContainerOfRootsStaysOne(t *testing.T) {
 // what is believed of the container that has it.
 func TestForgedCgroupsHideNoContainer(t *testing.T) {
 	h := newHost(t)
-	var members []container.Process
+	var members []container.ContainedProcess
 	for _, name := range []string{"crio-" + id + ".scope", "libpod-" + id + ".scope", "docker-" + id + ".scope", id} {
 		members = append(members, member(5, "/user.slice/user-1001.slice/user@1001.service/"+name))
 	}
@@ -304,7 +304,7 @@ func TestInit(t *testing.T) {
 // process: its first one, or another one. With older processes, a snapshot asks nothing.
 func BenchmarkLook(b *testing.B) {
 	h := newHost(b)
-	var inits, others []container.Process
+	var inits, others []container.ContainedProcess
 	for i := range 100 {
 		each := fmt.Sprintf("%064x", i)
 		h.process(100+i, 100, "/docker/"+each)
@@ -314,7 +314,7 @@ func BenchmarkLook(b *testing.B) {
 		inits[i].Start = 100
 	}
 	h.Wait = time.Hour
-	for name, members := range map[string][]container.Process{"first": inits, "another": others} {
+	for name, members := range map[string][]container.ContainedProcess{"first": inits, "another": others} {
 		b.Run(name, func(b *testing.B) {
 			h.Look(b.Context(), members)
 			b.ReportAllocs()

@@ -14,12 +14,12 @@ type Cause string
 var causes string
 
 // meaningOf is what follows from a cause. One that is not known here failed, and has no next step.
-func meaningOf(c Cause) (status Status, step string) {
+func meaningOf(c Cause) (status CheckStatus, step string) {
 	_, line, known := strings.Cut("\n"+causes, "\n"+string(c)+" ")
 	if !known {
 		return Failed, ""
 	}
 	line, _, _ = strings.Cut(line, "\n")
 	word, step, _ := strings.Cut(line, " ")
-	return Status(word), step
+	return CheckStatus(word), step
 }

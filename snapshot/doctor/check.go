@@ -23,15 +23,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Status is the result of a check.
-type Status string
+// CheckStatus is the result of a check.
+type CheckStatus string
 
 // The results, from good to bad.
 const (
-	OK      Status = "ok"
-	Skipped Status = "skipped" // it could not be found out
-	Warning Status = "warning"
-	Failed  Status = "failed"
+	OK      CheckStatus = "ok"
+	Skipped CheckStatus = "skipped" // it could not be found out
+	Warning CheckStatus = "warning"
+	Failed  CheckStatus = "failed"
 )
 
 // Name is what a check is about.
@@ -69,8 +69,8 @@ func HostNames() []Name { return names[5:13] }
 
 // Check is the result of one check.
 type Check struct {
-	Name   Name   `json:"name"`
-	Status Status `json:"status"`
+	Name   Name        `json:"name"`
+	Status CheckStatus `json:"status"`
 	// Cause is a word for the problem, the same wherever it occurs.
 	Cause Cause `json:"cause,omitempty"`
 	// Detail is what was found, in one line.
@@ -132,13 +132,13 @@ func Problem(name Name, cause Cause, format string, args ...any) Check {
 }
 
 // Worse says whether a status is worse than another one.
-func (s Status) Worse(than Status) bool { return s.rank() < than.rank() }
+func (s CheckStatus) Worse(than CheckStatus) bool { return s.rank() < than.rank() }
 
-func (s Status) rank() int { return slices.Index([]Status{Failed, Warning, Skipped, OK}, s) }
+func (s CheckStatus) rank() int { return slices.Index([]CheckStatus{Failed, Warning, Skipped, OK}, s) }
 
 // Overall is the status of a host: that of its worst check. A check that was skipped
 // doesn't count, since the failure that prevented it does.
-func Overall(checks []Check) Status {
+func Overall(checks []Check) CheckStatus {
 	worst := OK
 	for _, c := range checks {
 		if c.Status != Skipped && c.Status.Worse(worst) {
@@ -177,22 +177,22 @@ func together(name Name, cause Cause, none string, checks []Check, separator str
 // Schema names the document of `genv doctor --format json`; docs/json.md describes it.
 const Schema = "genv.doctor/1"
 
-// Document is what a host found out about itself.
-type Document struct {
-	Schema string    `json:"schema"`
-	Host   string    `json:"host"`
-	Time   time.Time `json:"time"`
-	Root   bool      `json:"root"` // whether it looked as root
-	Genv   Program   `json:"genv"`
-	System System    `json:"system"`
-	Status Status    `json:"status"` // that of the worst check
-	Checks []Check   `json:"checks"`
+// HostDocument is what a host found out about itself.
+type HostDocument struct {
+	Schema string      `json:"schema"`
+	Host   string      `json:"host"`
+	Time   time.Time   `json:"time"`
+	Root   bool        `json:"root"` // whether it looked as root
+	Genv   GenvProgram `json:"genv"`
+	System System      `json:"system"`
+	Status CheckStatus `json:"status"` // that of the worst check
+	Checks []Check     `json:"checks"`
 	// Guard is the kernel guard; missing if unknown.
 	Guard *GuardState `json:"guard,omitempty"`
 }
 
-// Program is a genv.
-type Program struct {
+// GenvProgram is a genv.
+type GenvProgram struct {
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Protocol is missing for genv 1.4.3.
@@ -216,11 +216,11 @@ var ErrInvalid = errors.New("not a document of genv doctor")
 // Decode reads the document of a host, which may be hostile. Only what a host can know
 // about itself is used of it: checks that a controller makes are dropped, and so are
 // next steps, which follow from the cause. Texts are cut to a length that is shown.
-func Decode(data []byte) (*Document, error) {
+func Decode(data []byte) (*HostDocument, error) {
 	if len(data) > MaxDocument {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalid, MaxDocument)
 	}
-	var d Document
+	var d HostDocument
 	if err := json.Unmarshal(data, &d); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -20,7 +20,7 @@ import (
 type row struct {
 	name   string
 	check  doctor.Check
-	status doctor.Status
+	status doctor.CheckStatus
 	cause  doctor.Cause
 	detail string
 }
@@ -75,50 +75,50 @@ func TestCheckDriver(t *testing.T) {
 }
 
 // state is a folder in which all is in order, changed.
-func state(change func(*doctor.State)) doctor.Check {
-	s := doctor.State{
-		Path: "/s", Folder: &doctor.File{Mode: fs.ModeDir | 0o777},
-		Files: []doctor.File{{Name: "envs.json", Mode: 0o666, Links: 1}, {Name: "genv.lock", Mode: 0o666, Links: 1}},
-		Root:  &doctor.File{Name: "/r", Mode: fs.ModeDir | 0o755},
+func state(change func(*doctor.StateFacts)) doctor.Check {
+	s := doctor.StateFacts{
+		Path: "/s", Folder: &doctor.FileFacts{Mode: fs.ModeDir | 0o777},
+		Files: []doctor.FileFacts{{Name: "envs.json", Mode: 0o666, Links: 1}, {Name: "genv.lock", Mode: 0o666, Links: 1}},
+		Root:  &doctor.FileFacts{Name: "/r", Mode: fs.ModeDir | 0o755},
 	}
 	change(&s)
 	return doctor.CheckState(s)
 }
 
 func TestCheckState(t *testing.T) {
-	file := func(change func(*doctor.File)) doctor.Check {
-		return state(func(s *doctor.State) { change(&s.Files[0]) })
+	file := func(change func(*doctor.FileFacts)) doctor.Check {
+		return state(func(s *doctor.StateFacts) { change(&s.Files[0]) })
 	}
 	verify(t, []row{
-		{"well", state(func(*doctor.State) {}), doctor.OK, "", "mode 0777, 2 files"},
-		{"well, with a proposal", state(func(s *doctor.State) { s.Systemd = true }), doctor.OK, "state-shared", "2 files; every user writes it, and can forge"},
-		{"root's", state(func(s *doctor.State) {
+		{"well", state(func(*doctor.StateFacts) {}), doctor.OK, "", "mode 0777, 2 files"},
+		{"well, with a proposal", state(func(s *doctor.StateFacts) { s.Systemd = true }), doctor.OK, "state-shared", "2 files; every user writes it, and can forge"},
+		{"root's", state(func(s *doctor.StateFacts) {
 			s.Systemd, s.Owned, s.Folder.Mode, s.Files = true, true, fs.ModeDir|0o755, s.Files[:1]
 		}), doctor.OK, "", "1 file; it is root's"},
-		{"tampered with", state(func(s *doctor.State) { s.Tampered, s.Folder = "a fuse file system of uid 7", nil }), doctor.Failed, "state-tampered", "of uid 7"},
-		{"not there", state(func(s *doctor.State) { s.Missing, s.Folder = true, nil }), doctor.OK, "", "not there yet"},
-		{"unknown", state(func(s *doctor.State) { s.Folder = nil }), doctor.Skipped, "", "could not be looked at"},
-		{"unreadable", state(func(s *doctor.State) { s.Err = fs.ErrPermission }), doctor.Failed, "state-unreadable", "permission"},
-		{"a link", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeSymlink | 0o777 }), doctor.Failed, "state-unsafe", "symbolic link"},
-		{"narrowed by a user", state(func(s *doctor.State) { s.Folder.Mode, s.Folder.UID = fs.ModeDir|0o755, 1000 }), doctor.Failed, "state-mode", "0755"},
-		{"read-only by root", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeDir | 0o755 }), doctor.Warning, "state-read-only", "0755"},
-		{"closed by root", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeDir | 0o700 }), doctor.Failed, "state-mode", "0700"},
-		{"sticky", state(func(s *doctor.State) { s.Folder.Mode |= fs.ModeSticky }), doctor.Warning, "state-sticky", "1777"},
-		{"a FIFO", file(func(f *doctor.File) { f.Mode = fs.ModeNamedPipe | 0o666 }), doctor.Failed, "state-unsafe", "a FIFO"},
-		{"a device", file(func(f *doctor.File) { f.Mode = fs.ModeDevice | 0o666 }), doctor.Failed, "state-unsafe", "is a device"},
-		{"hard links", file(func(f *doctor.File) { f.Links = 2 }), doctor.Failed, "state-unsafe", "2 hard links"},
-		{"huge", file(func(f *doctor.File) { f.Size = 1 << 40 }), doctor.Failed, "state-unsafe", "more than genv ever writes"},
-		{"corrupt", file(func(f *doctor.File) { f.Content = errors.New("cut") }), doctor.Failed, "state-corrupt", "envs.json of uid 0: cut"},
-		{"an odd entry", file(func(f *doctor.File) { f.Odd = []string{"x is left out"} }), doctor.Warning, "state-odd", "envs.json of uid 0: x is left out"},
-		{"unread", file(func(f *doctor.File) { f.Unread = "no" }), doctor.Skipped, "", "envs.json was not read: no"},
-		{"a file of root, read-only", file(func(f *doctor.File) { f.Mode = 0o644 }), doctor.Warning, "state-read-only", "0644"},
-		{"a file of a user, read-only", file(func(f *doctor.File) { f.Mode, f.UID = 0o644, 7 }), doctor.Failed, "state-mode", "0644"},
-		{"the lock, read-only", state(func(s *doctor.State) { s.Files[1].Mode = 0o644 }), doctor.Failed, "state-mode", "genv.lock"},
-		{"lost", state(func(s *doctor.State) { s.Lost = []string{"devices.json"} }), doctor.Failed, "state-lost", "devices.json is missing"},
-		{"locked", state(func(s *doctor.State) { s.Holder = "process 7" }), doctor.Warning, "state-locked", "process 7"},
-		{"root's folder", state(func(s *doctor.State) { s.Root.Mode |= 0o002 }), doctor.Failed, "root-folder-unsafe", "mode 0757"},
-		{"root's folder of a user", state(func(s *doctor.State) { s.Root.UID = 7 }), doctor.Failed, "root-folder-unsafe", "uid 7"},
-		{"the worst counts", state(func(s *doctor.State) { s.Holder, s.Files[0].Links = "x", 2 }), doctor.Failed, "state-unsafe", "hard links"},
+		{"tampered with", state(func(s *doctor.StateFacts) { s.Tampered, s.Folder = "a fuse file system of uid 7", nil }), doctor.Failed, "state-tampered", "of uid 7"},
+		{"not there", state(func(s *doctor.StateFacts) { s.Missing, s.Folder = true, nil }), doctor.OK, "", "not there yet"},
+		{"unknown", state(func(s *doctor.StateFacts) { s.Folder = nil }), doctor.Skipped, "", "could not be looked at"},
+		{"unreadable", state(func(s *doctor.StateFacts) { s.Err = fs.ErrPermission }), doctor.Failed, "state-unreadable", "permission"},
+		{"a link", state(func(s *doctor.StateFacts) { s.Folder.Mode = fs.ModeSymlink | 0o777 }), doctor.Failed, "state-unsafe", "symbolic link"},
+		{"narrowed by a user", state(func(s *doctor.StateFacts) { s.Folder.Mode, s.Folder.UID = fs.ModeDir|0o755, 1000 }), doctor.Failed, "state-mode", "0755"},
+		{"read-only by root", state(func(s *doctor.StateFacts) { s.Folder.Mode = fs.ModeDir | 0o755 }), doctor.Warning, "state-read-only", "0755"},
+		{"closed by root", state(func(s *doctor.StateFacts) { s.Folder.Mode = fs.ModeDir | 0o700 }), doctor.Failed, "state-mode", "0700"},
+		{"sticky", state(func(s *doctor.StateFacts) { s.Folder.Mode |= fs.ModeSticky }), doctor.Warning, "state-sticky", "1777"},
+		{"a FIFO", file(func(f *doctor.FileFacts) { f.Mode = fs.ModeNamedPipe | 0o666 }), doctor.Failed, "state-unsafe", "a FIFO"},
+		{"a device", file(func(f *doctor.FileFacts) { f.Mode = fs.ModeDevice | 0o666 }), doctor.Failed, "state-unsafe", "is a device"},
+		{"hard links", file(func(f *doctor.FileFacts) { f.Links = 2 }), doctor.Failed, "state-unsafe", "2 hard links"},
+		{"huge", file(func(f *doctor.FileFacts) { f.Size = 1 << 40 }), doctor.Failed, "state-unsafe", "more than genv ever writes"},
+		{"corrupt", file(func(f *doctor.FileFacts) { f.Content = errors.New("cut") }), doctor.Failed, "state-corrupt", "envs.json of uid 0: cut"},
+		{"an odd entry", file(func(f *doctor.FileFacts) { f.Odd = []string{"x is left out"} }), doctor.Warning, "state-odd", "envs.json of uid 0: x is left out"},
+		{"unread", file(func(f *doctor.FileFacts) { f.Unread = "no" }), doctor.Skipped, "", "envs.json was not read: no"},
+		{"a file of root, read-only", file(func(f *doctor.FileFacts) { f.Mode = 0o644 }), doctor.Warning, "state-read-only", "0644"},
+		{"a file of a user, read-only", file(func(f *doctor.FileFacts) { f.Mode, f.UID = 0o644, 7 }), doctor.Failed, "state-mode", "0644"},
+		{"the lock, read-only", state(func(s *doctor.StateFacts) { s.Files[1].Mode = 0o644 }), doctor.Failed, "state-mode", "genv.lock"},
+		{"lost", state(func(s *doctor.StateFacts) { s.Lost = []string{"devices.json"} }), doctor.Failed, "state-lost", "devices.json is missing"},
+		{"locked", state(func(s *doctor.StateFacts) { s.Holder = "process 7" }), doctor.Warning, "state-locked", "process 7"},
+		{"root's folder", state(func(s *doctor.StateFacts) { s.Root.Mode |= 0o002 }), doctor.Failed, "root-folder-unsafe", "mode 0757"},
+		{"root's folder of a user", state(func(s *doctor.StateFacts) { s.Root.UID = 7 }), doctor.Failed, "root-folder-unsafe", "uid 7"},
+		{"the worst counts", state(func(s *doctor.StateFacts) { s.Holder, s.Files[0].Links = "x", 2 }), doctor.Failed, "state-unsafe", "hard links"},
 	})
 }
 
@@ -173,8 +173,8 @@ func TestCheckHost(t *testing.T) {
 		{"few inodes", with(func(s *doctor.Space) { s.Inodes = 10 }), doctor.Warning, "disk-low", "10 inodes"},
 		{"read-only", with(func(s *doctor.Space) { s.ReadOnly = true }), doctor.Failed, "disk-read-only", "read-only"},
 		{"unknown", with(func(s *doctor.Space) { s.Err = errors.New("io") }), doctor.Skipped, "", "io"},
-		{"a record that users can replace", with(func(s *doctor.Space) { s.Folder = &doctor.File{Mode: fs.ModeDir | 0o777} }), doctor.Failed, "record-unsafe", "mode 0777"},
-		{"a record of a user", with(func(s *doctor.Space) { s.Folder = &doctor.File{Mode: fs.ModeDir | 0o755, UID: 9} }), doctor.Failed, "record-unsafe", "uid 9"},
+		{"a record that users can replace", with(func(s *doctor.Space) { s.Folder = &doctor.FileFacts{Mode: fs.ModeDir | 0o777} }), doctor.Failed, "record-unsafe", "mode 0777"},
+		{"a record of a user", with(func(s *doctor.Space) { s.Folder = &doctor.FileFacts{Mode: fs.ModeDir | 0o755, UID: 9} }), doctor.Failed, "record-unsafe", "uid 9"},
 	})
 }
 

@@ -100,7 +100,7 @@ type Space struct {
 	ReadOnly bool
 	Err      error
 	// Folder is the folder of the record, which Owner has to own; nil if that doesn't matter.
-	Folder *File
+	Folder *FileFacts
 	Owner  snapshot.UID
 }
 
@@ -120,7 +120,7 @@ func CheckDisk(spaces []Space) Check {
 }
 
 func (s *Space) check() Check {
-	seen, f := fmt.Sprintf("%s (%s)", s.Path, s.For), cmp.Or(s.Folder, &File{Mode: fs.ModeDir, UID: s.Owner})
+	seen, f := fmt.Sprintf("%s (%s)", s.Path, s.For), cmp.Or(s.Folder, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
 	return First(Disk,
 		If(s.Err != nil, Unsure, "%s: %v", seen, s.Err),
 		If(s.ReadOnly, "disk-read-only", "%s is on a read-only file system", seen),

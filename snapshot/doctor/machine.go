@@ -48,7 +48,7 @@ type Machine struct {
 	// Trial is what came of trying what acting needs; nil if it wasn't tried.
 	Trial *snapshot.Trial
 
-	Genv Program
+	Genv GenvProgram
 }
 
 // Examine makes the checks of a host, in their order, and says what system it has.
@@ -149,8 +149,8 @@ func systemHere() System {
 }
 
 // state looks at the state folder, and follows no link in it.
-func (m *Machine) state(ctx context.Context) State {
-	s := State{
+func (m *Machine) state(ctx context.Context) StateFacts {
+	s := StateFacts{
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
 		Tampered: system.UsersMount(m.Proc, m.StateDir),
 	}
@@ -198,7 +198,7 @@ func (m *Machine) state(ctx context.Context) State {
 
 // statFolder is the folder itself. A link of root or of this user in its place is followed,
 // as genv does; one of another user is not.
-func statFolder(path string) (File, error) {
+func statFolder(path string) (FileFacts, error) {
 	f, err := stat(path, os.Lstat)
 	if err == nil && f.Mode&fs.ModeSymlink != 0 && (f.UID == 0 || int(f.UID) == os.Geteuid()) {
 		return stat(path, os.Stat)
@@ -206,12 +206,12 @@ func statFolder(path string) (File, error) {
 	return f, err
 }
 
-func stat(path string, how func(string) (fs.FileInfo, error)) (f File, err error) {
+func stat(path string, how func(string) (fs.FileInfo, error)) (f FileFacts, err error) {
 	info, err := how(path)
 	if err != nil {
 		return f, err
 	}
-	f = File{Name: path, Mode: info.Mode(), Size: info.Size()}
+	f = FileFacts{Name: path, Mode: info.Mode(), Size: info.Size()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		f.UID = snapshot.UID(st.Uid)
 		f.Links = uint64(st.Nlink) //nolint:unconvert // it is another type on arm64
@@ -236,7 +236,7 @@ func retry(ctx context.Context, attempts int, pause time.Duration, done func() b
 
 // read decodes a state file. genv 1.4.3 truncates a file before it writes it, so one that
 // can't be decoded is read again.
-func read(ctx context.Context, dir *folder.Folder, name string, f File) File {
+func read(ctx context.Context, dir *folder.Folder, name string, f FileFacts) FileFacts {
 	if f.Name = name; !f.Mode.IsRegular() {
 		return f
 	}

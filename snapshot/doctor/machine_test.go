@@ -34,7 +34,7 @@ func here(t *testing.T) *doctor.Machine {
 		SMI: smi{}, StateDir: filepath.Join(dir, "genv"), RootDir: filepath.Join(dir, "root"),
 		Record: filepath.Join(dir, "log", "audit.jsonl"), Proc: "/proc", SysRun: filepath.Join(dir, "run"), Owner: snapshot.UID(os.Geteuid()),
 		Run:  func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("not to be run") },
-		Genv: doctor.Program{Path: filepath.Join(dir, "program"), Version: "v1", Protocol: 1},
+		Genv: doctor.GenvProgram{Path: filepath.Join(dir, "program"), Version: "v1", Protocol: 1},
 	}
 	require.NoError(t, proctest.WriteProgram(m.Genv.Path, nil))
 	require.NoError(t, os.Mkdir(m.RootDir, 0o755))

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// State is what was found in the place of the state folder. Facts that are unknown are nil.
-type State struct {
+// StateFacts is what was found in the place of the state folder. Facts that are unknown are nil.
+type StateFacts struct {
 	Path    string
 	Missing bool  // there is no folder yet
 	Owned   bool  // it is root's own
@@ -22,19 +22,19 @@ type State struct {
 	Err     error // why it could not be looked at
 	// Tampered says what a user did to the folder that all share; empty for nothing.
 	Tampered string
-	Folder   *File
-	Files    []File // those that exist
+	Folder   *FileFacts
+	Files    []FileFacts // those that exist
 	// Lost are files that root saw in this boot, and which are missing.
 	Lost []string
 	// Holder is the process that holds the lock, if it does so for longer than a moment.
 	Holder string
 	// Root is the folder of root's notes, which Owner has to own; nil if there is none.
-	Root  *File
+	Root  *FileFacts
 	Owner snapshot.UID
 }
 
-// File is a file, or what is in its place.
-type File struct {
+// FileFacts is a file, or what is in its place.
+type FileFacts struct {
 	Name string
 	Mode fs.FileMode // its type and permissions
 	UID  snapshot.UID
@@ -48,8 +48,8 @@ type File struct {
 }
 
 // CheckState judges the state folder.
-func CheckState(s State) Check {
-	r := cmp.Or(s.Root, &File{Mode: fs.ModeDir, UID: s.Owner})
+func CheckState(s StateFacts) Check {
+	r := cmp.Or(s.Root, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
 	root := First(StateFolder, If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name,
 		r.describe()))
 	if s.Tampered != "" {
@@ -79,14 +79,14 @@ func CheckState(s State) Check {
 }
 
 // bits are those of a folder or file of root's, if all users may do this with theirs.
-func (s *State) bits(all uint32) uint32 {
+func (s *StateFacts) bits(all uint32) uint32 {
 	if s.Owned {
 		return all &^ 0o022
 	}
 	return all
 }
 
-func (s *State) inOrder() Check {
+func (s *StateFacts) inOrder() Check {
 	cause, unread := Cause(""), ""
 	for _, f := range s.Files {
 		if f.Unread != "" {
@@ -104,7 +104,7 @@ func (s *State) inOrder() Check {
 }
 
 // check judges a state file, which all users may use as these bits say.
-func (f *File) check(path string, bits uint32) Check {
+func (f *FileFacts) check(path string, bits uint32) Check {
 	return First(StateFolder,
 		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
 		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
@@ -117,7 +117,7 @@ func (f *File) check(path string, bits uint32) Check {
 
 // narrowed is a folder or file that not all users can use as these bits say. Root may have made it
 // readable only on purpose, if mayBe is set.
-func (f *File) narrowed(path string, bits uint32, mayBe bool) Check {
+func (f *FileFacts) narrowed(path string, bits uint32, mayBe bool) Check {
 	cause, readable := Cause("state-mode"), bits&0o555
 	if mayBe && f.UID == 0 && f.permissions()&readable == readable {
 		cause = "state-read-only"
@@ -126,14 +126,16 @@ func (f *File) narrowed(path string, bits uint32, mayBe bool) Check {
 		f.UID, f.permissions())
 }
 
-func (f *File) trusted(owner snapshot.UID) bool { return f.UID == owner && f.permissions()&0o022 == 0 }
+func (f *FileFacts) trusted(owner snapshot.UID) bool {
+	return f.UID == owner && f.permissions()&0o022 == 0
+}
 
-func (f *File) describe() string {
+func (f *FileFacts) describe() string {
 	return fmt.Sprintf("%s of uid %d with mode %04o", kindOf(f.Mode), f.UID, f.permissions())
 }
 
 // permissions are the bits of chmod(1).
-func (f *File) permissions() uint32 {
+func (f *FileFacts) permissions() uint32 {
 	bits := uint32(f.Mode.Perm())
 	if f.Mode&fs.ModeSticky != 0 {
 		bits |= 0o1000
@@ -168,7 +170,7 @@ func StateNames() []string {
 }
 
 // Decode looks at the content of a state file, if it is one that is decoded.
-func (f *File) Decode(data []byte) {
+func (f *FileFacts) Decode(data []byte) {
 	for _, file := range []state.File{state.Envs, state.Devices} {
 		if file.String() == f.Name {
 			var files state.Files

@@ -21,13 +21,13 @@ type Row struct {
 // Column is something that is known of GPUs, as all lists of GPUs show it, sort by it and filter by it: tables of
 // text, CSV and the web page. In JSON it is a field of GPU.
 type Column struct {
-	draw.Column        // in tables of text; without a Name they don't have it
-	Last        bool   // there, as it may have any length
-	CSV, Page   string // its name there; empty if it isn't there
-	Sort        string // its name for --sort; empty if rows can't be sorted by it
-	Descending  bool   // --sort begins with the largest
-	Filter      string // its name in filters; empty if rows can't be filtered by it
-	Unit        string // of numbers
+	draw.ColumnLayout        // in tables of text; without a Name they don't have it
+	Last              bool   // there, as it may have any length
+	CSV, Page         string // its name there; empty if it isn't there
+	Sort              string // its name for --sort; empty if rows can't be sorted by it
+	Descending        bool   // --sort begins with the largest
+	Filter            string // its name in filters; empty if rows can't be filtered by it
+	Unit              string // of numbers
 
 	value func(*Row) Value
 	all   func(*Row) []Value // if it has several values
@@ -50,47 +50,47 @@ type Times func(time.Time) string
 func Columns() []Column {
 	return []Column{
 		{
-			Column: draw.Column{Name: "HOST", Width: 10, Least: 10}, CSV: "HOST", Page: "Host", Filter: "host",
+			ColumnLayout: draw.ColumnLayout{Name: "HOST", Width: 10, Least: 10}, CSV: "HOST", Page: "Host", Filter: "host",
 			value: func(r *Row) Value { return Value{Text: string(r.Host)} },
 		},
 		{
-			Column: draw.Column{Name: "GPU", Width: 3, Right: true}, CSV: "GPU", Page: "GPU", Filter: "gpu",
+			ColumnLayout: draw.ColumnLayout{Name: "GPU", Width: 3, Right: true}, CSV: "GPU", Page: "GPU", Filter: "gpu",
 			value: func(r *Row) Value { return number(&r.Index) },
 		},
 		{CSV: "UUID", value: func(r *Row) Value { return Value{Text: string(r.UUID)} }},
 		{
-			Column: draw.Column{Name: "MODEL", Width: 8, Least: 8, Order: 7}, CSV: "MODEL", Sort: "model",
+			ColumnLayout: draw.ColumnLayout{Name: "MODEL", Width: 8, Least: 8, Order: 7}, CSV: "MODEL", Sort: "model",
 			Filter: "model",
 			value:  func(r *Row) Value { return Value{Text: r.Model} },
 			text:   func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
 		},
 		{
-			Column: draw.Column{Name: "STATE", Width: 8}, CSV: "STATE", Page: "State", Sort: "state", Filter: "state",
+			ColumnLayout: draw.ColumnLayout{Name: "STATE", Width: 8}, CSV: "STATE", Page: "State", Sort: "state", Filter: "state",
 			value: func(r *Row) Value { return Value{Text: string(r.State)} },
 			order: func(r *Row) Value {
 				return Value{Number: float64(slices.Index(States(), r.State)), IsNumber: true}
 			},
 		},
 		{
-			Column: draw.Column{Name: "MEM GIB", Width: 7, Order: 9, Right: true}, CSV: "MEMORY USED", Page: "Memory",
+			ColumnLayout: draw.ColumnLayout{Name: "MEM GIB", Width: 7, Order: 9, Right: true}, CSV: "MEMORY USED", Page: "Memory",
 			Sort: "memory", Descending: true, Filter: "mem",
 			value: func(r *Row) Value { return number(r.MemoryUsed) },
 			text:  func(r *Row, _ Times) string { return text.UsedGiB(r.MemoryUsed, r.MemoryTotal) },
 		},
 		{CSV: "MEMORY TOTAL", value: func(r *Row) Value { return number(r.MemoryTotal) }},
 		{
-			Column: draw.Column{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use",
+			ColumnLayout: draw.ColumnLayout{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use",
 			Unit: "%",
 			Sort: "utilization", Descending: true, Filter: "util",
 			value: func(r *Row) Value { return number(r.Utilization) },
 		},
 		{
-			Column: draw.Column{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.",
+			ColumnLayout: draw.ColumnLayout{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.",
 			Unit: "°C",
 			Sort: "temperature", Descending: true, value: func(r *Row) Value { return number(r.Temperature) },
 		},
 		{
-			Column: draw.Column{Name: "POWER", Width: 5, Order: 2, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
+			ColumnLayout: draw.ColumnLayout{Name: "POWER", Width: 5, Order: 2, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
 			Sort: "power", Descending: true, value: func(r *Row) Value { return number(r.Power) },
 		},
 		{
@@ -99,17 +99,17 @@ func Columns() []Column {
 			all:   users, data: shownUsers,
 		},
 		{
-			Column: draw.Column{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO",
+			ColumnLayout: draw.ColumnLayout{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO",
 			Page: "Attached to",
 			text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
 		},
 		{
-			Column: draw.Column{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since",
+			ColumnLayout: draw.ColumnLayout{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since",
 			Descending: true,
 			value:      func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
 		},
 		{
-			Column: draw.Column{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES",
+			ColumnLayout: draw.ColumnLayout{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES",
 			Page:  "Processes",
 			text:  func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
 			data:  func(r *Row, _ Times) string { return processesOf(r.GPU) },
@@ -122,7 +122,7 @@ func Columns() []Column {
 			return each(r.Processes, func(p *Process) Value { return Value{Text: p.CommandLine()} })
 		}},
 		{
-			Column: draw.Column{Name: "DRIVER", Width: 6, Order: 1}, CSV: "DRIVER", Page: "Driver",
+			ColumnLayout: draw.ColumnLayout{Name: "DRIVER", Width: 6, Order: 1}, CSV: "DRIVER", Page: "Driver",
 			value: func(r *Row) Value { return Value{Text: r.Driver} },
 		},
 	}

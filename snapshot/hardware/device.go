@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Device is a GPU of this machine, as root sees it.
-type Device struct {
+// BusDevice is a GPU of this machine, as root sees it.
+type BusDevice struct {
 	Index snapshot.DeviceIndex `json:"index"`
 	// UUID is empty if it is unknown: without a program on it, the driver may not know it yet.
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
@@ -30,7 +30,7 @@ type Device struct {
 }
 
 // Devices are the devices in the model, without attachments.
-func Devices(list []Device) []snapshot.Device {
+func Devices(list []BusDevice) []snapshot.Device {
 	devices := make([]snapshot.Device, len(list))
 	for i, d := range list {
 		devices[i] = snapshot.Device{
@@ -43,10 +43,10 @@ func Devices(list []Device) []snapshot.Device {
 
 // Identified are the devices that root's nvidia-smi found, with what the driver's /proc folder adds: address and minor.
 // They are matched by UUID only, never by their positions: a guard that confused two minors would close the wrong GPU.
-func Identified(found []snapshot.Device, driver []Device) []Device {
-	list := make([]Device, len(found))
+func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
+	list := make([]BusDevice, len(found))
 	for i, d := range found {
-		list[i] = Device{
+		list[i] = BusDevice{
 			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
 			Instances: d.Instances,
 		}
@@ -58,8 +58,8 @@ func Identified(found []snapshot.Device, driver []Device) []Device {
 }
 
 // byUUID returns the only device with a UUID, or nil.
-func byUUID(list []Device, uuid snapshot.GPUUUID) *Device {
-	has := func(d Device) bool { return d.UUID == uuid && uuid != "" }
+func byUUID(list []BusDevice, uuid snapshot.GPUUUID) *BusDevice {
+	has := func(d BusDevice) bool { return d.UUID == uuid && uuid != "" }
 	i := slices.IndexFunc(list, has)
 	if i < 0 || slices.ContainsFunc(list[i+1:], has) {
 		return nil
@@ -68,9 +68,9 @@ func byUUID(list []Device, uuid snapshot.GPUUUID) *Device {
 }
 
 // UUIDs are those of the devices at the given indices, in that order; ok is false if one is unknown.
-func UUIDs(list []Device, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUUUID, ok bool) {
+func UUIDs(list []BusDevice, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUUUID, ok bool) {
 	for _, index := range indices {
-		i := slices.IndexFunc(list, func(d Device) bool { return d.Index == index })
+		i := slices.IndexFunc(list, func(d BusDevice) bool { return d.Index == index })
 		if i < 0 || list[i].UUID == "" {
 			return nil, false
 		}
@@ -81,13 +81,13 @@ func UUIDs(list []Device, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUU
 
 // WithMissing adds the GPUs that the driver has and nvidia-smi doesn't list, and identifies those
 // of which it says only that they are lost. Where both are as many, they are in the same order.
-func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
+func WithMissing(list []nvidiasmi.GPU, driver []BusDevice) []nvidiasmi.GPU {
 	nameless := func(g *nvidiasmi.GPU) bool { return g.Failed && g.UUID == "" && g.Address == "" }
 	var unnamed []*nvidiasmi.GPU
 	listed := make(map[snapshot.GPUUUID]bool, len(list))
 	for i := range list {
 		g := &list[i]
-		at := slices.IndexFunc(driver, func(d Device) bool {
+		at := slices.IndexFunc(driver, func(d BusDevice) bool {
 			return g.Address != "" && SameAddress(d.Address, g.Address)
 		})
 		if at >= 0 && g.UUID == "" {
@@ -97,7 +97,7 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 			unnamed = append(unnamed, g)
 		}
 	}
-	var missing []Device
+	var missing []BusDevice
 	for _, d := range driver {
 		if !listed[d.UUID] && d.UUID != "" {
 			missing = append(missing, d)
@@ -123,7 +123,7 @@ func WithMissing(list []nvidiasmi.GPU, driver []Device) []nvidiasmi.GPU {
 }
 
 // Lost are the GPUs that the driver has, where nvidia-smi lists none because of one that is lost: err is its error.
-func Lost(driver []Device, err error) []nvidiasmi.GPU {
+func Lost(driver []BusDevice, err error) []nvidiasmi.GPU {
 	problem := "nvidia-smi lists no GPU, because one is lost"
 	if exit := new(nvidiasmi.ExitError); errors.As(err, &exit) && exit.Text != "" {
 		problem = "nvidia-smi lists no GPU, and says " + exit.Text
@@ -179,7 +179,7 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 // Guarded says whether a guard is on: its mode is watch or enforce, and its time isn't over. Programs then name devices
 // by UUID, since a user's nvidia-smi and CUDA number only those that the guard lets through. A file of root's that
 // can't be understood counts as a guard: names by UUID are right without one, too.
-func (s Source) Guarded(now time.Time) bool {
+func (s Catalog) Guarded(now time.Time) bool {
 	if s.Run == "" {
 		return false
 	}
@@ -192,7 +192,7 @@ func (s Source) Guarded(now time.Time) bool {
 
 // Guard is what the guard of this machine does; nil if that can't be said. Without the file, no guard was on since the
 // machine was started.
-func (s Source) Guard(now time.Time) *snapshot.Guard {
+func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 	if s.Run == "" {
 		return nil
 	}

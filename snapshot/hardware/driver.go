@@ -40,13 +40,13 @@ func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), 
 // address, minor, name, and UUID unless the driver doesn't know it yet. Excluded GPUs (NVreg_ExcludedGpus) are left
 // out, as in nvidia-smi. proc is where /proc is mounted; empty for /proc. The error is fs.ErrNotExist without a driver,
 // and otherwise means that nothing is known, ErrGarbled included.
-func FromDriver(proc string) ([]Device, error) {
+func FromDriver(proc string) ([]BusDevice, error) {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
 		return nil, fmt.Errorf("list the driver's GPUs: %w", err)
 	}
 	type located struct {
-		Device
+		BusDevice
 		at [4]uint64
 	}
 	var found []located
@@ -64,13 +64,13 @@ func FromDriver(proc string) ([]Device, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if info.Address = strings.ToLower(e.Name()); !info.excluded {
-			found = append(found, located{info.Device, at})
+			found = append(found, located{info.BusDevice, at})
 		}
 	}
 	slices.SortFunc(found, func(x, y located) int { return slices.Compare(x.at[:], y.at[:]) })
-	list := make([]Device, len(found))
+	list := make([]BusDevice, len(found))
 	for i, f := range found {
-		list[i] = f.Device
+		list[i] = f.BusDevice
 		list[i].Index = snapshot.DeviceIndex(i)
 	}
 	return list, checkDistinct(list)
@@ -85,7 +85,7 @@ func readInformation(path string) (information, error) {
 }
 
 type information struct {
-	Device
+	BusDevice
 	excluded bool
 }
 
@@ -171,7 +171,7 @@ func SameAddress(a, b string) bool {
 }
 
 // checkDistinct refuses two devices with one minor, index or UUID.
-func checkDistinct(list []Device) error {
+func checkDistinct(list []BusDevice) error {
 	minors, indices, uuids := map[int]bool{}, map[snapshot.DeviceIndex]bool{}, map[snapshot.GPUUUID]bool{}
 	for _, d := range list {
 		if indices[d.Index] || d.UUID != "" && uuids[d.UUID] || d.Minor != nil && minors[*d.Minor] {

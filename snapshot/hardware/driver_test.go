@@ -19,17 +19,17 @@ const information6200 = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 10\nGPU 
 func number(n int) *int { return &n }
 
 func TestParseInformation(t *testing.T) {
-	h100 := Device{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b", Address: "0000:62:00.0", Minor: number(5)}
+	h100 := BusDevice{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b", Address: "0000:62:00.0", Minor: number(5)}
 	for name, tt := range map[string]struct {
 		text string
 		want information
 	}{
-		"all":                       {information6200, information{Device: h100}},
-		"only a minor":              {"Device Minor: 0\n", information{Device: Device{Minor: number(0)}}},
-		"no newline at the end":     {"Device Minor: 3", information{Device: Device{Minor: number(3)}}},
-		"not initialized":           {"GPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: 3", information{Device: Device{Minor: number(3)}}},
-		"excluded":                  {"Device Minor: 1\nGPU Excluded:\t Yes\n", information{Device: Device{Minor: number(1)}, excluded: true}},
-		"excluded by older drivers": {"Device Minor: 1\nBlacklisted:\t Yes\n", information{Device: Device{Minor: number(1)}, excluded: true}},
+		"all":                       {information6200, information{BusDevice: h100}},
+		"only a minor":              {"Device Minor: 0\n", information{BusDevice: BusDevice{Minor: number(0)}}},
+		"no newline at the end":     {"Device Minor: 3", information{BusDevice: BusDevice{Minor: number(3)}}},
+		"not initialized":           {"GPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: 3", information{BusDevice: BusDevice{Minor: number(3)}}},
+		"excluded":                  {"Device Minor: 1\nGPU Excluded:\t Yes\n", information{BusDevice: BusDevice{Minor: number(1)}, excluded: true}},
+		"excluded by older drivers": {"Device Minor: 1\nBlacklisted:\t Yes\n", information{BusDevice: BusDevice{Minor: number(1)}, excluded: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseInformation([]byte(tt.text))
@@ -59,7 +59,7 @@ func FuzzParseInformation(f *testing.F) {
 			return
 		}
 		require.NotNil(t, info.Minor)
-		list := []Device{info.Device}
+		list := []BusDevice{info.BusDevice}
 		require.Equal(t, list, normalized(list), "what is read can be published")
 	})
 }
@@ -86,7 +86,7 @@ func TestFromDriver(t *testing.T) {
 	})
 	got, err := FromDriver(proc)
 	require.NoError(t, err)
-	require.Equal(t, []Device{
+	require.Equal(t, []BusDevice{
 		{Index: 0, UUID: "GPU-a", Minor: number(3), Address: "0000:09:00.0", Name: "A100"},
 		{Index: 1, UUID: "GPU-b", Minor: number(0), Address: "0000:0a:00.0"},
 		{Index: 2, UUID: "GPU-c", Minor: number(2), Address: "0000:c1:00.0"},
@@ -123,12 +123,12 @@ func TestIdentifiedMatchesByUUIDOnly(t *testing.T) {
 		{Index: 2, UUID: "GPU-c"},
 		{Index: 3},
 	}
-	got := Identified(found, []Device{
+	got := Identified(found, []BusDevice{
 		{Index: 0, UUID: "GPU-b", Minor: number(7), Address: "0000:01:00.0"},
 		{Index: 1, UUID: "GPU-a", Minor: number(9), Address: "0000:02:00.0"},
 		{Index: 2, Minor: number(8)},
 	})
-	require.Equal(t, []Device{
+	require.Equal(t, []BusDevice{
 		{Index: 0, UUID: "GPU-a", Name: "A100", TotalMemory: snapshot.MiB(40960), Minor: number(9), Address: "0000:02:00.0"},
 		{Index: 1, UUID: "GPU-b", Minor: number(7), Address: "0000:01:00.0"},
 		{Index: 2, UUID: "GPU-c"},
@@ -137,7 +137,7 @@ func TestIdentifiedMatchesByUUIDOnly(t *testing.T) {
 }
 
 func TestUUIDs(t *testing.T) {
-	list := []Device{{Index: 0, UUID: "GPU-a"}, {Index: 5, UUID: "GPU-f"}, {Index: 6}}
+	list := []BusDevice{{Index: 0, UUID: "GPU-a"}, {Index: 5, UUID: "GPU-f"}, {Index: 6}}
 	uuids, ok := UUIDs(list, []snapshot.DeviceIndex{5, 0})
 	require.True(t, ok)
 	require.Equal(t, []snapshot.GPUUUID{"GPU-f", "GPU-a"}, uuids)

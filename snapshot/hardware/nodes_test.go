@@ -31,7 +31,7 @@ func TestHasNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			tt.make(dir)
-			require.Equal(t, tt.want, hardware.Source{Dev: dir}.HasNodes())
+			require.Equal(t, tt.want, hardware.Catalog{Dev: dir}.HasNodes())
 		})
 	}
 }

@@ -6,7 +6,7 @@
 //	changed, err := hardware.Publish("/run/genv", hardware.Identified(found, driver))
 //	// everybody
 //	devices, err := hardware.Read("/run/genv")
-//	if (hardware.Source{Run: "/run/genv"}).Guarded(time.Now()) { … }
+//	if (hardware.Catalog{Run: "/run/genv"}).Guarded(time.Now()) { … }
 //
 // The index of a GPU is not the number of its device node: /dev/nvidia5 may be GPU 0. The driver shows which is which
 // in /proc/driver/nvidia/gpus/ADDRESS/information: its lines "GPU UUID", "Bus Location", "Device Minor" and "GPU
@@ -62,13 +62,13 @@ type published struct {
 }
 
 type publishedDevice struct {
-	Device
+	BusDevice
 	TotalMemory *int64 `json:"total_memory,omitempty"` // bytes
 }
 
 // Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. Only root
 // calls it. The folder is created if it is missing, and made readable for all. An error leaves the old list.
-func Publish(dir string, list []Device) (changed bool, err error) {
+func Publish(dir string, list []BusDevice) (changed bool, err error) {
 	if err := checkDistinct(list); err != nil {
 		return false, err
 	}
@@ -86,7 +86,7 @@ func Publish(dir string, list []Device) (changed bool, err error) {
 // Read returns the list that root's genv has published in dir. It trusts the file only if no other user than root (or
 // the caller, on a simulated host) can have written it. The error wraps ErrNotPublished if there is none, and otherwise
 // ErrGarbled or folder.ErrUnsafe: in any case the devices are unknown, not zero.
-func Read(dir string) ([]Device, error) {
+func Read(dir string) ([]BusDevice, error) {
 	p, err := devicesNote.Read(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -97,10 +97,10 @@ func Read(dir string) ([]Device, error) {
 	return p.list()
 }
 
-func encode(list []Device) published {
+func encode(list []BusDevice) published {
 	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
 	for i, d := range list {
-		p.Devices[i].Device = d
+		p.Devices[i].BusDevice = d
 		if total := d.TotalMemory.Bytes(); d.TotalMemory.Known() {
 			p.Devices[i].TotalMemory = &total
 		}
@@ -108,7 +108,7 @@ func encode(list []Device) published {
 	return p
 }
 
-func normalized(list []Device) []Device {
+func normalized(list []BusDevice) []BusDevice {
 	data, err := json.Marshal(encode(list))
 	if err != nil {
 		return nil
@@ -119,7 +119,7 @@ func normalized(list []Device) []Device {
 
 // Decode decodes the content of devices.json, and checks everything: a program of root's may
 // follow it. Its error is ErrGarbled.
-func Decode(data []byte) ([]Device, error) {
+func Decode(data []byte) ([]BusDevice, error) {
 	p, err := devicesNote.Decode(data)
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func Decode(data []byte) ([]Device, error) {
 	return p.list()
 }
 
-func (p *published) list() ([]Device, error) {
-	list := make([]Device, len(p.Devices))
+func (p *published) list() ([]BusDevice, error) {
+	list := make([]BusDevice, len(p.Devices))
 	for i, d := range p.Devices {
 		var err error
 		if list[i], err = d.device(); err != nil {
@@ -138,7 +138,7 @@ func (p *published) list() ([]Device, error) {
 	return list, checkDistinct(list)
 }
 
-func (d *publishedDevice) device() (Device, error) {
+func (d *publishedDevice) device() (BusDevice, error) {
 	ok := d.Index >= 0 && d.Index <= maxIndex && (d.Minor == nil || *d.Minor >= 0 && *d.Minor < 1<<minorBits) &&
 		(d.UUID == "" || knownUUID(string(d.UUID)) == d.UUID) && snapshot.CheckText("name", d.Name) == nil &&
 		(d.TotalMemory == nil || *d.TotalMemory >= 0)
@@ -151,10 +151,10 @@ func (d *publishedDevice) device() (Device, error) {
 			snapshot.CheckText("pool", i.Pool) == nil
 	}
 	if !ok {
-		return Device{}, ErrGarbled
+		return BusDevice{}, ErrGarbled
 	}
-	d.Device.TotalMemory = memory(d.TotalMemory, d.Unified)
-	return d.Device, nil
+	d.BusDevice.TotalMemory = memory(d.TotalMemory, d.Unified)
+	return d.BusDevice, nil
 }
 
 // memory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.
@@ -171,9 +171,9 @@ func memory(total *int64, unified bool) snapshot.Memory {
 	return m
 }
 
-// Source is where a process of genv learns what the GPUs of its machine are. The zero
-// Source is a process that is restricted by nothing, and publishes nothing.
-type Source struct {
+// Catalog is where a process of genv learns what the GPUs of its machine are. The zero
+// Catalog is a process that is restricted by nothing, and publishes nothing.
+type Catalog struct {
 	Run  string // root's run folder; empty for none
 	Proc string // where /proc is mounted; empty for /proc
 	Dev  string // the folder of device nodes; empty for /dev
@@ -187,7 +187,7 @@ const NodeMajor = 195
 
 // HasNodes says whether each process that uses a GPU has a node of NodeMajor open or mapped. The
 // drivers of Tegra and of WSL have other nodes.
-func (s Source) HasNodes() bool {
+func (s Catalog) HasNodes() bool {
 	dev := cmp.Or(s.Dev, "/dev")
 	for _, other := range []string{"nvgpu", "nvhost-gpu", "dxg"} {
 		if _, err := os.Stat(filepath.Join(dev, other)); err == nil {
@@ -200,11 +200,11 @@ func (s Source) HasNodes() bool {
 }
 
 // Restricted says whether nvidia-smi may show this process only some of the devices, and number them differently.
-func (s Source) Restricted(now time.Time) bool { return s.Contained || !s.Root && s.Guarded(now) }
+func (s Catalog) Restricted(now time.Time) bool { return s.Contained || !s.Root && s.Guarded(now) }
 
 // Known are the devices without nvidia-smi: those that root has published, or else those of the driver's /proc folder,
 // of which the memory is unknown. The error wraps ErrNotPublished, if that is why.
-func (s Source) Known() ([]Device, error) {
+func (s Catalog) Known() ([]BusDevice, error) {
 	if s.Run == "" {
 		return FromDriver(s.Proc)
 	}
@@ -220,7 +220,7 @@ func (s Source) Known() ([]Device, error) {
 
 // Publish publishes the devices that root's nvidia-smi found, if the driver's /proc folder knows them: otherwise they
 // are those of a simulation. For other users than root it does nothing.
-func (s Source) Publish(found []snapshot.Device) (changed bool, err error) {
+func (s Catalog) Publish(found []snapshot.Device) (changed bool, err error) {
 	if !s.Root || s.Run == "" {
 		return false, nil
 	}
@@ -229,14 +229,14 @@ func (s Source) Publish(found []snapshot.Device) (changed bool, err error) {
 		return false, err
 	}
 	list := Identified(found, driver)
-	if !slices.ContainsFunc(list, func(d Device) bool { return d.Minor != nil }) {
+	if !slices.ContainsFunc(list, func(d BusDevice) bool { return d.Minor != nil }) {
 		return false, errors.New("the driver's /proc folder knows none of the GPUs that nvidia-smi lists")
 	}
 	return Publish(s.Run, list)
 }
 
 // ListsAll says whether a list of so many devices can be all that the driver has; yes if that is unknown.
-func (s Source) ListsAll(devices int) bool {
+func (s Catalog) ListsAll(devices int) bool {
 	if Count(s.Proc) <= devices {
 		return true
 	}

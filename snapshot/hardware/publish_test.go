@@ -18,8 +18,8 @@ import (
 
 func minor(n int) *int { return &n }
 
-func list() []hardware.Device {
-	return []hardware.Device{
+func list() []hardware.BusDevice {
+	return []hardware.BusDevice{
 		{Index: 0, UUID: "GPU-a", Minor: minor(1), Address: "0000:01:00.0", Name: "A100", TotalMemory: snapshot.MiB(40960)},
 		{Index: 1, UUID: "GPU-b", Minor: minor(0), Address: "0000:02:00.0", Name: "A100"},
 		{Index: 2, TotalMemory: snapshot.MustMemory("1000")},
@@ -175,12 +175,12 @@ func TestGuard(t *testing.T) {
 			path := filepath.Join(dir, "guard.json")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.Source{Run: dir}.Guard(now))
+			require.Equal(t, tt.want, hardware.Catalog{Run: dir}.Guard(now))
 		})
 	}
-	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Source{Run: t.TempDir()}.Guard(now), "none since the machine was started")
-	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Source{Run: t.TempDir()}.Guard(now))
-	require.Nil(t, hardware.Source{}.Guard(now))
+	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Catalog{Run: t.TempDir()}.Guard(now), "none since the machine was started")
+	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Catalog{Run: t.TempDir()}.Guard(now))
+	require.Nil(t, hardware.Catalog{}.Guard(now))
 }
 
 func TestIsGuarded(t *testing.T) {
@@ -206,9 +206,9 @@ func TestIsGuarded(t *testing.T) {
 			path := filepath.Join(dir, "guard.json")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.Source{Run: dir}.Guarded(now))
+			require.Equal(t, tt.want, hardware.Catalog{Run: dir}.Guarded(now))
 		})
 	}
-	require.False(t, hardware.Source{Run: t.TempDir()}.Guarded(now), "no file")
-	require.False(t, hardware.Source{Run: filepath.Join(t.TempDir(), "nothing")}.Guarded(now), "no folder")
+	require.False(t, hardware.Catalog{Run: t.TempDir()}.Guarded(now), "no file")
+	require.False(t, hardware.Catalog{Run: filepath.Join(t.TempDir(), "nothing")}.Guarded(now), "no folder")
 }

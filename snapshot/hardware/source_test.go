@@ -37,11 +37,11 @@ func found(n int) []snapshot.Device {
 }
 
 func TestPublishFromARootProcess(t *testing.T) {
-	s := hardware.Source{Run: filepath.Join(t.TempDir(), "run"), Proc: driver(t, 1, 2, 0), Root: true}
+	s := hardware.Catalog{Run: filepath.Join(t.TempDir(), "run"), Proc: driver(t, 1, 2, 0), Root: true}
 	changed, err := s.Publish(found(3))
 	require.NoError(t, err)
 	require.True(t, changed)
-	known, err := hardware.Source{Run: s.Run, Proc: t.TempDir()}.Known()
+	known, err := hardware.Catalog{Run: s.Run, Proc: t.TempDir()}.Known()
 	require.NoError(t, err)
 	for i, want := range []int{1, 2, 0} {
 		require.Equal(t, minor(want), known[i].Minor, "the minor is not the index")
@@ -52,14 +52,14 @@ func TestPublishFromOthers(t *testing.T) {
 	run, proc := filepath.Join(t.TempDir(), "run"), driver(t, 1, 0)
 	other := []snapshot.Device{{UUID: "GPU-simulated"}}
 	for name, tt := range map[string]struct {
-		source hardware.Source
+		source hardware.Catalog
 		found  []snapshot.Device
 		fails  bool
 	}{
-		"a user":               {hardware.Source{Run: run, Proc: proc}, found(2), false},
-		"no run folder":        {hardware.Source{Proc: proc, Root: true}, found(2), false},
-		"no driver":            {hardware.Source{Run: run, Proc: t.TempDir(), Root: true}, found(2), true},
-		"GPUs of a simulation": {hardware.Source{Run: run, Proc: proc, Root: true}, other, true},
+		"a user":               {hardware.Catalog{Run: run, Proc: proc}, found(2), false},
+		"no run folder":        {hardware.Catalog{Proc: proc, Root: true}, found(2), false},
+		"no driver":            {hardware.Catalog{Run: run, Proc: t.TempDir(), Root: true}, found(2), true},
+		"GPUs of a simulation": {hardware.Catalog{Run: run, Proc: proc, Root: true}, other, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed, err := tt.source.Publish(tt.found)
@@ -71,19 +71,19 @@ func TestPublishFromOthers(t *testing.T) {
 }
 
 func TestKnownWithoutAPublishedList(t *testing.T) {
-	known, err := hardware.Source{Run: t.TempDir(), Proc: driver(t, 1, 0)}.Known()
+	known, err := hardware.Catalog{Run: t.TempDir(), Proc: driver(t, 1, 0)}.Known()
 	require.NoError(t, err)
 	require.Len(t, known, 2)
 	require.False(t, known[0].TotalMemory.Known())
-	_, err = hardware.Source{Run: t.TempDir(), Proc: t.TempDir()}.Known()
+	_, err = hardware.Catalog{Run: t.TempDir(), Proc: t.TempDir()}.Known()
 	require.ErrorIs(t, err, hardware.ErrNotPublished)
-	_, err = hardware.Source{Proc: t.TempDir()}.Known()
+	_, err = hardware.Catalog{Proc: t.TempDir()}.Known()
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 func TestListsAll(t *testing.T) {
-	require.True(t, hardware.Source{Proc: t.TempDir()}.ListsAll(1), "no driver's folder")
-	s := hardware.Source{Proc: driver(t, 2, 1, 0)}
+	require.True(t, hardware.Catalog{Proc: t.TempDir()}.ListsAll(1), "no driver's folder")
+	s := hardware.Catalog{Proc: driver(t, 2, 1, 0)}
 	for n, want := range map[int]bool{0: false, 1: false, 2: false, 3: true, 4: true} {
 		require.Equal(t, want, s.ListsAll(n), n)
 	}
@@ -96,12 +96,12 @@ func TestListsAll(t *testing.T) {
 
 func TestRestricted(t *testing.T) {
 	run, now := t.TempDir(), time.Now()
-	require.False(t, hardware.Source{Run: run}.Restricted(now))
+	require.False(t, hardware.Catalog{Run: run}.Restricted(now))
 	require.NoError(t, os.WriteFile(filepath.Join(run, "guard.json"), []byte(`{"mode":"enforce"}`), 0o600))
-	require.True(t, hardware.Source{Run: run}.Restricted(now))
-	require.False(t, hardware.Source{Run: run, Root: true}.Restricted(now))
-	require.True(t, hardware.Source{Run: run, Root: true}.Guarded(now))
-	require.False(t, hardware.Source{}.Guarded(now))
+	require.True(t, hardware.Catalog{Run: run}.Restricted(now))
+	require.False(t, hardware.Catalog{Run: run, Root: true}.Restricted(now))
+	require.True(t, hardware.Catalog{Run: run, Root: true}.Guarded(now))
+	require.False(t, hardware.Catalog{}.Guarded(now))
 }
 
 // TestWithMissing: GPUs of nvidia-smi are written as INDEX:UUID, with "!" if they have failed and
@@ -130,10 +130,10 @@ func TestWithMissing(t *testing.T) {
 			}
 			listed = append(listed, g)
 		}
-		var driver []hardware.Device
+		var driver []hardware.BusDevice
 		for _, word := range strings.Fields(row.driver) {
 			uuid, address, _ := strings.Cut(word, "@")
-			driver = append(driver, hardware.Device{UUID: snapshot.GPUUUID(strings.Trim(uuid, "?")), Address: fmt.Sprintf("0000:0%s:00.0", address)})
+			driver = append(driver, hardware.BusDevice{UUID: snapshot.GPUUUID(strings.Trim(uuid, "?")), Address: fmt.Sprintf("0000:0%s:00.0", address)})
 		}
 		var got []string
 		for _, g := range hardware.WithMissing(listed, driver) {

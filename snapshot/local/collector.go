@@ -36,9 +36,9 @@ type StateFiles interface {
 	FolderID() (string, error)
 }
 
-// Containers finds out about containers; *container.Source implements it.
+// Containers finds out about containers; *container.Lookup implements it.
 type Containers interface {
-	Look(ctx context.Context, members []container.Process) []*snapshot.ContainerInfo
+	Look(ctx context.Context, members []container.ContainedProcess) []*snapshot.ContainerInfo
 }
 
 // Collector collects the snapshots of this machine. Its exported fields are set before its first use; then it is safe
@@ -49,7 +49,7 @@ type Collector struct {
 	StateFiles StateFiles
 	// Hardware is what root has published about the devices, and what nvidia-smi may show
 	// this process. Its Proc is that of the field Proc if it is empty.
-	Hardware hardware.Source
+	Hardware hardware.Catalog
 	// DeviceListTTL is for how long the list of devices is cached; 0 reads it for each
 	// snapshot. What is measured, such as UsedMemory and Utilization, is as old as the
 	// list. If a process uses a device that is not in the list, it is read at once.

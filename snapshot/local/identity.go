@@ -20,13 +20,13 @@ type observation struct {
 	process snapshot.Process
 	// ancestors are those of the process, the nearest first, and at last the leader of its session, which may be gone.
 	// lineageErr is why they are incomplete.
-	ancestors  []proc.Ancestor
+	ancestors  []proc.ID
 	lineageErr error
 	// environErr is why the environ doesn't show the environment. It becomes a warning unless an ancestor shows it.
 	environErr error
 	warnings   []string
 	// member is the process in its container, and asked says that its ContainerInfo needn't be asked for.
-	member container.Process
+	member container.ContainedProcess
 	asked  bool
 }
 
@@ -50,11 +50,11 @@ type processDetails struct {
 	at        time.Time
 	owner     snapshot.UID
 	ownerErr  error // why the owner is unknown
-	container container.Process
+	container container.ContainedProcess
 	info      *snapshot.ContainerInfo // of the container
 	asked     bool                    // whether info is what Containers said
 	command   string
-	ancestors []proc.Ancestor
+	ancestors []proc.ID
 	stall     proc.Stall // what holds its memory, once that is known
 }
 
@@ -79,14 +79,14 @@ type processCache struct {
 	// unverified are claims that are read again, and serve where the quota of an account is used up.
 	unverified map[snapshot.PID]environClaim
 	details    map[snapshot.PID]processDetails
-	ancestors  map[proc.Ancestor]readAncestor
-	proved     map[proc.Ancestor]bool // processes that had a node of the driver open
+	ancestors  map[proc.ID]readAncestor
+	proved     map[proc.ID]bool // processes that had a node of the driver open
 }
 
 func newProcessCache() processCache {
 	return processCache{
 		claims: map[snapshot.PID]environClaim{}, details: map[snapshot.PID]processDetails{},
-		ancestors: map[proc.Ancestor]readAncestor{}, proved: map[proc.Ancestor]bool{},
+		ancestors: map[proc.ID]readAncestor{}, proved: map[proc.ID]bool{},
 	}
 }
 
@@ -122,7 +122,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	}
 	uid, uidErr := h.RealUID()
 	account, _ := o.awaitAccount(uid)
-	h.Quota = o.quotas.Of(proc.Account{UID: account})
+	h.Quota = o.quotas.Of(proc.Payer{UID: account})
 	c, environErr := o.claim(h, stat)
 	lineageErr := errors.Join(statErr, uidErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
@@ -151,7 +151,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		seen.process.UID = &owner
 	}
 	if lineageErr == nil {
-		seen.ancestors = append(slices.Clip(d.ancestors), proc.Ancestor{PID: stat.Session})
+		seen.ancestors = append(slices.Clip(d.ancestors), proc.ID{PID: stat.Session})
 		seen.lineageErr = err
 	}
 	if seen.lineageErr == nil && d.ownerErr == nil {
@@ -256,7 +256,7 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d 
 	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {
 		d.command = h.CommandLine()
-		d.container = container.Process{
+		d.container = container.ContainedProcess{
 			PID: h.PID, Start: stat.Start, Place: h.Container(), Rootless: rootless, UID: d.owner,
 			InnerNamespace: h.InInnerNamespace(),
 		}

@@ -14,7 +14,7 @@ import (
 
 // A job renames itself while slow processes use up the time of its account: what was read of it still counts.
 func TestAClaimIsKeptWhileItsAccountUsesUpItsTime(t *testing.T) {
-	fs := proc.FS{Root: t.TempDir(), Reader: &proc.Reader{Command: []string{"sleep", "60"}}} // it never answers
+	fs := proc.FS{Root: t.TempDir(), Reader: &proc.ReaderProcess{Command: []string{"sleep", "60"}}} // it never answers
 	t.Cleanup(fs.Reader.Close)
 	const stat = "100 (job) S 1 5 5 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 5000 1 1 1 1 1 0 0 0 0 0 1 1 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 6000 9 0\n"
 	var handles []*proc.Handle

@@ -19,7 +19,7 @@ import (
 var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's GPUs: `sudo genv usage " +
 	"snapshot` registers all of them")
 
-func (c *Collector) hardware() hardware.Source {
+func (c *Collector) hardware() hardware.Catalog {
 	s := c.Hardware
 	s.Proc = cmp.Or(s.Proc, c.Proc.Root)
 	return s

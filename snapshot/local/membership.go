@@ -132,7 +132,7 @@ type readAncestor struct {
 
 // verify returns proc.ErrGone for an ancestor that has ended meanwhile, even if another process has its PID now. The
 // leader of a session, of which no start time is known, keeps its PID as long as the session lasts.
-func (o *observer) verify(a proc.Ancestor) error {
+func (o *observer) verify(a proc.ID) error {
 	stat, err := o.fs.Stat(a.PID)
 	if err == nil && a.Start != 0 && stat.Start != a.Start {
 		return proc.ErrGone
@@ -141,7 +141,7 @@ func (o *observer) verify(a proc.Ancestor) error {
 }
 
 // ancestor is what is known of an ancestor. It is read again after a while.
-func (o *observer) ancestor(a proc.Ancestor) (readAncestor, error) {
+func (o *observer) ancestor(a proc.ID) (readAncestor, error) {
 	known, ok := o.after.ancestors[a]
 	if ok {
 		return known, nil
@@ -157,12 +157,12 @@ func (o *observer) ancestor(a proc.Ancestor) (readAncestor, error) {
 	return known, nil
 }
 
-func (o *observer) accountOf(a proc.Ancestor) (snapshot.UID, error) {
+func (o *observer) accountOf(a proc.ID) (snapshot.UID, error) {
 	known, err := o.ancestor(a)
 	return known.uid, err
 }
 
-func (o *observer) claimOf(a proc.Ancestor) (snapshot.EnvID, error) {
+func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	known, err := o.ancestor(a)
 	if err != nil || known.asked {
 		return known.claim, cmp.Or(err, known.unread)
@@ -172,7 +172,7 @@ func (o *observer) claimOf(a proc.Ancestor) (snapshot.EnvID, error) {
 		return "", err
 	}
 	defer func() { _ = h.Close() }() // it was only read
-	h.Quota = o.quotas.Of(proc.Account{UID: known.uid})
+	h.Quota = o.quotas.Of(proc.Payer{UID: known.uid})
 	c, err := readClaim(h)
 	if !errors.Is(err, proc.ErrNotRead) {
 		known.asked, known.claim, known.unread = true, c.eid, err

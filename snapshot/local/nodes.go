@@ -21,7 +21,7 @@ func (o *observer) prove(seen []observation) {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(files[a], files[b]) })
 	for _, i := range order {
 		p := &seen[i].process
-		key := proc.Ancestor{PID: p.PID, Start: p.Start}
+		key := proc.ID{PID: p.PID, Start: p.Start}
 		has := o.before.proved[key]
 		if p.Start != 0 && !has {
 			var err error
@@ -36,7 +36,7 @@ func (o *observer) prove(seen []observation) {
 }
 
 // accountOf is for whom a process is read.
-func accountOf(p *snapshot.Process) (a proc.Account) {
+func accountOf(p *snapshot.Process) (a proc.Payer) {
 	if p.UID != nil {
 		a.UID = *p.UID
 	}
@@ -66,7 +66,7 @@ func (o *observer) findHolders(seen []observation) {
 		if err != nil || listed[pid] || len(missing[uid]) == 0 {
 			continue
 		}
-		if has, err := o.quotas.Of(proc.Account{UID: uid}).HasOpen(o.fs, pid, hardware.NodeMajor); has && err == nil {
+		if has, err := o.quotas.Of(proc.Payer{UID: uid}).HasOpen(o.fs, pid, hardware.NodeMajor); has && err == nil {
 			for _, p := range missing[uid] {
 				p.NodeHolder = pid
 			}

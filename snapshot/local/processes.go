@@ -90,7 +90,7 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	if c.Containers == nil {
 		return
 	}
-	var members []container.Process
+	var members []container.ContainedProcess
 	var of []*observation
 	for i := range seen {
 		if s := &seen[i]; !s.asked && s.process.UID != nil {

@@ -25,7 +25,7 @@ import (
 
 // withReader has a helper read the processes.
 func withReader(t *testing.T, machine *local.Collector) {
-	machine.Proc = proc.FS{Reader: &proc.Reader{Command: []string{"/proc/self/exe", "read"}}}
+	machine.Proc = proc.FS{Reader: &proc.ReaderProcess{Command: []string{"/proc/self/exe", "read"}}}
 	t.Cleanup(machine.Proc.Reader.Close)
 }
 
@@ -225,7 +225,7 @@ func TestSubordinateUIDsShareAQuota(t *testing.T) {
 		pids = append(pids, snapshot.PID(cmd.Process.Pid))
 	}
 	machine, _ := realMachine(t, pids...)
-	machine.Proc = proc.FS{Reader: &proc.Reader{Command: []string{"/proc/self/exe", "read slowly"}}}
+	machine.Proc = proc.FS{Reader: &proc.ReaderProcess{Command: []string{"/proc/self/exe", "read slowly"}}}
 	t.Cleanup(machine.Proc.Reader.Close)
 	machine.Brief = true
 	aliceHas(t, machine, proctest.OrdinaryUID)

@@ -36,9 +36,11 @@ func TestStateFolder(t *testing.T) {
 // jobs is an engine; the id of each container is its first process.
 type jobs struct{}
 
-func (jobs) Stop(context.Context, proc.Place, time.Duration) error { return container.ErrNoEngine }
+func (jobs) Stop(context.Context, proc.ContainerCgroup, time.Duration) error {
+	return container.ErrNoEngine
+}
 
-func (jobs) Inspect(_ context.Context, place proc.Place) (container.Details, error) {
+func (jobs) Inspect(_ context.Context, place proc.ContainerCgroup) (container.Details, error) {
 	init, err := strconv.ParseInt(place.ID, 16, 32)
 	return container.Details{Name: "job", Init: snapshot.PID(init)}, err
 }
@@ -57,7 +59,7 @@ func BenchmarkContainers(b *testing.B) {
 		for i := range count {
 			inits = append(inits, 1000+i)
 		}
-		m.Containers = &container.Source{
+		m.Containers = &container.Lookup{
 			Engines: jobs{}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
 		}
 		for i, init := range inits {
@@ -114,7 +116,7 @@ type containers struct {
 	asked int
 }
 
-func (c *containers) Look(_ context.Context, members []container.Process) []*snapshot.ContainerInfo {
+func (c *containers) Look(_ context.Context, members []container.ContainedProcess) []*snapshot.ContainerInfo {
 	c.asked += len(members)
 	infos := make([]*snapshot.ContainerInfo, len(members))
 	for i := range infos {

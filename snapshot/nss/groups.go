@@ -22,10 +22,10 @@ const (
 	asksAtOnce    = 8
 )
 
-// Groups says who is in which Unix group, by NSS: as `id -G -- USER` and `getent group NAME` tell it. (getent
+// GroupMembers says who is in which Unix group, by NSS: as `id -G -- USER` and `getent group NAME` tell it. (getent
 // initgroups leaves out the primary group, and answers for accounts that don't exist.) It never waits, but keeps the
 // answers that Refresh got; with Wait, it asks at once. Its methods may be called at the same time.
-type Groups struct {
+type GroupMembers struct {
 	Now func() time.Time
 	// Ask runs one of the two programs.
 	Ask func(ctx context.Context, program string, args ...string) ([]byte, error)
@@ -40,8 +40,8 @@ type Groups struct {
 }
 
 // NewGroups returns groups about which nothing is known yet.
-func NewGroups(now func() time.Time) *Groups {
-	return &Groups{
+func NewGroups(now func() time.Time) *GroupMembers {
+	return &GroupMembers{
 		Ready: directoriesReady, Now: now,
 		groups: make(map[string]*groupAnswer), people: make(map[string]*groupAnswer),
 		Ask: func(ctx context.Context, program string, args ...string) ([]byte, error) {
@@ -93,7 +93,7 @@ func (a *groupAnswer) isKnown(now time.Time) bool {
 }
 
 // Want has accounts asked for together, before Member is called for the first one.
-func (g *Groups) Want(users ...string) {
+func (g *GroupMembers) Want(users ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, user := range users {
@@ -102,7 +102,7 @@ func (g *Groups) Want(users ...string) {
 }
 
 // Member says whether an account is in a group, as far as that is known, and has it asked if it isn't.
-func (g *Groups) Member(user, group string) (member, known bool) {
+func (g *GroupMembers) Member(user, group string) (member, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	person, of := g.want(g.people, user), g.want(g.groups, group)
@@ -117,7 +117,7 @@ func (g *Groups) Member(user, group string) (member, known bool) {
 }
 
 // refreshNow waits for answers, and unlocks g while it does.
-func (g *Groups) refreshNow() {
+func (g *GroupMembers) refreshNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), g.Wait)
 	defer cancel()
 	begun := time.Now()
@@ -127,7 +127,7 @@ func (g *Groups) refreshNow() {
 	g.Wait -= time.Since(begun)
 }
 
-func (g *Groups) want(list map[string]*groupAnswer, name string) *groupAnswer {
+func (g *GroupMembers) want(list map[string]*groupAnswer, name string) *groupAnswer {
 	if list[name] == nil && len(list) >= maxAsked { // names that aren't known make room
 		maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && !a.isNew() && a.known.IsZero() })
 	}
@@ -143,7 +143,7 @@ func (g *Groups) want(list map[string]*groupAnswer, name string) *groupAnswer {
 func (a *groupAnswer) isNew() bool { return a != nil && a.asked.IsZero() }
 
 // Refresh asks for what is asked for and isn't known, or was asked too long ago, until ctx ends.
-func (g *Groups) Refresh(ctx context.Context) {
+func (g *GroupMembers) Refresh(ctx context.Context) {
 	g.mu.Lock()
 	groups, people := g.due(g.groups), g.due(g.people)
 	g.mu.Unlock()
@@ -165,7 +165,7 @@ func (g *Groups) Refresh(ctx context.Context) {
 }
 
 // due are the names to ask for, sorted. Those that were not wanted for a day are forgotten.
-func (g *Groups) due(list map[string]*groupAnswer) (names []string) {
+func (g *GroupMembers) due(list map[string]*groupAnswer) (names []string) {
 	now := g.Now()
 	maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && now.Sub(a.wanted) > groupsKept })
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -177,7 +177,7 @@ func (g *Groups) due(list map[string]*groupAnswer) (names []string) {
 	return names
 }
 
-func (g *Groups) learn(ctx context.Context, ready error, list map[string]*groupAnswer, name string,
+func (g *GroupMembers) learn(ctx context.Context, ready error, list map[string]*groupAnswer, name string,
 	ask func(context.Context, string) ([]string, error),
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, groupsTimeout)
@@ -194,7 +194,7 @@ func (g *Groups) learn(ctx context.Context, ready error, list map[string]*groupA
 }
 
 // gidOf asks for a line of group(5).
-func (g *Groups) gidOf(ctx context.Context, group string) ([]string, error) {
+func (g *GroupMembers) gidOf(ctx context.Context, group string) ([]string, error) {
 	line, err := g.Ask(ctx, "getent", "--", "group", group)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (g *Groups) gidOf(ctx context.Context, group string) ([]string, error) {
 }
 
 // gidsOf asks for the gids of an account. id(1) takes a name of digits for a uid if it is not a name, and +0 always.
-func (g *Groups) gidsOf(ctx context.Context, user string) ([]string, error) {
+func (g *GroupMembers) gidsOf(ctx context.Context, user string) ([]string, error) {
 	if isNumber(strings.TrimPrefix(user, "+")) {
 		name, err := g.Ask(ctx, "id", "-un", "--", user)
 		if err != nil || strings.TrimSpace(string(name)) != user {
@@ -228,7 +228,7 @@ func (g *Groups) gidsOf(ctx context.Context, user string) ([]string, error) {
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Run refreshes the answers until ctx ends: each second what is new, and all when it is due.
-func (g *Groups) Run(ctx context.Context) {
+func (g *GroupMembers) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

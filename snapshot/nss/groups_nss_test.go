@@ -41,7 +41,7 @@ func inExtrausers(t *testing.T) bool {
 }
 
 // memberships are what is known of users in groups, in a single cycle.
-func memberships(g *nss.Groups, pairs ...[2]string) (list []string) {
+func memberships(g *nss.GroupMembers, pairs ...[2]string) (list []string) {
 	for _, pair := range pairs {
 		member, known := g.Member(pair[0], pair[1])
 		list = append(list, map[bool]string{true: fmt.Sprint(member), false: "unknown"}[known])

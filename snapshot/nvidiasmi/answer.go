@@ -14,7 +14,7 @@ import (
 
 // answer is what nvidia-smi printed in one call, line by line. Each line is a row, or a remark
 // about a GPU, a warning, or what is left: if there is no row, why all of it failed.
-type answer struct {
+type sortedOutput struct {
 	lines    []string // of stdout, that are no remark
 	lost     []GPU    // of which the handle can't be determined
 	warnings []string
@@ -30,7 +30,7 @@ const (
 
 // Split separates the remarks in an output from the rest, which is complete if nothing is missing but lost GPUs.
 func Split(out RunResult) (rest, remarks []byte, complete bool) {
-	a := &answer{out: out}
+	a := &sortedOutput{out: out}
 	for line := range bytes.Lines(out.Stdout) {
 		if a.remark(string(line)) {
 			remarks = append(remarks, line...)
@@ -42,20 +42,20 @@ func Split(out RunResult) (rest, remarks []byte, complete bool) {
 }
 
 // complete says whether the exit code allows an answer without any row.
-func (a *answer) complete() bool {
+func (a *sortedOutput) complete() bool {
 	return slices.Contains([]int{0, exitInfoROM, exitLost}, a.out.ExitCode)
 }
 
 const maxRemarks = 16
 
-func (a *answer) warn(line string) {
+func (a *sortedOutput) warn(line string) {
 	if line = printed(line); len(a.warnings) < maxRemarks && !slices.Contains(a.warnings, line) {
 		a.warnings = append(a.warnings, line)
 	}
 }
 
-func sortLines(out RunResult) *answer {
-	a := &answer{out: out}
+func sortLines(out RunResult) *sortedOutput {
+	a := &sortedOutput{out: out}
 	for line := range lines(out.Stdout) {
 		if !a.remark(line) {
 			a.lines = append(a.lines, line)
@@ -73,7 +73,7 @@ func sortLines(out RunResult) *answer {
 }
 
 // remark takes a line that is about a GPU, or a warning.
-func (a *answer) remark(line string) bool {
+func (a *sortedOutput) remark(line string) bool {
 	line = strings.TrimSpace(line)
 	if strings.HasPrefix(line, "WARNING:") {
 		a.warn(line)
@@ -102,7 +102,7 @@ var lostLine = text.Pattern(`^Unable to determine the device handle for (?i:gpu)
 // noIndex is the index of a GPU of which nvidia-smi doesn't say it.
 const noIndex = -1
 
-func (a *answer) failure() error {
+func (a *sortedOutput) failure() error {
 	line, err := diagnose(a.out)
 	return &ExitError{Err: err, ExitCode: a.out.ExitCode, Text: line}
 }

@@ -104,7 +104,7 @@ func ParseDevices(out RunResult, modes ...string) (Listing, error) {
 
 // cutModes takes the values of modes from the end of a row, and returns what is before them.
 func (g *GPU) cutModes(fields string, modes []string) string {
-	var r row
+	var r gpuRow
 	for _, mode := range slices.Backward(modes) {
 		at := strings.LastIndexByte(fields, ',')
 		if at < 0 { // the row is cut
@@ -178,7 +178,7 @@ func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRo
 	case len(fields) < n:
 		return doubtful(snapshot.Device{Index: snapshot.DeviceIndex(index)}, "unexpected row: "+shown(line)), true
 	}
-	var r row
+	var r gpuRow
 	g.Index, g.UUID, g.TotalMemory = noIndex, r.uuid(fields[1]), r.memory("total memory", fields[2])
 	g.UsedMemory = r.memory("used memory", fields[3])
 	g.Utilization, g.Temperature, g.Power = r.percent(fields[4]), r.celsius(fields[5]), r.watts("power", fields[6])

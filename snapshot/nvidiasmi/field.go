@@ -47,7 +47,7 @@ var silent = []string{
 }
 
 // row is a row of values of a GPU. An error text in place of one is kept.
-type row struct {
+type gpuRow struct {
 	failed  bool
 	errors  []string // each once
 	columns [][]string
@@ -55,7 +55,7 @@ type row struct {
 
 // value is the value of a field, or "" if the driver does not report it. A GPU has failed if
 // the text says so, or if a vital value is an error text.
-func (r *row) value(column, field string, vital bool) string {
+func (r *gpuRow) value(column, field string, vital bool) string {
 	field = strings.TrimSpace(field)
 	if known(field) != "" || field == "" || slices.Contains(silent, field) {
 		return known(field)
@@ -71,7 +71,7 @@ func (r *row) value(column, field string, vital bool) string {
 }
 
 // problem says which values are error texts; empty for none.
-func (r *row) problem() string {
+func (r *gpuRow) problem() string {
 	var parts []string
 	for i, error := range r.errors {
 		parts = append(parts, strings.Join(r.columns[i], ", ")+": "+printed(strings.Trim(error, "[]")))
@@ -88,7 +88,7 @@ func number(value string, limit int64) (n int64, ok bool) {
 // maxMiB is 1 EiB: far more than any device has, and far from an overflow.
 const maxMiB = 1 << 40
 
-func (r *row) memory(column, field string) snapshot.Memory {
+func (r *gpuRow) memory(column, field string) snapshot.Memory {
 	value := r.value(column, field, true)
 	if n, ok := number(value, maxMiB); ok {
 		return snapshot.MiB(n)
@@ -99,20 +99,20 @@ func (r *row) memory(column, field string) snapshot.Memory {
 	return snapshot.Memory{}
 }
 
-func (r *row) percent(field string) *int {
+func (r *gpuRow) percent(field string) *int {
 	n, ok := number(r.value("utilization", field, false), 100)
 	percent := int(n)
 	return ifSo(&percent, ok)
 }
 
 // celsius is a temperature, which may be below zero.
-func (r *row) celsius(field string) *int {
+func (r *gpuRow) celsius(field string) *int {
 	n, err := strconv.Atoi(r.value("temperature", field, false))
 	return ifSo(&n, err == nil && snapshot.CheckTemperature(n) == nil)
 }
 
 // watts is a power such as "71.12".
-func (r *row) watts(column, field string) *float64 {
+func (r *gpuRow) watts(column, field string) *float64 {
 	w, err := strconv.ParseFloat(r.value(column, field, false), 64)
 	return ifSo(&w, err == nil && snapshot.CheckPower(w) == nil)
 }
@@ -124,7 +124,7 @@ func ifSo[T any](value *T, ok bool) *T {
 	return value
 }
 
-func (r *row) uuid(field string) snapshot.GPUUUID {
+func (r *gpuRow) uuid(field string) snapshot.GPUUUID {
 	value := r.value("UUID", field, true)
 	if value != "" && !isUUID(value) {
 		r.errors, r.columns = append(r.errors, value), append(r.columns, []string{"UUID"})

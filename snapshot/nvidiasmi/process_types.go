@@ -22,13 +22,13 @@ type TypeSource interface {
 // says of a process is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
 	mu       sync.Mutex
-	uses     map[use]knownUse
+	uses     map[gpuUse]knownUse
 	displays Displays
 	asked    time.Time // when it asked last
 	asking   bool
 }
 
-type use struct {
+type gpuUse struct {
 	gpu   snapshot.GPUUUID
 	pid   snapshot.PID
 	start snapshot.StartTime // 0 where that is unknown
@@ -60,7 +60,7 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.each(s, gpus, func(u *snapshot.DeviceUsage, key use) {
+	t.each(s, gpus, func(u *snapshot.DeviceUsage, key gpuUse) {
 		if u.Type = t.uses[key].kind; u.Type == "" && !t.displays.dark(key.gpu) {
 			u.Type = snapshot.TypePending
 		}
@@ -73,12 +73,12 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 }
 
 func (t *Types) each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
-	do func(*snapshot.DeviceUsage, use),
+	do func(*snapshot.DeviceUsage, gpuUse),
 ) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for j := range p.Usage {
-			do(&p.Usage[j], use{gpus[p.Usage[j].Index], p.PID, p.Start})
+			do(&p.Usage[j], gpuUse{gpus[p.Usage[j].Index], p.PID, p.Start})
 		}
 	}
 }
@@ -91,8 +91,8 @@ func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snaps
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
-	uses := make(map[use]knownUse, len(t.uses))
-	t.each(s, gpus, func(_ *snapshot.DeviceUsage, key use) {
+	uses := make(map[gpuUse]knownUse, len(t.uses))
+	t.each(s, gpus, func(_ *snapshot.DeviceUsage, key gpuUse) {
 		known, found := t.uses[key]
 		if !found || key.start == 0 && (due || !known.kind.Draws()) { // the PID may be another process's by now
 			known = knownUse{since: now}

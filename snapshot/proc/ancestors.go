@@ -7,10 +7,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Ancestor is the parent of a process, its parent, and so on.
-type Ancestor struct {
-	PID   snapshot.PID
-	Start snapshot.StartTime
+// ID identifies a process of this boot.
+type ID struct {
+	PID   snapshot.PID       `json:"pid"`
+	Start snapshot.StartTime `json:"start"`
 }
 
 // AncestorFinder finds the ancestors of many processes, and reads each ancestor once.
@@ -33,7 +33,7 @@ func (fs FS) NewAncestorFinder() *AncestorFinder {
 // Ancestors lists the ancestors of a process, the nearest first, up to PID 1 or to the first process of a PID
 // namespace. If a parent ends meanwhile, it starts again from the process, which then has another parent. With an
 // error, the list ends before the first ancestor that can't be read.
-func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
+func (f *AncestorFinder) Ancestors(of Stat) ([]ID, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)
 	for i := 0; i < attempts && errors.Is(err, ErrGone); i++ {
@@ -50,8 +50,8 @@ func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
 	return ancestors, nil
 }
 
-func (f *AncestorFinder) walk(of Stat) ([]Ancestor, error) {
-	var ancestors []Ancestor
+func (f *AncestorFinder) walk(of Stat) ([]ID, error) {
+	var ancestors []ID
 	for at := of.PPID; at != 0 && len(ancestors) < f.limit; {
 		stat, ok := f.seen[at]
 		if !ok {
@@ -61,7 +61,7 @@ func (f *AncestorFinder) walk(of Stat) ([]Ancestor, error) {
 			}
 			f.seen[at] = stat
 		}
-		ancestors = append(ancestors, Ancestor{PID: at, Start: stat.Start})
+		ancestors = append(ancestors, ID{PID: at, Start: stat.Start})
 		at = stat.PPID
 	}
 	return ancestors, nil

@@ -21,8 +21,8 @@ const (
 	Apptainer  = "apptainer"
 )
 
-// Place is the container that a cgroup belongs to. The zero Place means none.
-type Place struct {
+// ContainerCgroup is the container that a cgroup belongs to. The zero ContainerCgroup means none.
+type ContainerCgroup struct {
 	// ID is the container's id or name, safe to show, and at most 128 bytes long.
 	ID      string
 	Runtime string // one of the constants, or empty if the name doesn't show it
@@ -39,7 +39,7 @@ type Place struct {
 // ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid), as made by Docker,
 // Podman, containerd, nerdctl, CRI-O, Kubernetes, LXC, systemd-nspawn or Apptainer. With nested containers it is the
 // outermost one. Slices, services, and the scopes of users and of batch systems are not containers.
-func ParsePlace(data []byte) Place {
+func ParsePlace(data []byte) ContainerCgroup {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
 		fields := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
@@ -50,10 +50,10 @@ func ParsePlace(data []byte) Place {
 			return place
 		}
 	}
-	return Place{}
+	return ContainerCgroup{}
 }
 
-func placeIn(path string) Place {
+func placeIn(path string) ContainerCgroup {
 	names := strings.Split(path, "/")
 	parent, length, delegated := "", 0, false
 	for i, name := range names {
@@ -67,7 +67,7 @@ func placeIn(path string) Place {
 			id, runtime = systemContainer(parent, name, child)
 		}
 		if id != "" {
-			return Place{
+			return ContainerCgroup{
 				ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length],
 				Delegated: delegated, Nested: isNested(names[i:]),
 			}
@@ -76,7 +76,7 @@ func placeIn(path string) Place {
 		parent = name
 		length++ // the slash
 	}
-	return Place{}
+	return ContainerCgroup{}
 }
 
 func isNested(names []string) bool {
@@ -138,7 +138,7 @@ const maxContainer = 128
 //
 // Users can put their own processes into a cgroup with any name, or into a PID namespace, but not the processes of
 // other users, and they can't leave a PID namespace. So a container may remove an exemption, but never grants one.
-func (h *Handle) Container() Place {
+func (h *Handle) Container() ContainerCgroup {
 	place := h.Place()
 	if place.ID == "" && h.InInnerNamespace() {
 		place.ID = snapshot.UnnamedContainer
@@ -147,10 +147,10 @@ func (h *Handle) Container() Place {
 }
 
 // Place is the process's container according to its cgroup alone.
-func (h *Handle) Place() Place {
+func (h *Handle) Place() ContainerCgroup {
 	data, err := h.read("cgroup", smallLimit)
 	if err != nil {
-		return Place{}
+		return ContainerCgroup{}
 	}
 	return ParsePlace(data)
 }

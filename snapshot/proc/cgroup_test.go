@@ -140,14 +140,14 @@ func TestRecorded(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		cgroup string
-		want   proc.Place
+		want   proc.ContainerCgroup
 	}{
-		"LXC 5.0.2":                          {all("/lxc.payload.web"), proc.Place{ID: "web", Runtime: proc.LXC, Path: "/lxc.payload.web"}},
-		"its monitor":                        {all("/lxc.monitor.web"), proc.Place{}},
-		"Podman 4.3.1 and runc":              {all("/libpod_parent/libpod-" + of), proc.Place{ID: of, Runtime: proc.Podman, Path: "/libpod_parent/libpod-" + of}},
-		"its monitor, conmon":                {"9:name=systemd:/\n8:pids:/libpod_parent/conmon\n0::/\n", proc.Place{}},
-		"systemd-nspawn 252 without systemd": {"9:name=systemd:/payload\n8:pids:/\n0::/payload\n", proc.Place{}},
-		"its supervisor":                     {"9:name=systemd:/supervisor\n8:pids:/\n0::/supervisor\n", proc.Place{}},
+		"LXC 5.0.2":                          {all("/lxc.payload.web"), proc.ContainerCgroup{ID: "web", Runtime: proc.LXC, Path: "/lxc.payload.web"}},
+		"its monitor":                        {all("/lxc.monitor.web"), proc.ContainerCgroup{}},
+		"Podman 4.3.1 and runc":              {all("/libpod_parent/libpod-" + of), proc.ContainerCgroup{ID: of, Runtime: proc.Podman, Path: "/libpod_parent/libpod-" + of}},
+		"its monitor, conmon":                {"9:name=systemd:/\n8:pids:/libpod_parent/conmon\n0::/\n", proc.ContainerCgroup{}},
+		"systemd-nspawn 252 without systemd": {"9:name=systemd:/payload\n8:pids:/\n0::/payload\n", proc.ContainerCgroup{}},
+		"its supervisor":                     {"9:name=systemd:/supervisor\n8:pids:/\n0::/supervisor\n", proc.ContainerCgroup{}},
 	} {
 		require.Equal(t, row.want, proc.ParsePlace([]byte(row.cgroup)), name)
 	}
@@ -174,14 +174,14 @@ func FuzzParse(f *testing.F) {
 		require.LessOrEqual(t, len(place.ID), 128)
 		require.True(t, utf8.ValidString(place.ID))
 		require.NoError(t, snapshot.CheckText("container", place.ID))
-		require.Equal(t, place.ID == "", place == proc.Place{})
+		require.Equal(t, place.ID == "", place == proc.ContainerCgroup{})
 		require.Contains(t, string(data), place.Path)
 	})
 }
 
 func TestPlace(t *testing.T) {
 	const user = "/user.slice/user-1001.slice/user@1001.service"
-	for path, want := range map[string]proc.Place{
+	for path, want := range map[string]proc.ContainerCgroup{
 		"/docker/" + container:                                      {Runtime: proc.Docker, Path: "/docker/" + container},
 		"/docker/" + container + "/system.slice/x":                  {Runtime: proc.Docker, Path: "/docker/" + container},
 		"/system.slice/docker-" + container + ".scope":              {Runtime: proc.Docker, Path: "/system.slice/docker-" + container + ".scope"},
@@ -218,7 +218,7 @@ func TestAncestors(t *testing.T) {
 		require.Equal(t, row.want, got, row.what)
 	}
 	finder := fs.NewAncestorFinder()
-	for pid, want := range map[snapshot.PID][]proc.Ancestor{
+	for pid, want := range map[snapshot.PID][]proc.ID{
 		12: {{PID: 11, Start: 5}, {PID: 10, Start: 5}, {PID: 1, Start: 2}},
 		11: {{PID: 10, Start: 5}, {PID: 1, Start: 2}},
 		1:  nil,
@@ -249,7 +249,7 @@ func TestAncestorsOfAnOrphan(t *testing.T) {
 	require.NoError(t, err)
 	got, err := fs.NewAncestorFinder().Ancestors(before)
 	require.NoError(t, err)
-	require.Equal(t, []proc.Ancestor{{PID: 1, Start: 2}}, got)
+	require.Equal(t, []proc.ID{{PID: 1, Start: 2}}, got)
 
 	before.Start = 4 // now its PID is another's
 	_, err = fs.NewAncestorFinder().Ancestors(before)

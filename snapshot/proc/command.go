@@ -65,7 +65,7 @@ func (h *Handle) CommandLine() string {
 // Arguments is the beginning of /proc/PID/cmdline: each argument ends with a NUL. It is empty if there is none.
 func (h *Handle) Arguments(limit int) ([]byte, error) {
 	if h.isOther() {
-		a, err := h.ask(request{Read: readCommand, Limit: limit}, readWithin)
+		a, err := h.ask(readRequest{Read: readCommand, Limit: limit}, readWithin)
 		return a.Value, err
 	}
 	return readAt(h.dir, readCommand, limit)

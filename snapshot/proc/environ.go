@@ -22,13 +22,13 @@ var ErrOverwritten = errors.New("the process has overwritten its environment")
 // if we may read the memory of the process, and the environment in it is not intact. Stat.NoEnviron recognizes a
 // process that was started with an empty environment, as by `env -i`. The error is ErrGone if the process has ended.
 //
-// One of more than MaxEnviron bytes is not read: ErrTooLarge. With a Reader the error may also be ErrStalled or
+// One of more than MaxEnviron bytes is not read: ErrTooLarge. With a ReaderProcess the error may also be ErrStalled or
 // ErrNotRead. All of these are ErrUnreadable, too.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	if !h.isOther() {
 		return h.environ(key)
 	}
-	a, err := h.ask(request{Read: readEnviron, Key: key}, readWithin)
+	a, err := h.ask(readRequest{Read: readEnviron, Key: key}, readWithin)
 	return string(a.Value), a.Found, err
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Later moves the stalls that are known into the past.
-func (r *Reader) Later(by time.Duration) {
+func (r *ReaderProcess) Later(by time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, s := range r.stalled {

@@ -20,7 +20,7 @@ func (f FS) HasFile(path string, uid snapshot.UID) (bool, error) {
 	case !utf8.ValidString(path): // in a request it would be another one
 		return false, fmt.Errorf("%w: %q", ErrUnreadable, path)
 	}
-	a, err := f.Reader.ask(request{Read: readFile, Key: path, Start: snapshot.StartTime(uid)}, readWithin)
+	a, err := f.Reader.ask(readRequest{Read: readFile, Key: path, Start: snapshot.StartTime(uid)}, readWithin)
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}

@@ -38,7 +38,7 @@ func TestHasFile(t *testing.T) {
 
 // TestHasFileWithoutAnAnswer: it is given up, and for a while not tried again for that user.
 func TestHasFileWithoutAnAnswer(t *testing.T) {
-	fs := proc.FS{Reader: &proc.Reader{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}}
+	fs := proc.FS{Reader: &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}}
 	t.Cleanup(fs.Reader.Close)
 	began := time.Now()
 	for range 20 {

@@ -36,8 +36,8 @@ const (
 type FS struct {
 	// Root is its mount point; empty for /proc.
 	Root string
-	// Reader reads what users can make large or slow; nil to read that here.
-	Reader *Reader
+	// ReaderProcess reads what users can make large or slow; nil to read that here.
+	Reader *ReaderProcess
 	// Accounts are those of its uids; nil for this machine's.
 	Accounts *Accounts
 }

@@ -9,7 +9,7 @@ type Machine struct {
 	bootID   atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
 	// lockHolders remembers which holders of locks don't answer: reading the stat of one that is in execve(2) can take
 	// for ever.
-	lockHolders Reader
+	lockHolders ReaderProcess
 }
 
 // here is this one.

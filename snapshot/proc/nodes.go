@@ -24,12 +24,12 @@ const maxNodeMaps = 16 << 20
 // HasNode says whether a process, or a thread of it, has a character device with a major number open or mapped. An
 // error says that this is unknown: the process can't be read, or the quota of its account is used up.
 func (q *Quota) HasNode(fs FS, pid snapshot.PID, major uint32) (bool, error) {
-	return q.search(fs, pid, request{Read: readNodes, Major: major})
+	return q.search(fs, pid, readRequest{Read: readNodes, Major: major})
 }
 
 // HasOpen is HasNode without what threads or mappings alone have open.
 func (q *Quota) HasOpen(fs FS, pid snapshot.PID, major uint32) (bool, error) {
-	return q.search(fs, pid, request{Read: readOpen, Major: major})
+	return q.search(fs, pid, readRequest{Read: readOpen, Major: major})
 }
 
 // OpenFiles is how many files a process has open; 0 if the kernel doesn't say it, as before Linux 6.2.
@@ -41,7 +41,7 @@ func (fs FS) OpenFiles(pid snapshot.PID) int64 {
 	return info.Size()
 }
 
-func (q *Quota) search(fs FS, pid snapshot.PID, r request) (has bool, err error) {
+func (q *Quota) search(fs FS, pid snapshot.PID, r readRequest) (has bool, err error) {
 	r.Left, r.Files = q.left(maxNodeTime), q.files
 	if r.Left == 0 || q.files > maxNodeFiles {
 		return false, errSpent
@@ -53,7 +53,7 @@ func (q *Quota) search(fs FS, pid snapshot.PID, r request) (has bool, err error)
 	defer func() { _ = h.Close() }() // it was only read
 	defer q.spend()()
 	if h.isOther() {
-		var a answer
+		var a readAnswer
 		a, err = h.ask(r, r.Left+readWithin)
 		q.files = max(q.files, a.Files)
 		return a.Found, err

@@ -16,7 +16,7 @@ type Quota struct {
 
 // How much of its quota an account may spend on what. Together with slow stats it costs a look a second.
 const (
-	maxReadTime  = 500 * time.Millisecond // on what a Reader reads
+	maxReadTime  = 500 * time.Millisecond // on what a ReaderProcess reads
 	maxStallTime = 700 * time.Millisecond // and on what stalls that
 	maxNodeTime  = 950 * time.Millisecond // and on device nodes
 	maxNodeFiles = 1 << 16
@@ -39,18 +39,18 @@ func (q *Quota) spend() (done func()) {
 	return func() { q.spent += max(1, time.Since(began)) }
 }
 
-// Account is who shares a Quota: a user or, since it may be any user's, a container of root's.
-type Account struct {
+// Payer is who shares a Quota: a user or, since it may be any user's, a container of root's.
+type Payer struct {
 	UID       snapshot.UID
 	Container string // empty for none
 }
 
 // Quotas are those of one look.
-type Quotas map[Account]*Quota
+type Quotas map[Payer]*Quota
 
 // Of is the Quota of an account. The person as whom this runs has ten times as much, unless that is root: they make
 // nothing slow but for themselves, and what isn't read may be a job of theirs.
-func (q Quotas) Of(a Account) *Quota {
+func (q Quotas) Of(a Payer) *Quota {
 	if q[a] == nil {
 		q[a] = &Quota{}
 		if a.UID != 0 && int(a.UID) == os.Geteuid() {

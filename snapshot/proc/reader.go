@@ -37,17 +37,17 @@ const (
 	forgottenAfter = time.Hour
 )
 
-// Reader reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
+// ReaderProcess reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
 // process, the helper: a file system of a user (FUSE) can hold the memory of a process for any time, and
 // with it the reader of these files. It starts the helper when it is first needed, and kills one that takes
 // too long. It is safe for concurrent use.
-type Reader struct {
+type ReaderProcess struct {
 	// Command starts a helper, a program that calls ServeReader with its stdin and stdout.
 	Command []string
 
 	mu      sync.Mutex
 	helper  *helper
-	stalled map[Ancestor]stall
+	stalled map[ID]stall
 	slow    slowReads
 }
 
@@ -57,7 +57,7 @@ type stall struct {
 	helper *helper   // that was killed
 }
 
-type request struct {
+type readRequest struct {
 	Root  string             `json:"root,omitempty"`
 	PID   snapshot.PID       `json:"pid"`
 	Start snapshot.StartTime `json:"start"`
@@ -69,7 +69,7 @@ type request struct {
 	Left  time.Duration      `json:"left,omitempty"`
 }
 
-type answer struct {
+type readAnswer struct {
 	Value []byte `json:"value,omitempty"`
 	Found bool   `json:"found,omitempty"`
 	Files int    `json:"files,omitempty"`
@@ -92,7 +92,7 @@ const maxValue = 64 << 10
 // kinds are the errors that callers tell apart.
 var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errSpent, os.ErrPermission}
 
-func (a *answer) err() error {
+func (a *readAnswer) err() error {
 	if a.Error == "" {
 		return nil
 	}
@@ -109,14 +109,14 @@ func (a *answer) err() error {
 func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.Getpid() }
 
 // ask has the helper read a file of the process.
-func (h *Handle) ask(q request, within time.Duration) (answer, error) {
+func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	if h.Quota != nil { // the more slow processes an account has, the less time each of them gets
 		within = min(within, h.Quota.left(maxReadTime)/2)
 		defer h.Quota.spend()()
 	}
 	stat, err := h.Stat()
 	if err != nil {
-		return answer{}, err
+		return readAnswer{}, err
 	}
 	q.Root, q.PID, q.Start = h.fs.Root, h.PID, stat.Start
 	a, err := h.fs.Reader.ask(q, within)
@@ -129,10 +129,10 @@ func (h *Handle) ask(q request, within time.Duration) (answer, error) {
 // ask waits for an answer. One that doesn't come in time is ErrStalled, also for a while after it: the helper
 // is killed, and its end is not waited for. As long as it lives, no other one reads that process. After that, a process
 // that was slow has to be fast. ErrNotRead means that there is no time.
-func (r *Reader) ask(q request, within time.Duration) (answer, error) {
+func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := Ancestor{q.PID, q.Start}
+	key := ID{q.PID, q.Start}
 	s, known := r.stalled[key]
 	wasSlow := known && !s.at.IsZero()
 	if wasSlow {
@@ -140,12 +140,12 @@ func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 	}
 	switch {
 	case wasSlow && (within < leastWithin || !s.helper.hasEnded() || time.Since(s.at) < stalledFor):
-		return answer{}, ErrStalled
+		return readAnswer{}, ErrStalled
 	case within < leastWithin, known && !s.helper.hasEnded():
-		return answer{}, ErrNotRead
+		return readAnswer{}, ErrNotRead
 	}
 	const attempts = 2 // the helper may have been killed
-	var a answer
+	var a readAnswer
 	var err error
 	for range attempts {
 		if r.helper == nil {
@@ -178,9 +178,9 @@ func (r *Reader) ask(q request, within time.Duration) (answer, error) {
 	return a, err
 }
 
-func (r *Reader) note(key Ancestor, s stall) {
+func (r *ReaderProcess) note(key ID, s stall) {
 	if r.stalled == nil {
-		r.stalled = map[Ancestor]stall{}
+		r.stalled = map[ID]stall{}
 	}
 	for other, before := range r.stalled {
 		if before.helper.hasEnded() && time.Since(before.at) >= forgottenAfter {
@@ -191,7 +191,7 @@ func (r *Reader) note(key Ancestor, s stall) {
 }
 
 // Try starts another helper, and passes it to use, which may end it. An error may be that it doesn't start.
-func (r *Reader) Try(use func(snapshot.PID) error) error {
+func (r *ReaderProcess) Try(use func(snapshot.PID) error) error {
 	h, err := startHelper(r.Command)
 	if err != nil {
 		return fmt.Errorf("processes can't be read: %w", err)
@@ -201,7 +201,7 @@ func (r *Reader) Try(use func(snapshot.PID) error) error {
 }
 
 // Close ends the helper.
-func (r *Reader) Close() {
+func (r *ReaderProcess) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.helper != nil {
@@ -214,7 +214,7 @@ type helper struct {
 	cmd     *exec.Cmd
 	in      io.Closer
 	to      *json.Encoder
-	answers chan answer
+	answers chan readAnswer
 	ended   chan struct{}
 }
 
@@ -248,12 +248,12 @@ func startHelper(command []string) (*helper, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	h := &helper{cmd: cmd, in: in, to: json.NewEncoder(in), answers: make(chan answer, 1), ended: make(chan struct{})}
+	h := &helper{cmd: cmd, in: in, to: json.NewEncoder(in), answers: make(chan readAnswer, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(h.ended)
 		from := json.NewDecoder(out)
 		for {
-			var a answer
+			var a readAnswer
 			if from.Decode(&a) != nil {
 				break
 			}
@@ -271,15 +271,15 @@ func startHelper(command []string) (*helper, error) {
 
 var errHelper = errors.New("the process that reads it has ended, or does not start")
 
-func (h *helper) ask(q request, within time.Duration) (answer, error) {
+func (h *helper) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	if h.to.Encode(q) != nil {
-		return answer{}, errHelper
+		return readAnswer{}, errHelper
 	}
 	return h.answer(within)
 }
 
 // answer waits for an answer. The first one says that the helper has started.
-func (h *helper) answer(within time.Duration) (answer, error) {
+func (h *helper) answer(within time.Duration) (readAnswer, error) {
 	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
@@ -289,7 +289,7 @@ func (h *helper) answer(within time.Duration) (answer, error) {
 		}
 		return a, nil
 	case <-late.C:
-		return answer{}, ErrStalled
+		return readAnswer{}, ErrStalled
 	}
 }
 
@@ -315,11 +315,11 @@ func (h *helper) hasEnded() bool {
 // ServeReader is the helper: it answers requests until in ends.
 func ServeReader(in io.Reader, out io.Writer) error {
 	from, to := json.NewDecoder(in), json.NewEncoder(out)
-	if err := to.Encode(answer{}); err != nil {
+	if err := to.Encode(readAnswer{}); err != nil {
 		return err
 	}
 	for {
-		var q request
+		var q readRequest
 		if err := from.Decode(&q); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -340,7 +340,7 @@ func ServeReader(in io.Reader, out io.Writer) error {
 	}
 }
 
-func (q *request) run() (a answer, err error) {
+func (q *readRequest) run() (a readAnswer, err error) {
 	if q.Read == readFile {
 		a.Found, err = hasFile(q.Key, snapshot.UID(q.Start)) //nolint:gosec // it was one
 		return a, err

@@ -22,7 +22,7 @@ import (
 
 // withReader is /proc with a helper.
 func withReader() proc.FS {
-	return proc.FS{Reader: &proc.Reader{Command: []string{"/proc/self/exe", "read"}}}
+	return proc.FS{Reader: &proc.ReaderProcess{Command: []string{"/proc/self/exe", "read"}}}
 }
 
 // sleeper is a process of an ordinary user.
@@ -110,7 +110,7 @@ func TestStalledMemory(t *testing.T) {
 func TestAHelperThatDoesNotEnd(t *testing.T) {
 	pid, _ := proctest.Stall(t, false)
 	honest, children := sleeper(t, "A=1"), filepath.Join(t.TempDir(), "children")
-	fs := proc.FS{Reader: &proc.Reader{Command: []string{ // its child has its stdout
+	fs := proc.FS{Reader: &proc.ReaderProcess{Command: []string{ // its child has its stdout
 		"/bin/sh", "-c", `/bin/sleep 60 & echo $! >>"$0"; exec "$1" read`, children, os.Args[0],
 	}}}
 	t.Cleanup(fs.Reader.Close)

@@ -36,7 +36,7 @@ func StyleOf(p command.Program) Style {
 }
 
 // Exit is the end of a command: with exit code 3 if a check failed, or could not be made since the command was stopped.
-func Exit(status doctor.Status) error {
+func Exit(status doctor.CheckStatus) error {
 	if status == doctor.Failed || status == doctor.Skipped {
 		return &command.ExitError{Code: command.ExitSomeFailed}
 	}
@@ -44,7 +44,7 @@ func Exit(status doctor.Status) error {
 }
 
 // words are how a status is printed: in the table, above details, and its style.
-var words = map[doctor.Status]struct {
+var words = map[doctor.CheckStatus]struct {
 	word, heading string
 	style         draw.Style
 }{
@@ -54,7 +54,7 @@ var words = map[doctor.Status]struct {
 	doctor.Failed:  {"FAIL", "Failed", draw.Red + ";" + draw.Bold},
 }
 
-func (s *Style) cell(word string, status doctor.Status) draw.Cell {
+func (s *Style) cell(word string, status doctor.CheckStatus) draw.Cell {
 	if !s.Colourful {
 		return draw.Text(word)
 	}
@@ -62,7 +62,7 @@ func (s *Style) cell(word string, status doctor.Status) draw.Cell {
 }
 
 // coloured is a cell as text.
-func (s *Style) coloured(word string, status doctor.Status) string {
+func (s *Style) coloured(word string, status doctor.CheckStatus) string {
 	return draw.Painter{Colour: s.Colourful}.Paint(word, s.cell(word, status)[0].Style)
 }
 
@@ -72,7 +72,7 @@ func (s *Style) wrap(b *strings.Builder, indent int, text string) {
 }
 
 // WriteHost prints a row for each check of a machine, with the next step below it.
-func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
+func WriteHost(w io.Writer, d *doctor.HostDocument, s Style) error {
 	var b strings.Builder
 	s.writeChecks(&b, d.Checks)
 	if !d.Root {
@@ -98,9 +98,9 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 // writeDetails writes what failed and the warnings, each cause once with its hosts and the
 // next step, and with All everything else.
 func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
-	statuses := []doctor.Status{doctor.Failed, doctor.Warning}
+	statuses := []doctor.CheckStatus{doctor.Failed, doctor.Warning}
 	if s.All {
-		statuses = []doctor.Status{doctor.OK, doctor.Skipped, doctor.Warning, doctor.Failed}
+		statuses = []doctor.CheckStatus{doctor.OK, doctor.Skipped, doctor.Warning, doctor.Failed}
 	}
 	for _, status := range statuses {
 		heading := s.coloured(words[status].heading, status) + "\n"
@@ -117,7 +117,7 @@ func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
 }
 
 // checksOf are the results of a check with a status, as failures of hosts.
-func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.Status) []remote.Failure {
+func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.CheckStatus) []remote.Failure {
 	var found []remote.Failure
 	for i := range d.Hosts {
 		if c := d.Hosts[i].Check(name); c.Status == status {
@@ -196,14 +196,14 @@ func titleOf(name doctor.Name) string {
 // which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 	table := draw.Table{
-		Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.Column{{Name: "HOST"}},
-		Rows: make([]draw.Row, len(d.Hosts)),
+		Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.ColumnLayout{{Name: "HOST"}},
+		Rows: make([]draw.TableRow, len(d.Hosts)),
 	}
 	for i := range d.Hosts {
 		table.Rows[i].Cells = []draw.Cell{draw.Text(text.Printable(d.Hosts[i].Host))}
 	}
 	for _, n := range doctor.Names() {
-		column := draw.Column{Name: titleOf(n), Order: 1}
+		column := draw.ColumnLayout{Name: titleOf(n), Order: 1}
 		for i := range d.Hosts {
 			status := d.Hosts[i].Check(n).Status
 			table.Rows[i].Cells = append(table.Rows[i].Cells, s.cell(words[status].word, status))

@@ -16,7 +16,7 @@ import (
 )
 
 func TestWriteHost(t *testing.T) {
-	document := &doctor.Document{Checks: []doctor.Check{doctor.Good(doctor.Genv, "v1"), doctor.Problem(doctor.Disk, "disk-full", "no room")}}
+	document := &doctor.HostDocument{Checks: []doctor.Check{doctor.Good(doctor.Genv, "v1"), doctor.Problem(doctor.Disk, "disk-full", "no room")}}
 	var b strings.Builder
 	require.NoError(t, checkup.WriteHost(&b, document, checkup.Style{}))
 	require.Equal(t, `CHECK     STATUS   FOUND
@@ -28,7 +28,7 @@ This is what a user without root can see; `+"`sudo genv doctor`"+` may see more.
 }
 
 func TestExit(t *testing.T) {
-	for status, code := range map[doctor.Status]int{doctor.OK: 0, doctor.Warning: 0, doctor.Failed: 3, doctor.Skipped: 3} {
+	for status, code := range map[doctor.CheckStatus]int{doctor.OK: 0, doctor.Warning: 0, doctor.Failed: 3, doctor.Skipped: 3} {
 		require.Equal(t, code, command.ExitCode(checkup.Exit(status)), status)
 	}
 }
@@ -47,7 +47,7 @@ func fleet(n int, problems ...doctor.Check) *remotedoctor.Document {
 		}
 		all[i].Status = doctor.Overall(all[i].Checks)
 	}
-	d := remotedoctor.DocumentOf(all, nil, doctor.Program{}, time.Now())
+	d := remotedoctor.DocumentOf(all, nil, doctor.GenvProgram{}, time.Now())
 	return &d
 }
 

@@ -33,7 +33,7 @@ type Program struct {
 	Now      func() time.Time
 	Version  string
 	// Reader reads what users can make large or slow, in a process that can be killed; nil to read it here.
-	Reader *proc.Reader
+	Reader *proc.ReaderProcess
 
 	// SharedAccount, if set, means that one account plays several users on this host, as in genv-demo: the names in
 	// envs.json are believed, and it says who a process belongs to. It is never set in genv itself.

@@ -125,7 +125,7 @@ func writeByUser(w io.Writer, users []userDocument) error {
 		names = append(names, "HOSTS")
 	}
 	output := render.Output{Format: "tui"}
-	var columns []draw.Column
+	var columns []draw.ColumnLayout
 	for _, name := range names {
 		columns = append(columns, render.Col(name, 0))
 	}

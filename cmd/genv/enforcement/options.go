@@ -29,11 +29,11 @@ import (
 // with the policy that they name, and then which hosts there are, and how they are reached.
 type Options struct {
 	Policy        *policy.File
-	Unix          *nss.Groups   // says who is in the Unix groups of the policy; nil for none
-	Interval      time.Duration // between the starts of two cycles; 0 for a single one
-	Events        bool          // act between two cycles when something happened
-	Cycles        int           // 0 for no end
-	Format        string        // tui or json
+	Unix          *nss.GroupMembers // says who is in the Unix groups of the policy; nil for none
+	Interval      time.Duration     // between the starts of two cycles; 0 for a single one
+	Events        bool              // act between two cycles when something happened
+	Cycles        int               // 0 for no end
+	Format        string            // tui or json
 	DryRun        bool
 	ExitCode      bool // a dry run says with its exit code whether there is something to do
 	ByUser        bool // a dry run of one cycle prints a row for each user
@@ -79,7 +79,7 @@ type Options struct {
 // LoopFlags is what the flags of `enforce` say, on this machine and on a fleet.
 type LoopFlags struct {
 	policy     policycheck.RuleFlags
-	unix       *nss.Groups
+	unix       *nss.GroupMembers
 	options    Options
 	auditSize  string
 	events, by string

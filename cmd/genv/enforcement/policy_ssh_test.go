@@ -169,11 +169,11 @@ func requireHistory(t *testing.T, l *lab, log string) {
 	r = genvtest.Run(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
 	var document history.EntriesDocument
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
-	status := map[order.Status]int{}
+	status := map[order.OutcomeStatus]int{}
 	for _, e := range document.Entries {
 		status[e.Status]++
 	}
-	require.Equal(t, map[order.Status]int{order.StatusDetached: 2, order.StatusTerminated: 3}, status, "dry runs and held cycles did nothing")
+	require.Equal(t, map[order.OutcomeStatus]int{order.StatusDetached: 2, order.StatusTerminated: 3}, status, "dry runs and held cycles did nothing")
 	require.Equal(t, 2, strings.Count(genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "carol", "--no-header").Out, "terminated"), "outside of environments, too")
 	require.Empty(t, genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "eve", "--no-header").Out)
 }

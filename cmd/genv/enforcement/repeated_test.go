@@ -57,7 +57,7 @@ func outside(pid snapshot.PID, kind enforce.EventKind, decision enforce.Decision
 	return enforce.Event{Kind: kind, Host: f.Host, ID: f.ID, Finding: &f, Decision: decision}
 }
 
-func terminating(pid snapshot.PID, status order.Status) enforce.Event {
+func terminating(pid snapshot.PID, status order.OutcomeStatus) enforce.Event {
 	return enforce.Event{
 		Kind: enforce.EventOutcome, Host: "a", Lines: []string{fmt.Sprintf("Terminating process %d", pid)},
 		Outcomes: []order.Outcome{{PID: pid, Status: status, Reason: "SIGTERM did not end it"}},

@@ -25,7 +25,7 @@ type summary struct {
 	took    time.Duration
 
 	cycles, begun, ended int
-	outcomes             map[order.Status]int
+	outcomes             map[order.OutcomeStatus]int
 	lost, back           int // of the HostLog, when the period began
 }
 
@@ -33,7 +33,7 @@ func newSummary(period time.Duration, start time.Time) *summary {
 	if period == 0 {
 		return nil
 	}
-	return &summary{period: period, since: start, outcomes: make(map[order.Status]int)}
+	return &summary{period: period, since: start, outcomes: make(map[order.OutcomeStatus]int)}
 }
 
 func (s *summary) count(e *enforce.Event) {

@@ -151,7 +151,7 @@ func (f *fleet) examine(
 	}
 	self, _ := os.Executable() // empty is unknown
 	document := remotedoctor.DocumentOf(examined, election,
-		doctor.Program{Path: self, Version: f.program.Version, Protocol: frame.Version}, f.program.Now())
+		doctor.GenvProgram{Path: self, Version: f.program.Version, Protocol: frame.Version}, f.program.Now())
 	document.Duplicates = append(document.Duplicates, duplicates...)
 	return &document
 }

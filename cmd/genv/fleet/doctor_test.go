@@ -38,7 +38,7 @@ type sickHost struct {
 	config string
 
 	check  doctor.Name
-	status doctor.Status
+	status doctor.CheckStatus
 	cause  doctor.Cause
 	detail string // a part of what was found
 	next   string // a part of the next step

@@ -179,7 +179,7 @@ func (l *List) writeCSV(w io.Writer, output *Flags) error {
 }
 
 func (l *List) writeTable(b *strings.Builder, output *Flags) {
-	table := draw.Table{Painter: draw.Painter{Colour: output.Colourful}, Rows: make([]draw.Row, len(l.Rows))}
+	table := draw.Table{Painter: draw.Painter{Colour: output.Colourful}, Rows: make([]draw.TableRow, len(l.Rows))}
 	columns := l.columns(func(c *gpus.Column) bool { return c.Name != "" && !c.Last })
 	columns = append(columns, l.columns(func(c *gpus.Column) bool { return c.Last })...)
 	for _, c := range columns {
@@ -196,7 +196,7 @@ func (l *List) writeTable(b *strings.Builder, output *Flags) {
 			c.Least = max(c.Least, draw.Distinct(cells)+1)
 		}
 		c.Width, c.Right = 0, false // the width of rows that don't change
-		table.Columns = append(table.Columns, c.Column)
+		table.Columns = append(table.Columns, c.ColumnLayout)
 	}
 	table.Fit(output.Width)
 	table.Write(b, !output.NoHeader)

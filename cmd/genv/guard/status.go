@@ -156,7 +156,7 @@ func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapsh
 }
 
 // listDevices lists the devices of a machine without a guard.
-func (d *StatusDocument) listDevices(source hardware.Source) {
+func (d *StatusDocument) listDevices(source hardware.Catalog) {
 	devices, err := source.Known()
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {

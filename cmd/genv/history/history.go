@@ -131,7 +131,7 @@ func write(p *command.Program, output render.Output, entries []audit.Entry) erro
 
 // table has the id of a decision before its reason, in CSV behind all that was there before it.
 func table(output render.Output, entries []audit.Entry) *render.Table {
-	columns := []draw.Column{
+	columns := []draw.ColumnLayout{
 		render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10),
 		render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0),
 	}
@@ -238,7 +238,7 @@ func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, StatsDocument{Schema: "genv.history.stats/1", Stats: s})
 	}
-	columns := []draw.Column{
+	columns := []draw.ColumnLayout{
 		render.Col("USER", 10), render.Col("RULE", 22), render.Col("WARNED", 8), render.Col("TERMINATED", 12),
 		render.Col("DETACHED", 10), render.Col("EXEMPTED", 10), render.Col("REFUSED", 9), render.Col("FAILED", 8),
 	}

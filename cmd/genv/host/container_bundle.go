@@ -11,7 +11,7 @@ import (
 
 // writeConfig writes into the container's config.json what it has, and hooks: genv is called when its init exists, and
 // when it has ended.
-func (c *claimed) writeConfig(config *oci.Config) error {
+func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

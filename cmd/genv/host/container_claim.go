@@ -32,7 +32,7 @@ var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers o
 	"or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 
 // claim gives a container its environment. Its error is a whole message.
-func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, error) {
+func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed, error) {
 	if proc.InUserNamespace() {
 		return nil, errRootless
 	}
@@ -53,7 +53,7 @@ func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, e
 	}
 	known, _ := r.host.Machine.Hardware.Known() // without it, devices have only their indices
 	c := grant.Claim{
-		Request: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
+		GPURequest: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
 		Shared: owner == nil,
 	}
 	// A container doesn't wait for nvidia-smi.
@@ -102,7 +102,7 @@ func (r *runtime) apply(
 }
 
 // proof finds out for which user the container is started. The error says why that isn't known.
-func (r *runtime) proof(ctx context.Context, request grant.Request) (*grant.Holder, error) {
+func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.Holder, error) {
 	if request.Token == "" {
 		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an " +
 			"environment")

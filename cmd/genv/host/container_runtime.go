@@ -150,7 +150,7 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 }
 
 // give gives a container its environment, and writes that into its config.json.
-func (r *runtime) give(ctx context.Context, config *oci.Config, request grant.Request) (*claimed, error) {
+func (r *runtime) give(ctx context.Context, config *oci.ContainerConfig, request grant.GPURequest) (*claimed, error) {
 	r.host = localhost.Open(r.Program)
 	prepared, err := r.claim(ctx, request)
 	if err != nil {

@@ -33,15 +33,15 @@ const containerUser = 4001
 // newGPUHost is a host with four GPUs, without a service or a Docker.
 func newGPUHost(t *testing.T) *runtimeHost {
 	h := &runtimeHost{ownHost: newOwnHost(t)}
-	var devices []hardware.Device
+	var devices []hardware.BusDevice
 	for i := range 4 {
 		minor := 3 - i
-		devices = append(devices, hardware.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, Address: fmt.Sprintf("0000:%02x:00.0", i+1), TotalMemory: snapshot.MustMemory("80g")})
+		devices = append(devices, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, Address: fmt.Sprintf("0000:%02x:00.0", i+1), TotalMemory: snapshot.MustMemory("80g")})
 	}
 	root := filepath.Join(h.dir, "root")
 	_, err := hardware.Publish(filepath.Join(root, "run"), devices)
 	require.NoError(t, err)
-	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&container.Keeper{Run: filepath.Join(root, "run")}).Keeps})
+	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&container.RunningInits{Run: filepath.Join(root, "run")}).Keeps})
 	_, err = h.store.RegisterDevices(t.Context(), hardware.Devices(devices))
 	require.NoError(t, err)
 	t.Setenv("GENV_TMPDIR", filepath.Join(h.dir, "tmp/genv"))

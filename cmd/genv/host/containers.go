@@ -17,9 +17,9 @@ import (
 )
 
 // containers is where root learns about the containers of this machine, and has them stopped.
-func containers(getenv func(string) string, fs proc.FS) *container.Source {
+func containers(getenv func(string) string, fs proc.FS) *container.Lookup {
 	engines := container.Engines{}
-	return &container.Source{Engines: engines, Run: disk.RunDir(getenv), Proc: fs}
+	return &container.Lookup{Engines: engines, Run: disk.RunDir(getenv), Proc: fs}
 }
 
 // nameStarter adds the name of the user who is proved to have started the container of a
@@ -67,7 +67,7 @@ func (h *host) pruneRestarts(ctx context.Context) error {
 		if note.Runtime == "" || ctx.Err() != nil { // any engine may have it
 			return false
 		}
-		_, err := container.Engines{}.Inspect(ctx, proc.Place{ID: note.ID, Runtime: note.Runtime})
+		_, err := container.Engines{}.Inspect(ctx, proc.ContainerCgroup{ID: note.ID, Runtime: note.Runtime})
 		return errors.Is(err, container.ErrNotFound) && ctx.Err() == nil
 	})
 }

@@ -50,12 +50,12 @@ func (p *program) doctorHere(c *cli.Context, format string, timeout time.Duratio
 	return checkup.Exit(document.Status)
 }
 
-func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
+func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.HostDocument {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: localhost.RootLog(p.Getenv),
-		Proc: "/proc", SysRun: "/run", Genv: doctor.Program{Version: p.Version, Protocol: frame.Version},
+		Proc: "/proc", SysRun: "/run", Genv: doctor.GenvProgram{Version: p.Version, Protocol: frame.Version},
 		Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()), Guard: p.guardState(),
 	}
 	if self, err := os.Executable(); err == nil {
@@ -68,7 +68,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 		m.Trial = p.openHost().tryToEnd()
 	}
 	checks, system := m.Examine(ctx)
-	return &doctor.Document{
+	return &doctor.HostDocument{
 		Schema: doctor.Schema, Host: enforcelocal.Hostname(), Time: p.Now().UTC(), Root: os.Geteuid() == 0,
 		Genv: m.Genv, System: system, Status: doctor.Overall(checks), Checks: checks, Guard: m.Guard,
 	}
@@ -77,7 +77,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 // guardState is what the guard of this machine does, and was ordered; nil if that is unknown.
 func (p *program) guardState() *doctor.GuardState {
 	dir := disk.RunDir(p.Getenv)
-	now := hardware.Source{Run: dir}.Guard(p.Now())
+	now := hardware.Catalog{Run: dir}.Guard(p.Now())
 	if now == nil {
 		return nil
 	}

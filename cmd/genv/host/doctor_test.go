@@ -50,7 +50,7 @@ func TestDoctorKnowsTheOrderOfTheGuard(t *testing.T) {
 				require.NoError(t, guard.WriteStatus(filepath.Join(root, "run"), *row.status))
 			}
 			r := genvtest.Run(t, "doctor", "--format", "json", "--timeout", "1")
-			var d doctor.Document
+			var d doctor.HostDocument
 			require.NoError(t, json.Unmarshal([]byte(r.Out), &d), r.Err)
 			require.Equal(t, &row.want, d.Guard)
 			for _, c := range d.Checks {

@@ -61,8 +61,8 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 }
 
 // Hardware is where this process learns what the GPUs of this machine are.
-func Hardware(getenv func(string) string) hardware.Source {
-	return hardware.Source{
+func Hardware(getenv func(string) string) hardware.Catalog {
+	return hardware.Catalog{
 		Run: disk.RunDir(getenv), Proc: driverProc(getenv), Dev: DevDir(getenv, os.Geteuid()),
 		Root: os.Geteuid() == 0, Contained: contained(getenv),
 	}

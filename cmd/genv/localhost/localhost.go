@@ -36,7 +36,7 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	containers := &container.Keeper{Run: disk.RunDir(p.Getenv)}
+	containers := &container.RunningInits{Run: disk.RunDir(p.Getenv)}
 	options := disk.Config{
 		Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Username,
 		Keeps: containers.Keeps, Contained: contained(p.Getenv),

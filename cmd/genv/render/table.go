@@ -17,7 +17,9 @@ import (
 )
 
 // Col is a column of a name and at least a width, which is 1.4.3's.
-func Col(name string, width int) draw.Column { return draw.Column{Name: name, Width: width} }
+func Col(name string, width int) draw.ColumnLayout {
+	return draw.ColumnLayout{Name: name, Width: width}
+}
 
 // Output is how a command prints: as text for people (tui), or as csv or json.
 type Output struct {
@@ -27,7 +29,9 @@ type Output struct {
 }
 
 // Table is an empty table, to be printed as this output.
-func (o Output) Table(columns ...draw.Column) *Table { return &Table{output: o, columns: columns} }
+func (o Output) Table(columns ...draw.ColumnLayout) *Table {
+	return &Table{output: o, columns: columns}
+}
 
 // Name is a text that a user chose, for a table: for people cut to the length of a
 // name, so that it says no more than that.
@@ -60,7 +64,7 @@ func (o Output) Age(d snapshot.Date, now time.Time) string {
 // Table is rows under columns.
 type Table struct {
 	output  Output
-	columns []draw.Column
+	columns []draw.ColumnLayout
 	rows    [][]string
 }
 
@@ -129,7 +133,7 @@ func (t *Table) writeText(w io.Writer, terminal int) error {
 }
 
 func (t *Table) drawn() *draw.Table {
-	drawn := &draw.Table{Columns: make([]draw.Column, len(t.columns)), Rows: make([]draw.Row, len(t.rows))}
+	drawn := &draw.Table{Columns: make([]draw.ColumnLayout, len(t.columns)), Rows: make([]draw.TableRow, len(t.rows))}
 	for j, c := range t.columns[:len(t.columns)-1] {
 		if drawn.Columns[j].Width = c.Width - draw.Gap; !t.output.NoHeader {
 			drawn.Columns[j].Name = c.Name

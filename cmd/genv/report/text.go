@@ -134,9 +134,9 @@ func table(d *usage.Document, output render.Output, width int) string {
 		{"ENDED", 1, count(func(r *usage.Row) int64 { return r.Terminated })},
 		{"DETACHED", 1, count(func(r *usage.Row) int64 { return r.Detached })},
 	}
-	t := draw.Table{Rows: make([]draw.Row, len(d.Rows))}
+	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows))}
 	for i, c := range columns {
-		t.Columns = append(t.Columns, draw.Column{Name: c.title, Order: c.order, Right: i > 0})
+		t.Columns = append(t.Columns, draw.ColumnLayout{Name: c.title, Order: c.order, Right: i > 0})
 		if output.NoHeader {
 			t.Columns[i].Name = ""
 		}

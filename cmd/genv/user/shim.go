@@ -140,7 +140,7 @@ func (w *hostUser) identify(devices []smi.Device) error {
 	known, err := w.Machine.Hardware.Known()
 	for i := range devices {
 		d := &devices[i]
-		if at := slices.IndexFunc(known, func(k hardware.Device) bool { return k.Index == d.Index }); at >= 0 {
+		if at := slices.IndexFunc(known, func(k hardware.BusDevice) bool { return k.Index == d.Index }); at >= 0 {
 			d.UUID, d.Address = known[at].UUID, known[at].Address
 		}
 	}

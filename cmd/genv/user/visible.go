@@ -26,7 +26,7 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 		return nil, nil
 	}
 	uuids := make([]snapshot.GPUUUID, len(devices))
-	var known []hardware.Device
+	var known []hardware.BusDevice
 	for i, index := range devices {
 		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
 			uuids[i] = joined(parts[at].Instances)

@@ -3,7 +3,7 @@
 // grace begins once, also if the controller that asked is replaced by another one meanwhile.
 //
 //	register := &asked.Register{Path: asked.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
-//	end, earlier, err := register.Begin(asked.Request{By: controller, Order: id, Grace: grace}, processes)
+//	end, earlier, err := register.Begin(asked.EndRequest{By: controller, Order: id, Grace: grace}, processes)
 //	// earlier[i] is nil: processes[i] may be asked now
 //	err = end(signalled)
 //
@@ -15,14 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-// Process identifies a process of this boot.
-type Process struct {
-	PID   snapshot.PID       `json:"pid"`
-	Start snapshot.StartTime `json:"start"`
-}
 
 // Authority is by what right an order is carried out.
 type Authority struct {
@@ -32,8 +26,8 @@ type Authority struct {
 	Hold func() (release func(), err error)
 }
 
-// Request is an order that asks processes to end.
-type Request struct {
+// EndRequest is an order that asks processes to end.
+type EndRequest struct {
 	By    string // the controller; "" if it isn't known
 	Order string // the ID of the order; "" for none
 	Grace time.Duration
@@ -58,8 +52,8 @@ func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 }
 
 // entry is a process that was asked to end. Times are those since the boot.
-type entry struct {
-	Process
+type askedProcess struct {
+	proc.ID
 	Turn  string        `json:"turn"` // names the execution
 	By    string        `json:"by,omitempty"`
 	Order string        `json:"report,omitempty"`
@@ -78,11 +72,11 @@ const (
 
 // earlier is what is in the way of a request, by the entries of a process, the latest last;
 // nil if the process may be asked. An order that comes twice never asks twice.
-func earlier(entries []*entry, r *Request, now time.Duration) *Earlier {
+func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
 	}
-	twice := slices.ContainsFunc(entries, func(e *entry) bool { return r.Order != "" && e.Order == r.Order })
+	twice := slices.ContainsFunc(entries, func(e *askedProcess) bool { return r.Order != "" && e.Order == r.Order })
 	e := entries[len(entries)-1]
 	recent := e.Sent && e.By != r.By
 	if !twice && now >= e.Until && !recent {
@@ -92,23 +86,23 @@ func earlier(entries []*entry, r *Request, now time.Duration) *Earlier {
 }
 
 // with adds what is asked now, and forgets what is over.
-func with(list []entry, r *Request, turn string, processes []Process, now time.Duration) []entry {
-	list = slices.DeleteFunc(list, func(e entry) bool { return now >= e.Until+after })
+func with(list []askedProcess, r *EndRequest, turn string, processes []proc.ID, now time.Duration) []askedProcess {
+	list = slices.DeleteFunc(list, func(e askedProcess) bool { return now >= e.Until+after })
 	for _, p := range processes[:min(len(processes), max(0, maxEntries-len(list)))] {
-		list = append(list, entry{
-			Process: p, Turn: turn, By: r.By, Order: r.Order, Begun: now, Until: now + r.Grace,
+		list = append(list, askedProcess{
+			ID: p, Turn: turn, By: r.By, Order: r.Order, Begun: now, Until: now + r.Grace,
 		})
 	}
 	return list
 }
 
 // signalled notes which processes of a turn got the signal, of which the grace begins now, and forgets the others.
-func signalled(list []entry, turn string, processes []Process, now time.Duration) []entry {
-	got := make(map[Process]bool, len(processes))
+func signalled(list []askedProcess, turn string, processes []proc.ID, now time.Duration) []askedProcess {
+	got := make(map[proc.ID]bool, len(processes))
 	for _, p := range processes {
 		got[p] = true
 	}
-	list = slices.DeleteFunc(list, func(e entry) bool { return e.Turn == turn && !got[e.Process] })
+	list = slices.DeleteFunc(list, func(e askedProcess) bool { return e.Turn == turn && !got[e.ID] })
 	for i := range list {
 		if e := &list[i]; e.Turn == turn {
 			e.Sent, e.Until, e.Begun = true, e.Until+now-e.Begun, now

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -29,19 +30,19 @@ func Path(getenv func(string) string) string {
 // Begin notes the processes that are to be asked to end, except those that were asked before: these have an Earlier in
 // their place, and must not be asked. After an error nothing is noted, and other controllers may ask the processes
 // once more. The caller passes to end which processes got the signal. The others may be asked by the next order.
-func (r *Register) Begin(request Request, processes []Process) (
-	end func(signalled []Process) error, _ []*Earlier, _ error,
+func (r *Register) Begin(request EndRequest, processes []proc.ID) (
+	end func(signalled []proc.ID) error, _ []*Earlier, _ error,
 ) {
 	request.By, request.Order = short(request.By), short(request.Order)
 	turn, found := rand.Text(), make([]*Earlier, len(processes))
-	err := r.update(func(list []entry, now time.Duration) []entry {
-		known := make(map[Process][]*entry, len(list)) // what is not over, the latest last
+	err := r.update(func(list []askedProcess, now time.Duration) []askedProcess {
+		known := make(map[proc.ID][]*askedProcess, len(list)) // what is not over, the latest last
 		for i := range list {
 			if e := &list[i]; now < e.Until+after {
-				known[e.Process] = append(known[e.Process], e)
+				known[e.ID] = append(known[e.ID], e)
 			}
 		}
-		var mine []Process
+		var mine []proc.ID
 		for i, p := range processes {
 			if found[i] = earlier(known[p], &request, now); found[i] == nil {
 				mine = append(mine, p)
@@ -49,8 +50,8 @@ func (r *Register) Begin(request Request, processes []Process) (
 		}
 		return with(list, &request, turn, mine, now)
 	})
-	end = func(got []Process) error {
-		return r.update(func(list []entry, now time.Duration) []entry { return signalled(list, turn, got, now) })
+	end = func(got []proc.ID) error {
+		return r.update(func(list []askedProcess, now time.Duration) []askedProcess { return signalled(list, turn, got, now) })
 	}
 	return end, found, err
 }
@@ -65,10 +66,10 @@ func short(id string) string {
 }
 
 // file is the file.
-type file struct {
-	Schema    string  `json:"schema"`
-	BootID    string  `json:"boot_id"`
-	Processes []entry `json:"processes"`
+type askedList struct {
+	Schema    string         `json:"schema"`
+	BootID    string         `json:"boot_id"`
+	Processes []askedProcess `json:"processes"`
 }
 
 const (
@@ -79,7 +80,7 @@ const (
 )
 
 // update changes the list, which change may overwrite.
-func (r *Register) update(change func(list []entry, now time.Duration) []entry) (err error) {
+func (r *Register) update(change func(list []askedProcess, now time.Duration) []askedProcess) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them "+
@@ -99,18 +100,18 @@ func (r *Register) update(change func(list []entry, now time.Duration) []entry) 
 	if err := dir.Hold(name+".lock", lockWithin); err != nil {
 		return err
 	}
-	note := folder.Note[file]{Name: name, Max: maxBytes, Mode: 0o600, Invalid: errOver, Check: r.check}
+	note := folder.Note[askedList]{Name: name, Max: maxBytes, Mode: 0o600, Invalid: errOver, Check: r.check}
 	known, err := note.ReadIn(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errOver) {
 		return err
 	}
-	return note.Put(dir, file{schema, r.BootID, change(known.Processes, now)})
+	return note.Put(dir, askedList{schema, r.BootID, change(known.Processes, now)})
 }
 
 // errOver means that a list is replaced: it is of another boot, or damaged.
 var errOver = errors.New("not a list of this boot")
 
-func (r *Register) check(f *file) error {
+func (r *Register) check(f *askedList) error {
 	if f.BootID != r.BootID {
 		return errOver
 	}

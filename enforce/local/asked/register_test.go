@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // host is a host with a register, and the time since its boot.
@@ -33,31 +34,31 @@ func newHost(t *testing.T) *host {
 }
 
 // ask asks a process for a minute, and reports whether it was asked.
-func (h *host) ask(by string, p asked.Process) bool {
+func (h *host) ask(by string, p proc.ID) bool {
 	h.t.Helper()
-	end, earlier, err := h.Begin(asked.Request{By: by, Grace: time.Minute}, []asked.Process{p})
+	end, earlier, err := h.Begin(asked.EndRequest{By: by, Grace: time.Minute}, []proc.ID{p})
 	require.NoError(h.t, err)
 	if earlier[0] != nil {
 		return false
 	}
-	require.NoError(h.t, end([]asked.Process{p}))
+	require.NoError(h.t, end([]proc.ID{p}))
 	return true
 }
 
 func TestRegister(t *testing.T) {
 	h := newHost(t)
-	p := asked.Process{PID: 7, Start: 100}
+	p := proc.ID{PID: 7, Start: 100}
 	require.True(t, h.ask("a", p))
 	require.False(t, h.ask("b", p))
-	require.True(t, h.ask("b", asked.Process{PID: 7, Start: 101}), "the PID was reused")
-	require.True(t, h.ask("b", asked.Process{PID: 8, Start: 100}))
+	require.True(t, h.ask("b", proc.ID{PID: 7, Start: 101}), "the PID was reused")
+	require.True(t, h.ask("b", proc.ID{PID: 8, Start: 100}))
 
 	h.up += 10 * time.Second
-	end, earlier, err := h.Begin(asked.Request{By: "b", Grace: time.Hour}, []asked.Process{p, {PID: 9}})
+	end, earlier, err := h.Begin(asked.EndRequest{By: "b", Grace: time.Hour}, []proc.ID{p, {PID: 9}})
 	require.NoError(t, err)
 	require.Equal(t, []*asked.Earlier{{Ago: 10 * time.Second, Left: 50 * time.Second, Sent: true}, nil}, earlier)
 	require.NoError(t, end(nil), "neither got a signal")
-	require.True(t, h.ask("c", asked.Process{PID: 9}))
+	require.True(t, h.ask("c", proc.ID{PID: 9}))
 	require.False(t, h.ask("c", p), "it is still that of the first one")
 	h.BootID = "b2"
 	require.True(t, h.ask("b", p), "another boot")
@@ -75,7 +76,7 @@ func TestManyAtATime(t *testing.T) {
 	for _, by := range []string{"a", "b", "", "d", "e"} {
 		all.Go(func() {
 			for pid := range snapshot.PID(20) {
-				if h.ask(by, asked.Process{PID: pid}) {
+				if h.ask(by, proc.ID{PID: pid}) {
 					got.Add(1)
 				}
 			}
@@ -88,11 +89,11 @@ func TestManyAtATime(t *testing.T) {
 // However much is asked, and by whatever ids, the file stays small, and what is over is forgotten.
 func TestTheListIsBounded(t *testing.T) {
 	h := newHost(t)
-	var processes []asked.Process
+	var processes []proc.ID
 	for pid := range snapshot.PID(20_000) {
-		processes = append(processes, asked.Process{PID: pid, Start: 1 << 62})
+		processes = append(processes, proc.ID{PID: pid, Start: 1 << 62})
 	}
-	request := asked.Request{By: strings.Repeat("\x00", 1<<16), Order: strings.Repeat("x", 1<<16), Grace: time.Hour}
+	request := asked.EndRequest{By: strings.Repeat("\x00", 1<<16), Order: strings.Repeat("x", 1<<16), Grace: time.Hour}
 	end, _, err := h.Begin(request, processes)
 	require.NoError(t, err)
 	require.NoError(t, end(processes))
@@ -125,7 +126,7 @@ func TestWhatIsInThePlaceOfTheFile(t *testing.T) {
 		h := newHost(t)
 		require.NoError(t, os.Mkdir(filepath.Dir(h.Path), 0o755))
 		require.NoError(t, row.put(h.Path))
-		_, earlier, err := h.Begin(asked.Request{By: "a"}, []asked.Process{{PID: 7}})
+		_, earlier, err := h.Begin(asked.EndRequest{By: "a"}, []proc.ID{{PID: 7}})
 		require.Equal(t, row.fails, err != nil, "%s: %v", name, err)
 		require.Equal(t, []*asked.Earlier{nil}, earlier, name)
 	}

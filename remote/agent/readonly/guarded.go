@@ -19,7 +19,7 @@ import (
 const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
 
 // Published are the devices of a host as root sees them; nil if root's genv has published none.
-func (r Host) Published(ctx context.Context, host remote.Host) []hardware.Device {
+func (r Host) Published(ctx context.Context, host remote.Host) []hardware.BusDevice {
 	out, err := r.Run(ctx, host, remote.Command{Args: marked("sh", "-c", published)})
 	if err != nil {
 		return nil
@@ -40,7 +40,7 @@ func ShowsNone(err error) bool {
 
 // Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows a login only some
 // devices, its nvidia-smi counts these from 0. Of the others only what root has published is known.
-func Renumbered(s *snapshot.Snapshot, known []hardware.Device) *snapshot.Snapshot {
+func Renumbered(s *snapshot.Snapshot, known []hardware.BusDevice) *snapshot.Snapshot {
 	index := map[snapshot.DeviceIndex]snapshot.DeviceIndex{} // by that of the login
 	devices := hardware.Devices(known)
 	for _, seen := range s.Devices {

@@ -251,7 +251,7 @@ func (h *Host) detach(d order.Detachment) bool {
 	return true
 }
 
-func (h *Host) terminate(judged *snapshot.Process) order.Status {
+func (h *Host) terminate(judged *snapshot.Process) order.OutcomeStatus {
 	i := slices.IndexFunc(h.state.Processes, func(p snapshot.Process) bool { return p.PID == judged.PID })
 	if i < 0 {
 		return order.StatusGone

@@ -2,7 +2,7 @@
 // state files and the proof of its user allow, and what the container sees of it.
 //
 //	request, err := grant.Asked(config, nvidia)
-//	granted, err := grant.Claim{Request: request, Proof: proof, …}.Apply(files) // under the lock
+//	granted, err := grant.Claim{GPURequest: request, Proof: proof, …}.Apply(files) // under the lock
 //	granted.SetVariables(config)
 //
 // The config.json of a container has what the person wrote who started it: nothing in it says who that is. A proof
@@ -50,13 +50,13 @@ var ErrRefused = errors.New("refused")
 
 // Claim is a container's request, and what is known of it.
 type Claim struct {
-	Request
+	GPURequest
 	Proof     *Holder      // for whom it is started; nil if that isn't proved
 	Container string       // its ID
 	PID       snapshot.PID // which is registered in the environment
 	Now       snapshot.Date
-	Username  snapshot.Username // of the proved user
-	Hardware  []hardware.Device // of this machine, as far as known
+	Username  snapshot.Username    // of the proved user
+	Hardware  []hardware.BusDevice // of this machine, as far as known
 	state.Availability
 	// Shared says that every user writes the state files, so that no user can be proved:
 	// then a container may use the devices of the environment that it claims.
@@ -242,7 +242,7 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 		add(index)
 	}
 	for _, minor := range c.Minors {
-		i := slices.IndexFunc(c.Hardware, func(d hardware.Device) bool { return d.Minor != nil && *d.Minor == minor })
+		i := slices.IndexFunc(c.Hardware, func(d hardware.BusDevice) bool { return d.Minor != nil && *d.Minor == minor })
 		if i < 0 {
 			return nil, fmt.Errorf("%w: which GPU /dev/nvidia%d is isn't known: `sudo genv usage snapshot` finds out",
 				ErrRefused, minor)
@@ -283,7 +283,7 @@ func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) 
 }
 
 // with adds the devices. Of one of which the environment has MIG instances, they are what the container has.
-func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.Device) Granted {
+func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.BusDevice) Granted {
 	g.Devices = list
 	parts := change.Parts(f, g.EID)
 	var uuids []snapshot.GPUUUID

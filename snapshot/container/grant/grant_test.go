@@ -28,7 +28,7 @@ var (
 )
 
 // config is a config.json with variables and, if there is one, another part.
-func config(t testing.TB, env, part string) *oci.Config {
+func config(t testing.TB, env, part string) *oci.ContainerConfig {
 	t.Helper()
 	var list []string
 	if env != "" {
@@ -51,31 +51,31 @@ func TestAsked(t *testing.T) {
 	for name, row := range map[string]struct {
 		env, part string
 		nvidia    bool
-		want      grant.Request
+		want      grant.GPURequest
 	}{
-		"nothing":                         {"PATH=/bin", "", false, grant.Request{}},
-		"an image of CUDA without --gpus": {"NVIDIA_VISIBLE_DEVICES=all", "", false, grant.Request{}},
-		"with NVIDIA's runtime":           {"NVIDIA_VISIBLE_DEVICES=all", "", true, grant.Request{All: true}},
-		"--gpus all":                      {"NVIDIA_VISIBLE_DEVICES=all", hook, false, grant.Request{All: true}},
-		"the last one counts":             {"NVIDIA_VISIBLE_DEVICES=all NVIDIA_VISIBLE_DEVICES=1", hook, false, grant.Request{Names: []string{"1"}}},
-		"--gpus 2":                        {"NVIDIA_VISIBLE_DEVICES=0,1", hook, false, grant.Request{Names: []string{"0", "1"}}},
-		"--gpus device=UUID":              {"NVIDIA_VISIBLE_DEVICES=GPU-a", hook, false, grant.Request{Names: []string{"GPU-a"}}},
-		"--gpus 0":                        {"NVIDIA_VISIBLE_DEVICES=void", hook, false, grant.Request{}},
-		"none":                            {"NVIDIA_VISIBLE_DEVICES=none", "", true, grant.Request{}},
-		"another hook":                    {"NVIDIA_VISIBLE_DEVICES=all", `"hooks":{"prestart":[{"path":"/proc/1/exe"}]}`, false, grant.Request{}},
+		"nothing":                         {"PATH=/bin", "", false, grant.GPURequest{}},
+		"an image of CUDA without --gpus": {"NVIDIA_VISIBLE_DEVICES=all", "", false, grant.GPURequest{}},
+		"with NVIDIA's runtime":           {"NVIDIA_VISIBLE_DEVICES=all", "", true, grant.GPURequest{All: true}},
+		"--gpus all":                      {"NVIDIA_VISIBLE_DEVICES=all", hook, false, grant.GPURequest{All: true}},
+		"the last one counts":             {"NVIDIA_VISIBLE_DEVICES=all NVIDIA_VISIBLE_DEVICES=1", hook, false, grant.GPURequest{Names: []string{"1"}}},
+		"--gpus 2":                        {"NVIDIA_VISIBLE_DEVICES=0,1", hook, false, grant.GPURequest{Names: []string{"0", "1"}}},
+		"--gpus device=UUID":              {"NVIDIA_VISIBLE_DEVICES=GPU-a", hook, false, grant.GPURequest{Names: []string{"GPU-a"}}},
+		"--gpus 0":                        {"NVIDIA_VISIBLE_DEVICES=void", hook, false, grant.GPURequest{}},
+		"none":                            {"NVIDIA_VISIBLE_DEVICES=none", "", true, grant.GPURequest{}},
+		"another hook":                    {"NVIDIA_VISIBLE_DEVICES=all", `"hooks":{"prestart":[{"path":"/proc/1/exe"}]}`, false, grant.GPURequest{}},
 		"a number of its own": {
 			"GENV_GPUS=2 GENV_GPU_MEMORY=4g GENV_ALLOW_OVER_SUBSCRIPTION=1 GENV_ENVIRONMENT_NAME=a", "", false,
-			grant.Request{Count: 2, Memory: snapshot.MustMemory("4g"), OverSubscribe: true, Called: "a"},
+			grant.GPURequest{Count: 2, Memory: snapshot.MustMemory("4g"), OverSubscribe: true, Called: "a"},
 		},
-		"which replaces that of docker": {"GENV_GPUS=1 NVIDIA_VISIBLE_DEVICES=0", hook, false, grant.Request{Count: 1}},
-		"all of its own":                {"GENV_GPUS=all", "", false, grant.Request{All: true}},
-		"no device":                     {"GENV_GPUS=0 GENV_GPU_MEMORY=nonsense", "", false, grant.Request{}},
-		"a token and a claim":           {"GENV_CONTAINER_TOKEN=t GENV_ENVIRONMENT_ID=42", "", false, grant.Request{Token: "t", EID: "42"}},
-		"CDI for the runtime":           {"", `"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=1,nvidia.com/gpu=0,vendor.com/net=eth0","y":"nvidia.com/gpu=3"}`, false, grant.Request{Names: []string{"0", "1"}}},
-		"all by CDI":                    {"", `"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=all"}`, false, grant.Request{All: true}},
-		"CDI, with NVIDIA's void":       {"NVIDIA_VISIBLE_DEVICES=void", devices(`{"path":"/dev/nvidia1","type":"c","major":195,"minor":1},{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255},{"path":"/dev/fuse","type":"c","major":10,"minor":229}`), false, grant.Request{Minors: []int{1}}},
-		"under another name":            {"", devices(`{"path":"/dev/null2","type":"c","major":195,"minor":7}`), false, grant.Request{Minors: []int{7}}},
-		"--privileged":                  {"", `"linux":{"devices":[{"path":"/dev/nvidia1","type":"c","major":195,"minor":1}],` + all + `}`, false, grant.Request{}},
+		"which replaces that of docker": {"GENV_GPUS=1 NVIDIA_VISIBLE_DEVICES=0", hook, false, grant.GPURequest{Count: 1}},
+		"all of its own":                {"GENV_GPUS=all", "", false, grant.GPURequest{All: true}},
+		"no device":                     {"GENV_GPUS=0 GENV_GPU_MEMORY=nonsense", "", false, grant.GPURequest{}},
+		"a token and a claim":           {"GENV_CONTAINER_TOKEN=t GENV_ENVIRONMENT_ID=42", "", false, grant.GPURequest{Token: "t", EID: "42"}},
+		"CDI for the runtime":           {"", `"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=1,nvidia.com/gpu=0,vendor.com/net=eth0","y":"nvidia.com/gpu=3"}`, false, grant.GPURequest{Names: []string{"0", "1"}}},
+		"all by CDI":                    {"", `"annotations":{"cdi.k8s.io/x":"nvidia.com/gpu=all"}`, false, grant.GPURequest{All: true}},
+		"CDI, with NVIDIA's void":       {"NVIDIA_VISIBLE_DEVICES=void", devices(`{"path":"/dev/nvidia1","type":"c","major":195,"minor":1},{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255},{"path":"/dev/fuse","type":"c","major":10,"minor":229}`), false, grant.GPURequest{Minors: []int{1}}},
+		"under another name":            {"", devices(`{"path":"/dev/null2","type":"c","major":195,"minor":7}`), false, grant.GPURequest{Minors: []int{7}}},
+		"--privileged":                  {"", `"linux":{"devices":[{"path":"/dev/nvidia1","type":"c","major":195,"minor":1}],` + all + `}`, false, grant.GPURequest{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := grant.Asked(config(t, row.env, row.part), row.nvidia)
@@ -120,10 +120,10 @@ func files() *state.Files {
 }
 
 // gpus are those of the machine, of which index i has minor 3-i.
-func gpus() (list []hardware.Device) {
+func gpus() (list []hardware.BusDevice) {
 	for i := range 4 {
 		minor := 3 - i
-		list = append(list, hardware.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0000000", i)), Minor: &minor})
+		list = append(list, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0000000", i)), Minor: &minor})
 	}
 	return list
 }
@@ -135,10 +135,10 @@ func proved(uid snapshot.UID, eid snapshot.EnvID) *grant.Holder {
 }
 
 func TestClaim(t *testing.T) {
-	all, one := grant.Request{All: true}, grant.Request{Count: 1}
-	names := func(list ...string) grant.Request { return grant.Request{Names: list} }
+	all, one := grant.GPURequest{All: true}, grant.GPURequest{Count: 1}
+	names := func(list ...string) grant.GPURequest { return grant.GPURequest{Names: list} }
 	for name, row := range map[string]struct {
-		request grant.Request
+		request grant.GPURequest
 		proof   *grant.Holder
 		shared  bool
 		eid     snapshot.EnvID // of the container; empty for none
@@ -150,40 +150,40 @@ func TestClaim(t *testing.T) {
 		"one by number":                  {one, proved(alice, "10"), false, "10", alice, indices{0}, ""},
 		"one by index":                   {names("1"), proved(alice, "10"), false, "10", alice, indices{1}, ""},
 		"one by UUID":                    {names("GPU-1"), proved(alice, "10"), false, "10", alice, indices{1}, ""},
-		"one by its node":                {grant.Request{Minors: []int{3}}, proved(alice, "10"), false, "10", alice, indices{0}, ""},
-		"none of them":                   {grant.Request{}, proved(alice, "10"), false, "10", alice, nil, ""},
+		"one by its node":                {grant.GPURequest{Minors: []int{3}}, proved(alice, "10"), false, "10", alice, indices{0}, ""},
+		"none of them":                   {grant.GPURequest{}, proved(alice, "10"), false, "10", alice, nil, ""},
 		"all of none":                    {all, proved(alice, "30"), false, "30", alice, nil, ""},
 		"another's device":               {names("0", "2"), proved(alice, "10"), false, "", 0, nil, "GPU 2 is not attached to environment 10, which has 0,1"},
 		"a free device":                  {names("3"), proved(alice, "10"), false, "", 0, nil, "GPU 3 is not attached"},
-		"another's node":                 {grant.Request{Minors: []int{1}}, proved(alice, "10"), false, "", 0, nil, "GPU 2 is not attached"},
-		"a node that isn't known":        {grant.Request{Minors: []int{9}}, proved(alice, "10"), false, "", 0, nil, "which GPU /dev/nvidia9 is isn't known"},
-		"more than she has":              {grant.Request{Count: 3}, proved(alice, "10"), false, "", 0, nil, "3 GPUs are more than environment 10 has (2)"},
+		"another's node":                 {grant.GPURequest{Minors: []int{1}}, proved(alice, "10"), false, "", 0, nil, "GPU 2 is not attached"},
+		"a node that isn't known":        {grant.GPURequest{Minors: []int{9}}, proved(alice, "10"), false, "", 0, nil, "which GPU /dev/nvidia9 is isn't known"},
+		"more than she has":              {grant.GPURequest{Count: 3}, proved(alice, "10"), false, "", 0, nil, "3 GPUs are more than environment 10 has (2)"},
 		"a GPU that doesn't exist":       {names("GPU-9"), proved(alice, "10"), false, "", 0, nil, `there is no GPU "GPU-9"`},
 		"an ambiguous UUID":              {names("GPU-"), proved(alice, "10"), false, "", 0, nil, "there is no GPU"},
 		"an index that doesn't exist":    {names("7"), proved(alice, "10"), false, "", 0, nil, "There is no GPU 7"},
-		"a number and a name":            {grant.Request{Count: 1, Names: []string{"0"}}, proved(alice, "10"), false, "", 0, nil, "use one of both"},
+		"a number and a name":            {grant.GPURequest{Count: 1, Names: []string{"0"}}, proved(alice, "10"), false, "", 0, nil, "use one of both"},
 		"in no environment":              {one, proved(alice, ""), false, "4c01db0b339c", alice, indices{3}, ""},
 		"in one that has ended":          {one, proved(alice, "9"), false, "4c01db0b339c", alice, indices{3}, ""},
 		"in one that is another's now":   {one, proved(alice, "20"), false, "4c01db0b339c", alice, indices{3}, ""},
-		"no GPU, in no environment":      {grant.Request{}, proved(alice, ""), false, "", 0, nil, ""},
+		"no GPU, in no environment":      {grant.GPURequest{}, proved(alice, ""), false, "", 0, nil, ""},
 		"without a proof":                {one, nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
 		"by name without a proof":        {names("3"), nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
 		"an attached one without":        {names("0"), nil, false, "", 0, nil, "Device 0 is not available (GPU 0: environment 10 of alice(1001) has it since"},
 		"all without a proof":            {all, nil, false, "", 0, nil, "Device 0 is not available"},
-		"too many":                       {grant.Request{Count: 2}, nil, false, "", 0, nil, "Requested more devices (2) than currently available (1)"},
-		"too many, over-subscribed":      {grant.Request{Count: 2, OverSubscribe: true}, nil, false, "4c01db0b339c", grant.Nobody, indices{0, 3}, ""},
-		"a claim without a proof":        {grant.Request{EID: "10", Count: 1}, nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
-		"a claim, and its device":        {grant.Request{EID: "10", Names: []string{"0"}}, nil, false, "", 0, nil, "Device 0 is not available"},
-		"a claim against the proof":      {grant.Request{EID: "10", All: true}, proved(bob, "20"), false, "20", bob, indices{2}, ""},
-		"no GPU without a proof":         {grant.Request{EID: "10"}, nil, false, "", 0, nil, ""},
-		"a claim where all users write":  {grant.Request{EID: "10", Names: []string{"0"}}, nil, true, "10", alice, indices{0}, ""},
-		"of another's device":            {grant.Request{EID: "10", Names: []string{"2"}}, nil, true, "", 0, nil, "GPU 2 is not attached"},
-		"a number where all users write": {grant.Request{EID: "10", Count: 1}, nil, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
-		"an unknown one there":           {grant.Request{EID: "9", Names: []string{"3"}}, nil, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"too many":                       {grant.GPURequest{Count: 2}, nil, false, "", 0, nil, "Requested more devices (2) than currently available (1)"},
+		"too many, over-subscribed":      {grant.GPURequest{Count: 2, OverSubscribe: true}, nil, false, "4c01db0b339c", grant.Nobody, indices{0, 3}, ""},
+		"a claim without a proof":        {grant.GPURequest{EID: "10", Count: 1}, nil, false, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"a claim, and its device":        {grant.GPURequest{EID: "10", Names: []string{"0"}}, nil, false, "", 0, nil, "Device 0 is not available"},
+		"a claim against the proof":      {grant.GPURequest{EID: "10", All: true}, proved(bob, "20"), false, "20", bob, indices{2}, ""},
+		"no GPU without a proof":         {grant.GPURequest{EID: "10"}, nil, false, "", 0, nil, ""},
+		"a claim where all users write":  {grant.GPURequest{EID: "10", Names: []string{"0"}}, nil, true, "10", alice, indices{0}, ""},
+		"of another's device":            {grant.GPURequest{EID: "10", Names: []string{"2"}}, nil, true, "", 0, nil, "GPU 2 is not attached"},
+		"a number where all users write": {grant.GPURequest{EID: "10", Count: 1}, nil, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
+		"an unknown one there":           {grant.GPURequest{EID: "9", Names: []string{"3"}}, nil, true, "4c01db0b339c", grant.Nobody, indices{3}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := files()
-			c := grant.Claim{Request: row.request, Proof: row.proof, Container: id, PID: 77, Now: now, Username: "x", Hardware: gpus(), Shared: row.shared}
+			c := grant.Claim{GPURequest: row.request, Proof: row.proof, Container: id, PID: 77, Now: now, Username: "x", Hardware: gpus(), Shared: row.shared}
 			g, err := c.Apply(f)
 			if row.err != "" {
 				require.ErrorContains(t, err, row.err)
@@ -215,21 +215,21 @@ func TestClaim(t *testing.T) {
 // A container in an environment with MIG instances sees these, and never the whole GPU.
 func TestInstances(t *testing.T) {
 	for name, row := range map[string]struct {
-		request grant.Request
+		request grant.GPURequest
 		uuids   []snapshot.GPUUUID
 		err     string
 	}{
-		"all":                     {grant.Request{All: true}, []snapshot.GPUUUID{"MIG-a", "MIG-b", "GPU-10000000"}, ""},
-		"the GPU":                 {grant.Request{Names: []string{"0"}}, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, ""},
-		"an instance":             {grant.Request{Names: []string{"MIG-a"}}, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, ""},
-		"another's instance":      {grant.Request{Names: []string{"MIG-c"}}, nil, "there is no GPU"},
-		"the node of the GPU":     {grant.Request{Minors: []int{3}}, nil, "a device node is of a whole GPU"},
-		"the other, whole device": {grant.Request{Names: []string{"1"}}, []snapshot.GPUUUID{"GPU-10000000"}, ""},
+		"all":                     {grant.GPURequest{All: true}, []snapshot.GPUUUID{"MIG-a", "MIG-b", "GPU-10000000"}, ""},
+		"the GPU":                 {grant.GPURequest{Names: []string{"0"}}, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, ""},
+		"an instance":             {grant.GPURequest{Names: []string{"MIG-a"}}, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, ""},
+		"another's instance":      {grant.GPURequest{Names: []string{"MIG-c"}}, nil, "there is no GPU"},
+		"the node of the GPU":     {grant.GPURequest{Minors: []int{3}}, nil, "a device node is of a whole GPU"},
+		"the other, whole device": {grant.GPURequest{Names: []string{"1"}}, []snapshot.GPUUUID{"GPU-10000000"}, ""},
 	} {
 		f := files()
 		f.Devices[0].Attachments[0].Instances = []snapshot.GPUUUID{"MIG-a", "MIG-b"}
 		f.Devices[2].Attachments[0].Instances = []snapshot.GPUUUID{"MIG-c"}
-		g, err := grant.Claim{Request: row.request, Proof: proved(alice, "10"), Container: id, PID: 77, Now: now, Hardware: gpus()}.Apply(f)
+		g, err := grant.Claim{GPURequest: row.request, Proof: proved(alice, "10"), Container: id, PID: 77, Now: now, Hardware: gpus()}.Apply(f)
 		if row.err != "" {
 			require.ErrorContains(t, err, row.err, name)
 			continue
@@ -242,7 +242,7 @@ func TestInstances(t *testing.T) {
 func TestOwnEnvironments(t *testing.T) {
 	f := files()
 	f.Environments = append(f.Environments, snapshot.Environment{EID: "4c01db0b339c", UID: bob, PIDs: []snapshot.PID{5}})
-	c := grant.Claim{Request: grant.Request{Count: 1, Memory: snapshot.MustMemory("4g"), Called: "train"}, Container: id, PID: 77, Now: now}
+	c := grant.Claim{GPURequest: grant.GPURequest{Count: 1, Memory: snapshot.MustMemory("4g"), Called: "train"}, Container: id, PID: 77, Now: now}
 	g, err := c.Apply(f)
 	require.NoError(t, err)
 	require.Equal(t, snapshot.EnvID("4c01db0b339c-2"), g.EID, "another has its name")

@@ -30,8 +30,8 @@ const visible = "NVIDIA_VISIBLE_DEVICES"
 // ErrRequest means that a container asks for GPUs in a way that is not understood.
 var ErrRequest = errors.New("not understood")
 
-// Request is what a container asks for.
-type Request struct {
+// GPURequest is what a container asks for.
+type GPURequest struct {
 	Token string         // empty for none
 	EID   snapshot.EnvID // the environment that it claims to be of; empty for none
 
@@ -46,15 +46,15 @@ type Request struct {
 }
 
 // AsksForGPUs says whether it asks for any.
-func (r *Request) AsksForGPUs() bool {
+func (r *GPURequest) AsksForGPUs() bool {
 	return r.Count > 0 || r.All || len(r.Names) > 0 || len(r.Minors) > 0
 }
 
 // Asked reads what a container asks for. nvidia says that the runtime that is called next obeys NVIDIA_VISIBLE_DEVICES
 // by itself: otherwise the variable, which many images set, means something only with NVIDIA's hook. The error wraps
 // ErrRequest, and only a container that asks for GPUs has one.
-func Asked(c *oci.Config, nvidia bool) (Request, error) {
-	r := Request{
+func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
+	r := GPURequest{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
 		OverSubscribe: isSet(c, OverSubscribe),
 	}
@@ -82,7 +82,7 @@ func Asked(c *oci.Config, nvidia bool) (Request, error) {
 }
 
 // Check refuses what Asked doesn't return, for a request of another process. Its error wraps ErrRequest.
-func (r *Request) Check() error {
+func (r *GPURequest) Check() error {
 	if err := snapshot.CheckName(Name, r.Called); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -105,10 +105,10 @@ const (
 )
 
 // isSet says whether a switch is on: set to anything but an empty value or 0.
-func isSet(c *oci.Config, name string) bool { v := c.Getenv(name); return v != "" && v != "0" }
+func isSet(c *oci.ContainerConfig, name string) bool { v := c.Getenv(name); return v != "" && v != "0" }
 
 // askByCount reads GENV_GPUS, which replaces what docker's own --gpus chose.
-func (r *Request) askByCount(value string) error {
+func (r *GPURequest) askByCount(value string) error {
 	n, err := strconv.ParseUint(value, 10, 16)
 	switch {
 	case value == "" || err == nil && n == 0:
@@ -124,7 +124,7 @@ func (r *Request) askByCount(value string) error {
 }
 
 // askByVariable reads NVIDIA_VISIBLE_DEVICES, which docker sets for --gpus, too.
-func (r *Request) askByVariable(c *oci.Config, obeyed bool) {
+func (r *GPURequest) askByVariable(c *oci.ContainerConfig, obeyed bool) {
 	value := c.Getenv(visible)
 	if !obeyed || value == "" || value == "void" || value == "none" {
 		return
@@ -132,7 +132,7 @@ func (r *Request) askByVariable(c *oci.Config, obeyed bool) {
 	r.name(value)
 }
 
-func (r *Request) name(list string) {
+func (r *GPURequest) name(list string) {
 	for name := range strings.SplitSeq(list, ",") {
 		switch name = strings.TrimSpace(name); {
 		case name == "all":
@@ -143,7 +143,7 @@ func (r *Request) name(list string) {
 	}
 }
 
-func hasNVIDIAHook(c *oci.Config) bool {
+func hasNVIDIAHook(c *oci.ContainerConfig) bool {
 	for _, stage := range []string{"prestart", "createRuntime"} {
 		for _, h := range c.Hooks[stage] {
 			switch filepath.Base(h.Path) {
@@ -163,7 +163,7 @@ const (
 )
 
 // askByAnnotation reads the devices that an engine leaves to the runtime to inject.
-func (r *Request) askByAnnotation(c *oci.Config) {
+func (r *GPURequest) askByAnnotation(c *oci.ContainerConfig) {
 	for name, value := range c.Annotations {
 		if !strings.HasPrefix(name, cdiAnnotation) {
 			continue
@@ -185,7 +185,7 @@ const (
 
 // askByNode reads the device nodes: of --device /dev/nvidia0, and what an engine that
 // injects CDI devices itself, as dockerd does, has made of them.
-func (r *Request) askByNode(c *oci.Config) {
+func (r *GPURequest) askByNode(c *oci.ContainerConfig) {
 	for _, d := range c.Devices {
 		if d.Type == "c" && d.Major == nvidiaMajor && d.Minor >= 0 && d.Minor <= maxGPUMinor {
 			r.Minors = append(r.Minors, int(d.Minor))
@@ -197,7 +197,7 @@ func (r *Request) askByNode(c *oci.Config) {
 const cudaVisible = "CUDA_VISIBLE_DEVICES"
 
 // SetVariables tells a container's first process what it has. It always removes the token.
-func (g Granted) SetVariables(c *oci.Config) {
+func (g Granted) SetVariables(c *oci.ContainerConfig) {
 	c.UnsetEnv(TokenVariable)
 	if g.EID == "" {
 		return

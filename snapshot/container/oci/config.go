@@ -23,12 +23,12 @@ import (
 // ErrGarbled means that a config.json is not one that a runtime would start.
 var ErrGarbled = errors.New("config.json is not understood")
 
-// Config is what a config.json says. The values are read only; Set, Add and Remove change what Encode writes.
-type Config struct {
+// ContainerConfig is what a config.json says. The values are read only; Set, Add and Remove change what Encode writes.
+type ContainerConfig struct {
 	Env         []string // of the container's first process
 	Annotations map[string]string
-	Devices     []Device // which the runtime makes
-	AllDevices  bool     // every device of the machine is allowed, as with --privileged
+	Devices     []DeviceNode // which the runtime makes
+	AllDevices  bool         // every device of the machine is allowed, as with --privileged
 	Hooks       map[string][]Hook
 	// InUserNamespace says that the container has uids of its own.
 	InUserNamespace bool
@@ -38,8 +38,8 @@ type Config struct {
 	added map[string][]Hook
 }
 
-// Device is a device node in the container.
-type Device struct {
+// DeviceNode is a device node in the container.
+type DeviceNode struct {
 	Path  string `json:"path"`
 	Type  string `json:"type"`
 	Major int64  `json:"major"`
@@ -55,20 +55,20 @@ type Hook struct {
 }
 
 // rule allows or denies devices in the container's cgroup.
-type rule struct {
+type deviceRule struct {
 	Allow bool   `json:"allow"`
 	Type  string `json:"type"`
 	Major *int64 `json:"major"`
 	Minor *int64 `json:"minor"`
 }
 
-func (r rule) isAboutAll() bool {
+func (r deviceRule) isAboutAll() bool {
 	return (r.Type == "" || r.Type == "a") && (r.Major == nil || *r.Major < 0) && (r.Minor == nil || *r.Minor < 0)
 }
 
 // Parse reads a config.json. Its error wraps ErrGarbled.
-func Parse(data []byte) (*Config, error) {
-	// configJSON is the part of a config.json that a Config has.
+func Parse(data []byte) (*ContainerConfig, error) {
+	// configJSON is the part of a config.json that a ContainerConfig has.
 	type configJSON struct {
 		Process *struct {
 			Env []string `json:"env"`
@@ -76,16 +76,16 @@ func Parse(data []byte) (*Config, error) {
 		Annotations map[string]string `json:"annotations"`
 		Hooks       map[string][]Hook `json:"hooks"`
 		Linux       *struct {
-			Devices   []Device `json:"devices"`
+			Devices   []DeviceNode `json:"devices"`
 			Resources *struct {
-				Devices []rule `json:"devices"`
+				Devices []deviceRule `json:"devices"`
 			} `json:"resources"`
 			Namespaces []struct {
 				Type string `json:"type"`
 			} `json:"namespaces"`
 		} `json:"linux"`
 	}
-	c := &Config{}
+	c := &ContainerConfig{}
 	var read configJSON
 	if err := errors.Join(json.Unmarshal(data, &read), json.Unmarshal(data, &c.whole)); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrGarbled, text.Cut(text.OneLine(err.Error()), maxReason))
@@ -145,13 +145,13 @@ func checkSpelling(whole object) error {
 }
 
 // Getenv is the value of a variable of the container's first process; the last one counts.
-func (c *Config) Getenv(name string) string {
+func (c *ContainerConfig) Getenv(name string) string {
 	value, _ := c.LookupEnv(name)
 	return value
 }
 
 // LookupEnv is Getenv, and says whether the variable is set.
-func (c *Config) LookupEnv(name string) (value string, ok bool) {
+func (c *ContainerConfig) LookupEnv(name string) (value string, ok bool) {
 	for _, entry := range slices.Backward(c.Env) {
 		if n, value, _ := strings.Cut(entry, "="); n == name {
 			return value, true
@@ -161,7 +161,7 @@ func (c *Config) LookupEnv(name string) (value string, ok bool) {
 }
 
 // UnsetEnv removes a variable.
-func (c *Config) UnsetEnv(name string) {
+func (c *ContainerConfig) UnsetEnv(name string) {
 	c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
 		n, _, _ := strings.Cut(entry, "=")
 		return n == name
@@ -169,13 +169,13 @@ func (c *Config) UnsetEnv(name string) {
 }
 
 // SetEnv sets a variable.
-func (c *Config) SetEnv(name, value string) {
+func (c *ContainerConfig) SetEnv(name, value string) {
 	c.UnsetEnv(name)
 	c.Env = append(c.Env, name+"="+value)
 }
 
 // AddHook adds a hook behind those of a moment: "createRuntime" or "poststop".
-func (c *Config) AddHook(stage string, h Hook) {
+func (c *ContainerConfig) AddHook(stage string, h Hook) {
 	if c.added == nil {
 		c.added = map[string][]Hook{}
 	}
@@ -183,7 +183,7 @@ func (c *Config) AddHook(stage string, h Hook) {
 }
 
 // Encode is the config.json with the changes.
-func (c *Config) Encode() ([]byte, error) {
+func (c *ContainerConfig) Encode() ([]byte, error) {
 	next := object{}
 	for name, value := range c.whole {
 		next[name] = value
@@ -252,7 +252,7 @@ const (
 
 // Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that no container engine writes,
 // such as a symbolic link or one of gigabytes, fs.ErrNotExist, or ErrGarbled.
-func Read(bundle string) (*Config, error) {
+func Read(bundle string) (*ContainerConfig, error) {
 	dir, err := folder.OpenExisting(bundle)
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func Read(bundle string) (*Config, error) {
 }
 
 // Write replaces the config.json that was read by one with the changes. After an error the old one is there.
-func (c *Config) Write() error {
+func (c *ContainerConfig) Write() error {
 	data, err := c.Encode()
 	if err != nil {
 		return err

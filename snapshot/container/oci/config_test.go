@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 	_, set := c.LookupEnv("B")
 	require.True(t, set)
 	require.Equal(t, map[string]string{"x": "y"}, c.Annotations)
-	require.Equal(t, []oci.Device{{Path: "/dev/nvidia0", Type: "c", Major: 195}}, c.Devices)
+	require.Equal(t, []oci.DeviceNode{{Path: "/dev/nvidia0", Type: "c", Major: 195}}, c.Devices)
 	require.Equal(t, []oci.Hook{{Path: "/a", Args: []string{"a", "b"}}}, c.Hooks["prestart"])
 	require.True(t, c.InUserNamespace)
 	require.False(t, c.AllDevices)

@@ -136,7 +136,7 @@ func (l *lockFree) Running(wanted func(snapshot.UID) bool) ([]system.RunningProc
 // A process that the file system of its user holds is not waited for with the lock held.
 func TestAStalledProcessIsReadWithoutTheLock(t *testing.T) {
 	pid, uid := proctest.Stall(t, false)
-	reader := &proc.Reader{Command: []string{"/proc/self/exe", "read"}}
+	reader := &proc.ReaderProcess{Command: []string{"/proc/self/exe", "read"}}
 	defer reader.Close()
 	dir := sharedDir(t)
 	machine := &lockFree{System: system.On(proc.FS{Reader: reader}), t: t, dir: dir}

@@ -56,7 +56,7 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 	quotas, late := proc.Quotas{}, map[snapshot.UID]bool{}
 	for _, pid := range pids {
 		owner, err := p.owner(pid)
-		line, lineErr := p.commandLine(pid, quotas.Of(proc.Account{UID: owner}))
+		line, lineErr := p.commandLine(pid, quotas.Of(proc.Payer{UID: owner}))
 		if errors.Is(lineErr, proc.ErrUnreadable) {
 			late[owner] = true
 		}

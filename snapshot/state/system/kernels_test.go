@@ -40,14 +40,14 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 	machine := newProcfs(RealProc, nss.Passwd{})
 	mine, others := Kernel{ID: "k", UID: me}, Kernel{ID: "k", UID: me + 1}
 	require.Equal(t, map[Kernel]Liveness{mine: Gone, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
-	machine.fs.Reader = &proc.Reader{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}} // a helper that starts, and doesn't answer
+	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}} // a helper that starts, and doesn't answer
 	require.Equal(t, map[Kernel]Liveness{mine: Unknown, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
 }
 
 // A folder that doesn't answer holds the helper, and not this process, which couldn't end then.
 func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
 	machine, k := newProcfs(RealProc, nss.Passwd{}), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
-	machine.fs.Reader = &proc.Reader{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
+	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
 	require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
 	began := time.Now()
 	for range 100 {

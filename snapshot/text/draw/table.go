@@ -1,6 +1,6 @@
 // Package draw writes styled text and tables for a terminal. It knows nothing of what they say.
 //
-//	t := draw.Table{Columns: []draw.Column{{Name: "HOST", Least: 10}}, Rows: rows}
+//	t := draw.Table{Columns: []draw.ColumnLayout{{Name: "HOST", Least: 10}}, Rows: rows}
 //	lines := t.Lines(80) // none is wider than 80 columns
 //
 // Text of others passes through Shown first: nothing of it reaches the terminal as a control sequence.
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Column is how a column of a table is laid out.
-type Column struct {
+// ColumnLayout is how a column of a table is laid out.
+type ColumnLayout struct {
 	Name  string
 	Width int  // that it has at least
 	Least int  // to which it may be cut; 0 if it isn't cut
@@ -20,8 +20,8 @@ type Column struct {
 	Right bool // what it has is at the right edge
 }
 
-// Row is a row of a table: a cell for each column, and what is in front of them.
-type Row struct {
+// TableRow is a row of a table: a cell for each column, and what is in front of them.
+type TableRow struct {
 	Prefix   string // two columns wide
 	Selected bool
 	Cells    []Cell
@@ -30,8 +30,8 @@ type Row struct {
 // Table is rows that are drawn under the names of columns.
 type Table struct {
 	Painter  Painter
-	Columns  []Column
-	Rows     []Row            // those that are visible
+	Columns  []ColumnLayout
+	Rows     []TableRow       // those that are visible
 	Sort     int              // the column that the rows are sorted by, 1 for the first one; 0 for none
 	Backward bool             // the rows are sorted backward
 	Old      bool             // the data are old
@@ -169,7 +169,7 @@ func (t *Table) length() func(string) int {
 
 // squeeze fits columns of these widths into a screen: it leaves out those for which there is no room,
 // and cuts the widest of the others.
-func squeeze(columns []Column, widths []int, screen int) {
+func squeeze(columns []ColumnLayout, widths []int, screen int) {
 	least := slices.Clone(widths)
 	for i, c := range columns {
 		if c.Least > 0 {

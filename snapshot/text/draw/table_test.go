@@ -11,13 +11,13 @@ import (
 
 func TestColumnsFitTheScreen(t *testing.T) {
 	table := draw.Table{
-		Columns: []draw.Column{
+		Columns: []draw.ColumnLayout{
 			{Name: "HOST", Width: 6, Least: 6},
 			{Name: "N", Width: 3, Right: true},
 			{Name: "USERS", Width: 5, Least: 5, Order: 1},
 			{Name: "AGE", Width: 3, Right: true, Order: 2},
 		},
-		Rows: []draw.Row{{Prefix: "> ", Cells: []draw.Cell{draw.Text("a-long-name"), draw.Text("7"), draw.Text("alice bob"), draw.Text("3s")}}},
+		Rows: []draw.TableRow{{Prefix: "> ", Cells: []draw.Cell{draw.Text("a-long-name"), draw.Text("7"), draw.Text("alice bob"), draw.Text("3s")}}},
 		Sort: 2, Backward: true,
 	}
 	for screen, want := range map[int][]string{
