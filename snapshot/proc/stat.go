@@ -16,8 +16,8 @@
 // ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and asks no runtime: a
 // name is a claim where a user may have made the cgroup (ContainerCgroup.Delegated).
 //
-// The owner of a process decides how long its environ, cmdline, maps and fd take to read. A ReaderProcess has them read by
-// another program, which it kills if that takes too long.
+// The owner of a process decides how long its environ, cmdline, maps and fd take to read. A ReaderProcess has them read
+// by another program, which it kills if that takes too long.
 //
 // The package sends no other signals and writes nothing. Its facts are from proc(5), Documentation/filesystems/proc.rst
 // and fs/proc of the kernel.
