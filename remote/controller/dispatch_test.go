@@ -141,7 +141,7 @@ type noticed struct {
 	notices []hooksink.Notice
 }
 
-func (n *noticed) Send(e hooksink.Event) {
+func (n *noticed) Send(e hooksink.Post) {
 	var notice hooksink.Notice
 	_ = json.Unmarshal(e.JSON, &notice)
 	n.notices = append(n.notices, notice)

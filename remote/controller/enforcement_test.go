@@ -275,9 +275,9 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 // hookEvents are the events that hooks got.
 type hookEvents []string
 
-func (h *hookEvents) Send(e hooksink.Event) {
+func (h *hookEvents) Send(e hooksink.Post) {
 	var n hooksink.Notice
-	event := e.Name
+	event := e.Event
 	if err := json.Unmarshal(e.JSON, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"
 	}

@@ -21,7 +21,7 @@ import (
 
 var noonUTC = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func open(t *testing.T, dir string) *statedir.Store {
+func open(t *testing.T, dir string) *statedir.Folder {
 	t.Helper()
 	store, err := statedir.Open(dir)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func open(t *testing.T, dir string) *statedir.Store {
 }
 
 // restarted is a controller on the same fleet with what the one before left on disk.
-func restarted(t *testing.T, p *fakeFleet, store *statedir.Store, now *time.Time) *controller.Controller {
+func restarted(t *testing.T, p *fakeFleet, store *statedir.Folder, now *time.Time) *controller.Controller {
 	t.Helper()
 	c := p.controller(nil)
 	c.Now = func() time.Time { return *now }

@@ -22,9 +22,9 @@ import (
 )
 
 // oneEvent is a queue that keeps what it is sent.
-type oneEvent []hooks.Event
+type oneEvent []hooks.Post
 
-func (q *oneEvent) Send(e hooks.Event) { *q = append(*q, e) }
+func (q *oneEvent) Send(e hooks.Post) { *q = append(*q, e) }
 
 // TestChat: what a channel of Slack or Mattermost reads.
 func TestChat(t *testing.T) {

@@ -15,25 +15,24 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // queueLength is how many events wait for a hook that is slow.
 const queueLength = 64
 
-// Event is what hooks get.
-type Event struct {
-	Name policy.Event
-	JSON []byte
-	Chat []byte   // the message for Slack
-	IDs  []string // of findings that it is about
-}
+// Post is an event as a hook gets it, and what became of it there.
+type Post struct {
+	Event policy.Event
+	JSON  []byte
+	Chat  []byte   // the message for Slack
+	IDs   []string // of findings that it is about
 
-// Result is what became of an event at one hook.
-type Result struct {
-	Event
 	To      string // the program, or the address without the parts that may be secret
 	Webhook bool
 	Err     error // nil if it arrived
@@ -41,7 +40,7 @@ type Result struct {
 
 // Queue sends events to hooks. It is safe for concurrent use.
 type Queue struct {
-	done    func(Result)
+	done    func(Post)
 	workers []*worker
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -50,19 +49,19 @@ type Queue struct {
 	closed bool
 }
 
-// worker is a hook and the events that wait for it.
+// worker is a hook and what waits for it.
 type worker struct {
-	hook   policy.Hook
-	events chan Event
+	hook  policy.Hook
+	posts chan Post
 }
 
 // NewQueue starts a Queue, which must be closed. done is called, by several goroutines, for
 // each event of each hook.
-func NewQueue(hooks []policy.Hook, done func(Result)) *Queue {
+func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &Queue{done: done, cancel: cancel}
 	for _, h := range hooks {
-		w := &worker{hook: h, events: make(chan Event, queueLength)}
+		w := &worker{hook: h, posts: make(chan Post, queueLength)}
 		q.workers = append(q.workers, w)
 		q.running.Go(func() { q.work(ctx, w) })
 	}
@@ -70,23 +69,28 @@ func NewQueue(hooks []policy.Hook, done func(Result)) *Queue {
 }
 
 // Send queues an event for the hooks that want it, and returns at once.
-func (q *Queue) Send(e Event) {
+func (q *Queue) Send(p Post) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return
-	}
 	for _, w := range q.workers {
-		if !slices.Contains(w.hook.On, e.Name) {
+		if q.closed || !slices.Contains(w.hook.On, p.Event) {
 			continue
 		}
+		one := p.to(w.hook)
 		select {
-		case w.events <- e:
+		case w.posts <- one:
 		default:
-			q.conclude(w.hook, e, fmt.Errorf("hook %s: it is too slow: an event %q is dropped, since %d wait already",
-				nameOf(w.hook), e.Name, queueLength))
+			one.Err = fmt.Errorf("hook %s: it is too slow: an event %q is dropped, since %d wait already", one.To,
+				p.Event, queueLength)
+			q.done(one)
 		}
 	}
+}
+
+// to is a post for a hook.
+func (p Post) to(h policy.Hook) Post {
+	p.To, p.Webhook = nameOf(h), h.Webhook != ""
+	return p
 }
 
 // Close waits until all queued events are sent, or the timeout is over; then it
@@ -96,7 +100,7 @@ func (q *Queue) Close(timeout time.Duration) {
 	if !q.closed {
 		q.closed = true
 		for _, w := range q.workers {
-			close(w.events)
+			close(w.posts)
 		}
 	}
 	q.mu.Unlock()
@@ -107,34 +111,24 @@ func (q *Queue) Close(timeout time.Duration) {
 }
 
 func (q *Queue) work(ctx context.Context, w *worker) {
-	for e := range w.events {
-		err := deliver(ctx, w.hook, e)
-		if err != nil {
-			err = fmt.Errorf("hook %s: an event %q did not arrive: %w", nameOf(w.hook), e.Name, err)
+	for p := range w.posts {
+		if err := deliver(ctx, w.hook, p); err != nil {
+			p.Err = fmt.Errorf("hook %s: an event %q did not arrive: %w", p.To, p.Event, err)
 		}
-		q.conclude(w.hook, e, err)
+		q.done(p)
 	}
-}
-
-func (q *Queue) conclude(h policy.Hook, e Event, err error) {
-	q.done(Result{Event: e, To: nameOf(h), Webhook: h.Webhook != "", Err: err})
 }
 
 // backoff is the pause before the first retry; it doubles.
 const backoff = 500 * time.Millisecond
 
 // deliver sends an event, with as many retries as the hook has.
-func deliver(ctx context.Context, h policy.Hook, e Event) error {
-	pause := backoff
-	for try := 0; ; try++ {
-		final, err := attempt(ctx, h, e)
-		if err == nil || final || try >= h.Retries || ctx.Err() != nil {
+func deliver(ctx context.Context, h policy.Hook, p Post) error {
+	for try, pause := 0, backoff; ; try, pause = try+1, 2*pause {
+		final, err := attempt(ctx, h, p)
+		if err == nil || final || try >= h.Retries || ctx.Err() != nil || !remote.Sleep(ctx, pause) {
 			return err
 		}
-		if !remote.Sleep(ctx, pause) {
-			return err
-		}
-		pause *= 2
 	}
 }
 
@@ -152,23 +146,23 @@ func nameOf(h policy.Hook) string {
 }
 
 // attempt sends an event once. final says that another try would not help.
-func attempt(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
+func attempt(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	if len(h.Command) > 0 {
-		return false, run(ctx, h, e)
+		return false, run(ctx, h, p)
 	}
-	return post(ctx, h, e)
+	return post(ctx, h, p)
 }
 
 // run runs the program with the event on its stdin. Its own children end with
 // it when the time is over.
-func run(ctx context.Context, h policy.Hook, e Event) error {
+func run(ctx context.Context, h policy.Hook, p Post) error {
 	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
-	cmd.Stdin = bytes.NewReader(e.JSON)
+	cmd.Stdin = bytes.NewReader(p.JSON)
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
-		"GENV_EVENT=" + string(e.Name),
+		"GENV_EVENT=" + string(p.Event),
 	}
 	output := &text.Head{Limit: 500}
 	cmd.Stdout, cmd.Stderr = output, output
@@ -195,10 +189,10 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 
 // post sends the event to the address. After a redirect or a client error, another try
 // would fail again.
-func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
-	body := e.JSON
+func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
+	body := p.JSON
 	if h.Slack {
-		body = e.Chat
+		body = p.Chat
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(body))
 	if err != nil {
@@ -221,4 +215,33 @@ func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
 		return false, nil
 	}
 	return code < 500 && code != http.StatusTooManyRequests, fmt.Errorf("the server answered %s", answer.Status)
+}
+
+// errNoEvents is why a hook is never run.
+var errNoEvents = errors.New("its `events:` are empty, so that it gets none")
+
+// SendTest sends each hook an event that says that it is a test, about a user: the first one of those that
+// the hook gets, once, and as a Queue would. It returns what became of them, in the order of the hooks.
+func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, now time.Time) []Post {
+	posts := make([]Post, len(hooks))
+	var running sync.WaitGroup
+	for i, h := range hooks {
+		posts[i] = Post{Err: errNoEvents}.to(h)
+		if len(h.On) == 0 {
+			continue
+		}
+		running.Go(func() {
+			p, err := Notice{Event: h.On[0], Test: true, Findings: []NoticedFinding{{ // its texts show what it is
+				Finding: enforce.Finding{ID: "test", User: user, Since: now.UTC()}, Line: notify.TestText,
+				Advice: "There is nothing to do.",
+			}}}.at(now)
+			if err == nil {
+				_, err = attempt(ctx, h, p)
+			}
+			posts[i] = p.to(h)
+			posts[i].Err = err
+		})
+	}
+	running.Wait()
+	return posts
 }

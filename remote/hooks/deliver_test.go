@@ -28,10 +28,10 @@ type failures struct {
 	mu   sync.Mutex
 	list []string
 	// arrived are those that did.
-	arrived []hooks.Result
+	arrived []hooks.Post
 }
 
-func (f *failures) add(r hooks.Result) {
+func (f *failures) add(r hooks.Post) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.Err == nil {
@@ -52,9 +52,9 @@ func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 	}
 	var failed failures
 	q := hooks.NewQueue([]policy.Hook{h}, failed.add)
-	q.Send(hooks.Event{Name: event, JSON: []byte(body)})
+	q.Send(hooks.Post{Event: event, JSON: []byte(body)})
 	q.Close(time.Minute)
-	q.Send(hooks.Event{Name: event, JSON: []byte("too late, and no harm")})
+	q.Send(hooks.Post{Event: event, JSON: []byte("too late, and no harm")})
 	return failed.list
 }
 
@@ -172,10 +172,10 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
 	q := hooks.NewQueue([]policy.Hook{slow, quick}, failed.add)
-	q.Send(hooks.Event{Name: "warn"})
+	q.Send(hooks.Post{Event: "warn"})
 	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
 	for range 500 {
-		q.Send(hooks.Event{Name: "warn"})
+		q.Send(hooks.Post{Event: "warn"})
 	}
 	q.Close(0)
 	require.Greater(t, len(failed.list), 400)
@@ -189,7 +189,7 @@ func TestEachHookHasAResult(t *testing.T) {
 		{Command: []string{"/bin/false"}, On: []policy.Event{"act"}, Timeout: time.Minute},
 		{Command: []string{"/bin/true"}, On: []policy.Event{"warn"}, Timeout: time.Minute},
 	}, results.add)
-	q.Send(hooks.Event{Name: "act", IDs: []string{"x"}})
+	q.Send(hooks.Post{Event: "act", IDs: []string{"x"}})
 	q.Close(time.Minute)
 	require.Len(t, results.list, 1)
 	require.Len(t, results.arrived, 1)

@@ -1,7 +1,7 @@
 // Package hooks sends what happens in cycles to the hooks of a policy: as JSON to programs and web
 // addresses, as text to chats, without delaying a cycle.
 //
-//	queue := hooks.NewQueue(file.Hooks, func(r hooks.Result) { … })
+//	queue := hooks.NewQueue(file.Hooks, func(p hooks.Post) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
 //	…
 //	queue.Close(5 * time.Second)
@@ -58,7 +58,7 @@ type NoticedFinding struct {
 // Sink sends to hooks: new findings, of what was done, and of what limits held
 // back.
 type Sink struct {
-	Queue interface{ Send(Event) } // a *Queue; it must not wait
+	Queue interface{ Send(Post) } // a *Queue; it must not wait
 	Now   func() time.Time
 	// Leads, if set, is asked whether the controller may act, right before each event but those
 	// of what it did: the controller that leads has the others, too.
@@ -111,21 +111,21 @@ func noticed(f *enforce.Finding, find enforce.FindEnvironment) NoticedFinding {
 
 func (s Sink) send(cycle *controller.Cycle, n Notice) {
 	n.Run, n.Cycle = cycle.Run, cycle.Number
-	if e, err := n.at(s.Now()); err == nil { // these types have nothing that JSON can't express
-		s.Queue.Send(e)
+	if p, err := n.at(s.Now()); err == nil { // these types have nothing that JSON can't express
+		s.Queue.Send(p)
 	}
 }
 
-// at is the event of a notice that is sent at a time.
-func (n Notice) at(now time.Time) (Event, error) {
+// at is the post of a notice that is sent at a time.
+func (n Notice) at(now time.Time) (Post, error) {
 	n.Schema, n.Time = "genv.hook/1", now.UTC()
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
 	body, err := json.Marshal(n)
 	if err != nil {
-		return Event{}, err
+		return Post{}, err
 	}
 	chat, err := json.Marshal(map[string]string{"text": n.chat()})
-	return Event{Name: n.Event, JSON: body, Chat: chat, IDs: n.ids()}, err
+	return Post{Event: n.Event, JSON: body, Chat: chat, IDs: n.ids()}, err
 }
 
 // maxIDs is how many findings the record of an event names.

@@ -211,8 +211,8 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	l := &loop{program: &command.Program{}, service: service}
 	l.configure(Options{Policy: file, Progress: &render.Progress{}})
-	l.hooks.Send(hooks.Event{Name: "act"})
-	l.hooks.Send(hooks.Event{Name: "act"})
+	l.hooks.Send(hooks.Post{Event: "act"})
+	l.hooks.Send(hooks.Post{Event: "act"})
 	begun := time.Now()
 	l.configure(Options{Policy: policy.Default(), Progress: &render.Progress{}})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")

@@ -19,7 +19,7 @@ func (l *loop) configureHooks(file *policy.File) {
 	l.hooks = hooks.NewQueue(file.Hooks, l.hookDone)
 }
 
-func (l *loop) hookDone(r hooks.Result) {
+func (l *loop) hookDone(r hooks.Post) {
 	if r.Err != nil {
 		l.log.Warn().Err(r.Err).Msg("a hook failed; enforcement continues")
 	}
@@ -28,7 +28,7 @@ func (l *loop) hookDone(r hooks.Result) {
 	}
 	record := audit.Record{
 		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().
-			UTC(), Text: string(r.Name),
+			UTC(), Text: string(r.Event),
 	}
 	if r.Webhook {
 		record.Channel = audit.ChannelWebhook

@@ -84,7 +84,7 @@ func (p *program) testMail(c *cli.Context, file *policy.File, user snapshot.User
 // errNothingToCopy is why a copy was not tried.
 var errNothingToCopy = errors.New("not sent: there is no mail to copy")
 
-func hookTests(results []hooks.Result) (tests []noticeTest) {
+func hookTests(results []hooks.Post) (tests []noticeTest) {
 	for _, r := range results {
 		t := noticeTest{
 			kind: "command", to: r.To, done: "exit status 0", err: r.Err,
