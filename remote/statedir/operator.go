@@ -1,7 +1,6 @@
 package statedir
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,22 +22,17 @@ const (
 
 // LoadOperator reads what operators asked for, in this or an earlier run. With an error,
 // which says why it can't be known, enforcement is on hold; a missing file is no error.
-func (s *Store) LoadOperator(now time.Time) (operator.State, error) {
-	status, err := s.folder.Stat(operatorName)
-	if errors.Is(err, fs.ErrNotExist) {
+func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
+	data, err := s.read(operatorName, maxOperatorBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return operator.State{}, nil
-	}
-	path := s.folder.Join(operatorName)
-	if err = cmp.Or(err, checkOwn(path, &status)); err != nil {
-		return operator.Lost(now), err
-	}
-	data, _, err := s.folder.Read(operatorName, maxOperatorBytes)
-	if err != nil {
+	case err != nil:
 		return operator.Lost(now), err
 	}
 	state, err := operator.Decode(data, now)
 	if err != nil {
-		err = fmt.Errorf("%s is damaged: %w", path, err)
+		err = fmt.Errorf("%s is damaged: %w", s.folder.Join(operatorName), err)
 		if s.lock != nil {
 			err = errors.Join(err, s.folder.RenameCorrupt(operatorName, now))
 		}
@@ -50,7 +44,7 @@ func (s *Store) LoadOperator(now time.Time) (operator.State, error) {
 }
 
 // operatorTime is when what operators asked for was written; zero if that is not known.
-func (s *Store) operatorTime() time.Time {
+func (s *Folder) operatorTime() time.Time {
 	status, err := s.folder.Stat(operatorName)
 	if err != nil {
 		return time.Time{}
@@ -59,22 +53,22 @@ func (s *Store) operatorTime() time.Time {
 }
 
 // KeepOperator writes what operators asked for, unless another controller is using the folder.
-func (s *Store) KeepOperator(state operator.State, now time.Time) error {
+func (s *Folder) KeepOperator(state operator.State, now time.Time) error {
 	if s.lock == nil {
 		return ErrInUse
 	}
-	if state.Empty() {
-		return s.putOperator(nil)
-	}
-	data, err := state.Encode(now)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", operatorName, err)
+	var data []byte
+	if !state.Empty() {
+		var err error
+		if data, err = state.Encode(now); err != nil {
+			return fmt.Errorf("encode %s: %w", operatorName, err)
+		}
 	}
 	return s.putOperator(data)
 }
 
 // putOperator writes the file, or removes it if operators asked for nothing.
-func (s *Store) putOperator(data []byte) (err error) {
+func (s *Folder) putOperator(data []byte) (err error) {
 	if len(data) > 0 {
 		err = s.folder.Put(operatorName, data, 0o600, true)
 	} else if err = s.folder.Remove(operatorName); errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +89,7 @@ const (
 
 // Operate carries out an action that lasts while no controller uses the folder, and returns
 // a line about it. It is recorded first: in log or, if that is nil, for the next controller.
-func (s *Store) Operate(
+func (s *Folder) Operate(
 	who operator.Person, a *operator.Action, log controller.Recorder, now time.Time,
 ) (string, error) {
 	if s.lock == nil {
@@ -114,9 +108,9 @@ func (s *Store) Operate(
 	}
 	record := controller.RecordOfAction(who, a, line)
 	record.Time = now.UTC()
-	keep := func(r audit.Record) error { return s.keepUnrecorded(r) }
+	keep := s.keepUnrecorded
 	if log != nil {
-		keep = func(r audit.Record) error { return log.Append(r) }
+		keep = log.Append
 	}
 	if err := keep(record); err != nil {
 		return "", fmt.Errorf("nothing was done, since it could not be recorded: %w", err)
@@ -129,16 +123,16 @@ func (s *Store) Operate(
 }
 
 // keepUnrecorded adds a record to those that wait.
-func (s *Store) keepUnrecorded(r audit.Record) error {
+func (s *Folder) keepUnrecorded(more ...audit.Record) error {
 	records, err := s.unrecorded()
 	if err != nil {
 		return err
 	}
-	return s.folder.PutJSON(unrecordedName, append(records, r), 0o600, true)
+	return s.folder.PutJSON(unrecordedName, append(records, more...), 0o600, true)
 }
 
 // unrecorded are the records that wait.
-func (s *Store) unrecorded() ([]audit.Record, error) {
+func (s *Folder) unrecorded() ([]audit.Record, error) {
 	data, _, err := s.folder.Read(unrecordedName, maxUnrecorded)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -155,7 +149,7 @@ func (s *Store) unrecorded() ([]audit.Record, error) {
 
 // RecordWaiting records what operators asked for while no controller ran. What could not be
 // recorded continues to wait. After a crash in between it may be recorded twice.
-func (s *Store) RecordWaiting(log controller.Recorder) error {
+func (s *Folder) RecordWaiting(log controller.Recorder) error {
 	if s.lock == nil {
 		return nil
 	}

@@ -32,7 +32,7 @@ type Cluster interface {
 // Shared keeps the memory of the controllers of an election in etcd, for the next leader, and in the leader's own
 // folder. It is a controller.Store for one term of a leader.
 type Shared struct {
-	Folder  *Store
+	Folder  *Folder
 	Cluster Cluster
 	Key     string // of the election
 	Self    string // the id of this controller
@@ -44,8 +44,8 @@ type Shared struct {
 	modified uint64 // the revision in which the document was written last
 }
 
-// document is what etcd has, as JSON that is compressed.
-type document struct {
+// sharedMemory is what etcd has, as JSON that is compressed.
+type sharedMemory struct {
 	Schema string           `json:"schema"`
 	Time   time.Time        `json:"time"` // when it was written, by the clock of the leader
 	By     string           `json:"by"`   // the id of the leader
@@ -91,8 +91,7 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	d, err := s.read(ctx)
 	switch {
 	case err != nil:
-		var damaged *damagedError
-		if errors.As(err, &damaged) {
+		if errors.Is(err, errDamaged) {
 			own.Operator = own.Operator.With(operator.Lost(now))
 		}
 		return own, errors.Join(fmt.Errorf("the memory of the previous leader can't be used, so this controller "+
@@ -113,7 +112,7 @@ const writesWithin = 15 * time.Second
 // decode returns the memory of a document, with times by the clock of this controller. That of the leader was ahead
 // if the document is of the future, and behind if the leader was seen long after it. If instead it could not write, or
 // does so rarely, what is found counts as younger than it is.
-func (d *document) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
+func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
 	behind := min(0, now.Sub(d.Time))
 	if late := followed.Sub(d.Time); late > writesWithin {
 		behind = late
@@ -142,14 +141,12 @@ func (d *document) decode(now, followed time.Time) (m controller.FleetMemory, er
 	return m, errors.Join(err, lost)
 }
 
-// damagedError says that the document is there, and can't be read.
-type damagedError struct{ err error }
-
-func (e *damagedError) Error() string { return fmt.Sprintf("it is damaged: %v", e.err) }
+// errDamaged says that the document is there, and can't be read.
+var errDamaged = errors.New("it is damaged")
 
 // read reads the document; nil if there is none. Nothing may be done before it is known what operators asked for, so it
 // asks again while this controller leads.
-func (s *Shared) read(ctx context.Context) (*document, error) {
+func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	var entry *etcd.Entry
 	var err error
 	for range loadTries {
@@ -161,14 +158,11 @@ func (s *Shared) read(ctx context.Context) (*document, error) {
 	if err != nil || entry == nil {
 		return nil, err
 	}
-	var d document
-	if err := unpack(entry.Value, maxDocument, &d); err != nil {
-		return nil, &damagedError{err}
+	d := new(sharedMemory)
+	if err = unpack(entry.Value, d); err == nil && d.Schema != schema {
+		err = fmt.Errorf("%w: another version: %q", errDamaged, d.Schema)
 	}
-	if d.Schema != schema {
-		return nil, &damagedError{fmt.Errorf("another version: %q", d.Schema)}
-	}
-	return &d, nil
+	return d, err
 }
 
 // get asks etcd, for as long as it may take.
@@ -197,7 +191,7 @@ func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
 }
 
 func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
-	d := document{Schema: schema, Time: s.Folder.Now().Round(0).UTC(), By: s.Self, Saved: saved}
+	d := sharedMemory{Schema: schema, Time: s.Folder.Now().Round(0).UTC(), By: s.Self, Saved: saved}
 	data, err := pack(d)
 	tooLarge := err == nil && len(data) > maxShared
 	if tooLarge {
@@ -228,11 +222,9 @@ func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error
 	if err != nil || entry == nil {
 		return time.Time{}, err
 	}
-	var d document
-	if err := unpack(entry.Value, maxDocument, &d); err != nil {
-		return time.Time{}, &damagedError{err}
-	}
-	return d.Time, nil
+	var d sharedMemory
+	err = unpack(entry.Value, &d)
+	return d.Time, err
 }
 
 // writers are kept, since each has tables of almost a megabyte.
@@ -250,18 +242,21 @@ func pack(value any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// unpack reads what pack returned. JSON of more than limit bytes is an error.
-func unpack(data []byte, limit int64, value any) error {
+// unpack reads what pack returned. JSON of more than maxDocument bytes is an error, too.
+func unpack(data []byte, value any) error {
+	var text []byte
 	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(r, maxDocument+1))
+	}
+	if err == nil && len(text) > maxDocument {
+		err = fmt.Errorf("more than %d bytes", maxDocument)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, value)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return err
-	}
-	if int64(len(text)) > limit {
-		return fmt.Errorf("more than %d bytes", limit)
-	}
-	return json.Unmarshal(text, value)
+	return nil
 }

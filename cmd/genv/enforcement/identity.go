@@ -37,7 +37,7 @@ type runIdentity struct {
 
 // identityOf is who a run with a state folder is; nil for none. A single cycle asks for no lease, and may run beside a
 // loop with the same folder: it needs no id that lasts.
-func identityOf(ctx context.Context, folder *statedir.Store, loops bool) (runIdentity, error) {
+func identityOf(ctx context.Context, folder *statedir.Folder, loops bool) (runIdentity, error) {
 	self := runIdentity{PID: os.Getpid(), Start: rand.Text()}
 	if folder != nil {
 		id, err := folder.ID()
@@ -96,7 +96,7 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Requ
 
 // leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none. Hosts
 // give none to a loop without a folder, by which they would know it again: they refuse it, or let it act.
-func leaseOf(folder *statedir.Store, options *Options, self *runIdentity) (*fence.Request, error) {
+func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.Request, error) {
 	switch {
 	case options.TakeOver && !options.loops():
 		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. "+

@@ -206,7 +206,7 @@ type loop struct {
 	log     zerolog.Logger
 	reload  func() (Options, error)
 	record  *audit.Log       // nil for none
-	folder  *statedir.Store  // of the run's state; nil for none
+	folder  *statedir.Folder // of the run's state; nil for none
 	store   controller.Store // of the memory, in this role; nil for none
 	unsaved string           // the kind of the error why the memory is not saved; empty for none
 	usage   *usage.Recorder  // nil for none

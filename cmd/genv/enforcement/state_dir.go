@@ -50,7 +50,7 @@ func ControllerDirs(getenv func(string) string) (dirs []string) {
 
 // openFolder opens the folder in which runs keep their memory; nil for none. Only a folder that was asked for and can't
 // be used is an error.
-func openFolder(p *command.Program, options *Options, name string, log zerolog.Logger) (*statedir.Store, error) {
+func openFolder(p *command.Program, options *Options, name string, log zerolog.Logger) (*statedir.Folder, error) {
 	path := cmp.Or(options.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" || options.LookOnly {
 		return nil, nil //nolint:nilnil // there is none

@@ -98,7 +98,7 @@ func (r *runningController) names(ctx context.Context) (hosts, users []string) {
 type stoppedController struct {
 	program *program
 	dir     string
-	store   *statedir.Store
+	store   *statedir.Folder
 	log     *audit.Log // nil for none
 }
 

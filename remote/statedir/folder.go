@@ -26,9 +26,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Store keeps a controller's memory in a folder, from run to run. Only one controller
+// Folder keeps a controller's memory in a folder, from run to run. Only one controller
 // at a time can use the folder: Open locks it. It is a controller.Store.
-type Store struct {
+type Folder struct {
 	Now func() time.Time // time.Now from Open
 
 	folder *folder.Folder
@@ -39,35 +39,30 @@ type Store struct {
 var ErrInUse = errors.New("another controller is using this folder")
 
 // Open opens a folder, and creates it if it is missing. With ErrInUse it also returns
-// a Store, which can be read but doesn't write.
-func Open(dir string) (*Store, error) {
+// a Folder, which can be read but doesn't write.
+func Open(dir string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	opened, err := folder.OpenExisting(dir)
+	s, err := OpenToRead(dir)
 	if err != nil {
 		return nil, err
 	}
-	opened.Spare = true
-	s := &Store{Now: time.Now, folder: opened}
-	status, err := opened.Status()
-	if err = cmp.Or(err, checkOwn(dir, &status)); err == nil {
-		err = s.takeLock()
-	}
-	if err != nil && !errors.Is(err, ErrInUse) {
-		opened.Close()
-		return nil, err
-	}
-	if err == nil {
+	s.folder.Spare = true
+	switch err = s.takeLock(); {
+	case err == nil:
 		for _, name := range []string{MemoryName, operatorName, idName, epochName} { // of saves that were killed
-			opened.RemoveLeftovers(name)
+			s.folder.RemoveLeftovers(name)
 		}
+	case !errors.Is(err, ErrInUse):
+		s.folder.Close()
+		return nil, err
 	}
 	return s, err
 }
 
-// OpenToRead opens a folder that exists, without locking it. The Store doesn't write, as after ErrInUse.
-func OpenToRead(dir string) (*Store, error) {
+// OpenToRead opens a folder that exists, without locking it. The Folder doesn't write, as after ErrInUse.
+func OpenToRead(dir string) (*Folder, error) {
 	opened, err := folder.OpenExisting(dir)
 	if err != nil {
 		return nil, err
@@ -77,17 +72,17 @@ func OpenToRead(dir string) (*Store, error) {
 		opened.Close()
 		return nil, err
 	}
-	return &Store{Now: time.Now, folder: opened}, nil
+	return &Folder{Now: time.Now, folder: opened}, nil
 }
 
 // Holds reports whether this process alone uses the folder, and may write there.
-func (s *Store) Holds() bool { return s.lock != nil }
+func (s *Folder) Holds() bool { return s.lock != nil }
 
 // Path is the folder.
-func (s *Store) Path() string { return s.folder.Path }
+func (s *Folder) Path() string { return s.folder.Path }
 
 // takeLock locks the folder until it is closed, and writes this process into the lock file.
-func (s *Store) takeLock() error {
+func (s *Folder) takeLock() error {
 	lock, err := s.folder.Lock(lockName, 0)
 	if errors.Is(err, folder.ErrLocked) {
 		holder, _, _ := s.folder.Read(lockName, 32) // unknown if it can't be read
@@ -118,8 +113,18 @@ func checkOwn(path string, status *unix.Stat_t) error {
 	return nil
 }
 
+// read reads a file that nobody else could have written.
+func (s *Folder) read(name string, limit int64) ([]byte, error) {
+	status, err := s.folder.Stat(name)
+	if err = cmp.Or(err, checkOwn(s.folder.Join(name), &status)); err != nil {
+		return nil, err
+	}
+	data, _, err := s.folder.Read(name, limit)
+	return data, err
+}
+
 // Close unlocks the folder.
-func (s *Store) Close() error {
+func (s *Folder) Close() error {
 	s.folder.Close()
 	if s.lock == nil {
 		return nil
@@ -129,7 +134,7 @@ func (s *Store) Close() error {
 
 // ID names the controller that uses the folder, now and after a restart. One that can't be read is an
 // error: with another one, hosts would refuse this controller.
-func (s *Store) ID() (string, error) {
+func (s *Folder) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
 	}
@@ -150,7 +155,7 @@ func (s *Store) ID() (string, error) {
 // NextEpoch counts the starts of controllers that use the folder, from 1 on. It returns a
 // number that no earlier start had, and that is on the disk. A count that can't be read is an
 // error: hosts refuse a lower one of the same ID.
-func (s *Store) NextEpoch() (uint64, error) {
+func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse
 	}
@@ -179,13 +184,13 @@ const (
 
 // Load reads the memory of an earlier run, and what operators asked for. A missing file is no error. It implements
 // controller.Store.
-func (s *Store) Load(context.Context) (controller.FleetMemory, error) {
+func (s *Folder) Load(context.Context) (controller.FleetMemory, error) {
 	m, _, err := s.load(s.Now())
 	return m, err
 }
 
 // load also returns when the memory was written.
-func (s *Store) load(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
+func (s *Folder) load(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
 	m, written, err = s.loadMemory(now)
 	if err != nil {
 		err = fmt.Errorf("the memory of the last run is dropped, so all times start again: %w", err)
@@ -199,27 +204,21 @@ func (s *Store) load(now time.Time) (m controller.FleetMemory, written time.Time
 	return m, written, errors.Join(err, unknown)
 }
 
-func (s *Store) loadMemory(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
-	path := s.folder.Join(MemoryName)
-	status, err := s.folder.Stat(MemoryName)
-	if errors.Is(err, fs.ErrNotExist) {
+func (s *Folder) loadMemory(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
+	data, err := s.read(MemoryName, controller.MaxSaved)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return m, written, nil
-	}
-	if err = cmp.Or(err, checkOwn(path, &status)); err != nil {
-		return m, written, err
-	}
-	data, _, err := s.folder.Read(MemoryName, controller.MaxSaved)
-	if err != nil {
-		return m, written, err
-	}
-	if m, written, err = controller.DecodeMemory(data, now); err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
+	case err == nil:
+		if m, written, err = controller.DecodeMemory(data, now); err != nil {
+			err = fmt.Errorf("%s: %w", s.folder.Join(MemoryName), err)
+		}
 	}
 	return m, written, err
 }
 
 // Save writes the memory. A folder that another controller uses is left as it is. It implements controller.Store.
-func (s *Store) Save(_ context.Context, saved controller.Saved) error {
+func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	if s.lock == nil {
 		return nil
 	}
