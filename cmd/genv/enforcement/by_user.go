@@ -31,32 +31,28 @@ type userDocument struct {
 	Detach    int `json:"would_detach"` // likewise, attachments
 }
 
-// found is what findings about a user name.
+// found sums findings up.
 type found struct {
-	rules                map[enforce.Rule]bool
-	caps                 map[string]bool
-	hosts                map[snapshot.Hostname]bool
+	userDocument
 	processes, terminate map[enforce.ProcessRef]bool
-	gpus                 map[enforce.DeviceRef]bool // without environments
-	detach               map[enforce.DeviceRef]bool
+	gpus, detach         map[enforce.DeviceRef]bool // gpus have no environments
 }
 
 func newFound() *found {
 	return &found{
-		rules: make(map[enforce.Rule]bool), caps: make(map[string]bool), hosts: make(map[snapshot.Hostname]bool),
 		processes: make(map[enforce.ProcessRef]bool), terminate: make(map[enforce.ProcessRef]bool),
 		gpus: make(map[enforce.DeviceRef]bool), detach: make(map[enforce.DeviceRef]bool),
 	}
 }
 
 func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snapshot.DeviceIndex) {
-	f.rules[finding.Rule] = true
+	f.Rules = append(f.Rules, finding.Rule)
 	if finding.Cap != nil {
-		f.caps[finding.Cap.String()] = true
+		f.Caps = append(f.Caps, finding.Cap.String())
 	}
 	acts := !finding.Held && finding.Waits == ""
 	process := func(ref enforce.ProcessRef) {
-		f.hosts[ref.Host], f.processes[ref] = true, true
+		f.Hosts, f.processes[ref] = append(f.Hosts, ref.Host), true
 		for _, index := range uses[ref] {
 			f.gpus[enforce.DeviceRef{Host: ref.Host, Index: index}] = true
 		}
@@ -73,11 +69,25 @@ func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snap
 		}
 	}
 	for _, ref := range finding.Detach {
-		f.hosts[ref.Host], f.gpus[enforce.DeviceRef{Host: ref.Host, Index: ref.Index}] = true, true
-		if acts {
+		f.Hosts = append(f.Hosts, ref.Host)
+		if f.gpus[enforce.DeviceRef{Host: ref.Host, Index: ref.Index}] = true; acts {
 			f.detach[ref] = true
 		}
 	}
+}
+
+// sum is what the findings come to.
+func (f *found) sum() userDocument {
+	u := f.userDocument
+	u.Rules, u.Caps, u.Hosts = distinct(u.Rules), distinct(u.Caps), distinct(u.Hosts)
+	u.Processes, u.GPUs, u.Terminate, u.Detach = len(f.processes), len(f.gpus), len(f.terminate), len(f.detach)
+	return u
+}
+
+// distinct are the texts of a list, each once, sorted. This machine has no name.
+func distinct[T ~string](list []T) []T {
+	slices.Sort(list)
+	return slices.DeleteFunc(slices.Compact(list), func(one T) bool { return one == "" })
 }
 
 // byUser sums up the findings of a cycle by user, sorted by name.
@@ -95,18 +105,13 @@ func byUser(cycle *controller.Cycle) []userDocument {
 		user := gpus.UserName(finding.User, finding.UID)
 		if users[user] == nil {
 			users[user] = newFound()
+			users[user].User, users[user].Hosts = user, []snapshot.Hostname{}
 		}
 		users[user].add(finding, uses)
 	}
 	list := make([]userDocument, 0, len(users))
 	for _, user := range slices.Sorted(maps.Keys(users)) {
-		f := users[user]
-		delete(f.hosts, "") // this machine
-		list = append(list, userDocument{
-			User: user, Rules: slices.Sorted(maps.Keys(f.rules)), Caps: slices.Sorted(maps.Keys(f.caps)),
-			Hosts: slices.Sorted(maps.Keys(f.hosts)), Processes: len(f.processes), GPUs: len(f.gpus),
-			Terminate: len(f.terminate), Detach: len(f.detach),
-		})
+		list = append(list, users[user].sum())
 	}
 	return list
 }
@@ -132,24 +137,24 @@ func writeByUser(w io.Writer, users []userDocument) error {
 	t := output.Table(columns...)
 	for i := range users {
 		u := &users[i]
-		rules, hosts := make([]string, len(u.Rules)), make([]string, len(u.Hosts))
-		for i, rule := range u.Rules {
-			rules[i] = string(rule)
-		}
-		for i, host := range u.Hosts {
-			hosts[i] = string(host)
-		}
 		row := []string{
 			cmp.Or(output.Name(string(u.User)), "-"), strconv.Itoa(u.Processes), strconv.Itoa(u.GPUs),
-			strconv.Itoa(u.Terminate), strconv.Itoa(u.Detach), strings.Join(rules, ","),
+			strconv.Itoa(u.Terminate), strconv.Itoa(u.Detach), strings.Join(texts(u.Rules), ","),
 		}
 		if withCaps {
 			row = append(row, strings.Join(u.Caps, ", "))
 		}
 		if withHosts {
-			row = append(row, strings.Join(text.CompactHosts(hosts), ","))
+			row = append(row, strings.Join(text.CompactHosts(texts(u.Hosts)), ","))
 		}
 		t.Add(row...)
 	}
 	return t.Write(w) //nolint:wrapcheck // it is of stdout
+}
+
+func texts[T ~string](list []T) (all []string) {
+	for _, one := range list {
+		all = append(all, string(one))
+	}
+	return all
 }

@@ -2,6 +2,7 @@ package enforcement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,34 +13,30 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// intention is what a dry run leaves undone, or would do later.
-type intention struct {
-	host snapshot.Hostname
-	what string
-	when string // empty for now
-	why  []string
-}
-
-func (i *intention) line() string {
-	what := i.what + i.when
-	if len(i.why) > 0 {
-		what += " because: " + strings.Join(i.why, "; ")
+// intentions prints what a dry run leaves undone, when it is not what the last cycle did: what is due, then what waits
+// for its time.
+func (w *cycleWriter) intentions(cycle *controller.Cycle) {
+	intended, due := make(map[string]bool), make(map[any]bool)
+	say := func(host snapshot.Hostname, what, when string, why ...string) {
+		key, line := on(host, what), what+when
+		if when != "" {
+			key += " later"
+		}
+		if len(why) > 0 {
+			line += " because: " + strings.Join(why, "; ")
+		}
+		if !w.intended[key] && !intended[key] {
+			w.print(host, line)
+		}
+		intended[key] = true
 	}
-	return what
-}
-
-// intentionsOf are those of a plan: what is due, then what waits for its time.
-func intentionsOf(cycle *controller.Cycle) []intention {
-	var list []intention
-	due := make(map[enforce.ProcessRef]bool)
-	detached := make(map[enforce.DeviceRef]bool)
 	for _, o := range cycle.Plan.Orders {
 		for _, d := range o.Order.Detach {
-			list = append(list, intention{host: o.Host, what: d.Intention(), why: d.Why})
-			detached[enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID}] = true
+			say(o.Host, d.Intention(), "", d.Why...)
+			due[enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID}] = true
 		}
 		for _, t := range o.Order.Terminate {
-			list = append(list, intention{host: o.Host, what: t.Intention(), why: t.Why})
+			say(o.Host, t.Intention(), "", t.Why...)
 			due[enforce.ProcessRef{Host: o.Host, PID: t.Process.PID}] = true
 		}
 	}
@@ -54,17 +51,22 @@ func intentionsOf(cycle *controller.Cycle) []intention {
 		}
 		when := whenDue(f, cycle.Start)
 		for _, ref := range f.Detach {
-			if d := detachment(hosts[ref.Host], ref); d != nil && !detached[ref] {
-				list = append(list, intention{ref.Host, d.Intention(), when, []string{f.Line()}})
+			if s := hosts[ref.Host]; s != nil && s.Environment(ref.EID) != nil && !due[ref] {
+				d := order.Detachment{Device: ref.Index, Environment: *s.Environment(ref.EID)}
+				say(ref.Host, d.Intention(), when, f.Line())
 			}
 		}
 		for _, ref := range f.Terminate {
-			if t := termination(hosts[ref.Host], ref, f); t != nil && !due[ref] {
-				list = append(list, intention{ref.Host, t.Intention(), when, []string{f.Line()}})
+			if s := hosts[ref.Host]; s != nil && !due[ref] {
+				at := slices.IndexFunc(s.Processes, func(p snapshot.Process) bool { return p.PID == ref.PID })
+				if outside := f.Rule == enforce.RuleNonEnvProcesses; at >= 0 {
+					t := order.Termination{Process: s.Processes[at], InNoEnvironment: &outside}
+					say(ref.Host, t.Intention(), when, f.Line())
+				}
 			}
 		}
 	}
-	return list
+	w.intended = intended
 }
 
 // whenDue says when something is done about a finding that waits.
@@ -73,33 +75,6 @@ func whenDue(f *enforce.Finding, now time.Time) string {
 		return fmt.Sprintf(" in %s, if it lasts,", text.ShortDuration(max(left, time.Second)))
 	}
 	return " after more cycles, if it lasts,"
-}
-
-// termination is what would be done to a process; nil if the host doesn't show it.
-func termination(s *snapshot.Snapshot, ref enforce.ProcessRef, f *enforce.Finding) *order.Termination {
-	if s == nil {
-		return nil
-	}
-	for i := range s.Processes {
-		if p := &s.Processes[i]; p.PID == ref.PID {
-			outside := f.Rule == enforce.RuleNonEnvProcesses
-			return &order.Termination{Process: *p, InNoEnvironment: &outside}
-		}
-	}
-	return nil
-}
-
-// detachment is what would be done to an attachment; nil if the host doesn't show its environment.
-func detachment(s *snapshot.Snapshot, ref enforce.DeviceRef) *order.Detachment {
-	if s == nil {
-		return nil
-	}
-	for i := range s.Environments {
-		if e := &s.Environments[i]; e.EID == ref.EID {
-			return &order.Detachment{Device: ref.Index, Environment: *e}
-		}
-	}
-	return nil
 }
 
 // wouldBeDone sums up what the findings of a dry run lead to, within safety limits. What waits for a warning counts.
@@ -148,20 +123,4 @@ func processes(n int) string {
 		return "1 process"
 	}
 	return fmt.Sprintf("%d processes", n)
-}
-
-// intentions prints what a dry run leaves undone, when it is not what the last cycle did.
-func (w *cycleWriter) intentions(cycle *controller.Cycle) {
-	now := make(map[string]bool)
-	for _, i := range intentionsOf(cycle) {
-		key := on(i.host, i.what)
-		if i.when != "" {
-			key += " later"
-		}
-		if !w.intended[key] && !now[key] {
-			w.print(i.host, i.line())
-		}
-		now[key] = true
-	}
-	w.intended = now
 }

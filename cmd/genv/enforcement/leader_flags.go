@@ -19,34 +19,29 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// LeaderConfig is what the flags about a leader say. Without a Key there is no election.
-type LeaderConfig struct {
+// Leader is what the flags about a leader say. Without a Key there is no election. Few set more than the first flag, so
+// that help leaves them to config.yaml.
+type Leader struct {
 	Key  string
 	Etcd etcd.Config
 
+	url, login    string
 	ca, cert, key string // files with PEM; empty if they aren't given
 }
 
 // loginVariable has what the file of --leader-login has.
 const loginVariable = "GENV_LEADER_LOGIN"
 
-// LeaderFlags is what the flags about a leader say. Few set more than the first, so that help leaves them to
-// config.yaml.
-type LeaderFlags struct {
-	url, login string
-	config     LeaderConfig
-}
-
 // Flags are the flags; usage is that of --leader.
-func (o *LeaderFlags) Flags(usage string, keys command.Keys) []cli.Flag {
+func (l *Leader) Flags(usage string, keys command.Keys) []cli.Flag {
 	return []cli.Flag{
-		command.String(&o.url, "leader", usage).Config(keys),
-		command.String(&o.config.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
+		command.String(&l.url, "leader", usage).Config(keys),
+		command.String(&l.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").
 			Config(keys).DefaultText("the system's").Hide(),
-		command.String(&o.config.cert, "leader-cert", "the certificate by which etcd knows this controller "+
+		command.String(&l.cert, "leader-cert", "the certificate by which etcd knows this controller "+
 			"(`FILE`, PEM)").Config(keys).Hide(),
-		command.String(&o.config.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
-		command.String(&o.login, "leader-login", "a private `FILE` with USER:PASSWORD for etcd").
+		command.String(&l.key, "leader-key", "the key of the certificate (`FILE`, PEM)").Config(keys).Hide(),
+		command.String(&l.login, "leader-login", "a private `FILE` with USER:PASSWORD for etcd").
 			Config(keys).DefaultText("$" + loginVariable).Hide(),
 	}
 }
@@ -56,82 +51,76 @@ const LeaderUsage = "act only while this controller leads among those with the s
 	"such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…"
 
 // Off says that no election is asked about.
-func (o *LeaderFlags) Off() bool { return o.url == "off" }
+func (l *Leader) Off() bool { return l.url == "off" }
 
 // Read reads what the flags name. acts says that the command runs in a loop and isn't a dry run: others don't take
 // part.
-func (o *LeaderFlags) Read(getenv func(string) string, acts bool) (LeaderConfig, error) {
-	if o.url == "" {
+func (l *Leader) Read(getenv func(string) string, acts bool) error {
+	if l.url == "" {
 		for _, needs := range [][2]string{
-			{"leader-ca", o.config.ca},
-			{"leader-cert", o.config.cert},
-			{"leader-key", o.config.key},
-			{"leader-login", o.login},
+			{"leader-ca", l.ca}, {"leader-cert", l.cert}, {"leader-key", l.key}, {"leader-login", l.login},
 		} {
 			if needs[1] != "" {
-				return LeaderConfig{}, command.WrongFlag(needs[0], " needs --leader")
+				return command.WrongFlag(needs[0], " needs --leader")
 			}
 		}
-		return LeaderConfig{}, nil
+		return nil
 	}
 	if !acts {
-		return LeaderConfig{}, command.WrongFlag("leader",
+		return command.WrongFlag("leader",
 			" needs a loop that acts: write an --interval of more than 0, and no --dry-run")
 	}
-	address, err := etcd.ParseURL(o.url)
+	address, err := etcd.ParseURL(l.url)
 	if err != nil {
-		return LeaderConfig{}, command.WrongFlag("leader", ": %w", err)
+		return command.WrongFlag("leader", ": %w", err)
 	}
-	config := o.config
-	config.Key, config.Etcd.Endpoints = address.Key, address.Endpoints
-	if err := config.readLogin(o.login, getenv(loginVariable)); err != nil {
-		return config, err
+	l.Key, l.Etcd.Endpoints = address.Key, address.Endpoints
+	if err := l.readLogin(getenv(loginVariable)); err != nil {
+		return err
 	}
-	config.Etcd.TLS, err = config.readTLS(address.TLS)
-	return config, err
+	l.Etcd.TLS, err = l.readTLS(address.TLS)
+	return err
 }
 
 // readLogin reads the user and the password: from a file, or else from the environment.
-func (config *LeaderConfig) readLogin(file, variable string) error {
+func (l *Leader) readLogin(variable string) error {
 	from, login := "$"+loginVariable, variable
-	if file != "" {
-		from = "--leader-login " + file
+	if l.login != "" {
+		from = "--leader-login " + l.login
 		var err error
-		if login, err = mail.ReadPassword(file); err != nil {
+		if login, err = mail.ReadPassword(l.login); err != nil {
 			return command.WrongFlag("leader-login", ": %w", err)
 		}
 	}
 	if login == "" {
 		return nil
 	}
-	var ok bool
-	if config.Etcd.User, config.Etcd.Password, ok = strings.Cut(login, ":"); !ok || config.Etcd.User == "" ||
-		config.Etcd.Password == "" {
+	user, password, _ := strings.Cut(login, ":")
+	if user == "" || password == "" {
 		return command.UsageError("%s: write USER:PASSWORD into it", from)
 	}
+	l.Etcd.User, l.Etcd.Password = user, password
 	return nil
 }
 
 // readTLS reads the files; nil without TLS.
-func (config *LeaderConfig) readTLS(wanted bool) (*tls.Config, error) {
-	if !wanted {
-		if config.ca+config.cert+config.key != "" {
-			return nil, command.WrongFlag("leader-ca", ", --leader-cert and --leader-key are for etcds://")
-		}
+func (l *Leader) readTLS(wanted bool) (_ *tls.Config, err error) {
+	switch {
+	case !wanted && l.ca+l.cert+l.key != "":
+		return nil, command.WrongFlag("leader-ca", ", --leader-cert and --leader-key are for etcds://")
+	case !wanted:
 		return nil, nil //nolint:nilnil // there is no TLS
+	case (l.cert == "") != (l.key == ""):
+		return nil, command.WrongFlag("leader-cert", " and --leader-key need each other")
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
-	if config.ca != "" {
-		var err error
-		if settings.RootCAs, err = mail.Authorities(config.ca); err != nil {
+	if l.ca != "" {
+		if settings.RootCAs, err = mail.Authorities(l.ca); err != nil {
 			return nil, command.WrongFlag("leader-ca", ": %w", err)
 		}
 	}
-	if (config.cert == "") != (config.key == "") {
-		return nil, command.WrongFlag("leader-cert", " and --leader-key need each other")
-	}
-	if config.cert != "" {
-		pair, err := tls.LoadX509KeyPair(config.cert, config.key)
+	if l.cert != "" {
+		pair, err := tls.LoadX509KeyPair(l.cert, l.key)
 		if err != nil {
 			return nil, command.WrongFlag("leader-cert", ", --leader-key: %w", err)
 		}
@@ -141,14 +130,14 @@ func (config *LeaderConfig) readTLS(wanted bool) (*tls.Config, error) {
 }
 
 // WarnOfClearText says that what goes to etcd and back goes over a network without TLS.
-func (config LeaderConfig) WarnOfClearText(log zerolog.Logger) {
-	members := config.inClearText()
+func (l *Leader) WarnOfClearText(log zerolog.Logger) {
+	members := l.inClearText()
 	if len(members) == 0 {
 		return
 	}
 	readable := "the memory of the leader"
-	if config.Etcd.User != "" {
-		readable = "the password of " + config.Etcd.User + " and " + readable
+	if l.Etcd.User != "" {
+		readable = "the password of " + l.Etcd.User + " and " + readable
 	}
 	log.Warn().Str("members", strings.Join(members, " ")).
 		Msg("the connection to etcd is not encrypted: anyone on the network can read " + readable +
@@ -157,8 +146,8 @@ func (config LeaderConfig) WarnOfClearText(log zerolog.Logger) {
 }
 
 // inClearText are the members that are asked without TLS and are not on this machine, as far as their names say.
-func (config LeaderConfig) inClearText() (members []string) {
-	for _, endpoint := range config.Etcd.Endpoints {
+func (l *Leader) inClearText() (members []string) {
+	for _, endpoint := range l.Etcd.Endpoints {
 		at, err := url.Parse(endpoint)
 		if err != nil || at.Scheme != "http" || isLoopback(at.Hostname()) {
 			continue
@@ -175,13 +164,13 @@ func isLoopback(host string) bool {
 
 // CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning, as it may be
 // started later, and members of different clusters are an error, since each cluster would have a leader of its own.
-func (config LeaderConfig) CheckMembers(ctx context.Context, log zerolog.Logger) error {
-	if config.Key == "" {
+func (l *Leader) CheckMembers(ctx context.Context, log zerolog.Logger) error {
+	if l.Key == "" {
 		return nil
 	}
-	client := etcd.New(config.Etcd)
+	client := etcd.New(l.Etcd)
 	defer client.Close()
-	members := client.Members(ctx, config.Key)
+	members := client.Members(ctx, l.Key)
 	var silent []error
 	clusters := map[uint64][]string{}
 	for _, m := range members {
@@ -194,7 +183,7 @@ func (config LeaderConfig) CheckMembers(ctx context.Context, log zerolog.Logger)
 	}
 	if len(silent) > 0 && ctx.Err() == nil {
 		log.Warn().Errs("members", silent).Msgf("%d of %d members of etcd don't answer. Look at `%s`", len(silent),
-			len(members), config.Health())
+			len(members), l.Health())
 	}
 	if len(clusters) > 1 {
 		return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a "+
@@ -214,13 +203,13 @@ func shown(clusters map[uint64][]string) string {
 
 // Health is the command by which an operator sees how the members are. It asks for the password of
 // the user, if there is one.
-func (config LeaderConfig) Health() string {
-	args := []string{"etcdctl", "--endpoints", strings.Join(config.Etcd.Endpoints, ",")}
+func (l *Leader) Health() string {
+	args := []string{"etcdctl", "--endpoints", strings.Join(l.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{
-		{"--cacert", config.ca},
-		{"--cert", config.cert},
-		{"--key", config.key},
-		{"--user", config.Etcd.User},
+		{"--cacert", l.ca},
+		{"--cert", l.cert},
+		{"--key", l.key},
+		{"--user", l.Etcd.User},
 	} {
 		if flag[1] != "" {
 			args = append(args, flag[0], flag[1])

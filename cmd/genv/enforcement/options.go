@@ -46,7 +46,7 @@ type Options struct {
 	Timestamps    string        // whether stdout is dated: auto, always or never
 	Summary       time.Duration // the period of a summary on stderr; 0 for none
 	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
-	Leader LeaderConfig
+	Leader Leader
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
 	Listen listeners.Config

@@ -27,7 +27,7 @@ import (
 type doctorOptions struct {
 	*program
 	hostFlags
-	leader enforcement.LeaderFlags
+	leader enforcement.Leader
 	format string
 	policy string
 	all    bool
@@ -51,16 +51,16 @@ func (p *program) doctorCommand() *cli.Command {
 }
 
 // readLeader reads the flags about a leader. What another account keeps to itself is not asked.
-func (o *doctorOptions) readLeader() (enforcement.LeaderConfig, error) {
+func (o *doctorOptions) readLeader() error {
 	if o.leader.Off() {
-		return enforcement.LeaderConfig{}, nil
+		return nil
 	}
-	config, err := o.leader.Read(o.Getenv, true)
+	err := o.leader.Read(o.Getenv, true)
 	if errors.Is(err, fs.ErrPermission) {
 		o.Warn("the election is not checked: " + err.Error())
-		return enforcement.LeaderConfig{}, nil
+		o.leader.Key, err = "", nil
 	}
-	return config, err
+	return err
 }
 
 // maxDoctorOutput bounds what a command of ours may print on a host, in bytes.
@@ -71,8 +71,7 @@ func (o *doctorOptions) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	leader, err := o.readLeader()
-	if err != nil {
+	if err := o.readLeader(); err != nil {
 		return err
 	}
 	config.SSH.MaxStdout = maxDoctorOutput
@@ -81,7 +80,7 @@ func (o *doctorOptions) run(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	document := f.examine(c.Context, &leader, o.wantedGuards(o.policy))
+	document := f.examine(c.Context, &o.leader, o.wantedGuards(o.policy))
 	f.progress.End()
 	render.WriteDuplicates(o.Err, document.Duplicates)
 	if o.format == "json" {
@@ -120,7 +119,7 @@ func (p *program) wantedGuards(path string) func(remote.Host) snapshot.GuardMode
 
 // examine looks at all hosts. Names of one machine are each examined.
 func (f *fleet) examine(
-	ctx context.Context, leader *enforcement.LeaderConfig, guards func(remote.Host) snapshot.GuardMode,
+	ctx context.Context, leader *enforcement.Leader, guards func(remote.Host) snapshot.GuardMode,
 ) *remotedoctor.Document {
 	pool := f.pool()
 	defer pool.Close()

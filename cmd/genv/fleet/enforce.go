@@ -28,7 +28,7 @@ type enforceOptions struct {
 	*program
 	hostFlags
 	loop   enforcement.LoopFlags
-	leader enforcement.LeaderFlags
+	leader enforcement.Leader
 	usage  report.UsageFlags
 	listen listeners.Flags
 }
@@ -53,7 +53,8 @@ func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcemen
 	if options.Listen, err = o.listen.Read(c, o.Getenv, options.Interval == 0); err != nil {
 		return config, options, err
 	}
-	if options.Leader, err = o.leader.Read(o.Getenv, options.Interval > 0 && !options.DryRun); err != nil {
+	err = o.leader.Read(o.Getenv, options.Interval > 0 && !options.DryRun)
+	if options.Leader = o.leader; err != nil {
 		return config, options, err
 	}
 	named := inventory.Selection{Hosts: o.host, HostFile: o.hostFile}

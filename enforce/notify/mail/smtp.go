@@ -100,7 +100,7 @@ func Authorities(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
+		return nil, fmt.Errorf("%s has no certificate (PEM)", file)
 	}
 	return pool, nil
 }
