@@ -17,17 +17,9 @@ import (
 
 // Settings are what an environment can be configured with, in the order in which they are listed.
 var Settings = []Configurable{
-	{
-		Name: "gpu-memory",
-		Get:  func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() },
-		Set:  SetMemory,
-	},
-	{Name: "gpus", Get: gpusOf, Set: setGPUs},
-	{
-		Name: "name",
-		Get:  func(c *snapshot.EnvConfig) string { return c.Name },
-		Set:  setName,
-	},
+	{"gpu-memory", func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() }, SetMemory},
+	{"gpus", gpusOf, setGPUs},
+	{"name", func(c *snapshot.EnvConfig) string { return c.Name }, setName},
 }
 
 // Configurable is one of them; its text is empty if it is not set.
@@ -48,13 +40,12 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 		return nil
 	}
 	memory, err := snapshot.ParseMemory(text)
-	if err == nil && memory.Bytes() == 0 {
-		return command.UsageError("gpu-memory %q: write what you need on each GPU, such as 4g", text)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return command.UsageError("gpu-memory: %w", err)
-	}
-	if memory.Bytes() < leastMemory {
+	case memory.Bytes() == 0:
+		return command.UsageError("gpu-memory %q: write what you need on each GPU, such as 4g", text)
+	case memory.Bytes() < leastMemory:
 		return command.UsageError("gpu-memory %q is less than a megabyte: write it with a unit, such as 4g", text)
 	}
 	c.GPUMemory = memory
@@ -88,18 +79,6 @@ func setName(c *snapshot.EnvConfig, text string) error {
 	}
 	c.Name = text
 	return nil
-}
-
-// SettingNamed is the setting of a name.
-func SettingNamed(name string) (Configurable, error) {
-	names := make([]string, len(Settings))
-	for i, s := range Settings {
-		if s.Name == name {
-			return s, nil
-		}
-		names[i] = s.Name
-	}
-	return Configurable{}, command.UsageError("unknown setting %q: write one of %s", name, strings.Join(names, " "))
 }
 
 // SettingFlags is what the flags say that configure a new environment.
@@ -177,37 +156,40 @@ func Bytes(m snapshot.Memory) *int64 {
 	return new(m.Bytes())
 }
 
-// Queries are the values of `--query` and what each prints.
-var Queries = map[string]func(host string, e *snapshot.Environment) string{
-	"hostname":          func(host string, _ *snapshot.Environment) string { return host },
-	"eid":               func(_ string, e *snapshot.Environment) string { return string(e.EID) },
-	"uid":               func(_ string, e *snapshot.Environment) string { return fmt.Sprint(e.UID) },
-	"username":          func(_ string, e *snapshot.Environment) string { return string(e.Username) },
-	"creation":          func(_ string, e *snapshot.Environment) string { return e.Creation.String() },
-	"config.name":       func(_ string, e *snapshot.Environment) string { return e.Config.Name },
-	"config.gpu_memory": func(_ string, e *snapshot.Environment) string { return e.Config.GPUMemory.String() },
-	"config.gpus":       func(_ string, e *snapshot.Environment) string { return gpusOf(&e.Config) },
-	"pids":              func(_ string, e *snapshot.Environment) string { return JoinPIDs(e.PIDs) },
-	"kernel_ids":        func(_ string, e *snapshot.Environment) string { return strings.Join(e.KernelIDs, " ") },
+// Queries are the values of `--query` and what each prints of a T.
+type Queries[T any] map[string]func(T) string
+
+// Flag chooses them.
+func (q Queries[T]) Flag(to *[]string) cli.Flag {
+	names := slices.Sorted(maps.Keys(q))
+	return command.Strings(to, "query,queries",
+		"`WHAT` to print, several values allowed: "+strings.Join(names, " ")).OneOf(names...)
+}
+
+// Row is what each of the chosen ones prints.
+func (q Queries[T]) Row(chosen []string, of T) []string {
+	row := make([]string, len(chosen))
+	for i, name := range chosen {
+		row[i] = q[name](of)
+	}
+	return row
+}
+
+// QueriesOn are those about environments of a host.
+func QueriesOn(host string) Queries[*snapshot.Environment] {
+	return Queries[*snapshot.Environment]{
+		"hostname":          func(*snapshot.Environment) string { return host },
+		"eid":               func(e *snapshot.Environment) string { return string(e.EID) },
+		"uid":               func(e *snapshot.Environment) string { return fmt.Sprint(e.UID) },
+		"username":          func(e *snapshot.Environment) string { return string(e.Username) },
+		"creation":          func(e *snapshot.Environment) string { return e.Creation.String() },
+		"config.name":       func(e *snapshot.Environment) string { return e.Config.Name },
+		"config.gpu_memory": func(e *snapshot.Environment) string { return e.Config.GPUMemory.String() },
+		"config.gpus":       func(e *snapshot.Environment) string { return gpusOf(&e.Config) },
+		"pids":              func(e *snapshot.Environment) string { return JoinPIDs(e.PIDs) },
+		"kernel_ids":        func(e *snapshot.Environment) string { return strings.Join(e.KernelIDs, " ") },
+	}
 }
 
 // JoinPIDs lists processes, separated by spaces.
 func JoinPIDs(pids []snapshot.PID) string { return strings.Trim(fmt.Sprint(pids), "[]") }
-
-// QueryFlag chooses them.
-func QueryFlag(to *[]string) cli.Flag {
-	return command.Strings(to, "query,queries",
-		"`WHAT` to print, several values allowed: "+strings.Join(QueryNames(), " ")).OneOf(QueryNames()...)
-}
-
-// QueryNames are those values, sorted.
-func QueryNames() []string { return slices.Sorted(maps.Keys(Queries)) }
-
-// Facts is a row with what each query prints about an environment of a host.
-func Facts(queries []string, host string, e *snapshot.Environment) []string {
-	row := make([]string, len(queries))
-	for i, q := range queries {
-		row[i] = Queries[q](host, e)
-	}
-	return row
-}

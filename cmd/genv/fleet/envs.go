@@ -105,7 +105,7 @@ func (p *program) queryCommand() *cli.Command {
 		Usage: "print facts about environments, one per line",
 		Flags: o.flags(allHosts,
 			command.String(&o.name, "name", "only environments of this `NAME`"),
-			environment.QueryFlag(&o.queries),
+			environment.QueriesOn("").Flag(&o.queries),
 			command.FormatFlag(&o.format, "tui", "csv", "json")),
 		Action: func(c *cli.Context) error {
 			named := c.IsSet("name")
@@ -127,7 +127,7 @@ func (o *queryOptions) write(
 			return named && e.Config.Name != o.name
 		})
 		for j := range r.Value {
-			rows = append(rows, environment.Facts(o.queries, r.Host.Name, &r.Value[j]))
+			rows = append(rows, environment.QueriesOn(r.Host.Name).Row(o.queries, &r.Value[j]))
 		}
 	}
 	if o.format == "json" {

@@ -83,11 +83,16 @@ func (a *Active) VisibleDevices() string {
 	case a.UUIDs == nil:
 		return text.JoinIndices(a.Devices)
 	}
-	uuids := make([]string, len(a.UUIDs))
-	for i, uuid := range a.UUIDs {
-		uuids[i] = string(uuid)
+	return JoinUUIDs(a.UUIDs)
+}
+
+// JoinUUIDs lists them as CUDA_VISIBLE_DEVICES does.
+func JoinUUIDs(list []snapshot.GPUUUID) string {
+	names := make([]string, len(list))
+	for i, uuid := range list {
+		names[i] = string(uuid)
 	}
-	return strings.Join(uuids, ",")
+	return strings.Join(names, ",")
 }
 
 func count(n *int) string {

@@ -1,9 +1,12 @@
 package user
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -37,9 +40,7 @@ func (p *program) activateCommand() *cli.Command {
 			command.Bool(&o.noPrompt, "no-prompt", "leave the shell's prompt as it is"),
 			command.Bool(&o.noAttach, "no-attach", "attach no GPUs yet"),
 			command.Bool(&o.noLoad, "no-load", "don't load the configuration from the folder that genv home prints"),
-			shellFlag(&o.shell),
-			o.OverSubscribeFlag(),
-			o.waitFlag(),
+			shellFlag(&o.shell), o.OverSubscribeFlag(), o.waitFlag(),
 		),
 		Action: p.outsideContainers(func(c *cli.Context) error { return p.activate(c, o) }),
 	}
@@ -54,19 +55,19 @@ func (p *program) activate(c *cli.Context, o *activateOptions) error {
 	if who.eid != "" {
 		return who.alreadyActive(c.Context)
 	}
-	entry, others, err := p.newEntry(c, o, who, caller.PID)
+	entry, err := p.newEntry(c, o, caller.PID)
 	if err != nil {
 		return err
 	}
-	entered, err := o.change(c, p, who, change.Change{Enter: &entry})
+	entered, others, err := o.change(c, p, who, change.Change{Enter: &entry})
 	if err != nil {
 		return err
-	}
-	if o.wait {
-		others = p.inUseByOthers(c.Context, who, entered.EID, who.uid)
 	}
 	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), o.noPrompt)); err != nil {
-		return who.leave(c.Context, caller.PID, err)
+		if _, left := who.Change(c.Context, change.Change{Leave: &change.Leave{PID: caller.PID}}); left != nil {
+			return fmt.Errorf("%w; and the environment is still registered: %w", err, left)
+		}
+		return err
 	}
 	p.reportAttached(c.Context, who, others, entered.Before, entered.Now)
 	switch {
@@ -98,54 +99,76 @@ func (w *hostUser) alreadyActive(ctx context.Context) error {
 	return errActive
 }
 
-// wanted is the saved configuration, overridden by the flags. An environment that is entered by its id has a
-// configuration of its own.
-func (p *program) wanted(c *cli.Context, o *activateOptions) (snapshot.EnvConfig, error) {
-	var config snapshot.EnvConfig
-	if dir, err := p.home(); err == nil && !c.IsSet("id") && !o.noLoad {
-		if err := loadSettings(dir, &config, environment.Settings); err != nil {
-			return config, err
-		}
-	}
-	return config, o.Read(c, &config)
-}
-
-// newEntry is how a process enters the environment that the flags ask for, and what others use.
-func (p *program) newEntry(
-	c *cli.Context, o *activateOptions, who *hostUser, pid snapshot.PID,
-) (e change.Enter, others inUse, err error) {
+// newEntry is how a process enters the environment that the flags ask for, with the saved configuration where they
+// don't say it. An environment that is entered by its id has a configuration of its own.
+func (p *program) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
-	if e.Config, err = p.wanted(c, o); err != nil {
-		return e, others, err
+	if dir, noHome := p.home(); noHome == nil && !c.IsSet("id") && !o.noLoad {
+		err = loadSettings(dir, &e.Config, environment.Settings)
 	}
-	if o.wait && e.Config.GPUs == nil {
-		return e, others, command.WrongFlag("wait", ": say for how many GPUs, as with --gpus 2")
+	if err == nil {
+		err = o.Read(c, &e.Config)
 	}
-	if e.Attach && e.Config.GPUs != nil && !o.wait {
-		uid, err := who.Machine.Proc.UID(pid)
-		if err != nil {
-			return e, others, err
-		}
-		others = p.inUseByOthers(c.Context, who, e.EID, uid)
-		others.restrict(&e.Availability)
+	if err == nil && o.wait && e.Config.GPUs == nil {
+		err = command.WrongFlag("wait", ": say for how many GPUs, as with --gpus 2")
 	}
-	return e, others, nil
-}
-
-// leave undoes an activation that could not be applied to the shell.
-func (w *hostUser) leave(ctx context.Context, pid snapshot.PID, cause error) error {
-	if _, err := w.Change(ctx, change.Change{Leave: &change.Leave{PID: pid}}); err != nil {
-		return fmt.Errorf("%w; and the environment is still registered: %w", cause, err)
-	}
-	return cause
+	return e, err
 }
 
 func activeAfter(r *change.Result) shell.Active {
 	return shell.Active{EID: r.EID, Config: r.Config, Devices: r.Now, Parts: r.Instances}
 }
 
-func activeOf(b *state.Files, eid snapshot.EnvID) shell.Active {
+func activeOf(b *state.Files, env *snapshot.Environment) shell.Active {
 	return shell.Active{
-		EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid), Parts: change.Parts(b, eid),
+		EID: env.EID, Config: env.Config, Devices: b.AttachedTo(env.EID), Parts: change.Parts(b, env.EID),
 	}
+}
+
+func (p *program) deactivateCommand() *cli.Command {
+	old := ""
+	return &cli.Command{
+		Name:   "deactivate",
+		Usage:  "leave the environment, which ends with its last process",
+		Flags:  []cli.Flag{shellFlag(&old)},
+		Action: p.outsideContainers(func(c *cli.Context) error { return p.deactivate(c, old) }),
+	}
+}
+
+// deactivate also works in a shell that isn't registered, because it was started from an active one or its environment
+// has ended: it removes the variables. And it works in one that is registered and has lost them.
+func (p *program) deactivate(c *cli.Context, old string) error {
+	who := p.person()
+	_, inactive := who.active(c.Context)
+	caller, err := p.callerOf(old, who, shell.Shell143{Environ: p.Getenv})
+	if errors.Is(inactive, errNotActive) && err == nil {
+		var files state.Files
+		if files, err = who.StateFiles(c.Context); err != nil || files.EnvironmentOf(caller.PID) != nil {
+			inactive = nil
+		}
+	}
+	if err := cmp.Or(inactive, err); err != nil {
+		return err
+	}
+	if err := p.leave(c.Context, who, change.Leave{PID: caller.PID, Own: true}); err != nil {
+		return err
+	}
+	return caller.Apply(shell.Deactivate())
+}
+
+// leave removes a process from its environment, and warns if other processes still run in that: 4242 (python), 4243.
+func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
+	left, err := who.Change(ctx, change.Change{Leave: &l})
+	names := make([]string, len(left.Remaining))
+	for i, pid := range left.Remaining {
+		names[i] = fmt.Sprint(pid)
+		if stat, err := who.Machine.Proc.Stat(pid); err == nil { // one that this user may see
+			names[i] += " (" + text.Shown(stat.Name) + ")"
+		}
+	}
+	if len(names) > 0 {
+		p.Warn(fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s",
+			text.Shown(string(left.EID)), strings.Join(names, ", ")))
+	}
+	return err
 }

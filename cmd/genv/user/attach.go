@@ -48,62 +48,48 @@ func (o *attachOptions) flags() []cli.Flag {
 	}
 }
 
-// request is what is to be attached.
-func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (change.Attach, error) {
-	r := change.Attach{OverSubscribe: o.OverSubscribe(getenv)}
-	if c.IsSet("count") {
-		n, err := strconv.Atoi(o.count)
-		if err != nil || n < 1 {
-			return r, command.WrongFlag("count", " %q: write how many GPUs you need in all, 1 or more", o.count)
-		}
-		r.Count = n
-	}
-	var err error
-	r.Indices, err = readIndices(c, o.index)
-	given := 0
+// request is what is to be attached, and by how many of the flags that exclude each other it is said.
+func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r change.Attach, given int, err error) {
+	r = change.Attach{OverSubscribe: o.OverSubscribe(getenv), Configured: o.config}
 	for _, name := range []string{"count", "index", "mig"} {
 		if c.IsSet(name) {
 			given++
 		}
 	}
-	if err == nil && given > 1 {
+	if c.IsSet("count") {
+		r.Count, err = strconv.Atoi(o.count)
+		if err != nil || r.Count < 1 {
+			return r, given, command.WrongFlag("count", " %q: write how many GPUs you need in all, 1 or more", o.count)
+		}
+	}
+	if r.Indices, err = readIndices(c, o.index); err == nil && given > 1 {
 		err = command.WrongFlag("count", ", --index and --mig exclude each other")
 	}
-	return r, err
+	return r, given, err
 }
 
 func (p *program) attach(c *cli.Context, o *attachOptions) error {
-	request, err := o.request(c, p.Getenv)
-	if err != nil {
-		return err
-	}
-	request.Configured = o.config
+	request, given, err := o.request(c, p.Getenv)
 	who := p.person()
-	if o.refresh {
-		if request.Count != 0 || request.Indices != nil || request.Configured || c.IsSet("mig") {
-			return command.WrongFlag("refresh", " attaches nothing: leave out --config, --count, --index and --mig")
-		}
+	switch {
+	case err != nil:
+		return err
+	case o.refresh && (given > 0 || o.config):
+		return command.WrongFlag("refresh", " attaches nothing: leave out --config, --count, --index and --mig")
+	case o.refresh:
 		_, err := p.inShell(c.Context, who, who.look)
 		return err
-	}
-	if request.Configured && (request.Count != 0 || request.Indices != nil || c.IsSet("mig")) {
+	case o.config && given > 0:
 		return command.WrongFlag("config", " attaches as many as are configured: leave out --count, --index and --mig")
 	}
-	if request.Instances, err = who.instances(c, o.mig, who.eid); err != nil {
-		return err
-	}
 	var others inUse
-	if who.eid != "" && !o.wait { // else it is refused, or looked at afterwards
-		others = p.inUseByOthers(c.Context, who, who.eid, who.uid)
-	}
-	others.restrict(&request.Availability)
-	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+	result, err := p.inShell(c.Context, who, func(_ context.Context, eid snapshot.EnvID) (r change.Result, err error) {
 		request.EID = eid
-		result, err := o.change(c, p, who, change.Change{Attach: &request})
-		if err == nil && o.wait {
-			others = p.inUseByOthers(ctx, who, eid, who.uid)
+		if request.Instances, err = who.instances(c, o.mig, eid); err != nil {
+			return r, err
 		}
-		return result, who.ended(eid, err)
+		r, others, err = o.change(c, p, who, change.Change{Attach: &request})
+		return r, who.ended(eid, err)
 	})
 	switch n := len(result.Now); {
 	case err != nil:
@@ -118,11 +104,7 @@ func (p *program) attach(c *cli.Context, o *attachOptions) error {
 
 // look is the environment as it is.
 func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
-	files, err := w.StateFiles(ctx)
-	if err != nil {
-		return change.Result{}, err
-	}
-	env, err := w.mine(&files, eid)
+	files, env, err := w.here(ctx)
 	if err != nil {
 		return change.Result{}, err
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// program is genv as its commands see it.
+type program struct{ command.Program }
+
 // Commands are what people type on a GPU host.
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
@@ -45,8 +48,7 @@ func (p *program) printPlainErrors(commands []*cli.Command) {
 		action := cmd.Action
 		cmd.Action = func(c *cli.Context) error {
 			err := action(c)
-			var exit *command.ExitError
-			if err == nil || errors.As(err, &exit) {
+			if _, ok := errors.AsType[*command.ExitError](err); ok || err == nil {
 				return err
 			}
 			fmt.Fprintln(p.Err, text.PrintableLines(advised(err)))
@@ -93,4 +95,13 @@ func (o *stateOptions) fileFlags() []cli.Flag {
 		command.Bool(&o.noCleanup, "no-cleanup", "show what has ended too, and change nothing"),
 		command.Bool(&o.reset, "reset", "clear the state file first (only root may)"),
 	}
+}
+
+// checkReset protects the other users: the state files are those of all.
+func (o *stateOptions) checkReset(who *hostUser) error {
+	if o.reset && who.uid != 0 {
+		return errors.New("--reset clears the state of all users: only root may, with `sudo genv envs --reset` or " +
+			"`sudo genv devices --reset`")
+	}
+	return nil
 }

@@ -2,16 +2,24 @@ package user
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -73,11 +81,11 @@ func (o *configOptions) request(c *cli.Context) error {
 		return command.UsageError("unexpected argument %q; put a value with spaces in quotes", words[2])
 	}
 	if len(words) > 0 {
-		one, err := environment.SettingNamed(words[0])
-		if err != nil {
-			return err
+		i := slices.IndexFunc(o.which, func(s environment.Configurable) bool { return s.Name == words[0] })
+		if i < 0 {
+			return command.UsageError("unknown setting %q: write one of gpu-memory gpus name", words[0])
 		}
-		o.which = []environment.Configurable{one}
+		o.which = o.which[i : i+1]
 	}
 	if len(words) == 2 {
 		if words[1] == "" {
@@ -89,9 +97,8 @@ func (o *configOptions) request(c *cli.Context) error {
 }
 
 func (o *configOptions) check() error {
-	asked := slices.DeleteFunc([]bool{o.value != nil, o.clear, o.load, o.save && o.load},
-		func(on bool) bool { return !on })
-	if len(asked) > 1 {
+	value := o.value != nil
+	if value && o.clear || o.load && (value || o.clear || o.save) {
 		return command.UsageError("a value, --clear and --load exclude each other, and --load --save")
 	}
 	if o.value != nil {
@@ -115,31 +122,29 @@ func (p *program) config(c *cli.Context, o *configOptions) error {
 	}
 	var home string
 	if o.load || o.save {
-		if home, err = p.home(); err != nil {
-			return err
-		}
+		home, err = p.home()
 	}
 	var saved snapshot.EnvConfig
-	if o.load {
-		if err := loadSettings(home, &saved, o.which); err != nil {
-			return err
-		}
+	if o.load && err == nil {
+		err = loadSettings(home, &saved, o.which)
+	}
+	if err != nil {
+		return err
 	}
 	by := who.look
 	if o.changes() {
-		by = func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+		by = func(ctx context.Context, eid snapshot.EnvID) (result change.Result, err error) {
 			changed, err := o.change(eid, &saved)
-			if err != nil {
-				return change.Result{}, err
+			if err == nil {
+				changed.Configure.Resize = true
+				result, err = who.changeIn(ctx, eid, changed)
 			}
-			changed.Configure.Resize = true
-			return who.changeIn(ctx, eid, changed)
+			return result, err
 		}
 	}
 	result, err := p.inShell(c.Context, who, by)
 	if err == nil && o.save {
-		config := result.Config
-		err = saveSettings(home, &config, o.which)
+		err = saveSettings(home, &result.Config, o.which)
 	}
 	return err
 }
@@ -153,19 +158,17 @@ func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.En
 	if err != nil {
 		return err
 	}
-	env := files.Environment(eid)
-	if env == nil {
-		_, err := who.mine(&files, eid)
-		return err
-	}
-	if o.save {
+	env, noEnvironment := who.mine(&files, eid)
+	switch {
+	case env == nil:
+		return noEnvironment
+	case o.save:
 		dir, err := p.home()
 		if err != nil {
 			return err
 		}
 		return saveSettings(dir, &env.Config, o.which)
-	}
-	if !o.quiet {
+	case !o.quiet:
 		_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, o.which)))
 	}
 	return err
@@ -208,4 +211,102 @@ func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 	}
 	configure.Set = config
 	return change.Change{Configure: configure}, nil
+}
+
+func (p *program) homeCommand() *cli.Command {
+	quiet := false
+	return &cli.Command{
+		Name:  "home",
+		Usage: "print the folder in which configuration is saved",
+		Flags: []cli.Flag{command.Bool(&quiet, "quiet,q", "print nothing if there is none, and exit with 0")},
+		Action: func(*cli.Context) error {
+			dir, err := p.home()
+			switch {
+			case err == nil:
+				_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
+			case quiet:
+				return nil
+			}
+			return err
+		},
+	}
+}
+
+// errNoHome is 1.4.3's text, which ends with an empty line when printed.
+//
+//nolint:revive,staticcheck // its words, as they are
+var errNoHome = errors.New(`Could not find any Genv configuration directory.
+
+Create a directory named '.genv' under one of the following directories:
+  1) Current working directory (i.e. $PWD)
+  2) Home directory (i.e. $HOME)
+`)
+
+// home is the folder .genv of the working directory, or of the user's home. It must not be a link, which could lead
+// elsewhere, and it must belong to the user, so that no other user can configure this one's environments.
+func (p *program) home() (string, error) {
+	working, _ := os.Getwd() // "" if it was removed
+	for _, parent := range []string{working, p.Getenv("HOME")} {
+		if !filepath.IsAbs(parent) {
+			continue
+		}
+		dir := filepath.Join(parent, ".genv")
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok && int64(stat.Uid) == int64(os.Getuid()) {
+				return dir, nil
+			}
+		}
+	}
+	return "", errNoHome
+}
+
+// loadSettings reads the files of a .genv folder: one for each setting, named
+// after it, with its value on the only line.
+func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
+	for _, s := range which {
+		text, err := readSetting(filepath.Join(dir, s.Name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = s.Set(config, text)
+		}
+		if err != nil {
+			return fmt.Errorf("the saved configuration in %s: %w", filepath.Join(dir, s.Name), err)
+		}
+	}
+	return nil
+}
+
+// maxSetting is more than any value takes, in bytes.
+const maxSetting = 4096
+
+func readSetting(path string) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxSetting+1))
+	if err == nil && len(data) > maxSetting {
+		err = errors.New("the file is too long")
+	}
+	return strings.TrimSuffix(string(data), "\n"), err
+}
+
+// saveSettings writes them; a setting without a value has no file.
+func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
+	for _, s := range which {
+		path, text := filepath.Join(dir, s.Name), s.Get(config)
+		if text == "" {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			continue
+		}
+		if err := folder.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			return fmt.Errorf("save the configuration: %w", err)
+		}
+	}
+	return nil
 }

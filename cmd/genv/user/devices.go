@@ -2,8 +2,6 @@ package user
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -13,11 +11,13 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // deviceQueries are the values of `genv devices query --query` and what each prints.
 // As in 1.4.3, the items of a list are separated by spaces, and have none.
-var deviceQueries = map[string]func(*snapshot.Device) string{
+var deviceQueries = environment.Queries[*snapshot.Device]{
 	"index":        func(d *snapshot.Device) string { return d.Index.String() },
 	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
 	"eids": func(d *snapshot.Device) string {
@@ -29,8 +29,6 @@ var deviceQueries = map[string]func(*snapshot.Device) string{
 		})
 	},
 }
-
-func deviceQueryNames() []string { return slices.Sorted(maps.Keys(deviceQueries)) }
 
 func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) string {
 	words := make([]string, len(d.Attachments))
@@ -45,40 +43,29 @@ func (o *devicesOptions) query(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := o.deviceFiles(c, &o.stateOptions)
+	files, err := o.files(c)
 	if err != nil {
 		return err
 	}
-	if err := keepDevices(&files, list); err != nil {
-		return err
+	if list != nil {
+		var kept []snapshot.Device
+		for _, index := range list {
+			d := files.Device(index)
+			if d == nil {
+				return files.NoDevice(index)
+			}
+			kept = append(kept, *d)
+		}
+		files.Devices = kept
 	}
 	if o.Format == "json" {
 		return render.WriteJSON(o.Out, localDevicesOf(&files))
 	}
 	rows := make([][]string, len(files.Devices))
 	for i := range files.Devices {
-		for _, q := range o.queries {
-			rows[i] = append(rows[i], deviceQueries[q](&files.Devices[i]))
-		}
+		rows[i] = deviceQueries.Row(o.queries, &files.Devices[i])
 	}
 	return render.WriteCSV(o.Out, rows)
-}
-
-// keepDevices removes the devices that are not on a list; nil keeps all.
-func keepDevices(b *state.Files, list []snapshot.DeviceIndex) error {
-	if list == nil {
-		return nil
-	}
-	var kept []snapshot.Device
-	for _, index := range list {
-		d := b.Device(index)
-		if d == nil {
-			return b.NoDevice(index)
-		}
-		kept = append(kept, *d)
-	}
-	b.Devices = kept
-	return nil
 }
 
 func nameOf(b *state.Files, eid snapshot.EnvID) string {
@@ -110,14 +97,10 @@ type localAttachment struct {
 func localDevicesOf(b *state.Files) LocalDevices {
 	document := LocalDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
 	for _, d := range b.Devices {
-		device := localDevice{
-			Index: d.Index, TotalMemoryBytes: environment.Bytes(d.Capacity()), Attachments: []localAttachment{},
-		}
+		device := localDevice{d.Index, environment.Bytes(d.Capacity()), []localAttachment{}}
 		for _, a := range d.Attachments {
-			device.Attachments = append(device.Attachments, localAttachment{
-				EID: a.EID, Name: nameOf(b,
-					a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
-			})
+			device.Attachments = append(device.Attachments,
+				localAttachment{a.EID, nameOf(b, a.EID), environment.Bytes(a.GPUMemory), a.Time.ISO()})
 		}
 		document.Devices = append(document.Devices, device)
 	}
@@ -161,16 +144,35 @@ func (p *program) devicesCommand() *cli.Command {
 			{
 				Name: "query", Usage: "print facts about GPUs, one per line",
 				Flags: append(o.fileFlags(), command.FormatFlag(&o.Format, "tui", "csv", "json"), only,
-					command.Strings(&o.queries, "query,queries", "`WHAT` to print, several values allowed: "+
-						strings.Join(deviceQueryNames(), " ")).OneOf(deviceQueryNames()...)),
+					deviceQueries.Flag(&o.queries)),
 				Action: o.query,
 			},
 		},
 	}
 }
 
+// files are the state files with the devices, after --reset.
+func (o *devicesOptions) files(c *cli.Context) (state.Files, error) {
+	who := o.person()
+	if err := o.checkReset(who); err != nil {
+		return state.Files{}, err
+	}
+	if o.reset {
+		found, err := who.Machine.ListDevices(c.Context)
+		if err == nil {
+			err = who.Store.ResetDevices(c.Context, found)
+		}
+		if err != nil {
+			return state.Files{}, err
+		}
+	}
+	files, err := who.Devices(c.Context, o.noCleanup)
+	o.Warn(files.Warnings...)
+	return files, err
+}
+
 func (o *devicesOptions) list(c *cli.Context) error {
-	files, err := o.deviceFiles(c, &o.stateOptions)
+	files, err := o.files(c)
 	if err != nil {
 		return err
 	}
@@ -188,4 +190,69 @@ func (o *devicesOptions) list(c *cli.Context) error {
 		}
 	}
 	return t.Write(o.Out)
+}
+
+// attachTo attaches the requested devices, or by default as many as are configured. Unlike attach it does what
+// programs know from `devices attach` of 1.4.3: without a configured number it attaches none, and from more than the
+// number it goes down to it. An environment that isn't registered belongs to no user; as in 1.4.3 devices can be
+// attached to it, until the state files are next cleaned up.
+func (o *devicesOptions) attachTo(c *cli.Context) error {
+	request, _, err := o.attach.request(c, o.Getenv)
+	var config snapshot.EnvConfig
+	if err == nil {
+		err = environment.SetMemory(&config, o.gpuMemory)
+	}
+	if err != nil {
+		return err
+	}
+	who := o.person()
+	if request.EID, err = who.named(c, o.eid); err != nil {
+		return err
+	}
+	if request.Instances, err = who.instances(c, o.attach.mig, request.EID); err != nil {
+		return err
+	}
+	request.Memory, request.Configured, request.Exact = config.GPUMemory, true, true
+	request.Unregistered = request.EID != who.eid && request.Instances == nil
+	result, others, err := o.attach.change(c, o.program, who, change.Change{Attach: &request})
+	if err != nil {
+		return who.ended(request.EID, err)
+	}
+	o.Warn(others.warnings(without(result.Now, result.Before))...)
+	return o.print(result.Now)
+}
+
+func (o *devicesOptions) detachFrom(c *cli.Context) error {
+	list, err := readIndices(c, o.attach.index)
+	if err != nil {
+		return err
+	}
+	who := o.person()
+	eid, err := who.named(c, o.eid)
+	if err != nil {
+		return err
+	}
+	detach := &change.Detach{EID: eid, Indices: list, Unregistered: eid != who.eid}
+	result, err := who.changeIn(c.Context, eid, change.Change{Detach: detach})
+	if err != nil || o.quiet {
+		return err
+	}
+	return o.print(result.Now)
+}
+
+func (o *devicesOptions) print(devices []snapshot.DeviceIndex) error {
+	_, err := fmt.Fprintln(o.Out, text.JoinIndices(devices))
+	return err
+}
+
+func (o *devicesOptions) find(c *cli.Context) error {
+	eid, err := o.person().named(c, o.eid)
+	if err != nil {
+		return err
+	}
+	files, err := o.files(c)
+	if err != nil {
+		return err
+	}
+	return o.print(files.AttachedTo(eid))
 }

@@ -21,7 +21,7 @@ func TestProvisioning(t *testing.T) {
 	require.Equal(t, said{}, one.say("genv activate --gpus 7 --gpu-memory 40g"))
 	require.Equal(t, said{}, two.say("genv activate --gpus 2 --gpu-memory 40G"))
 	require.Equal(t, said{text: "0,7\n"}, two.say("echo $CUDA_VISIBLE_DEVICES"), "the empty one first, then one that has room")
-	require.Equal(t, said{"Device 0 is not available\n", "1"}, three.say("genv activate --gpu-memory 10g; genv attach --index 0").withoutHolders())
+	require.Equal(t, said{"Device 0 is not available; with --wait it waits for your turn\n", "1"}, three.say("genv activate --gpu-memory 10g; genv attach --index 0").withoutHolders())
 	require.Equal(t, said{"Requested more devices (8) than currently available (7); with --wait it waits for your turn\n", "1"}, three.say("genv attach --count 8").withoutHolders())
 	require.Equal(t, said{text: "-1\n"}, three.say("echo $CUDA_VISIBLE_DEVICES"), "all or nothing")
 	require.Equal(t, said{text: "0\n"}, three.say("genv attach --index 0 -o; echo $CUDA_VISIBLE_DEVICES"))

@@ -1,7 +1,6 @@
 package user
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -66,7 +65,7 @@ func (p *program) envsCommand() *cli.Command {
 			{
 				Name: "query", Usage: "print facts about environments, one per line",
 				Flags: append(o.fileFlags(), command.FormatFlag(&o.Format, "tui", "csv", "json"), eid,
-					environment.QueryFlag(&o.queries)),
+					environment.QueriesOn("").Flag(&o.queries)),
 				Action: o.query,
 			},
 		},
@@ -74,7 +73,7 @@ func (p *program) envsCommand() *cli.Command {
 }
 
 func (o *envsOptions) list(c *cli.Context) error {
-	files, err := o.environmentFiles(c, &o.stateOptions)
+	files, err := o.files(c)
 	if err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func localEnvironmentsOf(b *state.Files) LocalEnvironments {
 }
 
 func (o *envsOptions) query(c *cli.Context) error {
-	files, err := o.environmentFiles(c, &o.stateOptions)
+	files, err := o.files(c)
 	if err != nil {
 		return err
 	}
@@ -134,44 +133,20 @@ func (o *envsOptions) query(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var rows [][]string
+	queries, rows := environment.QueriesOn(hostname), make([][]string, len(files.Environments))
 	for i := range files.Environments {
-		rows = append(rows, environment.Facts(o.queries, hostname, &files.Environments[i]))
+		rows[i] = queries.Row(o.queries, &files.Environments[i])
 	}
 	return render.WriteCSV(o.Out, rows)
 }
 
-// errOnlyRootResets protects the other users: the state files are those of all.
-var errOnlyRootResets = errors.New("--reset clears the state of all users: only root may, " +
-	"with `sudo genv envs --reset` or `sudo genv devices --reset`")
-
-// deviceFiles are the state files for a command that lists devices.
-func (p *program) deviceFiles(c *cli.Context, o *stateOptions) (state.Files, error) {
-	who := p.person()
-	if o.reset {
-		if who.uid != 0 {
-			return state.Files{}, errOnlyRootResets
-		}
-		found, err := who.Machine.ListDevices(c.Context)
-		if err != nil {
-			return state.Files{}, err
-		}
-		if err := who.Store.ResetDevices(c.Context, found); err != nil {
-			return state.Files{}, err
-		}
+// files are the state files with the environments, after --reset.
+func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
+	who := o.person()
+	if err := o.checkReset(who); err != nil {
+		return state.Files{}, err
 	}
-	files, err := who.Devices(c.Context, o.noCleanup)
-	p.Warn(files.Warnings...)
-	return files, err
-}
-
-// environmentFiles are the state files for a command that lists environments.
-func (p *program) environmentFiles(c *cli.Context, o *stateOptions) (state.Files, error) {
-	who := p.person()
 	if o.reset {
-		if who.uid != 0 {
-			return state.Files{}, errOnlyRootResets
-		}
 		if err := who.Store.ResetEnvironments(c.Context); err != nil {
 			return state.Files{}, err
 		}
@@ -181,12 +156,11 @@ func (p *program) environmentFiles(c *cli.Context, o *stateOptions) (state.Files
 		read = who.RawStateFiles
 	}
 	files, err := read(c.Context)
-	p.Warn(files.Warnings...)
+	o.Warn(files.Warnings...)
 	for i := range files.Environments {
 		if e := &files.Environments[i]; e.OwnerMismatch {
-			p.Warn(fmt.Sprintf("environment %s is registered for %s, "+
-				"but that uid has another name or its processes another "+
-				"owner", text.Shown(string(e.EID)), shownOwner(e)))
+			o.Warn(fmt.Sprintf("environment %s is registered for %s, but that uid has another name or its processes "+
+				"another owner", text.Shown(string(e.EID)), shownOwner(e)))
 		}
 	}
 	return files, err
@@ -219,8 +193,7 @@ func (o *envsOptions) activate(c *cli.Context) error {
 	if e.EID == "" && r.Kernel != "" {
 		return command.UsageError("missing --eid: only the environment of a process has a default ID")
 	}
-	var config snapshot.EnvConfig
-	if err := o.settings.Read(c, &config); err != nil {
+	if err := o.settings.Read(c, &e.Config); err != nil {
 		return err
 	}
 	if c.IsSet("uid") {
@@ -228,7 +201,7 @@ func (o *envsOptions) activate(c *cli.Context) error {
 			return err
 		}
 	}
-	e.Config, who.Unnamed = config, o.username
+	who.Unnamed = o.username
 	_, err = who.Change(c.Context, change.Change{Enter: &e})
 	return err
 }
@@ -263,7 +236,7 @@ func (o *envsOptions) find(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := o.environmentFiles(c, &o.stateOptions)
+	files, err := o.files(c)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
-	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -31,11 +30,6 @@ type inUse struct {
 	failed string                 // why only root's last look is known, or nothing; empty for neither
 	// only are the GPUs that may be given out, since there was no answer in time; nil for all.
 	only []snapshot.DeviceIndex
-}
-
-// restrict adds to a request what is known of the GPUs.
-func (u *inUse) restrict(r *change.Availability) {
-	*r = change.Availability{States: gpus.InUse(u.gpus), Last: gpus.Last(u.gpus), Only: u.only}
 }
 
 // inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
@@ -127,7 +121,7 @@ const maxInUse = 8
 // warnings name the processes that use the devices that were attached, and say of which devices it is unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
-	doubtful, more := make(map[doubt][]snapshot.DeviceIndex), 0
+	doubtful, more := make(map[[2]string][]snapshot.DeviceIndex), 0
 	for _, index := range attached {
 		g := u.gpu(index)
 		for i := range g.Processes {
@@ -137,16 +131,15 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 				more++
 			}
 		}
-		if d := u.doubt(g); d.why != "" {
-			doubtful[d] = append(doubtful[d], index)
+		if about, why := u.doubt(g); why != "" {
+			doubtful[[2]string{why, about}] = append(doubtful[[2]string{why, about}], index)
 		}
 	}
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(doubtful),
-		func(a, b doubt) int { return cmp.Compare(a.why, b.why) }) {
-		lines = append(lines, fmt.Sprintf(d.about, text.JoinIndices(doubtful[d]), d.why))
+	for _, d := range slices.SortedFunc(maps.Keys(doubtful), func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) }) {
+		lines = append(lines, fmt.Sprintf(d[1], text.JoinIndices(doubtful[d]), d[0]))
 	}
 	return lines
 }
@@ -159,30 +152,22 @@ func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
 	return &gpus.GPU{Index: index, State: gpus.Unknown}
 }
 
-// doubt is why a GPU may not be what it seems; about is the format for the GPUs and why.
-type doubt struct{ about, why string }
-
-const (
-	usersUnknown = "Warning: it is unknown whether other processes use GPU %s: %s"
-	mayFail      = "Warning: GPU %s may not work well: %s"
-)
-
-// doubt is the doubt about a GPU; zero if there is none.
-func (u *inUse) doubt(g *gpus.GPU) doubt {
+// doubt is why a GPU may not be what it seems, and the format for the GPUs and why; both are empty if there is none.
+func (u *inUse) doubt(g *gpus.GPU) (about, why string) {
+	const usersUnknown = "Warning: it is unknown whether other processes use GPU %s: %s"
 	switch {
 	case u.failed != "":
-		return doubt{usersUnknown, u.failed}
+		return usersUnknown, u.failed
 	case g.Problem != "":
-		return doubt{mayFail, "the driver reports " + string(g.Problem)}
+		return "Warning: GPU %s may not work well: %s", "the driver reports " + string(g.Problem)
 	case slices.Contains(u.hidden, g.Index):
-		return doubt{usersUnknown, "a guard hid them from you; nvidia-smi shows them from now on"}
+		return usersUnknown, "a guard hid them from you; nvidia-smi shows them from now on"
 	case g.State != gpus.Unknown:
-		return doubt{}
+		return "", ""
 	case g.Unexplained() > 0:
-		return doubt{usersUnknown, "no visible process accounts for " + text.GiB(g.Unexplained()) +
-			" of its used memory"}
+		return usersUnknown, "no visible process accounts for " + text.GiB(g.Unexplained()) + " of its used memory"
 	}
-	return doubt{usersUnknown, "not all processes on it can be seen; `genv gpus` shows what is known"}
+	return usersUnknown, "not all processes on it can be seen; `genv gpus` shows what is known"
 }
 
 func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {

@@ -61,7 +61,7 @@ func (o *llmOptions) serve(c *cli.Context) error {
 	}
 	client := llm.Client{Host: o.host, Port: served.Port}
 	address := net.JoinHostPort(client.Host, strconv.Itoa(served.Port))
-	return o.runJob(c, &o.activateOptions, envCommand{
+	return o.run(c, &o.activateOptions, envCommand{
 		words: []string{"ollama", "serve"}, name: served.Name(), environ: []string{"OLLAMA_HOST=" + address},
 		background: func(ctx context.Context) {
 			err := client.WaitReady(ctx)

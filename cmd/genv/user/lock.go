@@ -37,7 +37,11 @@ func (p *program) lock(c *cli.Context) error {
 		words = words[1:]
 	}
 	who := p.person()
-	devices, files, err := who.lockable(c.Context)
+	var devices []snapshot.DeviceIndex
+	files, env, err := who.here(c.Context)
+	if err == nil {
+		devices = files.AttachedTo(env.EID)
+	}
 	owned, ownedErr := who.Store.OwnedDir()
 	notActive := errors.Is(err, errNotActive)
 	switch {
@@ -52,7 +56,7 @@ func (p *program) lock(c *cli.Context) error {
 		return err
 	}
 	if len(devices) > 0 {
-		release, err := p.lockDevices(c.Context, who, devices, files)
+		release, err := p.lockDevices(c.Context, who, devices, &files)
 		if err != nil {
 			return err
 		}
@@ -63,7 +67,7 @@ func (p *program) lock(c *cli.Context) error {
 	}
 	signals, stop := caughtSignals()
 	defer stop()
-	return supervise(&p.Program, "lock", exec.Command(words[0], words[1:]...), signals)
+	return p.supervise("lock", exec.Command(words[0], words[1:]...), signals)
 }
 
 // silentWait is how long `genv lock` waits before it says so.
@@ -76,8 +80,8 @@ func (p *program) lockDevices(
 	soon, cancel := context.WithTimeout(ctx, silentWait)
 	defer cancel()
 	release, err = who.Store.LockDevices(soon, devices)
-	var busy *disk.BusyError
-	if !errors.As(err, &busy) || ctx.Err() != nil {
+	busy, ok := errors.AsType[*disk.BusyError](err)
+	if !ok || ctx.Err() != nil {
 		return release, err
 	}
 	holder := "a process that can't be seen from here"
@@ -90,7 +94,7 @@ func (p *program) lockDevices(
 	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path,
 		holder)))
 	release, err = who.Store.LockDevices(ctx, devices)
-	if again := (*disk.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
+	if again, ok := errors.AsType[*disk.BusyError](err); ok && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder
 	}
 	return release, err
@@ -108,20 +112,4 @@ func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 			return env != nil && env.UID == *uid
 		})
 	})
-}
-
-// lockable are the devices of this shell's environment, and the state files.
-func (w *hostUser) lockable(ctx context.Context) ([]snapshot.DeviceIndex, *state.Files, error) {
-	eid, err := w.active(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	files, err := w.StateFiles(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := w.mine(&files, eid); err != nil {
-		return nil, nil, err
-	}
-	return files.AttachedTo(eid), &files, nil
 }

@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-// program is genv as its commands see it.
-type program struct{ command.Program }
 
 // hostUser is the user of a command on a GPU host.
 type hostUser struct {
@@ -64,6 +66,18 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	return "", errNotActive
 }
 
+// here is the environment of this shell, with the state files. Its ID counts only for its user and root.
+func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.Environment, err error) {
+	eid, err := w.active(ctx)
+	if err == nil {
+		files, err = w.StateFiles(ctx)
+	}
+	if err == nil {
+		env, err = w.mine(&files, eid)
+	}
+	return files, env, err
+}
+
 // caller is the shell to change. Under sudo there is none, even if the shell was initialised.
 func (p *program) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
@@ -83,11 +97,7 @@ func (p *program) callerOf(shell143 string, who *hostUser, old shell.Shell143) (
 }
 
 func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
-	err := b.CheckOwner(eid, w.uid)
-	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
-		err = errEnded(eid)
-	}
-	return b.Environment(eid), err
+	return b.Environment(eid), w.ended(eid, b.CheckOwner(eid, w.uid))
 }
 
 func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
@@ -95,7 +105,7 @@ func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Ch
 	return result, w.ended(eid, err)
 }
 
-// ended is an error of a change, which says what to do if the environment of this shell has ended.
+// ended is an error about an environment, which says what to do if it is that of this shell and has ended.
 func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = errEnded(eid)
@@ -114,17 +124,6 @@ func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
 	return snapshot.EnvID(eid), nil
 }
 
-// environment is the one that this shell claims to be in, with the state files. Its ID counts
-// only for its user and root.
-func (w *hostUser) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
-	files, err := w.StateFiles(ctx)
-	if err != nil {
-		return files, nil, err
-	}
-	env, err := w.mine(&files, w.eid)
-	return files, env, err
-}
-
 // owner is alice(1001), or the uid alone where it has no name.
 func owner(uid snapshot.UID, name string) string {
 	if name == "" {
@@ -139,4 +138,49 @@ func shownOwner(e *snapshot.Environment) string {
 		return owner(e.UID, "")
 	}
 	return owner(e.UID, text.Shown(string(e.Username)))
+}
+
+// In the words of 1.4.3.
+var (
+	errNotActive = errors.New("Not running in an active environment")     //nolint:staticcheck // 1.4.3's words
+	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
+)
+
+// errEnded means that the environment of this shell no longer exists: the state
+// files were reset, or the processes that were registered in it have ended.
+func errEnded(eid snapshot.EnvID) error {
+	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one"
+	return fmt.Errorf(ended, text.Shown(string(eid))) //nolint:staticcheck // as 1.4.3's words above
+}
+
+// advised is the text of an error, with the next step if the cause doesn't say it. The environments that have the
+// GPUs that were refused follow, each on a line.
+func advised(err error) string {
+	for _, advice := range []struct {
+		step   string
+		causes []error
+	}{
+		{"nothing was changed: make room there, then run it again", []error{unix.ENOSPC, unix.EDQUOT}},
+		{"nothing was changed: remount it read-write, or set GENV_TMPDIR on the whole host", []error{unix.EROFS}},
+		{"genv can't attach GPUs until then", []error{nvidiasmi.ErrNoDevices}},
+	} {
+		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
+			return text.OneLine(err.Error()) + "; " + advice.step
+		}
+	}
+	if unavailable, ok := errors.AsType[*state.UnavailableError](err); ok && len(unavailable.Conflicts) > 0 {
+		const most = 16
+		lines := []string{err.Error()}
+		for _, holder := range unavailable.Conflicts[:min(most, len(unavailable.Conflicts))] {
+			lines = append(lines, holder.String())
+		}
+		if more := len(unavailable.Conflicts) - most; more > 0 {
+			lines = append(lines, fmt.Sprintf("and %d more; `genv gpus` lists them", more))
+		}
+		return strings.Join(lines, "\n    ")
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(path, fs.ErrPermission) {
+		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole host"
+	}
+	return err.Error()
 }

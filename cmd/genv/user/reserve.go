@@ -137,10 +137,7 @@ type ReservationsDocument struct {
 }
 
 func (p *program) writeReservations(list []snapshot.Reservation) error {
-	if list == nil {
-		list = []snapshot.Reservation{}
-	}
-	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", list})
+	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", append([]snapshot.Reservation{}, list...)})
 }
 
 // reservations are those that hold, by their start; none where root doesn't own the state.
@@ -150,7 +147,9 @@ func (w *hostUser) reservations(now time.Time) ([]snapshot.Reservation, error) {
 		return nil, nil
 	}
 	list = slices.DeleteFunc(list, func(r snapshot.Reservation) bool { return !r.Holds(now) })
-	slices.SortFunc(list, func(a, b snapshot.Reservation) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b snapshot.Reservation) int {
+		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID))
+	})
 	return list, err
 }
 
@@ -193,24 +192,15 @@ func parseStart(written string, now time.Time) (time.Time, error) {
 	on := func(day time.Time) time.Time {
 		return time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
 	}
-	if len(words) == 1 { // today, or else tomorrow
-		if start := on(now); start.After(now) {
-			return start, nil
-		}
-		return on(now.AddDate(0, 0, 1)), nil
-	}
 	if date, err := time.Parse(time.DateOnly, words[0]); err == nil {
 		return on(date), nil
 	}
-	switch words[0] {
-	case "today":
-		return on(now), nil
-	case "tomorrow":
-		return on(now.AddDate(0, 0, 1)), nil
-	}
 	for days := range 8 {
-		name := strings.ToLower(now.AddDate(0, 0, days).Weekday().String())
-		if start := on(now.AddDate(0, 0, days)); (words[0] == name || words[0] == name[:3]) && start.After(now) {
+		start := on(now.AddDate(0, 0, days))
+		name := strings.ToLower(start.Weekday().String())
+		switch named := words[0] == name || words[0] == name[:3]; {
+		case words[0] == "today" && days == 0, words[0] == "tomorrow" && days == 1,
+			(named || len(words) == 1) && start.After(now): // without a day it is today, or else tomorrow
 			return start, nil
 		}
 	}
@@ -233,13 +223,12 @@ func (p *program) tellReserved(ctx context.Context, who *hostUser, added []snaps
 		if r.UID == who.uid || r.Runs(p.Now()) || over == 0 {
 			continue
 		}
-		is, it := "is", "it"
+		format := "%s is free until %s, then %s has reserved it"
 		if over > 1 {
-			is, it = "are", "them"
+			format = "%s are free until %s, then %s has reserved them"
 		}
 		var models inUse
-		p.Warn(fmt.Sprintf("%s %s free until %s, then %s has reserved %s", models.named(added[len(added)-over:]), is,
-			p.when(r.From), nameOfReserver(r), it))
+		p.Warn(fmt.Sprintf(format, models.named(added[len(added)-over:]), p.when(r.From), nameOfReserver(r)))
 		return
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,18 +34,13 @@ func (p *program) runCommand() *cli.Command {
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
 		Flags:     append(o.Flags(), o.OverSubscribeFlag(), o.waitFlag(), command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
-		Action:    p.outsideContainers(func(c *cli.Context) error { return p.runIn(c, o, quiet) }),
+		Action: p.outsideContainers(func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return command.UsageError("missing command: write `genv run COMMAND`")
+			}
+			return p.run(c, o, envCommand{words: c.Args().Slice(), quiet: quiet})
+		}),
 	}
-}
-
-// runIn needs no shell: this process itself is registered. If it is killed, the
-// environment lasts until the command has ended.
-func (p *program) runIn(c *cli.Context, o *activateOptions, quiet bool) error {
-	words := c.Args().Slice()
-	if len(words) == 0 {
-		return command.UsageError("missing command: write `genv run COMMAND`")
-	}
-	return p.runJob(c, o, envCommand{words: words, quiet: quiet})
 }
 
 // envCommand is a command that runs in an environment of its own.
@@ -57,22 +53,23 @@ type envCommand struct {
 	background func(context.Context)
 }
 
-func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error {
+// run needs no shell: this process itself is registered. If it is killed, the environment lasts until the command has
+// ended.
+func (p *program) run(c *cli.Context, o *activateOptions, j envCommand) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
-		return notStarted(&p.Program, "run", err) // before anything is registered
+		return p.notStarted("run", err) // before anything is registered
 	}
 	who := p.person()
-	var active shell.Active
-	var err error
-	if o.wait { // signals end it, and so the wait
-		active, err = p.runEntry(c, o, who, j)
+	signals, stop := make(chan os.Signal), func() {}
+	if !o.wait { // else signals end the wait
+		signals, stop = caughtSignals()
 	}
-	signals, stop := caughtSignals()
+	active, err := p.runEntry(c, o, who, j)
+	if o.wait {
+		signals, stop = caughtSignals()
+	}
 	defer stop()
-	if !o.wait {
-		active, err = p.runEntry(c, o, who, j)
-	}
 	if err != nil {
 		return err
 	}
@@ -83,48 +80,38 @@ func (p *program) runJob(c *cli.Context, o *activateOptions, j envCommand) error
 	}
 	cmd.Env = slices.Concat(environ, j.environ)
 	ctx, cancel := context.WithCancel(c.Context)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if j.background != nil {
-			j.background(ctx)
-		}
-	}()
-	status := supervise(&p.Program, "run", cmd, signals)
+	var background sync.WaitGroup
+	if j.background != nil {
+		background.Go(func() { j.background(ctx) })
+	}
+	status := p.supervise("run", cmd, signals)
 	cancel()
-	<-done
-	if err := p.runLeave(c.Context, who); err != nil {
+	background.Wait()
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(c.Context), leaveWithin)
+	defer cancel()
+	if err := p.leave(ctx, who, change.Leave{PID: snapshot.PID(os.Getpid())}); err != nil {
 		p.Warn(fmt.Sprintf("environment %s is still registered: %v; the next genv command removes it", active.EID, err))
 	}
 	return status
 }
 
+// leaveWithin is how long the end of an environment may take, after a signal too.
+const leaveWithin = 30 * time.Second
+
 func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
-	e, others, err := p.newEntry(c, o, who, snapshot.PID(os.Getpid()))
+	e, err := p.newEntry(c, o, snapshot.PID(os.Getpid()))
 	if err != nil {
 		return shell.Active{}, err
 	}
 	e.Whole, e.Config.Name = true, cmp.Or(j.name, e.Config.Name)
-	entered, err := o.change(c, p, who, change.Change{Enter: &e})
-	if err == nil && !j.quiet {
-		if o.wait {
-			others = p.inUseByOthers(c.Context, who, entered.EID, who.uid)
-		}
-		p.reportAttached(c.Context, who, others, nil, entered.Now)
-	}
+	entered, others, err := o.change(c, p, who, change.Change{Enter: &e})
 	if err != nil {
 		return shell.Active{}, err
 	}
+	if !j.quiet {
+		p.reportAttached(c.Context, who, others, nil, entered.Now)
+	}
 	return p.visible(who, activeAfter(&entered)), nil
-}
-
-// leaveWithin is how long the end of an environment may take, after a signal too.
-const leaveWithin = 30 * time.Second
-
-func (p *program) runLeave(ctx context.Context, who *hostUser) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
-	defer cancel()
-	return p.leave(ctx, who, change.Leave{PID: snapshot.PID(os.Getpid())})
 }
 
 // runEnviron are the variables that an activated shell exports, and PATH with the
@@ -163,12 +150,12 @@ var forwardedSignals = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// supervise runs a command with the streams of a program until it ends, and forwards signals to
-// it. Its error is the exit status of the command. name is the genv command that does so.
-func supervise(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
+// supervise runs a command with the streams of this program until it ends, and forwards signals to it. Its error is the
+// exit status of the command. name is the genv command that does so.
+func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
-		return notStarted(p, name, err)
+		return p.notStarted(name, err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -177,13 +164,16 @@ func supervise(p *command.Program, name string, cmd *exec.Cmd, signals <-chan os
 		case s := <-signals:
 			forward(cmd.Process, s)
 		case err := <-done:
-			return statusOf(err)
+			if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+				return &command.ExitError{Code: shell.ExitStatus(ended.ProcessState)}
+			}
+			return err
 		}
 	}
 }
 
 // notStarted prints why a command could not be run, and returns the status of env(1) for that.
-func notStarted(p *command.Program, name string, err error) error {
+func (p *program) notStarted(name string, err error) error {
 	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return &command.ExitError{Code: exitNotFound}
@@ -243,15 +233,4 @@ func fromTerminal(s os.Signal) bool {
 	defer terminal.Close()
 	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
 	return err == nil && foreground == unix.Getpgrp()
-}
-
-func statusOf(err error) error {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &exit):
-		return err
-	}
-	return &command.ExitError{Code: shell.ExitStatus(exit.ProcessState)}
 }

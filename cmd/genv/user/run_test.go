@@ -233,7 +233,7 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 
 	refused := u.open("bash").say("genv activate; genv attach --index 1")
 	require.Equal(t, "1", refused.status)
-	require.Regexp(t, "^Device 1 is not available\n    GPU 1: environment "+shell.pid()+" of .* has it since [0-9T:-]+\n$", refused.text)
+	require.Regexp(t, "^Device 1 is not available; with --wait it waits for your turn\n    GPU 1: environment "+shell.pid()+" of .* has it since [0-9T:-]+\n$", refused.text)
 }
 
 // sick puts another nvidia-smi before that of the station, and returns the assignment for it.

@@ -43,10 +43,8 @@ func (p *program) shellCode(c *cli.Context, o *shellOptions) error {
 	case o.ok:
 		_, err := fmt.Fprintln(p.Out, "This shell is initialised. `genv status` says whether it is in an environment.")
 		return err
-	case o.init:
-		return p.shellInit(o.shell)
-	case o.deinit:
-		return p.shellDeinit(o.shell)
+	case o.init || o.deinit:
+		return p.shellSetup(o)
 	case o.reattach || o.reconfigure:
 		return p.shellUpdate(c)
 	case c.NumFlags() > 0:
@@ -60,37 +58,25 @@ func (p *program) shellCode(c *cli.Context, o *shellOptions) error {
 // shellUpdate prints the variables of the environment: all of them, since those that have not changed do no harm.
 func (p *program) shellUpdate(c *cli.Context) error {
 	who := p.person()
-	eid, err := who.active(c.Context)
+	files, env, err := who.here(c.Context)
 	if err != nil {
 		return err
 	}
-	files, err := who.StateFiles(c.Context)
-	if err != nil {
-		return err
+	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(p.visible(who, activeOf(&files, env))))
+	if err == nil {
+		_, err = fmt.Fprint(p.Out, code)
 	}
-	if _, err := who.mine(&files, eid); err != nil {
-		return err
-	}
-	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(p.visible(who, activeOf(&files, eid))))
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(p.Out, code)
 	return err
 }
 
-func (p *program) shellDeinit(name string) error {
-	kind, err := p.shellKind(name)
+// shellSetup prints the code that initialises a shell, or the code that undoes it.
+func (p *program) shellSetup(o *shellOptions) error {
+	kind, err := p.shellKind(o.shell)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Out, shell.Deinit(kind))
-	return err
-}
-
-func (p *program) shellInit(name string) error {
-	kind, err := p.shellKind(name)
-	if err != nil {
+	if !o.init {
+		_, err = fmt.Fprintln(p.Out, shell.Deinit(kind))
 		return err
 	}
 	exe, err := os.Executable()
@@ -101,10 +87,9 @@ func (p *program) shellInit(name string) error {
 		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.box().Path(ownUID()), NoticesRead: p.noticesRead(),
 		Preactivate: shell.PreactivationFrom(p.Getenv),
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = fmt.Fprint(p.Out, code)
 	}
-	_, err = fmt.Fprint(p.Out, code)
 	return err
 }
 
@@ -129,7 +114,7 @@ func (p *program) shellKind(name string) (shell.Kind, error) {
 	}
 	fs := proc.FS{}
 	parent, err := fs.Stat(snapshot.PID(os.Getppid()))
-	for err == nil && slices.Contains(wrappers, parent.Name) {
+	for err == nil && slices.Contains([]string{"sudo", "su", "timeout", "setpriv", "strace"}, parent.Name) {
 		parent, err = fs.Stat(parent.PPID)
 	}
 	if err != nil {
@@ -137,6 +122,3 @@ func (p *program) shellKind(name string) (shell.Kind, error) {
 	}
 	return shell.ParseKind(parent.Name)
 }
-
-// wrappers may run between a shell and genv.
-var wrappers = []string{"sudo", "su", "timeout", "setpriv", "strace"}

@@ -73,7 +73,7 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 }
 
 func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, error) {
-	files, env, err := w.environment(ctx)
+	files, env, err := w.here(ctx)
 	if err != nil {
 		return docker.ContainerEnvironment{}, err
 	}
@@ -91,16 +91,14 @@ func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device
 	attached, parts := files.AttachedTo(w.eid), change.Parts(files, w.eid)
 	uuids, _ := w.uuids(attached, parts) // a daemon of root's also knows the indices
 	for i, index := range attached {
-		at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index })
-		switch {
-		case at >= 0:
-			for _, uuid := range parts[at].Instances {
-				devices = append(devices, docker.Device{Index: index, UUID: uuid})
-			}
-		case uuids != nil:
-			devices = append(devices, docker.Device{Index: index, UUID: uuids[i]})
-		default:
-			devices = append(devices, docker.Device{Index: index})
+		names := []snapshot.GPUUUID{""}
+		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
+			names = parts[at].Instances
+		} else if uuids != nil {
+			names = uuids[i : i+1]
+		}
+		for _, uuid := range names {
+			devices = append(devices, docker.Device{Index: index, UUID: uuid})
 		}
 	}
 	return devices
@@ -122,29 +120,24 @@ func (w *hostUser) containerToken(ctx context.Context, eid snapshot.EnvID) strin
 const tokenWithin = 3 * time.Second
 
 func (w *hostUser) view(ctx context.Context) (smi.View, error) {
-	files, _, err := w.environment(ctx)
+	files, _, err := w.here(ctx)
 	view := smi.View{Owns: w.owns, Renumbered: w.Machine.Hardware.Restricted(w.Machine.Now())}
+	var known []hardware.BusDevice
+	if err == nil && view.Renumbered { // nvidia-smi's numbers mean nothing
+		known, err = w.Machine.Hardware.Known()
+	}
 	for i := range files.Devices {
-		if a := files.Devices[i].Attachment(w.eid); a != nil {
-			view.Devices = append(view.Devices, smi.Device{Index: files.Devices[i].Index, Capacity: a.GPUMemory})
+		index, a := files.Devices[i].Index, files.Devices[i].Attachment(w.eid)
+		if a == nil {
+			continue
 		}
-	}
-	if err == nil && view.Renumbered {
-		err = w.identify(view.Devices)
-	}
-	return view, err
-}
-
-// identify adds by what nvidia-smi's output is recognized where its numbers mean nothing.
-func (w *hostUser) identify(devices []smi.Device) error {
-	known, err := w.Machine.Hardware.Known()
-	for i := range devices {
-		d := &devices[i]
-		if at := slices.IndexFunc(known, func(k hardware.BusDevice) bool { return k.Index == d.Index }); at >= 0 {
+		d := smi.Device{Index: index, Capacity: a.GPUMemory}
+		if at := slices.IndexFunc(known, func(k hardware.BusDevice) bool { return k.Index == index }); at >= 0 {
 			d.UUID, d.Address = known[at].UUID, known[at].Address
 		}
+		view.Devices = append(view.Devices, d)
 	}
-	return err
+	return view, err
 }
 
 // owns says whether a process was started in this environment; no if this user may not see it.
@@ -175,7 +168,7 @@ func (p *program) docker(c *cli.Context) error {
 	}
 	path, err := shell.FindReal("docker", p.Getenv("PATH"), self)
 	if err != nil {
-		return notStarted(&p.Program, "docker", err)
+		return p.notStarted("docker", err)
 	}
 	who := p.person()
 	over := p.Getenv("GENV_ALLOW_OVER_SUBSCRIPTION")

@@ -29,7 +29,7 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 	var known []hardware.BusDevice
 	for i, index := range devices {
 		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
-			uuids[i] = joined(parts[at].Instances)
+			uuids[i] = snapshot.GPUUUID(shell.JoinUUIDs(parts[at].Instances))
 			continue
 		}
 		var err error
@@ -59,42 +59,34 @@ func (p *program) visible(who *hostUser, active shell.Active) shell.Active {
 	return active
 }
 
+// onlyIndices says whether a CUDA_VISIBLE_DEVICES names GPUs by their indices.
+func onlyIndices(visible string) bool {
+	return visible != "" && strings.Trim(visible, "0123456789,") == ""
+}
+
 // adviseOfIndices warns a shell that was activated before the guard came on: its indices
 // are those of all devices, but its programs count only those that they may open.
 func (p *program) adviseOfIndices(who *hostUser) {
-	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
-	if visible == "" || strings.Trim(visible, "0123456789,") != "" || !who.guarded() {
-		return
+	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: "+
+			"run genv attach --refresh", text.Quoted(visible, 80)))
 	}
-	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: "+
-		"run genv attach --refresh", text.Quoted(visible, 80)))
 }
 
 // adviseOfOthers warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: another terminal
 // attached or detached some since.
 func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
-	isIndices := visible == "-1" || visible != "" && strings.Trim(visible, "0123456789,") == ""
-	if strings.HasPrefix(visible, "GPU-") || strings.HasPrefix(visible, "MIG-") {
+	switch {
+	case strings.HasPrefix(visible, "GPU-"), strings.HasPrefix(visible, "MIG-"):
 		now = p.visible(who, now)
 		if known := now.UUIDs != nil || len(now.Devices) == 0; known && visible != now.VisibleDevices() {
 			p.Warn("CUDA_VISIBLE_DEVICES of this shell has other GPUs than its environment: run genv attach --refresh")
 		}
-		return
-	}
-	if isIndices && visible != now.VisibleDevices() && len(now.Parts) == 0 {
+	case (visible == "-1" || onlyIndices(visible)) && visible != now.VisibleDevices() && len(now.Parts) == 0:
 		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach "+
-			"--refresh",
-			text.Quoted(visible, 80), now.VisibleDevices()))
+			"--refresh", text.Quoted(visible, 80), now.VisibleDevices()))
 	}
-}
-
-func joined(instances []snapshot.GPUUUID) snapshot.GPUUUID {
-	names := make([]string, len(instances))
-	for i, uuid := range instances {
-		names[i] = string(uuid)
-	}
-	return snapshot.GPUUUID(strings.Join(names, ","))
 }
 
 // instances reads --mig: which MIG instances of which devices it means. Which ones are free
@@ -165,15 +157,11 @@ func shares(
 	if d := snapshot.FindDevice(attached, request.Index); d != nil && d.Attachment(eid) != nil {
 		has = d.Attachment(eid).Instances
 	}
-	pool := func(uuid snapshot.GPUUUID) string {
-		list := snapshot.FindDevice(devices, request.Index).Instances
-		return list[slices.IndexFunc(list, func(i snapshot.Instance) bool { return i.UUID == uuid })].Pool
-	}
-	own := pool(request.UUID)
-	return own != "" && slices.ContainsFunc(snapshot.FindDevice(devices, request.Index).Instances,
-		func(i snapshot.Instance) bool {
-			return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
-		})
+	list := snapshot.FindDevice(devices, request.Index).Instances
+	own := list[slices.IndexFunc(list, func(i snapshot.Instance) bool { return i.UUID == request.UUID })].Pool
+	return own != "" && slices.ContainsFunc(list, func(i snapshot.Instance) bool {
+		return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
+	})
 }
 
 // isFree says whether no environment has a MIG instance of a device, or all of the device.

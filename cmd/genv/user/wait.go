@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -32,16 +33,42 @@ func (o *waitOptions) waitFlag() cli.Flag {
 // errLate ends a wait of which the time is over.
 var errLate = errors.New("the time of --wait is over")
 
-// change makes a change that attaches a number of GPUs, with --wait when it is its turn.
-func (o *waitOptions) change(c *cli.Context, p *program, who *hostUser, asked change.Change) (change.Result, error) {
-	if !o.wait {
-		result, err := who.Change(c.Context, asked)
-		var unavailable *state.UnavailableError
-		if errors.As(err, &unavailable) && unavailable.TooFew && len(unavailable.Conflicts) > 0 && !c.IsSet("config") {
-			err = fmt.Errorf("%w; with --wait it waits for your turn", err)
+// change makes a change that may attach GPUs, with --wait when it is its turn. It says what others use of the GPUs: as
+// it was before the change, which takes the free ones first, or after a wait.
+func (o *waitOptions) change(
+	c *cli.Context, p *program, who *hostUser, asked change.Change,
+) (result change.Result, others inUse, err error) {
+	if o.wait {
+		if result, err = o.inTurn(c, p, who, asked); err == nil {
+			others = p.inUseByOthers(c.Context, who, result.EID, who.uid)
 		}
-		return result, err
+		return result, others, err
 	}
+	eid, uid, known := snapshot.EnvID(""), who.uid, (*change.Availability)(nil)
+	switch a, e := asked.Attach, asked.Enter; {
+	case a != nil:
+		eid, known = a.EID, &a.Availability
+	case e.Attach && e.Config.GPUs != nil:
+		eid, known = e.EID, &e.Availability
+		if uid, err = who.Machine.Proc.UID(e.PID); err != nil {
+			return result, others, err
+		}
+	}
+	if known != nil {
+		others = p.inUseByOthers(c.Context, who, eid, uid)
+		*known = change.Availability{States: gpus.InUse(others.gpus), Last: gpus.Last(others.gpus), Only: others.only}
+	}
+	result, err = who.Change(c.Context, asked)
+	waitable := command.Takes(c.Command, "wait") && !c.IsSet("config") && !c.IsSet("mig")
+	if e, ok := errors.AsType[*state.UnavailableError](err); ok && len(e.Conflicts) > 0 && waitable {
+		err = fmt.Errorf("%w; with --wait it waits for your turn", err)
+	}
+	return result, others, err
+}
+
+// inTurn makes a change when it is its turn, and says until then what it waits for: in one line on a terminal, and
+// elsewhere in a line a minute.
+func (o *waitOptions) inTurn(c *cli.Context, p *program, who *hostUser, asked change.Change) (change.Result, error) {
 	if c.IsSet("over-subscribe") || c.IsSet("mig") || c.IsSet("no-attach") || c.IsSet("config") {
 		return change.Result{}, command.WrongFlag("wait", " waits for free GPUs: leave out --over-subscribe, --mig, "+
 			"--no-attach and --config")
@@ -53,46 +80,30 @@ func (o *waitOptions) change(c *cli.Context, p *program, who *hostUser, asked ch
 		defer cancel()
 	}
 	served, _ := who.Served() // the error comes with the change
-	t := newWaitTeller(p)
-	defer t.line.End()
+	progress, terminal, told := render.NewProgress(p.Err), render.IsTerminal(p.Err), time.Time{}
+	defer progress.End()
 	result, err := who.ChangeInTurn(ctx, asked, func(place *service.Place) {
+		line := "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every 10 s"
 		switch {
 		case place != nil:
-			t.tell(PlaceText(place))
+			line = "Waiting: " + PlaceText(place)
 		case served:
-			t.tell("the service of this host is away: your place is kept for a while")
-		default:
-			t.tell("too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every 10 s")
+			line = "Waiting: the service of this host is away: your place is kept for a while"
+		}
+		if terminal {
+			progress.Note(text.Cut(line, max(render.Width(p.Err)-1, 20)))
+		} else if now := p.Now(); now.Sub(told) >= time.Minute {
+			told = now
+			p.Warn(line)
 		}
 	})
 	if errors.Is(err, errLate) {
-		t.line.End()
+		progress.End()
 		within := text.FormatDuration(o.within)
 		fmt.Fprintf(p.Err, "genv: it was not your turn within %s: nothing was attached\n", within)
 		err = &command.ExitError{Code: command.ExitLate}
 	}
 	return result, err
-}
-
-// waitTeller says what a person waits for: in one line on a terminal, and elsewhere in a line a minute.
-type waitTeller struct {
-	p        *program
-	line     *render.Progress
-	terminal bool
-	said     time.Time
-}
-
-func newWaitTeller(p *program) *waitTeller {
-	return &waitTeller{p: p, line: render.NewProgress(p.Err), terminal: render.IsTerminal(p.Err)}
-}
-
-func (t *waitTeller) tell(line string) {
-	if line = "Waiting: " + line; t.terminal {
-		t.line.Note(text.Cut(line, max(render.Width(t.p.Err)-1, 20)))
-	} else if now := t.p.Now(); now.Sub(t.said) >= time.Minute {
-		t.said = now
-		t.p.Warn(line)
-	}
 }
 
 // PlaceText says where a wait is in the queue, as in "3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your
@@ -132,13 +143,11 @@ func ordinal(n int) string {
 
 // waitedFor is a time in its largest unit.
 func waitedFor(seconds int64) string {
-	for _, unit := range []struct {
-		name    string
-		seconds int64
-	}{{"day", 24 * 3600}, {"hour", 3600}} {
-		if seconds >= 2*unit.seconds {
-			return text.Plural(int(seconds/unit.seconds), unit.name)
-		}
+	switch {
+	case seconds >= 2*24*3600:
+		return text.Plural(int(seconds/(24*3600)), "day")
+	case seconds >= 2*3600:
+		return text.Plural(int(seconds/3600), "hour")
 	}
 	return text.Plural(int(seconds/60), "minute")
 }
