@@ -152,6 +152,8 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 	e := &UnavailableError{TooFew: true}
 	if err := f.CheckCount(r.Count); err != nil {
 		e.Reason = err.Error()
+	} else if most := f.largest(); r.Memory.Known() && most.Known() && most.Bytes() < r.Memory.Bytes() {
+		e.Reason = fmt.Sprintf("No GPU of this host has %s of memory: the largest one has %s", r.Memory, most)
 	} else {
 		e.Reason = fmt.Sprintf("Requested more devices (%d) than currently available (%d)", r.Count, available)
 		e.Conflicts = f.conflicts(r.EID, nil)
@@ -171,6 +173,19 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 		e.Reason += fmt.Sprintf("; "+which+keptForWaits, text.JoinIndices(kept))
 	}
 	return e
+}
+
+// largest is the memory of the largest device; unknown if that of any is.
+func (f *Files) largest() (most snapshot.Memory) {
+	for i := range f.Devices {
+		switch total := f.Devices[i].TotalMemory; {
+		case !total.Known():
+			return total
+		case !most.Known() || total.Bytes() > most.Bytes():
+			most = total
+		}
+	}
+	return most
 }
 
 func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {

@@ -30,7 +30,7 @@ func TestActivationsThatFail(t *testing.T) {
 	t.Parallel()
 	rows := []struct{ line, says string }{
 		{`genv activate --gpus 9`, "Requested more devices (9) than total available (8)"},
-		{`genv activate --gpus 1 --gpu-memory 90g`, "Requested more devices (1) than currently available (0)"},
+		{`genv activate --gpus 1 --gpu-memory 90g`, "No GPU of this host has 90g of memory: the largest one has 8"},
 		{`genv activate --gpus 0`, `gpus "0"`},
 		{`genv activate --gpus -1`, `gpus "-1"`},
 		{`genv activate --gpus x`, `gpus "x"`},
@@ -228,5 +228,9 @@ func TestTextsAboutGPUs(t *testing.T) {
 	require.True(t, strings.HasPrefix(shell.sayAll("genv status").text, behind))
 	require.Equal(t, said{}, shell.sayAll("genv attach --refresh"))
 	require.NotContains(t, shell.sayAll("genv status").text, "--refresh")
+	require.Equal(t, said{text: "Detached GPU 1\nNot attached: GPUs 2, 3\n"}, shell.sayAll("genv detach --index 1,2,3"))
+	require.Equal(t, said{text: "Not attached: GPU 2\n"}, shell.sayAll("genv detach --index 2"))
+	require.Equal(t, said{text: "Detached GPU 0\n"}, shell.sayAll("genv detach"))
+	require.Equal(t, said{text: "No GPU was attached\n"}, shell.sayAll("genv detach"))
 	require.Regexp(t, `unknown shell "fish": genv run COMMAND works in every shell`, u.run("genv", "shell", "--init", "--shell", "fish").Err)
 }

@@ -180,9 +180,14 @@ func (p *program) detach(c *cli.Context, index string) error {
 	if err != nil {
 		return err
 	}
+	var models inUse // asking for them isn't worth the time
 	if detached := without(result.Before, result.Now); len(detached) > 0 {
-		var models inUse // asking for them isn't worth the time
 		p.Warn("Detached " + models.named(detached))
+	} else if list == nil {
+		p.Warn("No GPU was attached")
+	}
+	if others := without(list, result.Before); len(others) > 0 {
+		p.Warn("Not attached: " + models.named(others))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestGPUsThatCUDACannotUseWhole(t *testing.T) {
 	require.Contains(t, r.Err, "GPU 2 is in MIG mode: `genv attach --mig` attaches its instances")
 	shell := u.open("bash")
 	require.Equal(t, said{text: "Attached GPU 4 (H100 80GB HBM3)\n"}, shell.sayAll("genv activate --gpus 1"))
-	for index, why := range []string{"GPU 0 is unusable", "GPU 1 is unusable", "GPU 2 is in MIG mode"} {
+	for index, why := range []string{"GPU 0 is unusable and is given to no user: `genv gpus` says why; GPU 0: it is in MIG mode and has no instance", "; GPU 1: its compute mode is Prohibited\n", "GPU 2 is in MIG mode"} {
 		require.Contains(t, shell.sayAll(fmt.Sprintf("genv attach --index %d -o", index)).text, why)
 	}
 	require.Contains(t, shell.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs 2, 4 (H100 80GB HBM3)")

@@ -60,8 +60,15 @@ func (o *waitOptions) change(
 	}
 	result, err = who.Change(c.Context, asked)
 	waitable := command.Takes(c.Command, "wait") && !c.IsSet("config") && !c.IsSet("mig")
-	if e, ok := errors.AsType[*state.UnavailableError](err); ok && len(e.Conflicts) > 0 && waitable {
+	switch e, ok := errors.AsType[*state.UnavailableError](err); {
+	case ok && len(e.Conflicts) > 0 && waitable:
 		err = fmt.Errorf("%w; with --wait it waits for your turn", err)
+	case ok && asked.Attach != nil:
+		for _, index := range asked.Attach.Indices {
+			if g := others.gpu(index); g.Problem != "" {
+				err = fmt.Errorf("%w; GPU %d: %s", err, index, text.Printable(string(g.Problem)))
+			}
+		}
 	}
 	return result, others, err
 }
