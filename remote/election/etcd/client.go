@@ -57,11 +57,10 @@ func New(config Config) *Client {
 	return &Client{config: config, http: &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: config.TLS, TLSHandshakeTimeout: memberTimeout,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
-	}, CheckRedirect: notFollowed}}
+	}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // which is an error here: the password would be sent along
+	}}}
 }
-
-// notFollowed makes a redirect an error: the password would be sent along.
-func notFollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes the connections that wait for the next call.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -112,8 +111,8 @@ func (e *MemberError) expired() bool {
 // Refused reports whether an error is that etcd answered, and doesn't do what was asked: no room
 // is left, the password is wrong, or the user may not.
 func Refused(err error) bool {
-	var refused *MemberError
-	return errors.As(err, &refused) && !refused.another()
+	refused, ok := errors.AsType[*MemberError](err)
+	return ok && !refused.another()
 }
 
 // noSpace is what etcd says when its space is used up. The code of gRPC says that of other limits, too.
@@ -121,8 +120,8 @@ const noSpace = "database space exceeded"
 
 // IsFull reports whether a member refused a request because etcd's space is used up.
 func IsFull(err error) bool {
-	var refused *MemberError
-	return errors.As(err, &refused) && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
+	refused, ok := errors.AsType[*MemberError](err)
+	return ok && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
 }
 
 // call asks the cluster. A *MemberError says that a member refused the request; every other error
@@ -133,27 +132,22 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 	if err != nil {
 		return err
 	}
-	err = c.authorized(ctx, path, body, answer)
-	var refused *MemberError
-	if errors.As(err, &refused) && refused.expired() && c.config.User != "" {
-		c.setToken("")
-		return c.authorized(ctx, path, body, answer)
+	for again := false; ; again = true {
+		token, err := c.login(ctx)
+		if err == nil {
+			err = c.try(ctx, path, token, body, answer)
+		}
+		refused, ok := errors.AsType[*MemberError](err)
+		expired := ok && refused.expired() && c.config.User != ""
+		if err != nil && (expired || !ok || refused.another()) {
+			// A cluster that was restored from a backup doesn't refuse the tokens from before: it waits until it has
+			// their revision.
+			c.setToken("")
+		}
+		if !expired || again {
+			return err
+		}
 	}
-	if err != nil && (refused == nil || refused.another()) {
-		// A cluster that was restored from a backup doesn't refuse the tokens from before: it
-		// waits until it has their revision.
-		c.setToken("")
-	}
-	return err
-}
-
-// authorized is try with a token, for a cluster with users.
-func (c *Client) authorized(ctx context.Context, path string, body []byte, answer any) error {
-	token, err := c.login(ctx)
-	if err != nil {
-		return err
-	}
-	return c.try(ctx, path, token, body, answer)
 }
 
 // login returns the token of the user; empty without one.
@@ -197,8 +191,7 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 		at := (first + i) % len(c.config.Endpoints)
 		asked := time.Now()
 		err := c.ask(ctx, c.config.Endpoints[at], path, token, body, answer)
-		var refused *MemberError
-		if err == nil || errors.As(err, &refused) && !refused.another() {
+		if err == nil || Refused(err) {
 			c.mu.Lock()
 			c.current = at
 			c.mu.Unlock()
@@ -233,8 +226,7 @@ func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []b
 	if err == nil {
 		err = decode(status, data, answer)
 	}
-	var refused *MemberError
-	if err == nil || errors.As(err, &refused) && !refused.another() {
+	if err == nil || Refused(err) {
 		return err
 	}
 	return c.explain(endpoint, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// refusal is the error of the gateway. The error of a stream is one level below.
-type refusal struct {
+// gatewayError is the error of the gateway. The error of a stream is one level below.
+type gatewayError struct {
 	Code    int             `json:"code"`
 	GRPC    int             `json:"grpc_code"`
 	Message string          `json:"message"`
@@ -27,40 +27,46 @@ type refusal struct {
 }
 
 func decode(status int, data []byte, answer any) error {
+	if status != http.StatusOK {
+		return failure(status, data)
+	}
 	var streamed struct {
 		Header header          `json:"header"`
 		Result json.RawMessage `json:"result"`
 		Error  json.RawMessage `json:"error"`
 	}
-	if status == http.StatusOK {
-		if err := json.Unmarshal(data, &streamed); err != nil {
-			return fmt.Errorf("not an answer of etcd: %w", err)
+	err := json.Unmarshal(data, &streamed)
+	switch {
+	case err != nil:
+	case len(streamed.Error) > 0:
+		var f gatewayError
+		if err = json.Unmarshal(streamed.Error, &f); err == nil {
+			return f.asError()
 		}
-		if len(streamed.Error) == 0 && len(streamed.Result) > 0 {
-			var first rangeAnswer // for its header, which all answers have
-			data = streamed.Result
-			_ = json.Unmarshal(data, &first) // the error comes below
-			streamed.Header = first.Header
-		}
-		switch {
-		case len(streamed.Error) > 0:
-			var r refusal
-			if err := json.Unmarshal(streamed.Error, &r); err != nil {
-				return fmt.Errorf("not an answer of etcd: %w", err)
-			}
-			return r.asError()
-		case streamed.Header.Cluster == 0:
-			return errors.New("not an answer of etcd: no cluster id") // or a key would seem not to be there
-		}
-		if err := json.Unmarshal(data, answer); err != nil {
-			return fmt.Errorf("not an answer of etcd: %w", err)
-		}
-		return nil
+	case len(streamed.Result) > 0:
+		var first rangeAnswer // for its header, which all answers have
+		data = streamed.Result
+		err = json.Unmarshal(data, &first)
+		streamed.Header = first.Header
 	}
-	var r refusal
-	switch err := json.Unmarshal(data, &r); {
+	if err == nil && streamed.Header.Cluster == 0 {
+		err = errors.New("no cluster id") // or a key would seem not to be there
+	}
+	if err == nil {
+		err = json.Unmarshal(data, answer)
+	}
+	if err != nil {
+		return fmt.Errorf("not an answer of etcd: %w", err)
+	}
+	return nil
+}
+
+// failure is the error of an answer with another status than 200.
+func failure(status int, data []byte) error {
+	var f gatewayError
+	switch err := json.Unmarshal(data, &f); {
 	case err == nil:
-		return r.asError()
+		return f.asError()
 	case status == http.StatusBadRequest && bytes.Contains(data, []byte("CommonName")):
 		return ErrCommonName
 	case status == http.StatusNotFound:
@@ -81,10 +87,10 @@ var errNoGateway = errors.New("not an answer of etcd: HTTP status 404")
 const maxMessage = 300
 
 // asError is what a member refused, and why.
-func (r *refusal) asError() *MemberError {
+func (f *gatewayError) asError() *MemberError {
 	var text string
-	_ = json.Unmarshal(r.Error, &text) // the same as the message, in some versions alone
-	e := &MemberError{Code: cmp.Or(r.GRPC, r.Code), Message: cmp.Or(r.Message, text, "an error without a message")}
+	_ = json.Unmarshal(f.Error, &text) // the same as the message, in some versions alone
+	e := &MemberError{Code: cmp.Or(f.GRPC, f.Code), Message: cmp.Or(f.Message, text, "an error without a message")}
 	e.Message = e.Message[:min(len(e.Message), maxMessage)]
 	return e
 }
@@ -105,8 +111,7 @@ func (u unanswered) Unwrap() []error { return u }
 // explain says why a member doesn't answer, for operators: an error of TLS alone tells few what to
 // change. The words between parentheses name flags of `genv remote enforce`.
 func (c *Client) explain(endpoint string, err error) error {
-	var request *url.Error
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err // without the method and the path
 	}
 	err = text.Late(err, memberTimeout)

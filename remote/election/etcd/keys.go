@@ -89,6 +89,17 @@ type transactionResult struct {
 	} `json:"responses"`
 }
 
+// transact writes a key if all conditions hold, and else reads it. Without otherwise, that they don't hold is ErrConflict.
+func (c *Client) transact(ctx context.Context, put entryMessage, otherwise []operation, conditions ...compare) (
+	result transactionResult, err error,
+) {
+	err = c.call(ctx, "/v3/kv/txn", transaction{conditions, []operation{{Put: &put}}, otherwise}, &result)
+	if err == nil && !result.Succeeded && otherwise == nil {
+		err = ErrConflict
+	}
+	return result, err
+}
+
 // Creation is what came of Create: the key as it is now.
 type Creation struct {
 	Entry
@@ -98,36 +109,26 @@ type Creation struct {
 
 // Create makes a key that depends on a lease, unless there is one. The key that is there is
 // the caller's Own also if it is from a try of which the answer was lost.
-func (c *Client) Create(ctx context.Context, key string, value []byte, lease int64) (Creation, error) {
-	var o transactionResult
-	err := c.call(ctx, "/v3/kv/txn", transaction{
-		If:   []compare{createdIn(key, 0)},
-		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value, Lease: lease}}},
-		Else: []operation{{Range: &rangeRequest{Key: []byte(key)}}},
-	}, &o)
-	if err != nil {
-		return Creation{}, err
+func (c *Client) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
+	put := entryMessage{Key: []byte(key), Value: value, Lease: lease}
+	o, err := c.transact(ctx, put, []operation{{Range: &rangeRequest{Key: put.Key}}}, createdIn(key, 0))
+	switch {
+	case err != nil:
+		return made, err
+	case o.Succeeded:
+		put.Created, put.Modified = o.Header.Revision, o.Header.Revision
+	case len(o.Responses) != 1 || len(o.Responses[0].Range.Entries) != 1:
+		return made, fmt.Errorf("etcd neither made the key %q nor returned it", key)
+	default:
+		put = o.Responses[0].Range.Entries[0]
 	}
-	if o.Succeeded {
-		return Creation{Entry{key, value, o.Header.Revision, o.Header.Revision, lease}, o.Header.Cluster, true}, nil
-	}
-	if len(o.Responses) != 1 || len(o.Responses[0].Range.Entries) != 1 {
-		return Creation{}, fmt.Errorf("etcd neither made the key %q nor returned it", key)
-	}
-	entry := o.Responses[0].Range.Entries[0].entry()
-	return Creation{entry, o.Header.Cluster, entry.Lease == lease && lease != 0}, nil
+	return Creation{put.entry(), o.Header.Cluster, put.Lease == lease && lease != 0 || o.Succeeded}, nil
 }
 
 // Update writes a key that was created in a revision, and depends on a lease; ErrConflict if it is another one.
 func (c *Client) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
-	var o transactionResult
-	err := c.call(ctx, "/v3/kv/txn", transaction{
-		If:   []compare{createdIn(key, created)},
-		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value, Lease: lease}}},
-	}, &o)
-	if err == nil && !o.Succeeded {
-		err = ErrConflict
-	}
+	put := entryMessage{Key: []byte(key), Value: value, Lease: lease}
+	_, err := c.transact(ctx, put, nil, createdIn(key, created))
 	return err
 }
 
@@ -192,14 +193,8 @@ var ErrConflict = errors.New("another controller leads, or wrote in the meantime
 func (c *Client) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
 	value []byte,
 ) (uint64, error) {
-	var o transactionResult
-	err := c.call(ctx, "/v3/kv/txn", transaction{
-		If:   []compare{createdIn(guard, created), modifiedIn(key, modified)},
-		Then: []operation{{Put: &entryMessage{Key: []byte(key), Value: value}}},
-	}, &o)
-	if err == nil && !o.Succeeded {
-		err = ErrConflict
-	}
+	put := entryMessage{Key: []byte(key), Value: value}
+	o, err := c.transact(ctx, put, nil, createdIn(guard, created), modifiedIn(key, modified))
 	return o.Header.Revision, err
 }
 
@@ -215,14 +210,14 @@ type leaseMessage struct {
 	TTL int64 `json:"TTL,string"`
 }
 
-func (m *leaseMessage) lease() Lease { return Lease{m.ID, time.Duration(m.TTL) * time.Second} }
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 // Grant makes a lease of ttl, rounded down to seconds; less than 1 s is an error of etcd. The
 // cluster may give a longer one.
 func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	var answer leaseMessage
 	err := c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
-	return answer.lease(), err
+	return Lease{answer.ID, seconds(answer.TTL)}, err
 }
 
 // KeepAlive has a lease last for its whole TTL again, which it returns; 0 if it has ended.
@@ -240,7 +235,7 @@ func (c *Client) keepAlive(ctx context.Context, id int64) (ttl time.Duration, te
 	if isNotFound(err) {
 		return 0, 0, nil
 	}
-	return answer.lease().TTL, answer.Header.Term, err
+	return seconds(answer.TTL), answer.Header.Term, err
 }
 
 // errTerm says that a renewal may have been that of an earlier leader of etcd.
@@ -271,7 +266,7 @@ func (c *Client) TimeToLive(ctx context.Context, id int64) (left, granted time.D
 	if err := c.call(ctx, "/v3/lease/timetolive", leaseMessage{ID: id}, &answer); err != nil || answer.TTL < 0 {
 		return 0, 0, err
 	}
-	return time.Duration(answer.TTL) * time.Second, time.Duration(answer.Granted) * time.Second, nil
+	return seconds(answer.TTL), seconds(answer.Granted), nil
 }
 
 // Revoke ends a lease now. One that has ended isn't an error.
@@ -284,8 +279,8 @@ func (c *Client) Revoke(ctx context.Context, id int64) error {
 }
 
 func isNotFound(err error) bool {
-	var refused *MemberError
-	return errors.As(err, &refused) && refused.Code == codeNotFound
+	refused, ok := errors.AsType[*MemberError](err)
+	return ok && refused.Code == codeNotFound
 }
 
 // Member is what one member of the cluster says when it is asked alone.
