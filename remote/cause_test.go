@@ -187,8 +187,7 @@ func TestCauseOfOneHost(t *testing.T) {
 	}
 }
 
-// FuzzCauses: whatever a host prints, it is in exactly one cause, and one host's text is
-// shown as it is.
+// FuzzCauses: whatever a host prints, it is in exactly one cause, and one host's text is shown as it is.
 func FuzzCauses(f *testing.F) {
 	f.Add("gpu-01.lab", "dial tcp 10.0.0.1:22: gpu-01 refused after 3s", "dial tcp 10.0.0.2:22: x")
 	f.Add("", "\x00…", "no connection to …: ")

@@ -96,8 +96,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestRefusals: a key that is refused, and ssh(1) that fails, wait for minutes, unless the host
-// was reached before.
+// TestRefusals: a key that is refused, and ssh(1) that fails, wait for minutes, unless the host was reached before.
 func TestRefusals(t *testing.T) {
 	for _, class := range []Class{Auth, OpenSSH} {
 		err := Errorf(class, "refused")

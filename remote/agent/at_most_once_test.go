@@ -344,8 +344,7 @@ func (c *conductor) step() {
 	synctest.Wait()
 }
 
-// finish has a last controller end what is left, so that a host that refuses everything is
-// found.
+// finish has a last controller end what is left, so that a host that refuses everything is found.
 func (c *conductor) finish() bool {
 	c.requests.Wait()
 	last := c.startOf(fence.Folder("last"), true)
@@ -364,11 +363,10 @@ func (c *conductor) finish() bool {
 	return true
 }
 
-// In any schedule of controllers that are started, frozen, killed and replaced, of answers
-// that are lost and orders that arrive late or twice, and of hosts' genv killed in between:
-// each order is carried out at most once, no process gets a second SIGTERM during its grace,
-// or SIGKILL before the end of it, nothing is done for a controller that was replaced, and all
-// processes end.
+// In any schedule of controllers that are started, frozen, killed and replaced, of answers that are lost and orders
+// that arrive late or twice, and of hosts' genv killed in between: each order is carried out at most once, no process
+// gets a second SIGTERM during its grace, or SIGKILL before the end of it, nothing is done for a controller that was
+// replaced, and all processes end.
 func TestPropertyEachOrderIsCarriedOutAtMostOnce(t *testing.T) {
 	t.Parallel()
 	base := "/dev/shm" // it has many files synced

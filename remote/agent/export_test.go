@@ -20,8 +20,7 @@ func Greet(token string, g frame.Greeting) []byte {
 	return b
 }
 
-// Scripted is a host that says what it says: up to the end of hello at once, and
-// the rest when it was asked something.
+// Scripted is a host that says what it says: up to the end of hello at once, and the rest when it was asked something.
 func Scripted(says, hello []byte) (in io.Reader, out io.Writer) {
 	if at := bytes.Index(says, hello); at >= 0 {
 		asked := make(chan struct{})

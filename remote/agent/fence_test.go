@@ -77,8 +77,7 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 	require.Equal(t, 2, f.orders)
 }
 
-// A host that was taken over once is not taken over again by the same run: another controller
-// may have done so since.
+// A host that was taken over once is not taken over again by the same run: another controller may have done so since.
 func TestTakingOverHappensOnce(t *testing.T) {
 	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}

@@ -24,8 +24,7 @@ var noises = map[string]string{
 	"an open brace": "{\n", "an open object": `{"envs": [`, "not text": "\x00\xff\x1b[2J",
 }
 
-// TestNoiseBeforeData: it makes no host invalid, with our genv, with 1.4.3 and
-// without genv.
+// TestNoiseBeforeData: it makes no host invalid, with our genv, with 1.4.3 and without genv.
 func TestNoiseBeforeData(t *testing.T) {
 	nvidia := inprocess.Func(func(_ context.Context, r *inprocess.Request) int {
 		if !strings.HasPrefix(r.Line, "sh -c") { // sudo -n genv usage serve

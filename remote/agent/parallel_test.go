@@ -71,8 +71,7 @@ func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, han
 	}
 }
 
-// TestSideBySide: orders that are carried out delay no other request, and no more
-// than 16 are.
+// TestSideBySide: orders that are carried out delay no other request, and no more than 16 are.
 func TestSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
@@ -100,8 +99,7 @@ func TestSideBySide(t *testing.T) {
 	})
 }
 
-// TestOrdersOutliveTheController: an order that was begun is carried out to its
-// end, and Serve returns after it.
+// TestOrdersOutliveTheController: an order that was begun is carried out to its end, and Serve returns after it.
 func TestOrdersOutliveTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}

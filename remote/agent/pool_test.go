@@ -50,8 +50,7 @@ func TestAConversation(t *testing.T) {
 	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Notify: true}, f.streams.About(f.hosts[0]).Can)
 }
 
-// TestBadConversations: the conversation ends with its class of error, nothing
-// of it is used, and the next one is good.
+// TestBadConversations: the conversation ends with its class of error, nothing of it is used, and the next one is good.
 func TestBadConversations(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -101,8 +100,7 @@ func TestBadConversations(t *testing.T) {
 	}
 }
 
-// timeoutFor is short where a timeout is waited for, and long where a slow machine must not
-// cause one.
+// timeoutFor is short where a timeout is waited for, and long where a slow machine must not cause one.
 func timeoutFor(class remote.Class) time.Duration {
 	if class == remote.Timeout {
 		return 3 * time.Second
@@ -110,8 +108,7 @@ func timeoutFor(class remote.Class) time.Duration {
 	return time.Minute
 }
 
-// eventually is the host's next snapshot: one that was lost is reached again
-// behind the cycles' back.
+// eventually is the host's next snapshot: one that was lost is reached again behind the cycles' back.
 func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
 	require.Eventually(t, func() (ok bool) {
 		var err error
@@ -323,8 +320,7 @@ func noGenv(_ context.Context, r *inprocess.Request) int {
 	return 0
 }
 
-// TestAHostThatCameBackBetweenCycles has its whole time for an answer, however
-// long ago the login was.
+// TestAHostThatCameBackBetweenCycles has its whole time for an answer, however long ago the login was.
 func TestAHostThatCameBackBetweenCycles(t *testing.T) {
 	h := genvhost.New(busy(1))
 	f := startFleet(t, 500*time.Millisecond, h)

@@ -33,8 +33,7 @@ const (
 	failing  mode = "failing"  // genv fails
 )
 
-// pretended is a network of hosts that all do the same, in the time of a test
-// bubble.
+// pretended is a network of hosts that all do the same, in the time of a test bubble.
 type pretended struct {
 	jump bool // hosts can't be probed
 
@@ -198,8 +197,7 @@ func cycles(t *testing.T, pool *agent.Pool, hosts []remote.Host, ok func(answere
 	}
 }
 
-// TestComingBack: a host is in the cycles again within 5 s of being reachable,
-// however long it was not and why.
+// TestComingBack: a host is in the cycles again within 5 s of being reachable, however long it was not and why.
 func TestComingBack(t *testing.T) {
 	host := []remote.Host{{Name: "a"}}
 	for _, m := range []mode{refusing, silent, hung, broken, failing} {

@@ -88,8 +88,7 @@ func TestNothingIsJudgedWithoutRoot(t *testing.T) {
 	}
 }
 
-// TestHowOldMeasurementsMayBe: a pool that shows them says so to its hosts, and one that
-// enforces leaves it to them.
+// TestHowOldMeasurementsMayBe: a pool that shows them says so to its hosts, and one that enforces leaves it to them.
 func TestHowOldMeasurementsMayBe(t *testing.T) {
 	h := genvhost.New(busy(1))
 	f := startFleet(t, 10*time.Second, h)

@@ -19,8 +19,7 @@ import (
 
 var greeting = frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: []string{"echo"}}
 
-// echo answers with the body, refuses "no", and is silent to "hush" until
-// no answer is wanted or the server is to end.
+// echo answers with the body, refuses "no", and is silent to "hush" until no answer is wanted or the server is to end.
 type echo struct{ hushed chan string }
 
 func (e echo) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
@@ -37,8 +36,7 @@ func (e echo) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
 	return r.Body, ctx.Err()
 }
 
-// both joins a server and a client's pipes; the returned function hangs up and
-// returns what Serve did.
+// both joins a server and a client's pipes; the returned function hangs up and returns what Serve did.
 func both(ctx context.Context, idle time.Duration, h agent.Handler) (in io.ReadCloser, out io.WriteCloser, ended <-chan error) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
@@ -143,8 +141,7 @@ func TestTheServerEnds(t *testing.T) {
 	}
 }
 
-// TestBadHosts: whatever is wrong at the other end, nothing of it is used, and
-// it is told what kind of wrong it is.
+// TestBadHosts: whatever is wrong at the other end, nothing of it is used, and it is told what kind of wrong it is.
 func TestBadHosts(t *testing.T) {
 	hello := string(agent.Greet("t", greeting))
 	answer := func(id uint64, body string) string {

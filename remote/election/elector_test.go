@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is an etcd in memory, of which the leases end by the test's clock. It is used by one
-// goroutine at a time.
+// cluster is an etcd in memory, of which the leases end by the test's clock. It is used by one goroutine at a time.
 type cluster struct {
 	mu       sync.Mutex // over all of these
 	revision uint64
@@ -294,8 +293,7 @@ func TestAKeepAliveThatIsNotConfirmed(t *testing.T) {
 	})
 }
 
-// A leader that was stopped while another one took its place leads no more when it goes on,
-// before it has asked.
+// A leader that was stopped while another one took its place leads no more when it goes on, before it has asked.
 func TestALeaderThatWasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64 // nanoseconds

@@ -199,8 +199,7 @@ func describe(version, sum string) string {
 	return "version " + version + ", " + sum
 }
 
-// decideFolders needs every folder up to the root to be root's alone: who can rename one
-// decides what sudo runs.
+// decideFolders needs every folder up to the root to be root's alone: who can rename one decides what sudo runs.
 func decideFolders(path string, s *State) error {
 	if len(s.Folders) == 0 {
 		return remote.Errorf(remote.InvalidOutput, "the host doesn't say which folders lead to %s", path)

@@ -79,8 +79,7 @@ func faults() map[string]fault {
 	}
 }
 
-// TestFaults: on hosts that can't take genv nothing is changed, and the error says why and
-// what to do.
+// TestFaults: on hosts that can't take genv nothing is changed, and the error says why and what to do.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)

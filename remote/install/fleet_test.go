@@ -28,9 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// genv is a program that knows what the installation runs: `version` and `usage serve`. It
-// is a script, so that its version can be chosen, and has a size, so that its upload takes
-// more than a packet.
+// genv is a program that knows what the installation runs: `version` and `usage serve`. It is a script, so that its
+// version can be chosen, and has a size, so that its upload takes more than a packet.
 func genv(t *testing.T, version string) *install.Program {
 	t.Helper()
 	var out bytes.Buffer
@@ -113,9 +112,8 @@ func (f *fleet) on(line string) (string, error) {
 	return string(out.Stdout) + string(out.Stderr), err
 }
 
-// requireWorking requires that the host has one of the programs, or none if there is a nil
-// among them, that sudo takes all of sudoers, and that a genv that is there works under
-// the rules that are there.
+// requireWorking requires that the host has one of the programs, or none if there is a nil among them, that sudo takes
+// all of sudoers, and that a genv that is there works under the rules that are there.
 func (f *fleet) requireWorking(programs ...*install.Program) {
 	f.t.Helper()
 	data, err := os.ReadFile(f.place())
@@ -168,9 +166,8 @@ func atStep(name, do string) func(*remote.Command) {
 
 var steps = []string{"begin", "upload", "checksum", "run", "visudo", "lock", "binary", "sudoers", "shims", "sync"}
 
-// TestKilledAtEachStep: the shell on the host is killed after each step. The host has the
-// old genv or the new one, and valid sudoers; and the next installation succeeds and
-// leaves nothing behind.
+// TestKilledAtEachStep: the shell on the host is killed after each step. The host has the old genv or the new one, and
+// valid sudoers; and the next installation succeeds and leaves nothing behind.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
@@ -201,8 +198,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	killed("program alone", "binary", old, func() { f.reset(old) })
 }
 
-// TestCutConnection: the connection is cut in a step. The host carries on or gives up, but
-// does no half work.
+// TestCutConnection: the connection is cut in a step. The host carries on or gives up, but does no half work.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
@@ -244,8 +240,7 @@ func awaitFile(t *testing.T, path string) {
 	}, 30*time.Second, 5*time.Millisecond)
 }
 
-// TestAtTheSameTime: several installations on one host, of two versions, end with one of
-// them whole.
+// TestAtTheSameTime: several installations on one host, of two versions, end with one of them whole.
 func TestAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
@@ -281,8 +276,7 @@ func TestAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatIsChanged: what arrives with another checksum, or cut short, is not
-// installed.
+// TestAnUploadThatIsChanged: what arrives with another checksum, or cut short, is not installed.
 func TestAnUploadThatIsChanged(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
@@ -310,9 +304,8 @@ func TestAnUploadThatIsChanged(t *testing.T) {
 	}
 }
 
-// TestUsersCannotPreventAnInstallation: any user of the host can open the folder of the
-// program and lock it. That prevents neither an installation nor, above all, the end of the
-// right to run genv.
+// TestUsersCannotPreventAnInstallation: any user of the host can open the folder of the program and lock it. That
+// prevents neither an installation nor, above all, the end of the right to run genv.
 func TestUsersCannotPreventAnInstallation(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)

@@ -79,8 +79,7 @@ func TestHostsThatLie(t *testing.T) {
 	}
 }
 
-// TestNothingIsUploadedInVain: to a host that is refused no program is sent, and by Check
-// nothing is.
+// TestNothingIsUploadedInVain: to a host that is refused no program is sent, and by Check nothing is.
 func TestNothingIsUploadedInVain(t *testing.T) {
 	l := &liar{answers: []string{honestLogin, "TOKEN folder 7 777 /\nTOKEN end\n"}}
 	_, err := (&install.Installer{Runner: l, Programs: small()}).Install(t.Context(), host)
@@ -117,8 +116,7 @@ func TestUninstallSaysWhoWritesTheState(t *testing.T) {
 	}
 }
 
-// TestCommandLinesForAnyShell: csh and fish pass them on to sh as they are. See also
-// remote.Quote.
+// TestCommandLinesForAnyShell: csh and fish pass them on to sh as they are. See also remote.Quote.
 func TestCommandLinesForAnyShell(t *testing.T) {
 	l := &liar{answers: []string{strings.Replace(honestLogin, "uid 0", "uid 7", 1), "TOKEN folder 0 755 /\nTOKEN account 7\nTOKEN rules-folder 0 755\nTOKEN end\n", "TOKEN done\n"}}
 	_, err := (&install.Installer{Runner: l, Programs: small()}).Install(t.Context(), host)
@@ -135,8 +133,7 @@ func TestCommandLinesForAnyShell(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: no answer of a host makes the installer crash, or reaches a terminal as it
-// is.
+// FuzzAnswers: no answer of a host makes the installer crash, or reaches a terminal as it is.
 func FuzzAnswers(f *testing.F) {
 	f.Add(honestLogin, honestLook, "TOKEN done\n", false)
 	f.Add(honestLogin, "TOKEN file x\nTOKEN rule \\\nTOKEN rules-file\nTOKEN package\nTOKEN missing\nTOKEN end", "TOKEN failed \x1b", true)

@@ -6,12 +6,11 @@
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //
-// For each host it looks first, as the login and then as root, and decides what is to be
-// done; Decide is pure. What changes the host is one script that root runs there with the
-// program on its stdin: everything is written under temporary names in the folders where
-// it belongs, checked there (checksum, a run of the program, visudo), and renamed. So at
-// any moment the host has the old program or the new one, and lines of sudoers that are
-// valid. What an interrupted run leaves behind, the next one removes.
+// For each host it looks first, as the login and then as root, and decides what is to be done; Decide is pure. What
+// changes the host is one script that root runs there with the program on its stdin: everything is written under
+// temporary names in the folders where it belongs, checked there (checksum, a run of the program, visudo), and renamed.
+// So at any moment the host has the old program or the new one, and lines of sudoers that are valid. What an
+// interrupted run leaves behind, the next one removes.
 //
 // Hosts are known by remote.Host, and commands are run by a remote.Runner. The package
 // prints nothing, asks for no password (see Password), and doesn't install packages.
@@ -104,8 +103,7 @@ func (i *Installer) Check(ctx context.Context, h remote.Host) (*Outcome, error) 
 	return v.result(err)
 }
 
-// Install installs genv on a host. If the connection is lost, the host has the old genv
-// or the new one.
+// Install installs genv on a host. If the connection is lost, the host has the old genv or the new one.
 func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error) {
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
@@ -218,8 +216,7 @@ func (v *visit) chooseAccount() error {
 	return nil
 }
 
-// becomeRoot looks at the host as root: with sudo, and with a password only if sudo
-// wants one.
+// becomeRoot looks at the host as root: with sudo, and with a password only if sudo wants one.
 func (v *visit) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
@@ -278,8 +275,7 @@ func (v *visit) shims() string {
 	return shimsOf(v.wanted.Path)
 }
 
-// hasShims says whether the links that the shims are lead to a program: it must be in a
-// folder bin.
+// hasShims says whether the links that the shims are lead to a program: it must be in a folder bin.
 func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
 
 // apply carries out a plan.

@@ -9,9 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// Password is sudo's password for all hosts. A wrong one is tried once in all, so that it
-// locks no account: until a host has accepted it, one host at a time tries it, and when a
-// host has refused it, no other one is given it.
+// Password is sudo's password for all hosts. A wrong one is tried once in all, so that it locks no account: until a
+// host has accepted it, one host at a time tries it, and when a host has refused it, no other one is given it.
 type Password struct {
 	secret []byte
 	turn   chan passwordState // holds the state while no host tries
@@ -78,8 +77,7 @@ func refusedBefore(host string) error {
 // errPasswordRefused is wrapped when sudo took the password for a wrong one.
 var errPasswordRefused = errors.New("sudo refused the password")
 
-// withoutSecret is an error without the password in its text: a host may repeat what it
-// was sent.
+// withoutSecret is an error without the password in its text: a host may repeat what it was sent.
 func withoutSecret(err error, secret []byte) error {
 	var e *remote.Error
 	if err == nil || len(secret) == 0 || !errors.As(err, &e) {

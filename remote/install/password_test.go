@@ -42,8 +42,7 @@ func password(t *testing.T, secret string) *install.Password {
 	return p
 }
 
-// TestPassword: over real sudo. It is given to hosts where sudo wants one, and after one
-// has refused it to no other.
+// TestPassword: over real sudo. It is given to hosts where sudo wants one, and after one has refused it to no other.
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.HostOptions{Name: "a", Rights: sshd.NeedsPassword}, sshd.HostOptions{Name: "b", Rights: sshd.NeedsPassword},

@@ -36,8 +36,7 @@ func machine(number uint16) string {
 	return ""
 }
 
-// archOf is the architecture of a machine as uname(1) names it; empty for one that genv
-// isn't built for.
+// archOf is the architecture of a machine as uname(1) names it; empty for one that genv isn't built for.
 func archOf(uname string) string {
 	switch uname {
 	case "x86_64", "amd64":

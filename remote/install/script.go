@@ -61,12 +61,10 @@ type script struct {
 // variables are what a script is given, by names that this package chooses.
 type variables [][2]string
 
-// receive is a shell's program that reads the script from stdin, between two lines with
-// the token, and runs it with the rest of stdin as its own. What comes before the first
-// token is dropped: that is the password where sudo needs none. Without the second one
-// nothing runs. A script of any length can come so whatever the login shell is, and stays
-// out of the host's list of processes. The text has nothing that csh or fish interpret
-// within single quotes.
+// receive is a shell's program that reads the script from stdin, between two lines with the token, and runs it with the
+// rest of stdin as its own. What comes before the first token is dropped: that is the password where sudo needs none.
+// Without the second one nothing runs. A script of any length can come so whatever the login shell is, and stays out of
+// the host's list of processes. The text has nothing that csh or fish interpret within single quotes.
 func receive(token string) string {
 	return strings.ReplaceAll(`l=; until [ "$l" = TOKEN ]; do IFS= read -r l || exit 90; done; `+
 		`n=$(printf "\nx"); n=${n%x}; s=; l=; `+
@@ -172,8 +170,7 @@ func interrupted(err error, answer values) error {
 	}
 }
 
-// check gives the password to sudo alone, without anything behind it that sudo would take
-// for the next try.
+// check gives the password to sudo alone, without anything behind it that sudo would take for the next try.
 func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) error {
 	const mark = "genv-password-accepted"
 	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')

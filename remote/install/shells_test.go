@@ -33,8 +33,7 @@ func (s localShell) Run(ctx context.Context, h remote.Host, command remote.Comma
 	return remote.Output{Stdout: out}, nil
 }
 
-// TestLoginShells: the scripts run whatever the login shell is. They only look, at this
-// machine.
+// TestLoginShells: the scripts run whatever the login shell is. They only look, at this machine.
 func TestLoginShells(t *testing.T) {
 	for _, shell := range []string{"sh", "bash", "zsh", "tcsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {

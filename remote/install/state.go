@@ -71,8 +71,7 @@ const (
 	maxValue    = 4096 // bytes
 )
 
-// parseValues reads the lines that begin with the token of a script, whatever the login
-// printed before and between.
+// parseValues reads the lines that begin with the token of a script, whatever the login printed before and between.
 func parseValues(stdout []byte, token string) values {
 	found := make(values)
 	count := 0
@@ -159,8 +158,7 @@ func unsafe(folders []Folder) *Folder {
 	return nil
 }
 
-// sum is a checksum in hexadecimal; something else is "?", so that it is no checksum
-// and not empty.
+// sum is a checksum in hexadecimal; something else is "?", so that it is no checksum and not empty.
 func sum(s string) string {
 	if s == "" || len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" {
 		return s

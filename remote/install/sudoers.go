@@ -16,8 +16,7 @@ const (
 	oldRulesFile  = "genv"
 )
 
-// securePath is where root's genv looks for programs, such as nvidia-smi, before the folders of
-// the site.
+// securePath is where root's genv looks for programs, such as nvidia-smi, before the folders of the site.
 const securePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Sudoers is the file with which these accounts may run, as root and without a password,

@@ -57,8 +57,7 @@ func TestCheckPath(t *testing.T) {
 	}
 }
 
-// FuzzSudoers: whatever is in a file, what is written in its place has only lines of ours,
-// for accounts that are in it.
+// FuzzSudoers: whatever is in a file, what is written in its place has only lines of ours, for accounts that are in it.
 func FuzzSudoers(f *testing.F) {
 	f.Add(install.Sudoers(place, "", "bob"))
 	f.Add("bob ALL=(root) NOPASSWD: ALL\n")

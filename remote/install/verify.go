@@ -113,8 +113,7 @@ func (v *visit) warnIfNotFound(ctx context.Context) {
 		"in hosts.yaml", v.wanted.Path))
 }
 
-// failure is the error of a script that gave up: the host has what it had before. why is
-// what its programs said.
+// failure is the error of a script that gave up: the host has what it had before. why is what its programs said.
 func (v *visit) failure(failed, why string) error {
 	next := "read the words of the host above"
 	text := "the installation failed: " + failed

@@ -216,8 +216,7 @@ func (f *freezing) Read(b []byte) (int, error) {
 	}
 }
 
-// TestLinesBeforeTheVersion: a server, or a ProxyCommand, may print as much before the
-// version as OpenSSH accepts.
+// TestLinesBeforeTheVersion: a server, or a ProxyCommand, may print as much before the version as OpenSSH accepts.
 func TestLinesBeforeTheVersion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		preface string
@@ -256,9 +255,8 @@ func TestLinesBeforeTheVersion(t *testing.T) {
 	})
 }
 
-// TestManyHostsAtOneServer has sshd's own limit on logins under way, in its
-// strictest form: beyond ten, every connection is dropped. What was dropped is
-// known as such, so that it can be tried again.
+// TestManyHostsAtOneServer has sshd's own limit on logins under way, in its strictest form: beyond ten, every
+// connection is dropped. What was dropped is known as such, so that it can be tried again.
 func TestManyHostsAtOneServer(t *testing.T) {
 	s := startSSHD(t, "MaxStartups 10:100:10")
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), ConnectTimeout: time.Minute})

@@ -115,8 +115,7 @@ func TestIPv6Zone(t *testing.T) {
 	}
 }
 
-// TestOneAddressThatAnswers: a name with several addresses connects to the one where
-// sshd is.
+// TestOneAddressThatAnswers: a name with several addresses connects to the one where sshd is.
 func TestOneAddressThatAnswers(t *testing.T) {
 	f := startFake(t, nil)
 	f.asNamed("gpu.mdns.invalid")

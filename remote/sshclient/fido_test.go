@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
-// authenticator is a FIDO authenticator with one key, in software, and the agent
-// that has it (PROTOCOL.u2f of OpenSSH).
+// authenticator is a FIDO authenticator with one key, in software, and the agent that has it (PROTOCOL.u2f of OpenSSH).
 type authenticator struct {
 	agent.Agent // a keyring without the key
 	private     crypto.Signer

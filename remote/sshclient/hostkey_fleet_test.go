@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
-// hostKeyFleet are servers with different host keys and certificates, all of the
-// same few keys.
+// hostKeyFleet are servers with different host keys and certificates, all of the same few keys.
 type hostKeyFleet struct {
 	dir     string
 	servers map[string]*sshd
@@ -54,8 +53,7 @@ func (f *hostKeyFleet) sign(t *testing.T, s *sshd, ca, key string, options ...st
 	return "HostCertificate " + s.file(key+"-cert.pub")
 }
 
-// certificates are the servers that have one: the authority, the key, and options
-// of ssh-keygen.
+// certificates are the servers that have one: the authority, the key, and options of ssh-keygen.
 var certificates = map[string][]string{
 	"cert-rsa-ca":        {"ca-rsa", "ed25519", "-n", "%s"},
 	"cert-ecdsa-ca":      {"ca-ecdsa", "rsa", "-n", "%s"},

@@ -98,8 +98,7 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// TestRSAAlgorithms: sshd says that it knows algorithms which its
-// PubkeyAcceptedAlgorithms then refuses.
+// TestRSAAlgorithms: sshd says that it knows algorithms which its PubkeyAcceptedAlgorithms then refuses.
 func TestRSAAlgorithms(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca")
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ca)
@@ -174,8 +173,7 @@ func TestCertificatesAndAgents(t *testing.T) {
 	}
 }
 
-// debianPython is the one that Debian's python3-paramiko is for, whatever comes first
-// in PATH.
+// debianPython is the one that Debian's python3-paramiko is for, whatever comes first in PATH.
 const debianPython = "/usr/bin/python3"
 
 // TestServerWithoutServerSigAlgs: the server does not say which RSA signatures it

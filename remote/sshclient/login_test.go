@@ -218,9 +218,8 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
-// lock puts a login key behind the passphrase "secret" next to the fake's own. The key
-// was made with `ssh-keygen -a 1`: with the usual 16 rounds of its key derivation, the
-// race detector needs many seconds for each use.
+// lock puts a login key behind the passphrase "secret" next to the fake's own. The key was made with `ssh-keygen -a 1`:
+// with the usual 16 rounds of its key derivation, the race detector needs many seconds for each use.
 func (f *fake) lock(name string) string {
 	text, err := os.ReadFile("testdata/locked_ed25519")
 	require.NoError(f.t, err)
@@ -272,8 +271,7 @@ func TestWrongPassphraseTriesOtherKeys(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPeer: names that lead to one sshd have one Peer, whatever ssh_config makes
-// of them; another sshd has another.
+// TestPeer: names that lead to one sshd have one Peer, whatever ssh_config makes of them; another sshd has another.
 func TestPeer(t *testing.T) {
 	f, other := startFake(t, nil), startFake(t, nil)
 	key := ssh.FingerprintSHA256(f.key.PublicKey())

@@ -119,8 +119,7 @@ type fake struct {
 	mu   sync.Mutex
 	open map[net.Conn]bool
 
-	// accept, if set, has a new connection first, with its number from 1;
-	// false means that it is done with it.
+	// accept, if set, has a new connection first, with its number from 1; false means that it is done with it.
 	accept func(conn net.Conn, number int32) bool
 	// refuse refuses every key; also is one more that is taken.
 	refuse bool

@@ -147,9 +147,8 @@ var servers = map[string]struct {
 	},
 }
 
-// TestMatrix holds what this client reaches against the table, and against ssh: it
-// uses nothing that ssh would not use, and reaches what ssh reaches unless the
-// library lacks the algorithm.
+// TestMatrix holds what this client reaches against the table, and against ssh: it uses nothing that ssh would not use,
+// and reaches what ssh reaches unless the library lacks the algorithm.
 func TestMatrix(t *testing.T) {
 	keys := matrixKeys(t)
 	for name, tt := range servers {
@@ -188,8 +187,7 @@ func opensshRuns(t *testing.T, file string) (string, error) {
 	return string(said), err
 }
 
-// matrixKeys is a folder of keys: host keys by type, one with a certificate, and an
-// RSA key of the user.
+// matrixKeys is a folder of keys: host keys by type, one with a certificate, and an RSA key of the user.
 func matrixKeys(t *testing.T) string {
 	dir := t.TempDir()
 	for name, options := range map[string]string{
@@ -202,8 +200,7 @@ func matrixKeys(t *testing.T) string {
 	return dir
 }
 
-// matrixServer starts an sshd with the lines given. With a key, that one is its host
-// key.
+// matrixServer starts an sshd with the lines given. With a key, that one is its host key.
 func matrixServer(t *testing.T, keys, lines, key, known string) *sshd {
 	_, err := exec.LookPath("ssh")
 	needs(t, err == nil, "OpenSSH's ssh")

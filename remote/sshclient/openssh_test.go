@@ -91,8 +91,7 @@ func fingerprint(t *testing.T, s *sshd) string {
 	return ssh.FingerprintSHA256(key)
 }
 
-// TestOpenSSHRefuses: ssh_config can't lower what is required of a host key, and the error
-// says what ssh said.
+// TestOpenSSHRefuses: ssh_config can't lower what is required of a host key, and the error says what ssh said.
 func TestOpenSSHRefuses(t *testing.T) {
 	s := startSSHD(t)
 	lax := s.config(t, "StrictHostKeyChecking no")

@@ -50,8 +50,7 @@ func FuzzExitError(f *testing.F) {
 	})
 }
 
-// TestStamps: a refused login is worth another try when there is a master, and not when
-// somebody else touches its path.
+// TestStamps: a refused login is worth another try when there is a master, and not when somebody else touches its path.
 func TestStamps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cm")
 	none := stampOf(path)
@@ -104,8 +103,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-// TestAPrefaceCostsLittle: each read is a call of the kernel, and a host may send eight
-// megabytes at each login.
+// TestAPrefaceCostsLittle: each read is a call of the kernel, and a host may send eight megabytes at each login.
 func TestAPrefaceCostsLittle(t *testing.T) {
 	noise := strings.Repeat(strings.Repeat("x", 1000)+"\n", 1000)
 	source := &counted{Reader: strings.NewReader(noise + "SSH-2.0-x\r\n")}

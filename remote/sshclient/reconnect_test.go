@@ -274,8 +274,7 @@ func TestAProbeGoesOnToTheLogin(t *testing.T) {
 	require.EqualValues(t, 1, f.logins.Load())
 }
 
-// TestAHostThatSaysWhy: what it says after a key was offered is the reason, and what it says to
-// every login isn't.
+// TestAHostThatSaysWhy: what it says after a key was offered is the reason, and what it says to every login isn't.
 func TestAHostThatSaysWhy(t *testing.T) {
 	for _, why := range []string{"", "System is going down.\n\x1b[2J\n"} {
 		f := startFake(t, func(f *fake) { f.refuse, f.why, f.banner = true, why, "Authorized users only\n" })

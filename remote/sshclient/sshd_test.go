@@ -46,8 +46,7 @@ func freePort(t testing.TB, address string) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// needsAccount skips a test that runs a program of OpenSSH's, which does not run
-// for a uid without an account.
+// needsAccount skips a test that runs a program of OpenSSH's, which does not run for a uid without an account.
 func needsAccount(t testing.TB) {
 	t.Helper()
 	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
@@ -63,8 +62,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// startSSHD starts a server with an ed25519 host key, which accepts dir/id, and
-// ends it with the test.
+// startSSHD starts a server with an ed25519 host key, which accepts dir/id, and ends it with the test.
 func startSSHD(t testing.TB, config ...string) *sshd {
 	t.Helper()
 	s := &sshd{dir: t.TempDir(), address: freshAddress()}
@@ -139,8 +137,7 @@ func (s *sshd) write(t testing.TB, name, content string) {
 	require.NoError(t, os.WriteFile(s.file(name), []byte(content), 0o600))
 }
 
-// config is an ssh_config that reaches the server as "gpu"; first come the
-// lines given, which win.
+// config is an ssh_config that reaches the server as "gpu"; first come the lines given, which win.
 func (s *sshd) config(t testing.TB, lines ...string) string {
 	t.Helper()
 	text := strings.Join(lines, "\n") + fmt.Sprintf(`

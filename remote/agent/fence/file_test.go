@@ -40,8 +40,7 @@ func TestFile(t *testing.T) {
 	require.NoError(t, f.Admit(taking(request(folder, 1, "d"))))
 }
 
-// What changes nothing needs no lock: not in a folder that became read-only, and not while
-// another genv hangs.
+// What changes nothing needs no lock: not in a folder that became read-only, and not while another genv hangs.
 func TestFileWithoutItsLock(t *testing.T) {
 	f := newFile(t)
 	require.NoError(t, f.Admit(request(folder, 2, "a")))
@@ -90,8 +89,7 @@ func TestHold(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Of many controllers with different epochs, which ask at the same time, the highest is the
-// one that is left.
+// Of many controllers with different epochs, which ask at the same time, the highest is the one that is left.
 func TestFileAtTheSameTime(t *testing.T) {
 	f := newFile(t)
 	var group sync.WaitGroup

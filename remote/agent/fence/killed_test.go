@@ -67,9 +67,8 @@ func nameOfCall(line []byte) string {
 	return string(fields[len(fields)-1])
 }
 
-// A genv that is killed at any system call that changes the note leaves the old one or the
-// new one, never none; the next genv goes on from there, has the note safe on the disk before
-// it relies on it, and removes what was left.
+// A genv that is killed at any system call that changes the note leaves the old one or the new one, never none; the
+// next genv goes on from there, has the note safe on the disk before it relies on it, and removes what was left.
 func TestKilledAtEachSystemCall(t *testing.T) {
 	_, err := os.Stat("/usr/bin/strace")
 	proctest.Need(t, err == nil && os.Geteuid() == 0, "strace(1), and root")

@@ -201,8 +201,7 @@ func TestATokenFromBeforeARestore(t *testing.T) {
 	require.EqualValues(t, 2, logins.Load())
 }
 
-// A member that doesn't answer costs its time once: the next call begins with the one that
-// answered.
+// A member that doesn't answer costs its time once: the next call begins with the one that answered.
 func TestMembersThatDontAnswer(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -32,8 +32,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// needsSSH skips a test that runs ssh; with CI=true only for a uid that ssh does not
-// run for.
+// needsSSH skips a test that runs ssh; with CI=true only for a uid that ssh does not run for.
 func needsSSH(t *testing.T) {
 	t.Helper()
 	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
@@ -149,8 +148,7 @@ func (w *world) write(name string, content []byte) string {
 	return path
 }
 
-// privateFile writes the private key in one of its formats; one in PEM does not say
-// its public key.
+// privateFile writes the private key in one of its formats; one in PEM does not say its public key.
 func (w *world) privateFile(p pair) {
 	path := filepath.Join(w.dir, p.name)
 	var block *pem.Block

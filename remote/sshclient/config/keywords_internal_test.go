@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verdicts are what the code does with each keyword, in the words of docs/ssh.md. What
-// is in no list needs ssh.
+// verdicts are what the code does with each keyword, in the words of docs/ssh.md. What is in no list needs ssh.
 func verdicts() map[string]string {
 	all := map[string]string{"host": "honoured", "include": "honoured"}
 	for keyword := range honoured() {

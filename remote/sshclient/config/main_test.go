@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// TestStaleEnvironment: what another user's shell left behind names neither the user
-// nor the home folder.
+// TestStaleEnvironment: what another user's shell left behind names neither the user nor the home folder.
 func TestStaleEnvironment(t *testing.T) {
 	needsSSH(t) // an account
 	t.Setenv("USER", "mallory")
@@ -42,8 +41,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestUserThatOnlyNSSKnows has a getent that has an account for a uid that has none:
-// the test runs itself as that uid.
+// TestUserThatOnlyNSSKnows has a getent that has an account for a uid that has none: the test runs itself as that uid.
 func TestUserThatOnlyNSSKnows(t *testing.T) {
 	const uid = 1<<31 - 11
 	if os.Getenv("GENV_TEST_NSS") == "1" {
@@ -111,8 +109,7 @@ func TestSpellingsOfAddresses(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// needsSSH skips a test that compares with OpenSSH where there is none; with
-// CI=true that is a failure.
+// needsSSH skips a test that compares with OpenSSH where there is none; with CI=true that is a failure.
 func needsSSH(t testing.TB) {
 	t.Helper()
 	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {

@@ -40,8 +40,7 @@ func ed(t testing.TB) ssh.Signer {
 
 func line(key ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) }
 
-// defaults are the host key algorithms that ssh asks for by default, in its order,
-// as far as the library has them.
+// defaults are the host key algorithms that ssh asks for by default, in its order, as far as the library has them.
 var defaults = []string{
 	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
 	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
@@ -251,8 +250,7 @@ func TestOtherFileTypes(t *testing.T) {
 	require.NotContains(t, err.Error(), os.DevNull)
 }
 
-// FuzzLoad: no content of a file makes a key known that is not in it,
-// and none hides the good line behind it.
+// FuzzLoad: no content of a file makes a key known that is not in it, and none hides the good line behind it.
 func FuzzLoad(f *testing.F) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	key := signer(f, private, err).PublicKey()

@@ -42,8 +42,7 @@ func TestUnreadableFiles(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "\n"))
 }
 
-// TestPermissionsThatChange: chmod changes neither the time of the last write nor
-// the size.
+// TestPermissionsThatChange: chmod changes neither the time of the last write nor the size.
 func TestPermissionsThatChange(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("skipped: root can read every file")
