@@ -9,50 +9,33 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Result is what was done on a host, or would be.
-type Result string
-
-// The results.
+// The results: what was done on a host, or would be.
 const (
-	Unchanged   Result = "unchanged"
-	Installed   Result = "installed"
-	Upgraded    Result = "upgraded"
-	Repaired    Result = "repaired" // the program was there; sudoers or shims were not
-	Uninstalled Result = "uninstalled"
+	Unchanged   = "unchanged"
+	Installed   = "installed"
+	Upgraded    = "upgraded"
+	Repaired    = "repaired" // the program was there; sudoers or shims were not
+	Uninstalled = "uninstalled"
 )
-
-// Wanted is what a host is to have.
-type Wanted struct {
-	Path    string
-	Program *Program
-	Account string // for sudoers; empty for none, since the login is root
-	Key     string // with which a controller logs in as the account; empty for none
-	Upgrade bool
-	Extras  bool      // see Options
-	State   Ownership // empty to have root own it on a new host, and to change nothing on others
-}
-
-// Ownership says who owns the state of a host.
-type Ownership string
 
 // Who owns the state.
 const (
-	StateRoot   Ownership = "root"   // by its service
-	StateShared Ownership = "shared" // every user writes it
+	StateRoot   = "root"   // by its service
+	StateShared = "shared" // every user writes it
 )
 
 // Plan is what is to be done on a host.
 type Plan struct {
-	Result  Result
-	Program bool      // the program is uploaded
-	Sudoers string    // the new content of the file; empty to leave it as it is
-	Earlier string    // the checksum of the file of an earlier version, which goes then; empty for none
-	Shims   bool      // the shims are linked
-	Key     string    // the account is made, if it is missing, and may log in with it; empty to leave it as it is
-	Clean   bool      // files of an interrupted installation are removed
-	State   Ownership // who is to own the state; empty to leave it as it is
-	Units   bool      // the service of root is written, or continues with another program
-	Extras  bool      // man pages and the like are added, or renewed
+	Result  string
+	Program *Binary // is uploaded; nil to leave the one that is there
+	Sudoers string  // the new content of the file; empty to leave it as it is
+	Earlier string  // the checksum of the file of an earlier version, which goes then; empty for none
+	Shims   bool    // the shims are linked
+	Key     string  // the account is made, if it is missing, and may log in with it; empty to leave it as it is
+	Clean   bool    // files of an interrupted installation are removed
+	State   string  // who is to own the state; empty to leave it as it is
+	Units   bool    // the service of root is written, or continues with another program
+	Extras  bool    // man pages and the like are added, or renewed
 	Notes   []string
 }
 
@@ -60,30 +43,30 @@ type Plan struct {
 func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units && !p.Extras }
 
 // files says that the program, sudoers, the shims or the account change.
-func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims || p.Key != "" }
+func (p *Plan) files() bool { return p.Program != nil || p.Sudoers != "" || p.Shims || p.Key != "" }
 
 // Decide compares what a host has with what it is to have. The error is why it can't be
 // given that, with the next step; nothing has been changed then.
-func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
+func Decide(w *Options, program *Binary, login Login, s *Survey) (*Plan, error) {
 	if err := decidePackage(w.Path, s); err != nil {
 		return nil, err
 	}
-	plan := &Plan{
-		Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path),
-		Clean: len(s.Leftovers) > 0,
+	plan := &Plan{Result: Unchanged, Shims: !s.Shims && hasShims(w.Path), Clean: len(s.Leftovers) > 0}
+	if s.Sum != program.Sum {
+		plan.Program = program
 	}
 	plan.decideShims(w.Path, s)
 	if err := decideTools(s); err != nil {
 		return nil, err
 	}
-	if err := decidePlace(w, login, s); err != nil {
+	if err := plan.decidePlace(w, login, s); err != nil {
 		return nil, err
 	}
 	if err := plan.decideSudoers(w, s); err != nil {
 		return nil, err
 	}
 	plan.decideAccount(w, s)
-	plan.Extras = w.Extras && (plan.Program || len(s.Lacks) > 0)
+	plan.Extras = w.Extras && (plan.Program != nil || len(s.Lacks) > 0)
 	for _, what := range s.Lacks {
 		plan.note("also: %s", text.OneLine(what))
 	}
@@ -91,9 +74,9 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 		return nil, err
 	}
 	switch {
-	case plan.Program && s.Sum == "":
+	case plan.Program != nil && s.Sum == "":
 		plan.Result = Installed
-	case plan.Program:
+	case plan.Program != nil:
 		plan.Result = Upgraded
 	case !plan.Complete():
 		plan.Result = Repaired
@@ -105,7 +88,7 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 }
 
 // decideAccount has a controller log in with its key, as an account that is made if it is missing.
-func (p *Plan) decideAccount(w *Wanted, s *State) {
+func (p *Plan) decideAccount(w *Options, s *Survey) {
 	if w.Key != "" && len(s.SSHRefuses) > 0 {
 		p.note("sshd refuses logins of %s: add it to %s in sshd_config there", w.Account,
 			text.OneLine(strings.Join(s.SSHRefuses, " and ")))
@@ -123,7 +106,7 @@ func (p *Plan) decideAccount(w *Wanted, s *State) {
 }
 
 // decideState has root own the state of a new host. An upgrade never changes who owns it.
-func (p *Plan) decideState(w *Wanted, s *State) error {
+func (p *Plan) decideState(w *Options, s *Survey) error {
 	has := len(s.Units) > 0
 	switch {
 	case w.State == StateRoot && !s.Systemd:
@@ -139,7 +122,7 @@ func (p *Plan) decideState(w *Wanted, s *State) error {
 		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
 	}
 	if has && p.State == "" { // they run the program that is there
-		p.Units = p.Program || !slices.Equal(s.Units, []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))})
+		p.Units = p.Program != nil || !slices.Equal(s.Units, []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))})
 	}
 	return nil
 }
@@ -156,7 +139,7 @@ func refuse(next, format string, args ...any) error {
 }
 
 // decidePackage leaves files of packages to the package manager.
-func decidePackage(path string, s *State) error {
+func decidePackage(path string, s *Survey) error {
 	for _, p := range s.Packages {
 		if p.File == path || p.File == s.Found {
 			return refuse("upgrade the package "+p.Name+" on the host instead, or remove it first",
@@ -167,7 +150,7 @@ func decidePackage(path string, s *State) error {
 }
 
 // decideTools needs the programs that the script calls; visudo only for sudoers.
-func decideTools(s *State) error {
+func decideTools(s *Survey) error {
 	for _, tool := range s.Missing {
 		if tool != "visudo" {
 			return refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host",
@@ -178,14 +161,14 @@ func decideTools(s *State) error {
 }
 
 // decidePlace checks the file and the folders that lead to it.
-func decidePlace(w *Wanted, login Login, s *State) error {
+func (p *Plan) decidePlace(w *Options, login Login, s *Survey) error {
 	switch {
 	case s.Other:
 		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
 	case s.Link != "":
 		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path,
 			s.Link)
-	case s.Sum != "" && s.Sum != w.Program.Sum && !w.Upgrade:
+	case s.Sum != "" && p.Program != nil && !w.Upgrade:
 		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(login.Version, s.Sum))
 	}
 	return decideFolders(w.Path, s)
@@ -200,7 +183,7 @@ func describe(version, sum string) string {
 }
 
 // decideFolders needs every folder up to the root to be root's alone: who can rename one decides what sudo runs.
-func decideFolders(path string, s *State) error {
+func decideFolders(path string, s *Survey) error {
 	if len(s.Folders) == 0 {
 		return remote.Errorf(remote.InvalidOutput, "the host doesn't say which folders lead to %s", path)
 	}
@@ -212,7 +195,7 @@ func decideFolders(path string, s *State) error {
 }
 
 // decideShims leaves them out where others than root could turn a write by root elsewhere.
-func (p *Plan) decideShims(path string, s *State) {
+func (p *Plan) decideShims(path string, s *Survey) {
 	if f := unsafe(s.ShimFolders); f != nil && hasShims(path) {
 		p.Shims = false
 		p.note("the shims are not linked: %s", f.why())
@@ -221,7 +204,7 @@ func (p *Plan) decideShims(path string, s *State) {
 
 // decideSudoers keeps the accounts that the file allows already, also that of earlier versions, which
 // goes in the same step. It refuses to write over lines that genv didn't write.
-func (p *Plan) decideSudoers(w *Wanted, s *State) error {
+func (p *Plan) decideSudoers(w *Options, s *Survey) error {
 	if w.Account == "" {
 		return nil
 	}

@@ -22,13 +22,15 @@ var (
 	sumB  = strings.Repeat("b", 64)
 )
 
-func wanted() *install.Wanted {
-	return &install.Wanted{Path: place, Program: &install.Program{Data: make([]byte, 1<<20), Sum: sumB, Arch: "amd64"}, Account: "admin"}
+func wanted() *install.Options {
+	return &install.Options{Path: place, Account: "admin"}
 }
 
+var binary = &install.Binary{Data: make([]byte, 1<<20), Sum: sumB, Arch: "amd64"}
+
 // complete is a host that has all that wanted says.
-func complete() *install.State {
-	return &install.State{
+func complete() *install.Survey {
+	return &install.Survey{
 		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}},
 		AccountUID: "1000", Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
 		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "", "admin"), "\n"), "\n"),
@@ -38,67 +40,69 @@ func complete() *install.State {
 // TestDecide: what a host has and what it is to have say what is done.
 func TestDecide(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change  func(*install.Wanted, *install.State)
-		result  install.Result
+		change  func(*install.Options, *install.Survey)
+		result  string
 		program bool
 		sudoers bool
 		shims   bool
 		notes   int
 	}{
-		"has everything": {func(*install.Wanted, *install.State) {}, install.Unchanged, false, false, false, 0},
-		"has nothing": {func(_ *install.Wanted, s *install.State) {
+		"has everything": {func(*install.Options, *install.Survey) {}, install.Unchanged, false, false, false, 0},
+		"has nothing": {func(_ *install.Options, s *install.Survey) {
 			s.Found, s.Sum, s.RulesSum, s.Rules, s.Shims = "", "", "", nil, false
 		}, install.Installed, true, true, true, 0},
-		"has another version": {func(w *install.Wanted, s *install.State) { s.Sum, w.Upgrade = sumA, true }, install.Upgraded, true, false, false, 0},
-		"lacks the rules":     {func(_ *install.Wanted, s *install.State) { s.Rules = nil }, install.Repaired, false, true, false, 0},
-		"lacks the shims":     {func(_ *install.Wanted, s *install.State) { s.Shims = false }, install.Repaired, false, false, true, 0},
-		"is logged in as root": {func(w *install.Wanted, s *install.State) {
+		"has another version": {func(w *install.Options, s *install.Survey) { s.Sum, w.Upgrade = sumA, true }, install.Upgraded, true, false, false, 0},
+		"lacks the rules":     {func(_ *install.Options, s *install.Survey) { s.Rules = nil }, install.Repaired, false, true, false, 0},
+		"lacks the shims":     {func(_ *install.Options, s *install.Survey) { s.Shims = false }, install.Repaired, false, false, true, 0},
+		"is logged in as root": {func(w *install.Options, s *install.Survey) {
 			w.Account, s.Rules, s.RulesSum, s.Missing, s.RulesFolder = "", nil, "", []string{"visudo"}, nil
 		}, install.Unchanged, false, false, false, 0},
-		"has the plain line of the documentation": {func(_ *install.Wanted, s *install.State) {
+		"has the plain line of the documentation": {func(_ *install.Options, s *install.Survey) {
 			s.Rules = []string{"# genv", remote.SudoersLine("admin", place)}
 		}, install.Repaired, false, true, false, 0},
-		"has the file of an earlier version": {func(_ *install.Wanted, s *install.State) {
+		"has the file of an earlier version": {func(_ *install.Options, s *install.Survey) {
 			s.Rules, s.RulesSum = nil, ""
 			s.OldSum, s.OldRules = sumA, []string{"bob ALL=(root) NOPASSWD: " + strings.ReplaceAll("G usage snapshot, G usage snapshot *, G usage execute, G usage serve *", "G", place)}
 		}, install.Repaired, false, true, false, 0},
-		"has an earlier file of others": {func(_ *install.Wanted, s *install.State) { s.OldSum, s.OldRules = sumA, []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
-		"has lines for a uid": {func(w *install.Wanted, s *install.State) {
+		"has an earlier file of others": {func(_ *install.Options, s *install.Survey) {
+			s.OldSum, s.OldRules = sumA, []string{"bob ALL=(ALL) ALL"}
+		}, install.Unchanged, false, false, false, 1},
+		"has lines for a uid": {func(w *install.Options, s *install.Survey) {
 			w.Account, s.Rules = "Ann Lee", strings.Split(install.Sudoers(place, "", "#1000"), "\n")
 		}, install.Unchanged, false, false, false, 0},
-		"has no account for the controller's key": {func(w *install.Wanted, s *install.State) {
+		"has no account for the controller's key": {func(w *install.Options, s *install.Survey) {
 			w.Key, s.AccountUID, s.Rules, s.RulesSum = "ssh-ed25519 AAAA", "", nil, ""
 		}, install.Repaired, false, true, false, 2},
-		"has an account without the key": {func(w *install.Wanted, _ *install.State) { w.Key = "ssh-ed25519 AAAA" }, install.Repaired, false, false, false, 1},
-		"has the controller's key":       {func(w *install.Wanted, s *install.State) { w.Key, s.HasKey = "ssh-ed25519 AAAA", true }, install.Unchanged, false, false, false, 0},
-		"has an account that sshd refuses": {func(w *install.Wanted, s *install.State) {
+		"has an account without the key": {func(w *install.Options, _ *install.Survey) { w.Key = "ssh-ed25519 AAAA" }, install.Repaired, false, false, false, 1},
+		"has the controller's key":       {func(w *install.Options, s *install.Survey) { w.Key, s.HasKey = "ssh-ed25519 AAAA", true }, install.Unchanged, false, false, false, 0},
+		"has an account that sshd refuses": {func(w *install.Options, s *install.Survey) {
 			w.Key, s.SSHRefuses = "ssh-ed25519 AAAA", []string{"AllowUsers"}
 		}, install.Repaired, false, false, false, 1},
-		"has the key, and sshd refuses the account": {func(w *install.Wanted, s *install.State) {
+		"has the key, and sshd refuses the account": {func(w *install.Options, s *install.Survey) {
 			w.Key, s.HasKey, s.SSHRefuses = "ssh-ed25519 AAAA", true, []string{"AllowUsers", "AllowGroups"}
 		}, install.Unchanged, false, false, false, 1},
-		"has another path of the site": {func(_ *install.Wanted, s *install.State) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
-		"has lines of others":          {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
-		"has a rule with an include":   {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
-		"finds another genv":           {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
-		"has files of a crash":         {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
-		"has a package of another":     {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
-		"has a place without shims": {func(w *install.Wanted, s *install.State) {
+		"has another path of the site": {func(_ *install.Options, s *install.Survey) { s.SudoPath = "/bin:/opt/nvidia/bin" }, install.Repaired, false, true, false, 0},
+		"has lines of others":          {func(_ *install.Options, s *install.Survey) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
+		"has a rule with an include":   {func(_ *install.Options, s *install.Survey) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
+		"finds another genv":           {func(_ *install.Options, s *install.Survey) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
+		"has files of a crash":         {func(_ *install.Options, s *install.Survey) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
+		"has a package of another":     {func(_ *install.Options, s *install.Survey) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
+		"has a place without shims": {func(w *install.Options, s *install.Survey) {
 			w.Path, s.Shims = "/opt/genv/genv", false
 			s.Rules = strings.Split(install.Sudoers(w.Path, "", "admin"), "\n")
 			s.Found = w.Path
 		}, install.Unchanged, false, false, false, 0},
-		"has two accounts in its file": {func(_ *install.Wanted, s *install.State) {
+		"has two accounts in its file": {func(_ *install.Options, s *install.Survey) {
 			s.Rules = strings.Split(install.Sudoers(place, "", "bob", "admin"), "\n")
 		}, install.Unchanged, false, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, s := wanted(), complete()
 			tt.change(w, s)
-			plan, err := install.Decide(w, login, s)
+			plan, err := install.Decide(w, binary, login, s)
 			require.NoError(t, err)
 			require.Equal(t, tt.result, plan.Result)
-			require.Equal(t, tt.program, plan.Program)
+			require.Equal(t, tt.program, plan.Program != nil)
 			require.Equal(t, tt.sudoers, plan.Sudoers != "", plan.Sudoers)
 			require.Equal(t, tt.shims, plan.Shims)
 			require.Equal(t, name == "has the file of an earlier version", plan.Earlier == sumA)
@@ -113,40 +117,40 @@ func TestDecide(t *testing.T) {
 
 // TestDecideRefuses: hosts that can't take it.
 func TestDecideRefuses(t *testing.T) {
-	for want, change := range map[string]func(*install.Wanted, *install.State){
-		"belongs to the package genv": func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"genv", place}} },
-		"/usr/bin/genv belongs to the package genv": func(_ *install.Wanted, s *install.State) {
+	for want, change := range map[string]func(*install.Options, *install.Survey){
+		"belongs to the package genv": func(_ *install.Options, s *install.Survey) { s.Packages = []install.Package{{"genv", place}} },
+		"/usr/bin/genv belongs to the package genv": func(_ *install.Options, s *install.Survey) {
 			s.Found, s.Packages = "/usr/bin/genv", []install.Package{{"genv", "/usr/bin/genv"}}
 		},
-		"is not a file":                            func(_ *install.Wanted, s *install.State) { s.Other = true },
-		"is a symbolic link to /x":                 func(_ *install.Wanted, s *install.State) { s.Link = "/x" },
-		"is another genv: version v1, sha256 aaaa": func(_ *install.Wanted, s *install.State) { s.Sum = sumA },
-		"is another genv: version v1, sha256 ?":    func(_ *install.Wanted, s *install.State) { s.Sum = "?" },
-		"may change what is in /usr/local/bin":     func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
-		"doesn't say which folders":                func(_ *install.Wanted, s *install.State) { s.Folders = nil },
-		"no sha256sum on the host":                 func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
-		"has no account \"admin\"":                 func(_ *install.Wanted, s *install.State) { s.Rules, s.AccountUID = nil, "" },
-		"has no account \"Ann Lee\"": func(w *install.Wanted, s *install.State) {
+		"is not a file":                            func(_ *install.Options, s *install.Survey) { s.Other = true },
+		"is a symbolic link to /x":                 func(_ *install.Options, s *install.Survey) { s.Link = "/x" },
+		"is another genv: version v1, sha256 aaaa": func(_ *install.Options, s *install.Survey) { s.Sum = sumA },
+		"is another genv: version v1, sha256 ?":    func(_ *install.Options, s *install.Survey) { s.Sum = "?" },
+		"may change what is in /usr/local/bin":     func(_ *install.Options, s *install.Survey) { s.Folders[0].Unsafe = true },
+		"doesn't say which folders":                func(_ *install.Options, s *install.Survey) { s.Folders = nil },
+		"no sha256sum on the host":                 func(_ *install.Options, s *install.Survey) { s.Missing = []string{"sha256sum"} },
+		"has no account \"admin\"":                 func(_ *install.Options, s *install.Survey) { s.Rules, s.AccountUID = nil, "" },
+		"has no account \"Ann Lee\"": func(w *install.Options, s *install.Survey) {
 			w.Key, w.Account, s.Rules, s.AccountUID = "ssh-ed25519 AAAA", "Ann Lee", nil, ""
 		},
-		"no visudo":                                 func(_ *install.Wanted, s *install.State) { s.Rules, s.Missing = nil, []string{"visudo"} },
-		"there is no /etc/sudoers.d":                func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder = nil, nil },
-		"may change what is in /etc/sudoers.d":      func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder.Unsafe = nil, true },
-		"/etc/sudoers.d/zz-genv is a symbolic link": func(_ *install.Wanted, s *install.State) { s.RulesLink = true },
+		"no visudo":                                 func(_ *install.Options, s *install.Survey) { s.Rules, s.Missing = nil, []string{"visudo"} },
+		"there is no /etc/sudoers.d":                func(_ *install.Options, s *install.Survey) { s.Rules, s.RulesFolder = nil, nil },
+		"may change what is in /etc/sudoers.d":      func(_ *install.Options, s *install.Survey) { s.Rules, s.RulesFolder.Unsafe = nil, true },
+		"/etc/sudoers.d/zz-genv is a symbolic link": func(_ *install.Options, s *install.Survey) { s.RulesLink = true },
 	} {
 		t.Run(want, func(t *testing.T) {
 			w, s := wanted(), complete()
 			change(w, s)
-			_, err := install.Decide(w, login, s)
+			_, err := install.Decide(w, binary, login, s)
 			require.ErrorContains(t, err, want)
 			require.NotEmpty(t, remote.NextStepOf(err))
 		})
 	}
 }
 
-func program(data []byte, arch string) *install.Program {
+func program(data []byte, arch string) *install.Binary {
 	sum := sha256.Sum256(data)
-	return &install.Program{Data: data, Sum: hex.EncodeToString(sum[:]), Arch: arch}
+	return &install.Binary{Data: data, Sum: hex.EncodeToString(sum[:]), Arch: arch}
 }
 
 // elf is the header of a program, and the words by which genv is recognised.
@@ -193,37 +197,37 @@ func TestNewProgram(t *testing.T) {
 
 // TestDecideState: root owns the state of new hosts, and an upgrade never changes who owns it.
 func TestDecideState(t *testing.T) {
-	fresh := func(s *install.State) { s.Sum, s.Systemd = "", true }
-	owned := func(s *install.State) { s.Systemd, s.Owned, s.Units = true, true, []string{sumA, sumB} }
+	fresh := func(s *install.Survey) { s.Sum, s.Systemd = "", true }
+	owned := func(s *install.Survey) { s.Systemd, s.Owned, s.Units = true, true, []string{sumA, sumB} }
 	for name, tt := range map[string]struct {
-		wanted install.Ownership
-		change func(*install.State)
-		state  install.Ownership
+		wanted string
+		change func(*install.Survey)
+		state  string
 		units  bool
 		notes  int
 	}{
 		"a new host":                         {"", fresh, install.StateRoot, true, 1},
-		"a new host without systemd":         {"", func(s *install.State) { s.Sum = "" }, "", false, 0},
+		"a new host without systemd":         {"", func(s *install.Survey) { s.Sum = "" }, "", false, 0},
 		"a new host that is to be shared":    {install.StateShared, fresh, "", false, 0},
-		"a host with state":                  {"", func(s *install.State) { fresh(s); s.NotNew = "it has a state folder, /x" }, "", false, 1},
-		"the same, which is to be shared":    {install.StateShared, func(s *install.State) { fresh(s); s.NotNew = "it has a state folder, /x" }, "", false, 0},
-		"the same, which is root's":          {"", func(s *install.State) { fresh(s); s.NotNew, s.Owned = "it has a state folder, /x", true }, "", false, 0},
-		"a host without GPUs":                {"", func(s *install.State) { fresh(s); s.NotNew = "it has no driver" }, "", false, 0},
-		"a host with genv 1.4.3":             {"", func(s *install.State) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, "", false, 1},
-		"the same, and root is to own it":    {install.StateRoot, func(s *install.State) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, install.StateRoot, true, 1},
-		"an upgrade of shared state":         {"", func(s *install.State) { s.Systemd, s.Sum = true, sumA }, "", false, 0},
-		"an upgrade of root's state":         {"", func(s *install.State) { owned(s); s.Sum = sumA }, "", true, 0},
+		"a host with state":                  {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has a state folder, /x" }, "", false, 1},
+		"the same, which is to be shared":    {install.StateShared, func(s *install.Survey) { fresh(s); s.NotNew = "it has a state folder, /x" }, "", false, 0},
+		"the same, which is root's":          {"", func(s *install.Survey) { fresh(s); s.NotNew, s.Owned = "it has a state folder, /x", true }, "", false, 0},
+		"a host without GPUs":                {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has no driver" }, "", false, 0},
+		"a host with genv 1.4.3":             {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, "", false, 1},
+		"the same, and root is to own it":    {install.StateRoot, func(s *install.Survey) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, install.StateRoot, true, 1},
+		"an upgrade of shared state":         {"", func(s *install.Survey) { s.Systemd, s.Sum = true, sumA }, "", false, 0},
+		"an upgrade of root's state":         {"", func(s *install.Survey) { owned(s); s.Sum = sumA }, "", true, 0},
 		"a unit that differs":                {"", owned, "", true, 0},
 		"root's state is to be shared":       {install.StateShared, owned, install.StateShared, false, 1},
-		"shared state is to be root's":       {install.StateRoot, func(s *install.State) { s.Systemd = true }, install.StateRoot, true, 1},
-		"a service that was turned off":      {"", func(s *install.State) { owned(s); s.Owned = false; s.Sum = sumA }, "", true, 0},
-		"a service that is to be root's now": {install.StateRoot, func(s *install.State) { owned(s); s.Owned = false }, install.StateRoot, true, 1},
+		"shared state is to be root's":       {install.StateRoot, func(s *install.Survey) { s.Systemd = true }, install.StateRoot, true, 1},
+		"a service that was turned off":      {"", func(s *install.Survey) { owned(s); s.Owned = false; s.Sum = sumA }, "", true, 0},
+		"a service that is to be root's now": {install.StateRoot, func(s *install.Survey) { owned(s); s.Owned = false }, install.StateRoot, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, s := wanted(), complete()
 			w.State, w.Upgrade = tt.wanted, true
 			tt.change(s)
-			plan, err := install.Decide(w, login, s)
+			plan, err := install.Decide(w, binary, login, s)
 			require.NoError(t, err)
 			require.Equal(t, tt.state, plan.State)
 			require.Equal(t, tt.units, plan.Units)
@@ -233,6 +237,6 @@ func TestDecideState(t *testing.T) {
 	}
 	w := wanted()
 	w.State = install.StateRoot
-	_, err := install.Decide(w, login, complete())
+	_, err := install.Decide(w, binary, login, complete())
 	require.ErrorContains(t, err, "needs systemd")
 }

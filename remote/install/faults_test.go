@@ -274,7 +274,7 @@ func TestShimsInAFolderOfOthers(t *testing.T) {
 	require.NoError(t, proctest.WriteProgram(filepath.Join(elsewhere, "docker"), []byte("another program")))
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(lib, "genv", "shims")))
 	require.NoError(t, os.Chown(filepath.Join(lib, "genv"), int(alice), 0))
-	for _, want := range []install.Result{install.Installed, install.Unchanged} {
+	for _, want := range []string{install.Installed, install.Unchanged} {
 		outcome, err := f.installer(current).Install(t.Context(), host)
 		require.NoError(t, err)
 		require.Equal(t, want, outcome.Result)

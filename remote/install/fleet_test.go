@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // genv is a program that knows what the installation runs: `version` and `usage serve`. It is a script, so that its
 // version can be chosen, and has a size, so that its upload takes more than a packet.
-func genv(t *testing.T, version string) *install.Program {
+func genv(t *testing.T, version string) *install.Binary {
 	t.Helper()
 	var out bytes.Buffer
 	server := agent.Server{Token: "T", Greeting: agent.NewGreeting(version), Idle: time.Minute}
@@ -70,8 +70,8 @@ func startFleet(t *testing.T, hosts ...sshd.HostOptions) *fleet {
 	return f
 }
 
-func (f *fleet) installer(programs ...*install.Program) *install.Installer {
-	i := &install.Installer{Runner: f.client, Programs: install.Programs{}, Options: install.Options{Upgrade: true, Timeout: time.Minute}}
+func (f *fleet) installer(programs ...*install.Binary) *install.Installer {
+	i := &install.Installer{Runner: f.client, Programs: map[string]*install.Binary{}, Options: install.Options{Upgrade: true, Timeout: time.Minute}}
 	for _, p := range programs {
 		i.Programs[p.Arch] = p
 	}
@@ -81,7 +81,7 @@ func (f *fleet) installer(programs ...*install.Program) *install.Installer {
 func (f *fleet) place() string { return filepath.Join(f.Local(), "bin/genv") }
 
 // reset gives the host a genv with all that belongs to it, or none.
-func (f *fleet) reset(p *install.Program) {
+func (f *fleet) reset(p *install.Binary) {
 	f.t.Helper()
 	shims, rules := filepath.Join(f.Local(), "lib/genv/shims"), filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 	for _, path := range []string{f.place(), filepath.Join(f.Local(), "lib"), rules} {
@@ -114,7 +114,7 @@ func (f *fleet) on(line string) (string, error) {
 
 // requireWorking requires that the host has one of the programs, or none if there is a nil among them, that sudo takes
 // all of sudoers, and that a genv that is there works under the rules that are there.
-func (f *fleet) requireWorking(programs ...*install.Program) {
+func (f *fleet) requireWorking(programs ...*install.Binary) {
 	f.t.Helper()
 	data, err := os.ReadFile(f.place())
 	known := false
@@ -172,7 +172,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
-	killed := func(name, step string, before *install.Program, reset func()) {
+	killed := func(name, step string, before *install.Binary, reset func()) {
 		t.Run(name+" "+step, func(t *testing.T) {
 			f.t = t
 			reset()
@@ -244,8 +244,8 @@ func awaitFile(t *testing.T, path string) {
 func TestAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
-	programs := []*install.Program{genv(t, "v1"), genv(t, "v2")}
-	for _, before := range []*install.Program{nil, genv(t, "v0")} {
+	programs := []*install.Binary{genv(t, "v1"), genv(t, "v2")}
+	for _, before := range []*install.Binary{nil, genv(t, "v0")} {
 		f.reset(before)
 		var running sync.WaitGroup
 		errs := make([]error, 4)

@@ -43,8 +43,8 @@ const (
 	honestLook  = "TOKEN folder 0 755 /\nTOKEN shims\nTOKEN end\n"
 )
 
-func small() install.Programs {
-	return install.Programs{"amd64": program([]byte("a program"), "amd64")}
+func small() map[string]*install.Binary {
+	return map[string]*install.Binary{"amd64": program([]byte("a program"), "amd64")}
 }
 
 // TestHostsThatLie: a host that reports what isn't so is believed about itself only as far

@@ -2,7 +2,7 @@
 // and the lines of sudoers(5) with which a controller runs it.
 //
 //	installer := install.Installer{
-//		Runner: client, Programs: install.Programs{"amd64": program}, Options: install.Options{Upgrade: true},
+//		Runner: client, Programs: map[string]*install.Binary{"amd64": program}, Options: install.Options{Upgrade: true},
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //
@@ -22,8 +22,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -40,8 +44,9 @@ type Options struct {
 	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
 	// Upgrade replaces another genv at Path.
 	Upgrade bool
-	// State is who is to own the state; empty to decide that on new hosts alone.
-	State Ownership
+	// State is who is to own the state, StateRoot or StateShared; empty to have root own it on a new host, and to change
+	// nothing on others.
+	State string
 	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup puts genv
 	// into the shells of all users, too.
 	Extras, ShellSetup bool
@@ -60,7 +65,7 @@ const (
 // Installer installs genv on hosts. It is safe for concurrent use.
 type Installer struct {
 	Runner   remote.Runner
-	Programs Programs
+	Programs map[string]*Binary // by architecture
 	Options  Options
 	Password *Password // nil to use none
 }
@@ -77,152 +82,143 @@ type Outcome struct {
 	Path    string   `json:"path"`                 // of genv there
 	Before  *Version `json:"before"`               // the genv there before it
 	Now     *Version `json:"now"`                  // the genv after it
-	Result  Result   `json:"result"`               // with --check: what would be done
+	Result  string   `json:"result"`               // with --check: what would be done
 	Account string   `json:"sudoers_for,omitzero"` // an account
 	Sudoers bool     `json:"sudoers_changed"`      // written, or removed
 	Shims   bool     `json:"shims_changed"`        // linked, or removed
 	Notes   []string `json:"notes"`                // what else the administrator should know
 }
 
-// visit is the work on one host.
-type visit struct {
+// installation is the work on one host.
+type installation struct {
 	*Installer
 	host    remote.Host
+	wanted  Options // with Path, and Account unless root logs in
 	login   Login
 	access  rootAccess
-	state   *State
-	wanted  Wanted
+	found   *Survey
 	outcome Outcome
 }
 
 // Check says what Install would do.
 func (i *Installer) Check(ctx context.Context, h remote.Host) (*Outcome, error) {
-	ctx, cancel := i.limited(ctx)
-	defer cancel()
-	v, _, err := i.plan(ctx, h)
-	return v.result(err)
+	return i.on(ctx, h, func(_ context.Context, v *installation) error {
+		_, err := v.plan()
+		return err
+	})
 }
 
 // Install installs genv on a host. If the connection is lost, the host has the old genv or the new one.
 func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error) {
-	ctx, cancel := i.limited(ctx)
-	defer cancel()
-	v, plan, err := i.plan(ctx, h)
-	if err == nil && (plan.files() || plan.Clean) {
-		err = v.apply(ctx, plan)
-	}
-	if err == nil && (plan.State != "" || plan.Units) {
-		err = v.changeState(ctx, plan.State)
-	}
-	if err == nil && plan.Extras {
-		err = v.addExtras(ctx, plan.Program)
-	}
-	if err == nil {
-		err = v.verify(ctx)
-	}
-	return v.result(err)
+	return i.on(ctx, h, func(ctx context.Context, v *installation) error {
+		plan, err := v.plan()
+		if err == nil && (plan.files() || plan.Clean) {
+			err = v.apply(ctx, plan)
+		}
+		if err == nil && (plan.State != "" || plan.Units) {
+			err = v.changeState(ctx, plan.State)
+		}
+		if err == nil && plan.Extras { // those of the program that was there before are renewed
+			_, err = v.change(ctx, extrasScript+extrasApplyScript, nil, variables{
+				{"enforce", unitFor(enforceService, v.wanted.Path)}, {"again", yes(plan.Program != nil)},
+			})
+		}
+		if err == nil {
+			err = v.verify(ctx)
+		}
+		return err
+	})
 }
 
-func (i *Installer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+// on does something on a host, after a look at what it is and has.
+func (i *Installer) on(ctx context.Context, h remote.Host, do func(context.Context, *installation) error) (
+	*Outcome, error,
+) {
 	limit := cmp.Or(i.Options.Timeout, defaultTimeout)
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, remote.ErrLate))
-}
-
-func (v *visit) result(err error) (*Outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, remote.ErrLate))
+	defer cancel()
+	v := &installation{Installer: i, host: h, wanted: i.Options}
+	err := v.look(ctx)
+	if err == nil {
+		err = do(ctx, v)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &v.outcome, nil
 }
 
-// plan looks at a host and decides.
-func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, error) {
-	v, err := i.look(ctx, h)
-	if err != nil {
-		return v, nil, err
-	}
-	arch := archOf(v.login.Machine)
-	program := i.Programs[arch]
+// plan decides what is to be done.
+func (v *installation) plan() (*Plan, error) {
+	arch := architecture[v.login.Machine]
+	program := v.Programs[arch]
 	switch {
 	case v.login.System != "Linux" || arch == "":
-		return v, nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", v.login.System,
+		return nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", v.login.System,
 			v.login.Machine)
 	case program == nil:
-		return v, nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
-			"the host is %s, and this genv is for %s", arch, i.Programs.names())
+		return nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
+			"the host is %s, and this genv is for %s", arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
 	}
-	v.wanted.Extras = i.Options.Extras
-	v.wanted.Program, v.wanted.Upgrade = program, i.Options.Upgrade
-	v.wanted.State, v.wanted.Key = i.Options.State, i.Options.Key
-	plan, err := Decide(&v.wanted, v.login, v.state)
+	plan, err := Decide(&v.wanted, program, v.login, v.found)
 	if err != nil {
-		return v, nil, err
+		return nil, err
 	}
 	v.outcome.Arch, v.outcome.Result, v.outcome.Notes = arch, plan.Result, plan.Notes
 	v.outcome.Sudoers, v.outcome.Shims = plan.Sudoers != "", plan.Shims
 	v.outcome.Now = &Version{Sum: program.Sum}
-	if !plan.Program {
+	if plan.Program == nil {
 		v.outcome.Now.Version = v.login.Version
 	}
-	return v, plan, nil
+	return plan, nil
 }
 
 // look asks a host what it is and has.
-func (i *Installer) look(ctx context.Context, h remote.Host) (*visit, error) {
-	v := &visit{Installer: i, host: h}
-	place := remote.DefaultGenv
-	if path.IsAbs(h.GenvPath) {
-		place = h.GenvPath
+func (v *installation) look(ctx context.Context) error {
+	if v.wanted.Path == "" {
+		v.wanted.Path = remote.DefaultGenv
+		if path.IsAbs(v.host.GenvPath) {
+			v.wanted.Path = v.host.GenvPath
+		}
 	}
-	v.wanted.Path = cmp.Or(i.Options.Path, place)
 	v.outcome.Path = v.wanted.Path
 	if err := CheckPath(v.wanted.Path); err != nil {
 		const next = "correct `genv:` in hosts.yaml, or name the place with --path"
-		return v, &remote.Error{Class: remote.Configuration, Err: err, Next: next}
+		return &remote.Error{Class: remote.Configuration, Err: err, Next: next}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, err := v.ask(ctx, asLogin, script{text: loginScript, vars: variables{{"path", v.wanted.Path}}})
+	answer, err := v.ask(ctx, asLogin, loginScript)
 	if err != nil {
-		return v, err
+		return err
 	}
 	v.login = answer.login()
-	if err := v.chooseAccount(); err != nil {
-		return v, err
-	}
-	if err := v.becomeRoot(ctx); err != nil {
-		return v, err
-	}
-	if v.state.Sum != "" {
-		v.outcome.Before = &Version{Version: v.login.Version, Sum: v.state.Sum}
-	}
-	return v, nil
-}
-
-// chooseAccount is the account for sudoers: none if the login is root.
-func (v *visit) chooseAccount() error {
 	v.access.direct = v.login.UID == "0"
-	v.wanted.Account = v.Options.Account
 	if v.wanted.Account == "" && !v.access.direct {
 		v.wanted.Account = v.login.User
 	}
 	v.outcome.Account = v.wanted.Account
-	if v.wanted.Account == "" {
-		return nil
+	if v.wanted.Account != "" {
+		if err := text.CheckUsername(v.wanted.Account); err != nil {
+			return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
+		}
 	}
-	if err := text.CheckUsername(v.wanted.Account); err != nil {
-		return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
+	if err := v.becomeRoot(ctx); err != nil {
+		return err
+	}
+	if v.found.Sum != "" {
+		v.outcome.Before = &Version{Version: v.login.Version, Sum: v.found.Sum}
 	}
 	return nil
 }
 
 // becomeRoot looks at the host as root: with sudo, and with a password only if sudo wants one.
-func (v *visit) becomeRoot(ctx context.Context) error {
+func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
 			"the login %s is not root, and sudo is not to be used on this host", v.login.User)
 	}
-	answer, err := v.lookAsRoot(ctx)
+	answer, err := v.ask(ctx, v.access, lookScripts)
 	if err != nil && !v.access.direct && len(answer) == 0 && mayBeSudo(err) {
 		if v.Password == nil {
 			return needsRights(err)
@@ -232,13 +228,12 @@ func (v *visit) becomeRoot(ctx context.Context) error {
 			return err
 		}
 		v.access.secret = v.Password.secret
-		answer, err = v.lookAsRoot(ctx)
+		answer, err = v.ask(ctx, v.access, lookScripts)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		v.found = answer.survey()
 	}
-	v.state = answer.state()
-	return nil
+	return err
 }
 
 // mayBeSudo says whether sudo can be why a command failed before it said anything.
@@ -247,19 +242,20 @@ func mayBeSudo(err error) bool {
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
 }
 
-func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
-	return v.ask(ctx, v.access, script{text: newHostScript + extrasScript + lookScript, vars: variables{
+// variables are what each script is given; a script may be given others in addition, or in their place.
+func (v *installation) variables() variables {
+	return variables{
 		{"path", v.wanted.Path},
 		{"folder", SudoersFolder},
 		{"rules_file", remote.SudoersFile},
-		{"shims", shimsOf(v.wanted.Path)},
+		{"shims", v.shims()},
 		{"account", v.wanted.Account},
-		{"key", v.Options.Key},
+		{"key", v.wanted.Key},
 		{"units", unitsFolder},
-		{"extras", yes(v.Options.Extras)},
-		{"shell_setup", yes(v.Options.ShellSetup)},
+		{"extras", yes(v.wanted.Extras)},
+		{"shell_setup", yes(v.wanted.ShellSetup)},
 		{"again", ""},
-	}})
+	}
 }
 
 // shimsOf is where `make install` puts the shims of a program.
@@ -268,8 +264,8 @@ func shimsOf(program string) string {
 }
 
 // shims is that folder; empty if others than root decide what it is.
-func (v *visit) shims() string {
-	if unsafe(v.state.ShimFolders) != nil {
+func (v *installation) shims() string {
+	if v.found != nil && unsafe(v.found.ShimFolders) != nil {
 		return ""
 	}
 	return shimsOf(v.wanted.Path)
@@ -279,59 +275,36 @@ func (v *visit) shims() string {
 func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
 
 // apply carries out a plan.
-func (v *visit) apply(ctx context.Context, plan *Plan) error {
+func (v *installation) apply(ctx context.Context, plan *Plan) error {
 	limit, _ := ctx.Deadline()
-	s := script{text: applyScript, vars: variables{
-		{"path", v.wanted.Path},
-		{"folder", SudoersFolder},
-		{"shims", v.shims()},
+	var upload io.Reader
+	sum := ""
+	if plan.Program != nil {
+		sum, upload = plan.Program.Sum, bytes.NewReader(plan.Program.Data)
+	}
+	answer, err := v.change(ctx, applyScript, upload, variables{
 		{"run", rand.Text()},
-		{"rules_file", remote.SudoersFile},
 		{"content", plan.Sudoers},
 		{"earlier", plan.Earlier},
-		{"before", v.state.Sum},
-		{"rules_before", v.state.RulesSum},
+		{"before", v.found.Sum},
+		{"rules_before", v.found.RulesSum},
 		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},
 		{"link", yes(plan.Shims)},
-		{"account", v.wanted.Account},
 		{"key", plan.Key},
-	}}
-	sum := ""
-	if plan.Program {
-		sum = v.wanted.Program.Sum
-		s.upload = bytes.NewReader(v.wanted.Program.Data)
-	}
-	s.vars = append(s.vars, [2]string{"program", sum})
-	answer, err := v.change(ctx, s)
+		{"program", sum},
+	})
 	if version := answer.one("version"); version != "" {
 		v.outcome.Now.Version = version
 	}
 	return err
 }
 
-// changeState gives the state to root, or to all users; empty leaves it to the one that has it, and
-// has the service that is there continue with the program.
-func (v *visit) changeState(ctx context.Context, to Ownership) error {
-	_, err := v.change(ctx, script{text: stateScript, vars: variables{
-		{"path", v.wanted.Path},
-		{"state", string(to)},
-		{"units", unitsFolder},
-		{"socket", hostSocket},
-		{"service", unitFor(hostService, v.wanted.Path)},
-	}})
-	return err
-}
-
-// addExtras adds what is lacking, and renews what came from the program that was there before.
-func (v *visit) addExtras(ctx context.Context, again bool) error {
-	_, err := v.change(ctx, script{text: extrasScript + extrasApplyScript, vars: variables{
-		{"path", v.wanted.Path},
-		{"units", unitsFolder},
-		{"enforce", unitFor(enforceService, v.wanted.Path)},
-		{"extras", yes(v.Options.Extras)},
-		{"shell_setup", yes(v.Options.ShellSetup)},
-		{"again", yes(again)},
-	}})
+// changeState gives the state to root, or to all users; empty leaves it to the one that has it, and has the service
+// that is there continue with the program.
+func (v *installation) changeState(ctx context.Context, to string) error {
+	_, err := v.change(ctx, stateScript, nil, variables{
+		{"state", to}, {"socket", hostSocket}, {"service", unitFor(hostService, v.wanted.Path)},
+	})
 	return err
 }
 

@@ -44,26 +44,22 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 		return remote.Errorf(remote.Cancelled, "while another host was asked whether the password is right: %w",
 			context.Cause(ctx))
 	}
-	if now.refused != "" || now.accepted {
+	if now.refused != "" {
 		p.turn <- now
-		if now.refused != "" {
-			return refusedBefore(now.refused)
-		}
-		err := check(p.secret)
-		if errors.Is(err, errPasswordRefused) {
-			now = <-p.turn
-			now.refused = host
-			p.turn <- now
-		}
-		return err
+		return refusedBefore(now.refused)
+	}
+	atOnce := now.accepted // with other hosts
+	if atOnce {
+		p.turn <- now
 	}
 	err := check(p.secret)
-	switch {
-	case err == nil:
-		now.accepted = true
-	case errors.Is(err, errPasswordRefused):
+	if atOnce {
+		now = <-p.turn
+	}
+	if errors.Is(err, errPasswordRefused) {
 		now.refused = host
 	}
+	now.accepted = now.accepted || err == nil
 	p.turn <- now
 	return err
 }
@@ -79,8 +75,8 @@ var errPasswordRefused = errors.New("sudo refused the password")
 
 // withoutSecret is an error without the password in its text: a host may repeat what it was sent.
 func withoutSecret(err error, secret []byte) error {
-	var e *remote.Error
-	if err == nil || len(secret) == 0 || !errors.As(err, &e) {
+	e, ok := errors.AsType[*remote.Error](err)
+	if !ok || len(secret) == 0 {
 		return err
 	}
 	message, stderr := string(hidden([]byte(err.Error()), secret)), string(hidden([]byte(e.Stderr), secret))

@@ -7,48 +7,27 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 )
 
-// Program is a genv for one architecture.
-type Program struct {
+// Binary is a genv for one architecture.
+type Binary struct {
 	Data []byte
 	Sum  string // SHA-256, in hexadecimal
 	Arch string // as Go names it
 }
 
-// Programs are what can be installed, by architecture.
-type Programs map[string]*Program
-
 // maxProgram bounds what is read and uploaded, in bytes.
 const maxProgram = 256 << 20
 
-// machines are the architectures by the number in the header of an ELF file.
-func machine(number uint16) string {
-	switch number {
-	case 62:
-		return "amd64"
-	case 183:
-		return "arm64"
-	}
-	return ""
-}
-
-// archOf is the architecture of a machine as uname(1) names it; empty for one that genv isn't built for.
-func archOf(uname string) string {
-	switch uname {
-	case "x86_64", "amd64":
-		return "amd64"
-	case "aarch64", "arm64":
-		return "arm64"
-	}
-	return ""
+// architecture is that of a machine as uname(1) names it, and by the number in the header of an ELF file.
+var architecture = map[string]string{
+	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
 }
 
 // NewProgram checks that data is a genv for Linux.
-func NewProgram(data []byte) (*Program, error) {
+func NewProgram(data []byte) (*Binary, error) {
 	const (
 		header      = 64 // bytes
 		elf64Little = "\x7fELF\x02\x01"
@@ -60,7 +39,7 @@ func NewProgram(data []byte) (*Program, error) {
 		return nil, errors.New("it is not a program for 64-bit Linux")
 	}
 	number := binary.LittleEndian.Uint16(data[18:])
-	p := &Program{Data: data, Arch: machine(number)}
+	p := &Binary{Data: data, Arch: architecture[strconv.Itoa(int(number))]}
 	switch {
 	case p.Arch == "":
 		return nil, fmt.Errorf("it is for the machine %d, which is neither amd64 nor arm64", number)
@@ -80,8 +59,4 @@ func sumOf(data string) string {
 // otherwise each program that links this package would contain it.
 func mainPackage() []byte {
 	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")
-}
-
-func (p Programs) names() string {
-	return strings.Join(slices.Sorted(maps.Keys(p)), ", ")
 }

@@ -51,12 +51,8 @@ const unitsFolder = "/etc/systemd/system"
 // unitFor is a unit for a program at a path.
 func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/bin/genv", path) }
 
-// script is a script with its input.
-type script struct {
-	text   string
-	vars   variables
-	upload io.Reader // follows on its stdin; nil for nothing
-}
+// lookScripts are those that say what a host has.
+var lookScripts = newHostScript + extrasScript + lookScript
 
 // variables are what a script is given, by names that this package chooses.
 type variables [][2]string
@@ -103,13 +99,13 @@ func tryPassword(program string) []string { // -k: sudo takes it also if it reme
 }
 
 // input is the stdin of a script up to its end.
-func (a rootAccess) input(token string, s script) []byte {
+func (a rootAccess) input(token, script string, vars variables) []byte {
 	var b strings.Builder
 	b.WriteString(token + "\ntoken=" + token + "\n")
-	for _, pair := range s.vars {
+	for _, pair := range vars {
 		b.WriteString(pair[0] + "=" + remote.Quote(pair[1]) + "\n")
 	}
-	b.WriteString(commonScript + s.text + token + "\n")
+	b.WriteString(commonScript + script + token + "\n")
 	if a.secret == nil {
 		return []byte(b.String())
 	}
@@ -119,45 +115,46 @@ func (a rootAccess) input(token string, s script) []byte {
 }
 
 // errIncomplete says that a script ended before its end.
-var errIncomplete = errors.New("the host's answer is not complete")
+var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
-// run runs a script, and returns what it reported.
-func (v *visit) run(ctx context.Context, a rootAccess, s script) (values, error) {
+// run runs a script, and returns what it reported. The upload follows on its stdin; nil for nothing.
+func (v *installation) run(ctx context.Context, a rootAccess, script string, upload io.Reader, more variables) (
+	values, error,
+) {
 	token := rand.Text()
-	input := a.input(token, s)
+	input := a.input(token, script, append(v.variables(), more...))
 	defer clear(input)
-	command := remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: s.upload}
-	out, err := v.Runner.Run(ctx, v.host, command)
+	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: upload})
 	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
 }
 
 // ask runs a script that changes nothing.
-func (v *visit) ask(ctx context.Context, a rootAccess, s script) (values, error) {
-	answer, err := v.run(ctx, a, s)
-	if err == nil && !answer.complete() {
-		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+func (v *installation) ask(ctx context.Context, a rootAccess, script string) (values, error) {
+	answer, err := v.run(ctx, a, script, nil, nil)
+	if err == nil && !answer.has("end") {
+		err = errIncomplete
 	}
 	return answer, err
 }
 
 // change runs a script that changes the host.
-func (v *visit) change(ctx context.Context, s script) (values, error) {
-	answer, err := v.run(ctx, v.access, s)
+func (v *installation) change(ctx context.Context, script string, upload io.Reader, more variables) (values, error) {
+	answer, err := v.run(ctx, v.access, script, upload, more)
 	switch failed := answer.one("failed"); {
 	case failed != "":
 		return answer, v.failure(failed, answer.one("why"))
 	case answer.has("done"):
 		return answer, nil
 	case err == nil:
-		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+		err = errIncomplete
 	}
 	return answer, interrupted(err, answer)
 }
 
 // interrupted is the error of a script with an end that wasn't seen.
 func interrupted(err error, answer values) error {
-	var e *remote.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*remote.Error](err)
+	if !ok {
 		return err
 	}
 	last := "before it began"
@@ -196,8 +193,8 @@ func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) err
 
 // needsRights is the error of a login that may not become root.
 func needsRights(err error) error {
-	var e *remote.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*remote.Error](err)
+	if !ok {
 		return err
 	}
 	return &remote.Error{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -14,12 +15,10 @@ import (
 
 // verify runs the program as a controller does: by sudoers where the login or the account
 // isn't root. What stands in the way of acting is a note: the driver may follow.
-func (v *visit) verify(ctx context.Context) error {
+func (v *installation) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	token := rand.Text()
-	words := []string{v.wanted.Path, "usage", "serve"}
-	greeting, warnings, err := v.greeting(ctx, token, words)
+	greeting, warnings, err := v.greeting(ctx)
 	if err != nil {
 		return v.unusable(ctx, err)
 	}
@@ -35,53 +34,42 @@ func (v *visit) verify(ctx context.Context) error {
 }
 
 // greeting starts `genv usage serve` as the account that controllers use, and has it try what acting needs.
-func (v *visit) greeting(
-	ctx context.Context, token string, words []string,
-) (_ *frame.Greeting, warnings []string, _ error) {
-	var command remote.Command
+func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warnings []string, _ error) {
+	token, words := rand.Text(), []string{v.wanted.Path, "usage", "serve"}
+	command := remote.Command{Args: words, Stdin: agent.AskOnce(token)}
 	switch v.wanted.Account {
 	case "":
-		command.Args = words
 	case v.login.User:
 		command.Args = append([]string{"sudo", "-n"}, words...)
 	default: // as root, who may become the account
-		return v.greetingAs(ctx, token, words)
+		command = v.asAccount(words, command.Stdin)
+		defer clear(command.Stdin)
 	}
-	command.Stdin = agent.AskOnce(token)
 	out, err := v.Runner.Run(ctx, v.host, command)
-	if err != nil {
-		return nil, nil, err
-	}
-	return readGreeting(out.Stdout, token)
-}
-
-func (v *visit) greetingAs(ctx context.Context, token string, words []string) (_ *frame.Greeting, warnings []string, _ error) {
-	asAccount := []string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}
-	line := remote.Command{Args: append(asAccount, words...)}.ShellLine()
-	begin := rand.Text()
-	asked := ""
-	for _, b := range agent.AskOnce(token) {
-		asked += fmt.Sprintf("\\%03o", b)
-	}
-	input := v.access.input(begin, script{text: "printf '" + asked + "' | " + line + "\n"})
-	defer clear(input)
-	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input})
 	if err != nil {
 		return nil, nil, withoutSecret(err, v.access.secret)
 	}
-	return readGreeting(out.Stdout, token)
-}
-
-func readGreeting(output []byte, token string) (_ *frame.Greeting, warnings []string, _ error) {
-	greeting, trial, err := agent.ReadOnce(bytes.NewReader(output), token)
+	greeting, trial, err := agent.ReadOnce(bytes.NewReader(out.Stdout), token)
 	if err != nil {
 		err = &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	return greeting, trial.Warnings(), err
 }
 
+// asAccount is the command with which root runs another one as the account, and by its sudo.
+func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
+	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
+	escaped := ""
+	for _, b := range stdin {
+		escaped += fmt.Sprintf("\\%03o", b)
+	}
+	begin := rand.Text()
+	input := v.access.input(begin, "printf '"+escaped+"' | "+line+"\n", nil)
+	return remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input}
+}
+
 // unusable is the error of a program that is in place and can't be used by a controller.
-func (v *visit) unusable(ctx context.Context, err error) error {
+func (v *installation) unusable(ctx context.Context, err error) error {
 	if v.wanted.Account == v.login.User && mayBeSudo(err) {
 		host := v.host
 		host.GenvPath = v.wanted.Path
@@ -93,7 +81,7 @@ func (v *visit) unusable(ctx context.Context, err error) error {
 		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed, and the last rule for genv counts; "+
 			"%s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
 			v.wanted.Account, SudoersFolder, remote.SudoersFile,
-			remote.SudoersLine(remote.SudoersAccount(v.wanted.Account, v.state.AccountUID), v.wanted.Path),
+			remote.SudoersLine(remote.SudoersAccount(v.wanted.Account, v.found.AccountUID), v.wanted.Path),
 			SudoersFolder)
 	}
 	return e
@@ -101,11 +89,11 @@ func (v *visit) unusable(ctx context.Context, err error) error {
 
 // warnIfNotFound runs genv by the name that controllers use: sudo looks for it in its
 // secure_path, where another genv may come first, or the folder may be missing.
-func (v *visit) warnIfNotFound(ctx context.Context) {
-	if v.host.GenvPath == v.wanted.Path || v.state.Found == v.wanted.Path {
+func (v *installation) warnIfNotFound(ctx context.Context) {
+	if v.host.GenvPath == v.wanted.Path || v.found.Found == v.wanted.Path {
 		return
 	}
-	answer, err := v.lookAsRoot(ctx)
+	answer, err := v.ask(ctx, v.access, lookScripts)
 	if err != nil || answer.one("found") == v.wanted.Path {
 		return
 	}
@@ -113,40 +101,47 @@ func (v *visit) warnIfNotFound(ctx context.Context) {
 		"in hosts.yaml", v.wanted.Path))
 }
 
+// failures are what a script says when it gives up, in words, and the next step. %s is the path of the program.
+var failures = map[string][2]string{
+	"write": {"a file can't be written", "look for free space and for mounts that are read-only on the host"},
+	"checksum": {
+		"the program arrived with another checksum",
+		"run it again; if it fails again, the connection or the host's disk changes data",
+	},
+	"run": {
+		"the new program doesn't run from %s",
+		"look for a mount with noexec, or a kernel that allows only known programs; the files are as before",
+	},
+	"visudo": {
+		"visudo refuses the lines for genv",
+		"correct what visudo says with `sudo visudo -c` on the host; the files are as before",
+	},
+	"busy": {"another installation is under way", "run it again when the other one has ended"},
+	"state": {
+		"genv is in place, and who owns the state was not changed",
+		"look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared",
+	},
+	"account": {
+		"the controller's account can't be set up there",
+		"make it there by hand, with the key of /etc/genv/controller.pub; the files are as before",
+	},
+	"extras": {
+		"genv is in place, and not all that comes with it", "run it again when the host has no longer what is named",
+	},
+	"changed": {"another process changed the program meanwhile", "run it again"},
+}
+
 // failure is the error of a script that gave up: the host has what it had before. why is what its programs said.
-func (v *visit) failure(failed, why string) error {
-	next := "read the words of the host above"
-	text := "the installation failed: " + failed
-	switch failed {
-	case "write":
-		text, next = "a file can't be written", "look for free space and for mounts that are read-only on the host"
-	case "checksum":
-		text, next = "the program arrived with another checksum", "run it again; if it fails again, the connection "+
-			"or the host's disk changes data"
-	case "run":
-		text = fmt.Sprintf("the new program doesn't run from %s", v.wanted.Path)
-		next = "look for a mount with noexec, or a kernel that allows only known programs; the files are as before"
-	case "visudo":
-		text, next = "visudo refuses the lines for genv", "correct what visudo says with `sudo visudo -c` on the "+
-			"host; the files are as before"
-	case "busy":
-		text, next = "another installation is under way", "run it again when the other one has ended"
-	case "state":
-		text, next = "genv is in place, and who owns the state was not changed",
-			"look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared"
-	case "account":
-		text, next = "the controller's account can't be set up there",
-			"make it there by hand, with the key of /etc/genv/controller.pub; the files are as before"
-	case "extras":
-		text, next = "genv is in place, and not all that comes with it",
-			"run it again when the host has no longer what is named"
-	case "changed":
-		text, next = "another process changed the program meanwhile", "run it again"
+func (v *installation) failure(failed, why string) error {
+	said, known := failures[failed]
+	if !known {
+		said = [2]string{"the installation failed: " + failed, "read the words of the host above"}
 	}
+	message := strings.ReplaceAll(said[0], "%s", v.wanted.Path)
 	if why != "" {
-		text += ": " + why
+		message += ": " + why
 	}
-	e := remote.Errorf(remote.CommandFailed, "%s", text)
-	e.Next = next
+	e := remote.Errorf(remote.CommandFailed, "%s", message)
+	e.Next = said[1]
 	return e
 }

@@ -26,7 +26,7 @@ type installOptions struct {
 	*program
 	listFlags
 	install.Options
-	programs         install.Programs
+	programs         map[string]*install.Binary
 	amd64, arm64     string // files
 	check, uninstall bool
 	askPassword      bool
@@ -52,7 +52,7 @@ func (p *program) installCommand() *cli.Command {
 			command.Bool(&o.Purge, "purge", "remove state and logs, too, if no environment is active; "+
 				"only the account stays"),
 			command.String(&o.State, "state", "`WHO` owns the state: root (by its service, docs/host.md) or shared "+
-				"(every user)").OneOf(string(install.StateRoot), string(install.StateShared)).
+				"(every user)").OneOf(install.StateRoot, install.StateShared).
 				DefaultText("root on new hosts, else as it is"),
 			command.String(&o.Path, "path", "`PATH` of genv on the hosts").
 				Config(command.Site).DefaultText(remote.DefaultGenv+", or `genv:` of hosts.yaml"),
@@ -130,8 +130,8 @@ func (o *installOptions) readAccount() error {
 
 // readPrograms reads the genv of this machine, unless a file is given for its architecture,
 // and the files that are given.
-func readPrograms(amd64, arm64 string) (install.Programs, error) {
-	found := make(install.Programs)
+func readPrograms(amd64, arm64 string) (map[string]*install.Binary, error) {
+	found := make(map[string]*install.Binary)
 	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {
 		if file == "" {
 			continue
@@ -156,7 +156,7 @@ func readPrograms(amd64, arm64 string) (install.Programs, error) {
 	return found, nil
 }
 
-func readProgram(file string) (*install.Program, error) {
+func readProgram(file string) (*install.Binary, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 	table := o.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
 		render.Col("BEFORE", 8), render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
 	for _, h := range document.Hosts {
-		result := string(h.Result)
+		result := h.Result
 		if o.check && h.Result != install.Unchanged {
 			result = "would be " + result
 		}

@@ -19,8 +19,8 @@ type Login struct {
 	Version string // of the genv at the path; empty if it is missing or doesn't run
 }
 
-// State is what decides whether genv can be installed on a host, as root sees it.
-type State struct {
+// Survey is what decides whether genv can be installed on a host, as root sees it.
+type Survey struct {
 	Found       string // the genv that sudo finds; empty for none
 	Sum         string // of the file at the path; empty for none
 	Link        string // where the path leads to, if it is a symbolic link
@@ -97,9 +97,6 @@ func (v values) one(key string) string {
 
 func (v values) has(key string) bool { return len(v[key]) > 0 }
 
-// complete says whether the script came to its end.
-func (v values) complete() bool { return v.has("end") }
-
 func (v values) login() Login {
 	return Login{
 		UID: v.one("uid"), User: v.one("user"), System: v.one("system"), Machine: v.one("machine"),
@@ -110,31 +107,31 @@ func (v values) login() Login {
 // maxVersion is how long the name of a version may be, in bytes.
 const maxVersion = 80
 
-func (v values) state() *State {
-	state := &State{
+func (v values) survey() *Survey {
+	s := &Survey{
 		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
-		Missing:    v["missing"],
-		AccountUID: v.one("account"), HasKey: v.has("key"), SSHRefuses: v["ssh-refuses"], SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
+		Missing: v["missing"], AccountUID: v.one("account"), HasKey: v.has("key"), SSHRefuses: v["ssh-refuses"],
+		SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
 		OldSum: sum(v.one("old-rule-file")), OldRules: v["old-rule"], OldLink: v.has("old-rule-link"),
 		Leftovers: v["leftover"], Lacks: v["lacks"],
 		NotNew: v.one("not-new"), Owned: v.has("owned"), Systemd: v.has("systemd"), Units: v["unit"],
 	}
 	for _, line := range v["folder"] {
-		state.Folders = append(state.Folders, parseFolder(line))
+		s.Folders = append(s.Folders, parseFolder(line))
 	}
 	for _, line := range v["shims-folder"] {
-		state.ShimFolders = append(state.ShimFolders, parseFolder(line))
+		s.ShimFolders = append(s.ShimFolders, parseFolder(line))
 	}
 	for _, line := range v["rules-folder"] {
 		f := parseFolder(line + " " + SudoersFolder)
-		state.RulesFolder = &f
+		s.RulesFolder = &f
 	}
 	for _, line := range v["package"] {
 		name, file, _ := strings.Cut(text.OneLine(line), " ")
-		state.Packages = append(state.Packages, Package{name, path.Clean(file)})
+		s.Packages = append(s.Packages, Package{name, path.Clean(file)})
 	}
-	return state
+	return s
 }
 
 func parseFolder(line string) Folder {
