@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -264,11 +265,11 @@ func (c *conductor) ask(p *player, name string, request any, after time.Duration
 		answers := &agent.Answers{Backend: c.onceHost, Fence: c.onceHost} // of a conversation
 		ctx := context.Background()
 		if name != agent.RequestExecute && p.claim != nil { // it said who it is
-			if _, err := answers.Handle(ctx, agent.Request{Name: agent.RequestSnapshot, Body: mustMarshal(agent.SnapshotRequest{Lease: p.claim}), Wanted: ctx}); err != nil {
+			if _, err := answers.Handle(ctx, agent.Call{Frame: &frame.Frame{Name: agent.RequestSnapshot, Body: mustMarshal(agent.SnapshotRequest{Lease: p.claim})}, Wanted: ctx}); err != nil {
 				return
 			}
 		}
-		_, _ = answers.Handle(ctx, agent.Request{Name: name, Body: body, Wanted: ctx})
+		_, _ = answers.Handle(ctx, agent.Call{Frame: &frame.Frame{Name: name, Body: body}, Wanted: ctx})
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Backend is a host as a Server sees it. It is safe for concurrent use.
+// Backend is a host as Answers see it. It is safe for concurrent use.
 type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give
 	// up when ctx ends. Without Measured, that age is left to the host.
@@ -40,7 +40,7 @@ func NewGreeting(genv string, more ...string) frame.Greeting {
 	}
 }
 
-// NewViewGreeting is the greeting of a host that answers through a View.
+// NewViewGreeting is the greeting of a host that answers by a ViewHandler.
 func NewViewGreeting(genv string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
@@ -48,35 +48,32 @@ func NewViewGreeting(genv string) frame.Greeting {
 	}
 }
 
-// View is the Handler of a genv without root. It changes nothing: the client may be
-// anyone with a login, so an order of theirs is refused, whatever it contains.
-type View struct {
-	// Document returns a document of genv 1.4.3: devices or envs. It may give up when ctx ends.
-	Document func(ctx context.Context, part string) ([]byte, error)
-}
-
-// Handle implements Handler.
-func (v View) Handle(_ context.Context, r Request) ([]byte, error) {
-	switch r.Name {
-	case RequestDevices:
-		return v.Document(r.Wanted, "devices")
-	case RequestEnvironments:
-		return v.Document(r.Wanted, "envs")
-	case RequestPing:
-		return r.Body, nil
+// ViewHandler is that of a genv without root. It changes nothing: the client may be anyone with a login, so an order of
+// theirs is refused, whatever it contains. document returns one of genv 1.4.3, devices or envs, and may give up when ctx
+// ends.
+func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)) Handler {
+	return func(_ context.Context, r Call) ([]byte, error) {
+		switch r.Name {
+		case RequestDevices, RequestEnvironments: // which are called as their documents
+			return document(r.Wanted, r.Name)
+		case RequestPing:
+			return r.Body, nil
+		}
+		return nil, fmt.Errorf("genv runs without root here: it shows GPUs and environments, and has no request %q", r.Name)
 	}
-	return nil, fmt.Errorf("genv runs without root here: it shows GPUs and environments, and has no request %q", r.Name)
 }
 
-// Answers is the Handler that answers one controller out of a Backend.
+// Answers answer one controller out of a Backend.
 type Answers struct {
 	Backend Backend
 	// Fence refuses controllers that were replaced; nil for a host without CapabilityFence.
 	Fence Fence
-	// Guard is the kernel guard; nil for a host without the capability RequestGuard.
-	Guard Guard
-	// Events says when a look at the host is worth it; nil for a host without CapabilityEvents.
-	Events Events
+	// Guard gives or renews an order for the kernel guard and says what that does; nil for a host without the capability
+	// RequestGuard. It must be quick: other requests wait for it.
+	Guard func(context.Context, GuardRequest) (GuardAnswer, error)
+	// Event waits until something may have changed since the last snapshot began; nil for a host without
+	// CapabilityEvents. Its error is the cause of ctx's end, or why there are no events.
+	Event func(context.Context) error
 	// Tokens keeps the token of a conversation, and returns those of others: see SnapshotAnswer. It may be nil.
 	Tokens func(own string) ([]string, error)
 	// Allow passes on what the policy allows there, and waits for nothing. It may be nil.
@@ -126,8 +123,8 @@ func (a *Answers) admit(r *fence.Request) error {
 	return a.Fence.Admit(r)
 }
 
-// Handle implements Handler. Only RequestExecute and RequestWait may be handled concurrently.
-func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
+// Handle is a Handler. Only RequestExecute and RequestWait may be handled concurrently.
+func (a *Answers) Handle(ctx context.Context, r Call) ([]byte, error) {
 	body, err := a.handle(ctx, r)
 	if err != nil && a.codes.Load() {
 		err = coded(err)
@@ -135,7 +132,7 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 	return body, err
 }
 
-func (a *Answers) handle(ctx context.Context, r Request) ([]byte, error) {
+func (a *Answers) handle(ctx context.Context, r Call) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
 		return answer(r.Wanted, r.Body, func(ctx context.Context, request SnapshotRequest) (SnapshotAnswer, error) {
@@ -178,7 +175,7 @@ func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err erro
 	return answer, a.Fence.GiveBack(a.lease)
 }
 
-func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Request) (
+func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Call) (
 	answer SnapshotAnswer, err error,
 ) {
 	a.codes.Store(request.Codes)

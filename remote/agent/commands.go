@@ -67,11 +67,8 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 // measure adds the values that nvidia-smi, run as the login user, reports about the
 // devices. If it fails or hangs, the values are unknown and the snapshot stays valid.
 func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
-	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
-		defer cancel()
-	}
+	ctx, cancel := leavingTime(ctx, 3, 4)
+	defer cancel()
 	found, err := readonly.Host{Runner: c.Network}.Devices(ctx, host)
 	if err != nil {
 		s.Warnings = append(s.Warnings, "the utilization, temperature and power of the GPUs are unknown: "+err.Error())
@@ -80,17 +77,24 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 	s.Devices = snapshot.Described(s.Devices, found)
 }
 
+// leavingTime has a part of the time that is left, so that the snapshot is returned in time.
+func leavingTime(ctx context.Context, parts, of time.Duration) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*parts/of)
+}
+
 // typesWithin is how long a snapshot waits for the types of processes.
 const typesWithin = 10 * time.Second
 
 // setTypes sets the types of processes as nvidia-smi, run as the login user, tells them.
 func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
-	within := typesWithin
-	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
-		within = min(within, time.Until(deadline)/2)
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := leavingTime(ctx, 1, 2)
 	defer cancel()
+	ctx, end := context.WithTimeout(ctx, typesWithin)
+	defer end()
 	numbered := make(map[snapshot.DeviceIndex]snapshot.GPUUUID, len(s.Devices))
 	for i := range s.Devices {
 		numbered[s.Devices[i].Index] = numberOf(s.Devices[i].Index)

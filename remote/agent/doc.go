@@ -2,10 +2,10 @@
 // over stdin and stdout of a command that stays, `genv usage serve`: a request costs a message, not a login.
 // docs/protocol.md has the bytes.
 //
-// On a host a Server answers out of a Backend:
+// On a host a Responder answers out of a Backend:
 //
 //	answers := &agent.Answers{Backend: backend}
-//	s := agent.Server{Token: token, Greeting: agent.NewGreeting(version), Handler: answers, Idle: time.Minute}
+//	s := &agent.Responder{Token: token, Greeting: agent.NewGreeting(version), Handler: answers, Idle: time.Minute}
 //	err := s.Serve(ctx, stdin, stdout)
 //
 // On the controller a Pool has a Conn for each host, in one of the states idle,

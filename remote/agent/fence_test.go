@@ -201,7 +201,7 @@ func TestAskOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers := &agent.Answers{Fence: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}, Try: try}
-			s := &agent.Server{ReadToken: true, Idle: time.Minute, Handler: answers, Greeting: agent.NewGreeting("v")}
+			s := &agent.Responder{ReadToken: true, Idle: time.Minute, Handler: answers.Handle, Greeting: agent.NewGreeting("v")}
 			var out bytes.Buffer
 			require.NoError(t, s.Serve(t.Context(), bytes.NewReader(agent.AskOnce("abc")), &out))
 			greeting, trial, err := agent.ReadOnce(&out, "abc")

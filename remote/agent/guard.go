@@ -67,12 +67,6 @@ func (a GuardAnswer) Bounded() GuardAnswer {
 	return a
 }
 
-// Guard is the kernel guard of a host.
-type Guard interface {
-	// Order gives or renews an order and says what the guard does. It must be quick: other requests wait for it.
-	Order(ctx context.Context, request GuardRequest) (GuardAnswer, error)
-}
-
 func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer, error) {
 	if a.Guard == nil {
 		return GuardAnswer{}, ErrCannotGuard
@@ -80,7 +74,7 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 	if err := a.admit(a.lease); err != nil {
 		return GuardAnswer{}, err
 	}
-	return a.Guard.Order(ctx, request)
+	return a.Guard(ctx, request)
 }
 
 // Guard gives or renews a host's order for its kernel guard. The error is

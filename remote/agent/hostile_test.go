@@ -56,7 +56,7 @@ func (n *scripted) start(_ context.Context, _ remote.Host, _ remote.Command) (ag
 	}
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
-	server := agent.Server{ReadToken: true, Greeting: greeting, Handler: &agent.Answers{Backend: n, Fence: n.fence, Allow: n.allow}, Idle: 24 * time.Hour}
+	server := &agent.Responder{ReadToken: true, Greeting: greeting, Handler: (&agent.Answers{Backend: n, Fence: n.fence, Allow: n.allow}).Handle, Idle: 24 * time.Hour}
 	s := &scriptedSession{Reader: in, out: out, unread: n.unread, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.close = func() { cancel(); _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }

@@ -53,7 +53,7 @@ func FuzzController(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var out bytes.Buffer
-		server := agent.Server{Token: "t", Greeting: greeting, Handler: echo{make(chan string, 64)}, Idle: time.Minute}
+		server := &agent.Responder{Token: "t", Greeting: greeting, Handler: echo{make(chan string, 64)}.Handle, Idle: time.Minute}
 		err := server.Serve(t.Context(), bytes.NewReader(said), &out)
 		if err != nil {
 			require.ErrorIs(t, err, frame.ErrProtocol)

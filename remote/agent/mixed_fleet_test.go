@@ -179,9 +179,9 @@ func TestTheHostUnderstandsOlderControllers(t *testing.T) {
 			require.NoError(t, err)
 			backend := &recordingBackend{snapshot: encoded}
 			lease := &fence.File{Path: filepath.Join(t.TempDir(), "genv", "lease"), Now: time.Now}
-			server := &agent.Server{
+			server := &agent.Responder{
 				ReadToken: commit == "593d2121", Token: "t", Idle: time.Minute,
-				Greeting: agent.NewGreeting("v", agent.CapabilityFence), Handler: &agent.Answers{Backend: backend, Fence: lease},
+				Greeting: agent.NewGreeting("v", agent.CapabilityFence), Handler: (&agent.Answers{Backend: backend, Fence: lease}).Handle,
 			}
 			var out bytes.Buffer
 			require.NoError(t, server.Serve(t.Context(), bytes.NewReader(recording(t, commit, "controller")), &out))

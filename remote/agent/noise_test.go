@@ -99,7 +99,7 @@ func TestAnswersThatRepeatThemselves(t *testing.T) {
 		{answer: `{"revision":1}`, fails: true},
 	}
 	var at atomic.Int32
-	f := startFleet(t, time.Minute, speaking(ours, func(context.Context, agent.Request) ([]byte, error) {
+	f := startFleet(t, time.Minute, speaking(ours, func(context.Context, agent.Call) ([]byte, error) {
 		return []byte(steps[at.Load()].answer), nil
 	}))
 	var last *snapshot.Snapshot

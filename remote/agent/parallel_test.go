@@ -55,7 +55,7 @@ func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, han
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	ended := make(chan error, 1)
-	server := agent.Server{Token: "t", Greeting: greeting, Handler: &agent.Answers{Backend: g}, Idle: time.Minute}
+	server := &agent.Responder{Token: "t", Greeting: greeting, Handler: (&agent.Answers{Backend: g}).Handle, Idle: time.Minute}
 	go func() {
 		ended <- server.Serve(t.Context(), requests, answers)
 		_ = answers.Close()

@@ -149,22 +149,17 @@ func TestOrdersInBadConversations(t *testing.T) {
 	}
 }
 
-// serves is a host whose genv answers in a way of its own.
-type serves func(ctx context.Context, r agent.Request) ([]byte, error)
-
-func (f serves) Handle(ctx context.Context, r agent.Request) ([]byte, error) { return f(ctx, r) }
-
 // speaking is a host with our protocol and an answer of its own to everything.
-func speaking(g frame.Greeting, f serves) inprocess.Func {
+func speaking(g frame.Greeting, f agent.Handler) inprocess.Func {
 	return func(ctx context.Context, r *inprocess.Request) int {
-		return genvhost.Speak(ctx, r, agent.Server{ReadToken: true, Greeting: g, Handler: f, Idle: time.Hour})
+		return genvhost.Speak(ctx, r, &agent.Responder{ReadToken: true, Greeting: g, Handler: f, Idle: time.Hour})
 	}
 }
 
 var ours = frame.Greeting{Protocol: frame.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
 
 func always(text string) inprocess.Func {
-	return speaking(ours, func(context.Context, agent.Request) ([]byte, error) { return []byte(text), nil })
+	return speaking(ours, func(context.Context, agent.Call) ([]byte, error) { return []byte(text), nil })
 }
 
 // TestHostsThatSpeakWrongly: each is told by its class, and nothing is used.
@@ -188,7 +183,7 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"sudo wants a password", prints(1, "", "sudo: a password is required\n"), nil, remote.Sudo, ""},
 		{"a genv that fails", prints(1, "", "genv: no\n"), nil, remote.CommandFailed, "genv: no"},
 		{"a genv that knows no such word but another", prints(2, "", "error: unknown command\n"), nil, remote.CommandFailed, ""},
-		{"it says no", speaking(ours, func(context.Context, agent.Request) ([]byte, error) { return nil, io.ErrShortBuffer }), nil, remote.CommandFailed, "short buffer"},
+		{"it says no", speaking(ours, func(context.Context, agent.Call) ([]byte, error) { return nil, io.ErrShortBuffer }), nil, remote.CommandFailed, "short buffer"},
 		{"no JSON", always("yes"), nil, remote.InvalidOutput, ""},
 		{"no snapshot and no revision", always("{}"), nil, remote.InvalidOutput, "unchanged"},
 		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
@@ -222,7 +217,7 @@ func prints(status int, out, errs string) inprocess.Func {
 
 // flooding writes more to stderr than anybody keeps, when it is asked.
 func flooding(ctx context.Context, r *inprocess.Request) int {
-	flood := func(_ context.Context, asked agent.Request) ([]byte, error) {
+	flood := func(_ context.Context, asked agent.Call) ([]byte, error) {
 		_, _ = io.WriteString(r.Stderr, strings.Repeat("what a day\n", 1<<16)) // it may be cut off before the end
 		<-asked.Wanted.Done()
 		return nil, io.ErrClosedPipe
@@ -250,7 +245,7 @@ func TestWrongOutcomes(t *testing.T) {
 		"without a status": `[{"pid":1000,"device":0},{"pid":1001,"device":0}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r agent.Request) ([]byte, error) {
+			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r agent.Call) ([]byte, error) {
 				if r.Name == agent.RequestSnapshot {
 					return fmt.Appendf(nil, `{"revision":1,"snapshot":%s}`, encoded), nil
 				}

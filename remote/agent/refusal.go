@@ -15,27 +15,33 @@ var ErrRefused = errors.New("the host says")
 // ErrLater says that a host has seen a later controller of the same election or state folder.
 var ErrLater = errors.New("a later controller acts on the host")
 
-type refusalCode string
-
+// The codes of a refusal.
 const (
-	codeFailed  refusalCode = "failed"  // it can't do it
-	codeLater   refusalCode = "later"   // a later controller of the same election or state folder has the lease
-	codeForeign refusalCode = "foreign" // somebody else has it
-	codeEnded   refusalCode = "ended"   // somebody else had it, and has ended: see fromText
+	codeFailed  = "failed"  // it can't do it
+	codeLater   = "later"   // a later controller of the same election or state folder has the lease
+	codeForeign = "foreign" // somebody else has it
+	codeEnded   = "ended"   // somebody else had it, and has ended: see fromText
 )
 
-// refusal is the answer of a host that refuses a request: JSON for a controller that asks for codes, else the text
+// refusedError is the answer of a host that refuses a request: JSON for a controller that asks for codes, else the text
 // alone.
-type refusal struct {
-	Code refusalCode `json:"code"`
-	Text string      `json:"text"` // for people
+type refusedError struct {
+	Code string `json:"code"`
+	Text string `json:"text"` // for people
+}
+
+func (e *refusedError) Error() string { return ErrRefused.Error() + ": " + e.Text }
+
+// Is says that it is ErrRefused, and perhaps ErrLater.
+func (e *refusedError) Is(target error) bool {
+	return target == ErrRefused || target == ErrLater && e.Code == codeLater
 }
 
 // coded makes an error of a host one with the JSON of a refusal as its text.
 func coded(err error) error {
-	r := refusal{codeFailed, err.Error()}
-	r.Text = r.Text[:min(len(r.Text), maxRefusalKept)]
-	if held := new(fence.RefusedError); errors.As(err, &held) {
+	text := err.Error()
+	r := refusedError{codeFailed, text[:min(len(text), maxRefusalKept)]}
+	if held, ok := errors.AsType[*fence.RefusedError](err); ok {
 		if r.Code = codeLater; held.Foreign {
 			r.Code = codeForeign
 		}
@@ -47,27 +53,18 @@ func coded(err error) error {
 	return errors.New(string(data))
 }
 
-// refusedError is a refusal at the controller.
-type refusedError struct{ refusal }
-
-func (e *refusedError) Error() string { return ErrRefused.Error() + ": " + e.Text }
-
-// Is says that it is ErrRefused, and perhaps ErrLater.
-func (e *refusedError) Is(target error) bool {
-	return target == ErrRefused || target == ErrLater && e.Code == codeLater
-}
-
+// refusalOf is a refusal at the controller.
 func refusalOf(body []byte) error {
-	var r refusal
+	var r refusedError
 	if json.Unmarshal(body, &r) != nil || r.Code == "" {
 		r = fromText(string(body))
 	}
 	r.Text = shortened(r.Text, maxRefusalKept)
-	return &refusedError{r}
+	return &r
 }
 
 // fromText is the refusal of a host of the versions that send texts only.
-func fromText(said string) refusal {
+func fromText(said string) refusedError {
 	const (
 		refused = "refused: "
 		ended   = "and has ended: the host waits for the next leader of its election"
@@ -82,7 +79,7 @@ func fromText(said string) refusal {
 	default:
 		code = codeForeign
 	}
-	return refusal{code, said}
+	return refusedError{code, said}
 }
 
 // The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one
@@ -101,9 +98,8 @@ const (
 // elected and isn't any more.
 func refusedByHost(err error, lease *fence.Request) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
-	var refused *refusedError
-	switch errors.As(err, &refused); {
-	case refused == nil || refused.Code == codeFailed:
+	switch refused, ok := errors.AsType[*refusedError](err); {
+	case !ok || refused.Code == codeFailed:
 		e.Class = remote.CommandFailed
 	case refused.Code == codeEnded:
 		e.Next = endedStep

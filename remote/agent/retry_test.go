@@ -136,7 +136,7 @@ func newPiped(n *pretended, changed <-chan struct{}) *piped {
 	in, answers := io.Pipe()
 	s := &piped{Reader: in, Writer: out, ended: make(chan struct{})}
 	s.close = func() { _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
-	server := agent.Server{ReadToken: true, Greeting: agent.NewGreeting("v"), Handler: &agent.Answers{Backend: n}, Idle: 24 * time.Hour}
+	server := &agent.Responder{ReadToken: true, Greeting: agent.NewGreeting("v"), Handler: (&agent.Answers{Backend: n}).Handle, Idle: 24 * time.Hour}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(s.ended)

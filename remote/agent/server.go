@@ -16,25 +16,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Request is what a controller asks for.
-type Request struct {
-	Name string
-	Body []byte
+// Call is a request of a controller at the host.
+type Call struct {
+	*frame.Frame
 	// Token is that of the conversation; empty if it was given as an argument, which others can see.
 	Token string
-	// Received is when it came; it may have waited for the answers to others since.
-	Received time.Time
 	// Wanted ends when the answer is not waited for any more: the controller has hung up, or Serve is to end. What only
-	// informs may stop then; what acts heeds Handle's own context, so that it is not left half done.
+	// informs may stop then; what acts heeds the handler's own context, so that it is not left half done.
 	Wanted context.Context
 }
 
-// Handler does what requests ask for.
-type Handler interface {
-	// Handle returns the answer to a request. The text of an error is sent to the
-	// controller, and the connection stays open.
-	Handle(ctx context.Context, request Request) ([]byte, error)
-}
+// Handler returns the answer to a request. The text of an error is sent to the controller, and the connection stays open.
+type Handler func(ctx context.Context, request Call) ([]byte, error)
 
 // ErrReplaced says that another program took the place of this one.
 var ErrReplaced = errors.New("the program was replaced")
@@ -42,8 +35,8 @@ var ErrReplaced = errors.New("the program was replaced")
 // ErrIdle says that for too long no request came, or no answer was taken.
 var ErrIdle = errors.New("nothing was asked for too long")
 
-// Server is the host's end.
-type Server struct {
+// Responder is the host's end of one conversation.
+type Responder struct {
 	// Token is what the greeting begins with; the end that starts the program chose it. With
 	// ReadToken it is the first line of the input instead: sudoers need not allow arguments then.
 	Token     string
@@ -54,6 +47,20 @@ type Server struct {
 	// Replaced, if set, says whether another program is now where this one was started
 	// from. Then Serve ends between two requests, so that controllers connect to it.
 	Replaced func() bool
+
+	wanted  context.Context // ends when the controller hangs up
+	hungUp  func()          // ends it
+	out     io.Writer
+	writing sync.Mutex
+	secret  string // see Call.Token
+
+	requests chan *frame.Frame // closed when failed may be read
+	failed   error             // why no more requests come; io.EOF is their end
+	orders   *errgroup.Group
+	underWay atomic.Int32     // orders
+	check    <-chan time.Time // when Replaced is asked; nil for never
+	replaced bool             // it was true when it was last asked
+	endWait  func()           // ends the wait under way; nil for none
 }
 
 // replacedCheck is how often Replaced is asked. Serve ends when it was true twice: a program that is being copied to
@@ -65,31 +72,32 @@ const replacedCheck = time.Second
 // which ends the one before; all other requests are answered one after the other. Serve returns when the requests that
 // were begun are handled to their end, as far as the handler heeds its contexts. A read or a write that waits when
 // Serve returns goes on until its file is closed or the program ends.
-func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wanted, hungUp := context.WithCancel(ctx)
-	defer hungUp()
+	c.out = out
+	c.wanted, c.hungUp = context.WithCancel(ctx)
 	orders, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
-	c := &conversation{Server: s, wanted: wanted, out: out, orders: orders}
+	c.orders = orders
 	defer func() {
-		hungUp()
+		c.hungUp()
 		_ = orders.Wait() // its error is returned where it is the reason
 	}()
-	token, err := s.token(ctx, in)
+	token, err := c.token(ctx, in)
 	if err != nil {
 		return err
 	}
-	if s.ReadToken {
+	if c.ReadToken {
 		c.secret = token
 	}
-	if s.Replaced != nil {
+	if c.Replaced != nil {
 		ticker := time.NewTicker(replacedCheck)
 		defer ticker.Stop()
 		c.check = ticker.C
 	}
-	requests := readRequests(reading, in, hungUp)
-	greeting, err := s.Greeting.Encode(token)
+	c.requests = make(chan *frame.Frame, maxQueued)
+	go c.read(reading, in)
+	greeting, err := c.Greeting.Encode(token)
 	if err == nil {
 		err = c.send(ctx, greeting)
 	}
@@ -97,7 +105,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("greet: %w", err)
 	}
 	for {
-		f, err := c.next(failed, requests)
+		f, err := c.next(failed)
 		switch {
 		case errors.Is(err, io.EOF):
 			return orders.Wait()
@@ -120,11 +128,11 @@ const maxToken = 128
 
 // token is the token. An input that ends at once has an empty one: that is how a host is
 // asked whether the program runs at all.
-func (s *Server) token(ctx context.Context, in io.Reader) (string, error) {
-	if !s.ReadToken {
-		return s.Token, nil
+func (c *Responder) token(ctx context.Context, in io.Reader) (string, error) {
+	if !c.ReadToken {
+		return c.Token, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Idle, ErrIdle)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
 	return within(ctx, func() (string, error) {
 		line, b := "", []byte{0}
@@ -145,28 +153,17 @@ func (s *Server) token(ctx context.Context, in io.Reader) (string, error) {
 	})
 }
 
-type conversation struct {
-	*Server
-	wanted  context.Context // ends when the controller hangs up
-	out     io.Writer
-	writing sync.Mutex
-	secret  string // see Request.Token
-
-	orders   *errgroup.Group
-	underWay atomic.Int32     // orders
-	check    <-chan time.Time // when Replaced is asked; nil for never
-	replaced bool             // it was true when it was last asked
-	endWait  func()           // ends the wait under way; nil for none
-}
-
 // next waits for a request; io.EOF is the end of them.
-func (c *conversation) next(ctx context.Context, requests <-chan received) (*frame.Frame, error) {
+func (c *Responder) next(ctx context.Context) (*frame.Frame, error) {
 	clock := time.NewTimer(c.Idle)
 	defer clock.Stop()
 	for {
 		select {
-		case r := <-requests:
-			return r.frame, r.err
+		case f, open := <-c.requests:
+			if !open {
+				return nil, c.failed
+			}
+			return f, nil
 		case <-c.check:
 			before := c.replaced
 			c.replaced = c.Replaced()
@@ -185,7 +182,7 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 }
 
 // begin begins an order in the background, unless too many are under way.
-func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
+func (c *Responder) begin(ctx context.Context, f *frame.Frame) error {
 	if c.underWay.Load() >= enforce.MaxOrdersUnderWay {
 		return c.reply(ctx, refusalFrame(f, fmt.Errorf("%d orders are under way on this host: this one was not begun",
 			enforce.MaxOrdersUnderWay)))
@@ -199,7 +196,7 @@ func (c *conversation) begin(ctx context.Context, f *frame.Frame) error {
 }
 
 // wait begins a wait in the background, and ends the one before.
-func (c *conversation) wait(ctx context.Context, f *frame.Frame) {
+func (c *Responder) wait(ctx context.Context, f *frame.Frame) {
 	if c.endWait != nil {
 		c.endWait()
 	}
@@ -212,10 +209,8 @@ func (c *conversation) wait(ctx context.Context, f *frame.Frame) {
 }
 
 // answer handles a request, of which the answer is waited for until wanted ends.
-func (c *conversation) answer(ctx, wanted context.Context, request *frame.Frame) error {
-	body, err := c.Handler.Handle(ctx, Request{
-		Name: request.Name, Body: request.Body, Token: c.secret, Received: request.Received, Wanted: wanted,
-	})
+func (c *Responder) answer(ctx, wanted context.Context, request *frame.Frame) error {
+	body, err := c.Handler(ctx, Call{request, c.secret, wanted})
 	switch {
 	case request.Name == RequestWait && c.wanted.Err() != nil:
 		return nil // there is no client to answer
@@ -228,7 +223,7 @@ func (c *conversation) answer(ctx, wanted context.Context, request *frame.Frame)
 	return c.reply(ctx, &frame.Frame{Kind: frame.KindAnswer, ID: request.ID, Body: body})
 }
 
-func (c *conversation) reply(ctx context.Context, f *frame.Frame) error {
+func (c *Responder) reply(ctx context.Context, f *frame.Frame) error {
 	if err := c.send(ctx, f.Append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
@@ -236,7 +231,7 @@ func (c *conversation) reply(ctx context.Context, f *frame.Frame) error {
 }
 
 // send waits until something is written: a controller that is frozen, or cut off without notice, takes nothing.
-func (c *conversation) send(ctx context.Context, message []byte) error {
+func (c *Responder) send(ctx context.Context, message []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
 	_, err := within(ctx, func() (int, error) {
@@ -255,51 +250,42 @@ func refusalFrame(request *frame.Frame, err error) *frame.Frame {
 // maxRefusal is how long the words of a refusal may be, in bytes.
 const maxRefusal = 64 << 10
 
-type received struct {
-	frame *frame.Frame
-	err   error
-}
-
 // maxQueued is how many requests may wait for those before them. They are read at once, so that it is known
 // since when they wait.
 const maxQueued = 8
 
-// readRequests reads in a goroutine of its own, since a read of a pipe cannot be made to heed ctx, and since the end of
+// read reads requests in a goroutine of its own, since a read of a pipe cannot be made to heed ctx, and since the end of
 // the requests is to be noticed while one is being handled.
-func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan received {
-	requests := make(chan received, maxQueued)
-	go func() {
-		for last := uint64(0); ; {
-			r := receive(in, last)
-			if r.err != nil {
-				hungUp()
-			}
-			select {
-			case requests <- r:
-			case <-ctx.Done():
-				return
-			}
-			if r.err != nil {
-				return
-			}
-			last = r.frame.ID
+func (c *Responder) read(ctx context.Context, in io.Reader) {
+	defer close(c.requests)
+	for last := uint64(0); ; {
+		f, err := receive(in, last)
+		if err != nil {
+			c.failed = err
+			c.hungUp()
+			return
 		}
-	}()
-	return requests
+		select {
+		case c.requests <- f:
+			last = f.ID
+		case <-ctx.Done():
+			c.failed = context.Cause(ctx)
+			return
+		}
+	}
 }
 
 // receive reads the request after the one with the id last.
-func receive(in io.Reader, last uint64) received {
+func receive(in io.Reader, last uint64) (*frame.Frame, error) {
 	f, err := frame.Read(in)
 	switch {
 	case errors.Is(err, io.EOF):
-		return received{err: io.EOF}
+		return nil, io.EOF
 	case err != nil:
-		return received{err: fmt.Errorf("read a request: %w", err)}
+		return nil, fmt.Errorf("read a request: %w", err)
 	case f.Kind != frame.KindRequest || f.ID <= last:
-		return received{err: fmt.Errorf("%w: request %d of the kind %q after request %d", frame.ErrProtocol, f.ID,
-			f.Kind, last)}
+		return nil, fmt.Errorf("%w: request %d of the kind %q after request %d", frame.ErrProtocol, f.ID, f.Kind, last)
 	}
 	f.Received = time.Now()
-	return received{frame: f}
+	return f, nil
 }

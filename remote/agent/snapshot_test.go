@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 )
@@ -31,7 +32,7 @@ func TestAView(t *testing.T) {
 		agent.RequestDevices: "devices", agent.RequestPing: "body", agent.RequestEnvironments: "corrupt",
 		agent.RequestSnapshot: "without root", agent.RequestExecute: "without root", agent.RequestNotify: "without root", "": "without root",
 	} {
-		answer, err := agent.View{Document: viewed}.Handle(t.Context(), agent.Request{Name: request, Body: []byte("body"), Wanted: t.Context()})
+		answer, err := agent.ViewHandler(viewed)(t.Context(), agent.Call{Frame: &frame.Frame{Name: request, Body: []byte("body")}, Wanted: t.Context()})
 		if err != nil {
 			answer = []byte(err.Error())
 		}

@@ -22,7 +22,7 @@ var greeting = frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities:
 // echo answers with the body, refuses "no", and is silent to "hush" until no answer is wanted or the server is to end.
 type echo struct{ hushed chan string }
 
-func (e echo) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
+func (e echo) Handle(ctx context.Context, r agent.Call) ([]byte, error) {
 	switch r.Name {
 	case "no":
 		return nil, errors.New("I will not")
@@ -41,7 +41,7 @@ func both(ctx context.Context, idle time.Duration, h agent.Handler) (in io.ReadC
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	done := make(chan error, 1)
-	server := agent.Server{Token: "t", Greeting: greeting, Handler: h, Idle: idle}
+	server := &agent.Responder{Token: "t", Greeting: greeting, Handler: h, Idle: idle}
 	go func() {
 		done <- server.Serve(ctx, requests, answers)
 		_ = answers.Close()
@@ -51,7 +51,7 @@ func both(ctx context.Context, idle time.Duration, h agent.Handler) (in io.ReadC
 }
 
 func TestConversation(t *testing.T) {
-	in, out, ended := both(t.Context(), time.Minute, echo{})
+	in, out, ended := both(t.Context(), time.Minute, echo{}.Handle)
 	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	require.Equal(t, greeting, c.Greeting)
@@ -125,7 +125,7 @@ func TestTheServerEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				in, out, ended := both(ctx, time.Minute, echo{make(chan string, 1)})
+				in, out, ended := both(ctx, time.Minute, echo{make(chan string, 1)}.Handle)
 				_, err := io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))
 				require.NoError(t, err)
 				tt.do(t, in, out, cancel)
@@ -230,7 +230,7 @@ func TestAnswersTwice(t *testing.T) {
 // though the read goes on until the session is closed.
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, out, ended := both(t.Context(), time.Hour, echo{make(chan string, 1)})
+		in, out, ended := both(t.Context(), time.Hour, echo{make(chan string, 1)}.Handle)
 		c, err := agent.OpenStream(t.Context(), in, out, "t")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -248,7 +248,7 @@ func TestLateAnswers(t *testing.T) {
 }
 
 func TestAQuestionTooLateIsNotSent(t *testing.T) {
-	in, out, ended := both(t.Context(), time.Minute, echo{})
+	in, out, ended := both(t.Context(), time.Minute, echo{}.Handle)
 	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	over, cancel := context.WithCancel(t.Context())
@@ -274,7 +274,7 @@ func TestTooLongToSend(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{32, 4 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", size), func(b *testing.B) {
-			in, out, ended := both(b.Context(), time.Minute, echo{})
+			in, out, ended := both(b.Context(), time.Minute, echo{}.Handle)
 			c, err := agent.OpenStream(b.Context(), in, out, "t")
 			require.NoError(b, err)
 			body := make([]byte, size)

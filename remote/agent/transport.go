@@ -75,6 +75,16 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 	}
 }
 
+type readOnly struct{ readonly.Host }
+
+func (readOnly) via() Via          { return ViaReadOnly }
+func (readOnly) can() Capabilities { return Capabilities{Snapshot: true} }
+func (readOnly) close()            {}
+
+func (readOnly) Execute(_ context.Context, host remote.Host, _ order.Order) (Execution, error) {
+	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)
+}
+
 func (c *Conn) dial(ctx context.Context) (transport, error) {
 	p := c.pool
 	stream, err := c.openStream(ctx)
@@ -116,8 +126,8 @@ var viaTexts = map[Via]string{
 // hasNoServe distinguishes a genv without `usage serve` from one that failed:
 // Python's argparse, with which 1.4.3 reads its command line, says so.
 func hasNoServe(err error) bool {
-	var e *remote.Error
-	return errors.As(err, &e) && strings.Contains(e.Stderr, "invalid choice: 'serve'")
+	e, ok := errors.AsType[*remote.Error](err)
+	return ok && strings.Contains(e.Stderr, "invalid choice: 'serve'")
 }
 
 // openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
@@ -196,18 +206,17 @@ const capabilityControllers = "controllers"
 // explain adds the last line to an error that doesn't say more than a status, or nothing. What takes too long here is
 // the login or sudo.
 func (p *preface) explain(host string, err error) error {
-	var e *remote.Error
 	said := text.LastLine(p.end.String())
 	if said != "" {
 		said = ": it says: " + said
 	}
-	if !errors.As(err, &e) || e.Stderr != "" || e.Next != "" {
+	e, ok := errors.AsType[*remote.Error](err)
+	if !ok || e.Stderr != "" || e.Next != "" {
 		return err
 	}
-	switch class := e.Class; {
-	case class == remote.Timeout, said != "" && (class == remote.CommandFailed || class == remote.InvalidOutput):
+	if e.Class == remote.Timeout || said != "" && (e.Class == remote.CommandFailed || e.Class == remote.InvalidOutput) {
 		return &remote.Error{
-			Class: class, Err: fmt.Errorf("%w%s", err, said),
+			Class: e.Class, Err: fmt.Errorf("%w%s", err, said),
 			Next: "let the login run commands without a terminal: look at its shell and its rc files, at limits " +
 				"of logins, and at sudo; try `ssh " + host + " true`",
 		}

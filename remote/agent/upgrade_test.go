@@ -15,9 +15,7 @@ import (
 )
 
 // slow takes ten seconds for an order, and no time for what else is asked.
-type slow struct{}
-
-func (slow) Handle(_ context.Context, r agent.Request) ([]byte, error) {
+func slow(_ context.Context, r agent.Call) ([]byte, error) {
 	if r.Name == agent.RequestExecute {
 		time.Sleep(10 * time.Second)
 	}
@@ -33,7 +31,7 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		fromServer, out := io.Pipe()
 		ended := make(chan error, 1)
 		parallel := frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: nil}
-		server := &agent.Server{Token: "t", Greeting: parallel, Handler: slow{}, Idle: time.Hour, Replaced: replaced.Load}
+		server := &agent.Responder{Token: "t", Greeting: parallel, Handler: slow, Idle: time.Hour, Replaced: replaced.Load}
 		go func() { ended <- server.Serve(t.Context(), in, out) }()
 		stream, err := agent.OpenStream(t.Context(), fromServer, toServer, "t")
 		require.NoError(t, err)

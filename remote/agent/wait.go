@@ -9,13 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// Events says when a look at a host is worth it.
-type Events interface {
-	// Wait waits until something may have changed since the last snapshot began. Its error
-	// is the cause of ctx's end, or why there are no events.
-	Wait(ctx context.Context) error
-}
-
 // WaitRequest waits for an event.
 type WaitRequest struct {
 	MaxMS int64 `json:"max_ms"` // in milliseconds; the answer comes by then
@@ -30,13 +23,13 @@ type WaitAnswer struct {
 const maxWait = 5 * time.Minute
 
 func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, error) {
-	if a.Events == nil {
+	if a.Event == nil {
 		return WaitAnswer{}, fmt.Errorf("this host has no request %q", RequestWait)
 	}
 	most := min(max(request.MaxMS, 0), maxWait.Milliseconds())
 	limited, cancel := context.WithTimeout(ctx, time.Duration(most)*time.Millisecond)
 	defer cancel()
-	err := a.Events.Wait(limited)
+	err := a.Event(limited)
 	if limited.Err() != nil && err != nil {
 		return WaitAnswer{}, nil
 	}

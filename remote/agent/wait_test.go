@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -47,14 +48,14 @@ type eventful struct {
 	ended  chan error // what Serve returned
 }
 
-func listen(t *testing.T, change func(*agent.Server)) *eventful {
+func listen(t *testing.T, change func(*agent.Responder)) *eventful {
 	t.Helper()
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	e := &eventful{bell: &bell{rings: make(chan struct{})}, ended: make(chan error, 1)}
-	server := &agent.Server{
+	server := &agent.Responder{
 		Token: "t", Greeting: agent.NewGreeting("v", agent.CapabilityEvents), Idle: time.Hour,
-		Handler: &agent.Answers{Backend: &grave{release: make(chan struct{})}, Events: e.bell},
+		Handler: (&agent.Answers{Backend: &grave{release: make(chan struct{})}, Event: e.bell.Wait}).Handle,
 	}
 	if change != nil {
 		change(server)
@@ -139,11 +140,11 @@ func TestAWaitEnds(t *testing.T) {
 
 func TestAWaitDelaysNoEndOfTheServer(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(*agent.Server)
+		change func(*agent.Responder)
 		want   error
 	}{
-		"nothing is asked for": {func(s *agent.Server) { s.Idle = time.Minute }, agent.ErrIdle},
-		"it is replaced":       {func(s *agent.Server) { s.Replaced = func() bool { return true } }, agent.ErrReplaced},
+		"nothing is asked for": {func(s *agent.Responder) { s.Idle = time.Minute }, agent.ErrIdle},
+		"it is replaced":       {func(s *agent.Responder) { s.Replaced = func() bool { return true } }, agent.ErrReplaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,12 +161,12 @@ func TestAWaitDelaysNoEndOfTheServer(t *testing.T) {
 
 func TestAHostWithoutEventsRefusesToWait(t *testing.T) {
 	answers := &agent.Answers{}
-	_, err := answers.Handle(t.Context(), agent.Request{Name: agent.RequestWait, Body: []byte(`{"max_ms":1}`), Wanted: t.Context()})
+	_, err := answers.Handle(t.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestWait, Body: []byte(`{"max_ms":1}`)}, Wanted: t.Context()})
 	require.ErrorContains(t, err, `no request "wait"`)
-	answers.Events = &bell{broken: errors.New("no inotify")}
-	_, err = answers.Handle(t.Context(), agent.Request{Name: agent.RequestWait, Body: []byte(`{"max_ms":1000}`), Wanted: t.Context()})
+	answers.Event = (&bell{broken: errors.New("no inotify")}).Wait
+	_, err = answers.Handle(t.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestWait, Body: []byte(`{"max_ms":1000}`)}, Wanted: t.Context()})
 	require.ErrorContains(t, err, "no inotify")
-	_, err = agent.View{}.Handle(t.Context(), agent.Request{Name: agent.RequestWait, Body: []byte(`{}`), Wanted: t.Context()})
+	_, err = agent.ViewHandler(nil)(t.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestWait, Body: []byte(`{}`)}, Wanted: t.Context()})
 	require.ErrorContains(t, err, "without root")
 }
 
@@ -241,7 +242,7 @@ func FuzzWaitRequest(f *testing.F) {
 	f.Add([]byte(`{"max_ms":-9223372036854775808}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := &bell{broken: errors.New("no events")}
-		answer, err := (&agent.Answers{Events: b}).Handle(t.Context(), agent.Request{Name: agent.RequestWait, Body: body, Wanted: t.Context()})
+		answer, err := (&agent.Answers{Event: b.Wait}).Handle(t.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestWait, Body: body}, Wanted: t.Context()})
 		require.True(t, err != nil || json.Valid(answer))
 	})
 }

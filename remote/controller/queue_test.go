@@ -150,9 +150,9 @@ func (h *guardedHost) serve(more ...string) inprocess.Func {
 	return func(ctx context.Context, r *inprocess.Request) int {
 		answers := &agent.Answers{Backend: h}
 		if len(more) > 0 {
-			answers.Guard = h
+			answers.Guard = h.Order
 		}
-		return genvhost.Speak(ctx, r, agent.Server{ReadToken: true, Greeting: agent.NewGreeting("v", more...), Handler: answers, Idle: time.Hour})
+		return genvhost.Speak(ctx, r, &agent.Responder{ReadToken: true, Greeting: agent.NewGreeting("v", more...), Handler: answers.Handle, Idle: time.Hour})
 	}
 }
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func genv(t *testing.T, version string) *install.Binary {
 	t.Helper()
 	var out bytes.Buffer
-	server := agent.Server{Token: "T", Greeting: agent.NewGreeting(version), Idle: time.Minute}
+	server := &agent.Responder{Token: "T", Greeting: agent.NewGreeting(version), Idle: time.Minute}
 	require.NoError(t, server.Serve(t.Context(), strings.NewReader(""), &out))
 	_, frame, found := bytes.Cut(out.Bytes(), []byte("genv-serve T\n"))
 	require.True(t, found)

@@ -101,10 +101,8 @@ func TestNoLoginWithAKey(t *testing.T) {
 	}
 }
 
-// fixed is a host's genv that has one snapshot.
-type fixed struct{}
-
-func (fixed) Handle(context.Context, agent.Request) ([]byte, error) {
+// fixed is the Handler of a host that has one snapshot.
+func fixed(context.Context, agent.Call) ([]byte, error) {
 	return []byte(`{"revision": 1, "snapshot": {"processes": [], "envs": [], "devices": [], "boot_id": "over-a-master"}}`), nil
 }
 
@@ -120,6 +118,6 @@ func serving(t *testing.T, s *sshd) remote.Host {
 
 // serve is the genv of a host.
 func serve() {
-	server := agent.Server{ReadToken: true, Greeting: agent.NewGreeting("test"), Handler: fixed{}, Idle: time.Minute}
+	server := &agent.Responder{ReadToken: true, Greeting: agent.NewGreeting("test"), Handler: fixed, Idle: time.Minute}
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // its client hangs up
 }

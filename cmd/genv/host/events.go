@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
-// Wait implements agent.Events. The machine is watched from the first call on, so that it costs nothing otherwise.
+// Wait is for agent.Answers. The machine is watched from the first call on, so that it costs nothing otherwise.
 func (h *host) Wait(ctx context.Context) error {
 	h.watching.Lock()
 	if h.watcher == nil {

@@ -69,7 +69,7 @@ func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Conte
 	}
 }
 
-// Order implements agent.Guard.
+// Order is for agent.Answers.
 func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.GuardAnswer, err error) {
 	if !strings.HasPrefix(r.ID, agent.GuardPrefix) {
 		return answer, fmt.Errorf("the id %q is not that of a controller", r.ID)

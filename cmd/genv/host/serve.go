@@ -53,9 +53,9 @@ func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 	goruntime.GOMAXPROCS(1) // one step follows the other, and to wake up a second processor for each would cost more
 	host.log = p.Logger(c)
 	defer host.stopWatching()
-	answers := &agent.Answers{Backend: host, Events: host}
-	server := &agent.Server{
-		Token: o.token, ReadToken: !c.IsSet("token"), Idle: o.idle, Handler: answers,
+	answers := &agent.Answers{Backend: host, Event: host.Wait}
+	server := &agent.Responder{
+		Token: o.token, ReadToken: !c.IsSet("token"), Idle: o.idle, Handler: answers.Handle,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	answers.Try = host.try
@@ -78,11 +78,11 @@ func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
 	if os.Geteuid() == 0 {
 		g := p.openGuard(c)
 		defer g.close()
-		answers.Guard = g
+		answers.Guard = g.Order
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.RequestGuard)
 	}
 	if !host.privileged {
-		server.Handler, server.Greeting = agent.View{Document: host.view}, agent.NewViewGreeting(p.Version)
+		server.Handler, server.Greeting = agent.ViewHandler(host.view), agent.NewViewGreeting(p.Version)
 	}
 	in, restoreIn := polled(p.In)
 	defer restoreIn()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -51,7 +52,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
 		require.NoError(b, err)
-		reply, err := s.Handle(b.Context(), agent.Request{Name: agent.RequestSnapshot, Body: body, Wanted: b.Context()})
+		reply, err := s.Handle(b.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestSnapshot, Body: body}, Wanted: b.Context()})
 		require.NoError(b, err)
 		require.NoError(b, json.Unmarshal(reply, &answer))
 		return answer
@@ -72,7 +73,7 @@ func ServeAndCrash() {
 	if os.Getenv(crashVariable) == "" {
 		return
 	}
-	server := &agent.Server{Token: "t", Idle: time.Minute, Handler: &agent.Answers{Backend: new(host)}, Greeting: agent.NewGreeting("")}
+	server := &agent.Responder{Token: "t", Idle: time.Minute, Handler: (&agent.Answers{Backend: new(host)}).Handle, Greeting: agent.NewGreeting("")}
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // it does not return
 }
 

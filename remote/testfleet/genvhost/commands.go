@@ -59,14 +59,14 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 		}
 	}
 	if h.events {
-		answers.Events = b
+		answers.Event = b.Wait
 		greeting.Capabilities = append(greeting.Capabilities, agent.CapabilityEvents)
 	}
-	return Speak(ctx, r, agent.Server{Token: token, ReadToken: token == "", Idle: idle, Handler: answers, Greeting: greeting})
+	return Speak(ctx, r, &agent.Responder{Token: token, ReadToken: token == "", Idle: idle, Handler: answers.Handle, Greeting: greeting})
 }
 
 // Speak is a command that serves a conversation over its streams. No write is in progress when it returns.
-func Speak(ctx context.Context, r *inprocess.Request, server agent.Server) int {
+func Speak(ctx context.Context, r *inprocess.Request, server *agent.Responder) int {
 	out := &gate{w: r.Stdout}
 	defer out.close()
 	if err := server.Serve(ctx, r.Stdin, out); err != nil {

@@ -160,7 +160,7 @@ func (b *conversation) Execute(ctx context.Context, o order.Order, _ asked.Autho
 	})
 }
 
-// Wait implements agent.Events: a change that comes before the wait is missed.
+// Wait is for agent.Answers: a change that comes before the wait is missed.
 func (b *conversation) Wait(ctx context.Context) error {
 	b.host.mu.Lock()
 	b.host.waits++
