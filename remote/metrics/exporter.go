@@ -1,6 +1,6 @@
 // Package metrics turns the state of GPU hosts into the text that Prometheus scrapes.
 //
-//	text := metrics.Genv143([]metrics.Host{{Name: "gpu-01", Installed: true, Snapshot: s}})
+//	text := metrics.Genv143([]metrics.Scraped{{Name: "gpu-01", Installed: true, Snapshot: s}})
 //
 // The texts are pure: cmd/genv/monitoring collects the state of hosts. An Exporter serves what a
 // running controller knows, over whichever listener:
@@ -101,10 +101,7 @@ func (e *Exporter) ofHosts(hosts []live.Host) []byte {
 }
 
 func selected(hosts []live.Host, names []string) []live.Host {
-	return slices.DeleteFunc(slices.Clone(hosts), func(h live.Host) bool {
-		return !slices.Contains(names,
-			string(h.Name))
-	})
+	return slices.DeleteFunc(slices.Clone(hosts), func(h live.Host) bool { return !slices.Contains(names, string(h.Name)) })
 }
 
 func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {

@@ -44,19 +44,15 @@ func Findings(f *live.Fleet) []byte {
 	if !f.Enforcing || f.Cycle == 0 {
 		return nil
 	}
-	type key struct {
-		rule     enforce.Rule
-		decision enforce.Decision
-	}
-	counts := make(map[key]int)
+	counts := make(map[ruleAnd]int)
 	for i := range f.Findings {
-		counts[key{f.Findings[i].Rule, f.Findings[i].Decision}]++
+		counts[ruleAnd{f.Findings[i].Rule, string(f.Findings[i].Decision)}]++
 	}
 	var w Writer
 	w.Gauge("genv_findings", "Findings of the last cycle, by rule and by what is done about them.", "rule", "decision")
 	for _, rule := range rules() {
 		for _, decision := range decisions() {
-			w.Sample(float64(counts[key{rule, decision}]), string(rule), string(decision))
+			w.Sample(float64(counts[ruleAnd{rule, string(decision)}]), string(rule), string(decision))
 		}
 	}
 	w.Value("genv_held", "Users and hosts for which a safety limit keeps actions back.",
@@ -86,25 +82,17 @@ func Findings(f *live.Fleet) []byte {
 // serveTargets answers with a target for the controller and one for each host, all at the address under which the
 // client reached it. Each has an instance of its own: the series that Prometheus adds would be the same ones otherwise.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
-	// targets are some to scrape, as Prometheus' http_sd reads them
-	// (https://prometheus.io/docs/prometheus/latest/http_sd/).
+	// as Prometheus' http_sd reads them (https://prometheus.io/docs/prometheus/latest/http_sd/)
 	type targets struct {
 		Targets []string          `json:"targets"`
 		Labels  map[string]string `json:"labels"`
 	}
-	hosts := e.Feed.Fleet().Hosts
-	address := []string{r.Host}
-	list := make([]targets, 0, len(hosts)+1)
-	list = append(list, targets{address, map[string]string{
-		"__metrics_path__": "/metrics",
-		"__param_part":     "controller",
-	}})
+	hosts, address := e.Feed.Fleet().Hosts, []string{r.Host}
+	list := []targets{{address, map[string]string{"__metrics_path__": "/metrics", "__param_part": "controller"}}}
 	for i := range hosts {
 		name := string(hosts[i].Name)
-		list = append(list, targets{address, map[string]string{
-			"__metrics_path__": "/metrics", "__param_host": name,
-			"instance": name,
-		}})
+		labels := map[string]string{"__metrics_path__": "/metrics", "__param_host": name, "instance": name}
+		list = append(list, targets{address, labels})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

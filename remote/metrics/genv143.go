@@ -2,208 +2,185 @@ package metrics
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Host is a host that answered.
-type Host struct {
+// Scraped is a host that answered.
+type Scraped struct {
 	Name      snapshot.Hostname // empty on the host itself
 	Installed bool              // genv is installed there
 	// Snapshot is nil if nothing else is known about the host. Without genv, only its devices are shown.
 	Snapshot *snapshot.Snapshot
 }
 
+// families143 are the names of genv 1.4.3, without the genv_ with which all begin, and process_container_info. They are
+// gauges, also those that end in _total.
+var families143 = []family{
+	{"is_installed", "", "Whether genv is installed on the host (1) or not (0)."},
+	{"device_utilization", "index", "Utilization of a device in per cent, over the driver's last sample."},
+	{"device_temperature", "index", "Temperature of a device in degrees Celsius."},
+	{"device_memory_used_bytes", "index", "Memory of a device that is in use."},
+	{"device_memory_total_bytes", "index", "Memory of a device."},
+	{"environments_total", "", "Active environments."},
+	{"processes_total", "", "Processes that use a device."},
+	{"attached_devices_total", "", "Devices that at least one environment is attached to."},
+	{"users_total", "", "Users with an active environment."},
+	{"environment_processes_total", "eid", "Processes of an environment that use a device."},
+	{"environment_attached_devices_total", "eid", "Devices that an environment is attached to."},
+	{"process_devices_total", "pid eid", "Devices that a process uses; eid is empty for a process outside all " +
+		"environments."},
+	{"process_used_gpu_memory_bytes", "pid eid device", "Memory of a device that a process uses."},
+	{"process_container_info", "pid container image started_by", "1 for each process in a container, with the " +
+		"container's name or id; started_by is empty if it isn't proved."},
+	{"user_environments_total", "username", "Active environments of a user."},
+	{"user_processes_total", "username", "Processes in a user's environments that use a device."},
+	{"user_attached_devices_total", "username", "Devices that a user's environments are attached to."},
+}
+
 // Genv143 has the metrics of hosts under the names of genv 1.4.3. Those of a host with a
 // name have the label hostname; either all hosts have one, or there is only one host.
-func Genv143(hosts []Host) []byte {
-	views := make([]*view, len(hosts))
+func Genv143(hosts []Scraped) []byte {
+	common := ""
+	if len(hosts) > 0 && hosts[0].Name != "" {
+		common = "hostname "
+	}
+	g := begin(families143, "genv_", common)
 	for i := range hosts {
-		views[i] = newView(&hosts[i])
+		hosts[i].write(func(name string, value float64, labels ...string) {
+			if hosts[i].Name != "" {
+				labels = append([]string{string(hosts[i].Name)}, labels...)
+			}
+			g.add(name, value, labels...)
+		})
 	}
-	var w Writer
-	for _, f := range families {
-		labels := f.labels
-		if len(hosts) > 0 && hosts[0].Name != "" {
-			labels = append([]string{"hostname"}, labels...)
-		}
-		w.Gauge("genv_"+f.name, f.help, labels...)
-		for _, v := range views {
-			f.samples(v, func(value float64, labels ...string) {
-				if v.Name != "" {
-					labels = append([]string{string(v.Name)}, labels...)
-				}
-				w.Sample(value, labels...)
-			})
-		}
-	}
-	return w.Text()
+	return g.text()
 }
 
-// add writes a sample with the values of the family's labels.
-type add func(value float64, labels ...string)
+// adder adds a sample to a family, with the values of the family's labels.
+type adder func(family string, value float64, labels ...string)
 
-var byIndex, byEID, byUser = []string{"index"}, []string{"eid"}, []string{"username"}
-
-// families are the names of genv 1.4.3, without the genv_ with which all begin, and
-// process_container_info. They are gauges, also those that end in _total.
-var families = []struct {
-	name, help string
-	labels     []string
-	samples    func(*view, add)
-}{
-	{
-		"is_installed", "Whether genv is installed on the host (1) or not (0).", nil,
-		func(v *view, add add) { add(number(v.Installed)) },
-	},
-
-	{
-		"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", byIndex,
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Utilization) }),
-	},
-	{
-		"device_temperature", "Temperature of a device in degrees Celsius.", byIndex,
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return measured(d.Temperature) }),
-	},
-	{
-		"device_memory_used_bytes", "Memory of a device that is in use.", byIndex,
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.UsedMemory) }),
-	},
-	{
-		"device_memory_total_bytes", "Memory of a device.", byIndex,
-		ofDevices(func(d *snapshot.Device) (float64, bool) { return bytesOf(d.Capacity()) }),
-	},
-
-	{
-		"environments_total", "Active environments.", nil,
-		ofHost(func(v *view) int { return len(v.Snapshot.Environments) }),
-	},
-	{
-		"processes_total", "Processes that use a device.", nil,
-		ofHost(func(v *view) int { return len(v.Snapshot.Processes) }),
-	},
-	{
-		"attached_devices_total", "Devices that at least one environment is attached to.", nil,
-		ofHost(func(v *view) int { return v.attached }),
-	},
-	{"users_total", "Users with an active environment.", nil, ofHost(func(v *view) int { return len(v.userNames) })},
-
-	{
-		"environment_processes_total", "Processes of an environment that use a device.", byEID,
-		(*view).environmentProcesses,
-	},
-	{
-		"environment_attached_devices_total", "Devices that an environment is attached to.", byEID,
-		(*view).environmentDevices,
-	},
-
-	{
-		"process_devices_total", "Devices that a process uses; eid is empty for a process outside all environments.",
-		[]string{"pid", "eid"},
-		(*view).processDevices,
-	},
-	{
-		"process_used_gpu_memory_bytes", "Memory of a device that a process uses.",
-		[]string{"pid", "eid", "device"},
-		(*view).processMemory,
-	},
-	{"process_container_info", "1 for each process in a container, with the container's name or id; started_by is " +
-		"empty if it isn't proved.", []string{"pid", "container", "image", "started_by"}, (*view).processContainers},
-
-	{
-		"user_environments_total", "Active environments of a user.", byUser,
-		ofUsers(func(u *user) (int, bool) { return u.environments, true }),
-	},
-	{
-		"user_processes_total", "Processes in a user's environments that use a device.", byUser,
-		ofUsers(func(u *user) (int, bool) { return u.processes, !u.unknown }),
-	},
-	{
-		"user_attached_devices_total", "Devices that a user's environments are attached to.", byUser,
-		ofUsers(func(u *user) (int, bool) { return len(u.devices), true }),
-	},
+func (h *Scraped) write(add adder) {
+	add("is_installed", number(h.Installed))
+	if h.Snapshot == nil {
+		return
+	}
+	for i := range h.Snapshot.Devices {
+		d := &h.Snapshot.Devices[i]
+		addKnown(add, "device_utilization", d.Utilization, d.Index.String())
+		addKnown(add, "device_temperature", d.Temperature, d.Index.String())
+		addMemory(add, "device_memory_used_bytes", d.UsedMemory, d.Index.String())
+		addMemory(add, "device_memory_total_bytes", d.Capacity(), d.Index.String())
+	}
+	if h.Installed {
+		writeEnvironments(add, h.Snapshot)
+		writeProcesses(add, h.Snapshot)
+	}
 }
 
-// ofDevices are samples of each device for which the value is known.
-func ofDevices(value func(*snapshot.Device) (float64, bool)) func(*view, add) {
-	return func(v *view, add add) {
-		for i := range v.Snapshot.Devices {
-			d := &v.Snapshot.Devices[i]
-			if value, known := value(d); known {
-				add(value, d.Index.String())
+func addKnown[N int | int64](add adder, family string, value *N, labels ...string) {
+	if value != nil {
+		add(family, float64(*value), labels...)
+	}
+}
+
+func addMemory(add adder, family string, m snapshot.Memory, labels ...string) {
+	if m.Known() {
+		add(family, float64(m.Bytes()), labels...)
+	}
+}
+
+// tally is what an environment or a user has.
+type tally struct {
+	environments, processes int
+	unknown                 bool // there may be more processes
+	devices                 map[snapshot.DeviceIndex]bool
+}
+
+func writeEnvironments(add adder, s *snapshot.Snapshot) {
+	add("environments_total", float64(len(s.Environments)))
+	environments := make(map[snapshot.EnvID]*tally, len(s.Environments))
+	for i := range s.Environments {
+		environments[s.Environments[i].EID] = &tally{devices: make(map[snapshot.DeviceIndex]bool)}
+	}
+	attached := 0
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		attached += min(len(d.Attachments), 1)
+		for _, a := range d.Attachments {
+			if environments[a.EID] != nil {
+				environments[a.EID].devices[d.Index] = true
 			}
 		}
 	}
-}
-
-func measured(value *int) (float64, bool) {
-	if value == nil {
-		return 0, false
+	add("attached_devices_total", float64(attached))
+	countProcesses(environments, s)
+	users, names := make(map[string]*tally), []string{} // in the order of their first environments
+	for i := range s.Environments {
+		e := &s.Environments[i]
+		has, name := environments[e.EID], cmp.Or(string(e.Username), fmt.Sprintf("uid %d", e.UID))
+		if !has.unknown {
+			add("environment_processes_total", float64(has.processes), string(e.EID))
+		}
+		add("environment_attached_devices_total", float64(len(has.devices)), string(e.EID))
+		u := users[name]
+		if u == nil {
+			u = &tally{devices: make(map[snapshot.DeviceIndex]bool)}
+			users[name], names = u, append(names, name)
+		}
+		u.environments, u.processes, u.unknown = u.environments+1, u.processes+has.processes, u.unknown || has.unknown
+		maps.Copy(u.devices, has.devices)
 	}
-	return float64(*value), true
+	add("users_total", float64(len(names)))
+	for _, name := range names {
+		u := users[name]
+		add("user_environments_total", float64(u.environments), name)
+		if !u.unknown {
+			add("user_processes_total", float64(u.processes), name)
+		}
+		add("user_attached_devices_total", float64(len(u.devices)), name)
+	}
 }
 
-func bytesOf(m snapshot.Memory) (float64, bool) { return float64(m.Bytes()), m.Known() }
-
-// ofHost is a sample of a host that has genv.
-func ofHost(value func(*view) int) func(*view, add) {
-	return func(v *view, add add) {
-		if v.hasGenv {
-			add(float64(value(v)))
+// countProcesses counts the processes of each environment. A process in an unknown environment may be in each one of
+// its user; one of root, or of an unknown user, in any.
+func countProcesses(environments map[snapshot.EnvID]*tally, s *snapshot.Snapshot) {
+	registered, uids, anyone := snapshot.ByID(s.Environments), make(map[snapshot.UID]bool), false
+	for i := range s.Processes {
+		switch p := &s.Processes[i]; {
+		case p.EnvUnknown && (p.UID == nil || *p.UID == 0):
+			anyone = true
+		case p.EnvUnknown:
+			uids[*p.UID] = true
+		case snapshot.EnvironmentOf(p, registered) != nil:
+			environments[p.EID].processes++
 		}
 	}
+	for i := range s.Environments {
+		e := &s.Environments[i]
+		environments[e.EID].unknown = anyone || uids[e.UID]
+	}
 }
 
-// ofUsers are samples of each user for whom the value is known.
-func ofUsers(value func(*user) (int, bool)) func(*view, add) {
-	return func(v *view, add add) {
-		for _, name := range v.userNames {
-			if value, known := value(v.byUser[name]); known {
-				add(float64(value), string(name))
-			}
+func writeProcesses(add adder, s *snapshot.Snapshot) {
+	add("processes_total", float64(len(s.Processes)))
+	registered := snapshot.ByID(s.Environments)
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		pid, eid := strconv.Itoa(int(p.PID)), ""
+		if snapshot.EnvironmentOf(p, registered) != nil {
+			eid = string(p.EID)
 		}
-	}
-}
-
-func (v *view) environmentProcesses(add add) {
-	for _, e := range v.Snapshot.Environments {
-		if n := v.members[e.EID]; !n.unknown {
-			add(float64(n.processes), string(e.EID))
-		}
-	}
-}
-
-func (v *view) environmentDevices(add add) {
-	for _, e := range v.Snapshot.Environments {
-		add(float64(len(v.devicesOf[e.EID])), string(e.EID))
-	}
-}
-
-func (v *view) processDevices(add add) {
-	for i, p := range v.shownProcesses() {
 		if !p.EnvUnknown {
-			add(float64(len(p.Usage)), pid(&p), string(v.eids[i]))
-		}
-	}
-}
-
-func (v *view) processMemory(add add) {
-	for i, p := range v.shownProcesses() {
-		if p.EnvUnknown {
-			continue
-		}
-		for _, u := range p.Usage {
-			if value, known := bytesOf(u.Memory); known {
-				add(value, pid(&p), string(v.eids[i]), u.Index.String())
+			add("process_devices_total", float64(len(p.Usage)), pid, eid)
+			for _, u := range p.Usage {
+				addMemory(add, "process_used_gpu_memory_bytes", u.Memory, pid, eid, u.Index.String())
 			}
 		}
-	}
-}
-
-func (v *view) processContainers(add add) {
-	for _, p := range v.shownProcesses() {
 		if p.Container == "" {
 			continue
 		}
@@ -211,15 +188,22 @@ func (v *view) processContainers(add add) {
 		if c := p.ContainerInfo; c != nil {
 			name, image, user = cmp.Or(c.Name, name), c.Image, gpus.UserName(c.User, c.UID)
 		}
-		add(1, pid(&p), cut(name), cut(image), cut(string(user)))
+		add("process_container_info", 1, pid, cut(name), cut(image), cut(string(user)))
 	}
 }
 
-func pid(p *snapshot.Process) string { return strconv.Itoa(int(p.PID)) }
-
-func (v *view) shownProcesses() []snapshot.Process {
-	if !v.hasGenv {
-		return nil
+// Missing says which series of a host are left out, and why; empty if none are. The
+// text stays the same while the reason does.
+func (h *Scraped) Missing() string {
+	if h.Snapshot == nil || !h.Installed {
+		return ""
 	}
-	return v.Snapshot.Processes
+	for i := range h.Snapshot.Processes {
+		if h.Snapshot.Processes[i].EnvUnknown {
+			return "processes whose environment is unknown: their series are left out, and the numbers of processes " +
+				"of the environments and users that they may belong to. Only root can read which environments other " +
+				"users' processes are in"
+		}
+	}
+	return ""
 }

@@ -54,7 +54,7 @@ func samples(text []byte) string {
 	return b.String()
 }
 
-func of(hosts ...metrics.Host) string { return samples(metrics.Genv143(hosts)) }
+func of(hosts ...metrics.Scraped) string { return samples(metrics.Genv143(hosts)) }
 
 // TestNamesOf143: what 1.4.3 was seen to export of this state, but for the process that
 // claims an environment which doesn't exist: it is outside.
@@ -89,12 +89,12 @@ user_processes_total{username="alice"} 1
 user_processes_total{username="bob"} 0
 user_attached_devices_total{username="alice"} 1
 user_attached_devices_total{username="bob"} 0
-`, of(metrics.Host{Installed: true, Snapshot: busy()}))
+`, of(metrics.Scraped{Installed: true, Snapshot: busy()}))
 }
 
 // TestADeviceWithMIG: what the driver doesn't measure is no series.
 func TestADeviceWithMIG(t *testing.T) {
-	text := of(metrics.Host{Installed: true, Snapshot: divided()})
+	text := of(metrics.Scraped{Installed: true, Snapshot: divided()})
 	require.NotContains(t, text, "device_utilization")
 	require.NotContains(t, text, "process_used_gpu_memory_bytes")
 	require.Contains(t, text, "device_memory_used_bytes{index=\"0\"} 91226112\n")
@@ -115,7 +115,7 @@ func TestContainersAreNamed(t *testing.T) {
 	in := func(pid snapshot.PID, container string, info *snapshot.ContainerInfo) snapshot.Process {
 		return snapshot.Process{PID: pid, UID: uid(0), Container: container, ContainerInfo: info, EnvUnknown: pid%2 == 0}
 	}
-	text := of(metrics.Host{Name: "a", Installed: true, Snapshot: &snapshot.Snapshot{Processes: []snapshot.Process{
+	text := of(metrics.Scraped{Name: "a", Installed: true, Snapshot: &snapshot.Snapshot{Processes: []snapshot.Process{
 		in(1, "", nil),
 		in(2, id, nil),
 		in(3, id, &snapshot.ContainerInfo{Unknown: true}),
@@ -137,9 +137,9 @@ process_container_info{hostname="a",pid="5",container="a\"b",image="",started_by
 
 func TestHostsOfAFleet(t *testing.T) {
 	text := of(
-		metrics.Host{Name: "gpu-1", Installed: true, Snapshot: busy()},
-		metrics.Host{Name: `gpu"2`, Snapshot: busy()},
-		metrics.Host{Name: "gpu-3", Installed: true, Snapshot: &snapshot.Snapshot{}},
+		metrics.Scraped{Name: "gpu-1", Installed: true, Snapshot: busy()},
+		metrics.Scraped{Name: `gpu"2`, Snapshot: busy()},
+		metrics.Scraped{Name: "gpu-3", Installed: true, Snapshot: &snapshot.Snapshot{}},
 	)
 	require.Contains(t, text, "is_installed{hostname=\"gpu-1\"} 1\nis_installed{hostname=\"gpu\\\"2\"} 0\nis_installed{hostname=\"gpu-3\"} 1\n")
 	require.Contains(t, text, `process_used_gpu_memory_bytes{hostname="gpu-1",pid="70",eid="E1",device="1"} 1048576000`)
@@ -152,12 +152,12 @@ func TestHostsOfAFleet(t *testing.T) {
 }
 
 func TestUnknownIsAbsent(t *testing.T) {
-	require.Equal(t, "is_installed 1\n", of(metrics.Host{Installed: true}), "nothing else is known")
+	require.Equal(t, "is_installed 1\n", of(metrics.Scraped{Installed: true}), "nothing else is known")
 
 	s := busy()
 	s.Devices = []snapshot.Device{{Index: 5}}
 	s.Processes = []snapshot.Process{{PID: 70, EID: "E1", UID: uid(1000), Usage: []snapshot.DeviceUsage{{Index: 5}}}}
-	text := of(metrics.Host{Installed: true, Snapshot: s})
+	text := of(metrics.Scraped{Installed: true, Snapshot: s})
 	require.NotContains(t, text, `index="5"`)
 	require.NotContains(t, text, "process_used_gpu_memory_bytes")
 	require.Contains(t, text, `process_devices_total{pid="70",eid="E1"} 1`)
@@ -179,7 +179,7 @@ func TestProcessesInUnknownEnvironments(t *testing.T) {
 	} {
 		s := busy()
 		s.Processes = append(s.Processes, snapshot.Process{PID: 99, EnvUnknown: true, UID: row.owner, Usage: []snapshot.DeviceUsage{use(0, 1)}})
-		host := metrics.Host{Installed: true, Snapshot: s}
+		host := metrics.Scraped{Installed: true, Snapshot: s}
 		text := of(host)
 		var known []string
 		for line := range strings.Lines(text) {
@@ -212,7 +212,7 @@ func TestClaims(t *testing.T) {
 		s := busy()
 		row.process.PID = 42
 		s.Processes = []snapshot.Process{row.process}
-		text := of(metrics.Host{Installed: true, Snapshot: s})
+		text := of(metrics.Scraped{Installed: true, Snapshot: s})
 		require.Contains(t, text, fmt.Sprintf("process_devices_total{pid=\"42\",eid=%q} 0\n", row.want), name)
 		count := "0"
 		if row.want == "E1" {
@@ -224,7 +224,7 @@ func TestClaims(t *testing.T) {
 
 func TestAUserWithoutAName(t *testing.T) {
 	s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "E1", UID: 4711}}}
-	text := of(metrics.Host{Installed: true, Snapshot: s})
+	text := of(metrics.Scraped{Installed: true, Snapshot: s})
 	require.Contains(t, text, "users_total 1\n")
 	require.Contains(t, text, `user_environments_total{username="uid 4711"} 1`)
 }
@@ -241,7 +241,7 @@ func TestPromtool(t *testing.T) {
 		s.Environments = append(s.Environments, snapshot.Environment{EID: snapshot.EnvID(fmt.Sprintf("%d%s", i, name)), UID: 1002, Username: snapshot.Username(fmt.Sprintf("%d%s", i, name))})
 	}
 	cmd := exec.Command(promtool, "check", "metrics")
-	cmd.Stdin = strings.NewReader(string(metrics.Genv143([]metrics.Host{{Name: "gpu\xff-1", Installed: true, Snapshot: s}})))
+	cmd.Stdin = strings.NewReader(string(metrics.Genv143([]metrics.Scraped{{Name: "gpu\xff-1", Installed: true, Snapshot: s}})))
 	out, _ := cmd.CombinedOutput() // its exit status is 3 for the complaints
 	for line := range strings.Lines(string(out)) {
 		require.Regexp(t, `^genv_\w+_total non-counter metrics should not have "_total" suffix\n$`, line)

@@ -76,6 +76,36 @@ func (w *Writer) histogram(h *histogram, name, help string) {
 // Text is what was written.
 func (w *Writer) Text() []byte { return w.text }
 
+// family is a family of gauges, with the names of its labels in one text.
+type family struct{ name, labels, help string }
+
+// gauges are families that are written side by side: each is whole in their text.
+type gauges struct {
+	families []family
+	writers  map[string]*Writer
+}
+
+// begin begins families, with what their names and labels begin with.
+func begin(families []family, prefix, labels string) gauges {
+	g := gauges{families, make(map[string]*Writer, len(families))}
+	for _, f := range families {
+		g.writers[f.name] = new(Writer)
+		g.writers[f.name].Gauge(prefix+f.name, f.help, strings.Fields(labels+f.labels)...)
+	}
+	return g
+}
+
+func (g gauges) add(family string, value float64, labels ...string) {
+	g.writers[family].Sample(value, labels...)
+}
+
+func (g gauges) text() (text []byte) {
+	for _, f := range g.families {
+		text = append(text, g.writers[f.name].text...)
+	}
+	return text
+}
+
 // unreadable replaces what a label can't have: bytes that are not UTF-8, and NUL, at which Prometheus' parser ends.
 const unreadable = "\uFFFD"
 
@@ -119,20 +149,4 @@ func (h *histogram) observe(value float64) {
 	at, _ := slices.BinarySearch(h.bounds, value)
 	h.counts[at]++
 	h.sum += value
-}
-
-// Missing says which series of a host are left out, and why; empty if none are. The
-// text stays the same while the reason does.
-func (h *Host) Missing() string {
-	if h.Snapshot == nil || !h.Installed {
-		return ""
-	}
-	for i := range h.Snapshot.Processes {
-		if h.Snapshot.Processes[i].EnvUnknown {
-			return "processes whose environment is unknown: their series are left out, and the numbers of processes " +
-				"of the environments and users that they may belong to. Only root can read which environments other " +
-				"users' processes are in"
-		}
-	}
-	return ""
 }

@@ -46,10 +46,10 @@ func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitorin
 
 // collector asks all hosts for their metrics, and prints which are lost or back, with the time. Its error ends the run,
 // with -e.
-func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Host, error) {
+func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Scraped, error) {
 	var lost render.HostLog
 	out := render.DatedLog(f.program.Err, f.program.Now, f.program.Getenv)
-	return func(ctx context.Context) ([]metrics.Host, error) {
+	return func(ctx context.Context) ([]metrics.Scraped, error) {
 		seen := snapshotter.Look(ctx)
 		f.progress.End()
 		if ctx.Err() != nil {
@@ -65,10 +65,10 @@ func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Cont
 				fmt.Fprintln(out, line)
 			}
 		}
-		hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))
+		hosts := make([]metrics.Scraped, 0, len(seen.Cluster.Hosts))
 		for _, h := range seen.Cluster.Answered() {
 			installed := seen.Via[h.Name] != agent.ViaReadOnly
-			hosts = append(hosts, metrics.Host{Name: h.Name, Installed: installed, Snapshot: h.Snapshot})
+			hosts = append(hosts, metrics.Scraped{Name: h.Name, Installed: installed, Snapshot: h.Snapshot})
 		}
 		return hosts, nil
 	}

@@ -26,7 +26,7 @@ func (p *program) monitorHere(c *cli.Context, config *monitoring.Config) error {
 	}
 	host := p.openHost()
 	failed := ""
-	collect := func(ctx context.Context) ([]metrics.Host, error) {
+	collect := func(ctx context.Context) ([]metrics.Scraped, error) {
 		s, err := host.snapshot(ctx, local.Age{})
 		switch {
 		case ctx.Err() != nil:
@@ -37,7 +37,7 @@ func (p *program) monitorHere(c *cli.Context, config *monitoring.Config) error {
 			failed = err.Error()
 			p.Warn("no metrics of the GPUs, environments and processes: " + failed)
 		}
-		return []metrics.Host{{Installed: true, Snapshot: s}}, nil
+		return []metrics.Scraped{{Installed: true, Snapshot: s}}, nil
 	}
 	return monitoring.Run(c.Context, &p.Program, *config, collect, 2*nvidiasmi.DefaultTimeout)
 }

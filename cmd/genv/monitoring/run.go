@@ -27,7 +27,7 @@ import (
 // Run collects and serves the metrics until ctx ends, or until they can't be served. collect asks all hosts once, takes
 // at most patience, and returns those that answered; its error ends the run.
 func Run(
-	ctx context.Context, p *command.Program, config Config, collect func(context.Context) ([]metrics.Host, error),
+	ctx context.Context, p *command.Program, config Config, collect func(context.Context) ([]metrics.Scraped, error),
 	patience time.Duration,
 ) error {
 	listener, err := socket.ListenTCP(ctx, config.Address, config.Port)
@@ -69,7 +69,7 @@ func Run(
 }
 
 // warn says what is missing in the metrics of hosts, and again only when that changes.
-func warn(p *command.Program, hosts []metrics.Host, warned map[snapshot.Hostname]string) {
+func warn(p *command.Program, hosts []metrics.Scraped, warned map[snapshot.Hostname]string) {
 	for i := range hosts {
 		name, missing := hosts[i].Name, hosts[i].Missing()
 		switch {
