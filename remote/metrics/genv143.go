@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strconv"
 
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -188,7 +189,7 @@ func writeProcesses(add adder, s *snapshot.Snapshot) {
 		if c := p.ContainerInfo; c != nil {
 			name, image, user = cmp.Or(c.Name, name), c.Image, gpus.UserName(c.User, c.UID)
 		}
-		add("process_container_info", 1, pid, cut(name), cut(image), cut(string(user)))
+		add("process_container_info", 1, pid, usage.Cut(name), usage.Cut(image), usage.Cut(string(user)))
 	}
 }
 

@@ -1,34 +1,22 @@
 package metrics
 
 import (
-	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/text"
-)
-
-// Bounds of the users with series of their own. Hosts, and users who write to state files,
-// can make names up, and each would stay in Prometheus for weeks.
-const (
-	maxUsers        = 20_000
-	maxUsersPerHost = 256 // that a host is the first to have
-	maxName         = 64  // bytes
 )
 
 // Other is the label of the users beyond the bounds together.
-const Other = "(other)"
+const Other = string(usage.Other)
 
 // gpuTime is for how long GPUs were attached to each user.
 type gpuTime struct {
-	seconds    map[string]float64        // by label
-	introduced map[snapshot.Hostname]int // users of which a host was the first to have them
-	holdings   map[snapshot.Hostname]holding
+	names    *usage.Names       // bounded: each name would stay in Prometheus for weeks
+	seconds  map[string]float64 // by label
+	holdings map[snapshot.Hostname]holding
 }
 
 // holding is what users had attached when a host answered last.
@@ -38,12 +26,7 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-func newGPUTime() gpuTime {
-	return gpuTime{
-		seconds: make(map[string]float64), introduced: make(map[snapshot.Hostname]int),
-		holdings: make(map[snapshot.Hostname]holding),
-	}
-}
+func newGPUTime() gpuTime { return gpuTime{names: usage.NewNames(), seconds: make(map[string]float64)} }
 
 // take counts the time since each host answered last, with what was attached then. Nothing
 // is known about a time longer than maxGap.
@@ -64,61 +47,15 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 			}
 		}
 		if h.Snapshot != last.snapshot { // a host that hasn't changed answers with the same one
-			last.snapshot, last.devices = h.Snapshot, g.devices(h.Name, h.Snapshot)
+			last.snapshot, last.devices = h.Snapshot, g.names.Attached(h.Name, h.Snapshot)
+			for label := range last.devices {
+				g.seconds[label] += 0
+			}
 		}
 		last.at = cycle.Start
 		holdings[h.Name] = last
 	}
 	g.holdings = holdings
-}
-
-func (g *gpuTime) devices(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
-	counts := make(map[string]int)
-	users := make(map[snapshot.EnvID]snapshot.Username, len(s.Environments))
-	for i := range s.Environments {
-		e := &s.Environments[i]
-		users[e.EID] = gpus.UserName(e.Username, &e.UID)
-	}
-	var here []string // the users of one device
-	for i := range s.Devices {
-		here = here[:0]
-		for _, a := range s.Devices[i].Attachments {
-			user := users[a.EID]
-			if user == "" {
-				continue
-			}
-			if label := g.admit(host, user); !slices.Contains(here, label) {
-				here = append(here, label)
-			}
-		}
-		for _, label := range here {
-			counts[label]++
-		}
-	}
-	return counts
-}
-
-// cut is a name as a label: two that differ only in what is lost are one.
-func cut(name string) string {
-	if len(name) <= maxName && utf8.ValidString(name) {
-		return name
-	}
-	return text.Cut(strings.ToValidUTF8(name, unreadable), maxName)
-}
-
-// admit is the label of a user, who gets a series if there may be one more.
-func (g *gpuTime) admit(host snapshot.Hostname, user snapshot.Username) string {
-	label := cut(string(user))
-	if _, known := g.seconds[label]; known {
-		return label
-	}
-	if len(g.seconds) >= maxUsers || g.introduced[host] >= maxUsersPerHost {
-		label = Other
-	} else {
-		g.introduced[host]++
-	}
-	g.seconds[label] += 0
-	return label
 }
 
 // labelled are the users with their labels; those with the same one are summed up. A user
@@ -127,11 +64,11 @@ func (g *gpuTime) labelled(users []live.User) (labels []string, sums []live.User
 	at := make(map[string]int, len(users))
 	_, full := g.seconds[Other]
 	for i := range users {
-		label := cut(string(users[i].Name))
-		if _, known := g.seconds[label]; !known {
-			if !full {
-				continue
-			}
+		label, counted := g.names.Label(users[i].Name)
+		if !counted && !full {
+			continue
+		}
+		if !counted {
 			label = Other
 		}
 		if _, seen := at[label]; !seen {

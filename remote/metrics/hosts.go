@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -60,7 +61,7 @@ func writeHost(add adder, h *live.Host) {
 	name := string(h.Name)
 	add("genv_host_up", number(h.Failure == nil), name)
 	if h.Failure != nil {
-		add("genv_host_failure", 1, name, cut(string(h.Failure.Class)))
+		add("genv_host_failure", 1, name, usage.Cut(string(h.Failure.Class)))
 	}
 	for family, mode := range map[string]snapshot.GuardMode{
 		"genv_host_guard": h.Guard.Mode, "genv_host_guard_policy": h.Guard.Policy,
@@ -91,7 +92,7 @@ func writeStates(add adder, h *live.Host) {
 	var models []string
 	counts, known := make(map[modelState]int, 4), make(map[string]bool, 1)
 	for i := range h.GPUs {
-		model := cut(h.GPUs[i].Model)
+		model := usage.Cut(h.GPUs[i].Model)
 		if !known[model] && len(models) >= maxModels {
 			model = Other
 		}
@@ -110,8 +111,8 @@ func writeStates(add adder, h *live.Host) {
 }
 
 func writeGPU(add adder, g *gpus.GPU, host string) {
-	index, uuid := g.Index.String(), cut(string(g.UUID))
-	add("genv_gpu_info", 1, host, index, uuid, cut(g.Model))
+	index, uuid := g.Index.String(), usage.Cut(string(g.UUID))
+	add("genv_gpu_info", 1, host, index, uuid, usage.Cut(g.Model))
 	if g.State == gpus.Failed {
 		add("genv_gpu_failed", 1, host, index, uuid)
 	}

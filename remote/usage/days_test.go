@@ -2,7 +2,6 @@ package usage_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,22 +40,22 @@ func TestLargest(t *testing.T) {
 // What is by day is of the rows of a document, whatever these become.
 func TestDaysOfADocument(t *testing.T) {
 	report := func() *usage.Report {
-		r := sums(row("alice", 3600, 0), row("bob", 3600, 3600))
+		r := sums(usage.ByUser, row("alice", 3600, 0), row("bob", 3600, 3600))
 		r.Days = days(map[string]int64{"alice": 3600, "bob": 1800, usage.Others: 60})
 		return r
 	}
-	d := usage.NewDocument(report(), usage.ByUser, time.UTC)
+	d := report()
 	d.Groups(func(user string) []string { return map[string][]string{"alice": {"x", "y"}, "bob": {"y"}}[user] })
 	require.Equal(t, days(map[string]int64{"x": 3600, "y": 5400, usage.Others: 60}), d.Days)
 	for but, want := range map[string]map[string]int64{
 		"bob": {"bob": 1800, usage.OtherUsers: 3600, usage.Others: 60}, "": {usage.OtherUsers: 5400, usage.Others: 60},
 	} {
 		kept := report()
-		d := usage.NewDocument(kept, usage.ByUser, time.UTC)
+		d := new(*kept)
 		d.HideUsers(but)
 		require.Equal(t, days(want), d.Days, but)
 		require.Equal(t, report().Days, kept.Days, "others have it too")
 	}
-	byDay := usage.NewDocument(sums(row("2026-11-02", 3600, 0)), usage.ByDay, time.UTC)
+	byDay := sums(usage.ByDay, row("2026-11-02", 3600, 0))
 	require.Equal(t, int64(3600), byDay.Days[usage.AllGPUs]["2026-11-02"].Attached)
 }

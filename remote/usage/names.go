@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -22,15 +23,15 @@ const (
 // Other is the user who has what the users beyond the bounds have.
 const Other snapshot.Username = "(other)"
 
-// known are the names that are counted by themselves.
-type known struct {
-	users   map[snapshot.Username]struct{}
-	models  map[string]struct{}
-	perHost map[snapshot.Hostname]*hostNames
+// Names are the names that are counted by themselves.
+type Names struct {
+	users  map[snapshot.Username]struct{}
+	models map[string]struct{}
+	hosts  map[snapshot.Hostname]*hostNames
 }
 
 type hostNames struct {
-	known      *known
+	*Names
 	introduced int // users
 	devices    map[snapshot.DeviceIndex]namedDevice
 }
@@ -41,47 +42,69 @@ type namedDevice struct {
 	model string
 }
 
-func newKnown() known {
-	return known{
+// NewNames returns Names without any.
+func NewNames() *Names {
+	return &Names{
 		users: make(map[snapshot.Username]struct{}), models: make(map[string]struct{}),
-		perHost: make(map[snapshot.Hostname]*hostNames),
+		hosts: make(map[snapshot.Hostname]*hostNames),
 	}
 }
 
-func (k *known) of(host snapshot.Hostname) *hostNames {
-	h := k.perHost[host]
-	if h == nil {
-		h = &hostNames{known: k, devices: make(map[snapshot.DeviceIndex]namedDevice)}
-		k.perHost[host] = h
+func (n *Names) of(host snapshot.Hostname) *hostNames {
+	if n.hosts[host] == nil {
+		n.hosts[host] = &hostNames{Names: n, devices: make(map[snapshot.DeviceIndex]namedDevice)}
 	}
-	return h
+	return n.hosts[host]
+}
+
+// Attached is how many devices of a host are attached to environments of each user.
+func (n *Names) Attached(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
+	names, environments, counts := n.of(host), snapshot.ByID(s.Environments), make(map[string]int)
+	for i := range s.Devices {
+		here := make(map[snapshot.Username]bool)
+		for _, a := range s.Devices[i].Attachments {
+			user := names.user(gpus.UserName(environments[a.EID].Account()))
+			if user != "" && !here[user] {
+				here[user] = true
+				counts[string(user)]++
+			}
+		}
+	}
+	return counts
+}
+
+// Label is the name under which a user is counted, if any is.
+func (n *Names) Label(user snapshot.Username) (label string, counted bool) {
+	user = Cut(user)
+	_, counted = n.users[user]
+	return string(user), counted
 }
 
 // user is the name of a user, or Other beyond the bounds.
 func (h *hostNames) user(name snapshot.Username) snapshot.Username {
-	name = cut(name)
+	name = Cut(name)
 	if IsPseudonym(string(name)) {
 		return Other // a host made it up
 	}
-	if _, found := h.known.users[name]; found || name == "" {
+	if _, found := h.users[name]; found || name == "" {
 		return name
 	}
-	if len(h.known.users) >= maxUsers || h.introduced >= maxUsersPerHost {
+	if len(h.users) >= maxUsers || h.introduced >= maxUsersPerHost {
 		return Other
 	}
 	h.introduced++
-	h.known.users[name] = struct{}{}
+	h.users[name] = struct{}{}
 	return name
 }
 
 // model is the model of a device: the last one that was reported of the same GPU, if it isn't now.
 func (h *hostNames) model(d *snapshot.Device) string {
-	name := cut(d.Name)
-	if _, found := h.known.models[name]; !found && name != "" {
-		if len(h.known.models) >= maxModels {
+	name := Cut(d.Name)
+	if _, found := h.models[name]; !found && name != "" {
+		if len(h.models) >= maxModels {
 			return ""
 		}
-		h.known.models[name] = struct{}{}
+		h.models[name] = struct{}{}
 	}
 	if known := h.devices[d.Index]; name != "" || d.UUID != "" && known.uuid != d.UUID {
 		h.devices[d.Index] = namedDevice{d.UUID, name}
@@ -89,8 +112,10 @@ func (h *hostNames) model(d *snapshot.Device) string {
 	return h.devices[d.Index].model
 }
 
-// cut bounds a name. Two that differ only behind that are one.
-func cut[T ~string](name T) T { return T(text.Cut(string(name), maxName)) }
+// Cut bounds a name. Two that differ only in what is lost are one.
+func Cut[T ~string](name T) T {
+	return T(text.Cut(strings.ToValidUTF8(string(name), "\uFFFD"), maxName))
+}
 
 // pseudonymPrefix begins the names that stand for users if their names are not kept. It has a colon, which separates
 // the fields of passwd(5): no account can have such a name. One that a host claims counts as Other.

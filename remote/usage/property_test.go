@@ -157,7 +157,7 @@ func TestPropertyOfSums(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		events := randomEvents(r)
-		account, state, total := usage.NewAccount(time.UTC), newFleetState(), make(usage.Sums)
+		account, state, total := usage.NewMeter(time.UTC), newFleetState(), make(usage.Sums)
 		seen := state.cluster()
 		look := func(second int, fraction time.Duration) {
 			if fraction == 0 || r.IntN(2) == 0 { // otherwise the hosts answer that nothing has changed

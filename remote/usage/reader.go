@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +14,12 @@ type ReaderOptions struct {
 	// Open opens the store to read it. It is called for each report that isn't kept.
 	Open func() (Store, error)
 	Now  func() time.Time
-	In   *time.Location // of days
 	// Groups are the groups of users; nil where reports by group aren't possible.
 	Groups Groups
-	// Timeout is how long a report may take, waiting included; 0 for DefaultReadTimeout.
-	Timeout time.Duration
 }
 
-// DefaultReadTimeout is enough for a year of 1,000 hosts on a slow disk.
-const DefaultReadTimeout = 15 * time.Second
+// ReadTimeout is how long a report may take, waiting included: enough for a year of 1,000 hosts on a slow disk.
+const ReadTimeout = 15 * time.Second
 
 const (
 	freshFor   = time.Minute // as often as the recorder writes
@@ -52,22 +48,21 @@ type Reader struct {
 
 type kept struct {
 	at time.Time
-	*Document
+	*Report
 }
 
 // NewReader returns a Reader, which opens nothing yet.
 func NewReader(options ReaderOptions) *Reader {
-	options.Timeout = cmp.Or(options.Timeout, DefaultReadTimeout)
 	return &Reader{options: options, reading: make(chan struct{}, 1), kept: make(map[Query]kept)}
 }
 
 // Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be changed.
 // Besides those above, errors are those of the store.
-func (r *Reader) Report(ctx context.Context, q Query) (*Document, error) {
+func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if found, ok := r.known(q); ok {
 		return found, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, ErrBusy)
+	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, ErrBusy)
 	defer cancel()
 	select {
 	case r.reading <- struct{}{}:
@@ -97,15 +92,15 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Document, error) {
 	return found, nil
 }
 
-func (r *Reader) known(q Query) (*Document, bool) {
+func (r *Reader) known(q Query) (*Report, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, ok := r.kept[q]
 	age := r.options.Now().Sub(found.at)
-	return found.Document, ok && age >= 0 && age < freshFor
+	return found.Report, ok && age >= 0 && age < freshFor
 }
 
-func (r *Reader) read(ctx context.Context, q Query) (*Document, error) {
+func (r *Reader) read(ctx context.Context, q Query) (*Report, error) {
 	switch {
 	case !slices.Contains(Choices(), q.By):
 		return nil, fmt.Errorf("there are no reports by %q", q.By)
@@ -117,18 +112,14 @@ func (r *Reader) read(ctx context.Context, q Query) (*Document, error) {
 		return nil, err
 	}
 	defer s.Close()
-	return Read(ctx, s, q, r.options.In, r.options.Groups)
+	return Read(ctx, s, q, r.options.Groups)
 }
 
-// Read reads a report from a store. in is the location of its days; ByGroup needs groups.
-func Read(ctx context.Context, s Store, q Query, in *time.Location, groups Groups) (*Document, error) {
-	sums, err := s.Report(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	d := NewDocument(&sums, q.By, in)
-	if q.By == ByGroup {
+// Read reads a report from a store. ByGroup needs groups.
+func Read(ctx context.Context, s Store, q Query, groups Groups) (*Report, error) {
+	d, err := s.Report(ctx, q)
+	if err == nil && q.By == ByGroup {
 		d.Groups(groups(ctx, d.Keys()))
 	}
-	return d, nil
+	return d, err
 }

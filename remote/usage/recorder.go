@@ -1,11 +1,11 @@
 // Package usage adds up who used which GPU, and for how long, from what a controller sees in
-// its cycles, and has it kept in a Store. An Account is pure: it reads no clock and no file.
+// its cycles, and has it kept in a Store. A Meter is pure: it reads no clock and no file.
 //
-//	account := usage.NewAccount(time.Local)
-//	account.MaxGap = time.Minute
-//	account.Look(now, cluster) // each time the hosts were asked
-//	account.Count(now, events) // findings, terminations and detachments
-//	sums := account.Take()     // what has to be stored
+//	meter := usage.NewMeter(time.Local)
+//	meter.MaxGap = time.Minute
+//	meter.Look(now, cluster) // each time the hosts were asked
+//	meter.Count(now, events) // findings, terminations and detachments
+//	sums := meter.Take()     // what has to be stored
 //
 // Time between two looks counts for what the earlier one showed. So each second counts exactly once, and what begins
 // and ends between two looks isn't counted. Amounts are in whole seconds: sums are exact. A device that several users
@@ -28,7 +28,7 @@
 // A Reader reads reports for viewers meanwhile: with connections of its own, one report at a time, each with a time
 // limit, and again only after a minute.
 //
-//	r := usage.NewReader(usage.ReaderOptions{Open: open, Now: time.Now, In: time.Local})
+//	r := usage.NewReader(usage.ReaderOptions{Open: open, Now: time.Now})
 //	document, err := r.Report(ctx, usage.Query{By: usage.ByUser, Since: since, Until: until})
 package usage
 
@@ -71,7 +71,7 @@ type Recorder struct {
 	ended   chan struct{}
 
 	mu      sync.Mutex
-	account *Account
+	meter   *Meter
 	counted           // what take returns
 	looked  time.Time // the last time
 	woken   time.Time // when wake was sent last
@@ -79,7 +79,7 @@ type Recorder struct {
 
 // counted is what was counted since the last write.
 type counted struct {
-	sums   Sums  // of which the account has the rest
+	sums   Sums  // of which the meter has the rest
 	begun  int64 // the first look, since the start or since it was a standby; 0 for none
 	until  int64 // the last one
 	paused bool  // it is a standby since
@@ -91,7 +91,7 @@ func StartRecorder(options RecorderOptions) *Recorder {
 		options.MaxWaiting = DefaultMaxWaiting
 	}
 	r := &Recorder{
-		options: options, account: NewAccount(options.In), counted: counted{sums: make(Sums)},
+		options: options, meter: NewMeter(options.In), counted: counted{sums: make(Sums)},
 		wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go (&dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}).run()
@@ -102,7 +102,7 @@ func StartRecorder(options RecorderOptions) *Recorder {
 func (r *Recorder) Configure(interval time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.account.MaxGap = max(2*time.Minute, 4*interval)
+	r.meter.MaxGap = max(2*time.Minute, 4*interval)
 }
 
 // Consume implements controller.Sink. A standby only looks: what it would do doesn't count.
@@ -122,10 +122,10 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			// written at once: one that is killed in its first minute did not end in order
 			r.begun, r.woken = now.Unix(), now.Add(-writeEvery)
 		}
-		r.account.Look(now, cycle.Cluster)
+		r.meter.Look(now, cycle.Cluster)
 		fallthrough
 	default:
-		r.account.Count(now, events)
+		r.meter.Count(now, events)
 	}
 	if since := now.Sub(r.woken); !r.woken.IsZero() && (since >= writeEvery || since < 0) {
 		r.woken = now
@@ -142,13 +142,13 @@ func (r *Recorder) pause(now time.Time) {
 		return
 	}
 	r.gather()
-	r.account = r.account.Renewed()
+	r.meter.Forget()
 	r.paused, r.woken = true, now.Add(-writeEvery) // so that it is written at once
 }
 
-// gather takes what the account has.
+// gather takes what the meter has.
 func (r *Recorder) gather() {
-	r.sums.Merge(r.account.Take())
+	r.sums.Merge(r.meter.Take())
 	if !r.paused {
 		r.until = r.looked.Unix()
 	}
@@ -162,7 +162,7 @@ func (r *Recorder) Close() {
 	r.mu.Lock()
 	if r.begun != 0 && !r.paused {
 		r.looked = r.options.Now()
-		r.account.Settle(r.looked)
+		r.meter.Settle(r.looked)
 	}
 	r.mu.Unlock()
 	close(r.end)

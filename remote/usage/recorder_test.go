@@ -76,8 +76,8 @@ func (k *kept) Mark(context.Context) (usage.Mark, error) {
 	return k.mark, nil
 }
 
-func (k *kept) Report(context.Context, usage.Query) (usage.Report, error) {
-	return usage.Report{}, errors.New("not here")
+func (k *kept) Report(context.Context, usage.Query) (*usage.Report, error) {
+	return nil, errors.New("not here")
 }
 
 func (k *kept) Tidy(context.Context, time.Time) (string, error) {

@@ -1,6 +1,7 @@
 package usage_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,20 +15,21 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-func sums(rows ...usage.NamedSum) *usage.Report {
-	r := &usage.Report{Since: 1_790_000_000, Until: 1_790_600_000, Begun: 1_780_000_000, Rows: rows}
+func sums(by string, rows ...usage.ReportRow) *usage.Report {
+	r := &usage.Report{Schema: usage.ReportSchema, By: by, Rows: rows, Since: time.Unix(1_790_000_000, 0).UTC(), Until: time.Unix(1_790_600_000, 0).UTC(), Begun: time.Unix(1_780_000_000, 0).UTC()}
 	for i := range rows {
-		r.Total.Add(&rows[i].Sum)
+		r.Total.Add(&rows[i].Amounts)
+		r.Total.Peak = new(max(*rows[i].Peak, *cmp.Or(r.Total.Peak, new(int64))))
 	}
+	r.Arrange()
 	return r
 }
 
-func row(name string, attached, idle int64) usage.NamedSum {
-	return usage.NamedSum{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: attached, Idle: idle, Used: attached - idle}, Peak: attached / 3600}}
+func row(name string, attached, idle int64) usage.ReportRow {
+	return usage.ReportRow{Key: name, Amounts: usage.Amounts{Attached: attached, Idle: idle, Used: attached - idle}, Peak: new(attached / 3600)}
 }
 
 func TestDocument(t *testing.T) {
-	three := func() *usage.Report { return sums(row("bob", 3600, 0), row("", 0, 0), row("alice", 10800, 7200)) }
 	for _, test := range []struct {
 		name, by string
 		top      int
@@ -41,7 +43,7 @@ func TestDocument(t *testing.T) {
 		{"days by date", usage.ByDay, 0, []string{"", "alice", "bob"}, []float64{0, 0.75, 0.25}, 0},
 		{"the last days", usage.ByDay, 1, []string{"bob"}, []float64{0.25}, 2},
 	} {
-		d := usage.NewDocument(three(), test.by, time.UTC)
+		d := sums(test.by, row("bob", 3600, 0), row("", 0, 0), row("alice", 10800, 7200))
 		d.Top(test.top)
 		require.Equal(t, test.keys, d.Keys(), test.name)
 		for i, share := range test.shares {
@@ -50,18 +52,16 @@ func TestDocument(t *testing.T) {
 		require.Equal(t, test.leftOut, d.LeftOut, test.name)
 		require.Equal(t, int64(14400), d.Total.Attached, "also of what is left out")
 	}
-	empty := usage.NewDocument(sums(), usage.ByUser, time.UTC)
-	require.NotNil(t, empty.Rows, "an empty list in JSON")
-	require.Zero(t, empty.Total.Share)
+	require.Zero(t, sums(usage.ByUser).Total.Share)
 }
 
 // The keys of docs/json.md: others read them.
 func TestJSON(t *testing.T) {
-	r := sums(usage.NamedSum{Name: "alice", Sum: usage.Sum{Peak: 3, Amounts: usage.Amounts{
+	r := sums(usage.ByUser, usage.ReportRow{Key: "alice", Peak: new(int64(3)), Amounts: usage.Amounts{
 		Attached: 3600, Used: 2000, Computing: 1000, Idle: 1600, Unknown: 60, Unmeasured: 5, Memory: 7, Findings: 4, Terminated: 2, Detached: 1,
-	}}})
-	r.Missing, r.Mark.Until = 30, r.Until
-	text, err := json.Marshal(usage.NewDocument(r, usage.ByUser, time.UTC))
+	}})
+	r.Missing, r.Recorded = 30, r.Until
+	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	const row = `"attached_seconds": 3600, "used_seconds": 2000, "computing_seconds": 1000, "idle_seconds": 1600, "unknown_seconds": 60, "unmeasured_seconds": 5,
 		"memory_mib_seconds": 7, "share": 1, "findings": 4, "terminated": 2, "detached": 1`
@@ -71,7 +71,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	d := usage.NewDocument(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("carol", 7200, 0)), usage.ByUser, time.UTC)
+	d := sums(usage.ByUser, row("alice", 3600, 0), row("bob", 3600, 3600), row("carol", 7200, 0))
 	d.Groups(func(user string) []string {
 		return map[string][]string{"alice": {"vision", "speech"}, "bob": {"vision"}, "carol": {"other"}}[user]
 	})
@@ -93,7 +93,7 @@ func TestHideUsers(t *testing.T) {
 		{"mallory", []string{usage.OtherUsers}},
 		{"Bob", []string{usage.OtherUsers}},
 	} {
-		d := usage.NewDocument(sums(row("alice", 3600, 0), row("bob", 3600, 3600), row("", 7200, 0)), usage.ByUser, time.UTC)
+		d := sums(usage.ByUser, row("alice", 3600, 0), row("bob", 3600, 3600), row("", 7200, 0))
 		d.HideUsers(test.but)
 		require.Equal(t, test.want, d.Keys(), test.but)
 		sum, share := int64(0), 0.0
@@ -103,7 +103,7 @@ func TestHideUsers(t *testing.T) {
 		require.Equal(t, d.Total.Attached, sum)
 		require.InDelta(t, 1, share, 1e-9)
 	}
-	alone := usage.NewDocument(sums(row("bob", 3600, 3600)), usage.ByUser, time.UTC)
+	alone := sums(usage.ByUser, row("bob", 3600, 3600))
 	alone.HideUsers("bob")
 	require.Equal(t, []string{"bob"}, alone.Keys())
 }
@@ -117,7 +117,6 @@ type slow struct {
 	now, most, sums, set int
 	closed               int
 	broken               bool
-	more                 []usage.NamedSum
 }
 
 // summed is how many sums were asked for.
@@ -127,7 +126,7 @@ func (s *slow) summed() int {
 	return s.sums
 }
 
-func (s *slow) Report(ctx context.Context, q usage.Query) (usage.Report, error) {
+func (s *slow) Report(ctx context.Context, q usage.Query) (*usage.Report, error) {
 	s.mu.Lock()
 	s.now++
 	s.sums++
@@ -137,26 +136,20 @@ func (s *slow) Report(ctx context.Context, q usage.Query) (usage.Report, error) 
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
-		return usage.Report{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if s.broken {
-		return usage.Report{}, errors.New("broken")
+		return nil, errors.New("broken")
 	}
-	now := time.Now().Unix()
-	name := map[usage.Kind]string{usage.OfUser: "alice", usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: "2026-11-20"}[q.Kind()]
-	rows := []usage.NamedSum{{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: 60}}}}
-	if q.Kind() == usage.OfUser && q.Since > 1e6 {
-		rows = append(rows, usage.NamedSum{Sum: usage.Sum{Amounts: usage.Amounts{Attached: 5}}})
-		rows = append(rows, s.more...)
-	}
-	return usage.Report{Since: q.Since, Until: q.Until, Begun: now - 24*3600, Mark: usage.Mark{Until: now - 3600}, Missing: 600, Rows: rows}, nil
+	name := map[usage.SumKind]string{usage.OfUser: "alice", usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: "2026-11-20"}[q.Kind()]
+	return sums(q.By, row(name, 60, 0)), nil
 }
 
 func (s *slow) Close() error { s.closed++; return nil }
 
 func readerOf(s *slow) *usage.Reader {
 	return usage.NewReader(usage.ReaderOptions{
-		Now: time.Now, In: time.UTC, Open: func() (usage.Store, error) { s.set++; return s, nil },
+		Now: time.Now, Open: func() (usage.Store, error) { s.set++; return s, nil },
 		Groups: func(_ context.Context, users []string) func(string) []string {
 			if users[0] != "alice" {
 				return func(string) []string { return []string{"another user"} }
@@ -177,7 +170,7 @@ func TestReports(t *testing.T) {
 	}
 	_, err := readerOf(&slow{}).Report(t.Context(), usage.Query{By: "week"})
 	require.ErrorContains(t, err, "week")
-	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now, In: time.UTC}).Report(t.Context(), usage.Query{By: usage.ByGroup})
+	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now}).Report(t.Context(), usage.Query{By: usage.ByGroup})
 	require.ErrorIs(t, err, usage.ErrNoGroups)
 	broken := errors.New("broken")
 	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now, Open: func() (usage.Store, error) { return nil, broken }}).Report(t.Context(), usage.Query{By: usage.ByHost})
@@ -231,7 +224,7 @@ func TestTooSlow(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Equal(t, usage.DefaultReadTimeout, time.Since(begun))
+		require.Equal(t, usage.ReadTimeout, time.Since(begun))
 		s.takes = 0
 		_, err := r.Report(t.Context(), usage.Query{By: usage.ByUser})
 		require.NoError(t, err, "a failure isn't kept")

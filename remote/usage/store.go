@@ -14,7 +14,7 @@ type Store interface {
 	// Mark is up to when usage is kept; zero before the first entry.
 	Mark(ctx context.Context) (Mark, error)
 	// Report sums up what is kept of a time.
-	Report(ctx context.Context, q Query) (Report, error)
+	Report(ctx context.Context, q Query) (*Report, error)
 	// Tidy removes what is older than the store keeps, and more if it has grown beyond its bounds. It returns a line
 	// for people about what it had to remove too early; empty for nothing.
 	Tidy(ctx context.Context, now time.Time) (early string, err error)
@@ -60,28 +60,8 @@ type Query struct {
 }
 
 // Kind is the kind of sums that a report needs: those of groups are made of those of their users.
-func (q *Query) Kind() Kind {
-	return map[string]Kind{ByUser: OfUser, ByGroup: OfUser, ByHost: OfHost, ByModel: OfModel, ByDay: OfAll}[q.By]
-}
-
-// Report is what is known of a time.
-type Report struct {
-	// Since and Until are the time: that of the query, extended to whole hours, or to whole
-	// days where no hours are kept any more.
-	Since, Until int64
-	Begun        int64 // from when on usage is kept
-	Mark         Mark
-	// Missing is for how many seconds of the time nothing is known.
-	Missing int64
-	Rows    []NamedSum
-	Total   Sum  // of all devices
-	Days    Days // of Rows, if the query wants that; empty for ByDay
-}
-
-// NamedSum is the sum of a user, a host or a model, or of a day, by its date.
-type NamedSum struct {
-	Name string
-	Sum
+func (q *Query) Kind() SumKind {
+	return map[string]SumKind{ByUser: OfUser, ByGroup: OfUser, ByHost: OfHost, ByModel: OfModel, ByDay: OfAll}[q.By]
 }
 
 // HourOf is when the hour of a moment begins, by the wall clock of a location, where it may

@@ -79,16 +79,16 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 
 // ofUser is of a user who has something, or had something lately.
 // With hidden names it says the same of all others, whether they exist or not.
-func (p *page) ofUser(user snapshot.Username, hours *usage.Row, recorded func() ([]audit.Entry, bool)) (string, any) {
+func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.Entry, bool)) (string, any) {
 	// userBody is what the page of a user shows.
 	type userBody struct {
 		live.User
 		GPUs     []gpuRow
 		Findings findingList
-		Ended    []live.Event // what was done
-		Recorded bool         // Ended has what was done before this run
-		Partly   bool         // and some of that may be missing
-		Hours    *usage.Row   // of the last days; nil if there are none
+		Ended    []live.Event     // what was done
+		Recorded bool             // Ended has what was done before this run
+		Partly   bool             // and some of that may be missing
+		Hours    *usage.ReportRow // of the last days; nil if there are none
 		Days     int
 	}
 	if p.Hidden && user != p.view.self {

@@ -117,7 +117,7 @@ func (a *asked) values() string {
 }
 
 // report is the report that a request asks for, as the viewer may see it.
-func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, status int, err error) {
+func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Report, status int, err error) {
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
 	}
@@ -159,7 +159,7 @@ func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Document, s
 const hoursTimeout = 2 * time.Second
 
 // hours is what a user had in the last days; nil if nothing is recorded, or can't be read: reports say why.
-func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.Row {
+func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.ReportRow {
 	if s.options.Usage == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.Row {
 	if err != nil {
 		return nil
 	}
-	i := slices.IndexFunc(d.Rows, func(r usage.Row) bool { return r.Key == string(user) })
+	i := slices.IndexFunc(d.Rows, func(r usage.ReportRow) bool { return r.Key == string(user) })
 	if i < 0 {
 		return nil
 	}

@@ -59,7 +59,7 @@ const (
 )
 
 // newChart draws a document; nil if nothing is recorded.
-func newChart(d *usage.Document) *chart {
+func newChart(d *usage.Report) *chart {
 	keys, days := d.Days.Largest(chartColours)
 	c := &chart{By: d.By, Unit: "day"}
 	dates, length := datesOf(d), len(time.DateOnly)
@@ -93,7 +93,7 @@ func newChart(d *usage.Document) *chart {
 }
 
 // datesOf are the days of a document, from when on usage is kept.
-func datesOf(d *usage.Document) (dates []string) {
+func datesOf(d *usage.Report) (dates []string) {
 	in := d.Since.Location()
 	for day := usage.DayOf(max(d.Since.Unix(), d.Begun.Unix()), in); day < d.Until.Unix(); day = usage.NextDay(day, in) {
 		dates = append(dates, time.Unix(day, 0).In(in).Format(time.DateOnly))
@@ -170,12 +170,12 @@ func shortDate(date string) string {
 
 // usageBody is what a report shows.
 type usageBody struct {
-	*usage.Document
+	*usage.Report
 	Chart *chart // nil if nothing is recorded
 }
 
 // WriteReport writes a report as a file of its own, which needs nothing else and has no script.
-func WriteReport(w io.Writer, d *usage.Document) error {
+func WriteReport(w io.Writer, d *usage.Report) error {
 	style, err := staticFiles.ReadFile("static/style.css")
 	if err != nil {
 		return err

@@ -15,25 +15,33 @@ import (
 )
 
 // chartDocument has some days of three users, one of whom has an unpleasant name.
-func chartDocument(days int) *usage.Document {
+func chartDocument(days int) *usage.Report {
 	begin := time.Date(2026, 10, 30, 0, 0, 0, 0, time.UTC)
-	r := &usage.Report{Since: begin.Unix(), Until: begin.AddDate(0, 0, days).Unix(), Begun: begin.Unix(), Days: make(usage.Days)}
+	r := &usage.Report{By: usage.ByUser, Since: begin, Until: begin.AddDate(0, 0, days), Begun: begin, Days: make(usage.Days), Total: usage.ReportRow{Peak: new(int64)}}
 	add := func(user string, day int, a usage.Amounts) {
 		for _, n := range []*int64{&a.Attached, &a.Used, &a.Idle, &a.Unknown} {
 			*n *= 3600
 		}
 		r.Days.Add(user, begin.AddDate(0, 0, day).Format(time.DateOnly), &a)
-		r.Rows = append(r.Rows, usage.NamedSum{Name: user, Sum: usage.Sum{Amounts: a}})
-		r.Total.Add(&usage.Sum{Amounts: a})
+		r.Rows = append(r.Rows, usage.ReportRow{Key: user, Amounts: a})
+		r.Total.Add(&a)
 	}
 	add("alice", 0, usage.Amounts{Attached: 24, Used: 18, Idle: 6})
 	add("alice", 2, usage.Amounts{Attached: 40, Used: 40})
 	add("<b>bob</b>", 0, usage.Amounts{Used: 12})
 	add("carol", 2, usage.Amounts{Attached: 6, Used: 2, Idle: 1, Unknown: 5})
-	return usage.NewDocument(r, usage.ByUser, time.UTC)
+	r.Arrange()
+	return r
 }
 
-func reportFile(t *testing.T, d *usage.Document) string {
+// aDay is a report of the first day of the epoch.
+func aDay(by string, rows ...usage.ReportRow) *usage.Report {
+	r := &usage.Report{By: by, Since: time.Unix(1, 0).UTC(), Until: time.Unix(86400, 0).UTC(), Begun: time.Unix(0, 0).UTC(), Rows: rows, Total: usage.ReportRow{Peak: new(int64)}}
+	r.Arrange()
+	return r
+}
+
+func reportFile(t *testing.T, d *usage.Report) string {
 	var b bytes.Buffer
 	require.NoError(t, web.WriteReport(&b, d))
 	return b.String()
@@ -63,22 +71,22 @@ func TestReportFile(t *testing.T) {
 	file := reportFile(t, chartDocument(3))
 	require.NotRegexp(t, `(?i)<script|<link|<img|https?:|@import|src=|href=|ZgotmplZ|\son\w+=`, file)
 	for name, test := range map[string]struct {
-		document *usage.Document
+		document *usage.Report
 		want     []string
 	}{
 		"months": {chartDocument(101), []string{"GPU hours by month", ">2026-10</text>", ">2027-02</text>"}},
 		"days":   {chartDocument(100), []string{"GPU hours by day", ">30 Oct</text>"}},
 		"of days": {
-			usage.NewDocument(&usage.Report{Since: 1, Until: 86400, Rows: []usage.NamedSum{{Name: "1970-01-01", Sum: usage.Sum{Amounts: usage.Amounts{Used: 60}}}}}, usage.ByDay, time.UTC),
+			aDay(usage.ByDay, usage.ReportRow{Key: "1970-01-01", Amounts: usage.Amounts{Used: 60}}),
 			[]string{`<title id="chart-title">GPU hours by day. The table`, "(all GPUs)", ">0.005</text>"},
 		},
-		"nothing": {usage.NewDocument(&usage.Report{Until: 86400}, usage.ByUser, time.UTC), []string{"No usage is recorded"}},
+		"nothing": {aDay(usage.ByUser), []string{"No usage is recorded"}},
 	} {
 		for _, text := range test.want {
 			present(t, reportFile(t, test.document), text, name)
 		}
 	}
-	require.NotContains(t, reportFile(t, usage.NewDocument(&usage.Report{Until: 86400, Rows: []usage.NamedSum{{Name: "a"}}}, usage.ByUser, time.UTC)), "<svg", "no hours")
+	require.NotContains(t, reportFile(t, aDay(usage.ByUser, usage.ReportRow{Key: "a"})), "<svg", "no hours")
 }
 
 // TestBrowserReportFile: a browser shows the picture of a file where its table says, and knows its name.

@@ -26,7 +26,7 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *us
 	path := filepath.Join(t.TempDir(), store.FileName)
 	s, err := store.Open(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)
-	account := usage.NewAccount(time.Local)
+	account := usage.NewMeter(time.Local)
 	account.MaxGap = 12 * time.Hour
 	begin := now.AddDate(0, 0, -days)
 	for at := begin; !at.After(now); at = at.Add(6 * time.Hour) {
@@ -46,14 +46,14 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *us
 	require.NoError(t, s.Close())
 	return usage.NewReader(usage.ReaderOptions{
 		Open: func() (usage.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: time.Local}) },
-		Now:  func() time.Time { return now }, In: time.Local,
+		Now:  func() time.Time { return now },
 		Groups: func(context.Context, []string) func(string) []string {
 			return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }
 		},
 	})
 }
 
-func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d usage.Document) {
+func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d usage.Report) {
 	t.Helper()
 	w := get(t, handler, path, change...)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
@@ -79,7 +79,7 @@ func TestReport(t *testing.T) {
 	}
 	for by, want := range map[string]int{"user": 12, "host": 12, "model": 2, "day": 8, "group": 12} {
 		d := document(t, handler, "/api/v1/report?top=50&by="+by)
-		require.Equal(t, usage.DocumentSchema, d.Schema)
+		require.Equal(t, usage.ReportSchema, d.Schema)
 		require.Equal(t, by, d.By)
 		require.Len(t, d.Rows, want, by)
 		present(t, pageOf(t, handler, "/report?by="+by), "Figures", by)
@@ -134,7 +134,7 @@ func TestReportOfNone(t *testing.T) {
 	var failure atomic.Value
 	failed := 0
 	options.Failed = func(error) { failed++ }
-	options.Usage = usage.NewReader(usage.ReaderOptions{Now: time.Now, In: time.Local, Open: func() (usage.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
+	options.Usage = usage.NewReader(usage.ReaderOptions{Now: time.Now, Open: func() (usage.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
 	handler = web.New(f.feed, options)
 	for _, test := range []struct {
 		err    error
@@ -165,7 +165,7 @@ func TestReportHidesNames(t *testing.T) {
 	all := f.options()
 	all.Usage = reader
 	whole := document(t, web.New(f.feed, all), "/api/v1/report?by=user")
-	var own usage.Row
+	var own usage.ReportRow
 	for _, row := range whole.Rows {
 		if row.Key == secret {
 			own = row

@@ -26,11 +26,11 @@ import (
 )
 
 // reported runs `genv remote report`, and returns its document.
-func reported(t *testing.T, args ...string) usage.Document {
+func reported(t *testing.T, args ...string) usage.Report {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "report", "--format", "json"}, args...)...)
 	require.Zero(t, r.Code, r.Err)
-	var d usage.Document
+	var d usage.Report
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
 	return d
 }
@@ -61,12 +61,12 @@ func TestUsageOfAController(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, mark.Ended)
 	now := time.Now()
-	sums := func(by string) map[string]usage.Sum {
+	sums := func(by string) map[string]usage.ReportRow {
 		r, err := db.Report(t.Context(), usage.Query{By: by, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
 		require.NoError(t, err)
-		rows := make(map[string]usage.Sum)
+		rows := make(map[string]usage.ReportRow)
 		for _, row := range r.Rows {
-			rows[row.Name] = row.Sum
+			rows[row.Key] = row
 		}
 		return rows
 	}
@@ -161,7 +161,7 @@ func TestUsageOnAServer(t *testing.T) {
 }
 
 // reportOnPage is the report that a controller's web page has.
-func reportOnPage(t *testing.T, socket string) usage.Document {
+func reportOnPage(t *testing.T, socket string) usage.Report {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -173,7 +173,7 @@ func reportOnPage(t *testing.T, socket string) usage.Document {
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
-	var d usage.Document
+	var d usage.Report
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&d))
 	return d
 }
@@ -183,7 +183,7 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), filepath.Join(dir, store.FileName), store.Options{In: time.Local})
 	require.NoError(t, err)
-	account, now := usage.NewAccount(time.Local), time.Now()
+	account, now := usage.NewMeter(time.Local), time.Now()
 	begin := now.Add(-240 * time.Hour)
 	for at := begin; !at.After(now); at = at.Add(time.Hour) {
 		host := func(name snapshot.Hostname, user snapshot.Username, devices int) snapshot.Host {
@@ -202,14 +202,14 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 
 func TestRemoteReport(t *testing.T) {
 	dir := usageOfTenDays(t)
-	keys := func(d usage.Document) (keys []string) {
+	keys := func(d usage.Report) (keys []string) {
 		for _, row := range d.Rows {
 			keys = append(keys, row.Key)
 		}
 		return keys
 	}
 	week := reported(t, "--state-dir", dir)
-	require.Equal(t, usage.DocumentSchema, week.Schema)
+	require.Equal(t, usage.ReportSchema, week.Schema)
 	require.Equal(t, []string{"alice", "bob"}, keys(week))
 	require.InDelta(t, 7*24*3600, week.Rows[1].Attached, 3600, "an hour counts as a whole")
 	require.Equal(t, 2*week.Rows[1].Attached, week.Rows[0].Attached)

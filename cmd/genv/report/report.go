@@ -92,7 +92,7 @@ func (p *options) run(c *cli.Context) error {
 	}
 	defer s.Close()
 	belongs := func(ctx context.Context, users []string) func(string) []string { return groupsOf(ctx, groups, users) }
-	d, err := usage.Read(c.Context, s, query, time.Local, belongs)
+	d, err := usage.Read(c.Context, s, query, belongs)
 	if err != nil {
 		return fmt.Errorf("the usage database: %w", err)
 	}

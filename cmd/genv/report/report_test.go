@@ -21,11 +21,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-func document() *usage.Document {
-	row := func(name string, hours, idle int64) usage.NamedSum {
-		return usage.NamedSum{Name: name, Sum: usage.Sum{Amounts: usage.Amounts{Attached: hours * 3600, Idle: idle * 3600, Used: (hours - idle) * 3600, Findings: 2}, Peak: 3}}
+func document() *usage.Report {
+	row := func(name string, hours, idle int64) usage.ReportRow {
+		return usage.ReportRow{Key: name, Amounts: usage.Amounts{Attached: hours * 3600, Idle: idle * 3600, Used: (hours - idle) * 3600, Findings: 2}, Peak: new(int64(3))}
 	}
-	return usage.NewDocument(&usage.Report{Rows: []usage.NamedSum{row("alice", 100, 50), row("bob\x1b[31m", 40, 0), row("uid 1004", 1, 1), row("", 10, 10)}}, usage.ByUser, time.UTC)
+	epoch := time.Unix(0, 0).UTC()
+	d := &usage.Report{By: usage.ByUser, Since: epoch, Until: epoch, Begun: epoch, Recorded: epoch, Total: usage.ReportRow{Peak: new(int64)}, Rows: []usage.ReportRow{row("alice", 100, 50), row("bob\x1b[31m", 40, 0), row("uid 1004", 1, 1), row("", 10, 10)}}
+	d.Arrange()
+	return d
 }
 
 // A table is as wide as the terminal, if that is possible.

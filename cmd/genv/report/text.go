@@ -20,7 +20,7 @@ const html = "html"
 
 // write prints a document in the format that a request asks for: as a table, as CSV, as
 // JSON, or as a page. What else is to be said of it goes to stderr.
-func write(p *command.Program, d *usage.Document, output render.Output) error {
+func write(p *command.Program, d *usage.Report, output render.Output) error {
 	switch output.Format {
 	case "json":
 		return render.WriteJSON(p.Out, d)
@@ -33,7 +33,7 @@ func write(p *command.Program, d *usage.Document, output render.Output) error {
 }
 
 // writeCSV prints the figures as they are in JSON, under the same names.
-func writeCSV(w io.Writer, d *usage.Document, output render.Output) error {
+func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	var rows [][]string
 	if !output.NoHeader {
 		rows = append(rows, []string{
@@ -57,14 +57,14 @@ func writeCSV(w io.Writer, d *usage.Document, output render.Output) error {
 }
 
 // peak is the most devices at a time; empty if it isn't known.
-func peak(r *usage.Row) string {
+func peak(r *usage.ReportRow) string {
 	if r.Peak == nil {
 		return ""
 	}
 	return fmt.Sprint(*r.Peak)
 }
 
-func writeText(p *command.Program, d *usage.Document, output render.Output) error {
+func writeText(p *command.Program, d *usage.Report, output render.Output) error {
 	if len(d.Rows) == 0 {
 		fmt.Fprintf(p.Err, "No usage is recorded from %s to %s.\n", d.Since.Format(shortTime),
 			d.Until.Format(shortTime))
@@ -77,7 +77,7 @@ func writeText(p *command.Program, d *usage.Document, output render.Output) erro
 
 const shortTime = "2006-01-02 15:04"
 
-func writeSummary(w io.Writer, d *usage.Document) {
+func writeSummary(w io.Writer, d *usage.Report) {
 	t := &d.Total
 	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime),
 		d.Until.Format(shortTime),
@@ -110,29 +110,29 @@ func keyOf(by, key string) string {
 const longKey = 32
 
 // table is the rows as text, with as many columns as a terminal of a width has room for; all with 0, for none.
-func table(d *usage.Document, output render.Output, width int) string {
-	hours := func(of func(*usage.Row) int64) func(*usage.Row) string {
-		return func(r *usage.Row) string { return usage.Hours(of(r)) }
+func table(d *usage.Report, output render.Output, width int) string {
+	hours := func(of func(*usage.ReportRow) int64) func(*usage.ReportRow) string {
+		return func(r *usage.ReportRow) string { return usage.Hours(of(r)) }
 	}
-	count := func(of func(*usage.Row) int64) func(*usage.Row) string {
-		return func(r *usage.Row) string { return fmt.Sprint(of(r)) }
+	count := func(of func(*usage.ReportRow) int64) func(*usage.ReportRow) string {
+		return func(r *usage.ReportRow) string { return fmt.Sprint(of(r)) }
 	}
 	columns := []struct {
 		title string
 		order int // in which it is left out on a narrow terminal, 1 first
-		cell  func(*usage.Row) string
+		cell  func(*usage.ReportRow) string
 	}{
-		{strings.ToUpper(d.By), 0, func(r *usage.Row) string { return keyOf(d.By, r.Key) }},
-		{"ATTACHED", 0, hours(func(r *usage.Row) int64 { return r.Attached })},
-		{"SHARE", 6, func(r *usage.Row) string { return usage.Percent(r.Share) }},
-		{"USED", 7, hours(func(r *usage.Row) int64 { return r.Used })},
-		{"COMPUTING", 3, hours(func(r *usage.Row) int64 { return r.Computing })},
-		{"IDLE", 8, hours(func(r *usage.Row) int64 { return r.Idle })},
-		{"UNKNOWN", 2, hours(func(r *usage.Row) int64 { return r.Unknown })},
+		{strings.ToUpper(d.By), 0, func(r *usage.ReportRow) string { return keyOf(d.By, r.Key) }},
+		{"ATTACHED", 0, hours(func(r *usage.ReportRow) int64 { return r.Attached })},
+		{"SHARE", 6, func(r *usage.ReportRow) string { return usage.Percent(r.Share) }},
+		{"USED", 7, hours(func(r *usage.ReportRow) int64 { return r.Used })},
+		{"COMPUTING", 3, hours(func(r *usage.ReportRow) int64 { return r.Computing })},
+		{"IDLE", 8, hours(func(r *usage.ReportRow) int64 { return r.Idle })},
+		{"UNKNOWN", 2, hours(func(r *usage.ReportRow) int64 { return r.Unknown })},
 		{"PEAK", 4, peak},
-		{"FINDINGS", 5, count(func(r *usage.Row) int64 { return r.Findings })},
-		{"ENDED", 1, count(func(r *usage.Row) int64 { return r.Terminated })},
-		{"DETACHED", 1, count(func(r *usage.Row) int64 { return r.Detached })},
+		{"FINDINGS", 5, count(func(r *usage.ReportRow) int64 { return r.Findings })},
+		{"ENDED", 1, count(func(r *usage.ReportRow) int64 { return r.Terminated })},
+		{"DETACHED", 1, count(func(r *usage.ReportRow) int64 { return r.Detached })},
 	}
 	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows))}
 	for i, c := range columns {

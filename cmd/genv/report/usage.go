@@ -114,7 +114,7 @@ func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, o.options) }
 	return usage.StartRecorder(options), func(groups func() map[string][]string) *usage.Reader {
 		return usage.NewReader(usage.ReaderOptions{
-			Open: read, Now: o.now, In: time.Local,
+			Open: read, Now: o.now,
 			Groups: func(ctx context.Context, users []string) func(string) []string {
 				return groupsOf(ctx, groups(), users)
 			},

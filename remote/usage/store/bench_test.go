@@ -21,7 +21,7 @@ func BenchmarkReport(b *testing.B) {
 	end := begin.AddDate(1, 0, 0)
 	for day := begin; day.Before(end); day = day.AddDate(0, 0, 1) {
 		sums := make(usage.Sums)
-		for kind, names := range map[usage.Kind]int{usage.OfHost: 1000, usage.OfUser: 300, usage.OfAll: 1} {
+		for kind, names := range map[usage.SumKind]int{usage.OfHost: 1000, usage.OfUser: 300, usage.OfAll: 1} {
 			for i := range names {
 				sums[usage.SumKey{Kind: kind, Hour: day.Unix(), Name: fmt.Sprint(kind, i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 86400, Used: int64(i)}, Peak: 8}
 			}
@@ -50,7 +50,7 @@ func BenchmarkAdd(b *testing.B) {
 	defer s.Close()
 	sums := make(usage.Sums)
 	hour := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Unix()
-	for kind, names := range map[usage.Kind]int{usage.OfHost: 1000, usage.OfUser: 300, usage.OfModel: 5, usage.OfAll: 1} {
+	for kind, names := range map[usage.SumKind]int{usage.OfHost: 1000, usage.OfUser: 300, usage.OfModel: 5, usage.OfAll: 1} {
 		for i := range names {
 			sums[usage.SumKey{Hour: hour, Kind: kind, Name: fmt.Sprint(kind, i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 60, Used: 30, Memory: int64(i)}, Peak: 9}
 		}

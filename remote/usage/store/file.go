@@ -94,8 +94,7 @@ var fileSchema = "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT N
 
 func createSums(in sumTable) string {
 	return fmt.Sprintf("CREATE TABLE %s (kind INTEGER, start INTEGER, name INTEGER, %s, PRIMARY KEY (kind, start, "+
-		"name)) WITHOUT ROWID;\n",
-		in, columnTypes("INTEGER"))
+		"name)) WITHOUT ROWID;\n", in, columnTypes("INTEGER"))
 }
 
 func (f *databaseFacts) byName() map[string]any {
@@ -133,13 +132,12 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 	defer func() { _, _ = s.db.ExecContext(ctx, "PRAGMA secure_delete = 0") }() // it only costs time
 	return s.transaction(ctx, func(t *tx) error {
 		var found bool
-		if err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + s.unusedNames() + ")").Scan(&found); err != nil ||
-			!found {
+		err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + unusedNames + ")").Scan(&found)
+		if err != nil || !found {
 			return err
 		}
-		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT " +
-			"(" + s.unusedNames() +
-			"); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept")
+		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT (" +
+			unusedNames + "); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept")
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/usage"
@@ -66,14 +65,8 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 	return nil
 }
 
-// unusedNames are the names that no row has any more.
-func (s *Store) unusedNames() string {
-	var used []string
-	for _, in := range sumTables {
-		used = append(used, "SELECT name FROM "+string(in))
-	}
-	return "id NOT IN (" + strings.Join(used, " UNION ") + ")"
-}
+// unusedNames is a condition for the names that no row has any more.
+const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
 // usePseudonyms gives pseudonyms to the users of one day that has become old enough, if there is one.
 func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {

@@ -35,7 +35,7 @@ func byUser(t *testing.T, s *store.Store, since, until time.Time) map[string]usa
 	require.NoError(t, err)
 	rows := make(map[string]usage.Sum)
 	for _, row := range r.Rows {
-		rows[row.Name] = row.Sum
+		rows[row.Key] = sumOf(&row)
 	}
 	return rows
 }

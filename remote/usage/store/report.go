@@ -21,8 +21,8 @@ func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
 	return mark, err
 }
 
-// Report sums up what is kept of a time, as of one moment.
-func (s *Store) Report(ctx context.Context, q usage.Query) (report usage.Report, err error) {
+// Report sums up what is kept of a time, as of one moment. Groups are the caller's to make: it has users for them.
+func (s *Store) Report(ctx context.Context, q usage.Query) (report *usage.Report, err error) {
 	err = s.transaction(ctx, func(t *tx) error {
 		report, err = t.report(&q)
 		return err
@@ -30,18 +30,18 @@ func (s *Store) Report(ctx context.Context, q usage.Query) (report usage.Report,
 	return report, err
 }
 
-func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
-	report = usage.Report{Begun: t.begun, Mark: t.databaseFacts.Mark, Since: q.Since, Until: q.Until}
+func (t *tx) report(q *usage.Query) (*usage.Report, error) {
 	parts := partsOf(q.Since, q.Until, t.hours, t.options.In)
+	since, until, by := q.Since, q.Until, "r.name"
 	if len(parts) > 0 {
-		report.Since, report.Until = parts[0].since, parts[len(parts)-1].until
+		since, until = parts[0].since, parts[len(parts)-1].until
 	}
-	by, rows := "r.name", make(map[string]*sumRow)
 	if q.By == usage.ByDay {
 		by = "r.start"
 	}
+	total, rows := usage.Sum{}, make(map[string]*sumRow)
 	for _, p := range parts {
-		err := t.sum(p, usage.OfAll, "r.name", "r.name", func(r *sumRow) { report.Total.Add(&r.Sum) })
+		err := t.sum(p, usage.OfAll, "r.name", "r.name", func(r *sumRow) { total.Add(&r.Sum) })
 		if err == nil {
 			err = t.sum(p, q.Kind(), "min(r.name)", by, func(r *sumRow) {
 				if q.By == usage.ByDay {
@@ -54,21 +54,27 @@ func (t *tx) report(q *usage.Query) (report usage.Report, err error) {
 			})
 		}
 		if err != nil {
-			return report, err
+			return nil, err
 		}
+	}
+	at := func(second int64) time.Time { return time.Unix(second, 0).In(t.options.In) }
+	report := &usage.Report{
+		Schema: usage.ReportSchema, By: q.By, Since: at(since), Until: at(until), Begun: at(t.begun),
+		Recorded: at(t.databaseFacts.Until), Rows: []usage.ReportRow{}, Days: make(usage.Days),
+		Total: usage.ReportRow{Amounts: total.Amounts, Peak: &total.Peak},
 	}
 	for name, row := range rows {
-		report.Rows = append(report.Rows, usage.NamedSum{Name: name, Sum: row.Sum})
+		report.Rows = append(report.Rows, usage.ReportRow{Key: name, Amounts: row.Amounts, Peak: &row.Peak})
 	}
-	slices.SortFunc(report.Rows, func(a, b usage.NamedSum) int { return cmp.Compare(a.Name, b.Name) })
+	report.Arrange()
+	err := error(nil)
 	if q.Days && q.By != usage.ByDay {
-		if report.Days, err = t.days(parts, q, slices.Collect(maps.Values(rows))); err != nil {
-			return report, err
-		}
+		err = t.addDays(report.Days, parts, q, slices.Collect(maps.Values(rows)))
 	}
-	report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS "+
-		"bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1",
-		report.Since, report.Until)
+	if err == nil {
+		report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS "+
+			"bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1", since, until)
+	}
 	return report, err
 }
 
@@ -81,8 +87,8 @@ const (
 	maxUsersByDay = 2048 // of which groups are made
 )
 
-// days are the sums by day, of the names that have most, and of all others together.
-func (t *tx) days(parts []periodTable, q *usage.Query, rows []*sumRow) (usage.Days, error) {
+// addDays adds the sums by day, of the names that have most, and of all others together.
+func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows []*sumRow) error {
 	slices.SortFunc(rows, func(a, b *sumRow) int {
 		return cmp.Or(cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)), cmp.Compare(a.name, b.name))
 	})
@@ -94,15 +100,14 @@ func (t *tx) days(parts []periodTable, q *usage.Query, rows []*sumRow) (usage.Da
 	for _, row := range rows[:min(most, len(rows))] {
 		ids += ", " + strconv.FormatInt(row.id, 10)
 	}
-	days := make(usage.Days)
 	for _, p := range parts {
 		err := t.sum(p, q.Kind(), "CASE WHEN r.name IN ("+ids+") THEN r.name ELSE 0 END", "r.start, 2",
 			func(r *sumRow) { days.Add(r.name, t.dateOf(r.start), &r.Amounts) })
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return days, nil
+	return nil
 }
 
 // sumRow is the sum of a name, or of others.
@@ -114,7 +119,7 @@ type sumRow struct {
 
 // sum hands over the sums of a part of the time, grouped by expressions over rows r. id is that of the name, and 0
 // for others.
-func (t *tx) sum(p periodTable, kind usage.Kind, id, by string, add func(*sumRow)) error {
+func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sumRow)) error {
 	var r sumRow
 	columns := append([]any{&r.name, &r.start, &r.id}, amountsOf(&r.Sum)...)
 	// The names are joined to the sums: joining them to what is summed up takes twice as long.
@@ -128,16 +133,6 @@ func (t *tx) sum(p periodTable, kind usage.Kind, id, by string, add func(*sumRow
 type periodTable struct {
 	sumTable
 	since, until int64
-}
-
-// nonEmpty are the parts that have time.
-func nonEmpty(parts ...periodTable) (list []periodTable) {
-	for _, p := range parts {
-		if p.since < p.until {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 // partsOf divide the time of a query: whole days are in the sums of days, what is before and after them in
@@ -166,6 +161,6 @@ func partsOf(since, until, hours int64, in *time.Location) []periodTable {
 	if first >= last {
 		return []periodTable{{hourSums, since, until}}
 	}
-	return nonEmpty(periodTable{hourSums, since, first}, periodTable{daySums, first, last},
-		periodTable{hourSums, last, until})
+	parts := []periodTable{{hourSums, since, first}, {daySums, first, last}, {hourSums, last, until}}
+	return slices.DeleteFunc(parts, func(p periodTable) bool { return p.since >= p.until })
 }

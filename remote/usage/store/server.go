@@ -222,7 +222,7 @@ func (server) removeNames(ctx context.Context, s *Store) error {
 		if err := t.run("LOCK TABLE names IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		return t.run("DELETE FROM names WHERE " + s.unusedNames())
+		return t.run("DELETE FROM names WHERE " + unusedNames)
 	})
 	if err != nil {
 		return err

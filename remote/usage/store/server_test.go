@@ -71,7 +71,7 @@ func theStore(t *testing.T, server *servers.PostgresServer) {
 	})
 }
 
-func total(t *testing.T, s *store.Store) usage.Report {
+func total(t *testing.T, s *store.Store) *usage.Report {
 	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
 	require.NoError(t, err)
 	return r
@@ -251,7 +251,7 @@ func namesRemovedMeanwhile(t *testing.T, server *servers.PostgresServer) {
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, remover.Commit())
 	require.NoError(t, <-added)
-	require.Equal(t, "removed", total(t, s).Rows[0].Name)
+	require.Equal(t, "removed", total(t, s).Rows[0].Key)
 }
 
 // Nothing comes back from the server, as when packets are dropped: a call ends in its time, and

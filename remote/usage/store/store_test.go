@@ -5,6 +5,7 @@
 package store_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -68,7 +69,7 @@ func entryOf(hour int64, seed uint64) *usage.Entry {
 		host, user, device := fmt.Sprintf("gpu-%d", r.IntN(3)), fmt.Sprintf("user-%d", r.IntN(5)), r.IntN(8)
 		a := usage.Amounts{Attached: 1 + r.Int64N(3600), Used: r.Int64N(3600), Computing: r.Int64N(100), Idle: r.Int64N(100), Memory: r.Int64N(1 << 40)}
 		a.Unknown, a.Unmeasured, a.Findings, a.Terminated, a.Detached = r.Int64N(100), r.Int64N(100), r.Int64N(3), r.Int64N(3), r.Int64N(3)
-		for kind, name := range map[usage.Kind]string{usage.OfUser: user, usage.OfHost: host, usage.OfModel: "H100", usage.OfAll: ""} {
+		for kind, name := range map[usage.SumKind]string{usage.OfUser: user, usage.OfHost: host, usage.OfModel: "H100", usage.OfAll: ""} {
 			sums.Merge(usage.Sums{{Hour: hour, Kind: kind, Name: name}: {Amounts: a, Peak: int64(device)}})
 		}
 	}
@@ -82,8 +83,8 @@ func empty(t *testing.T, d database) {
 	require.Zero(t, mark)
 	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: 0, Until: 1e9})
 	require.NoError(t, err)
-	require.Empty(t, r.Rows)
-	require.Zero(t, r.Total)
+	require.Equal(t, []usage.ReportRow{}, r.Rows, "an empty list in JSON")
+	require.Zero(t, sumOf(&r.Total))
 	early, err := s.Tidy(t.Context(), time.Now())
 	require.NoError(t, err)
 	require.Empty(t, early)
@@ -95,7 +96,7 @@ func expectDays(entries []*usage.Entry, q usage.Query, in *time.Location) usage.
 	for _, e := range entries {
 		for key := range e.Sums {
 			if sum := e.Sums[key]; key.Hour >= q.Since && key.Hour < q.Until && key.Kind == q.Kind() {
-				days.Add(key.Name, time.Unix(key.Hour, 0).In(in).Format(time.DateOnly), &sum.Amounts)
+				days.Add(cmp.Or(key.Name, map[bool]string{true: usage.AllGPUs}[q.By == usage.ByDay]), time.Unix(key.Hour, 0).In(in).Format(time.DateOnly), &sum.Amounts)
 			}
 		}
 	}
@@ -128,18 +129,20 @@ func expect(entries []*usage.Entry, q usage.Query, in *time.Location) (rows map[
 	return rows, total
 }
 
-func check(t *testing.T, s *store.Store, entries []*usage.Entry, q usage.Query) usage.Report {
+func sumOf(r *usage.ReportRow) usage.Sum { return usage.Sum{Amounts: r.Amounts, Peak: *r.Peak} }
+
+func check(t *testing.T, s *store.Store, entries []*usage.Entry, q usage.Query) *usage.Report {
 	r, err := s.Report(t.Context(), q)
 	require.NoError(t, err)
 	got := make(map[string]usage.Sum)
 	for _, row := range r.Rows {
-		got[row.Name] = row.Sum
+		got[row.Key] = sumOf(&row)
 	}
-	q.Since, q.Until = r.Since, r.Until
+	q.Since, q.Until = r.Since.Unix(), r.Until.Unix()
 	rows, total := expect(entries, q, zone(t))
 	require.Equal(t, rows, got)
-	require.Equal(t, total, r.Total)
-	if q.By == usage.ByDay || !q.Days {
+	require.Equal(t, total, sumOf(&r.Total))
+	if !q.Days && q.By != usage.ByDay {
 		require.Empty(t, r.Days)
 	} else {
 		require.Equal(t, expectDays(entries, q, zone(t)), r.Days)
@@ -171,7 +174,7 @@ func sums(t *testing.T, d database) {
 	}
 	whole := check(t, s, entries, usage.Query{By: usage.ByDay, Since: begin.Unix(), Until: begin.AddDate(0, 0, 5).Unix()})
 	require.Len(t, whole.Rows, 5)
-	require.Equal(t, begin.Unix(), whole.Begun)
+	require.Equal(t, begin, whole.Begun)
 }
 
 // manyUsers: those with most have sums by day, and all others have them together, but for groups.
@@ -285,7 +288,7 @@ func oldHours(t *testing.T, d database) {
 		check(t, s, entries, by)
 	}
 	r := check(t, s, entries, usage.Query{By: usage.ByUser, Since: old.Unix(), Until: old.Add(time.Hour).Unix()})
-	require.Equal(t, [2]int64{usage.DayOf(old.Unix(), in), usage.NextDay(old.Unix(), in)}, [2]int64{r.Since, r.Until})
+	require.Equal(t, [2]int64{usage.DayOf(old.Unix(), in), usage.NextDay(old.Unix(), in)}, [2]int64{r.Since.Unix(), r.Until.Unix()})
 }
 
 // oddNames: names are data, whatever they look like.
@@ -302,6 +305,6 @@ func oddNames(t *testing.T, d database) {
 	require.NoError(t, err)
 	require.Len(t, r.Rows, len(names))
 	for _, row := range r.Rows {
-		require.Equal(t, row.Name, names[row.Attached-1])
+		require.Equal(t, row.Key, names[row.Attached-1])
 	}
 }

@@ -41,26 +41,26 @@ func (t *tx) isNew(id string) (isNew bool, err error) {
 
 // addSums adds to the sums of hours and days. Names that differ only in what databases don't take are the same.
 func (t *tx) addSums(sums usage.Sums) error {
-	added := map[sumTable]usage.Sums{hourSums: {}, daySums: {}}
-	var list []string
-	for key := range sums {
-		sum, hour := sums[key], key.Hour
-		key.Name = t.nameOf(&key)
+	byHour, byDay, list := make(usage.Sums), make(usage.Sums), []string{}
+	for key, sum := range sums {
+		// in an hour that has pseudonyms already, it is the pseudonym
+		if of := t.options.Pseudonyms.Of; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
+			key.Name = of(key.Name)
+		}
+		key.Name = valid(key.Name)
 		list = append(list, key.Name)
-		added[hourSums].Add(key, &sum)
-		key.Hour = usage.DayOf(hour, t.options.In)
-		added[daySums].Add(key, &sum)
+		byHour.Add(key, &sum)
+		key.Hour = usage.DayOf(key.Hour, t.options.In)
+		byDay.Add(key, &sum)
 	}
 	names, err := t.addNames(list)
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.insert(hourSums, byHour, names)
 	}
-	for _, to := range sumTables {
-		if err := t.insert(to, added[to], names); err != nil {
-			return err
-		}
+	if err == nil {
+		err = t.insert(daySums, byDay, names)
 	}
-	return nil
+	return err
 }
 
 // insert adds rows in the order of their keys: so pages are written one after the other.
@@ -80,14 +80,6 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error 
 		}
 	}
 	return nil
-}
-
-// nameOf is the name of a sum as it is stored: the pseudonym in an hour that has pseudonyms already.
-func (t *tx) nameOf(key *usage.SumKey) string {
-	if of := t.options.Pseudonyms.Of; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
-		return valid(of(key.Name))
-	}
-	return valid(key.Name)
 }
 
 // addNames gives ids to names that have none, and returns those of all. Names are added in their order: so
@@ -152,10 +144,7 @@ func (t *tx) closeGaps(known usage.Gap) error {
 	var gap usage.Gap
 	var rest []usage.Gap
 	err := t.rows([]any{&gap.Since, &gap.Until}, func() {
-		for _, part := range []usage.Gap{
-			{Since: gap.Since, Until: known.Since},
-			{Since: known.Until, Until: gap.Until},
-		} {
+		for _, part := range []usage.Gap{{Since: gap.Since, Until: known.Since}, {Since: known.Until, Until: gap.Until}} {
 			if part.Since < part.Until {
 				rest = append(rest, part)
 			}
@@ -177,12 +166,15 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	}
 	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
-	for _, from := range sumTables {
-		before := days
-		if from == hourSums {
-			before = hours
-		}
-		if _, err := s.each(ctx, func(t *tx) (bool, error) { return t.removeOldest(from, before) }); err != nil {
+	for from, before := range map[sumTable]int64{hourSums: hours, daySums: days} {
+		_, err := s.each(ctx, func(t *tx) (bool, error) { // so each change is small
+			start, found, err := t.oldest(from)
+			if err != nil || !found || start >= before {
+				return false, err
+			}
+			return true, t.remove(from, start)
+		})
+		if err != nil {
 			return "", err
 		}
 	}
@@ -204,21 +196,11 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	return s.makeRoom(ctx)
 }
 
-// removeOldest removes what begins first in a table, if that is before a moment: so each change is small.
-func (t *tx) removeOldest(from sumTable, before int64) (done bool, err error) {
-	start, found, err := t.oldest(from)
-	if err != nil || !found || start >= before {
-		return false, err
-	}
-	return true, t.remove(from, start)
-}
-
 // oldest is the first start in a table. The index is by kind: each has its own.
 func (t *tx) oldest(in sumTable) (start int64, found bool, err error) {
-	var first []string
-	for _, kind := range []usage.Kind{usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll} {
-		first = append(first, fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in,
-			kind))
+	first := make([]string, usage.OfAll)
+	for i := range first {
+		first[i] = fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in, i+1)
 	}
 	return t.number("SELECT min(start) FROM (" + strings.Join(first, " UNION ALL ") + ") f")
 }
@@ -261,9 +243,8 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 		return true, t.remove(hourSums, start)
 	})
 	if until > 0 {
-		early = fmt.Sprintf("it has reached its size of %d MB: what it kept by hour until %s was removed, and what "+
-			"it kept by day stays",
-			s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
+		early = fmt.Sprintf("it has reached its size of %d MB: what it kept by hour until %s was removed, and what it "+
+			"kept by day stays", s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
 	}
 	return early, err
 }

@@ -34,7 +34,7 @@ const (
 // leave them for up to four hours.
 type simulation struct {
 	random   *rand.Rand
-	account  *usage.Account
+	account  *usage.Meter
 	cluster  snapshot.Cluster
 	until    [simHosts][simDevices]time.Time // of a session, or of the pause after it
 	session  [simHosts][simDevices]int       // of a user; -1 for a pause
@@ -45,7 +45,7 @@ type simulation struct {
 }
 
 func newSimulation() *simulation {
-	s := &simulation{random: rand.New(rand.NewPCG(1, 1)), account: usage.NewAccount(time.UTC)}
+	s := &simulation{random: rand.New(rand.NewPCG(1, 1)), account: usage.NewMeter(time.UTC)}
 	for h := range simHosts {
 		s.cluster.Hosts = append(s.cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%04d", h))})
 		for d := range simDevices {
@@ -195,9 +195,9 @@ func checkReports(t *testing.T, s *store.Store, sim *simulation, begin, now time
 			}
 			for _, row := range r.Rows {
 				var user int
-				_, err := fmt.Sscanf(row.Name, "user-%d", &user)
+				_, err := fmt.Sscanf(row.Key, "user-%d", &user)
 				require.NoError(t, err)
-				require.Equal(t, int64(sim.attached[user]/time.Second), row.Attached, row.Name)
+				require.Equal(t, int64(sim.attached[user]/time.Second), row.Attached, row.Key)
 			}
 		}
 	}

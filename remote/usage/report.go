@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// DocumentSchema is that of Document.
-const DocumentSchema = "genv.remote.report/1"
+// ReportSchema is that of a Report.
+const ReportSchema = "genv.remote.report/1"
 
 // What a report is by.
 const (
@@ -24,68 +24,47 @@ const (
 // Choices are what a report can be by.
 func Choices() []string { return []string{ByUser, ByGroup, ByHost, ByModel, ByDay} }
 
-// Document is the JSON of `genv remote report`; docs/json.md describes it.
-type Document struct {
-	Schema   string    `json:"schema"`
-	By       string    `json:"by"`
-	Since    time.Time `json:"since"` // rounded to hours, or days where only these are kept
-	Until    time.Time `json:"until"`
-	Begun    time.Time `json:"begun"`                   // usage is kept since then
-	Recorded time.Time `json:"recorded_until"`          // and up to then
-	Missing  int64     `json:"missing_seconds"`         // of which nothing is known
-	Rows     []Row     `json:"rows"`                    // the longest attached time first; days by date
-	Total    Row       `json:"total"`                   // each GPU once
-	LeftOut  int       `json:"rows_left_out,omitempty"` // by --top
-	Days     Days      `json:"-"`                       // of all rows
+// Report is the JSON of `genv remote report`; docs/json.md describes it.
+type Report struct {
+	Schema   string      `json:"schema"`
+	By       string      `json:"by"`
+	Since    time.Time   `json:"since"` // rounded to hours, or days where only these are kept
+	Until    time.Time   `json:"until"`
+	Begun    time.Time   `json:"begun"`                   // usage is kept since then
+	Recorded time.Time   `json:"recorded_until"`          // and up to then
+	Missing  int64       `json:"missing_seconds"`         // of which nothing is known
+	Rows     []ReportRow `json:"rows"`                    // the longest attached time first; days by date
+	Total    ReportRow   `json:"total"`                   // each GPU once
+	LeftOut  int         `json:"rows_left_out,omitempty"` // by --top
+	Days     Days        `json:"-"`                       // of all rows
 }
 
-// Row is a user, a group, a host, a model or a day.
-type Row struct {
+// ReportRow is a user, a group, a host, a model or a day.
+type ReportRow struct {
 	Key string `json:"key"` // empty if unknown
 	Amounts
 	Share float64 `json:"share"`                  // of the attached time of all rows, 0 to 1
 	Peak  *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
 }
 
-// NewDocument is the document about what a store sums up, by anything but groups. Days are in their
-// order, and other rows by their attached time, the longest first.
-func NewDocument(r *Report, by string, in *time.Location) *Document {
-	d := &Document{
-		Schema: DocumentSchema, By: by, Missing: r.Missing, Rows: []Row{}, Total: rowOf(&NamedSum{Sum: r.Total}),
-		Since: time.Unix(r.Since, 0).In(in), Until: time.Unix(r.Until, 0).In(in),
-		Begun: time.Unix(r.Begun, 0).In(in), Recorded: time.Unix(r.Mark.Until, 0).In(in), Days: r.Days,
-	}
-	if by == ByDay {
+// Arrange sorts the rows, the longest attached time first but days by date, and gives them their shares. Rows that are
+// days are Days, too.
+func (d *Report) Arrange() {
+	all := int64(0)
+	if d.By == ByDay {
 		d.Days = make(Days)
 	}
-	for i := range r.Rows {
-		d.Rows = append(d.Rows, rowOf(&r.Rows[i]))
-		if by == ByDay {
-			d.Days.Add(AllGPUs, r.Rows[i].Name, &r.Rows[i].Amounts)
-		}
-	}
-	d.arrange()
-	return d
-}
-
-func rowOf(r *NamedSum) Row {
-	return Row{Key: r.Name, Amounts: r.Amounts, Peak: new(r.Peak)}
-}
-
-// arrange sorts the rows, and gives them their shares.
-func (d *Document) arrange() {
-	all := int64(0)
 	for i := range d.Rows {
 		all += d.Rows[i].Attached
+		if d.By == ByDay {
+			d.Days.Add(AllGPUs, d.Rows[i].Key, &d.Rows[i].Amounts)
+		}
 	}
 	for i := range d.Rows {
 		d.Rows[i].Share = float64(d.Rows[i].Attached) / float64(max(all, 1))
 	}
-	d.Total.Share = 1
-	if all == 0 {
-		d.Total.Share = 0
-	}
-	slices.SortFunc(d.Rows, func(a, b Row) int {
+	d.Total.Share = float64(min(all, 1))
+	slices.SortFunc(d.Rows, func(a, b ReportRow) int {
 		if d.By == ByDay {
 			return cmp.Compare(a.Key, b.Key)
 		}
@@ -96,40 +75,38 @@ func (d *Document) arrange() {
 
 // Groups joins the users of a document into groups. A user in several groups is in each of
 // them, so that their sum may be more than the total.
-func (d *Document) Groups(of func(user string) []string) {
-	sums := make(map[string]*Row)
+func (d *Report) Groups(of func(user string) []string) {
+	sums := make(map[string]*ReportRow)
 	for i := range d.Rows {
 		for _, group := range of(d.Rows[i].Key) {
 			if sums[group] == nil {
-				sums[group] = &Row{Key: group}
+				sums[group] = &ReportRow{Key: group}
 			}
 			sums[group].Add(&d.Rows[i].Amounts) // not Peak: its members may have had most at different times
 		}
 	}
-	d.By, d.Rows, d.Days = ByGroup, []Row{}, d.Days.regrouped(of)
+	d.By, d.Rows, d.Days = ByGroup, []ReportRow{}, d.Days.regrouped(of)
 	for _, sum := range sums {
 		d.Rows = append(d.Rows, *sum)
 	}
-	d.arrange()
+	d.Arrange()
 }
 
 // OtherUsers is the row of the users of whom a viewer may not see the names.
 const OtherUsers = "(other users)"
 
 // HideUsers joins the rows of a report by user into one, but for one user's own; empty for none.
-func (d *Document) HideUsers(but string) {
-	others := Row{Key: OtherUsers}
-	rows, hidden := []Row{}, false
+func (d *Report) HideUsers(but string) {
+	others, rows := ReportRow{Key: OtherUsers}, []ReportRow{}
 	for i := range d.Rows {
 		if r := &d.Rows[i]; but != "" && r.Key == but {
 			rows = append(rows, *r)
 		} else {
 			others.Add(&r.Amounts)
 			others.Share += r.Share
-			hidden = true
 		}
 	}
-	if hidden {
+	if len(rows) < len(d.Rows) {
 		rows = append(rows, others)
 	}
 	d.Rows, d.LeftOut = rows, 0
@@ -142,7 +119,7 @@ func (d *Document) HideUsers(but string) {
 }
 
 // Top leaves out all rows but the first n; of days the last n stay. 0 leaves out none.
-func (d *Document) Top(n int) {
+func (d *Report) Top(n int) {
 	if n <= 0 || len(d.Rows) <= n {
 		return
 	}
@@ -155,7 +132,7 @@ func (d *Document) Top(n int) {
 }
 
 // Keys are the keys of the rows.
-func (d *Document) Keys() (keys []string) {
+func (d *Report) Keys() (keys []string) {
 	for i := range d.Rows {
 		keys = append(keys, d.Rows[i].Key)
 	}

@@ -179,12 +179,12 @@ func TestForWhomProcessesCount(t *testing.T) {
 }
 
 func (test *whatCounts) run(t *testing.T) {
-	account := usage.NewAccount(time.UTC)
+	account := usage.NewMeter(time.UTC)
 	account.Look(begin, clusterOf(on(test.host)))
 	account.Settle(begin.Add(100 * time.Second))
 	sums := account.Take()
 	require.Equal(t, test.alice, sum(sums, usage.OfUser, "alice").Amounts)
-	for kind, name := range map[usage.Kind]string{usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: ""} {
+	for kind, name := range map[usage.SumKind]string{usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: ""} {
 		require.Equal(t, test.everybody, sum(sums, kind, name).Amounts)
 	}
 	require.Equal(t, test.everybody.Attached/100, sum(sums, usage.OfAll, "").Peak)
@@ -195,7 +195,7 @@ func utilization(u *int) func(*snapshot.Snapshot) {
 }
 
 // sum is a sum over all hours.
-func sum(sums usage.Sums, kind usage.Kind, name string) (total usage.Sum) {
+func sum(sums usage.Sums, kind usage.SumKind, name string) (total usage.Sum) {
 	for key := range sums {
 		if s := sums[key]; key.Kind == kind && key.Name == name {
 			total.Add(&s)
@@ -235,7 +235,7 @@ func TestWhenItCounts(t *testing.T) {
 		{"the clock is set back, without a monotonic one", []look{{100, on(idle())}, {90, on(idle())}, {95, on(idle())}}, usage.Amounts{Attached: 5, Idle: 5}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			account := usage.NewAccount(time.UTC)
+			account := usage.NewMeter(time.UTC)
 			account.MaxGap = time.Minute
 			for _, l := range test.looks {
 				account.Look(begin.Add(time.Duration(l.after*1000)*time.Millisecond), clusterOf(l.hosts))
@@ -251,7 +251,7 @@ func TestModels(t *testing.T) {
 	named := func(uuid snapshot.GPUUUID, name string) *host {
 		return newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].UUID, s.Devices[0].Name = uuid, name })
 	}
-	account := usage.NewAccount(time.UTC)
+	account := usage.NewMeter(time.UTC)
 	for i, h := range []*host{named("GPU-a", "A100"), named("GPU-a", ""), named("", ""), named("GPU-b", ""), named("GPU-b", "L4"), newHost()} {
 		account.Look(begin.Add(time.Duration(i)*time.Second), clusterOf(on(h)))
 	}
@@ -272,7 +272,7 @@ func TestHours(t *testing.T) {
 	} {
 		in, err := time.LoadLocation(test.zone)
 		require.NoError(t, err)
-		account := usage.NewAccount(in)
+		account := usage.NewMeter(in)
 		from := begin.Add(30 * time.Minute)
 		account.Look(from, clusterOf(on(newHost().attach(0, "1", "alice"))))
 		account.Settle(from.Add(100 * time.Minute))
@@ -321,7 +321,7 @@ func TestActions(t *testing.T) {
 		},
 		Detach: []order.Detachment{{Device: 1, Environment: snapshot.Environment{EID: "9", UID: uid}}},
 	}
-	account := usage.NewAccount(time.UTC)
+	account := usage.NewMeter(time.UTC)
 	account.Look(begin, clusterOf(on(newHost())))
 	account.Count(begin, []enforce.Event{
 		{Kind: enforce.EventNew, Finding: &enforce.Finding{Host: "a", User: "alice", Devices: []snapshot.DeviceIndex{1}}},
@@ -343,7 +343,7 @@ func TestActions(t *testing.T) {
 	})
 	sums := account.Take()
 	for _, test := range []struct {
-		kind usage.Kind
+		kind usage.SumKind
 		name string
 		want usage.Amounts
 	}{
@@ -360,17 +360,17 @@ func TestActions(t *testing.T) {
 
 // Findings by host and by model add up to those of all, also findings of no host or device.
 func TestFindingsAddUp(t *testing.T) {
-	a := usage.NewAccount(time.UTC)
+	a := usage.NewMeter(time.UTC)
 	a.Count(begin, []enforce.Event{
 		{Kind: enforce.EventNew, Finding: &enforce.Finding{Host: "a", User: "alice", Devices: []snapshot.DeviceIndex{1}}},
 		{Kind: enforce.EventNew, Finding: &enforce.Finding{Host: "a", User: "alice"}},
 		{Kind: enforce.EventNew, Finding: &enforce.Finding{User: "alice"}},
 	})
-	found := make(map[usage.Kind]int64)
+	found := make(map[usage.SumKind]int64)
 	sums := a.Take()
 	for key := range sums {
 		sum := sums[key]
 		found[key.Kind] += sum.Findings
 	}
-	require.Equal(t, map[usage.Kind]int64{usage.OfUser: 3, usage.OfHost: 3, usage.OfModel: 3, usage.OfAll: 3}, found)
+	require.Equal(t, map[usage.SumKind]int64{usage.OfUser: 3, usage.OfHost: 3, usage.OfModel: 3, usage.OfAll: 3}, found)
 }

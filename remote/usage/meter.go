@@ -1,0 +1,290 @@
+package usage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// Meter counts what a controller sees. It is not safe for concurrent use.
+type Meter struct {
+	// MaxGap is the longest time between two looks that counts for what the earlier one showed; 0 for any.
+	MaxGap time.Duration
+
+	in    *time.Location
+	names *Names
+	last  time.Time // of the last look; zero before the first
+	hosts map[snapshot.Hostname]*hostUses
+	sums  Sums
+}
+
+// NewMeter returns a Meter that has counted nothing. Its hours are those of a location.
+func NewMeter(in *time.Location) *Meter { return &Meter{in: in, names: NewNames(), sums: make(Sums)} }
+
+// Forget forgets what the last look showed: what follows counts from the next one on.
+func (a *Meter) Forget() { a.last, a.hosts = time.Time{}, nil }
+
+// Look counts the time since the last look for what that one showed, and takes in what the
+// hosts show now. A host that isn't in the cluster has left the fleet.
+func (a *Meter) Look(now time.Time, cluster snapshot.Cluster) {
+	a.Settle(now)
+	hosts := make(map[snapshot.Hostname]*hostUses, len(cluster.Hosts))
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		before, answered := a.hosts[h.Name], h.Err == nil && h.Snapshot != nil
+		if answered && (before == nil || before.snapshot != h.Snapshot) { // else it hasn't changed
+			before = usesOf(h.Snapshot, a.names.of(h.Name))
+		}
+		if before != nil {
+			before.lost = !answered
+			hosts[h.Name] = before
+		}
+	}
+	a.hosts = hosts
+}
+
+// Settle counts the time since the last look, as at the end of a run.
+func (a *Meter) Settle(now time.Time) {
+	last := a.last
+	if a.last = now; last.IsZero() {
+		return
+	}
+	elapsed := now.Sub(last) // by the monotonic clock, where there is one
+	from, to := secondsBetween(last, now, elapsed)
+	if from >= to {
+		return
+	}
+	rates := a.rates(a.MaxGap > 0 && elapsed > a.MaxGap)
+	for from < to {
+		hour := HourOf(from, a.in)
+		end := min(to, hour+3600)
+		for key, rate := range rates {
+			key.Hour = hour
+			sum := Sum{Peak: rate.Attached}
+			sum.add(rate, end-from)
+			a.sums.Add(key, &sum)
+		}
+		from = end
+	}
+}
+
+// secondsBetween is the time between two looks, in which as much time elapsed. It ends at the second
+// one by the wall clock, also if the clock was set since.
+func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64) {
+	from, to = last.Unix(), now.Unix()
+	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step.Abs() > time.Second {
+		from = to - int64(elapsed.Round(time.Second)/time.Second)
+	}
+	return from, to
+}
+
+// rates are what a second amounts to, of no Hour; in a gap, as if no host had answered.
+func (a *Meter) rates(gap bool) map[SumKey]*Amounts {
+	rates := make(map[SumKey]*Amounts)
+	add := func(kind SumKind, name string, rate *Amounts) {
+		if *rate == (Amounts{}) {
+			return
+		}
+		key := SumKey{Kind: kind, Name: name}
+		if rates[key] == nil {
+			rates[key] = new(Amounts)
+		}
+		rates[key].Add(rate)
+	}
+	var all Amounts
+	for name, h := range a.hosts {
+		var host Amounts
+		for i := range h.byUser {
+			rate := h.byUser[i].rate(h.lost || gap)
+			add(OfUser, string(h.byUser[i].user), &rate)
+		}
+		for i := range h.byDevice {
+			rate := h.byDevice[i].rate(h.lost || gap)
+			add(OfModel, h.byDevice[i].model, &rate)
+			host.Add(&rate)
+		}
+		add(OfHost, string(name), &host)
+		all.Add(&host)
+	}
+	add(OfAll, "", &all)
+	return rates
+}
+
+// Take returns what was counted since it was called last.
+func (a *Meter) Take() Sums {
+	taken := a.sums
+	a.sums = make(Sums)
+	return taken
+}
+
+// Count counts new findings, and what came of reports.
+func (a *Meter) Count(now time.Time, events []enforce.Event) {
+	hour := HourOf(now.Unix(), a.in)
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == enforce.EventNew && !e.Resumed && e.Finding != nil:
+			f := e.Finding
+			a.action(hour, f.Host, f.Devices, gpus.UserName(f.User, f.UID), Amounts{Findings: 1})
+		case e.Kind == enforce.EventOutcome && e.Order != nil:
+			for j := range e.Outcomes {
+				a.outcome(hour, e, &e.Outcomes[j])
+			}
+		}
+	}
+}
+
+func (a *Meter) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
+	t, d := e.Order.ItemOf(*o)
+	switch o.Status {
+	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
+		if t == nil {
+			return
+		}
+		user := gpus.UserName(t.Process.Account(nil))
+		because := func(f enforce.Finding) bool { return slices.Contains(t.Because, f.ID) }
+		if i := slices.IndexFunc(e.Findings, because); user == "" && i >= 0 { // the host doesn't report owners
+			user = gpus.UserName(e.Findings[i].User, e.Findings[i].UID)
+		}
+		a.action(hour, e.Host, t.Process.Indices(), user, Amounts{Terminated: 1})
+	case order.StatusDetached:
+		if d != nil {
+			a.action(hour, e.Host, []snapshot.DeviceIndex{d.Device},
+				gpus.UserName(d.Environment.Username, &d.Environment.UID), Amounts{Detached: 1})
+		}
+	}
+}
+
+// action counts something that was found or done, on the first of its devices.
+func (a *Meter) action(
+	hour int64, host snapshot.Hostname, devices []snapshot.DeviceIndex, user snapshot.Username, amounts Amounts,
+) {
+	names := a.names.of(host)
+	model := ""
+	if len(devices) > 0 {
+		model = names.devices[devices[0]].model
+	}
+	for kind, name := range map[SumKind]string{
+		OfAll: "", OfUser: string(names.user(user)), OfModel: model, OfHost: string(host), // empty for several
+	} {
+		a.sums.Add(SumKey{hour, kind, name}, &Sum{Amounts: amounts})
+	}
+}
+
+// deviceUse is what a user has of a device.
+type deviceUse struct {
+	device         snapshot.DeviceIndex
+	model          string
+	user           snapshot.Username
+	attached, used bool
+	// blind says that its processes are unknown, or to which GPU it was attached; utilization is
+	// what the driver measured, nil for nothing.
+	blind       bool
+	utilization *int
+	memory      int64 // MiB
+}
+
+// computesFrom is the utilization from which a device computes: up to 5 % is what a
+// notebook or a process that waits causes.
+const computesFrom = 6
+
+// rate is what a second of it amounts to; after the host has stopped answering if lost.
+func (u *deviceUse) rate(lost bool) (a Amounts) {
+	switch {
+	case lost && u.attached:
+		return Amounts{Unknown: 1}
+	case lost:
+		return Amounts{}
+	}
+	if u.attached {
+		a.Attached = 1
+	}
+	switch {
+	case u.used:
+		a.Used, a.Memory = 1, u.memory
+		if u.utilization == nil {
+			a.Unmeasured = 1
+		} else if *u.utilization >= computesFrom {
+			a.Computing = 1
+		}
+	case u.attached && u.blind:
+		a.Unmeasured = 1
+	case u.attached:
+		a.Idle = 1
+	}
+	return a
+}
+
+// with is both uses together, of the same device.
+func (u deviceUse) with(other *deviceUse) deviceUse {
+	u.attached, u.used = u.attached || other.attached, u.used || other.used
+	u.memory += other.memory
+	return u
+}
+
+// hostUses is what the last snapshot of a host showed.
+type hostUses struct {
+	snapshot         *snapshot.Snapshot
+	byUser, byDevice []deviceUse // one for each user on a device, and one for each device
+	lost             bool        // it didn't answer since
+}
+
+func usesOf(s *snapshot.Snapshot, names *hostNames) *hostUses {
+	environments := snapshot.ByID(s.Environments)
+	devices := make(map[snapshot.DeviceIndex]deviceUse, len(s.Devices))
+	var uses []deviceUse
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		blank := deviceUse{device: d.Index, model: names.model(d), blind: d.ProcessesUnknown || d.Failed ||
+			d.Unidentified, utilization: d.Utilization}
+		devices[d.Index] = blank
+		for j := range d.Attachments {
+			u := blank
+			u.attached, u.user = true, names.user(gpus.UserName(environments[d.Attachments[j].EID].Account()))
+			uses = append(uses, u)
+		}
+	}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.NodeMissing {
+			continue
+		}
+		user := names.user(memberOf(p, environments))
+		for _, usage := range p.Usage {
+			if u, known := devices[usage.Index]; known {
+				u.used, u.memory, u.user = true, usage.Memory.Bytes()>>20, user
+				uses = append(uses, u)
+			}
+		}
+	}
+	slices.SortStableFunc(uses, func(a, b deviceUse) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.user, b.user))
+	})
+	byUser := joined(uses, func(a, b *deviceUse) bool { return a.device == b.device && a.user == b.user })
+	byDevice := joined(byUser, func(a, b *deviceUse) bool { return a.device == b.device })
+	return &hostUses{snapshot: s, byUser: byUser, byDevice: byDevice}
+}
+
+// memberOf is for whom a process counts: for the user of the environment that it is in, if that admits it,
+// and otherwise for its owner as the kernel reports it.
+func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
+	if user, uid := snapshot.EnvironmentOf(p, environments).Account(); uid != nil {
+		return gpus.UserName(user, uid)
+	}
+	return gpus.UserName(p.Account(nil))
+}
+
+func joined(uses []deviceUse, same func(a, b *deviceUse) bool) (list []deviceUse) {
+	for i := range uses {
+		if last := len(list) - 1; last >= 0 && same(&list[last], &uses[i]) {
+			list[last] = list[last].with(&uses[i])
+		} else {
+			list = append(list, uses[i])
+		}
+	}
+	return slices.Clip(list)
+}
