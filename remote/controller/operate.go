@@ -46,7 +46,7 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, er
 }
 
 // RecordOfAction is the record of an action.
-func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.Record {
+func RecordOfAction(who operator.Author, a *operator.Instruction, text string) audit.Record {
 	return audit.Record{
 		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User,
 		Device: a.Device, Rule: a.Rule, Text: text, Reason: a.Reason,
@@ -123,8 +123,8 @@ func NewQueue() *Queue {
 // pendingAction is an action that waits for its answer.
 type pendingAction struct {
 	ctx    context.Context // of the person who asks
-	who    operator.Person
-	action operator.Action
+	who    operator.Author
+	action operator.Instruction
 	done   chan struct{} // closed when it has an answer
 	text   string
 	err    error
@@ -132,7 +132,7 @@ type pendingAction struct {
 
 // Do has the loop carry an action out, and waits for the answer. A *operator.Refusal as the
 // error says that nothing was done.
-func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {
+func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Instruction) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err
 	}

@@ -110,7 +110,7 @@ type running struct {
 	stop   func()
 }
 
-var alice = operator.Person{UID: 0, Name: "root", Login: new(snapshot.UID(1000)), LoginName: "alice"}
+var alice = operator.Author{UID: 0, Name: "root", Login: new(snapshot.UID(1000)), LoginName: "alice"}
 
 // run starts a loop in a synctest bubble, and waits for the end of its first cycle.
 func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *running {
@@ -150,7 +150,7 @@ func (r *running) last() controller.Cycle {
 }
 
 // do asks for an action. The answer is its text, or "CODE: TEXT" of a refusal.
-func (r *running) do(a operator.Action) string {
+func (r *running) do(a operator.Instruction) string {
 	r.t.Helper()
 	a.Schema, a.Reason = operator.ActionSchema, "it was asked for"
 	answer, err := r.queue.Do(r.t.Context(), alice, a)
@@ -171,8 +171,8 @@ func (r *running) history() []audit.Entry {
 }
 
 var (
-	exemptBob = operator.Action{Kind: operator.Exempt, User: "bob", Hours: 2}
-	hold      = operator.Action{Kind: operator.Hold}
+	exemptBob = operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 2}
+	hold      = operator.Instruction{Kind: operator.Hold}
 )
 
 // An action doesn't wait for the next cycle.
@@ -201,7 +201,7 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 }
 
 func TestWhatIsRefused(t *testing.T) {
-	for says, a := range map[string]operator.Action{
+	for says, a := range map[string]operator.Instruction{
 		"changed: there is no exemption of user bob":                           {Kind: operator.Unexempt, User: "bob"},
 		"changed: enforcement is not on hold":                                  {Kind: operator.Release},
 		"invalid: terminate is not available any more: policies end processes": {Kind: "terminate", Host: "a"},
@@ -224,8 +224,8 @@ func TestExplain(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, visited(), change)
-			require.Empty(t, r.do(operator.Action{Kind: operator.Explain, Host: "a", User: "bob"}), "%s: there is no cap", name)
-			require.Contains(t, r.do(operator.Action{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
+			require.Empty(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "bob"}), "%s: there is no cap", name)
+			require.Contains(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
 			r.stop()
 			require.Empty(t, r.history())
 		})
@@ -240,7 +240,7 @@ func TestConditionsOfTheController(t *testing.T) {
 		"unable: nothing was done, since it could not be recorded: " + errFull.Error(): func(c *controller.Controller) { c.Audit = broken },
 		"unable: this controller doesn't act now":                                      func(c *controller.Controller) { c.Policy = nil },
 	} {
-		for _, a := range []operator.Action{exemptBob, hold} {
+		for _, a := range []operator.Instruction{exemptBob, hold} {
 			synctest.Test(t, func(t *testing.T) {
 				r := run(t, visited(), change)
 				require.Equal(t, says, r.do(a))

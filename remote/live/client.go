@@ -24,7 +24,7 @@ type Client struct {
 
 	mu    sync.Mutex
 	etag  string
-	fleet *Fleet // of etag
+	fleet *FleetState // of etag
 }
 
 // NewClient returns the client of a socket. It doesn't connect yet.
@@ -39,7 +39,7 @@ func NewClient(path string) *Client {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Fleet returns the present state: the same one as before if nothing has changed. It must not be changed.
-func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
+func (c *Client) Fleet(ctx context.Context) (*FleetState, error) {
 	c.mu.Lock()
 	etag, known := c.etag, c.fleet
 	c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
 	if response.StatusCode == http.StatusNotModified {
 		return known, nil
 	}
-	fleet := new(Fleet)
+	fleet := new(FleetState)
 	if err := decode(response.Body, fleet); err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (c *Client) Fleet(ctx context.Context) (*Fleet, error) {
 }
 
 // Events returns the events with a number greater than after, as far as they are kept.
-func (c *Client) Events(ctx context.Context, after uint64) (Events, error) {
-	var events Events
+func (c *Client) Events(ctx context.Context, after uint64) (EventsDocument, error) {
+	var events EventsDocument
 	response, err := c.get(ctx, fmt.Sprintf("/api/v1/events?after=%d", after), nil)
 	if err != nil {
 		return events, err
@@ -106,7 +106,7 @@ const maxAnswer = 64 << 10
 
 // SendAction asks the controller with a socket to carry an action out, and waits for the answer. A *operator.Refusal as
 // the error says that nothing was done. With any other error that is not known: look again before repeating it.
-func SendAction(ctx context.Context, path string, action operator.Action) (answer operator.Answer, err error) {
+func SendAction(ctx context.Context, path string, action operator.Instruction) (answer operator.Answer, err error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {
 		return answer, err

@@ -20,29 +20,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// fleetState is what a cycle left behind, and what is derived from it when somebody looks.
-type fleetState struct {
+// lastCycle is what a cycle left behind, and what is derived from it when somebody looks.
+type lastCycle struct {
 	cycle    controller.Cycle
-	hosts    map[snapshot.Hostname]seen
+	hosts    map[snapshot.Hostname]answered
 	options  Options
 	election *election.Shown // nil for none
 	revision uint64
 }
 
-type seen struct {
+type answered struct {
 	at       time.Time
 	via      agent.Via
 	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
 // fleet derives the document. before is the one of an earlier state, from which what is the same is kept.
-func (m *fleetState) fleet(before *Fleet) *Fleet {
+func (m *lastCycle) fleet(before *FleetState) *FleetState {
 	cycle := &m.cycle
-	f := &Fleet{
+	f := &FleetState{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
 		Took: cycle.Took.Seconds(), Interval: m.options.Interval.Seconds(), Enforcing: m.options.Enforcing,
 		DryRun: cycle.DryRun && m.options.Enforcing && !cycle.Standby, Election: m.election,
-		Hosts: make([]Host, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
+		Hosts: make([]FleetHost, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
 		Failed: []remote.Failure{}, Notes: []enforce.Note{},
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
 		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...),
@@ -59,7 +59,7 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 		finding := &cycle.Plan.Findings[i]
 		f.Findings[i] = Finding{*finding, finding.Line(), cycle.Decision(finding)}
 	}
-	known, unable := make(map[snapshot.Hostname]*Host), cycle.Unable()
+	known, unable := make(map[snapshot.Hostname]*FleetHost), cycle.Unable()
 	if before != nil {
 		for i := range before.Hosts {
 			known[before.Hosts[i].Name] = &before.Hosts[i]
@@ -77,9 +77,9 @@ func (m *fleetState) fleet(before *Fleet) *Fleet {
 }
 
 // host describes a host, or returns what it was before, if that is the same.
-func (m *fleetState) host(h *snapshot.Host, before *Host, unable map[snapshot.Hostname]string) Host {
+func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
 	last := m.hosts[h.Name]
-	host := Host{
+	host := FleetHost{
 		Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
 		snapshot: last.snapshot, Unable: unable[h.Name],
 	}
@@ -100,7 +100,7 @@ func (m *fleetState) host(h *snapshot.Host, before *Host, unable map[snapshot.Ho
 		return host
 	}
 	host.GPUs, host.Warnings = gpus.Of(last.snapshot), last.snapshot.Warnings
-	host.Reservations, host.Reserved = ReservationsOf(last.snapshot, last.at)
+	host.Reservations, host.Reserved = BookingsOf(last.snapshot, last.at)
 	if host.Failure != nil {
 		host.GPUs, host.Reserved = unknown(host.GPUs), nil
 	}
@@ -109,7 +109,7 @@ func (m *fleetState) host(h *snapshot.Host, before *Host, unable map[snapshot.Ho
 }
 
 // same reports whether nothing has changed, except for when the host was seen.
-func (h *Host) same(before *Host) bool {
+func (h *FleetHost) same(before *FleetHost) bool {
 	failed, failedBefore := h.Failure, before.Failure
 	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard && h.Unable == before.Unable &&
 		maps.Equal(h.Labels, before.Labels) &&
@@ -129,7 +129,7 @@ func unknown(rows []gpus.GPU) []gpus.GPU {
 	return rows
 }
 
-func (m *fleetState) users(f *Fleet) []User {
+func (m *lastCycle) users(f *FleetState) []FleetUser {
 	all := make(usersByName)
 	for i := range f.Hosts {
 		for j := range f.Hosts[i].users {
@@ -155,18 +155,18 @@ func (m *fleetState) users(f *Fleet) []User {
 }
 
 // usersByName are users for whom something is added up.
-type usersByName map[snapshot.Username]*User
+type usersByName map[snapshot.Username]*FleetUser
 
-func (m usersByName) user(name snapshot.Username) *User {
+func (m usersByName) user(name snapshot.Username) *FleetUser {
 	if m[name] == nil {
-		m[name] = &User{Name: name}
+		m[name] = &FleetUser{Name: name}
 	}
 	return m[name]
 }
 
 // list is in alphabetical order.
-func (m usersByName) list() []User {
-	users := make([]User, 0, len(m))
+func (m usersByName) list() []FleetUser {
+	users := make([]FleetUser, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		users = append(users, *m[name])
 	}
@@ -174,7 +174,7 @@ func (m usersByName) list() []User {
 }
 
 // usersOf is what each user has of the GPUs of a host, each GPU once for each user.
-func usersOf(rows []gpus.GPU) []User {
+func usersOf(rows []gpus.GPU) []FleetUser {
 	all := make(usersByName)
 	for i := range rows {
 		g := &rows[i]
@@ -235,7 +235,7 @@ func (g HostGuard) String() string {
 }
 
 // guard is that of a host that answered with a snapshot.
-func (m *fleetState) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) {
+func (m *lastCycle) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) {
 	if s.Guard != nil {
 		g.Mode, g.Reason = s.Guard.Mode, s.Guard.Reason
 	}

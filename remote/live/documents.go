@@ -13,53 +13,53 @@ import (
 // HostDocument is the document genv.live.host/1.
 type HostDocument struct {
 	Schema string `json:"schema"`
-	Host
+	FleetHost
 	Findings []Finding `json:"findings"`
 }
 
 // UserDocument is the document genv.live.user/1.
 type UserDocument struct {
 	Schema string `json:"schema"`
-	User
+	FleetUser
 	GPUs     []gpus.Row `json:"gpus"` // attached to the user's environments, or used by the user
 	Findings []Finding  `json:"findings"`
 }
 
-// Findings is the document genv.live.findings/1.
-type Findings struct {
+// FindingsDocument is the document genv.live.findings/1.
+type FindingsDocument struct {
 	Schema   string    `json:"schema"`
 	Findings []Finding `json:"findings"`
 }
 
-// Events is the document genv.live.events/1. The numbers of events begin again with each Run.
-type Events struct {
-	Schema string  `json:"schema"`
-	Run    string  `json:"run"`
-	Last   uint64  `json:"last"`   // the number of the last one, to ask for those after it
-	Missed uint64  `json:"missed"` // how many are no longer kept
-	Events []Event `json:"events"`
+// EventsDocument is the document genv.live.events/1. The numbers of events begin again with each Run.
+type EventsDocument struct {
+	Schema string       `json:"schema"`
+	Run    string       `json:"run"`
+	Last   uint64       `json:"last"`   // the number of the last one, to ask for those after it
+	Missed uint64       `json:"missed"` // how many are no longer kept
+	Events []FleetEvent `json:"events"`
 }
 
 // hostOf is a host with the findings about it; false if the fleet has no such host.
-func hostOf(f *Fleet, name string) (HostDocument, bool) {
-	i := slices.IndexFunc(f.Hosts, func(h Host) bool { return string(h.Name) == name })
+func hostOf(f *FleetState, name string) (HostDocument, bool) {
+	i := slices.IndexFunc(f.Hosts, func(h FleetHost) bool { return string(h.Name) == name })
 	if i < 0 {
 		return HostDocument{}, false
 	}
 	about := func(finding *Finding) bool { return finding.Host == f.Hosts[i].Name }
-	return HostDocument{Schema: "genv.live.host/1", Host: f.Hosts[i], Findings: selected(f.Findings, about)}, true
+	return HostDocument{Schema: "genv.live.host/1", FleetHost: f.Hosts[i], Findings: selected(f.Findings, about)}, true
 }
 
 // userOf is a user with GPUs and findings; false if the user has nothing.
-func userOf(f *Fleet, name string) (UserDocument, bool) {
-	i := slices.IndexFunc(f.Users, func(u User) bool { return string(u.Name) == name })
+func userOf(f *FleetState, name string) (UserDocument, bool) {
+	i := slices.IndexFunc(f.Users, func(u FleetUser) bool { return string(u.Name) == name })
 	if i < 0 {
 		return UserDocument{}, false
 	}
 	user := f.Users[i]
 	about := func(finding *Finding) bool { return finding.User == user.Name }
 	document := UserDocument{
-		Schema: "genv.live.user/1", User: user, GPUs: []gpus.Row{},
+		Schema: "genv.live.user/1", FleetUser: user, GPUs: []gpus.Row{},
 		Findings: selected(f.Findings, about),
 	}
 	document.GPUs = append(document.GPUs, f.GPUsOf(user.Name)...)
@@ -67,7 +67,7 @@ func userOf(f *Fleet, name string) (UserDocument, bool) {
 }
 
 // GPUsOf are those that are attached to a user's environments, or used by the user.
-func (f *Fleet) GPUsOf(user snapshot.Username) (rows []gpus.Row) {
+func (f *FleetState) GPUsOf(user snapshot.Username) (rows []gpus.Row) {
 	for h := range f.Hosts {
 		for g := range f.Hosts[h].GPUs {
 			if gpu := &f.Hosts[h].GPUs[g]; slices.Contains(gpu.Users(), user) {
@@ -106,7 +106,7 @@ type HostGPUs struct {
 	GPUs     []gpus.GPU        `json:"gpus"`
 	Warnings []string          `json:"warnings,omitempty"`
 	// Reservations are those that have not ended.
-	Reservations []Reservation `json:"reservations,omitempty"`
+	Reservations []Booking `json:"reservations,omitempty"`
 }
 
 // ListGPUs lists the GPUs of hosts. It does not change them.
@@ -124,7 +124,7 @@ func ListGPUs(hosts []HostGPUs, failed []remote.Failure, duplicates []controller
 }
 
 // AllGPUs lists the GPUs of the hosts that answered in the last cycle.
-func (f *Fleet) AllGPUs() *GPUs {
+func (f *FleetState) AllGPUs() *GPUs {
 	hosts := make([]HostGPUs, 0, len(f.Hosts))
 	for i := range f.Hosts {
 		if h := &f.Hosts[i]; h.Failure == nil {

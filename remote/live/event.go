@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Event is something that happened, as JSON shows it: an event of the controller about one
+// FleetEvent is something that happened, as JSON shows it: an event of the controller about one
 // finding, host or item of an order.
-type Event struct {
+type FleetEvent struct {
 	Number   uint64              `json:"number"` // 1, 2, … of this controller
 	Time     time.Time           `json:"time"`
 	Cycle    int                 `json:"cycle"`
@@ -43,8 +43,8 @@ func byID(list []enforce.Finding) findings {
 }
 
 // eventsOf are what viewers get to see of an event of the controller; before returns the findings of the last cycle.
-func eventsOf(e *enforce.Event, before func() findings) []Event {
-	base := Event{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
+func eventsOf(e *enforce.Event, before func() findings) []FleetEvent {
+	base := FleetEvent{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
 	switch e.Kind {
 	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
 		if acts := e.Decision == enforce.DecisionAct; acts != (e.Kind == enforce.EventDue) {
@@ -73,22 +73,22 @@ func eventsOf(e *enforce.Event, before func() findings) []Event {
 	case enforce.EventActing, enforce.EventNotify:
 		return nil // EventDue and EventOutcome say it
 	}
-	return []Event{base}
+	return []FleetEvent{base}
 }
 
 // about makes an event one about a finding.
-func (e *Event) about(f *enforce.Finding) {
+func (e *FleetEvent) about(f *enforce.Finding) {
 	e.User, e.PID, e.Rule, e.Host, e.Text = f.User, f.PID, f.Rule, f.Host, f.Line()
 }
 
-func outcomes(base Event, e *enforce.Event) []Event {
+func outcomes(base FleetEvent, e *enforce.Event) []FleetEvent {
 	if e.Err != nil {
 		base.Text = "order failed: " + e.Err.Error()
-		return []Event{base}
+		return []FleetEvent{base}
 	}
 	because := byID(e.Findings)
 	records := audit.OrderRecords(e.Host, *e.Order, nil)
-	var list []Event
+	var list []FleetEvent
 	for n, o := range e.Outcomes {
 		event := base
 		if e.Order.ID != "" && n < len(records) && isAbout(&records[n], o) {

@@ -68,8 +68,8 @@ func TestEventsOfAFinding(t *testing.T) {
 // TestAllGPUs: those of a host that failed are not listed, whatever was known of them.
 func TestAllGPUs(t *testing.T) {
 	failure := remote.Failure{Host: "gpu-02", Class: remote.Unreachable}
-	fleet := live.Fleet{
-		Hosts: []live.Host{
+	fleet := live.FleetState{
+		Hosts: []live.FleetHost{
 			{Name: "gpu-02", Failure: &failure, GPUs: []gpus.GPU{{State: gpus.Unknown}}},
 			{Name: "gpu-01", GPUs: []gpus.GPU{{State: gpus.Free}, {Index: 1, State: gpus.Busy}}},
 			{Name: "gpu-03", Failure: &remote.Failure{Host: "gpu-03"}, GPUs: []gpus.GPU{{State: gpus.Free}}},
@@ -82,7 +82,7 @@ func TestAllGPUs(t *testing.T) {
 }
 
 func TestNoGPUs(t *testing.T) {
-	document, err := json.Marshal(new(live.Fleet).AllGPUs())
+	document, err := json.Marshal(new(live.FleetState).AllGPUs())
 	require.NoError(t, err)
 	require.JSONEq(t, `{"schema":"genv.remote.gpus/1","total":0,"free":0,"hosts":[],"failed":[],"duplicates":[]}`, string(document))
 }
@@ -126,7 +126,7 @@ func guarded(t *testing.T, file string) *stage {
 	return s
 }
 
-func guardsOf(f *live.Fleet) (list []live.HostGuard) {
+func guardsOf(f *live.FleetState) (list []live.HostGuard) {
 	for i := range f.Hosts {
 		list = append(list, f.Hosts[i].Guard)
 	}
@@ -207,13 +207,13 @@ func TestWhichGPUsAreExempt(t *testing.T) {
 		{policy.Who{Host: "a", Device: &one}, "a", free, true},
 		{policy.Who{Host: "a", Device: &one}, "a", bobs, false},
 	} {
-		f := live.Fleet{Exemptions: policy.ExemptionList{exempt(row.who)}}
+		f := live.FleetState{Exemptions: policy.ExemptionList{exempt(row.who)}}
 		e, begun := f.Exempt(row.host, row.gpu)
 		require.Equal(t, []bool{row.want, row.want}, []bool{e != nil, begun}, row)
 	}
 	later := exempt(policy.Who{User: "bob"})
 	later.From = noon.Add(time.Minute)
-	f := live.Fleet{Time: noon, Exemptions: policy.ExemptionList{later}}
+	f := live.FleetState{Time: noon, Exemptions: policy.ExemptionList{later}}
 	e, begun := f.Exempt("a", bobs)
 	require.True(t, e != nil && !begun)
 }

@@ -54,16 +54,16 @@ type Options struct {
 
 // Feed has the present state of a fleet. It is safe for concurrent use.
 type Feed struct {
-	deriving sync.Mutex // is locked before mu, and may be for long
-	derived  *Fleet     // of state, or of an earlier one
-	nameless *Fleet     // derived without names, or an earlier one
+	deriving sync.Mutex  // is locked before mu, and may be for long
+	derived  *FleetState // of state, or of an earlier one
+	nameless *FleetState // derived without names, or an earlier one
 
 	mu       sync.Mutex
 	options  Options
-	state    fleetState
+	state    lastCycle
 	idle     idleGPUs
-	events   []Event // the last ones
-	count    uint64  // of all events
+	events   []FleetEvent // the last ones
+	count    uint64       // of all events
 	watchers map[*Watcher]struct{}
 	watched  time.Time // when somebody looked last
 }
@@ -130,7 +130,7 @@ func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 
 // fairly are the newest maxEvents events, of which those of a host with many make room for those
 // of others: what a host makes up must not hide what happens elsewhere.
-func fairly(events []Event) []Event {
+func fairly(events []FleetEvent) []FleetEvent {
 	counts := make(map[snapshot.Hostname]int)
 	for i := range events {
 		counts[events[i].Host]++
@@ -142,7 +142,7 @@ func fairly(events []Event) []Event {
 		}
 		return sum > maxEvents
 	})
-	events = slices.DeleteFunc(events, func(e Event) bool {
+	events = slices.DeleteFunc(events, func(e FleetEvent) bool {
 		counts[e.Host]--
 		return counts[e.Host] >= max(most, 1)
 	})
@@ -151,22 +151,22 @@ func fairly(events []Event) []Event {
 
 // take makes a cycle the present state. The caller holds the lock.
 func (f *Feed) take(cycle *controller.Cycle) {
-	hosts := make(map[snapshot.Hostname]seen, len(cycle.Cluster.Hosts))
+	hosts := make(map[snapshot.Hostname]answered, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
 		hosts[h.Name] = f.state.hosts[h.Name]
 		if h.Snapshot != nil {
-			hosts[h.Name] = seen{cmp.Or(h.AskedAt, cycle.Start), cycle.Via[h.Name], h.Snapshot}
+			hosts[h.Name] = answered{cmp.Or(h.AskedAt, cycle.Start), cycle.Via[h.Name], h.Snapshot}
 		}
 	}
-	f.state = fleetState{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}
+	f.state = lastCycle{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}
 	if f.options.Election != nil {
 		f.state.election = f.options.Election()
 	}
 }
 
 // Fleet is the present state. It must not be changed. The cycles don't wait while it is derived.
-func (f *Feed) Fleet() *Fleet {
+func (f *Feed) Fleet() *FleetState {
 	f.mu.Lock()
 	f.watched = f.options.Now()
 	f.mu.Unlock()
@@ -174,7 +174,7 @@ func (f *Feed) Fleet() *Fleet {
 }
 
 // present derives the state unless that was done.
-func (f *Feed) present() *Fleet {
+func (f *Feed) present() *FleetState {
 	f.deriving.Lock()
 	defer f.deriving.Unlock()
 	f.mu.Lock()
@@ -207,9 +207,9 @@ func (f *Feed) Watched(within time.Duration) bool {
 	return !f.watched.IsZero() && f.options.Now().Sub(f.watched) <= within
 }
 
-// Events are those with a number greater than after, the oldest first. Those that are missing
+// EventsDocument are those with a number greater than after, the oldest first. Those that are missing
 // between two numbers are no longer kept.
-func (f *Feed) Events(after uint64) []Event {
+func (f *Feed) Events(after uint64) []FleetEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	begin := sort.Search(len(f.events), func(i int) bool { return f.events[i].Number > after })

@@ -36,7 +36,7 @@ func newStage(hosts ...snapshot.Host) *stage {
 }
 
 // run is a cycle with what changed, and the state after it.
-func (s *stage) run(change func(*controller.Cycle), events ...enforce.Event) *live.Fleet {
+func (s *stage) run(change func(*controller.Cycle), events ...enforce.Event) *live.FleetState {
 	s.now = s.now.Add(10 * time.Second)
 	s.cycle.Number++
 	s.cycle.Start, s.cycle.Took = s.now, 0
@@ -64,7 +64,7 @@ var errDown = &remote.Error{Class: remote.Unreachable, Err: errors.New("connecti
 
 func failed(name snapshot.Hostname) snapshot.Host { return snapshot.Host{Name: name, Err: errDown} }
 
-func statesOf(h live.Host) (list []gpus.State) {
+func statesOf(h live.FleetHost) (list []gpus.State) {
 	for i := range h.GPUs {
 		list = append(list, h.GPUs[i].State)
 	}
@@ -167,7 +167,7 @@ func TestUsers(t *testing.T) {
 		c.Plan.Findings = []enforce.Finding{{User: "alice"}, {User: "carol"}, {}}
 		c.Duplicates = []controller.Duplicate{{Name: "x", SameAs: "a"}}
 	})
-	require.Equal(t, []live.User{
+	require.Equal(t, []live.FleetUser{
 		{Name: "alice", Hosts: 2, Attached: 3, Idle: 1, Used: 2, Memory: 10 << 20, Cap: &two, Findings: 1},
 		{Name: "bob", Hosts: 1, Used: 2, Memory: 1 << 20, Cap: &two},
 		{Name: "carol", Findings: 1, Cap: &two},
@@ -357,5 +357,5 @@ func TestAHostMakesUpUsers(t *testing.T) {
 	f := newStage(snapshot.Host{Name: "evil", Snapshot: evil}).run(nil)
 	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
 	require.Len(t, f.Users, 65536)
-	require.Equal(t, live.User{Name: "somebody-who-does-not-exist-000007", Hosts: 1, Attached: 1, Idle: 1, Used: 1}, f.Users[7])
+	require.Equal(t, live.FleetUser{Name: "somebody-who-does-not-exist-000007", Hosts: 1, Attached: 1, Idle: 1, Used: 1}, f.Users[7])
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Fleet is the state of a fleet after a cycle, as JSON shows it. It is shared by all viewers, and never changed.
-type Fleet struct {
+// FleetState is the state of a fleet after a cycle, as JSON shows it. It is shared by all viewers, and never changed.
+type FleetState struct {
 	Schema string `json:"schema"` // genv.live.fleet/1
 	// Revision grows with each change, and begins again with each run.
 	Revision uint64    `json:"revision"`
@@ -32,8 +32,8 @@ type Fleet struct {
 	// Election is who leads, with --leader.
 	Election *election.Shown `json:"election,omitempty"`
 
-	Hosts    []Host           `json:"hosts"` // in the administrator's order
-	Users    []User           `json:"users"` // in alphabetical order
+	Hosts    []FleetHost      `json:"hosts"` // in the administrator's order
+	Users    []FleetUser      `json:"users"` // in alphabetical order
 	Findings []Finding        `json:"findings"`
 	Notes    []enforce.Note   `json:"notes"`
 	Failed   []remote.Failure `json:"failed"`
@@ -51,7 +51,7 @@ type Fleet struct {
 
 // Exempt returns the first exemption that concerns a GPU of a host, or somebody who is attached to it or uses it, and
 // whether it has begun: those that have go first. It is nil for none. What a policy file exempts is not among them.
-func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) (found *policy.Exemption, begun bool) {
+func (f *FleetState) Exempt(host snapshot.Hostname, gpu *gpus.GPU) (found *policy.Exemption, begun bool) {
 	if len(f.Exemptions) == 0 {
 		return nil, false
 	}
@@ -71,8 +71,8 @@ func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) (found *policy.Exe
 	return found, false
 }
 
-// Host is a host of the fleet.
-type Host struct {
+// FleetHost is a host of the fleet.
+type FleetHost struct {
 	Name   snapshot.Hostname `json:"host"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Via    agent.Via         `json:"via,omitempty"`
@@ -91,14 +91,14 @@ type Host struct {
 	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
 	// Reservations are those that have not ended; missing if unknown, or if there are none.
-	Reservations []Reservation `json:"reservations,omitempty"`
+	Reservations []Booking `json:"reservations,omitempty"`
 	// Reserved is how many GPUs are reserved now; missing if unknown.
 	Reserved *int `json:"reserved,omitempty"`
 	// Changed is the revision of its last change.
 	Changed uint64 `json:"changed"`
 
 	snapshot *snapshot.Snapshot // of Seen
-	users    []User             // of this host
+	users    []FleetUser        // of this host
 }
 
 // Waiting is how many commands wait for GPUs of a host.
@@ -122,10 +122,10 @@ func waitingIn(s *snapshot.Snapshot) *Waiting {
 }
 
 // RootOwnsState reports whether the host says that root owns its state files.
-func (h *Host) RootOwnsState() bool { return h.Service != nil && *h.Service }
+func (h *FleetHost) RootOwnsState() bool { return h.Service != nil && *h.Service }
 
 // ServiceState is what people read in a table: on, off, or ? if it is unknown.
-func (h *Host) ServiceState() string {
+func (h *FleetHost) ServiceState() string {
 	switch {
 	case h.Service == nil:
 		return "?"
@@ -136,7 +136,7 @@ func (h *Host) ServiceState() string {
 }
 
 // Users are those who are attached to GPUs of the host or use them, each once, in alphabetical order.
-func (h *Host) Users() []snapshot.Username {
+func (h *FleetHost) Users() []snapshot.Username {
 	var users []snapshot.Username
 	for i := range h.GPUs {
 		users = append(users, h.GPUs[i].Users()...)
@@ -145,8 +145,8 @@ func (h *Host) Users() []snapshot.Username {
 	return slices.Compact(users)
 }
 
-// User is what a user has and uses on all hosts that answered.
-type User struct {
+// FleetUser is what a user has and uses on all hosts that answered.
+type FleetUser struct {
 	Name     snapshot.Username `json:"user"`
 	Hosts    int               `json:"hosts"`    // with GPUs of the user
 	Attached int               `json:"attached"` // GPUs

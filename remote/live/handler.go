@@ -26,22 +26,22 @@ type feedHandler struct{ feed Source }
 func NewHandler(feed Source) http.Handler {
 	h := &feedHandler{feed: feed}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/fleet", h.part("", func(f *Fleet, _ string) (any, bool) { return f, true }))
-	mux.HandleFunc("GET /api/v1/gpus", h.part("", func(f *Fleet, _ string) (any, bool) { return f.AllGPUs(), true }))
-	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *Fleet, _ string) (any, bool) {
-		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}, true
+	mux.HandleFunc("GET /api/v1/fleet", h.part("", func(f *FleetState, _ string) (any, bool) { return f, true }))
+	mux.HandleFunc("GET /api/v1/gpus", h.part("", func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true }))
+	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *FleetState, _ string) (any, bool) {
+		return FindingsDocument{Schema: "genv.live.findings/1", Findings: f.Findings}, true
 	}))
 	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host",
-		func(f *Fleet, name string) (any, bool) { return hostOf(f, name) }))
+		func(f *FleetState, name string) (any, bool) { return hostOf(f, name) }))
 	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user",
-		func(f *Fleet, name string) (any, bool) { return userOf(f, name) }))
+		func(f *FleetState, name string) (any, bool) { return userOf(f, name) }))
 	mux.HandleFunc("GET /api/v1/events", h.events)
 	mux.HandleFunc("GET /events", h.stream)
 	return mux
 }
 
 // part serves the state or a part of it, or that there is no such thing as the one that the path names.
-func (h *feedHandler) part(what string, of func(f *Fleet, name string) (any, bool)) http.HandlerFunc {
+func (h *feedHandler) part(what string, of func(f *FleetState, name string) (any, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
 			w.Header().Set("ETag", etag)
@@ -66,11 +66,11 @@ func (h *feedHandler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	position := h.feed.Position()
-	document := Events{Schema: "genv.live.events/1", Run: position.Run, Events: h.feed.Events(after)}
+	document := EventsDocument{Schema: "genv.live.events/1", Run: position.Run, Events: h.feed.Events(after)}
 	if list := document.Events; len(list) > 0 {
 		document.Last, document.Missed = list[len(list)-1].Number, list[0].Number-after-1
 	} else {
-		document.Last, document.Events = position.Events, []Event{}
+		document.Last, document.Events = position.Events, []FleetEvent{}
 	}
 	sendJSON(w, r, "", document)
 }
@@ -129,11 +129,11 @@ const ActionsPath = "/api/v1/actions"
 const maxActionBytes = 16 << 10
 
 // Do carries an action out. An error that is a *operator.Refusal goes to the person.
-type Do func(context.Context, operator.Person, operator.Action) (operator.Answer, error)
+type Do func(context.Context, operator.Author, operator.Instruction) (operator.Answer, error)
 
 // RefuseActions is a Do that refuses all actions.
 func RefuseActions(because *operator.Refusal) Do {
-	return func(context.Context, operator.Person, operator.Action) (operator.Answer, error) {
+	return func(context.Context, operator.Author, operator.Instruction) (operator.Answer, error) {
 		return operator.Answer{}, because
 	}
 }
@@ -178,8 +178,8 @@ func serveAction(w http.ResponseWriter, r *http.Request, do Do, names Usernames)
 }
 
 // readAction reads an action, and refuses what it doesn't understand in full.
-func readAction(w http.ResponseWriter, r *http.Request) (operator.Action, error) {
-	var action operator.Action
+func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, error) {
+	var action operator.Instruction
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return action, invalid("the Content-Type is not application/json")
 	}
@@ -202,8 +202,8 @@ func invalid(format string, args ...any) error {
 }
 
 // PersonOf names a peer, with the user who logged in if that is another one: who used sudo.
-func PersonOf(ctx context.Context, peer socket.Peer, names Usernames) operator.Person {
-	person := operator.Person{UID: peer.UID, Name: names(ctx, peer.UID)}
+func PersonOf(ctx context.Context, peer socket.Peer, names Usernames) operator.Author {
+	person := operator.Author{UID: peer.UID, Name: names(ctx, peer.UID)}
 	if peer.Login != nil && *peer.Login != peer.UID {
 		person.Login, person.LoginName = peer.Login, names(ctx, *peer.Login)
 	}

@@ -21,7 +21,7 @@ import (
 const hiddenText = "details are hidden"
 
 // hidden is a document without the names of users. It is derived once for all viewers.
-func (f *Feed) hidden(from *Fleet) *Fleet {
+func (f *Feed) hidden(from *FleetState) *FleetState {
 	f.deriving.Lock()
 	defer f.deriving.Unlock()
 	if f.nameless == nil || f.nameless.Revision != from.Revision {
@@ -30,11 +30,11 @@ func (f *Feed) hidden(from *Fleet) *Fleet {
 	return f.nameless
 }
 
-func withoutNames(f *Fleet) *Fleet {
-	h := &Fleet{
+func withoutNames(f *FleetState) *FleetState {
+	h := &FleetState{
 		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took,
 		Interval:  f.Interval,
-		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]Host, len(f.Hosts)), Users: []User{},
+		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]FleetHost, len(f.Hosts)), Users: []FleetUser{},
 		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{},
 		Failed:     make([]remote.Failure, len(f.Failed)),
 		Duplicates: f.Duplicates, HeldUsers: []safety.Held{}, HeldHosts: make([]safety.Held, len(f.HeldHosts)),
@@ -77,8 +77,8 @@ func withoutNames(f *Fleet) *Fleet {
 }
 
 // hideHost hides what belongs to users other than those that are shown.
-func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
-	host := Host{
+func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
+	host := FleetHost{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
 		// the reason may name somebody
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
@@ -136,21 +136,21 @@ func hideFailure(f *remote.Failure) remote.Failure {
 }
 
 // hideEvent leaves what happened to somebody, not to whom.
-func hideEvent(e *Event) {
-	*e = Event{
+func hideEvent(e *FleetEvent) {
+	*e = FleetEvent{
 		Number: e.Number, Time: e.Time, Cycle: e.Cycle, Kind: e.Kind, Host: e.Host, Rule: e.Rule,
 		Decision: e.Decision, Status: e.Status, Text: string(e.Kind) + ": " + hiddenText,
 	}
 }
 
 // reveal is a document without names, except for what belongs to the user.
-func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
+func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 	f := *hidden
 	f.Hosts, f.Findings = slices.Clone(hidden.Hosts), slices.Clone(hidden.Findings)
 	for i := range all.Hosts {
 		h := &all.Hosts[i]
 		if slices.ContainsFunc(h.GPUs, func(g gpus.GPU) bool { return slices.Contains(g.Users(), r.user) }) ||
-			slices.ContainsFunc(h.Reservations, func(b Reservation) bool { return r.owns(b.User) }) {
+			slices.ContainsFunc(h.Reservations, func(b Booking) bool { return r.owns(b.User) }) {
 			f.Hosts[i] = hideHost(h, r.owns)
 		}
 	}
@@ -161,7 +161,7 @@ func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
 	}
 	for _, u := range all.Users {
 		if r.owns(u.Name) {
-			f.Users = []User{u}
+			f.Users = []FleetUser{u}
 		}
 	}
 	for _, e := range all.Exemptions {
@@ -181,9 +181,9 @@ func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
 // Source is what viewers look at: a Feed, or what one of them may see of it (Feed.For).
 type Source interface {
 	// Fleet is the present state. It must not be changed.
-	Fleet() *Fleet
+	Fleet() *FleetState
 	// Events are those with a number greater than after, the oldest first.
-	Events(after uint64) []Event
+	Events(after uint64) []FleetEvent
 	// Position says how far it is. It is cheap.
 	Position() Position
 	// Watch returns a Watcher, which the caller closes.
@@ -205,7 +205,7 @@ func (f *Feed) Public() Source { return public{f} }
 type public struct{ *Feed }
 
 // Fleet implements Source.
-func (p public) Fleet() *Fleet {
+func (p public) Fleet() *FleetState {
 	f := *p.Feed.Fleet()
 	f.Hosts, f.Findings = slices.Clone(f.Hosts), slices.Clone(f.Findings)
 	for i := range f.Hosts {
@@ -240,7 +240,7 @@ type restricted struct {
 }
 
 // Fleet implements Source.
-func (r *restricted) Fleet() *Fleet {
+func (r *restricted) Fleet() *FleetState {
 	f := r.Feed.Fleet()
 	hidden := r.hidden(f)
 	if r.user == "" {
@@ -250,7 +250,7 @@ func (r *restricted) Fleet() *Fleet {
 }
 
 // Events implements Source.
-func (r *restricted) Events(after uint64) []Event {
+func (r *restricted) Events(after uint64) []FleetEvent {
 	events := r.Feed.Events(after)
 	for i := range events {
 		if e := &events[i]; !r.owns(e.User) {

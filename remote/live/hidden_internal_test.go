@@ -75,15 +75,15 @@ func document(t *testing.T, v any) string {
 
 // TestHidden: a secret name in every field of the state and of the events.
 func TestHidden(t *testing.T) {
-	var all Fleet
+	var all FleetState
 	fill(reflect.ValueOf(&all).Elem(), "")
 	all.Hosts[0].Name, all.Findings[0].Host, all.Findings[0].User = "gpu-1", "gpu-1", secret
-	var event Event
+	var event FleetEvent
 	fill(reflect.ValueOf(&event).Elem(), "")
 	event.Number, event.Text, event.Host = 1, secret, "gpu-1"
 	require.Contains(t, document(t, all), secret)
 	feed := NewFeed(Options{Now: time.Now})
-	feed.state.revision, feed.derived, feed.events = all.Revision, &all, []Event{event}
+	feed.state.revision, feed.derived, feed.events = all.Revision, &all, []FleetEvent{event}
 
 	for _, user := range []snapshot.Username{"", "alice"} {
 		source := feed.For(user)
@@ -102,7 +102,7 @@ func TestHidden(t *testing.T) {
 	require.Equal(t, all.Users, f.Users)
 	require.Equal(t, all.Findings, f.Findings)
 	require.Equal(t, all.Hosts[0].GPUs, f.Hosts[0].GPUs)
-	require.Equal(t, []Event{event}, self.Events(0))
+	require.Equal(t, []FleetEvent{event}, self.Events(0))
 	require.Empty(t, f.Notes)
 	require.Empty(t, f.Hosts[0].Warnings)
 	require.NotContains(t, document(t, feed.For("").Fleet()), secret, "what one user sees isn't kept for the others")
@@ -110,15 +110,15 @@ func TestHidden(t *testing.T) {
 
 // TestHiddenOthers: of a shared GPU a user sees the own part only.
 func TestHiddenOthers(t *testing.T) {
-	all := Fleet{Revision: 1, Hosts: []Host{{Name: "gpu-1", GPUs: []gpus.GPU{{
+	all := FleetState{Revision: 1, Hosts: []FleetHost{{Name: "gpu-1", GPUs: []gpus.GPU{{
 		Attached:  []gpus.Attachment{{User: "alice", EID: "1"}, {User: secret, EID: secret}},
 		Processes: []gpus.Process{{User: secret, PID: 9, Command: secret}, {User: "alice", PID: 8}, {Command: secret}},
-	}}}}, Users: []User{{Name: "alice"}, {Name: secret}}}
+	}}}}, Users: []FleetUser{{Name: "alice"}, {Name: secret}}}
 	feed := NewFeed(Options{Now: time.Now})
 	feed.state.revision, feed.derived = 1, &all
 	f := feed.For("alice").Fleet()
 	require.NotContains(t, document(t, f), secret)
-	require.Equal(t, []User{{Name: "alice"}}, f.Users)
+	require.Equal(t, []FleetUser{{Name: "alice"}}, f.Users)
 	require.Equal(t, []gpus.Attachment{{User: "alice", EID: "1"}, {}}, f.Hosts[0].GPUs[0].Attached)
 	require.Equal(t, []gpus.Process{{}, {User: "alice", PID: 8}, {}}, f.Hosts[0].GPUs[0].Processes)
 }

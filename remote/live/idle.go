@@ -34,7 +34,7 @@ func (l *idleGPUs) due(now time.Time) bool {
 }
 
 // look sees which GPUs compute nothing. One of a host that failed is seen again when it answers.
-func (l *idleGPUs) look(f *Fleet, now time.Time) {
+func (l *idleGPUs) look(f *FleetState, now time.Time) {
 	before := l.gpus
 	l.looked, l.gpus = now, make(map[gpuKey]idle)
 	for i := range f.Hosts {

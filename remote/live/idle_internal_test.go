@@ -25,11 +25,11 @@ func held(state gpus.State, users ...snapshot.Username) gpus.GPU {
 	return g
 }
 
-func oneHost(list ...gpus.GPU) *Fleet {
+func oneHost(list ...gpus.GPU) *FleetState {
 	for i := range list {
 		list[i].Index = snapshot.DeviceIndex(i)
 	}
-	return &Fleet{Hosts: []Host{{Name: "a", GPUs: list}}}
+	return &FleetState{Hosts: []FleetHost{{Name: "a", GPUs: list}}}
 }
 
 func TestIdleSince(t *testing.T) {

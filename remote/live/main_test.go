@@ -68,11 +68,11 @@ func TestClient(t *testing.T) {
 	events, err := client.Events(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, events.Events, 1)
-	require.Equal(t, live.Events{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
+	require.Equal(t, live.EventsDocument{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
 }
 
 // requireEqual: a viewer has the state that the controller has.
-func requireEqual(t *testing.T, want, got *live.Fleet) {
+func requireEqual(t *testing.T, want, got *live.FleetState) {
 	t.Helper()
 	a, err := json.Marshal(want)
 	require.NoError(t, err)

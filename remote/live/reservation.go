@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Reservation is a reservation of GPUs of a host that hasn't ended.
-type Reservation struct {
+// Booking is a reservation of GPUs of a host that hasn't ended.
+type Booking struct {
 	ID     string            `json:"id"`
 	User   snapshot.Username `json:"user,omitempty"`
 	GPUs   int               `json:"gpus"`
@@ -22,9 +22,9 @@ type Reservation struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// ReservationsOf are those of a snapshot at a moment, by their start, and how many GPUs are reserved then; nil if
+// BookingsOf are those of a snapshot at a moment, by their start, and how many GPUs are reserved then; nil if
 // that is unknown.
-func ReservationsOf(s *snapshot.Snapshot, at time.Time) (list []Reservation, reserved *int) {
+func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *int) {
 	if s.Reservations == nil {
 		return nil, nil
 	}
@@ -32,17 +32,17 @@ func ReservationsOf(s *snapshot.Snapshot, at time.Time) (list []Reservation, res
 	_, now := snapshot.RunningAt(s.Reservations, clock)
 	for i := range s.Reservations {
 		if b := &s.Reservations[i]; b.Holds(clock) {
-			list = append(list, Reservation{
+			list = append(list, Booking{
 				b.ID, gpus.UserName(b.Username, &b.UID), b.GPUs, b.From, b.Until, b.Reason,
 			})
 		}
 	}
-	slices.SortFunc(list, func(a, b Reservation) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Booking) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })
 	return list, &now
 }
 
 // String says who has reserved what, in the zone of this machine.
-func (r *Reservation) String() string {
+func (r *Booking) String() string {
 	s := fmt.Sprintf("%s reserved by %s from %s to %s", text.Plural(r.GPUs, "GPU"), gpus.ShownUser(r.User),
 		snapshot.When(r.From.Local()), snapshot.When(r.Until.Local()))
 	if r.Reason != "" {
@@ -55,7 +55,7 @@ func (r *Reservation) String() string {
 const maxReason = 60
 
 // hideReservations leaves out who has reserved, and why, except for users that are shown.
-func hideReservations(list []Reservation, shown func(snapshot.Username) bool) []Reservation {
+func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Booking {
 	list = slices.Clone(list)
 	for i := range list {
 		if !shown(list[i].User) {

@@ -5,13 +5,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// View is a Fleet with what its viewers look up in it. A host may make up thousands of findings and
+// Index is a FleetState with what its viewers look up in it. A host may make up thousands of findings and
 // processes: they are not compared one by one.
-type View struct {
-	*Fleet
+type Index struct {
+	*FleetState
 	Counts gpus.StateCounts // of all hosts
 
-	hosts    map[snapshot.Hostname]*Host
+	hosts    map[snapshot.Hostname]*FleetHost
 	findings map[snapshot.Hostname][]*Finding
 	gpus     map[gpuKey][]*Finding
 	pids     map[hostPID][]*Finding
@@ -23,10 +23,10 @@ type hostPID struct {
 	pid  snapshot.PID
 }
 
-// NewView looks at a Fleet once for all that is asked later.
-func NewView(f *Fleet) *View {
-	v := &View{
-		Fleet: f, hosts: make(map[snapshot.Hostname]*Host, len(f.Hosts)),
+// NewIndex looks at a FleetState once for all that is asked later.
+func NewIndex(f *FleetState) *Index {
+	v := &Index{
+		FleetState: f, hosts: make(map[snapshot.Hostname]*FleetHost, len(f.Hosts)),
 		findings: make(map[snapshot.Hostname][]*Finding),
 		gpus:     make(map[gpuKey][]*Finding), pids: make(map[hostPID][]*Finding), found: make(map[gpuKey]bool),
 	}
@@ -51,7 +51,7 @@ func NewView(f *Fleet) *View {
 }
 
 // add notes what a finding is about. The processes that are ended because of it may be on other hosts.
-func (v *View) add(f *Finding, ended map[hostPID]bool) {
+func (v *Index) add(f *Finding, ended map[hostPID]bool) {
 	if f.Host != "" {
 		v.findings[f.Host] = append(v.findings[f.Host], f)
 	}
@@ -71,18 +71,18 @@ func (v *View) add(f *Finding, ended map[hostPID]bool) {
 }
 
 // Host is a host of the fleet; nil if it has none of this name.
-func (v *View) Host(name snapshot.Hostname) *Host { return v.hosts[name] }
+func (v *Index) Host(name snapshot.Hostname) *FleetHost { return v.hosts[name] }
 
 // FindingsOn are those on a host.
-func (v *View) FindingsOn(host snapshot.Hostname) []*Finding { return v.findings[host] }
+func (v *Index) FindingsOn(host snapshot.Hostname) []*Finding { return v.findings[host] }
 
 // FindingsOf are those about a process.
-func (v *View) FindingsOf(host snapshot.Hostname, pid snapshot.PID) []*Finding {
+func (v *Index) FindingsOf(host snapshot.Hostname, pid snapshot.PID) []*Finding {
 	return v.pids[hostPID{host, pid}]
 }
 
 // FindingsAbout are those about a GPU or a process that uses it. One about both is there twice.
-func (v *View) FindingsAbout(host snapshot.Hostname, g *gpus.GPU) []*Finding {
+func (v *Index) FindingsAbout(host snapshot.Hostname, g *gpus.GPU) []*Finding {
 	list := append([]*Finding(nil), v.gpus[gpuKey{host, g.Index}]...)
 	for i := range g.Processes {
 		list = append(list, v.FindingsOf(host, g.Processes[i].PID)...)
@@ -107,7 +107,7 @@ const (
 )
 
 // Mark is the mark of a GPU of a host.
-func (v *View) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
+func (v *Index) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 	_, exempt := v.Exempt(host, g)
 	switch {
 	case g.State == gpus.Failed:

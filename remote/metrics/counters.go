@@ -183,7 +183,7 @@ func (c *Counters) writeActions(w *Writer) {
 }
 
 // Users has what users have on the hosts that answered, and what was counted of them.
-func (c *Counters) Users(users []live.User) []byte {
+func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	labels, devices := c.gpuTime.labelled(users)

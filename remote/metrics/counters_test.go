@@ -108,7 +108,7 @@ func TestNamesThatAHostMakesUp(t *testing.T) {
 	require.Contains(t, text, `{user="(other)"} `)
 	require.Contains(t, text, `{user="alice"} 90`)
 	require.Contains(t, text, `{user="user9"} 0`)
-	users := samples(c.Users([]live.User{{Name: "alice", Attached: 1}, {Name: "made-up-9-8", Attached: 2, Idle: 1}, {Name: "made-up-9-9", Attached: 1}}))
+	users := samples(c.Users([]live.FleetUser{{Name: "alice", Attached: 1}, {Name: "made-up-9-8", Attached: 2, Idle: 1}, {Name: "made-up-9-9", Attached: 1}}))
 	require.Contains(t, users, "user_devices{user=\"alice\"} 1\nuser_devices{user=\"(other)\"} 3\nuser_idle_devices{user=\"alice\"} 0\nuser_idle_devices{user=\"(other)\"} 1\n")
 }
 
@@ -118,7 +118,7 @@ func TestDevicesOfUsers(t *testing.T) {
 	require.Equal(t, `user_devices{user="alice"} 3
 user_idle_devices{user="alice"} 2
 user_gpu_seconds_total{user="alice"} 0
-`, samples(c.Users([]live.User{{Name: "alice", Attached: 3, Idle: 2}, {Name: "bob", Used: 1}})), "bob has nothing attached")
+`, samples(c.Users([]live.FleetUser{{Name: "alice", Attached: 3, Idle: 2}, {Name: "bob", Used: 1}})), "bob has nothing attached")
 }
 
 func newOrder() (order.Order, []order.Outcome) {
@@ -222,7 +222,7 @@ func TestHealthy(t *testing.T) {
 }
 
 func TestFindings(t *testing.T) {
-	f := &live.Fleet{Enforcing: true, Cycle: 1}
+	f := &live.FleetState{Enforcing: true, Cycle: 1}
 	require.Empty(t, aboveZero(samples(metrics.Findings(f)), ""))
 	require.Contains(t, samples(metrics.Findings(f)), "findings{rule=\"idle\",decision=\"stuck\"} 0\n")
 	for _, decision := range []enforce.Decision{enforce.DecisionStuck, enforce.DecisionWait, enforce.DecisionWait} {
@@ -235,8 +235,8 @@ held 3
 rules_on_hold 1
 unrecorded 1
 `, aboveZero(samples(metrics.Findings(f)), ""))
-	require.Empty(t, metrics.Findings(&live.Fleet{Cycle: 1}), "genv remote watch judges nothing")
-	require.Empty(t, metrics.Findings(&live.Fleet{Enforcing: true}), "there was no cycle")
+	require.Empty(t, metrics.Findings(&live.FleetState{Cycle: 1}), "genv remote watch judges nothing")
+	require.Empty(t, metrics.Findings(&live.FleetState{Enforcing: true}), "there was no cycle")
 }
 
 // TestCountersNeverDecrease: over a reload, and lost and removed hosts.

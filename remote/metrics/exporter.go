@@ -81,7 +81,7 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 }
 
 // ofController are the series of no host. When cycles don't advance, what the last one saw says nothing about now.
-func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
+func (e *Exporter) ofController(fleet *live.FleetState, hideUsers bool) [][]byte {
 	texts := [][]byte{Build(e.Version), e.Counters.Text(fleet.Enforcing)}
 	if !e.Counters.Healthy(e.Now()) {
 		return texts
@@ -93,15 +93,15 @@ func (e *Exporter) ofController(fleet *live.Fleet, hideUsers bool) [][]byte {
 }
 
 // ofHosts are the series of hosts, unless they say nothing about now. Their ages do, also when cycles don't advance.
-func (e *Exporter) ofHosts(hosts []live.Host) []byte {
+func (e *Exporter) ofHosts(hosts []live.FleetHost) []byte {
 	if !e.Counters.Healthy(e.Now()) {
 		return nil
 	}
 	return Hosts(hosts)
 }
 
-func selected(hosts []live.Host, names []string) []live.Host {
-	return slices.DeleteFunc(slices.Clone(hosts), func(h live.Host) bool { return !slices.Contains(names, string(h.Name)) })
+func selected(hosts []live.FleetHost, names []string) []live.FleetHost {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h live.FleetHost) bool { return !slices.Contains(names, string(h.Name)) })
 }
 
 func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {

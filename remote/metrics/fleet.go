@@ -40,7 +40,7 @@ func Build(version string) []byte {
 }
 
 // Findings has what the last cycle found and decided; nothing if it judged nothing.
-func Findings(f *live.Fleet) []byte {
+func Findings(f *live.FleetState) []byte {
 	if !f.Enforcing || f.Cycle == 0 {
 		return nil
 	}

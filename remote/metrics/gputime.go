@@ -60,7 +60,7 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 
 // labelled are the users with their labels; those with the same one are summed up. A user
 // who never had a device attached has none.
-func (g *gpuTime) labelled(users []live.User) (labels []string, sums []live.User) {
+func (g *gpuTime) labelled(users []live.FleetUser) (labels []string, sums []live.FleetUser) {
 	at := make(map[string]int, len(users))
 	_, full := g.seconds[Other]
 	for i := range users {
@@ -73,7 +73,7 @@ func (g *gpuTime) labelled(users []live.User) (labels []string, sums []live.User
 		}
 		if _, seen := at[label]; !seen {
 			at[label] = len(labels)
-			labels, sums = append(labels, label), append(sums, live.User{})
+			labels, sums = append(labels, label), append(sums, live.FleetUser{})
 		}
 		sum := &sums[at[label]]
 		sum.Attached += users[i].Attached

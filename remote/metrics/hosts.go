@@ -43,7 +43,7 @@ var hostFamilies = []family{
 
 // Hosts has the series of hosts of a running controller, but for their ages. Of a host
 // that failed only that, and that the states of its GPUs are unknown.
-func Hosts(hosts []live.Host) []byte {
+func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {
 		writeHost(g.add, &hosts[i])
@@ -57,7 +57,7 @@ func Hosts(hosts []live.Host) []byte {
 	return g.text()
 }
 
-func writeHost(add adder, h *live.Host) {
+func writeHost(add adder, h *live.FleetHost) {
 	name := string(h.Name)
 	add("genv_host_up", number(h.Failure == nil), name)
 	if h.Failure != nil {
@@ -84,7 +84,7 @@ func writeHost(add adder, h *live.Host) {
 }
 
 // writeStates writes how many GPUs of a model are in each state. The models are in the order of the GPUs.
-func writeStates(add adder, h *live.Host) {
+func writeStates(add adder, h *live.FleetHost) {
 	type modelState struct {
 		model string
 		state gpus.State
@@ -127,7 +127,7 @@ func writeGPU(add adder, g *gpus.GPU, host string) {
 }
 
 // Ages has how old the data of each host is. It changes between two cycles.
-func Ages(hosts []live.Host, now time.Time) []byte {
+func Ages(hosts []live.FleetHost, now time.Time) []byte {
 	var w Writer
 	w.Gauge("genv_host_snapshot_age_seconds", "How long ago the cycle began in which the host answered last.", "host")
 	for i := range hosts {

@@ -53,11 +53,11 @@ func TestHosts(t *testing.T) {
 	unknown := h100(0, gpus.Unknown)
 	unknown.MemoryTotal = ptr(int64(80))
 	for name, row := range map[string]struct {
-		host live.Host
+		host live.FleetHost
 		want string
 	}{
 		"one GPU in each state": {
-			live.Host{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Free), h100(1, gpus.Attached), h100(2, gpus.Idle), h100(3, gpus.Busy), h100(4, gpus.Unknown)}},
+			live.FleetHost{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Free), h100(1, gpus.Attached), h100(2, gpus.Idle), h100(3, gpus.Busy), h100(4, gpus.Unknown)}},
 			`host_up{host="a"} 1
 ` + states("H100", 1, 1, 1, 1, 1) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
 gpu_info{host="a",gpu="1",uuid="GPU-1",model="H100"} 1
@@ -67,7 +67,7 @@ gpu_info{host="a",gpu="4",uuid="GPU-4",model="H100"} 1
 `,
 		},
 		"what the driver measured": {
-			live.Host{Name: "a", GPUs: []gpus.GPU{measured(h100(7, gpus.Busy), 7, 1<<30, 80<<30)}},
+			live.FleetHost{Name: "a", GPUs: []gpus.GPU{measured(h100(7, gpus.Busy), 7, 1<<30, 80<<30)}},
 			`host_up{host="a"} 1
 ` + states("H100", 0, 0, 0, 1, 0) + `gpu_info{host="a",gpu="7",uuid="GPU-7",model="H100"} 1
 gpu_utilization_ratio{host="a",gpu="7"} 0.07
@@ -76,7 +76,7 @@ gpu_memory_size_bytes{host="a",gpu="7"} 85899345920
 `,
 		},
 		"with MIG: the utilization is unknown": {
-			live.Host{Name: "a", GPUs: gpus.Of(divided())},
+			live.FleetHost{Name: "a", GPUs: gpus.Of(divided())},
 			`host_up{host="a"} 1
 ` + states("H100", 0, 0, 0, 1, 0) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
 gpu_memory_used_bytes{host="a",gpu="0"} 91226112
@@ -84,7 +84,7 @@ gpu_memory_size_bytes{host="a",gpu="0"} 85520809984
 `,
 		},
 		"two models, and one that isn't reported": {
-			live.Host{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Free), {Index: 1, Model: "A100", State: gpus.Busy}, {Index: 2, State: gpus.Unknown}}},
+			live.FleetHost{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Free), {Index: 1, Model: "A100", State: gpus.Busy}, {Index: 2, State: gpus.Unknown}}},
 			`host_up{host="a"} 1
 ` + states("H100", 1, 0, 0, 0, 0) + `` + states("A100", 0, 0, 0, 1, 0) + `` + states("", 0, 0, 0, 0, 1) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
 gpu_info{host="a",gpu="1",uuid="",model="A100"} 1
@@ -92,7 +92,7 @@ gpu_info{host="a",gpu="2",uuid="",model=""} 1
 `,
 		},
 		"memory of no visible process": {
-			live.Host{Name: "a", GPUs: []gpus.GPU{measured(h100(0, gpus.Unknown), 0, 5<<30, 80<<30)}},
+			live.FleetHost{Name: "a", GPUs: []gpus.GPU{measured(h100(0, gpus.Unknown), 0, 5<<30, 80<<30)}},
 			`host_up{host="a"} 1
 ` + states("H100", 0, 0, 0, 0, 1) + `gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
 gpu_utilization_ratio{host="a",gpu="0"} 0
@@ -102,42 +102,42 @@ gpu_memory_unattributed_bytes{host="a",gpu="0"} 5368709120
 `,
 		},
 		"failed after it answered": {
-			live.Host{Name: "a", Failure: &remote.Failure{Class: remote.Timeout}, GPUs: []gpus.GPU{unknown}},
+			live.FleetHost{Name: "a", Failure: &remote.Failure{Class: remote.Timeout}, GPUs: []gpus.GPU{unknown}},
 			`host_up{host="a"} 0
 host_failure{host="a",class="timeout"} 1
 gpus{host="a",model="H100",state="unknown"} 1
 `,
 		},
 		"never answered": {
-			live.Host{Name: "a", Failure: &remote.Failure{Class: remote.HostKeyChanged}},
+			live.FleetHost{Name: "a", Failure: &remote.Failure{Class: remote.HostKeyChanged}},
 			`host_up{host="a"} 0
 host_failure{host="a",class="host-key-changed"} 1
 `,
 		},
 		"refused, since another controller acts on it": {
-			live.Host{Name: "a", Failure: &remote.Failure{Class: remote.Replaced}},
+			live.FleetHost{Name: "a", Failure: &remote.Failure{Class: remote.Replaced}},
 			`host_up{host="a"} 0
 host_failure{host="a",class="replaced"} 1
 `,
 		},
 		"where nothing can be ended": {
-			live.Host{Name: "a", Unable: "no helper"}, "host_up{host=\"a\"} 1\nhost_unable{host=\"a\"} 1\n",
+			live.FleetHost{Name: "a", Unable: "no helper"}, "host_up{host=\"a\"} 1\nhost_unable{host=\"a\"} 1\n",
 		},
-		"without GPUs": {live.Host{Name: "a"}, "host_up{host=\"a\"} 1\n"},
+		"without GPUs": {live.FleetHost{Name: "a"}, "host_up{host=\"a\"} 1\n"},
 	} {
-		require.Equal(t, row.want, samples(metrics.Hosts([]live.Host{row.host})), name)
+		require.Equal(t, row.want, samples(metrics.Hosts([]live.FleetHost{row.host})), name)
 	}
 }
 
 // TestFailedGPUs: one that failed, and one that failed and of which the UUID isn't known.
 func TestFailedGPUs(t *testing.T) {
-	host := live.Host{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Failed), {Index: 1, Model: "H100", State: gpus.Failed}}}
+	host := live.FleetHost{Name: "a", GPUs: []gpus.GPU{h100(0, gpus.Failed), {Index: 1, Model: "H100", State: gpus.Failed}}}
 	require.Equal(t, `host_up{host="a"} 1
 `+states("H100", 0, 0, 0, 0, 0, 2)+`gpu_info{host="a",gpu="0",uuid="GPU-0",model="H100"} 1
 gpu_info{host="a",gpu="1",uuid="",model="H100"} 1
 gpu_failed{host="a",gpu="0",uuid="GPU-0"} 1
 gpu_failed{host="a",gpu="1",uuid=""} 1
-`, samples(metrics.Hosts([]live.Host{host})))
+`, samples(metrics.Hosts([]live.FleetHost{host})))
 }
 
 // TestGuards: unknown is no series, and not off.
@@ -152,12 +152,12 @@ func TestGuards(t *testing.T) {
 		{live.HostGuard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, ptr(true), "host_guard{host=\"a\",mode=\"enforce\"} 1\nhost_guard_policy{host=\"a\",mode=\"enforce\"} 1\nhost_service{host=\"a\"} 1\n"},
 		{live.HostGuard{Policy: snapshot.GuardWatch}, nil, "host_guard_policy{host=\"a\",mode=\"watch\"} 1\n"},
 	} {
-		require.Equal(t, "host_up{host=\"a\"} 1\n"+row.want, samples(metrics.Hosts([]live.Host{{Name: "a", Guard: row.guard, Service: row.service}})))
+		require.Equal(t, "host_up{host=\"a\"} 1\n"+row.want, samples(metrics.Hosts([]live.FleetHost{{Name: "a", Guard: row.guard, Service: row.service}})))
 	}
 }
 
 func TestAges(t *testing.T) {
-	hosts := []live.Host{
+	hosts := []live.FleetHost{
 		{Name: "a", Seen: noon.Add(-1500 * time.Millisecond)},
 		{Name: "never"},
 		{Name: "failed", Seen: noon.Add(-time.Hour), Failure: &remote.Failure{}},
@@ -171,14 +171,14 @@ host_snapshot_age_seconds{host="stepped"} 0
 
 // TestAHostThatMakesThingsUp: it has devices and models without end.
 func TestAHostThatMakesThingsUp(t *testing.T) {
-	host := live.Host{Name: "a"}
+	host := live.FleetHost{Name: "a"}
 	for i := range 1000 {
 		g := h100(snapshot.DeviceIndex(i), gpus.Free)
 		g.Model = strings.Repeat("x", i) + "\n"
 		g.UUID = snapshot.GPUUUID(strings.Repeat(`"`, 10<<10))
 		host.GPUs = append(host.GPUs, g)
 	}
-	text := samples(metrics.Hosts([]live.Host{host}))
+	text := samples(metrics.Hosts([]live.FleetHost{host}))
 	require.Equal(t, 64, strings.Count(text, "gpu_info{"))
 	require.Equal(t, 17, strings.Count(text, `state="free"`), "16 models, and the others together")
 	require.Contains(t, text, `gpus{host="a",model="(other)",state="free"} 984`)

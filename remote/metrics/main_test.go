@@ -26,14 +26,14 @@ func whole(host, model, user, class string) string {
 	c.Consume(cycleAt(0, holders(snapshot.Hostname(host), user, user+"2")).AtEnd(), nil)
 	g := measured(h100(0, gpus.Unknown), 3, 5, 7)
 	g.Model, g.UUID = model, snapshot.GPUUUID(model)
-	hosts := []live.Host{
+	hosts := []live.FleetHost{
 		{Name: snapshot.Hostname(host), Seen: noon, GPUs: []gpus.GPU{g, h100(1, gpus.Busy)}},
 		{Name: snapshot.Hostname(host + "2"), Failure: &remote.Failure{Class: remote.Class(class)}},
 	}
-	users := []live.User{{Name: snapshot.Username(user), Attached: 1}, {Name: snapshot.Username(user + "2"), Attached: 1}}
+	users := []live.FleetUser{{Name: snapshot.Username(user), Attached: 1}, {Name: snapshot.Username(user + "2"), Attached: 1}}
 	var text []byte
 	for _, part := range [][]byte{
-		metrics.Build("v1"), c.Text(true), metrics.Findings(&live.Fleet{Enforcing: true, Cycle: 1}), c.Users(users), metrics.Hosts(hosts), metrics.Ages(hosts, noon),
+		metrics.Build("v1"), c.Text(true), metrics.Findings(&live.FleetState{Enforcing: true, Cycle: 1}), c.Users(users), metrics.Hosts(hosts), metrics.Ages(hosts, noon),
 	} {
 		text = append(text, part...)
 	}
@@ -152,7 +152,7 @@ func TestLeader(t *testing.T) {
 			"genv_leader": 0, "genv_leader_since_timestamp_seconds": float64(noon.Unix()), "genv_leader_etcd_up": 0,
 		}},
 	} {
-		all := values(t, string(metrics.Findings(&live.Fleet{Enforcing: true, Cycle: 1, Election: row.election})))
+		all := values(t, string(metrics.Findings(&live.FleetState{Enforcing: true, Cycle: 1, Election: row.election})))
 		got := map[string]float64{}
 		for series, value := range all {
 			if strings.HasPrefix(series, "genv_leader") {

@@ -12,29 +12,29 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Kind says what is asked for. The texts appear in JSON.
-type Kind string
+// Verb says what is asked for. The texts appear in JSON.
+type Verb string
 
 // The kinds of actions.
 const (
 	// Exempt keeps rules away from a user, a host or a GPU for some hours, and Unexempt ends that early.
-	Exempt   Kind = "exempt"
-	Unexempt Kind = "unexempt"
+	Exempt   Verb = "exempt"
+	Unexempt Verb = "unexempt"
 	// Hold stops what rules do until Release.
-	Hold    Kind = "hold"
-	Release Kind = "release"
+	Hold    Verb = "hold"
+	Release Verb = "release"
 	// Explain changes nothing: it says what the caps count for a user, as seen from a host, and what would go first.
-	Explain Kind = "explain"
+	Explain Verb = "explain"
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Exempt, Unexempt, Hold, Release, Explain} }
+func Kinds() []Verb { return []Verb{Exempt, Unexempt, Hold, Release, Explain} }
 
 // removed are kinds that versions before this one know.
-var removed = []Kind{"terminate", "warn", "detach"}
+var removed = []Verb{"terminate", "warn", "detach"}
 
 // CheckRemoved returns a *Refusal for a kind that only earlier versions know.
-func CheckRemoved(kind Kind) error {
+func CheckRemoved(kind Verb) error {
 	if !slices.Contains(removed, kind) {
 		return nil
 	}
@@ -45,10 +45,10 @@ func CheckRemoved(kind Kind) error {
 // ActionSchema is the schema of an Action.
 const ActionSchema = "genv.live.action/1"
 
-// Action is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
-type Action struct {
+// Instruction is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
+type Instruction struct {
 	Schema string `json:"schema"` // ActionSchema
-	Kind   Kind   `json:"action"`
+	Kind   Verb   `json:"action"`
 
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to exempt
@@ -95,8 +95,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
-// Person is who asks, as the kernel says: never by a name that a client claims.
-type Person struct {
+// Author is who asks, as the kernel says: never by a name that a client claims.
+type Author struct {
 	UID  snapshot.UID
 	Name snapshot.Username // of UID; empty if it has none
 	// Login is the user who logged in, if the kernel knows that (loginuid(5)) and it is
@@ -106,7 +106,7 @@ type Person struct {
 }
 
 // String names the person for the record, as in "alice (uid 1000), as root".
-func (p Person) String() string {
+func (p Author) String() string {
 	if p.Login == nil {
 		return named(p.Name, p.UID)
 	}
@@ -135,7 +135,7 @@ func invalid(format string, args ...any) error {
 
 // Check returns a *Refusal of the code Invalid if an action is incomplete or says more than its kind has a use for: it
 // may have been meant otherwise. A reason is always needed, except to end a hold or an exemption.
-func (a *Action) Check() error {
+func (a *Instruction) Check() error {
 	if a.Schema != ActionSchema {
 		return invalid("schema %s: this controller knows %s", text.Shown(a.Schema), ActionSchema)
 	}
@@ -164,7 +164,7 @@ func (a *Action) Check() error {
 }
 
 // checkExemption checks what policy.Exemption.Check doesn't know: the fields that an exemption doesn't have.
-func (a *Action) checkExemption() error {
+func (a *Instruction) checkExemption() error {
 	e := a.Exemption()
 	if err := e.Who.Check(); err != nil {
 		return invalid("%v", err)
@@ -179,7 +179,7 @@ func (a *Action) checkExemption() error {
 }
 
 // checkOnly refuses fields that are set and not among those that are used.
-func (a *Action) checkOnly(used ...string) error {
+func (a *Instruction) checkOnly(used ...string) error {
 	var needless []string
 	for name, set := range map[string]bool{
 		"host": a.Host != "", "device": a.Device != nil, "uuid": a.UUID != "", "user": a.User != "",
@@ -197,7 +197,7 @@ func (a *Action) checkOnly(used ...string) error {
 }
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.
-func (a *Action) Exemption() policy.Exemption {
+func (a *Instruction) Exemption() policy.Exemption {
 	return policy.Exemption{
 		Who:    policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},
 		Reason: a.Reason, From: a.From,

@@ -90,7 +90,7 @@ const (
 // Operate carries out an action that lasts while no controller uses the folder, and returns
 // a line about it. It is recorded first: in log or, if that is nil, for the next controller.
 func (s *Folder) Operate(
-	who operator.Person, a *operator.Action, log controller.Recorder, now time.Time,
+	who operator.Author, a *operator.Instruction, log controller.Recorder, now time.Time,
 ) (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse

@@ -11,11 +11,11 @@ import (
 )
 
 // large is a fleet of 1,000 hosts with 8 GPUs, all of which are used.
-func large() *live.Fleet {
+func large() *live.FleetState {
 	f := sample()
 	f.Hosts = nil
 	for i := range 1000 {
-		h := live.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%04d", i)), Seen: noon}
+		h := live.FleetHost{Name: snapshot.Hostname(fmt.Sprintf("gpu-%04d", i)), Seen: noon}
 		for j := range 8 {
 			h.GPUs = append(h.GPUs, gpu(j, gpus.Busy, fmt.Sprintf("user%d", (i*8+j)%200)))
 		}
@@ -48,7 +48,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		if err := json.Unmarshal(data, new(live.Fleet)); err != nil {
+		if err := json.Unmarshal(data, new(live.FleetState)); err != nil {
 			b.Fatal(err)
 		}
 	}

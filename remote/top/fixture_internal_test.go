@@ -50,11 +50,11 @@ func gpu(index int, state gpus.State, users ...string) gpus.GPU {
 }
 
 // sample is a fleet in which there is one of everything.
-func sample() *live.Fleet {
+func sample() *live.FleetState {
 	lost := &remote.Failure{Host: "gpu-4", Class: remote.Unreachable, Error: "dial tcp 10.0.0.4:22: connect: no route to host", NextStep: "Check the network and that the host is up: ping gpu-4"}
-	f := &live.Fleet{
+	f := &live.FleetState{
 		Schema: "genv.live.fleet/1", Revision: 7, Run: "run", Cycle: 41, Time: noon.Add(-2 * time.Second), Took: 0.4, Interval: 10, Enforcing: true,
-		Hosts: []live.Host{
+		Hosts: []live.FleetHost{
 			{Name: "gpu-1", Labels: map[string]string{"rack": "r1"}, Seen: noon.Add(-2 * time.Second), GPUs: []gpus.GPU{
 				gpu(0, gpus.Busy, "alice"), gpu(1, gpus.Busy, "alice"), gpu(2, gpus.Idle, "bob"), gpu(3, gpus.Attached, "carol"),
 				gpu(4, gpus.Free), gpu(5, gpus.Free), gpu(6, gpus.Free), gpu(7, gpus.Unknown),
@@ -64,7 +64,7 @@ func sample() *live.Fleet {
 			{Name: "gpu-4", Seen: noon.Add(-5 * time.Minute), Failure: lost, GPUs: []gpus.GPU{gpu(0, gpus.Unknown), gpu(1, gpus.Unknown)}},
 			{Name: "gpu-5", Failure: &remote.Failure{Host: "gpu-5"}, GPUs: []gpus.GPU{}},
 		},
-		Users: []live.User{
+		Users: []live.FleetUser{
 			{Name: "alice", Hosts: 1, Attached: 2, Used: 2, Memory: 48 << 30, Cap: of(4)},
 			{Name: "bob", Hosts: 2, Attached: 3, Idle: 1, Used: 3, Memory: 72 << 30, Cap: of(2), Findings: 1},
 			{Name: "carol", Hosts: 1, Attached: 1, Idle: 1, Cap: of(1)},
@@ -91,8 +91,8 @@ func finding(id, host, user string, pid snapshot.PID, decision enforce.Decision,
 	}
 }
 
-func sampleEvents() []live.Event {
-	return []live.Event{
+func sampleEvents() []live.FleetEvent {
+	return []live.FleetEvent{
 		{Number: 1, Time: noon.Add(-26 * time.Hour), Kind: enforce.EventHostLost, Host: "gpu-4", Text: "no route to host"},
 		{Number: 2, Time: noon.Add(-90 * time.Second), Kind: enforce.EventNew, Host: "gpu-2", User: "dave", PID: 4011, Rule: enforce.RuleNonEnvProcesses, Decision: enforce.DecisionWait, Text: "Process 4011 is not running in a GPU environment"},
 		{Number: 3, Time: noon.Add(-2 * time.Second), Kind: enforce.EventOutcome, Host: "gpu-2", User: "dave", PID: 4011, Status: "terminated", Text: "process 4011: terminated"},
@@ -108,7 +108,7 @@ func (silent) Next(ctx context.Context) (Update, error) {
 }
 
 // viewed is a Model that shows a fleet on a screen of a size.
-func viewed(t testing.TB, fleet *live.Fleet, width, height int) *Model {
+func viewed(t testing.TB, fleet *live.FleetState, width, height int) *Model {
 	t.Helper()
 	m := newModel(context.Background(), Options{Source: silent{}, Now: func() time.Time { return noon }})
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
@@ -116,7 +116,7 @@ func viewed(t testing.TB, fleet *live.Fleet, width, height int) *Model {
 	return m
 }
 
-func (m *Model) update(fleet *live.Fleet, events ...live.Event) {
+func (m *Model) update(fleet *live.FleetState, events ...live.FleetEvent) {
 	m.Update(updateMsg{update: Update{Fleet: fleet, Events: events, Origin: "controller"}})
 }
 

@@ -21,10 +21,10 @@ const (
 // SocketSource is a Source of a controller's socket. It connects again when the controller was away.
 type SocketSource struct {
 	client *live.Client
-	free   time.Time   // when it may be asked again
-	fleet  *live.Fleet // the last one; nil before the first, and after an error
-	run    string      // of the controller
-	after  uint64      // the number of its last event
+	free   time.Time        // when it may be asked again
+	fleet  *live.FleetState // the last one; nil before the first, and after an error
+	run    string           // of the controller
+	after  uint64           // the number of its last event
 }
 
 // Follow follows a controller. The caller closes the SocketSource.

@@ -30,7 +30,7 @@ func (m *Model) header() string {
 	if m.scene == nil {
 		return m.painter.Paint("genv top", draw.Bold)
 	}
-	f := m.scene.Fleet
+	f := m.scene.FleetState
 	var parts []string
 	if m.paused {
 		parts = append(parts, m.painter.Paint("PAUSED", draw.Reverse))
@@ -67,7 +67,7 @@ func (m *Model) counts() string {
 }
 
 func (m *Model) activity() string {
-	f := m.scene.Fleet
+	f := m.scene.FleetState
 	doing := "watching"
 	switch {
 	case f.Election != nil && f.Election.Role != election.Leading:
@@ -90,7 +90,7 @@ func (m *Model) alerts() []string {
 		list = append(list, "No new data: "+draw.Shown(m.err.Error()))
 	}
 	if m.scene != nil {
-		list = append(list, alertsOf(m.scene.Fleet)...)
+		list = append(list, alertsOf(m.scene.FleetState)...)
 	}
 	if guard := m.guardAlert(); guard != "" {
 		list = append(list, guard)
@@ -142,7 +142,7 @@ func (m *Model) tabCount(tab tabID) int {
 }
 
 // alertsOf are those about the controller.
-func alertsOf(f *live.Fleet) (list []string) {
+func alertsOf(f *live.FleetState) (list []string) {
 	if f.Hold != nil {
 		list = append(list, draw.Shown(f.Hold.String()))
 	}

@@ -38,7 +38,7 @@ type Model struct {
 
 	mode    mode
 	input   input
-	request []operator.Action // to be completed and confirmed; nil for none
+	request []operator.Instruction // to be completed and confirmed; nil for none
 	details []string
 	message string
 }
@@ -143,7 +143,7 @@ func (m *Model) take(msg updateMsg) {
 }
 
 func (m *Model) show(u *Update) {
-	var kept []live.Event
+	var kept []live.FleetEvent
 	if m.scene != nil && m.scene.Run == u.Fleet.Run { // another controller counts from 1
 		kept = m.scene.events
 	}

@@ -18,7 +18,7 @@ import (
 
 // Plain prints a line per host, and again when the host has changed, until ctx ends or a
 // number of cycles was printed; 0 is any number. It returns the last fleet that it printed.
-func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.Fleet, error) {
+func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.FleetState, error) {
 	p := plainWriter{out: w, options: options, shown: make(map[snapshot.Hostname]string)}
 	for number := 0; ctx.Err() == nil; {
 		update, err := options.Source.Next(ctx)
@@ -44,7 +44,7 @@ func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live
 type plainWriter struct {
 	out     io.Writer
 	options Options
-	fleet   *live.Fleet
+	fleet   *live.FleetState
 	shown   map[snapshot.Hostname]string // the last line of each host
 	failure string                       // why there is nothing new; empty if there is
 	alerts  []string                     // the last ones about the controller
@@ -70,7 +70,7 @@ func (p *plainWriter) lost(err error) {
 	p.print(line)
 }
 
-func (p *plainWriter) write(fleet *live.Fleet) {
+func (p *plainWriter) write(fleet *live.FleetState) {
 	if p.failure != "" {
 		p.print("new data again")
 		p.failure = ""
@@ -79,7 +79,7 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 	p.alert(alertsOf(fleet))
 	s := newScene(fleet, nil)
 	there := make(map[snapshot.Hostname]bool)
-	var changed []*live.Host
+	var changed []*live.FleetHost
 	var failed []remote.Failure
 	for _, r := range s.keep(p.options.Filter, p.options.only(s.rows(tabHosts))) {
 		there[r.id.host] = true
@@ -147,7 +147,7 @@ func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[st
 const maxHosts = 160
 
 // age is when a host answered, unless that is just now.
-func (p *plainWriter) age(h *live.Host) string {
+func (p *plainWriter) age(h *live.FleetHost) string {
 	switch {
 	case h.Seen.IsZero():
 		return "; it has never answered"
@@ -157,7 +157,7 @@ func (p *plainWriter) age(h *live.Host) string {
 	return ""
 }
 
-func (s *scene) sentence(h *live.Host) string {
+func (s *scene) sentence(h *live.FleetHost) string {
 	name := draw.Shown(string(h.Name))
 	if h.Failure != nil {
 		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, draw.Shown(h.Failure.Error))

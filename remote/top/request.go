@@ -18,12 +18,12 @@ const maxActions = 20
 
 // begin prepares a request: to exempt what the tagged rows are about, or the selected one, or to hold and release
 // everything that rules do. It is bound to these rows, whatever happens to them until it is confirmed.
-func (m *Model) begin(kind operator.Kind) {
+func (m *Model) begin(kind operator.Verb) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
 		return
 	}
-	list := []operator.Action{{}}
+	list := []operator.Instruction{{}}
 	if kind == operator.Exempt {
 		if list = m.exempted(); len(list) == 0 {
 			return
@@ -45,7 +45,7 @@ func (m *Model) begin(kind operator.Kind) {
 
 // exempted are the narrowest exemptions of the tagged rows, or of the selected one; the message says why there are
 // none.
-func (m *Model) exempted() (list []operator.Action) {
+func (m *Model) exempted() (list []operator.Instruction) {
 	var targets []*row
 	for i := range m.rows {
 		if m.tagged[m.rows[i].id] {
@@ -65,7 +65,7 @@ func (m *Model) exempted() (list []operator.Action) {
 	}
 	for _, r := range targets {
 		choices := exemptions(r)
-		i := slices.IndexFunc(choices, func(a operator.Action) bool {
+		i := slices.IndexFunc(choices, func(a operator.Instruction) bool {
 			e := a.Exemption()
 			return e.Who.Check() == nil
 		})
@@ -133,7 +133,7 @@ func (m *Model) cancel() {
 }
 
 // send asks for one action after the other.
-func (m *Model) send(list []operator.Action) tea.Cmd {
+func (m *Model) send(list []operator.Instruction) tea.Cmd {
 	ctx, act := m.context, m.options.Act
 	return func() tea.Msg {
 		var done answerMsg
@@ -150,7 +150,7 @@ func (m *Model) send(list []operator.Action) tea.Cmd {
 }
 
 // summary is an action with its full identity, for people.
-func summary(a *operator.Action) string {
+func summary(a *operator.Instruction) string {
 	if a.Kind == operator.Exempt {
 		e := a.Exemption()
 		return "exempt " + draw.Shown(e.Who.String())
@@ -159,7 +159,7 @@ func summary(a *operator.Action) string {
 }
 
 // question is what is to be confirmed.
-func question(list []operator.Action) []string {
+func question(list []operator.Instruction) []string {
 	lines := []string{"Ask the controller to:"}
 	for i := range list {
 		lines = append(lines, summary(&list[i]))
@@ -174,7 +174,7 @@ func question(list []operator.Action) []string {
 }
 
 // holdOrRelease is what h asks for.
-func (m *Model) holdOrRelease() operator.Kind {
+func (m *Model) holdOrRelease() operator.Verb {
 	if m.scene != nil && m.scene.Hold != nil {
 		return operator.Release
 	}

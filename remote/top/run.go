@@ -40,7 +40,7 @@ type Options struct {
 	// SSH are the arguments of ssh before the host.
 	SSH []string
 	// Act asks the controller for something; nil if this view may not. NoAct then says why, and what to do about it.
-	Act   func(context.Context, *operator.Action) (operator.Answer, error)
+	Act   func(context.Context, *operator.Instruction) (operator.Answer, error)
 	NoAct string
 	// Failures, if set, gets the hosts that failed since the last time, before Plain prints them.
 	Failures func(failures []remote.Failure, total int)
@@ -75,9 +75,9 @@ type Source interface {
 
 // Update is what a Source has.
 type Update struct {
-	Fleet *live.Fleet
+	Fleet *live.FleetState
 	// Events are those since the last Update, the oldest first.
-	Events []live.Event
+	Events []live.FleetEvent
 	// Origin says who looked at the hosts, such as "controller".
 	Origin string
 }
@@ -115,7 +115,7 @@ func (s *FeedSource) Close() { s.watch.Close() }
 // maxEvents is how many events are kept for the history.
 const maxEvents = 4096
 
-func withEvents(kept, more []live.Event) []live.Event {
+func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
 	kept = append(slices.Clip(kept), more...)
 	if excess := len(kept) - maxEvents; excess > 0 {
 		kept = kept[excess:]

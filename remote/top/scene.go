@@ -13,14 +13,14 @@ import (
 
 // scene is a fleet as the view shows it, looked up once for each update.
 type scene struct {
-	*live.View
-	events  []live.Event // the oldest first
-	guarded bool         // there is something to say about the guard of a host
-	owned   bool         // root owns the state of a host
+	*live.Index
+	events  []live.FleetEvent // the oldest first
+	guarded bool              // there is something to say about the guard of a host
+	owned   bool              // root owns the state of a host
 }
 
-func newScene(fleet *live.Fleet, events []live.Event) *scene {
-	s := &scene{View: live.NewView(fleet), events: events}
+func newScene(fleet *live.FleetState, events []live.FleetEvent) *scene {
+	s := &scene{Index: live.NewIndex(fleet), events: events}
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
 		s.guarded, s.owned = s.guarded || h.Guard.String() != "", s.owned || h.RootOwnsState()
@@ -29,7 +29,7 @@ func newScene(fleet *live.Fleet, events []live.Event) *scene {
 }
 
 func (s *scene) rows(tab tabID) []row {
-	f := s.Fleet
+	f := s.FleetState
 	var rows []row
 	switch tab {
 	case tabHosts:
@@ -76,7 +76,7 @@ func (s *scene) rows(tab tabID) []row {
 	return rows
 }
 
-func gpuRows(rows []row, h *live.Host) []row {
+func gpuRows(rows []row, h *live.FleetHost) []row {
 	list := make([]gpus.Row, len(h.GPUs))
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
@@ -87,7 +87,7 @@ func gpuRows(rows []row, h *live.Host) []row {
 }
 
 // processRows has a row for each process, also if it uses several GPUs.
-func processRows(rows []row, h *live.Host) []row {
+func processRows(rows []row, h *live.FleetHost) []row {
 	known := make(map[rowID]*process)
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
@@ -115,7 +115,7 @@ func sum[N int | int64](a, b *N) *N {
 }
 
 // failureOf is why a host didn't answer; nil if it did.
-func failureOf(h *live.Host) *remote.Failure {
+func failureOf(h *live.FleetHost) *remote.Failure {
 	if h == nil {
 		return nil
 	}
@@ -156,12 +156,12 @@ func (id rowID) String() string {
 // belong to the fleet, and are not changed.
 type row struct {
 	id      rowID
-	host    *live.Host
+	host    *live.FleetHost
 	gpu     *gpus.Row
 	process *process
-	user    *live.User
+	user    *live.FleetUser
 	finding *live.Finding
-	event   *live.Event
+	event   *live.FleetEvent
 	failure *remote.Failure
 }
 

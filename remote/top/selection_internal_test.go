@@ -16,11 +16,11 @@ import (
 
 // shuffled is a fleet of the same kind with other hosts, GPUs and processes, in another
 // order.
-func shuffled(r *rand.Rand) *live.Fleet {
+func shuffled(r *rand.Rand) *live.FleetState {
 	f := sample()
 	for i := range r.IntN(6) {
-		f.Hosts = append(f.Hosts, live.Host{Name: snapshot.Hostname(fmt.Sprintf("more-%d", i)), Seen: noon, GPUs: []gpus.GPU{gpu(0, gpus.Busy, "erin"), gpu(1, gpus.Free)}})
-		f.Users = append(f.Users, live.User{Name: snapshot.Username(fmt.Sprintf("user-%d", i)), Attached: r.IntN(9)})
+		f.Hosts = append(f.Hosts, live.FleetHost{Name: snapshot.Hostname(fmt.Sprintf("more-%d", i)), Seen: noon, GPUs: []gpus.GPU{gpu(0, gpus.Busy, "erin"), gpu(1, gpus.Free)}})
+		f.Users = append(f.Users, live.FleetUser{Name: snapshot.Username(fmt.Sprintf("user-%d", i)), Attached: r.IntN(9)})
 		f.Findings = append(f.Findings, finding(fmt.Sprintf("more-%d", i), "gpu-1", "erin", snapshot.PID(r.IntN(5000)), "act", "something"))
 	}
 	drop(r, &f.Hosts)

@@ -25,7 +25,7 @@ var hostileTexts = []string{
 }
 
 // hostile is a fleet in which every text is one of those.
-func hostile(s string) *live.Fleet {
+func hostile(s string) *live.FleetState {
 	f := sample()
 	f.Hosts[0].Name, f.Hosts[0].Labels = snapshot.Hostname(s), map[string]string{s: s}
 	for i := range f.Hosts[0].GPUs {
@@ -51,7 +51,7 @@ func TestHostileTexts(t *testing.T) {
 			m, _ := acting(t)
 			m.painter.Colour = true
 			m.options.Source, m.origin = silent{}, ""
-			m.update(hostile(s), live.Event{Number: 9, Time: noon, Kind: "new", Host: snapshot.Hostname(s), User: snapshot.Username(s), Text: s})
+			m.update(hostile(s), live.FleetEvent{Number: 9, Time: noon, Kind: "new", Host: snapshot.Hostname(s), User: snapshot.Username(s), Text: s})
 			for tab := range tabCount {
 				for _, keys := range [][]string{{}, {"enter"}, {"t"}, {"e"}, {"d"}, {"/", s}, {"o"}, {"enter", "esc", "space", "enter"}} {
 					m.press("esc", "esc", "esc", fmt.Sprint(tab+1), "g")
@@ -127,7 +127,7 @@ func TestAFindingForEachProcess(t *testing.T) {
 }
 
 // guarded is the sample with a guard that is on, one that can't be, and one that is unknown.
-func guarded() *live.Fleet {
+func guarded() *live.FleetState {
 	f := sample()
 	f.Hosts[0].Guard, f.Hosts[0].Service = live.HostGuard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, of(true)
 	f.Hosts[1].Guard, f.Hosts[1].Service = live.HostGuard{Mode: snapshot.GuardUnable, Reason: "kernel: no\x1b[2J BPF", Policy: snapshot.GuardEnforce}, of(false)
@@ -168,7 +168,7 @@ func TestADeviceWithMIG(t *testing.T) {
 		}},
 		Processes: []snapshot.Process{{PID: 70, Username: "alice", Instances: []snapshot.GPUUUID{"MIG-a"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
 	})
-	fleet := &live.Fleet{Cycle: 1, Hosts: []live.Host{{Name: "gpu-1", Seen: noon, GPUs: list}}}
+	fleet := &live.FleetState{Cycle: 1, Hosts: []live.FleetHost{{Name: "gpu-1", Seen: noon, GPUs: list}}}
 	for tab, want := range map[string]string{tabs[tabHosts].name: " ? ", tabs[tabGPUs].name: "A busy", tabs[tabProcesses].name: "A busy"} {
 		m := viewed(t, fleet, 120, 16)
 		for i := range tabs {

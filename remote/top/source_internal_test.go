@@ -44,11 +44,11 @@ func cycle(run string, number int) *controller.Cycle {
 }
 
 // until takes updates until one is as expected, and returns it with the events of all.
-func until(t *testing.T, s Source, ok func(Update, error) bool) (Update, []live.Event) {
+func until(t *testing.T, s Source, ok func(Update, error) bool) (Update, []live.FleetEvent) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var events []live.Event
+	var events []live.FleetEvent
 	for {
 		u, err := s.Next(ctx)
 		require.NoError(t, ctx.Err())
@@ -130,10 +130,10 @@ func (l *list) Next(ctx context.Context) (Update, error) {
 	if err, failed := item.(error); failed {
 		return Update{}, err
 	}
-	return Update{Fleet: item.(*live.Fleet)}, nil
+	return Update{Fleet: item.(*live.FleetState)}, nil
 }
 
-func plainLines(t *testing.T, options Options, cycles int, items ...any) ([]string, *live.Fleet, error) {
+func plainLines(t *testing.T, options Options, cycles int, items ...any) ([]string, *live.FleetState, error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	options.Source, options.Now = &list{items, cancel}, func() time.Time { return noon }
@@ -143,7 +143,7 @@ func plainLines(t *testing.T, options Options, cycles int, items ...any) ([]stri
 	return lines, fleet, err
 }
 
-func inCycle(n int) *live.Fleet {
+func inCycle(n int) *live.FleetState {
 	f := sample()
 	f.Cycle = n
 	return f

@@ -36,7 +36,7 @@ func byFindings(s *scene, a, b *row) int {
 // age is the order of the AGE columns.
 func age(r *row) int64 { return -seen(r.host).UnixNano() }
 
-func seen(h *live.Host) time.Time {
+func seen(h *live.FleetHost) time.Time {
 	if h == nil {
 		return time.Time{}
 	}
@@ -44,7 +44,7 @@ func seen(h *live.Host) time.Time {
 }
 
 // modelsOf are the models of a host's GPUs, each once, without the maker.
-func modelsOf(h *live.Host) string {
+func modelsOf(h *live.FleetHost) string {
 	var models []string
 	known := make(map[string]bool)
 	for i := range h.GPUs {
@@ -68,7 +68,7 @@ func gpuCells(s *scene, r *row, _ time.Time) draw.Cell {
 }
 
 // mark is a GPU in one character.
-func (s *scene) mark(h *live.Host, g *gpus.GPU) draw.Span {
+func (s *scene) mark(h *live.FleetHost, g *gpus.GPU) draw.Span {
 	mark, as := s.Mark(h.Name, g), stateStyle(g.State)
 	switch mark {
 	case live.MarkFinding:
@@ -93,7 +93,7 @@ func stateStyle(state gpus.State) draw.Style {
 	return draw.Faint
 }
 
-func free(h *live.Host) int {
+func free(h *live.FleetHost) int {
 	var counts gpus.StateCounts
 	counts.Add(h.GPUs...)
 	return counts.Free
@@ -229,7 +229,7 @@ func (s *scene) guardColumns() (list []column) {
 	return list
 }
 
-func guardMode(h *live.Host) string {
+func guardMode(h *live.FleetHost) string {
 	switch {
 	case h.Failure != nil:
 		return "-"

@@ -10,15 +10,15 @@ import (
 )
 
 // exemptions are those that a row may be meant to have, the narrowest first.
-func exemptions(r *row) []operator.Action {
+func exemptions(r *row) []operator.Instruction {
 	user, host := append(usersOf(r), "")[0], r.id.host
 	switch {
 	case r.gpu != nil:
 		index := r.gpu.Index
-		return []operator.Action{{Host: host, Device: &index, UUID: r.gpu.UUID}}
+		return []operator.Instruction{{Host: host, Device: &index, UUID: r.gpu.UUID}}
 	case r.finding != nil:
 		rule := r.finding.Rule
-		return []operator.Action{
+		return []operator.Instruction{
 			{User: user, Host: host, Rule: rule},
 			{User: user, Rule: rule},
 			{Host: host, Rule: rule},
@@ -26,9 +26,9 @@ func exemptions(r *row) []operator.Action {
 	case r.process != nil && user == "": // not all of the host for one process
 		return nil
 	case r.user != nil, r.process != nil, r.event != nil:
-		return []operator.Action{{User: user, Host: host}}
+		return []operator.Instruction{{User: user, Host: host}}
 	}
-	return []operator.Action{{Host: host}}
+	return []operator.Instruction{{Host: host}}
 }
 
 // sshCommand is `ssh HOST` with arguments before the host, such as -F FILE. No shell sees

@@ -44,11 +44,11 @@ type findingList struct {
 func hostPage(p *page, r *http.Request) (string, any) {
 	// hostBody is what the page of a host shows.
 	type hostBody struct {
-		*live.Host
+		*live.FleetHost
 		Counts   gpus.StateCounts
 		GPUs     []gpuRow
 		Findings findingList
-		Events   []live.Event
+		Events   []live.FleetEvent
 	}
 	h := p.Fleet.Host(snapshot.Hostname(r.PathValue("host")))
 	if h == nil {
@@ -56,13 +56,13 @@ func hostPage(p *page, r *http.Request) (string, any) {
 		return "", nil
 	}
 	p.Title = hostName(h.Name)
-	body := hostBody{Host: h}
+	body := hostBody{FleetHost: h}
 	body.Counts.Add(h.GPUs...)
 	for j := range h.GPUs {
 		body.GPUs = append(body.GPUs, p.gpu(gpus.Row{Host: h.Name, GPU: &h.GPUs[j]}))
 	}
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.Host == h.Name })
-	body.Events = p.events(func(e *live.Event) bool { return e.Host == h.Name })
+	body.Events = p.events(func(e *live.FleetEvent) bool { return e.Host == h.Name })
 	return "host", body
 }
 
@@ -82,27 +82,27 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.Entry, bool)) (string, any) {
 	// userBody is what the page of a user shows.
 	type userBody struct {
-		live.User
+		live.FleetUser
 		GPUs     []gpuRow
 		Findings findingList
-		Ended    []live.Event     // what was done
-		Recorded bool             // Ended has what was done before this run
-		Partly   bool             // and some of that may be missing
-		Hours    *usage.ReportRow // of the last days; nil if there are none
+		Ended    []live.FleetEvent // what was done
+		Recorded bool              // Ended has what was done before this run
+		Partly   bool              // and some of that may be missing
+		Hours    *usage.ReportRow  // of the last days; nil if there are none
 		Days     int
 	}
 	if p.Hidden && user != p.view.self {
 		p.Title = "Only your own page can be shown: the names of others are hidden."
 		return "", nil
 	}
-	body := userBody{User: live.User{Name: user}, Hours: hours, Days: ranges[0]}
+	body := userBody{FleetUser: live.FleetUser{Name: user}, Hours: hours, Days: ranges[0]}
 	known := false
 	for i := range p.Fleet.Users {
 		if p.Fleet.Users[i].Name == user {
-			body.User, known = p.Fleet.Users[i], true
+			body.FleetUser, known = p.Fleet.Users[i], true
 		}
 	}
-	body.Ended = p.events(func(e *live.Event) bool {
+	body.Ended = p.events(func(e *live.FleetEvent) bool {
 		return e.User == user && e.Kind == enforce.EventOutcome
 	})
 	if body.Recorded = recorded != nil; body.Recorded && len(body.Ended) < maxEvents {
@@ -123,13 +123,13 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 }
 
 // endedBefore is what the record has of a user, the newest first.
-func endedBefore(entries []audit.Entry, user snapshot.Username, most int) (list []live.Event) {
+func endedBefore(entries []audit.Entry, user snapshot.Username, most int) (list []live.FleetEvent) {
 	for i := range slices.Backward(entries) {
 		e := &entries[i]
 		if e.User != user || e.ID == "" || e.Action != "" || len(list) == most {
 			continue
 		}
-		event := live.Event{Time: e.Time, Kind: enforce.EventOutcome, Host: e.Host, User: user, PID: e.PID, Record: e}
+		event := live.FleetEvent{Time: e.Time, Kind: enforce.EventOutcome, Host: e.Host, User: user, PID: e.PID, Record: e}
 		event.Text = fmt.Sprintf("%s: %s", e.Text, cmp.Or(string(e.Status), "outcome unknown"))
 		event.Why = strings.Join(e.Why, "; ")
 		if len(e.Rules) > 0 {
@@ -144,11 +144,11 @@ func findingsPage(p *page, _ *http.Request) (string, any) {
 	// findingsBody is what the page of findings shows.
 	type findingsBody struct {
 		Findings findingList
-		Events   []live.Event
+		Events   []live.FleetEvent
 	}
 	p.Title = "Findings"
 	all := p.findings(func(*live.Finding) bool { return true })
-	return "findings", findingsBody{all, p.events(func(*live.Event) bool { return true })}
+	return "findings", findingsBody{all, p.events(func(*live.FleetEvent) bool { return true })}
 }
 
 // findings are those that are selected: what is done now before what waits.
@@ -169,8 +169,8 @@ func (p *page) findings(selected func(*live.Finding) bool) (list findingList) {
 }
 
 // events are the last ones that are selected, the newest first.
-func (p *page) events(selected func(*live.Event) bool) []live.Event {
-	var list []live.Event
+func (p *page) events(selected func(*live.FleetEvent) bool) []live.FleetEvent {
+	var list []live.FleetEvent
 	for _, e := range slices.Backward(p.view.Events(0)) {
 		if selected(&e) {
 			if list = append(list, e); len(list) == maxEvents {

@@ -52,7 +52,7 @@ func (f hostFilter) key() string {
 	return q.Encode()
 }
 
-func (f hostFilter) selects(h *live.Host) bool {
+func (f hostFilter) selects(h *live.FleetHost) bool {
 	fits := func(g gpus.GPU) bool {
 		return (!f.Free || g.State == gpus.Free) && (f.Model == "" || model(g.Model) == f.Model)
 	}
@@ -84,7 +84,7 @@ type freeAt struct {
 }
 
 type tile struct {
-	*live.Host
+	*live.FleetHost
 	Counts   gpus.StateCounts
 	Cells    template.HTML // the letters of its GPUs
 	MoreGPUs int
@@ -104,14 +104,14 @@ func overview(p *page, r *http.Request) (string, any) {
 		Filter    hostFilter
 		Models    []modelRow
 		Tiles     []tile
-		Users     []live.User
+		Users     []live.FleetUser
 		MoreUsers int
 		Failed    []failedRow
 		// MoreFailed are those besides Failed.
 		MoreFailed int
 	}
 	p.Title = "GPUs"
-	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet.Fleet)}
+	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet.FleetState)}
 	for i := range p.Fleet.Hosts {
 		h := &p.Fleet.Hosts[i]
 		switch {
@@ -126,7 +126,7 @@ func overview(p *page, r *http.Request) (string, any) {
 		}
 	}
 	users := slices.Clone(p.Fleet.Users)
-	slices.SortStableFunc(users, func(a, b live.User) int {
+	slices.SortStableFunc(users, func(a, b live.FleetUser) int {
 		return cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used))
 	})
 	if excess := len(users) - maxUsers; excess > 0 {
@@ -136,8 +136,8 @@ func overview(p *page, r *http.Request) (string, any) {
 	return "overview", body
 }
 
-func (p *page) tile(h *live.Host) tile {
-	t := tile{Host: h, Users: h.Users(), MoreGPUs: max(0, len(h.GPUs)-maxCells)}
+func (p *page) tile(h *live.FleetHost) tile {
+	t := tile{FleetHost: h, Users: h.Users(), MoreGPUs: max(0, len(h.GPUs)-maxCells)}
 	t.Counts.Add(h.GPUs...)
 	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
 		t.Cells += p.cell(h.Name, &h.GPUs[i]).html()
@@ -149,7 +149,7 @@ func (p *page) tile(h *live.Host) tile {
 }
 
 // modelsOf are the models of the fleet, those with the most free GPUs first.
-func modelsOf(f *live.Fleet) []modelRow {
+func modelsOf(f *live.FleetState) []modelRow {
 	rows := make(map[string]*modelRow)
 	for i := range f.Hosts {
 		h, free := &f.Hosts[i], make(map[string]int)

@@ -35,7 +35,7 @@ type pageFunc func(p *page, r *http.Request) (name string, body any)
 type page struct {
 	Title   string
 	Path    string // of the menu's entry
-	Fleet   *live.View
+	Fleet   *live.Index
 	Hidden  bool         // names of others are hidden
 	Me      bool         // it may be known who asks
 	Usage   bool         // there are reports of usage
@@ -74,9 +74,9 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 	answer.send(w, r)
 }
 
-func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
+func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.FleetState, now time.Time) (*rendered, error) {
 	p := &page{
-		Fleet: live.NewView(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(),
+		Fleet: live.NewIndex(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(),
 		Usage: s.options.Usage != nil, Version: staticVersion(), view: v, Path: r.URL.Path,
 	}
 	status := http.StatusOK
@@ -95,7 +95,7 @@ func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet
 
 // refuse says in a page why there is nothing else.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
-	p := &page{Title: http.StatusText(status), Fleet: live.NewView(&live.Fleet{}), Version: staticVersion(), Body: why}
+	p := &page{Title: http.StatusText(status), Fleet: live.NewIndex(&live.FleetState{}), Version: staticVersion(), Body: why}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, why, status)
 		return

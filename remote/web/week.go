@@ -44,7 +44,7 @@ type weekBar struct {
 // weekRow is a reservation in the table.
 type weekRow struct {
 	Host snapshot.Hostname
-	live.Reservation
+	live.Booking
 }
 
 const (
@@ -56,15 +56,15 @@ const (
 
 // Reserves reports whether a host keeps reservations.
 func (p *page) Reserves() bool {
-	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.Host) bool { return h.Reserved != nil || len(h.Reservations) > 0 })
+	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.FleetHost) bool { return h.Reserved != nil || len(h.Reservations) > 0 })
 }
 
 func weekPage(p *page, _ *http.Request) (string, any) {
 	p.Title = "Reserved GPUs"
-	return "week", newWeek(p.Fleet.Fleet, p.Now.Local())
+	return "week", newWeek(p.Fleet.FleetState, p.Now.Local())
 }
 
-func newWeek(f *live.Fleet, now time.Time) *week {
+func newWeek(f *live.FleetState, now time.Time) *week {
 	begin := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	end := begin.AddDate(0, 0, weekDays)
 	at := func(t time.Time) float64 { // in per cent
@@ -130,7 +130,7 @@ func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 }
 
 // calendarOf is a calendar as in RFC 5545.
-func calendarOf(f *live.Fleet) string {
+func calendarOf(f *live.FleetState) string {
 	var b strings.Builder
 	add := func(name, value string) { b.WriteString(folded(name + ":" + value)) }
 	const utc = "20060102T150405Z"

@@ -125,7 +125,7 @@ func (o *Options) readers(getenv func(string) string) int {
 }
 
 // Self is the person who runs this program.
-func Self(ctx context.Context) operator.Person {
+func Self(ctx context.Context) operator.Author {
 	return live.PersonOf(ctx, socket.Self(), system.Username)
 }
 

@@ -38,11 +38,11 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	daemon := startDaemon(t, nil, args...)
 	daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	v := genvtest.View(t, path)
-	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold, Reason: "until Monday"})
+	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold, Reason: "until Monday"})
 	require.NoError(t, err)
-	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
+	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
 	require.NoError(t, err)
-	v.Wait("it is shown at once", func(f *live.Fleet) bool { return f.Hold != nil && len(f.Exemptions) == 1 })
+	v.Wait("it is shown at once", func(f *live.FleetState) bool { return f.Hold != nil && len(f.Exemptions) == 1 })
 	daemon.signal(os.Kill)
 	daemon.end()
 
@@ -69,7 +69,7 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 func TestActionsNeedARecord(t *testing.T) {
 	h := genvhost.New(outsiders(1))
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
-	hold := operator.Action{Kind: operator.Hold, Reason: "test"}
+	hold := operator.Instruction{Kind: operator.Hold, Reason: "test"}
 	for says, more := range map[string][]string{
 		"keeps no record":            {"enforce"},
 		"runs with --dry-run":        {"enforce", "--dry-run", "--audit-log", filepath.Join(t.TempDir(), "log")},
@@ -78,7 +78,7 @@ func TestActionsNeedARecord(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "s")
 		run := genvtest.Begin(t, append([]string{"remote", more[0], "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--socket", path}, more[1:]...)...)
 		v := genvtest.View(t, path)
-		v.Wait("a cycle", func(f *live.Fleet) bool { return f.Took > 0 })
+		v.Wait("a cycle", func(f *live.FleetState) bool { return f.Took > 0 })
 		_, err := live.SendAction(t.Context(), path, hold)
 		require.ErrorContains(t, err, says)
 		require.Equal(t, command.ExitOK, run.End(), run.Err.String())

@@ -63,7 +63,7 @@ func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) 
 	if living, err := socket.Answers(c.Context, path); err != nil || !living {
 		return nil
 	}
-	answer, err := live.SendAction(c.Context, path, operator.Action{
+	answer, err := live.SendAction(c.Context, path, operator.Instruction{
 		Schema: operator.ActionSchema, Kind: operator.Explain, Host: o.query.Host, User: o.query.User,
 	})
 	if err != nil {

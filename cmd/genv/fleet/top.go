@@ -238,7 +238,7 @@ func (s *topSource) close() {
 	}
 }
 
-func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.Answer, error) {
+func (s *topSource) act(ctx context.Context, action *operator.Instruction) (operator.Answer, error) {
 	path := s.controller()
 	if path == "" {
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")

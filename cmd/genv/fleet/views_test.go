@@ -25,7 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-func states(h *live.Host) (list []gpus.State) {
+func states(h *live.FleetHost) (list []gpus.State) {
 	for i := range h.GPUs {
 		list = append(list, h.GPUs[i].State)
 	}
@@ -37,7 +37,7 @@ func TestRemoteWatch(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	run := genvtest.Begin(t, "remote", "watch", "-F", f.SSHConfig(), "-H", "ours,old,bare,nosudo,down", "--interval", "200ms", "--socket", socket)
 	v := genvtest.View(t, socket)
-	fleet := v.Wait("all answered", func(f *live.Fleet) bool { return f.Cycle > 0 && len(f.Failed) == 1 })
+	fleet := v.Wait("all answered", func(f *live.FleetState) bool { return f.Cycle > 0 && len(f.Failed) == 1 })
 	require.False(t, fleet.Enforcing)
 	require.False(t, fleet.DryRun, "it is none of enforcement")
 	require.Empty(t, fleet.Findings)
@@ -51,13 +51,13 @@ func TestRemoteWatch(t *testing.T) {
 
 	require.NoError(t, f.Host("ours").Inject(inprocess.Faults{Down: true}))
 	ours.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{Damage: genvhost.Hangup} })
-	fleet = v.Wait("it is lost", func(f *live.Fleet) bool { return f.Hosts[0].Failure != nil })
+	fleet = v.Wait("it is lost", func(f *live.FleetState) bool { return f.Hosts[0].Failure != nil })
 	require.Equal(t, []gpus.State{gpus.Unknown, gpus.Unknown}, states(&fleet.Hosts[0]), "failed, and not free")
 	require.NotZero(t, fleet.Hosts[0].Seen)
 	require.NoError(t, f.Host("ours").Inject(inprocess.Faults{}))
 	require.NoError(t, f.Host("down").Inject(inprocess.Faults{}))
 	ours.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{} })
-	v.Wait("all are back", func(f *live.Fleet) bool { return len(f.Failed) == 0 })
+	v.Wait("all are back", func(f *live.FleetState) bool { return len(f.Failed) == 0 })
 	require.Equal(t, command.ExitOK, run.End())
 	require.Contains(t, run.Err.String(), "Live state of 5 hosts, every 200ms: "+socket)
 	said := regexp.MustCompile(`(?m)^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d `).ReplaceAllString(run.Err.String(), "")
@@ -83,13 +83,13 @@ func TestEnforceIsSeen(t *testing.T) {
 	genvtest.Eventually(t, "it asks", func() bool { answered += len(h.TakeAnswered()); return answered > 2 })
 	require.Zero(t, h.DeviceAge(), "there is no viewer")
 	v := genvtest.View(t, socket)
-	fleet := v.Wait("the first cycle", func(f *live.Fleet) bool { return f.Took > 0 })
+	fleet := v.Wait("the first cycle", func(f *live.FleetState) bool { return f.Took > 0 })
 	require.True(t, fleet.Enforcing)
 	require.True(t, fleet.DryRun)
 	require.Len(t, fleet.Findings, 1)
 	require.EqualValues(t, "dry-run", fleet.Findings[0].Decision)
 	three := 3
-	require.Equal(t, []live.User{{Name: "alice", Hosts: 1, Attached: 1, Used: 1, Memory: 1000 << 20, Cap: &three, Findings: 1}}, fleet.Users)
+	require.Equal(t, []live.FleetUser{{Name: "alice", Hosts: 1, Attached: 1, Used: 1, Memory: 1000 << 20, Cap: &three, Findings: 1}}, fleet.Users)
 	genvtest.Eventually(t, "somebody looks", func() bool { return h.DeviceAge() == 100*time.Millisecond })
 
 	other, err := exec.Command(genvtest.Program(t), append(args, "--socket", socket)...).CombinedOutput()

@@ -205,7 +205,7 @@ func View(t *testing.T, path string) *SocketClient {
 }
 
 // Wait waits for a state for which ok holds.
-func (v *SocketClient) Wait(what string, ok func(*live.Fleet) bool) (fleet *live.Fleet) {
+func (v *SocketClient) Wait(what string, ok func(*live.FleetState) bool) (fleet *live.FleetState) {
 	v.t.Helper()
 	Eventually(v.t, what, func() bool {
 		var err error

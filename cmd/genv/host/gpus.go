@@ -28,7 +28,7 @@ type GPUsDocument struct {
 	// Waits are who waits for GPUs with --wait; missing where no queue is kept.
 	Waits []snapshot.Wait `json:"waits,omitzero"`
 	// Reservations are those that have not ended.
-	Reservations []live.Reservation `json:"reservations,omitempty"`
+	Reservations []live.Booking `json:"reservations,omitempty"`
 }
 
 func (p *program) gpusCommand() *cli.Command {
@@ -56,7 +56,7 @@ func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		p.Warn(fmt.Sprintf("the reservations are unknown: %v", err))
 	}
-	reservations, _ := live.ReservationsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
+	reservations, _ := live.BookingsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
 	for i := range reservations {
 		found.Reserved = append(found.Reserved, gpulist.Reserved{From: reservations[i].From, Text: reservations[i].String()})
 	}

@@ -18,27 +18,27 @@ import (
 // holdCommand is `genv remote hold`. Hosts are held by an exemption for as long as one may last.
 func (p *program) holdCommand() *cli.Command {
 	return p.holdOrRelease("hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
-		"most 30 days", func(reason string, host snapshot.Hostname) operator.Action {
+		"most 30 days", func(reason string, host snapshot.Hostname) operator.Instruction {
 		if host == "" {
-			return operator.Action{Kind: operator.Hold, Reason: reason}
+			return operator.Instruction{Kind: operator.Hold, Reason: reason}
 		}
-		return operator.Action{Kind: operator.Exempt, Host: host, Hours: policy.MaxExemption.Hours(), Reason: reason}
+		return operator.Instruction{Kind: operator.Exempt, Host: host, Hours: policy.MaxExemption.Hours(), Reason: reason}
 	})
 }
 
 func (p *program) releaseCommand() *cli.Command {
 	return p.holdOrRelease("release", "end what genv remote hold began",
-		func(reason string, host snapshot.Hostname) operator.Action {
+		func(reason string, host snapshot.Hostname) operator.Instruction {
 			if host == "" {
-				return operator.Action{Kind: operator.Release, Reason: reason}
+				return operator.Instruction{Kind: operator.Release, Reason: reason}
 			}
-			return operator.Action{Kind: operator.Unexempt, Host: host, Reason: reason}
+			return operator.Instruction{Kind: operator.Unexempt, Host: host, Reason: reason}
 		})
 }
 
 // holdOrRelease is a command that has an action done for each host that is named, or once for all.
 func (p *program) holdOrRelease(
-	name, usage string, action func(reason string, host snapshot.Hostname) operator.Action,
+	name, usage string, action func(reason string, host snapshot.Hostname) operator.Instruction,
 ) *cli.Command {
 	var o struct {
 		controllerOptions
@@ -59,7 +59,7 @@ func (p *program) holdOrRelease(
 			if err != nil {
 				return err
 			}
-			actions := make([]operator.Action, len(hosts))
+			actions := make([]operator.Instruction, len(hosts))
 			for i, host := range hosts {
 				actions[i] = action(o.reason, host)
 				actions[i].Schema = operator.ActionSchema
@@ -88,7 +88,7 @@ func (p *program) hostsToHold(named []string) ([]snapshot.Hostname, error) {
 }
 
 // said is what was done; a host is held by an exemption, which the controller calls so.
-func (p *program) said(a *operator.Action, done string) string {
+func (p *program) said(a *operator.Instruction, done string) string {
 	switch {
 	case a.Host == "":
 		return done
@@ -101,7 +101,7 @@ func (p *program) said(a *operator.Action, done string) string {
 }
 
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.
-func (p *program) operate(c *cli.Context, o *controllerOptions, actions []operator.Action) error {
+func (p *program) operate(c *cli.Context, o *controllerOptions, actions []operator.Instruction) error {
 	at, err := p.exemptions(c, o, false)
 	if err != nil {
 		return err
