@@ -6,13 +6,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Seen is since when an attachment counts, or an environment, on a host whose root keeps no
-// note of that: of genv 1.4.3, say.
-type Seen struct {
-	Written snapshot.Date `json:"written"`
-	Since   time.Time     `json:"since"`
-}
-
 // ofEnvironment is the device in the key of an environment, which is on none.
 const ofEnvironment = "-1"
 

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -84,3 +85,20 @@ const (
 	Member
 	MembershipUnknown
 )
+
+// isAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
+func (c *Cap) isAboutModel(model string) bool {
+	return c.OfModel == nil || model != "" && c.OfModel(model)
+}
+
+func (c *Cap) count(byModel map[string]int) (n int64) {
+	for model, gpus := range byModel {
+		if c.isAboutModel(model) {
+			n += int64(gpus)
+		}
+	}
+	return n
+}
+
+// modelOf is the driver's name of a GPU as policies write it.
+func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }

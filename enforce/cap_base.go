@@ -11,14 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// modelOf is the driver's name of a GPU as policies write it.
-func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
-
-// isAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
-func (c *Cap) isAboutModel(model string) bool {
-	return c.OfModel == nil || model != "" && c.OfModel(model)
-}
-
 // forgetUnseen is after what time a cap goes on without hosts that were never seen.
 const forgetUnseen = 24 * time.Hour
 
@@ -64,15 +56,6 @@ func (c *counting) working(listed *Cap, on *hostView) (n int64, known bool) {
 	return n, len(unseen) == 0
 }
 
-func (c *Cap) count(byModel map[string]int) (n int64) {
-	for model, gpus := range byModel {
-		if c.isAboutModel(model) {
-			n += int64(gpus)
-		}
-	}
-	return n
-}
-
 // withoutOutsiders are devices of which none is chosen that somebody else uses or has, too: taking it would free
 // nothing.
 func (c *capOn) withoutOutsiders(devices []*caps.HeldDevice) []*caps.HeldDevice {
@@ -99,26 +82,4 @@ func (c *capOn) outsiderOn(d *caps.HeldDevice, whose map[snapshot.Username]bool)
 	}) || slices.ContainsFunc(h.users[d.Index], func(p *snapshot.Process) bool {
 		return !whose[c.policy.Account(h.userOf(p))]
 	})
-}
-
-// findUsers finds the processes on each device of the host, without daemons that are protected and what draws for a
-// desktop: these are beside everybody's jobs.
-func (h *hostView) findUsers() {
-	if h.users != nil {
-		return
-	}
-	h.users = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-	find := func(p *snapshot.Process) {
-		for _, use := range p.Usage {
-			if !h.j.fleet.protects(p) && !h.ignoresUse(use) {
-				h.users[use.Index] = append(h.users[use.Index], p)
-			}
-		}
-	}
-	for i := range h.snapshot.Processes {
-		find(&h.snapshot.Processes[i])
-	}
-	for _, p := range h.more {
-		find(p)
-	}
 }

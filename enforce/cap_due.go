@@ -48,11 +48,6 @@ func (c *capOn) dueAt() time.Time {
 	return later(c.judgement.dueAt(c.host, c.warnOf(c.people[0]), []string{key}), c.notBefore)
 }
 
-// quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
-func (w Warn) quarter() Warn {
-	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
-}
-
 // checkCap is checkDue for a cap. The time of one that people share runs for all of them; each has a
 // quarter of it since they were named.
 func (c *capOn) checkCap(u *held, f *Finding) (due bool) {
@@ -127,14 +122,14 @@ type looks struct {
 	underWay       bool      // then a look shows what an order is doing: the next tick brings one
 }
 
-func (j *judgement) looksAt(hosts []snapshot.Hostname) *looks {
-	l := &looks{oldest: j.now}
+func (c *counting) looksAt(hosts []snapshot.Hostname) *looks {
+	l := &looks{oldest: c.now}
 	for _, name := range append(slices.Clip(hosts), "") { // this machine has no name
-		h := j.byName[name]
+		h := c.byName[name]
 		if h == nil {
 			continue
 		}
-		if l.hosts = append(l.hosts, h); h.isNew || j.now.Sub(h.at) <= FreshFor {
+		if l.hosts = append(l.hosts, h); h.isNew || c.now.Sub(h.at) <= FreshFor {
 			l.newest = later(l.newest, h.at)
 		}
 		if h.at.Before(l.oldest) {

@@ -3,10 +3,8 @@ package enforce
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -38,27 +36,6 @@ type CountedGPUs struct {
 // maxWhere is how many hosts a finding names.
 const maxWhere = 64
 
-func (c *capOn) excess(counted []*caps.HeldDevice, used int64) *CapExcess {
-	over := &CapExcess{
-		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Together,
-	}
-	if c.Kind == CapHours {
-		over.Used, over.Limit, over.Until = c.spent, c.allowed, c.PeriodEnd
-	}
-	for _, d := range counted {
-		host := hostOf(d).name
-		if n := len(over.Where); n == 0 || over.Where[n-1].Host != host {
-			if n == maxWhere {
-				break
-			}
-			over.Where = append(over.Where, CountedGPUs{Host: host})
-		}
-		last := &over.Where[len(over.Where)-1]
-		last.GPUs = append(last.GPUs, d.Index)
-	}
-	return over
-}
-
 // String is the cap with what counts for it, as in "a100: 3 of 2 GPUs".
 func (e *CapExcess) String() string {
 	used := fmt.Sprint(e.Used)
@@ -66,17 +43,6 @@ func (e *CapExcess) String() string {
 		used = e.amount(e.Used)
 	}
 	return text.Shown(cmp.Or(e.Name, e.Place)) + ": " + used + " of " + e.amount(e.Limit)
-}
-
-// whyOf says why a person loses these.
-func whyOf(devices []lostDevice) string {
-	var reasons []string
-	for _, d := range devices {
-		if why := d.whole.Why(); !strings.Contains(strings.Join(reasons, ", "), why) {
-			reasons = append(reasons, why)
-		}
-	}
-	return strings.Join(reasons, "; ")
 }
 
 // String is what a cap counts, in JSON.
@@ -125,8 +91,4 @@ func (e *CapExcess) allowed() string {
 		return e.amount(e.Limit) + " is"
 	}
 	return e.amount(e.Limit) + " are"
-}
-
-func missingText(hosts int) string {
-	return fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", hosts)
 }

@@ -1,18 +1,13 @@
 package enforce
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// Hours is for how long people had GPUs that a cap of GPU hours is about, in a period.
-type Hours struct {
-	Period  time.Time                     `json:"period"` // when it began
-	Seconds map[snapshot.Username]float64 `json:"seconds"`
-}
 
 // countHours adds the time since the last look at each host, if it is known what was there in between: that look is at
 // most three intervals older. A period that has begun doesn't begin again, whatever the clock says.
@@ -21,7 +16,9 @@ func (c *counting) countHours(listed *Cap) {
 	if listed.Period.After(hours.Period) {
 		hours = Hours{Period: listed.Period}
 	}
-	hours.Seconds = copyOf(hours.Seconds)
+	seconds := make(map[snapshot.Username]float64, len(hours.Seconds))
+	maps.Copy(seconds, hours.Seconds)
+	hours.Seconds = seconds
 	for _, u := range c.inOrder {
 		if listed.Member(u.user) == NotMember { // anyone who may be one is counted
 			continue

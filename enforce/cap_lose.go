@@ -1,7 +1,9 @@
 package enforce
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -120,4 +122,40 @@ func (c *capOn) addPart(u *held, f Finding, envs []heldEnv, devices []lostDevice
 	c.lose(&f, due, envs, devices)
 	c.judgement.add(f)
 	return due
+}
+
+func (c *capOn) excess(counted []*caps.HeldDevice, used int64) *CapExcess {
+	over := &CapExcess{
+		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Together,
+	}
+	if c.Kind == CapHours {
+		over.Used, over.Limit, over.Until = c.spent, c.allowed, c.PeriodEnd
+	}
+	for _, d := range counted {
+		host := hostOf(d).name
+		if n := len(over.Where); n == 0 || over.Where[n-1].Host != host {
+			if n == maxWhere {
+				break
+			}
+			over.Where = append(over.Where, CountedGPUs{Host: host})
+		}
+		last := &over.Where[len(over.Where)-1]
+		last.GPUs = append(last.GPUs, d.Index)
+	}
+	return over
+}
+
+// whyOf says why a person loses these.
+func whyOf(devices []lostDevice) string {
+	var reasons []string
+	for _, d := range devices {
+		if why := d.whole.Why(); !strings.Contains(strings.Join(reasons, ", "), why) {
+			reasons = append(reasons, why)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func missingText(hosts int) string {
+	return fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", hosts)
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Counts is what the caps of a plan count, person by person: all that counts still after what the plan does. It is not
-// safe for concurrent use.
-type Counts struct {
+// counts is an enforce.Counts. Each thing is counted once, when it is asked for.
+type counts struct {
 	*counting
 	counted map[countKey]*counted
 	gpus    map[gpusKey][]snapshot.DeviceIndex
@@ -51,25 +50,10 @@ type place struct {
 	gpus   []snapshot.DeviceIndex
 }
 
-// CapCount is what a cap counts for a person, or for those who share it, and what it allows them.
-type CapCount struct {
-	CapExcess // Where and Why are empty
-	// Here is what counts on the host, and Elsewhere on others, the oldest look at which was at Seen.
-	Here, Elsewhere int64
-	Seen            time.Time
-	Hosts           []snapshot.Hostname // others with most of it, at most maxCountHosts
-	// GPUs are those of the host that the cap is about, and HereGPUs those that count.
-	GPUs, HereGPUs []snapshot.DeviceIndex
-	Rule           Rule   // of a cap with a key of its own
-	Model          string // as the policy writes it
-	PerHost        bool
-	While          bool // it holds only as far as others wait
-}
-
 const maxCountHosts = 8
 
 // On are the caps that hold now for a person, as seen from a host that answered.
-func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapCount) {
+func (n *counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapCount) {
 	for _, c := range n.about(host, user) {
 		count := c.from(n.byName[host])
 		count.GPUs = n.gpusOf(n.byName[host], &c.on)
@@ -79,7 +63,7 @@ func (n *Counts) On(host snapshot.Hostname, user snapshot.Username) (list []CapC
 }
 
 // Explain says of each of these what counts, and what would go first, a line each.
-func (n *Counts) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
+func (n *counts) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
 	for _, c := range n.about(host, user) {
 		name := string(c.on.rule)
 		if c.on.rule == RuleCaps {
@@ -115,8 +99,8 @@ func (c *capOn) firstToGo() string {
 }
 
 // about is what is counted for a person on a host.
-func (n *Counts) about(host snapshot.Hostname, user snapshot.Username) (list []*counted) {
-	if n == nil || n.byName[host] == nil {
+func (n *counts) about(host snapshot.Hostname, user snapshot.Username) (list []*counted) {
+	if n.byName[host] == nil {
 		return nil
 	}
 	h, u := n.byName[host], n.of(user)
@@ -147,7 +131,7 @@ func (n *Counts) about(host snapshot.Hostname, user snapshot.Username) (list []*
 }
 
 // sharing are the people for whom a cap counts together with a person.
-func (n *Counts) sharing(listed *Cap, u *held) []*held {
+func (n *counts) sharing(listed *Cap, u *held) []*held {
 	if people := n.members(listed); listed.Together && len(people) > 0 {
 		return people
 	}
@@ -155,7 +139,7 @@ func (n *Counts) sharing(listed *Cap, u *held) []*held {
 }
 
 // count counts once.
-func (n *Counts) count(key countKey, find func() capOn) *counted {
+func (n *counts) count(key countKey, find func() capOn) *counted {
 	if known := n.counted[key]; known != nil {
 		return known
 	}
@@ -187,7 +171,7 @@ func (n *counted) index() {
 }
 
 // gpusOf are the GPUs of a host that a cap is about.
-func (n *Counts) gpusOf(h *hostView, c *capOn) []snapshot.DeviceIndex {
+func (n *counts) gpusOf(h *hostView, c *capOn) []snapshot.DeviceIndex {
 	key := gpusKey{c.Cap, h}
 	if c.OnHost == nil {
 		key.cap = nil
@@ -263,4 +247,19 @@ func (n *counted) from(h *hostView) CapCount {
 		}
 	}
 	return count
+}
+
+// CapsResult is what was found beside the findings.
+type CapsResult struct {
+	Counts    Counts
+	ForWaits  []ForWait
+	Uncounted Uncounted
+}
+
+func (c *counting) result() CapsResult {
+	r := CapsResult{Counts: &counts{counting: c}, Uncounted: c.uncounted}
+	for _, w := range c.forWaits {
+		r.ForWaits = append(r.ForWaits, w.ForWait)
+	}
+	return r
 }

@@ -7,14 +7,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ExemptGPU is a GPU that a policy exempts by its index on a host. An index is a name that can move, so it means the
-// GPU that had it at the first good look after the entry appeared.
-type ExemptGPU struct {
-	Index snapshot.DeviceIndex `json:"index"`
-	Entry string               `json:"entry"` // as the policy has it
-	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
-}
-
 // keepExemptGPUs keeps those of hosts without a snapshot, until their entries change.
 func (j *judgement) keepExemptGPUs() {
 	for host, list := range j.before.ExemptGPUs {

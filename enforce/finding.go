@@ -182,3 +182,16 @@ func (c CountExcess) where() string {
 	}
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
+
+// Affects is the host that a finding is about or, for one about a user, the first host
+// on which something ends because of it. What one host makes up must not use up the
+// events of others.
+func (f *Finding) Affects() snapshot.Hostname {
+	switch {
+	case f.Host == "" && len(f.Detach) > 0:
+		return f.Detach[0].Host
+	case f.Host == "" && len(f.Terminate) > 0:
+		return f.Terminate[0].Host
+	}
+	return f.Host
+}

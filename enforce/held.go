@@ -43,17 +43,22 @@ type counting struct {
 	selections map[*Cap]*selection
 	served     map[string]bool // waits that get what they lack
 	booked     map[*hostView][]booking
+	people     map[*hostView][]*held // who has something there, and caps
+	owners     map[*envView]*held
+	forWaits   []forWait
+	uncounted  Uncounted
 	// reserved are devices that people hold within own reservations that run.
 	reserved map[*caps.HeldDevice]bool
 }
 
 // countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
 // name counts for no user; the processes in it count for their own users.
-func (j *judgement) countHeld() *counting {
+func newCounting(j *judgement) *counting {
 	c := &counting{
 		judgement: j, byUser: make(map[snapshot.Username]*held), list: j.policy.Caps(j.now),
 		bases: make(map[*Cap]base), served: make(map[string]bool), booked: make(map[*hostView][]booking),
 		reserved: make(map[*caps.HeldDevice]bool), models: make(map[string]int), selections: make(map[*Cap]*selection),
+		people: make(map[*hostView][]*held), owners: make(map[*envView]*held),
 	}
 	c.findBookings()
 	for _, h := range j.hosts {
@@ -85,8 +90,9 @@ func (c *counting) count(h *hostView) {
 			c.note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.env.EID)))
 			continue
 		}
-		if env.user = c.of(env.env.Username); env.user.settings != nil {
-			c.addEnv(env.user, h, env)
+		u := c.of(env.env.Username)
+		if c.owners[env] = u; u.settings != nil {
+			c.addEnv(u, h, env)
 		}
 	}
 	c.addUses(h)
@@ -120,10 +126,10 @@ func (c *counting) addUses(h *hostView) {
 			continue
 		}
 		user := c.policy.Account(h.userOf(p)) // a host may report another of its names
-		if env != nil && env.user != nil && env.user.user != user && env.user.settings != nil {
+		if u := c.owners[env]; u != nil && u.user != user && u.settings != nil {
 			for _, a := range env.Attachments { // another user's or root's: it ends with what is attached
-				if d := env.user.here[a.Device.Index]; d != nil && p.Uses(d.Index) != nil {
-					c.addProcess(env.user, d, env, p)
+				if d := u.here[a.Device.Index]; d != nil && p.Uses(d.Index) != nil {
+					c.addProcess(u, d, env, p)
 				}
 			}
 		}
@@ -197,7 +203,7 @@ func (c *counting) begin(u *held, h *hostView) {
 		c.inOrder = append(c.inOrder, u)
 	}
 	u.last = h
-	h.people = append(h.people, u)
+	c.people[h] = append(c.people[h], u)
 	u.here = make(map[snapshot.DeviceIndex]*caps.HeldDevice)
 }
 

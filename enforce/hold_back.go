@@ -42,7 +42,7 @@ func (j *judgement) holdBack(plan *Plan) {
 		}
 	}
 	if len(held) > 0 {
-		plan.holdBack(held)
+		held.dropFrom(plan)
 	}
 }
 
@@ -73,21 +73,8 @@ func (held heldBack) end(p ProcessRef) *safety.Held {
 }
 func (held heldBack) detach(d DeviceRef) *safety.Held { return held[action{d, 0}] }
 
-// targetOf is the user against whom ending a process is directed: its own, or
-// where the host doesn't report that, the user of its environment; "" in a container that
-// counts for no user.
-func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
-	if user := h.userOf(p); user != "" || p.Unproved() {
-		return user
-	}
-	if env := h.environmentOf(p); env != nil {
-		return env.env.Username
-	}
-	return ""
-}
-
-// holdBack takes actions out of a plan.
-func (plan *Plan) holdBack(held heldBack) {
+// dropFrom takes them out of a plan.
+func (held heldBack) dropFrom(plan *Plan) {
 	for i := range plan.Orders {
 		host, o := plan.Orders[i].Host, &plan.Orders[i].Order
 		o.Terminate = slices.DeleteFunc(o.Terminate, func(t order.Termination) bool {
@@ -100,14 +87,14 @@ func (plan *Plan) holdBack(held heldBack) {
 	plan.Orders = slices.DeleteFunc(plan.Orders, func(o order.OfHost) bool { return o.Order.Empty() })
 	for i := range plan.Findings {
 		if f := &plan.Findings[i]; !f.Pending {
-			f.holdBack(held)
+			held.mark(f)
 		}
 	}
 }
 
-// holdBack takes held actions out of a finding. If no other action is left, the
+// mark takes them out of a finding. If no other action is left, the
 // finding keeps them and waits.
-func (f *Finding) holdBack(held heldBack) {
+func (held heldBack) mark(f *Finding) {
 	terminate, ending := split(f.Terminate, held.end)
 	detach, detaching := split(f.Detach, held.detach)
 	switch because := cmp.Or(detaching, ending); {

@@ -49,7 +49,6 @@ type hostView struct {
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	holders   []holder
-	people    []*held                                      // who has something here, and caps
 	users     map[snapshot.DeviceIndex][]*snapshot.Process // of devices; nil until findUsers
 	more      []*snapshot.Process                          // for each account of which something isn't in the snapshot
 	instances contents.Instances
@@ -65,7 +64,6 @@ type envView struct {
 	env      *snapshot.Environment
 	exempt   bool
 	settings *Settings // of its user here
-	user     *held     // what its user has, once caps count it
 }
 
 // ask asks the policy about a user on this host, once a cycle.
@@ -107,4 +105,14 @@ func (h *hostView) deviceKey(index snapshot.DeviceIndex) string {
 		return d.Key()
 	}
 	return index.String()
+}
+
+// These, and what is drafted for the host, are a caps.HostState.
+
+func (h *hostView) Position() int      { return h.position }
+func (h *hostView) SharedBoot() string { return h.sharedBoot }
+
+func (h *hostView) Stuck(p *snapshot.Process) bool {
+	_, stuck := h.stuckBecause(p)
+	return stuck
 }

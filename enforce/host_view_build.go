@@ -8,8 +8,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// see fills in the view of a host.
-func (j *judgement) see(h *hostView) {
+// see fills in the views of the hosts.
+func (j *judgement) see() {
+	for _, h := range j.hosts {
+		j.seeHost(h)
+	}
+	j.markSharedBoots()
+}
+
+func (j *judgement) seeHost(h *hostView) {
 	s := h.host.Snapshot
 	h.labels, h.snapshot, h.zone = h.host.Labels, s, s.Location()
 	h.settings = j.policy.Settings(Query{Host: h.name, Labels: h.labels, At: j.now})
@@ -147,8 +154,15 @@ func (h *hostView) ignoresUse(u snapshot.DeviceUsage) bool {
 	return draws || h.exemptDevices[u.Index]
 }
 
-// protects reports whether no rule applies to a process: its host would refuse
-// to end it, cycle after cycle.
-func (f *Fleet) protects(p *snapshot.Process) bool {
-	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
+// markSharedBoots marks the hosts that report a boot which another one reports, too.
+func (j *judgement) markSharedBoots() {
+	hosts := make(map[string]int, len(j.hosts))
+	for _, h := range j.hosts {
+		hosts[h.snapshot.BootID]++
+	}
+	for _, h := range j.hosts {
+		if boot := h.snapshot.BootID; hosts[boot] > 1 {
+			h.sharedBoot = boot
+		}
+	}
 }

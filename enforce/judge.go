@@ -26,29 +26,37 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 }
 
 func (j *judgement) judge(cluster snapshot.Cluster) (Plan, Memory, []Event) {
-	j.apply((*judgement).see, (*judgement).noteUnknowns)
-	j.forgetEnded()
-	j.rememberSeen()
-	j.apply((*judgement).rememberUses)
-	j.keepAbsentUses()
+	j.see()
+	j.apply((*judgement).noteUnknowns)
+	j.remember()
 	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
-	j.apply(ofHosts()...)
-	j.caps()
+	for _, rule := range Rules() {
+		if apply := ofHosts[rule]; apply != nil {
+			j.apply(apply)
+		}
+	}
+	result := judgeCaps(j)
 	j.keepAbsent()
 
 	plan := j.plan()
+	plan.Counts, plan.ForWaits, plan.Uncounted = result.Counts, result.ForWaits, result.Uncounted
 	j.holdBack(&plan) // what exceeds the safety limits
 	events := j.events(&plan, cluster)
 	return plan, j.next, events
 }
 
-// apply applies each rule to all hosts, one rule after the other.
-func (j *judgement) apply(rules ...func(*judgement, *hostView)) {
-	for _, rule := range rules {
-		for _, h := range j.hosts {
-			rule(j, h)
-		}
+// apply applies a rule to all hosts.
+func (j *judgement) apply(rule func(*judgement, *hostView)) {
+	for _, h := range j.hosts {
+		rule(j, h)
 	}
+}
+
+// ofHosts are the rules about one host alone. The others are caps.
+var ofHosts = map[Rule]func(*judgement, *hostView){
+	RuleNonEnvProcesses: (*judgement).nonEnvProcesses, RuleUnreadable: (*judgement).unreadable, RuleEnvDevices: (*judgement).envDevices,
+	RuleMaxProcessAge: (*judgement).processAge, RuleEnvMemory: (*judgement).envMemory, RuleIdle: (*judgement).idle,
+	RuleMaxDuration: (*judgement).maxDuration,
 }
 
 // noteUnknowns notes what is unknown about GPUs and processes, and false claims.
@@ -134,9 +142,7 @@ func (j *judgement) plan() Plan {
 		}
 	}
 	plan := Plan{
-		Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers, ExemptDevices: j.exemptDevices, Uncounted: j.uncounted,
-		Counts:   j.counts,
-		ForWaits: j.forWaits,
+		Findings: j.findings, Notes: j.notes, TellUsers: j.fleet.TellUsers, ExemptDevices: j.exemptDevices,
 	}
 	if j.fleet.Limits.Paused == "" {
 		plan.Ask = slices.Sorted(maps.Keys(j.ask))

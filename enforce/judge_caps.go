@@ -12,10 +12,8 @@ import (
 // caps takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
 // holds several GPUs, and those first that cost them least. What one cap takes doesn't count for the next. The caps
 // with a key of their own, which each person may have differently, come before those of the list.
-func (j *judgement) caps() {
-	c := j.countHeld()
-	j.counts = &Counts{counting: c}
-	j.markSharedBoots()
+func judgeCaps(j *judgement) CapsResult {
+	c := newCounting(j)
 	c.markIdle()
 	c.markReserved()
 	for _, listed := range c.list {
@@ -40,21 +38,15 @@ func (j *judgement) caps() {
 		j.notes = append(j.notes, Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
 			"caps"})
 	}
+	return c.result()
 }
 
 // ownCaps are the caps of a person with a key of their own.
 func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
 	return func(yield func(*capOn) bool) {
-		for i := range rules {
-			if rules[i].limit == nil {
-				continue
-			}
-			if limit := rules[i].limit(u.settings); limit != nil && !yield(&capOn{
-				counting: c, Cap: &Cap{Kind: rules[i].counts}, rule: Rule(rules[i].Key), people: []*held{u}, limit: *limit,
-			}) {
-				return
-			}
-		}
+		u.settings.Caps(func(rule Rule, kind CapKind, limit int64) bool {
+			return yield(&capOn{counting: c, Cap: &Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit})
+		})
 	}
 }
 
@@ -92,7 +84,7 @@ func (c *counting) judgeListed(listed *Cap) {
 	}
 	var whileWaiting []*capOn
 	judge := func(h *hostView, people []*held) {
-		if listed.isFarOff(people) {
+		if isFarOff(listed, people) {
 			return
 		}
 		switch on := c.on(listed, h, people); {
@@ -109,7 +101,7 @@ func (c *counting) judgeListed(listed *Cap) {
 		}
 		here := people
 		if h != nil {
-			here = slices.DeleteFunc(slices.Clone(h.people), func(u *held) bool { return listed.Member(u.user) != Member })
+			here = slices.DeleteFunc(slices.Clone(c.people[h]), func(u *held) bool { return listed.Member(u.user) != Member })
 		}
 		switch {
 		case listed.Together && len(here) > 0:
@@ -124,7 +116,7 @@ func (c *counting) judgeListed(listed *Cap) {
 }
 
 // isFarOff reports whether people have too little for a cap of GPUs, whichever they have: so it is with most.
-func (c *Cap) isFarOff(people []*held) bool {
+func isFarOff(c *Cap, people []*held) bool {
 	limit, about := c.Limit(people[0].user)
 	if !about || c.Kind != CapGPUs || c.Together || limit.Percent || limit.AllBut {
 		return !about
@@ -347,29 +339,7 @@ func (c *capOn) count(devices []*caps.HeldDevice, by time.Time) (counted []*caps
 	return counted, used
 }
 
-// markSharedBoots marks the hosts that report a boot which another one reports, too.
-func (j *judgement) markSharedBoots() {
-	hosts := make(map[string]int, len(j.hosts))
-	for _, h := range j.hosts {
-		hosts[h.snapshot.BootID]++
-	}
-	for _, h := range j.hosts {
-		if boot := h.snapshot.BootID; hosts[boot] > 1 {
-			h.sharedBoot = boot
-		}
-	}
-}
-
-// These, and what is drafted for the host, are a caps.HostState.
-
-func (h *hostView) Position() int         { return h.position }
-func (h *hostView) SharedBoot() string    { return h.sharedBoot }
 func hostOf(d *caps.HeldDevice) *hostView { return d.Host.(*hostView) }
-
-func (h *hostView) Stuck(p *snapshot.Process) bool {
-	_, stuck := h.stuckBecause(p)
-	return stuck
-}
 
 // hostsOf are the hosts on which something is; this machine, which has no name, is none.
 func hostsOf[T any](list []T, of func(T) *hostView) []snapshot.Hostname {

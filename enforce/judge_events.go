@@ -97,18 +97,18 @@ func (c *eventCollector) add(f *Finding) {
 	if kind == "" {
 		c.resumed(event)
 	} else {
-		c.events = append(c.events, event.of(kind))
+		c.events = append(c.events, as(kind, event))
 	}
 	if acts {
-		c.events = append(c.events, event.of(EventDue))
+		c.events = append(c.events, as(EventDue, event))
 	}
-	interval, stage := &c.next.Interval, f.wantsNotified()
+	interval, stage := &c.next.Interval, wantsNotified(f)
 	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
 	if c.fleet.TellUsers && now.Notified < stage && !told {
 		interval.Notified[host]++
 		interval.Told[f.ID] = int(stage)
 		now.Notified = stage
-		c.notify = append(c.notify, event.of(EventNotify))
+		c.notify = append(c.notify, as(EventNotify, event))
 	}
 	c.next.Findings[f.ID] = now
 }
@@ -121,23 +121,10 @@ func (c *eventCollector) resumed(event Event) {
 	}
 }
 
-// of is the event as one of another kind.
-func (e Event) of(kind EventKind) Event {
+// as is an event as one of another kind.
+func as(kind EventKind, e Event) Event {
 	e.Kind = kind
 	return e
-}
-
-// Affects is the host that a finding is about or, for one about a user, the first host
-// on which something ends because of it. What one host makes up must not use up the
-// events of others.
-func (f *Finding) Affects() snapshot.Hostname {
-	switch {
-	case f.Host == "" && len(f.Detach) > 0:
-		return f.Detach[0].Host
-	case f.Host == "" && len(f.Terminate) > 0:
-		return f.Terminate[0].Host
-	}
-	return f.Host
 }
 
 // changeOf is the kind of event of a finding, "" for none.
@@ -154,7 +141,7 @@ func changeOf(before KnownFinding, known bool, now KnownFinding) EventKind {
 // wantsNotified is what the users of a finding are to be notified of: the finding when
 // it is first seen, and the action. They are not notified of what a safety limit holds
 // back: that may be a mistake, or made up by a host. Nor of what is only reported.
-func (f *Finding) wantsNotified() Notified {
+func wantsNotified(f *Finding) Notified {
 	switch {
 	case f.Held, f.Rule == RuleUnreadable && f.Decision() == DecisionNone:
 		return 0

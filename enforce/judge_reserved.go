@@ -101,12 +101,6 @@ func (c *counting) findBookings() {
 	}
 }
 
-// clock is what the host's own clock said when it was asked.
-func (h *hostView) clock() time.Time {
-	clock, _ := h.snapshot.Clock(h.at)
-	return clock
-}
-
 func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 	return c.policy.Account(gpus.UserName(b.Username, &b.UID))
 }

@@ -11,26 +11,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ForWait is what a plan has for a command that waits for GPUs on a host.
-type ForWait struct {
-	Host snapshot.Hostname
-	ID   string
-	// GPUs become free for it, or are: they are kept for it alone once they are. Empty if nothing is taken for it.
-	GPUs []snapshot.DeviceIndex
-	// Possible is how many GPUs it could have there, if that is fewer than it waits for.
-	Possible int
-	key      string
-}
-
-// keepsTaken is for how long nothing more is taken for a wait for which something was taken: its GPUs are freed, and
-// then kept for it for a minute.
-const keepsTaken = 2 * time.Minute
-
-// Taken is what is kept for a wait since its GPUs were taken from others.
-type Taken struct {
-	At   time.Time              `json:"at"`
-	Host snapshot.Hostname      `json:"host,omitempty"`
-	GPUs []snapshot.DeviceIndex `json:"gpus"`
+// forWait is what there is for a wait, with its waitKey.
+type forWait struct {
+	ForWait
+	key string
 }
 
 // need is what a wait lacks on a host.
@@ -40,11 +24,6 @@ type need struct {
 	user *held
 	key  string                 // see waitKey
 	free []snapshot.DeviceIndex // that it would get
-}
-
-// waitKey is what a wait is known by on all its hosts. Its ID alone is public, and others can choose the same.
-func (j *judgement) waitKey(w *snapshot.Wait) string {
-	return string(j.policy.Account(w.Username)) + "/" + w.ID
 }
 
 // lacks is how many GPUs it needs beside those.
@@ -66,14 +45,14 @@ func (c *counting) judgeWaiting(listed *Cap, each []*capOn) {
 			continue
 		}
 		possible := c.take(over, n)
-		w := ForWait{Host: n.h.name, ID: n.ID, Possible: possible, key: n.key}
+		w := forWait{ForWait{Host: n.h.name, ID: n.ID, Possible: possible}, n.key}
 		if possible == n.GPUs {
 			c.served[n.key] = true
 			w.GPUs, w.Possible = n.free, 0
 		}
 		c.forWaits = append(c.forWaits, w)
 	}
-	c.forWaits = slices.DeleteFunc(c.forWaits, func(w ForWait) bool { return w.GPUs == nil && c.served[w.key] })
+	c.forWaits = slices.DeleteFunc(c.forWaits, func(w forWait) bool { return w.GPUs == nil && c.served[w.key] })
 }
 
 // keepTaken keeps for waits what was taken for them: it may not be free yet.
@@ -86,7 +65,7 @@ func (c *counting) keepTaken() {
 				c.served[c.waitKey(w)] = true
 			}
 			if known && taken.Host == h.name {
-				c.forWaits = append(c.forWaits, ForWait{Host: h.name, ID: w.ID, GPUs: taken.GPUs})
+				c.forWaits = append(c.forWaits, forWait{ForWait{Host: h.name, ID: w.ID, GPUs: taken.GPUs}, c.waitKey(w)})
 			}
 		}
 	}
@@ -165,30 +144,6 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 	}
 	id, kept := n.h.keptGPUs()[index]
 	return !kept || id == n.ID
-}
-
-// keptGPUs are the GPUs that are kept for a wait alone, with its ID; without one if it is several. A host may have very
-// many waits, so that this is found once.
-func (h *hostView) keptGPUs() map[snapshot.DeviceIndex]string {
-	if h.kept != nil {
-		return h.kept
-	}
-	h.kept = make(map[snapshot.DeviceIndex]string)
-	for i := range h.snapshot.Waits {
-		w := &h.snapshot.Waits[i]
-		indices := w.Offered
-		if taken := h.j.next.TakenFor[h.j.waitKey(w)]; taken.Host == h.name {
-			indices = slices.Concat(indices, taken.GPUs)
-		}
-		for _, index := range indices {
-			if id, known := h.kept[index]; known && id != w.ID {
-				h.kept[index] = ""
-			} else {
-				h.kept[index] = w.ID
-			}
-		}
-	}
-	return h.kept
 }
 
 // free are the GPUs of a host that nothing uses, or that nothing uses any more by a time.

@@ -26,13 +26,10 @@ type judgement struct {
 	waiting  map[snapshot.Hostname]bool
 	advances bool // it is the first look at a host of another round
 
-	next      Memory // starts with what is still valid of before
-	findings  []Finding
-	uncounted Uncounted
-	counts    *Counts
-	forWaits  []ForWait
-	notes     []Note
-	ask       map[snapshot.Hostname]bool // hosts to ask before something is done
+	next     Memory // starts with what is still valid of before
+	findings []Finding
+	notes    []Note
+	ask      map[snapshot.Hostname]bool // hosts to ask before something is done
 
 	exemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 }

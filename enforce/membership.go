@@ -77,3 +77,16 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
 	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
+
+// targetOf is the user against whom ending a process is directed: its own, or
+// where the host doesn't report that, the user of its environment; "" in a container that
+// counts for no user.
+func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
+	if user := h.userOf(p); user != "" || p.Unproved() {
+		return user
+	}
+	if env := h.environmentOf(p); env != nil {
+		return env.env.Username
+	}
+	return ""
+}

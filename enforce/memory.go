@@ -196,3 +196,59 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 	}
 	return c
 }
+
+// Use is since when a person has had a GPU, whatever the environment or process. Times are zero while that isn't so.
+type Use struct {
+	// Attached is since when it is attached, and Detached since when it is not.
+	Attached time.Time `json:"attached,omitzero"`
+	Detached time.Time `json:"detached,omitzero"`
+	// Idle is since when it is unused or computes little, and LowPower since when it is unused or draws little power.
+	Idle     time.Time `json:"idle,omitzero"`
+	LowPower time.Time `json:"low_power,omitzero"`
+	// Gone is since when the person doesn't have it. A break of less than Break is none.
+	Gone  time.Time     `json:"gone,omitzero"`
+	Break time.Duration `json:"break_ns,omitempty"`
+}
+
+// idleFor is for how long it has been idle.
+func (u Use) idleFor(at time.Time) time.Duration {
+	lasted := time.Duration(-1)
+	for _, since := range []time.Time{u.Idle, u.LowPower} {
+		if !since.IsZero() {
+			lasted = max(lasted, at.Sub(since))
+		}
+	}
+	return lasted
+}
+
+// Seen is since when an attachment counts, or an environment, on a host whose root keeps no
+// note of that: of genv 1.4.3, say.
+type Seen struct {
+	Written snapshot.Date `json:"written"`
+	Since   time.Time     `json:"since"`
+}
+
+// Hours is for how long people had GPUs that a cap of GPU hours is about, in a period.
+type Hours struct {
+	Period  time.Time                     `json:"period"` // when it began
+	Seconds map[snapshot.Username]float64 `json:"seconds"`
+}
+
+// Taken is what is kept for a wait since its GPUs were taken from others.
+type Taken struct {
+	At   time.Time              `json:"at"`
+	Host snapshot.Hostname      `json:"host,omitempty"`
+	GPUs []snapshot.DeviceIndex `json:"gpus"`
+}
+
+// keepsTaken is for how long nothing more is taken for a wait for which something was taken: its GPUs are freed, and
+// then kept for it for a minute.
+const keepsTaken = 2 * time.Minute
+
+// ExemptGPU is a GPU that a policy exempts by its index on a host. An index is a name that can move, so it means the
+// GPU that had it at the first good look after the entry appeared.
+type ExemptGPU struct {
+	Index snapshot.DeviceIndex `json:"index"`
+	Entry string               `json:"entry"` // as the policy has it
+	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
+}

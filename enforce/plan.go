@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"time"
+
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -25,14 +27,38 @@ type Plan struct {
 	Uncounted Uncounted
 	// ForWaits is what commands that wait get by caps that hold as far as others wait, or could have.
 	ForWaits []ForWait
-	// Counts is what the caps count.
-	Counts *Counts
+	// Counts is what the caps count; nil before anything was judged.
+	Counts Counts
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }
 
 // Uncounted is how many processes of how many people don't count for caps; see non-env-processes: count.
 type Uncounted struct{ Processes, People int }
+
+// Counts is what the caps of a plan count, person by person: all that counts still after what the plan does. It is not
+// safe for concurrent use.
+type Counts interface {
+	// On and Explain are Plan.CapsOf and Plan.ExplainCaps.
+	On(host snapshot.Hostname, user snapshot.Username) []CapCount
+	Explain(host snapshot.Hostname, user snapshot.Username) []string
+}
+
+// CapsOf are the caps that hold now for a person, as seen from a host that answered.
+func (plan *Plan) CapsOf(host snapshot.Hostname, user snapshot.Username) []CapCount {
+	if plan.Counts == nil {
+		return nil
+	}
+	return plan.Counts.On(host, user)
+}
+
+// ExplainCaps says of each of these what counts, and what would go first, a line each.
+func (plan *Plan) ExplainCaps(host snapshot.Hostname, user snapshot.Username) []string {
+	if plan.Counts == nil {
+		return nil
+	}
+	return plan.Counts.Explain(host, user)
+}
 
 // Held reports whether the safety limits held anything back.
 func (plan *Plan) Held() bool { return len(plan.HeldUsers)+len(plan.HeldHosts) > 0 }
@@ -41,4 +67,29 @@ func (plan *Plan) Held() bool { return len(plan.HeldUsers)+len(plan.HeldHosts) >
 type Note struct {
 	Host snapshot.Hostname `json:"host,omitempty"`
 	Text string            `json:"text"`
+}
+
+// ForWait is what a plan has for a command that waits for GPUs on a host.
+type ForWait struct {
+	Host snapshot.Hostname
+	ID   string
+	// GPUs become free for it, or are: they are kept for it alone once they are. Empty if nothing is taken for it.
+	GPUs []snapshot.DeviceIndex
+	// Possible is how many GPUs it could have there, if that is fewer than it waits for.
+	Possible int
+}
+
+// CapCount is what a cap counts for a person, or for those who share it, and what it allows them.
+type CapCount struct {
+	CapExcess // Where and Why are empty
+	// Here is what counts on the host, and Elsewhere on others, the oldest look at which was at Seen.
+	Here, Elsewhere int64
+	Seen            time.Time
+	Hosts           []snapshot.Hostname // others with most of it, at most maxCountHosts
+	// GPUs are those of the host that the cap is about, and HereGPUs those that count.
+	GPUs, HereGPUs []snapshot.DeviceIndex
+	Rule           Rule   // of a cap with a key of its own
+	Model          string // as the policy writes it
+	PerHost        bool
+	While          bool // it holds only as far as others wait
 }

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/safety"
@@ -76,4 +77,10 @@ type Subject struct {
 	Device      *snapshot.Device
 	Environment *snapshot.Environment
 	Process     *snapshot.Process
+}
+
+// protects reports whether no rule applies to a process: its host would refuse
+// to end it, cycle after cycle.
+func (f *Fleet) protects(p *snapshot.Process) bool {
+	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }

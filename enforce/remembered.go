@@ -137,3 +137,13 @@ func (h *hostView) running() map[snapshot.ProcessKey]bool {
 	}
 	return set
 }
+
+// remember brings up to date what is remembered of the hosts.
+func (j *judgement) remember() {
+	j.forgetEnded()
+	j.rememberSeen()
+	for _, h := range j.hosts {
+		j.rememberUses(h)
+	}
+	j.keepAbsentUses()
+}

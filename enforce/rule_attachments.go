@@ -23,7 +23,6 @@ var maxDurationRule = rule{
 		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	},
-	host: (*judgement).maxDuration,
 }
 
 // maxDuration detaches what a person has been attached to for too long, by the looks of the host's root.

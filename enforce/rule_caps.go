@@ -84,3 +84,15 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 	}
 	return m
 }
+
+// Caps calls yield for each cap of a person with a key of its own, until that returns false.
+func (s *Settings) Caps(yield func(rule Rule, kind CapKind, limit int64) bool) {
+	for i := range rules {
+		if rules[i].limit == nil {
+			continue
+		}
+		if limit := rules[i].limit(s); limit != nil && !yield(Rule(rules[i].Key), rules[i].counts, *limit) {
+			return
+		}
+	}
+}

@@ -29,7 +29,6 @@ var envMemoryRule = rule{
 			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()),
 			f.Memory.Capacity)
 	},
-	host: (*judgement).envMemory,
 }
 
 // envMemory brings every environment within its capacity on each device, in the
@@ -82,7 +81,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
 	warn := env.settings.warnOf(f.Rule)
-	by = j.dueAt(h, warn, f.memoryKeys())
+	by = j.dueAt(h, warn, memoryKeys(&f))
 	then, unprovedThen := relieve()
 	j.relieve(h, f, warn, a, proved, then)
 	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil
@@ -97,7 +96,7 @@ func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attach
 	}
 	f.Memory = &MemoryExcess{UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()}
 	f.Container, f.ContainerInfo = excess.Container()
-	due := j.checkDue(h, &f, clock{warn, f.memoryKeys()})
+	due := j.checkDue(h, &f, clock{warn, memoryKeys(&f)})
 	for _, p := range then.Ending {
 		j.end(&f, due, h, p)
 	}
@@ -105,7 +104,7 @@ func (j *judgement) relieve(h *hostView, f Finding, warn Warn, a contents.Attach
 }
 
 // memoryKeys are those of a clock: of the environment on that device, and of its user here.
-func (f *Finding) memoryKeys() []string {
+func memoryKeys(f *Finding) []string {
 	if f.User == "" {
 		return []string{f.ID}
 	}

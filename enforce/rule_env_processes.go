@@ -18,7 +18,6 @@ var nonEnvProcessesRule = rule{
 	Setting: Setting{outsideSetting, ByHost},
 	advice:  "End it, and start it in an environment: genv run --gpus 1 python train.py.",
 	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
-	host:    (*judgement).nonEnvProcesses,
 }
 
 // outsideSetting says what becomes of processes in no environment: they are left alone, count or are ended.
@@ -73,7 +72,6 @@ var unreadableRule = rule{
 		func(s *Settings) *bool { return &s.EndUnreadable }), ByHost},
 	advice: "Start it without that file system, or with fewer environment variables.",
 	line:   func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
-	host:   (*judgement).unreadable,
 }
 
 // unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
@@ -119,7 +117,6 @@ var envDevicesRule = rule{
 		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID,
 			text.JoinIndices(f.Devices))
 	},
-	host: (*judgement).envDevices,
 }
 
 // envDevices ends processes that use a device to which their environment is not

@@ -44,7 +44,6 @@ var idleRule = rule{
 		return fmt.Sprintf("Environment %s has not used GPU %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	},
-	host: (*judgement).idle,
 }
 
 // Idle says when a person's device counts as idle: when they don't use it, or it computes little or draws little

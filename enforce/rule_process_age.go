@@ -21,7 +21,6 @@ var processAgeRule = rule{
 		return fmt.Sprintf("Process %d has been running for %s, and %s are allowed", f.PID, text.ShortDuration(f.For),
 			text.ShortDuration(f.Limit))
 	},
-	host: (*judgement).processAge,
 }
 
 // processAge ends processes that started too long ago. Each has a warning of its own, since

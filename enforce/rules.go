@@ -19,11 +19,9 @@ type rule struct {
 	advice string // to the user of a finding, in a sentence or two
 	// adviceRun is to people who used `genv run`, where that differs: the environment has no shell.
 	adviceRun string
-	line      func(Finding) string // the finding in plain English
-	// One of these applies it: to one host alone, or as a cap, which is nil for a user without one.
-	host   func(*judgement, *hostView)
-	limit  func(*Settings) *int64
-	counts CapKind // what the cap counts
+	line      func(Finding) string   // the finding in plain English
+	limit     func(*Settings) *int64 // of a cap; nil for a user without one
+	counts    CapKind                // what the cap counts
 }
 
 // rules are all rules, in the order in which they are applied: each sees in the drafts of the
@@ -101,14 +99,4 @@ func RuleOf(id string) Rule {
 		return ""
 	}
 	return Rule(name)
-}
-
-// ofHosts are the rules about one host alone.
-func ofHosts() (apply []func(*judgement, *hostView)) {
-	for i := range rules {
-		if rules[i].host != nil {
-			apply = append(apply, rules[i].host)
-		}
-	}
-	return apply
 }

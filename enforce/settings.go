@@ -239,3 +239,8 @@ func (w Warn) String() string {
 	}
 	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))
 }
+
+// quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
+func (w Warn) quarter() Warn {
+	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
+}

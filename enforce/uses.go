@@ -13,32 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Use is since when a person has had a GPU, whatever the environment or process. Times are zero while that isn't so.
-type Use struct {
-	// Attached is since when it is attached, and Detached since when it is not.
-	Attached time.Time `json:"attached,omitzero"`
-	Detached time.Time `json:"detached,omitzero"`
-	// Idle is since when it is unused or computes little, and LowPower since when it is unused or draws little power.
-	Idle     time.Time `json:"idle,omitzero"`
-	LowPower time.Time `json:"low_power,omitzero"`
-	// Gone is since when the person doesn't have it. A break of less than Break is none.
-	Gone  time.Time     `json:"gone,omitzero"`
-	Break time.Duration `json:"break_ns,omitempty"`
-}
-
 // partOfBreak is the part of an allowed time for which the person may be without the GPU, and the time goes on.
 const partOfBreak = 4
-
-// idleFor is for how long it has been idle.
-func (u Use) idleFor(at time.Time) time.Duration {
-	lasted := time.Duration(-1)
-	for _, since := range []time.Time{u.Idle, u.LowPower} {
-		if !since.IsZero() {
-			lasted = max(lasted, at.Sub(since))
-		}
-	}
-	return lasted
-}
 
 // useKey names a person's use of a device of a host.
 func useKey(h *hostView, person snapshot.Username, d *snapshot.Device) string {
@@ -177,7 +153,7 @@ func (j *judgement) rememberUses(h *hostView) {
 	measured := false // each minute
 	for key, u := range uses {
 		j.next.Uses[key] = j.continued(h, j.before.Uses[key], u)
-		measured = measured || u.settings.Idle != nil && u.settings.Idle.longestPause() == measuredEvery
+		measured = measured || u.settings.Idle != nil && longestPause(u.settings.Idle) == measuredEvery
 	}
 	if last := j.lastLook(h); measured && !last.IsZero() && h.at.Sub(last) > measuredEvery {
 		j.note(h, "idle times begin again: nothing was measured for %s, and end and below-power need a look each minute",
@@ -201,7 +177,7 @@ func (j *judgement) continued(h *hostView, before Use, u *currentUse) Use {
 	if rule == nil {
 		return now
 	}
-	begins := h.at.Sub(j.lastLook(h)) > rule.longestPause() ||
+	begins := h.at.Sub(j.lastLook(h)) > longestPause(rule) ||
 		!before.Gone.IsZero() && h.at.Sub(before.Gone) >= rule.After/partOfBreak
 	clock := func(since time.Time, goesOn bool) time.Time {
 		switch {
@@ -229,7 +205,7 @@ const looksPerIdleTime = 4
 
 // longestPause is how long a pause between two looks may be. A device that was idle before and after a night in
 // which the controller didn't run was not seen idle all night.
-func (i *Idle) longestPause() time.Duration {
+func longestPause(i *Idle) time.Duration {
 	if i.End || i.BelowPower > 0 {
 		return measuredEvery
 	}

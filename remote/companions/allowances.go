@@ -176,7 +176,7 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
 			p.Rules = rules
 		}
-		for _, count := range cycle.Plan.Counts.On(h.Name, name) {
+		for _, count := range cycle.Plan.CapsOf(h.Name, name) {
 			p.Caps = append(p.Caps, use(told, places, &count, cycle.Now))
 		}
 		told.People[uid] = p

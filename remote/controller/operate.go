@@ -29,7 +29,7 @@ func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, error) {
 	switch {
 	case r.action.Kind == operator.Explain && c.Policy != nil:
-		return strings.Join(c.round.Plan.Counts.Explain(r.action.Host, r.action.User), "\n"), nil
+		return strings.Join(c.round.Plan.ExplainCaps(r.action.Host, r.action.User), "\n"), nil
 	case c.Policy == nil || remote.MayBegin(ctx) != nil:
 		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader "+
 			"URL` shows it.", "this controller doesn't act now")
