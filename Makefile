@@ -17,7 +17,7 @@ TESTFLAGS ?= -timeout=30m -p 4 -parallel 4 -vet=off -ldflags=-w
 # The packages that wait longest begin first.
 PACKAGES  := ./packaging ./remote/sshclient ./cmd/genv/enforcement ./cmd/genv/fleet ./cmd/genv/host ./cmd/genv/user ./snapshot/state/disk \
              ./remote/agent ./snapshot/local ./remote/controller ./remote/web ./remote/usage/store ./remote/install ./remote/election \
-             ./snapshot/state/service ./snapshot/proc ./cmd/genv/guard ./enforce ./...
+             ./snapshot/state/service ./snapshot/proc ./cmd/genv/guard ./enforce/rules ./...
 # The tests start these without the race detector.
 PROGRAMS  := ./cmd/genv ./cmd/genv-demo ./remote/testfleet/genv143 ./remote/testfleet/gpus/nvidia-smi
 # Where a page fault is slow, what makes much garbage (lint, some tests) takes half the time if it keeps more of it.

@@ -86,19 +86,20 @@ const (
 	MembershipUnknown
 )
 
-// isAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
-func (c *Cap) isAboutModel(model string) bool {
+// IsAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
+func (c *Cap) IsAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
 }
 
-func (c *Cap) count(byModel map[string]int) (n int64) {
+// Count is how many of some GPUs, by model, it is about.
+func (c *Cap) Count(byModel map[string]int) (n int64) {
 	for model, gpus := range byModel {
-		if c.isAboutModel(model) {
+		if c.IsAboutModel(model) {
 			n += int64(gpus)
 		}
 	}
 	return n
 }
 
-// modelOf is the driver's name of a GPU as policies write it.
-func modelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
+// ModelOf is the driver's name of a GPU as policies write it.
+func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }

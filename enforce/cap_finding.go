@@ -33,16 +33,16 @@ type CountedGPUs struct {
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// maxWhere is how many hosts a finding names.
-const maxWhere = 64
+// MaxWhere is how many hosts a finding names.
+const MaxWhere = 64
 
 // String is the cap with what counts for it, as in "a100: 3 of 2 GPUs".
 func (e *CapExcess) String() string {
 	used := fmt.Sprint(e.Used)
 	if e.Counts == CapMemory.String() || e.Counts == CapHours.String() {
-		used = e.amount(e.Used)
+		used = e.Amount(e.Used)
 	}
-	return text.Shown(cmp.Or(e.Name, e.Place)) + ": " + used + " of " + e.amount(e.Limit)
+	return text.Shown(cmp.Or(e.Name, e.Place)) + ": " + used + " of " + e.Amount(e.Limit)
 }
 
 // String is what a cap counts, in JSON.
@@ -50,8 +50,8 @@ func (k CapKind) String() string {
 	return [...]string{"gpus", "memory", "environments", "gpu-hours"}[k]
 }
 
-// amount is so much of what a cap counts, in words.
-func (e *CapExcess) amount(n int64) string { return text.CapAmount(e.Counts, n) }
+// Amount is so much of what a cap counts, in words.
+func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
 
 // line is the finding in plain English.
 func (e *CapExcess) line(f *Finding) string {
@@ -67,15 +67,15 @@ func (e *CapExcess) line(f *Finding) string {
 		where = fmt.Sprintf(" on %d hosts", n)
 	}
 	if e.Counts == CapHours.String() {
-		return fmt.Sprintf("User %s has GPUs, and %s of the %s that %s allows are used", f.User, e.amount(e.Used),
-			e.amount(e.Limit), which)
+		return fmt.Sprintf("User %s has GPUs, and %s of the %s that %s allows are used", f.User, e.Amount(e.Used),
+			e.Amount(e.Limit), which)
 	}
 	if e.Together {
 		return fmt.Sprintf("User %s is to give back GPUs: %sthose who share %s have %s%s, and %s allowed", f.User,
-			e.whoWaits(), which, e.amount(e.Used), where, e.allowed())
+			e.whoWaits(), which, e.Amount(e.Used), where, e.allowed())
 	}
-	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s", f.User, e.amount(e.Used), where, e.whoWaits(), which,
-		e.amount(e.Limit))
+	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s", f.User, e.Amount(e.Used), where, e.whoWaits(), which,
+		e.Amount(e.Limit))
 }
 
 // whoWaits is for whom it is, as the beginning of a sentence; empty for none.
@@ -88,7 +88,7 @@ func (e *CapExcess) whoWaits() string {
 
 func (e *CapExcess) allowed() string {
 	if e.Limit == 1 {
-		return e.amount(e.Limit) + " is"
+		return e.Amount(e.Limit) + " is"
 	}
-	return e.amount(e.Limit) + " are"
+	return e.Amount(e.Limit) + " are"
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/caps"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -151,18 +150,18 @@ func (f *Finding) Advice(find FindEnvironment) string {
 	case known.advice != adviceGiveBack && f.Cap == nil || !f.Pending:
 		return f.Rule.Advice()
 	}
-	var losses []caps.Loss
+	var losses []Loss
 	for _, ref := range f.Terminate {
-		losses = append(losses, caps.Loss{Host: ref.Host, PID: ref.PID})
+		losses = append(losses, Loss{Host: ref.Host, PID: ref.PID})
 	}
 	for _, ref := range f.Detach {
-		l := caps.Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
+		l := Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
 		if env := find(ref.Host, ref.EID); env != nil {
 			l.Name, l.Run = env.Config.Name, env.Runs
 		}
 		losses = append(losses, l)
 	}
-	return caps.Advice(losses, f.Count != nil && f.Count.Hosts > 1)
+	return Advice(losses, f.Count != nil && f.Count.Hosts > 1)
 }
 
 // ends says when something ends that is warned so.

@@ -22,9 +22,9 @@ type Memory struct {
 	// Findings are those that events were about, by their IDs.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
 	// Present is since when something is there without a break, by the keys of
-	// judgement.checkDue.
+	// judging.CheckDue.
 	Present map[string]Presence `json:"present,omitempty"`
-	// Uses are since when people have their GPUs, by useKey.
+	// Uses are since when people have their GPUs, by UseKey.
 	Uses map[string]Use `json:"uses,omitempty"`
 	// Released are devices that were detached because they were idle, while processes still use them: true until
 	// they compute again.
@@ -144,8 +144,8 @@ type Presence struct {
 	AskedAgain time.Time `json:"-"`
 }
 
-// next begins the memory of the cycle that follows m, which is of so many hosts.
-func (m Memory) next(now time.Time, hosts int) Memory {
+// Next begins the memory of the cycle that follows m, which is of so many hosts.
+func (m Memory) Next(now time.Time, hosts int) Memory {
 	takenFor := copyOf(m.TakenFor)
 	maps.DeleteFunc(takenFor, func(_ string, t Taken) bool { return now.Sub(t.At) >= keepsTaken })
 	return Memory{
@@ -167,19 +167,19 @@ func (m Memory) next(now time.Time, hosts int) Memory {
 	}
 }
 
-// began reports whether two things began together.
-func (p Presence) began(with Presence) bool {
+// Began reports whether two things began together.
+func (p Presence) Began(with Presence) bool {
 	return p.Since.Equal(with.Since) && p.Cycles == with.Cycles
 }
 
-// isOver reports whether what was there is gone for an eighth of its warning or longer.
-func (p Presence) isOver(now time.Time) bool {
+// IsOver reports whether what was there is gone for an eighth of its warning or longer.
+func (p Presence) IsOver(now time.Time) bool {
 	return !p.Gone.IsZero() && 8*now.Sub(p.Gone) >= p.Warn.For && 8*p.Missed >= p.Warn.Cycles
 }
 
-// due reports whether something has been there for as long as warn wants, and if not,
+// Due reports whether something has been there for as long as warn wants, and if not,
 // the earliest time at which it will have been.
-func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
+func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	at := p.Since.Add(warn.For)
 	return (warn.Cycles == 0 || p.Cycles > warn.Cycles) && !now.Before(at), at
 }
@@ -210,8 +210,8 @@ type Use struct {
 	Break time.Duration `json:"break_ns,omitempty"`
 }
 
-// idleFor is for how long it has been idle.
-func (u Use) idleFor(at time.Time) time.Duration {
+// IdleFor is for how long it has been idle.
+func (u Use) IdleFor(at time.Time) time.Duration {
 	lasted := time.Duration(-1)
 	for _, since := range []time.Time{u.Idle, u.LowPower} {
 		if !since.IsZero() {

@@ -8,6 +8,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// FreshFor is how old a look may be on which something is done.
+const FreshFor = 2 * time.Second
+
+// MaxOrdersUnderWay is how many orders a host may be carrying out: one that never
+// answers must not take up the controller's memory. Hosts take no more themselves.
+const MaxOrdersUnderWay = 16
+
 // Plan is what was concluded.
 type Plan struct {
 	Findings []Finding

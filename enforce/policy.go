@@ -79,8 +79,8 @@ type Subject struct {
 	Process     *snapshot.Process
 }
 
-// protects reports whether no rule applies to a process: its host would refuse
+// Protects reports whether no rule applies to a process: its host would refuse
 // to end it, cycle after cycle.
-func (f *Fleet) protects(p *snapshot.Process) bool {
+func (f *Fleet) Protects(p *snapshot.Process) bool {
 	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }

@@ -2,13 +2,10 @@ package enforce
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/contents"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -106,71 +103,4 @@ func (i Idle) String() string {
 		s += fmt.Sprintf(", warn: %s", i.Warn)
 	}
 	return "{" + s + "}"
-}
-
-// idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
-// person without an environment. It takes nothing from a process of which another GPU is in use.
-func (j *judgement) idle(h *hostView) {
-	kept := make(map[string]bool) // by useKey, for such a process
-	for i := range h.holders {
-		if x := &h.holders[i]; x.settings.Idle.End && !j.endable(h, x) {
-			for _, u := range x.process.Usage {
-				kept[x.key(h, u.Index)] = true
-			}
-		}
-	}
-	ending := make(map[snapshot.PID]bool)
-	for _, env := range h.inOrder {
-		rule := env.settings.Idle
-		if rule == nil {
-			continue
-		}
-		for _, a := range env.Attachments {
-			key := useKey(h, h.personOf(env), a.Device)
-			lasted := j.next.Uses[key].idleFor(h.at)
-			if lasted < rule.After || kept[key] {
-				continue
-			}
-			var here []*snapshot.Process
-			for p := range env.On(a.Device.Index) {
-				if rule.End && contents.UseBy(env.env.UID, p) != contents.Unused {
-					here, ending[p.PID] = append(here, p), true
-				}
-			}
-			j.detachOld(h, env, a, Finding{Rule: RuleIdle, For: lasted, Limit: rule.After}, here)
-		}
-	}
-	for i := range h.holders {
-		if x := &h.holders[i]; x.settings.Idle.End && x.counts && !ending[x.process.PID] && j.endable(h, x) {
-			j.endIdle(h, x)
-		}
-	}
-}
-
-// endable reports whether all GPUs of a process have been idle for long enough.
-func (j *judgement) endable(h *hostView, x *holder) bool {
-	return !slices.ContainsFunc(x.process.Usage, func(u snapshot.DeviceUsage) bool {
-		return j.next.Uses[x.key(h, u.Index)].idleFor(h.at) < x.settings.Idle.After || h.ignoresUse(u)
-	})
-}
-
-// endIdle is a finding about a process of which all GPUs are idle.
-func (j *judgement) endIdle(h *hostView, x *holder) {
-	f := Finding{Rule: RuleIdle, Limit: x.settings.Idle.After, Warn: x.settings.warnOf(RuleIdle)}
-	f.User, f.UID = x.process.Reported()
-	f.Devices = x.process.Indices()
-	j.describe(h, x.process, &f)
-	keys := []string{f.ID}
-	for i, u := range x.process.Usage {
-		key := x.key(h, u.Index)
-		if lasted := j.next.Uses[key].idleFor(h.at); i == 0 || lasted < f.For {
-			f.For = lasted
-		}
-		if i < maxKeys {
-			keys = append(keys, string(RuleIdle)+"/"+key)
-		}
-	}
-	due := j.checkDue(h, &f, clock{f.Warn, keys})
-	j.end(&f, due, h, x.process)
-	j.add(f)
 }

@@ -72,8 +72,8 @@ func (s *Settings) OrderOptions(fleet Fleet) order.Options {
 	return order.Options{Grace: s.Grace, Kill: s.Kill, Unprotected: fleet.Unprotected}
 }
 
-// warnOf is the warning of a rule's findings.
-func (s *Settings) warnOf(rule Rule) Warn {
+// WarnOf is the warning of a rule's findings.
+func (s *Settings) WarnOf(rule Rule) Warn {
 	if rule == RuleIdle && s.Idle != nil && s.Idle.Warn != nil {
 		return *s.Idle.Warn
 	}
@@ -86,10 +86,10 @@ func (s *Settings) warnOf(rule Rule) Warn {
 	return s.Warn
 }
 
-// longestWarn is the longest of the warnings of the rules that a user can move a process between.
-func (s *Settings) longestWarn() (longest Warn) {
+// LongestWarn is the longest of the warnings of the rules that a user can move a process between.
+func (s *Settings) LongestWarn() (longest Warn) {
 	for _, rule := range []Rule{RuleNonEnvProcesses, RuleUnreadable, RuleEnvDevices} {
-		warn := s.warnOf(rule)
+		warn := s.WarnOf(rule)
 		longest.Cycles, longest.For = max(longest.Cycles, warn.Cycles), max(longest.For, warn.For)
 	}
 	return longest
@@ -240,7 +240,7 @@ func (w Warn) String() string {
 	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))
 }
 
-// quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
-func (w Warn) quarter() Warn {
+// Quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
+func (w Warn) Quarter() Warn {
 	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
 }

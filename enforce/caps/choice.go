@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/enforce/judging"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -51,7 +51,7 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 		if c.leaves(d) {
 			continue
 		}
-		if d.cost = c.costOf(d); d.Exempt != contents.Reported || d.cost == costBusy {
+		if d.cost = c.costOf(d); d.Exempt != judging.Reported || d.cost == costBusy {
 			list = append(list, d)
 		}
 	}
@@ -83,7 +83,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 			}
 		}
 	}
-	queue := slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool { return d.Exempt != contents.Unused })
+	queue := slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool { return d.Exempt != judging.Unused })
 	slices.SortFunc(queue, func(a, b *HeldDevice) int { return cmp.Compare(a.cost, b.cost) })
 	for n := 0; len(queue) > 0; queue, n = queue[n:], 0 {
 		for n < len(queue) && queue[n].cost == queue[0].cost {
@@ -137,7 +137,7 @@ func (c *Choice) take(d *HeldDevice) {
 		return
 	}
 	for _, mate := range slices.SortedFunc(slices.Values(d.mates), c.compare) {
-		if mate.gone || mate.Exempt != contents.Unused || c.enough(d.cost) || c.costOf(mate) > costEndsAnyway {
+		if mate.gone || mate.Exempt != judging.Unused || c.enough(d.cost) || c.costOf(mate) > costEndsAnyway {
 			continue
 		}
 		if c.freedWith(mate) <= c.Excess {
@@ -192,7 +192,7 @@ func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 			continue
 		}
 		for _, mate := range d.mates {
-			if mate.chosen || mate.Exempt != contents.Unused || c.costOf(mate) != costEndsAnyway {
+			if mate.chosen || mate.Exempt != judging.Unused || c.costOf(mate) != costEndsAnyway {
 				continue
 			}
 			if mate.gone {
@@ -301,7 +301,7 @@ func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
 // leaves reports whether the user loses a device anyway, so that it no longer counts. Processes that use it
 // without an attachment must end for that, too.
 func (c *Choice) leaves(d *HeldDevice) bool {
-	if len(d.Envs) == 0 && d.Unknown == contents.Proven {
+	if len(d.Envs) == 0 && d.Unknown == judging.Proven {
 		return false
 	}
 	return !slices.ContainsFunc(d.Envs, func(eid snapshot.EnvID) bool {
@@ -311,13 +311,13 @@ func (c *Choice) leaves(d *HeldDevice) bool {
 }
 
 // ends reports whether a process ends anyway, or by what is chosen if it can be ended.
-func (c *Choice) ends(h HostState, p *snapshot.Process) bool {
+func (c *Choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 	return h.EndsBy(p, c.By) || c.ending[p] > 0 && !h.Stuck(p)
 }
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end as well.
 func (c *Choice) costOf(d *HeldDevice) (cost int8) {
-	if d.Unknown == contents.Unused { // else something stays that still uses it
+	if d.Unknown == judging.Unused { // else something stays that still uses it
 		ends := func(use Use) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
 		switch stuck := slices.ContainsFunc(d.Uses, func(use Use) bool { return d.Host.Stuck(use.Process) }); {
 		case stuck && !slices.ContainsFunc(d.Uses, func(use Use) bool { return !ends(use) }):
@@ -327,9 +327,9 @@ func (c *Choice) costOf(d *HeldDevice) (cost int8) {
 		}
 	}
 	switch d.Unknown {
-	case contents.Proven:
+	case judging.Proven:
 		return costBusy
-	case contents.Reported:
+	case judging.Reported:
 		cost = costReported
 	default:
 		cost = costIdle

@@ -1,43 +1,22 @@
-// Package caps chooses which devices a user is to lose who has more than a cap allows: never more than the excess,
-// and those first that cost the user least. It is pure. What a user has, and what follows from a choice, is for
-// package enforce.
-//
-//	counted := caps.Counted(devices, time.Time{})
-//	each := func(*caps.HeldDevice) int64 { return 1 }
-//	choice := caps.Choice{Excess: int64(len(counted) - limit), Weight: each, MayKeep: -1}
-//	for _, d := range choice.Devices(counted) { … }
 package caps
 
 import (
 	"cmp"
 	"slices"
-	"time"
 
-	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/enforce/judging"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// HostState is what other rules do on a host, and what is possible there.
-type HostState interface {
-	Position() int // in the cluster
-	// SharedBoot is the boot id of the host if another host reports it, too; "" otherwise.
-	SharedBoot() string
-	// EndsBy and DetachesBy report whether a process ends anyway, or an environment loses a device, now or by a
-	// time; the zero time is now.
-	EndsBy(p *snapshot.Process, by time.Time) bool
-	DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool
-	Stuck(p *snapshot.Process) bool // it can't be ended
-}
 
 // HeldDevice is a device that a user's environments are attached to, or that the user's processes use.
 type HeldDevice struct {
 	*snapshot.Device
-	Host HostState
+	Host *judging.HostView
 	// Newest is since when the newest attachment counts, in UTC, and Written what its user
 	// wrote, which decides between equal ones; zero without attachments.
 	Newest, Written snapshot.Date
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
-	Unknown, Exempt contents.Evidence
+	Unknown, Exempt judging.Evidence
 	Envs            []snapshot.EnvID // that are attached to it
 	Uses            []Use            // by processes that end when the user loses it
 	Capacity, Used  int64            // bytes that environments may use, and that processes use; or UnknownBytes
@@ -66,7 +45,7 @@ type Use struct {
 // Together are the devices of several people, each once.
 func Together(lists [][]*HeldDevice) []*HeldDevice {
 	type place struct {
-		host  HostState
+		host  *judging.HostView
 		index snapshot.DeviceIndex
 	}
 	at := make(map[place]*HeldDevice)
@@ -83,7 +62,7 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 		}
 	}
 	slices.SortFunc(all, func(a, b *HeldDevice) int {
-		return cmp.Or(cmp.Compare(a.Host.Position(), b.Host.Position()), cmp.Compare(a.Index, b.Index))
+		return cmp.Or(cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Index, b.Index))
 	})
 	return all
 }
@@ -130,7 +109,7 @@ func Once(list []*HeldDevice) []*HeldDevice {
 		at := len(kept)
 		d.Copies = nil
 		for _, use := range d.Uses {
-			if boot := d.Host.SharedBoot(); boot != "" {
+			if boot := d.Host.SharedBoot; boot != "" {
 				key := shared{boot, d.Index, use.Process.PID, use.Process.Start}
 				if _, known := first[key]; !known {
 					first[key] = at
@@ -149,7 +128,7 @@ func Once(list []*HeldDevice) []*HeldDevice {
 		}
 		other.Copies = append(other.Copies, d)
 	}
-	slices.SortStableFunc(kept, func(a, b *HeldDevice) int { return cmp.Compare(a.Host.Position(), b.Host.Position()) })
+	slices.SortStableFunc(kept, func(a, b *HeldDevice) int { return cmp.Compare(a.Host.Position, b.Host.Position) })
 	return kept
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
@@ -163,7 +164,7 @@ func (s *scratch) keeps(job snapshot.PID, eid snapshot.EnvID) {
 	file, err := policy.Parse("policy.yaml", []byte(strict))
 	require.NoError(s.t, err)
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: seen}}}
-	plan, _, _ := enforce.Judge(file, cluster, enforce.Memory{}, time.Now())
+	plan, _, _ := rules.Judge(file, cluster, enforce.Memory{}, time.Now())
 	require.Empty(s.t, plan.Orders)
 }
 

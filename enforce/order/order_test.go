@@ -26,7 +26,7 @@ func TestRecordedStdinIsRead(t *testing.T) {
 
 // recordedOrders are all that 1.4.3 would have sent in the recorded cases.
 func recordedOrders(t testing.TB) []string {
-	f, err := os.Open("../testdata/cases.jsonl")
+	f, err := os.Open("../rules/testdata/cases.jsonl")
 	require.NoError(t, err)
 	defer f.Close()
 	recorded := []string{recordedStdin}

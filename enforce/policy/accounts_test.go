@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -23,7 +24,7 @@ func outside(file *policy.File, user snapshot.Username) int {
 	uid := snapshot.UID(1002)
 	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
 	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1", TotalMemory: snapshot.MustMemory("80g")}}, Processes: []snapshot.Process{process}}
-	plan, _, _ := enforce.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: s}}}, enforce.Memory{}, time.Now())
+	plan, _, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: s}}}, enforce.Memory{}, time.Now())
 	ended := 0
 	for _, r := range plan.Orders {
 		ended += len(r.Order.Terminate)
@@ -64,7 +65,7 @@ func TestARuleForANameHoldsForTheAccount(t *testing.T) {
 
 // Hosts may prefer different names of one account. A cap counts them together, and no other account.
 func TestACapCountsAnAccountOnce(t *testing.T) {
-	const rules = "defaults: {max-devices-per-user: 2}"
+	const text = "defaults: {max-devices-per-user: 2}"
 	for _, test := range []struct {
 		users [3]snapshot.Username
 		want  int
@@ -81,7 +82,7 @@ func TestACapCountsAnAccountOnce(t *testing.T) {
 				Devices: []snapshot.Device{device}, Environments: []snapshot.Environment{{EID: "7", UID: 1002, Username: user, Creation: at}},
 			}})
 		}
-		plan, _, _ := enforce.Judge(parseForBob(t, rules), cluster, enforce.Memory{}, time.Now())
+		plan, _, _ := rules.Judge(parseForBob(t, text), cluster, enforce.Memory{}, time.Now())
 		detached := 0
 		for _, r := range plan.Orders {
 			detached += len(r.Order.Detach)
@@ -117,7 +118,7 @@ func TestWhatAnAccountUsesCountsOnce(t *testing.T) {
 				Devices: []snapshot.Device{attached(0, early), attached(1, late)}, Processes: []snapshot.Process{p},
 				Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: reported, Creation: early}},
 			}
-			plan, _, _ := enforce.Judge(parseForBob(t, "defaults: {env-memory: false, "+test.rules+"}"), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, enforce.Memory{}, time.Now())
+			plan, _, _ := rules.Judge(parseForBob(t, "defaults: {env-memory: false, "+test.rules+"}"), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, enforce.Memory{}, time.Now())
 			ends, detach := 0, []snapshot.DeviceIndex(nil)
 			for _, o := range plan.Orders {
 				ends += len(o.Order.Terminate)

@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err // one line with the place and what to write instead
 //	}
-//	plan, memory, events := enforce.Judge(file, cluster, memory, time.Now())
+//	plan, memory, events := rules.Judge(file, cluster, memory, time.Now())
 //	for _, e := range file.Explain(enforce.Query{Host: "gpu-01", User: "bob", At: time.Now()}) {
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}

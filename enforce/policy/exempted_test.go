@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -64,7 +65,7 @@ func found(list policy.ExemptionList, now time.Time) []string { return foundIn(c
 
 func foundIn(cluster snapshot.Cluster, list policy.ExemptionList, now time.Time) []string {
 	exempted := policy.WithExemptions(everything{}, list, now)
-	plan, _, _ := enforce.Judge(exempted, cluster, enforce.Memory{}, now)
+	plan, _, _ := rules.Judge(exempted, cluster, enforce.Memory{}, now)
 	var all []string
 	for i := range plan.Findings {
 		f := &plan.Findings[i]

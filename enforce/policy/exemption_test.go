@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -169,7 +170,7 @@ func BenchmarkJudgeWithExemptions(b *testing.B) {
 	for name, policy := range map[string]enforce.Policy{"without": everything{}, "with": policy.WithExemptions(everything{}, list, noon)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				enforce.Judge(policy, big, enforce.Memory{}, noon)
+				rules.Judge(policy, big, enforce.Memory{}, noon)
 			}
 		})
 	}
@@ -190,7 +191,7 @@ func TestAnExemptionThatBeginsLater(t *testing.T) {
 		s := &snapshot.Snapshot{Boot: booted, Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(80000)}}, Processes: []snapshot.Process{
 			{PID: 5, UID: &uid, Username: "bob", Start: snapshot.StartTime(started.Sub(booted) / (10 * time.Millisecond)), Usage: []snapshot.DeviceUsage{{}}},
 		}}
-		plan, _, _ := enforce.Judge(policy.WithExemptions(file, list, now), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, enforce.Memory{}, now)
+		plan, _, _ := rules.Judge(policy.WithExemptions(file, list, now), snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}, enforce.Memory{}, now)
 		return plan.Findings
 	}
 	found := judge(at(-4, 0), at(0, 12)) // 30 November

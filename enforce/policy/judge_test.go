@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,7 +23,7 @@ func judged(t *testing.T, text string, at time.Time) int {
 	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1", TotalMemory: snapshot.MiB(81559)}}, Processes: []snapshot.Process{process}}
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Labels: map[string]string{"gpu": "h100"}, Snapshot: s}}}
 	ended := 0
-	plan, _, _ := enforce.Judge(parse(t, text), cluster, enforce.Memory{}, at)
+	plan, _, _ := rules.Judge(parse(t, text), cluster, enforce.Memory{}, at)
 	for _, r := range plan.Orders {
 		ended += len(r.Order.Terminate)
 	}
@@ -98,7 +99,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 		runtime.GOMAXPROCS(n)
 		file, err := policy.Parse("policy.example.yaml", data)
 		require.NoError(t, err)
-		plan, _, _ := enforce.Judge(file, cluster, enforce.Memory{}, now)
+		plan, _, _ := rules.Judge(file, cluster, enforce.Memory{}, now)
 		plan.Counts = nil // it is found out once it is asked for
 		plans = append(plans, plan)
 	}
@@ -119,7 +120,7 @@ func BenchmarkJudge(b *testing.B) {
 	var memory enforce.Memory
 	for b.Loop() {
 		now = now.Add(10 * time.Second)
-		_, memory, _ = enforce.Judge(file, cluster, memory, now)
+		_, memory, _ = rules.Judge(file, cluster, memory, now)
 	}
 }
 

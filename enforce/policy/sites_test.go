@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -119,7 +120,7 @@ func lostBy(t *testing.T, file *policy.File, at time.Time, warned time.Duration,
 			h.AskedAt = now
 			cluster.Hosts = append(cluster.Hosts, h)
 		}
-		plan, memory, _ = enforce.Judge(file, cluster, memory, now)
+		plan, memory, _ = rules.Judge(file, cluster, memory, now)
 		if !now.Equal(at) {
 			require.Empty(t, plan.Orders, "nobody loses anything unwarned (%s before)", at.Sub(now))
 		}
@@ -314,7 +315,7 @@ func TestAShareWhileAHostIsAway(t *testing.T) {
 		now := at.Add(time.Duration(minute) * time.Minute)
 		b := site{name: "b", free: 4, down: minute > 10}
 		cluster := snapshot.Cluster{Hosts: []snapshot.Host{a.host(t, now), b.host(t, now)}}
-		plan, next, _ := enforce.Judge(file, cluster, memory, now)
+		plan, next, _ := rules.Judge(file, cluster, memory, now)
 		require.Empty(t, plan.Findings, "minute %d", minute)
 		memory = next
 	}
@@ -330,7 +331,7 @@ func TestHoursOfAWeek(t *testing.T) {
 	memory := enforce.Memory{Hours: map[string]enforce.Hours{"week": {Period: time.Date(2026, 11, 16, 0, 0, 0, 0, zurich), Seconds: map[snapshot.Username]float64{"eve": 19.9 * 3600}}}}
 	eve := site{name: "a", has: []has{{"eve", 2, "plain"}}}
 	look := func(now time.Time) enforce.Plan {
-		plan, next, _ := enforce.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{eve.host(t, now)}}, memory, now)
+		plan, next, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{eve.host(t, now)}}, memory, now)
 		memory = next
 		return plan
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -220,7 +221,7 @@ func (l *lab) report(s *snapshot.Snapshot, j *labJob) {
 // enforce judges, checks what is decided, and does it.
 func (l *lab) enforce() {
 	cluster := l.cluster()
-	plan, memory, _ := enforce.Judge(l.file, cluster, l.memory, l.now)
+	plan, memory, _ := rules.Judge(l.file, cluster, l.memory, l.now)
 	l.memory = memory
 	if l.random.IntN(200) == 0 { // another leader goes on, with what was stored
 		l.memory.Notes, l.memory.UnderWay, l.memory.Ended = nil, nil, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -126,10 +127,10 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 			require.NoError(t, err)
 			require.Same(t, s, again, "it didn't change")
 
-			rules, err := policy.Parse("policy.yaml", []byte("defaults:\n  non-env-processes: true\n  env-devices: true\n"))
+			file, err := policy.Parse("policy.yaml", []byte("defaults:\n  non-env-processes: true\n  env-devices: true\n"))
 			require.NoError(t, err)
 			cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu01", Snapshot: s}}}
-			plan, _, _ := enforce.Judge(rules, cluster, enforce.Memory{}, time.Now())
+			plan, _, _ := rules.Judge(file, cluster, enforce.Memory{}, time.Now())
 			require.Len(t, plan.Orders, 1)
 			o := plan.Orders[0].Order
 			require.Len(t, o.Terminate, 1)

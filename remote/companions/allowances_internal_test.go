@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -44,7 +45,7 @@ func (a *allowancesOf) cycle(now time.Time, isNew ...snapshot.Hostname) []snapsh
 	cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: "h3"})
 	file := read(a.t, a.policy)
 	cycle := &controller.Cycle{Policy: file, Now: now, Cluster: cluster}
-	cycle.Plan, _, _ = enforce.Judge(file, cluster, enforce.Memory{}, now)
+	cycle.Plan, _, _ = rules.Judge(file, cluster, enforce.Memory{}, now)
 	deliveries, said := a.Plan(cycle, nil)
 	require.Empty(a.t, deliveries)
 	require.Empty(a.t, said)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -20,7 +21,7 @@ func (c *Controller) cycle(ctx context.Context, e *event) {
 		return
 	}
 	now := c.Now()
-	plan, next, events := enforce.Judge(c.policy(now), c.fleet.Cluster, c.Memory.Rules, now)
+	plan, next, events := rules.Judge(c.policy(now), c.fleet.Cluster, c.Memory.Rules, now)
 	orders := c.ordersOf(plan)
 	c.round.add(plan)
 	if err := c.recordFirst(&c.round, events, c.fleet.Duplicates, itemsOf(orders)); err != nil {

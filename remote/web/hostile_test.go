@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -130,7 +131,7 @@ func TestCommandsThatHostsHide(t *testing.T) {
 			}
 		}
 		f.cycle.Cluster.Hosts[0].Snapshot = s
-		plan, _, _ := enforce.Judge(outside{}, f.cycle.Cluster, enforce.Memory{}, f.now)
+		plan, _, _ := rules.Judge(outside{}, f.cycle.Cluster, enforce.Memory{}, f.now)
 		require.Len(t, plan.Findings, 1)
 		require.Len(t, plan.Notes, 1)
 		f.cycle.Plan = plan

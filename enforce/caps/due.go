@@ -1,0 +1,175 @@
+package caps
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// key is that of the cap's own time, and what the IDs of its findings begin with.
+func (c *capOn) key() string {
+	if c.ID == "" {
+		return string(c.rule)
+	}
+	key := string(c.rule) + "/" + c.ID
+	if c.host != nil {
+		key += "/" + string(c.host.Name)
+	}
+	if c.wait != nil {
+		key += "/" + c.wait.key
+	}
+	return key
+}
+
+// warnOf is the warning of a person. What a schedule makes due for many is spread over its last quarter.
+func (c *capOn) warnOf(u *held) enforce.Warn {
+	warn := u.settings.WarnOf(c.rule)
+	if c.Warn != nil {
+		warn = *c.Warn
+	}
+	if c.Scheduled {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(c.ID + "/" + string(u.user)))
+		warn.For -= warn.For / 4 * time.Duration(hash.Sum32()%1024) / 1024
+	}
+	return warn
+}
+
+// dueAt is when the cap is due at the earliest; zero for now.
+func (c *capOn) dueAt() time.Time {
+	key := c.key()
+	if !c.Together {
+		key += "/" + string(c.people[0].user)
+	}
+	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), []string{key}), c.notBefore)
+}
+
+// checkCap is CheckDue for a cap. The time of one that people share runs for all of them; each has a
+// quarter of it since they were named.
+func (c *capOn) checkCap(u *held, f *enforce.Finding) (due bool) {
+	warn := c.warnOf(u)
+	if !c.Together && c.wait == nil {
+		return c.CheckDue(c.host, f, judging.NewClock(warn, f.ID))
+	}
+	shared := *f
+	sharedDue := c.CheckDue(c.host, &shared, judging.NewClock(warn, c.key()))
+	ownDue := c.CheckDue(c.host, f, judging.NewClock(warn.Quarter(), f.ID))
+	due = sharedDue && ownDue
+	f.Since, f.Cycles, f.Due, f.Pending = shared.Since, shared.Cycles, judging.Later(shared.Due, f.Due), !due
+	f.Deferred = !due && (sharedDue || shared.Deferred) && (ownDue || f.Deferred)
+	if !c.notBefore.IsZero() { // by these looks that hasn't come
+		f.Deferred = (due || f.Deferred) && !c.notBefore.After(c.Now)
+		due, f.Pending, f.Due = false, true, judging.Later(f.Due, c.notBefore)
+	}
+	return due
+}
+
+// maxLevels is for how many of the things that a person is to lose there is a time of its own.
+const maxLevels = 64
+
+// levelKey is the key of the time since when somebody is to lose more than so many things. Who is to lose more
+// than the last warning said is warned of what is added, and has no new time for the rest after a short break.
+func levelKey(id string, n int) string {
+	if n == 0 {
+		return id
+	}
+	return id + "/" + strconv.Itoa(n+1)
+}
+
+// levels are the times of the things that a person is to lose, the oldest first; there is one at least.
+func (c *capOn) levels(id string, things int) []enforce.Presence {
+	list := make([]enforce.Presence, min(max(things, 1), maxLevels))
+	for i := range list {
+		list[i] = c.Presence(c.host, levelKey(id, i))
+	}
+	slices.SortFunc(list, func(a, b enforce.Presence) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.Cycles, a.Cycles))
+	})
+	c.remember(id, list)
+	return list
+}
+
+func (c *capOn) remember(id string, levels []enforce.Presence) {
+	for i, p := range levels {
+		c.Next.Present[levelKey(id, i)] = p
+	}
+}
+
+// keepNamed keeps the times of somebody who was named once, and loses less now, while the shared cap is exceeded.
+func (c *capOn) keepNamed(id string, from int) {
+	for ; ; from++ {
+		p, named := c.Before.Present[levelKey(id, from)]
+		if !named || p.IsOver(c.At(c.host)) {
+			return
+		}
+		p.Gone, p.Missed = time.Time{}, 0
+		c.Next.Present[levelKey(id, from)] = p
+	}
+}
+
+// sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
+const sameMoment = enforce.FreshFor / 10
+
+// looks are those at the hosts on which a cap counts something.
+type looks struct {
+	hosts          []*judging.HostView
+	newest, oldest time.Time // the newest one that is fresh
+	acted          bool      // what an order did there has to show itself first
+	underWay       bool      // then a look shows what an order is doing: the next tick brings one
+}
+
+func (c *counting) looksAt(hosts []snapshot.Hostname) *looks {
+	l := &looks{oldest: c.Now}
+	for _, name := range append(slices.Clip(hosts), "") { // this machine has no name
+		h := c.ByName[name]
+		if h == nil {
+			continue
+		}
+		if l.hosts = append(l.hosts, h); h.IsNew || c.Now.Sub(h.At) <= enforce.FreshFor {
+			l.newest = judging.Later(l.newest, h.At)
+		}
+		if h.At.Before(l.oldest) {
+			l.oldest = h.At
+		}
+		l.acted, l.underWay = l.acted || h.Acted, l.underWay || h.UnderWay.Orders > 0
+	}
+	return l
+}
+
+// confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
+// Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
+func (c *capOn) confirmed(f *enforce.Finding) bool {
+	if c.looks == nil {
+		c.looks = c.looksAt(f.CountedOn)
+	}
+	j, l := c.Judgement, c.looks
+	f.Pending, f.Deferred = true, true // unless they are
+	if len(j.Unanswered) > 0 || l.acted {
+		return false
+	}
+	p, since := j.Next.Present[f.ID], j.Now // if all are old
+	if !l.newest.IsZero() {
+		since = l.newest.Add(-sameMoment)
+	}
+	if again := p.AskedAgain; !again.IsZero() && again.Before(since) {
+		since = again.Add(1) // looks of that time may be the ones before
+	}
+	old := l.oldest.Before(since)
+	switch {
+	case !old:
+		p.AskedAgain, f.Pending, f.Deferred = time.Time{}, false, false
+	case p.AskedAgain.IsZero() && !l.underWay:
+		p.AskedAgain = j.Now
+		for _, h := range l.hosts { // at the same moment
+			j.Ask[h.Name] = true
+		}
+	}
+	j.Next.Present[f.ID] = p
+	return !old
+}

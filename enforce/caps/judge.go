@@ -1,0 +1,351 @@
+package caps
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Judge takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
+// holds several GPUs, and those first that cost them least. What one cap takes doesn't count for the next. The caps
+// with a key of their own, which each person may have differently, come before those of the list.
+func Judge(j *judging.Judgement) Result {
+	c := newCounting(j)
+	c.markIdle()
+	c.markReserved()
+	for _, listed := range c.list {
+		if listed.Kind == enforce.CapHours {
+			c.countHours(listed)
+		}
+	}
+	dropLeaving(c.inOrder)
+	for _, u := range c.inOrder {
+		for own := range c.ownCaps(u) {
+			own.judge()
+		}
+	}
+	c.findUncounted()
+	c.keepTaken()
+	for _, listed := range c.list {
+		c.judgeListed(listed)
+	}
+	c.judgeReservations()
+	// without their number, so that it is the same note while some are missing
+	if len(c.inOrder) > 0 && len(j.Missing) > 0 {
+		j.Notes = append(j.Notes, enforce.Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
+			"caps"})
+	}
+	return c.result()
+}
+
+// ownCaps are the caps of a person with a key of their own.
+func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
+	return func(yield func(*capOn) bool) {
+		u.settings.Caps(func(rule enforce.Rule, kind enforce.CapKind, limit int64) bool {
+			return yield(&capOn{counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit})
+		})
+	}
+}
+
+// findUncounted finds out who would count for caps and idle if processes outside of environments did.
+func (c *counting) findUncounted() {
+	s := c.Policy.Settings(enforce.Query{At: c.Now})
+	if len(c.list) == 0 && s.MaxDevices == nil && s.MaxMemory == nil && s.Idle == nil {
+		return
+	}
+	people := make(map[snapshot.Username]bool)
+	for _, h := range c.Hosts {
+		if h.Settings.CountOutside || h.Settings.NonEnvProcesses {
+			continue
+		}
+		for i := range h.Snapshot.Processes {
+			p := &h.Snapshot.Processes[i]
+			if user := h.PersonRunning(p); user != "" && h.In[i] == nil && !h.Exempt[p.PID] && len(p.Usage) > 0 {
+				people[user] = true
+				c.uncounted.Processes++
+			}
+		}
+	}
+	c.uncounted.People = len(people)
+}
+
+// judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
+func (c *counting) judgeListed(listed *enforce.Cap) {
+	people := c.members(listed)
+	if len(people) == 0 {
+		return
+	}
+	hosts := []*judging.HostView{nil}
+	if listed.PerHost {
+		hosts = c.Hosts
+	}
+	var whileWaiting []*capOn
+	judge := func(h *judging.HostView, people []*held) {
+		if isFarOff(listed, people) {
+			return
+		}
+		switch on := c.on(listed, h, people); {
+		case !on.about || !on.known || listed.Resting || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
+		case listed.Waiting != nil:
+			whileWaiting = append(whileWaiting, &on)
+		default:
+			on.judge()
+		}
+	}
+	for _, h := range hosts {
+		if h != nil && !listed.OnHost(h.Name, h.Labels) {
+			continue
+		}
+		here := people
+		if h != nil {
+			here = slices.DeleteFunc(slices.Clone(c.people[h]), func(u *held) bool { return listed.Member(u.user) != enforce.Member })
+		}
+		switch {
+		case listed.Together && len(here) > 0:
+			judge(h, here)
+		case !listed.Together:
+			for i := range here {
+				judge(h, here[i:i+1:i+1])
+			}
+		}
+	}
+	c.judgeWaiting(listed, whileWaiting)
+}
+
+// isFarOff reports whether people have too little for a cap of GPUs, whichever they have: so it is with most.
+func isFarOff(c *enforce.Cap, people []*held) bool {
+	limit, about := c.Limit(people[0].user)
+	if !about || c.Kind != enforce.CapGPUs || c.Together || limit.Percent || limit.AllBut {
+		return !about
+	}
+	return int64(len(people[0].devices)) <= limit.Value
+}
+
+// members are those with something whom a cap is about. Who may be one is neither counted nor taken from.
+func (c *counting) members(listed *enforce.Cap) (people []*held) {
+	for _, u := range c.inOrder {
+		if listed.Member(u.user) == enforce.Member {
+			people = append(people, u)
+		}
+	}
+	return people
+}
+
+// on is a cap of the list for people, on one host or on all.
+func (c *counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) capOn {
+	user := people[0].user
+	if listed.Together {
+		user = ""
+	}
+	on := capOn{counting: c, Cap: listed, rule: enforce.RuleCaps, host: h, people: people, known: true}
+	limit, about := listed.Limit(user)
+	working := int64(0)
+	if limit.Percent || limit.AllBut {
+		working, on.known = c.working(listed, h)
+	}
+	on.about, on.limit, on.leavesSome = about, limit.OfBase(working), limit.AllBut
+	if listed.Together || listed.Waiting != nil {
+		on.spared = c.reserved
+	}
+	if listed.Kind == enforce.CapHours {
+		on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0
+	}
+	return on
+}
+
+// capOn is a cap as it holds for one person or for people together, on one host or on all.
+type capOn struct {
+	*counting
+	*enforce.Cap
+	rule       enforce.Rule
+	host       *judging.HostView // nil for all
+	selection  *selection
+	looks      *looks // at the hosts on which something counts; nil until it is asked for
+	people     []*held
+	limit      int64
+	about      bool  // it says something about them
+	known      bool  // the limit is
+	spent      int64 // seconds of GPUs that were used, of allowed
+	allowed    int64
+	leavesSome bool      // its limit leaves GPUs to others
+	notBefore  time.Time // it acts not before that; zero if that has come
+	// spared are devices that people hold within own reservations: they don't count.
+	spared map[*HeldDevice]bool
+
+	// Of one that holds as far as others wait: what counts and isn't taken, how many more may be, and what is taken for
+	// a wait.
+	counted []*HeldDevice
+	mayTake int
+	wait    *need
+	chosen  []*HeldDevice
+}
+
+func (c *capOn) judge() {
+	if c.Kind == enforce.CapEnvironments {
+		c.judgeEnvs()
+	} else {
+		c.judgeDevices()
+	}
+}
+
+// judgeDevices takes devices beyond the cap.
+func (c *capOn) judgeDevices() {
+	if c.Kind != enforce.CapMemory && c.most() <= c.limit {
+		return
+	}
+	devices := c.devices()
+	if c.leavesSome {
+		devices = c.withoutOutsiders(devices)
+	}
+	counted, used := c.count(devices, time.Time{})
+	if used <= c.limit {
+		return
+	}
+	choice := Choice{By: c.dueAt(), Weight: func(*HeldDevice) int64 { return 1 }, MayKeep: -1}
+	if c.Kind == enforce.CapMemory {
+		choice.Weight, choice.MayKeep = (*HeldDevice).Memory, c.limit
+	}
+	then, left := counted, used
+	if !choice.By.IsZero() {
+		then, left = c.count(devices, choice.By)
+	}
+	choice.Excess = left - c.limit
+	c.takeAll(c.finding(counted, used), choice.Devices(then))
+}
+
+// finding is that the people have so much that counts.
+func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
+	f := enforce.Finding{Rule: c.rule, CountedOn: hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host }), Count: &enforce.CountExcess{Used: len(counted)}}
+	if c.Kind == enforce.CapMemory {
+		f.Memory = &enforce.MemoryExcess{UsedBytes: used, CapacityBytes: c.limit}
+	} else {
+		f.Count.Limit = int(c.limit)
+		for _, d := range counted {
+			f.Count.Attached += min(len(d.Envs), 1)
+		}
+		f.Count.Unattached = len(counted) - f.Count.Attached
+	}
+	if c.ID != "" {
+		f.Cap = c.excess(counted, used)
+	}
+	return f
+}
+
+// takeAll adds the findings about what was chosen, and reports whether something is done about it.
+func (c *capOn) takeAll(f enforce.Finding, chosen []*HeldDevice) (acts bool) {
+	lost := lostBy(chosen)
+	for _, u := range c.people {
+		acts = c.add(u, f, nil, lost[u.number]) || acts
+	}
+	if acts {
+		dropLeaving(c.people)
+	}
+	return acts
+}
+
+// most is how many GPUs the people have at the most, a shared one for each.
+func (c *capOn) most() (n int64) {
+	for _, u := range c.people {
+		n += int64(len(u.devices))
+	}
+	if n <= c.limit {
+		return n
+	}
+	if c.OnHost == nil {
+		return n
+	}
+	n = 0
+	for _, u := range c.people {
+		for _, d := range u.devices {
+			if c.isAbout(d) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// dropLeaving forgets the devices that people lose anyway: they don't count any more.
+func dropLeaving(people []*held) {
+	for _, u := range people {
+		u.devices = slices.DeleteFunc(u.devices, (*HeldDevice).Leaves)
+	}
+}
+
+// devices are those that the people have of those that the cap is about.
+func (c *capOn) devices() []*HeldDevice {
+	lists := make([][]*HeldDevice, len(c.people))
+	for i, u := range c.people {
+		lists[i] = c.devicesOf(u)
+	}
+	if c.Together {
+		return Together(lists)
+	}
+	return lists[0]
+}
+
+func (c *capOn) devicesOf(u *held) []*HeldDevice {
+	if c.OnHost == nil { // it is about all
+		return u.devices
+	}
+	return slices.DeleteFunc(slices.Clone(u.devices), func(d *HeldDevice) bool { return !c.isAbout(d) })
+}
+
+func (c *capOn) isAbout(d *HeldDevice) bool {
+	if c.selection == nil {
+		c.selection = c.selectionOf(c.Cap)
+	}
+	h := d.Host
+	return (c.host == nil || h == c.host) && c.selection.hosts[h.Position] &&
+		c.selection.models[d.Model] && !c.spared[d]
+}
+
+// selection is which hosts, by their position, and models a cap is about.
+type selection struct{ hosts, models []bool }
+
+func (c *counting) selectionOf(listed *enforce.Cap) *selection {
+	s := c.selections[listed]
+	if s == nil {
+		s = &selection{make([]bool, len(c.Cluster)), make([]bool, len(c.models))}
+		for _, h := range c.Hosts {
+			s.hosts[h.Position] = listed.OnHost(h.Name, h.Labels)
+		}
+		for name, i := range c.models {
+			s.models[i] = listed.IsAboutModel(name)
+		}
+		c.selections[listed] = s
+	}
+	return s
+}
+
+// count lists the devices that count, now or at a time, and how much that is of what the cap counts.
+func (c *capOn) count(devices []*HeldDevice, by time.Time) (counted []*HeldDevice, used int64) {
+	if counted = Counted(devices, by); c.Kind != enforce.CapMemory {
+		return counted, int64(len(counted))
+	}
+	counted = slices.DeleteFunc(counted, func(d *HeldDevice) bool {
+		if used += max(0, d.Memory()); d.Memory() == UnknownBytes {
+			why := "the memory of GPU %d is unknown, so memory caps don't count it"
+			if d.Unified {
+				why = "GPU %d shares the memory of its machine, so memory caps don't apply to it"
+			}
+			c.Note(d.Host, why, d.Index)
+		}
+		return d.Memory() == UnknownBytes
+	})
+	return counted, used
+}
+
+// hostsOf are the hosts on which something is; this machine, which has no name, is none.
+func hostsOf[T any](list []T, of func(T) *judging.HostView) []snapshot.Hostname {
+	names := make([]snapshot.Hostname, len(list))
+	for i, item := range list {
+		names[i] = of(item).Name
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name snapshot.Hostname) bool { return name == "" })
+}

@@ -1,0 +1,162 @@
+package caps
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// lostDevice is what a person has of a device that is to go.
+type lostDevice struct {
+	*HeldDevice
+	whole *HeldDevice // as it was chosen
+}
+
+// lostBy is what people lose, by their numbers, by devices that were chosen, and by these as other hosts report them.
+func lostBy(chosen []*HeldDevice) map[int][]lostDevice {
+	lost := make(map[int][]lostDevice)
+	for _, whole := range chosen {
+		for _, d := range append([]*HeldDevice{whole}, whole.Copies...) {
+			for _, part := range d.Whose() {
+				lost[part.Owner] = append(lost[part.Owner], lostDevice{part, whole})
+			}
+		}
+	}
+	return lost
+}
+
+// lose has a finding take environments' devices, and devices.
+func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []lostDevice) {
+	named := make(map[*snapshot.Process]bool)
+	end := func(h *judging.HostView, p *snapshot.Process) { // once
+		if !named[p] {
+			c.End(f, due, h, p)
+		}
+		named[p] = true
+	}
+	for _, e := range envs {
+		for _, a := range e.Attachments {
+			index := a.Device.Index
+			if e.h.SparesUse(e.EnvView, index) || e.h.HidesOn(e.EnvView, index) {
+				continue
+			}
+			c.LoseDevice(f, due, e.h, e.EnvView, index)
+			for p := range e.On(index) {
+				end(e.h, p)
+			}
+		}
+	}
+	for _, d := range devices {
+		h := d.Host
+		for _, eid := range d.Envs {
+			if !d.whole.Stays {
+				c.LoseDevice(f, due, h, h.Envs[eid], d.Index)
+			}
+		}
+		for _, use := range d.Uses {
+			end(h, use.Process)
+		}
+	}
+}
+
+// add adds the findings about a person who is to lose environments or devices: of people who share a cap, who loses
+// nothing has none.
+func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
+	n := len(envs) + len(devices)
+	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
+	if c.host != nil {
+		f.Host = c.host.Name
+	}
+	if c.Together {
+		if c.keepNamed(f.ID, n); n == 0 {
+			return false
+		}
+	}
+	levels := c.levels(f.ID, n)
+	acted := 0
+	for from, to := 0, 0; from < len(levels); from = to {
+		for to < len(levels) && levels[to].Began(levels[from]) {
+			to++
+		}
+		part, end := f, to
+		if part.ID = levelKey(f.ID, from); to == len(levels) {
+			end = n
+		}
+		if c.addPart(u, part, cut(envs, from, end), cut(devices, from-len(envs), end-len(envs))) {
+			acted = to
+		}
+		for i := from; i < to; i++ {
+			levels[i] = c.Next.Present[part.ID]
+		}
+	}
+	c.remember(f.ID, slices.Concat(levels[acted:], levels[:acted])) // what is left has its own time
+	return acted > 0
+}
+
+func cut[T any](list []T, from, to int) []T {
+	return list[min(max(from, 0), len(list)):min(max(to, 0), len(list))]
+}
+
+// addPart adds a finding about some of what is to go, and reports whether something is done about it.
+func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
+	count := *f.Count // each has its own
+	count.Hosts = len(f.CountedOn)
+	f.Count = &count
+	if f.Cap != nil {
+		over := *f.Cap
+		over.Why = whyOf(devices)
+		f.Cap = &over
+	}
+	due := c.checkCap(u, &f)
+	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
+		// The user may have more there, never less; but what costs least to lose may be there.
+		f.Waits = missingText(f.HostsMissing)
+		due, f.Pending = false, true
+	}
+	if due && c.host == nil {
+		due = c.confirmed(&f)
+	}
+	c.lose(&f, due, envs, devices)
+	c.Add(f)
+	return due
+}
+
+func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
+	over := &enforce.CapExcess{
+		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Together,
+	}
+	if c.Kind == enforce.CapHours {
+		over.Used, over.Limit, over.Until = c.spent, c.allowed, c.PeriodEnd
+	}
+	for _, d := range counted {
+		host := d.Host.Name
+		if n := len(over.Where); n == 0 || over.Where[n-1].Host != host {
+			if n == enforce.MaxWhere {
+				break
+			}
+			over.Where = append(over.Where, enforce.CountedGPUs{Host: host})
+		}
+		last := &over.Where[len(over.Where)-1]
+		last.GPUs = append(last.GPUs, d.Index)
+	}
+	return over
+}
+
+// whyOf says why a person loses these.
+func whyOf(devices []lostDevice) string {
+	var reasons []string
+	for _, d := range devices {
+		if why := d.whole.Why(); !strings.Contains(strings.Join(reasons, ", "), why) {
+			reasons = append(reasons, why)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func missingText(hosts int) string {
+	return fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", hosts)
+}

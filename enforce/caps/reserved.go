@@ -1,0 +1,261 @@
+package caps
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// maxSkew is how far the clock of a host may be from this machine's without being named.
+const maxSkew = time.Minute
+
+// booking is a reservation that hasn't ended by the host's own clock.
+type booking struct {
+	*snapshot.Reservation
+	owner snapshot.Username // the account
+	from  time.Time         // by the clock of this machine
+}
+
+// findBookings finds the reservations that count, by start: those that run, and those of which the warning has begun.
+// What a host doesn't say is unknown, and nothing is done for it.
+func (c *counting) findBookings() {
+	tooMany := c.tooMany()
+	for _, h := range c.Hosts {
+		clock, known := h.Snapshot.Clock(h.At)
+		if !known || h.Settings.IgnoreReservations {
+			continue
+		}
+		warn := h.Settings.WarnOf(enforce.RuleReservations)
+		lead := max(warn.For, time.Duration(warn.Cycles)*c.Fleet.Interval)
+		for i := range h.Snapshot.Reservations {
+			b := &h.Snapshot.Reservations[i]
+			switch why := tooMany[b]; {
+			case !b.Holds(clock) || b.UID == 0:
+			case why != "":
+				c.tell(h, b, enforce.BookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
+			case !b.From.After(clock.Add(lead)):
+				c.booked[h] = append(c.booked[h], booking{b, c.accountOf(b), h.At.Add(b.From.Sub(clock))})
+			}
+		}
+		if len(c.booked[h]) > 0 {
+			slices.SortFunc(c.booked[h], func(a, b booking) int {
+				return cmp.Or(a.From.Compare(b.From), a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
+			})
+			if skew := clock.Sub(h.At).Round(time.Second); skew.Abs() > maxSkew {
+				// to the minute, so that it is the same note each time
+				c.Note(h, "its clock differs from this machine's by about %s: its reservations are judged by its own",
+					text.FormatDuration(skew.Abs().Round(time.Minute)))
+			}
+		}
+	}
+}
+
+func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
+	return c.Policy.Account(gpus.UserName(b.Username, &b.UID))
+}
+
+// tooMany are reservations that are too many with others that the same person made before on other hosts, and why.
+// Hosts refuse that, but two may have been asked at the same time. What root booked counts, and is none too many.
+func (c *counting) tooMany() map[*snapshot.Reservation]string {
+	of := make(map[snapshot.Username][]*snapshot.Reservation)
+	for _, h := range c.Hosts {
+		for i := range h.Snapshot.Reservations {
+			b := &h.Snapshot.Reservations[i]
+			of[c.accountOf(b)] = append(of[c.accountOf(b)], b)
+		}
+	}
+	why := make(map[*snapshot.Reservation]string)
+	for user, list := range of {
+		rule, known := c.Policy.Booking(user)
+		if !known || rule == nil || len(list) < 2 {
+			continue
+		}
+		slices.SortStableFunc(list, func(a, b *snapshot.Reservation) int { // where it is the same time, the later host's
+			return a.Made.Compare(b.Made)
+		})
+		var before []snapshot.Reservation
+		for _, b := range list {
+			if !b.ByRoot && b.Ended == nil {
+				why[b] = rule.TooMany(before, b, c.Now)
+			}
+			if why[b] == "" {
+				before = append(before, *b)
+			}
+		}
+	}
+	return why
+}
+
+// tell adds what the owner of a reservation is told. Nothing is done about it.
+func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
+	uid := b.UID
+	c.Add(enforce.Finding{
+		ID:   fmt.Sprintf("%s/%s/%s/%s", enforce.RuleReservations, b.ID, h.Name, kind),
+		Rule: enforce.RuleReservations, Host: h.Name, User: c.accountOf(b), UID: &uid, Since: h.At,
+		Booking: &enforce.BookingTrouble{
+			ID: b.ID, Kind: kind, Text: fmt.Sprintf("reservation %s %s", b.ID, what), Follows: follows,
+		},
+	})
+}
+
+// markReserved marks what people hold within own reservations that run.
+func (c *counting) markReserved() {
+	for h, list := range c.booked {
+		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(h.Clock()) })
+		maps.Copy(c.reserved, c.heldWithin(h, running))
+	}
+}
+
+// heldWithin are the devices of a host that the owners of reservations hold within these: those that cost most to lose.
+func (c *counting) heldWithin(h *judging.HostView, list []booking) map[*HeldDevice]bool {
+	reserved := make(map[snapshot.Username]int)
+	for _, b := range list {
+		reserved[b.owner] += b.GPUs
+	}
+	within := make(map[*HeldDevice]bool)
+	for owner, n := range reserved {
+		if u := c.byUser[owner]; u != nil {
+			for _, d := range Dearest(onHost(u.devices, h), n) {
+				within[d] = true
+			}
+		}
+	}
+	return within
+}
+
+func onHost(devices []*HeldDevice, h *judging.HostView) []*HeldDevice {
+	return slices.DeleteFunc(slices.Clone(devices), func(d *HeldDevice) bool { return d.Host != h })
+}
+
+// isSparedOn reports whether somebody holds a device within an own reservation.
+func (c *capOn) isSparedOn(d *HeldDevice) bool {
+	for other := range c.spared {
+		if other.Host == d.Host && other.Index == d.Index {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeReservations takes from people what they have beyond what reservations leave them: each reservation is a cap for
+// all others together on its host, with those that begin before it.
+func (c *counting) judgeReservations() {
+	for _, h := range c.Hosts {
+		list := c.booked[h]
+		for i := range list {
+			if on, ok := c.leaves(h, list[:i+1]); ok {
+				c.CountPresence(h, &enforce.Finding{}, *on.Warn, on.key()) // its time runs also before somebody is in its way
+				on.judgeDevices()
+			}
+		}
+		c.tellOfFailed(h, list)
+	}
+}
+
+// leaves is what the last of some reservations leaves to others, when it begins.
+func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
+	last := &list[len(list)-1]
+	begins := last.From
+	if clock := h.Clock(); clock.After(begins) {
+		begins = clock
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Holds(begins) })
+	reserved, newest := 0, last
+	for i := range list {
+		if reserved += list[i].GPUs; list[i].Made.After(newest.Made) {
+			newest = &list[i]
+		}
+	}
+	warn := h.Settings.WarnOf(enforce.RuleReservations)
+	on = capOn{
+		counting: c, rule: enforce.RuleReservations, host: h, known: true, about: true, leavesSome: true,
+		limit:  int64(min(len(h.Devices), max(0, newest.Known-reserved))),
+		spared: c.heldWithin(h, list),
+		Cap: &enforce.Cap{
+			ID: last.ID, Name: last.says(h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
+			OnHost: func(name snapshot.Hostname, _ map[string]string) bool { return name == h.Name },
+		},
+	}
+	if last.From.After(h.Clock()) {
+		on.notBefore = last.from
+	}
+	for _, u := range c.inOrder {
+		if !h.Ask(c.Policy, u.user, c.Now).IgnoreReservations {
+			on.people = append(on.people, u)
+		}
+	}
+	return on, len(on.people) > 0
+}
+
+// says is who has reserved how much, and when, by the host's own clock.
+func (b *booking) says(h *judging.HostView) string {
+	return fmt.Sprintf("%s has reserved %s from %s to %s", gpus.ShownUser(gpus.UserName(b.Username, &b.UID)),
+		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
+}
+
+// tellOfFailed tells the owners of reservations of a host that has too few working GPUs for them. The one that was made
+// last lacks them first.
+func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
+	var before []snapshot.Reservation
+	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {
+		return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
+	}) {
+		if left := max(0, len(h.Devices)-mostReserved(before, b.Reservation, h.Clock())); left < b.GPUs {
+			follows := "the others are kept for you"
+			if left == 0 {
+				follows = "none can be kept for you while that lasts"
+			}
+			c.tell(h, b.Reservation, enforce.TooFewGPUs, fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are "+
+				"judged", b.GPUs-left, text.Plural(b.GPUs, "GPU")), follows)
+		}
+		before = append(before, *b.Reservation)
+	}
+}
+
+// mostReserved is how many GPUs others have reserved at most at one time from now on, while a reservation runs.
+func mostReserved(others []snapshot.Reservation, b *snapshot.Reservation, now time.Time) (most int) {
+	begins := b.From
+	if now.After(begins) {
+		begins = now
+	}
+	_, most = snapshot.RunningAt(others, begins)
+	for i := range others {
+		if from := others[i].From; from.After(begins) && from.Before(b.Until) {
+			_, reserved := snapshot.RunningAt(others, from)
+			most = max(most, reserved)
+		}
+	}
+	return most
+}
+
+// mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
+func (c *counting) mayHaveBeside(n *need) int {
+	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b booking) bool { return !b.Runs(n.h.Clock()) })
+	if len(running) == 0 {
+		return n.GPUs
+	}
+	on, ok := c.leaves(n.h, running)
+	if !ok {
+		return n.GPUs
+	}
+	own := 0 // that are reserved for the person, and not held yet
+	for _, b := range running {
+		if b.owner == n.user.user {
+			own += b.GPUs
+		}
+	}
+	for d := range on.spared {
+		if d.Owner == n.user.number {
+			own--
+		}
+	}
+	return own + max(0, int(on.limit)-len(Counted(on.devices(), time.Time{})))
+}

@@ -1,0 +1,289 @@
+package caps
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// forWait is what there is for a wait, with its WaitKey.
+type forWait struct {
+	enforce.ForWait
+	key string
+}
+
+// need is what a wait lacks on a host.
+type need struct {
+	*snapshot.Wait
+	h    *judging.HostView
+	user *held
+	key  string                 // see WaitKey
+	free []snapshot.DeviceIndex // that it would get
+}
+
+// lacks is how many GPUs it needs beside those.
+func (n *need) lacks() int { return n.GPUs - len(n.free) }
+
+// judgeWaiting applies a cap that holds only as far as others wait, to each person or to all together. For each wait it
+// takes all that it lacks on one host, or nothing. Its time runs for the wait, no matter who would lose.
+func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
+	if len(each) == 0 {
+		return
+	}
+	by := c.firstDue(each[0])
+	over := overBy(each, by)
+	if len(over) == 0 {
+		return
+	}
+	for _, n := range c.needs(listed, by) {
+		if c.served[n.key] {
+			continue
+		}
+		possible := c.take(over, n)
+		w := forWait{enforce.ForWait{Host: n.h.Name, ID: n.ID, Possible: possible}, n.key}
+		if possible == n.GPUs {
+			c.served[n.key] = true
+			w.GPUs, w.Possible = n.free, 0
+		}
+		c.forWaits = append(c.forWaits, w)
+	}
+	c.forWaits = slices.DeleteFunc(c.forWaits, func(w forWait) bool { return w.GPUs == nil && c.served[w.key] })
+}
+
+// keepTaken keeps for waits what was taken for them: it may not be free yet.
+func (c *counting) keepTaken() {
+	for _, h := range c.Hosts {
+		for i := range h.Snapshot.Waits {
+			w := &h.Snapshot.Waits[i]
+			taken, known := c.Next.TakenFor[c.WaitKey(w)]
+			if known {
+				c.served[c.WaitKey(w)] = true
+			}
+			if known && taken.Host == h.Name {
+				c.forWaits = append(c.forWaits, forWait{enforce.ForWait{Host: h.Name, ID: w.ID, GPUs: taken.GPUs}, c.WaitKey(w)})
+			}
+		}
+	}
+}
+
+// firstDue is when something is taken at the earliest; zero for now.
+func (c *counting) firstDue(on *capOn) time.Time {
+	first := c.Now.Add(on.warnOf(on.people[0]).For)
+	for _, h := range c.Hosts {
+		for i := range h.Snapshot.Waits {
+			one := *on
+			one.wait = &need{key: c.WaitKey(&h.Snapshot.Waits[i])}
+			if at := c.DueAt(nil, on.warnOf(on.people[0]), []string{one.key()}); at.Before(first) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// overBy are those of the caps that are exceeded at a time, with what may be taken by each.
+func overBy(each []*capOn, by time.Time) (over []*capOn) {
+	for _, on := range each {
+		if on.most() <= on.limit {
+			continue
+		}
+		on.counted, _ = on.count(on.withoutOutsiders(on.devices()), by)
+		if on.mayTake = len(on.counted) - int(on.limit); on.mayTake > 0 {
+			over = append(over, on)
+		}
+	}
+	return over
+}
+
+// needs are what those lack for whom a cap holds, each on each host on which it waits, in the order of the queues.
+func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
+	first := make(map[string]int)
+	for _, h := range c.Hosts {
+		if len(h.Snapshot.Waits) == 0 {
+			continue
+		}
+		free := c.free(h, by)
+		for i := range h.Snapshot.Waits {
+			n := &need{Wait: &h.Snapshot.Waits[i], h: h, key: c.WaitKey(&h.Snapshot.Waits[i])}
+			free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
+				gets := len(n.free) < n.GPUs && n.suits(index)
+				if gets {
+					n.free = append(n.free, index)
+				}
+				return gets
+			})
+			user := c.Policy.Account(n.Username)
+			switch {
+			case n.lacks() <= 0:
+				c.served[n.key] = true
+			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != enforce.Member || !listed.OnHost(h.Name, h.Labels):
+			default:
+				n.user = c.of(user)
+				if _, known := first[n.key]; !known {
+					first[n.key] = len(needs)
+				}
+				needs = append(needs, n)
+			}
+		}
+	}
+	slices.SortStableFunc(needs, func(a, b *need) int { // where it lacks least, first
+		return cmp.Or(cmp.Compare(first[a.key], first[b.key]), cmp.Compare(a.lacks(), b.lacks()))
+	})
+	return needs
+}
+
+// suits reports whether a wait may get a GPU.
+func (n *need) suits(index snapshot.DeviceIndex) bool {
+	if n.Suits != nil && !slices.Contains(n.Suits, index) {
+		return false
+	}
+	id, kept := n.h.KeptGPUs()[index]
+	return !kept || id == n.ID
+}
+
+// free are the GPUs of a host that nothing uses, or that nothing uses any more by a time.
+func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
+	h.FindUsers()
+	for i := range h.Snapshot.Devices {
+		d := &h.Snapshot.Devices[i]
+		stays := func(a snapshot.Attachment) bool { return !h.DetachesBy(d.Index, a.EID, by) }
+		goesOn := func(p *snapshot.Process) bool { return !h.EndsBy(p, by) }
+		if !d.Failed && d.Unusable == "" && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode &&
+			!slices.ContainsFunc(d.Attachments, stays) && !slices.ContainsFunc(h.Users[d.Index], goesOn) {
+			free = append(free, d.Index)
+		}
+	}
+	return free
+}
+
+// take has people lose what a wait lacks, if all of it may be taken. It returns how many GPUs the wait gets, or could.
+func (c *counting) take(over []*capOn, n *need) (possible int) {
+	of := make(map[*HeldDevice]*capOn)
+	var list []*HeldDevice
+	has, may := make(map[int]int), make(map[int]int)
+	most := 0
+	for _, on := range over {
+		if on.mayTake == 0 || on.host != nil && on.host != n.h {
+			continue
+		}
+		CountOwners(has, 1, on.counted...)
+		own := on.countOf(n.user)
+		for _, d := range on.counted {
+			if d.Host == n.h && !d.MIGMode && n.suits(d.Index) && on.canLose(d, n.user, own) {
+				list, of[d] = append(list, d), on
+			}
+		}
+		for _, u := range on.people {
+			may[u.number] = on.mayTake
+		}
+		most += on.mayTake
+	}
+	var chosen []*HeldDevice
+	possible = min(c.mayHave(n), len(n.free)+min(most, len(list)), n.GPUs)
+	for ; possible > len(n.free); possible-- {
+		if chosen = Exactly(list, possible-len(n.free), has, may); chosen != nil {
+			break
+		}
+	}
+	if possible == n.GPUs {
+		c.loseFor(n, chosen, of)
+	}
+	return possible
+}
+
+// loseFor adds the findings about what was chosen for a wait. Something is done about them once all of them are due.
+func (c *counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*capOn) {
+	var losing []*capOn
+	for _, d := range chosen {
+		n.free = append(n.free, d.Index)
+		on := of[d]
+		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *HeldDevice) bool { return other == d })
+		on.mayTake--
+		at := slices.IndexFunc(losing, func(other *capOn) bool { return other.people[0] == on.people[0] })
+		if at < 0 {
+			one := *on
+			one.wait, one.chosen, at = n, nil, len(losing)
+			losing = append(losing, &one)
+		}
+		losing[at].chosen = append(losing[at].chosen, d)
+	}
+	var last time.Time
+	for _, on := range losing {
+		lost := lostBy(on.chosen)
+		for _, u := range on.people {
+			if lost[u.number] == nil {
+				continue
+			}
+			warn := on.warnOf(u)
+			last = judging.Later(last, judging.Later(c.DueAt(on.host, warn, []string{on.key()}),
+				c.DueAt(on.host, warn.Quarter(), []string{on.key() + "/" + string(u.user)})))
+		}
+	}
+	for _, on := range losing {
+		on.notBefore = last
+		counted := slices.Concat(on.counted, on.chosen)
+		f := on.finding(counted, int64(len(counted)))
+		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
+		if on.takeAll(f, on.chosen) {
+			c.Next.TakenFor[n.key], n.h.Kept = enforce.Taken{At: c.Now, Host: n.h.Name, GPUs: n.free}, nil
+		}
+	}
+}
+
+// canLose reports whether a device may be taken for somebody who has so many that the cap is about.
+func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
+	for _, part := range d.Whose() {
+		i := slices.IndexFunc(c.people, func(u *held) bool { return u.number == part.Owner })
+		if c.people[i] == waiter || c.WaitingAnybody && c.countOf(c.people[i]) <= has {
+			return false
+		}
+	}
+	return true
+}
+
+// countOf is how many devices that the cap is about a person has.
+func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.Time{})) }
+
+// mayHave is how many GPUs somebody who waits may have on the host by every cap.
+func (c *counting) mayHave(n *need) int {
+	may := n.GPUs
+	if n.user.settings == nil { // exempt
+		return may
+	}
+	if limit := n.user.settings.MaxDevices; limit != nil {
+		may = min(may, *limit-len(Counted(n.user.devices, time.Time{})))
+	}
+	for _, listed := range c.list {
+		if listed.Resting || listed.Member(n.user.user) == enforce.NotMember || !listed.OnHost(n.h.Name, n.h.Labels) ||
+			listed.Kind != enforce.CapGPUs && listed.Kind != enforce.CapHours || !n.wants(listed) {
+			continue
+		}
+		people, h := []*held{n.user}, n.h
+		if listed.Together {
+			people = append(slices.DeleteFunc(c.members(listed), func(u *held) bool { return u == n.user }), n.user)
+		}
+		if !listed.PerHost {
+			h = nil
+		}
+		switch on := c.on(listed, h, people); {
+		case !on.known, on.about && listed.Kind == enforce.CapHours && on.spent > on.allowed:
+			may = 0
+		case on.about && listed.Kind == enforce.CapGPUs:
+			may = min(may, int(on.limit)-len(Counted(on.devices(), time.Time{})))
+		}
+	}
+	return max(min(may, c.mayHaveBeside(n)), 0)
+}
+
+// wants reports whether a wait may get GPUs that a cap is about.
+func (n *need) wants(listed *enforce.Cap) bool {
+	return slices.ContainsFunc(n.h.Snapshot.Devices, func(d snapshot.Device) bool {
+		return n.suits(d.Index) && listed.IsAboutModel(enforce.ModelOf(&d))
+	})
+}

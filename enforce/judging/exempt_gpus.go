@@ -1,0 +1,82 @@
+package judging
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// keepExemptGPUs keeps those of hosts without a snapshot, until their entries change.
+func (j *Judgement) keepExemptGPUs() {
+	for host, list := range j.Before.ExemptGPUs {
+		if j.ByName[host] != nil {
+			continue
+		}
+		entries := j.Policy.ExemptIndices(host)
+		kept := slices.DeleteFunc(slices.Clone(list), func(e enforce.ExemptGPU) bool {
+			return !slices.Contains(entries, enforce.ExemptGPU{Index: e.Index, Entry: e.Entry})
+		})
+		if len(kept) > 0 {
+			j.Next.ExemptGPUs[host] = kept
+		}
+	}
+}
+
+// exemptByIndex are the devices that the policy exempts by an index: all, until it is known which ones these are.
+func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
+	exempt, all := make(map[snapshot.DeviceIndex]bool), false
+	devices := h.Snapshot.Devices
+	old := !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID != "" }) // genv 1.4.3 says none
+	for _, e := range h.j.Policy.ExemptIndices(h.Name) {
+		known := slices.IndexFunc(h.j.Before.ExemptGPUs[h.Name], func(k enforce.ExemptGPU) bool {
+			return k.Index == e.Index && k.Entry == e.Entry
+		})
+		switch {
+		case known >= 0:
+			e.UUID = h.j.Before.ExemptGPUs[h.Name][known].UUID
+		case old:
+			exempt[e.Index] = true
+			continue
+		default:
+			e.UUID = uuidAt(devices, e.Index)
+		}
+		if e.UUID == "" {
+			all = true
+			h.j.Note(h, "which GPU the exempt index %s (%s) is can't be told yet, so no rule acts on its GPUs", e.Index,
+				e.Entry)
+			continue
+		}
+		h.j.Next.ExemptGPUs[h.Name] = append(h.j.Next.ExemptGPUs[h.Name], e)
+		for i := range devices {
+			if d := &devices[i]; d.UUID == e.UUID || d.UUID == "" && uuidIn(devices, e.UUID) == 0 {
+				exempt[d.Index] = true
+			}
+		}
+	}
+	for i := range devices {
+		exempt[devices[i].Index] = exempt[devices[i].Index] || all
+	}
+	maps.DeleteFunc(exempt, func(_ snapshot.DeviceIndex, is bool) bool { return !is })
+	return exempt
+}
+
+// uuidAt is which GPU an index is; empty if there is none, or if that is in doubt.
+func uuidAt(devices []snapshot.Device, index snapshot.DeviceIndex) snapshot.GPUUUID {
+	d := snapshot.FindDevice(devices, index)
+	if d == nil || d.UUID == "" || uuidIn(devices, d.UUID) != 1 {
+		return ""
+	}
+	return d.UUID
+}
+
+// uuidIn is how many devices have a UUID.
+func uuidIn(devices []snapshot.Device, uuid snapshot.GPUUUID) (n int) {
+	for i := range devices {
+		if devices[i].UUID == uuid {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,343 @@
+package judging
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Judgement is a call of Judge: what it was given, and what it found so far.
+type Judgement struct {
+	Policy  enforce.Policy
+	Fleet   enforce.Fleet // of the policy
+	Before  enforce.Memory
+	Now     time.Time
+	Hosts   []*HostView                     // that answered, in the order of the cluster
+	Missing []snapshot.Hostname             // that did not
+	Cluster []snapshot.Host                 // all, with their labels
+	ByName  map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
+	// waiting are hosts that have not answered yet since this controller began, and didn't fail either.
+	Unanswered map[snapshot.Hostname]bool
+	advances   bool // it is the first look at a host of another round
+
+	Next     enforce.Memory // starts with what is still valid of before
+	Findings []enforce.Finding
+	Notes    []enforce.Note
+	Ask      map[snapshot.Hostname]bool // hosts to ask before something is done
+
+	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
+}
+
+// New begins a judgement of a cluster at a moment.
+func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) *Judgement {
+	j := &Judgement{
+		Policy: policy, Fleet: policy.Fleet(), Cluster: cluster.Hosts, Now: now, Before: memory, Next: memory.Next(now, len(cluster.Hosts)),
+		Hosts: make([]*HostView, 0, len(cluster.Hosts)), Findings: make([]enforce.Finding, 0, len(memory.Findings)),
+		Unanswered: make(map[snapshot.Hostname]bool), Ask: make(map[snapshot.Hostname]bool),
+		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)),
+	}
+	j.ExemptDevices = make(map[snapshot.Hostname][]snapshot.DeviceIndex)
+	views := make([]HostView, 0, len(cluster.Hosts))
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		j.ByName[h.Name] = nil
+		_, exempt := policy.Exempt(enforce.Subject{Host: h.Name})
+		switch {
+		case exempt: // whether it answered doesn't matter
+		case h.Err == nil && h.Snapshot == nil:
+			j.Unanswered[h.Name] = true
+		case h.Err != nil:
+			j.Missing = append(j.Missing, h.Name)
+		default:
+			views = append(views, HostView{j: j, Name: h.Name, host: h, Position: i})
+			view := &views[len(views)-1]
+			view.setTime(memory.Hosts[h.Name], now)
+			j.advances = j.advances || view.advances
+			j.Next.Round = max(j.Next.Round, h.Round)
+			j.Hosts = append(j.Hosts, view)
+			j.ByName[h.Name] = view
+		}
+	}
+	if j.advances {
+		j.Next.Interval = safety.Interval{}
+	}
+	j.Next.Interval = j.Next.Interval.Clone()
+	j.keepExemptGPUs()
+	j.markUnderWay()
+	j.nameReleased()
+	return j
+}
+
+// setTime sets when the host was asked, and for how long it didn't answer before. A look is fresh in the first cycle
+// that judges it, and for enforce.FreshFor, unless it was asked for before the outcome of an order came.
+func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
+	h.At, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
+	if h.At.IsZero() {
+		h.At = now
+	}
+	if !known.LostAt.IsZero() {
+		h.silence = max(0, h.At.Sub(known.LostAt))
+	}
+	h.IsNew = h.host.AskedAt.IsZero() || h.host.IsNew
+	h.Acted = !known.Acted.IsZero() && !h.At.After(known.Acted)
+	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
+}
+
+// markUnderWay adds to the drafts the orders that hosts are still carrying out, and those that ended after the look.
+func (j *Judgement) markUnderWay() {
+	for i := range j.Before.Ended {
+		o := &j.Before.Ended[i]
+		h, inFleet := j.ByName[o.Host]
+		if inFleet && (h == nil || h.Acted) {
+			j.Next.Ended = append(j.Next.Ended, *o)
+		}
+		if h != nil && h.Acted {
+			h.UnderWay.Add(&o.Order)
+			h.UnderWay.Orders--
+		}
+	}
+	for i := range j.Before.UnderWay {
+		o := &j.Before.UnderWay[i]
+		if h := j.ByName[o.Host]; h != nil {
+			h.UnderWay.Add(&o.Order)
+		}
+	}
+}
+
+// Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
+// process; or user, host and device. The key that was there longest counts, so restarting a process doesn't reset the
+// time.
+type Clock struct {
+	warn enforce.Warn
+	keys []string
+}
+
+// NewClock is a clock with at least one key.
+func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys} }
+
+// CheckDue sets Since of a finding, and reports whether it is time to act on it: whether one of the clocks is over at
+// the time of the host's snapshot. If one is over by now, but the snapshot is old, the finding is Deferred. The host is
+// nil for a finding about several. The caller adds the finding next.
+func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
+	over := false // by now, and not only by the host's snapshot
+	for i, c := range clocks {
+		oldest := j.CountPresence(h, f, c.warn, c.keys[0])
+		for _, key := range c.keys[1:] {
+			if other := j.CountPresence(h, f, c.warn, key); other.Since.Before(oldest.Since) {
+				oldest = other
+			}
+		}
+		isDue, at := oldest.Due(c.warn, j.At(h))
+		isOver, _ := oldest.Due(c.warn, j.Now)
+		due, over = due || isDue, over || isOver
+		if i == 0 {
+			f.Since, f.Cycles, f.Due = oldest.Since, oldest.Cycles, at
+		} else if at.After(j.Now) && at.Before(f.Due) {
+			f.Due = at
+		}
+	}
+	f.Deferred = over && (!due || h != nil && !h.fresh)
+	if due = due && !f.Deferred; due {
+		f.Due = time.Time{}
+	}
+	f.Pending = !due
+	return due
+}
+
+// At is the moment of a host's snapshot; for what is about several hosts, now.
+func (j *Judgement) At(h *HostView) time.Time {
+	if h == nil {
+		return j.Now
+	}
+	return h.At
+}
+
+// DueAt is the earliest time at which a finding with these keys is due; zero if it is due now. It is asked before
+// CheckDue: rules leave out of a warning what ends before that time anyway.
+func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys []string) time.Time {
+	oldest := j.Presence(h, keys[0])
+	for _, key := range keys[1:] {
+		if other := j.Presence(h, key); other.Since.Before(oldest.Since) {
+			oldest = other
+		}
+	}
+	due, at := oldest.Due(warn, j.At(h))
+	if due {
+		return time.Time{}
+	}
+	return Later(at, j.Now)
+}
+
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// CountPresence counts a key of a finding once in this cycle, and returns how long it has been there.
+func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.Warn, key string) enforce.Presence {
+	p := j.Presence(h, key)
+	p.Warn, p.On = warn, f.CountedOn
+	j.Next.Present[key] = p
+	return p
+}
+
+// Presence is what CountPresence counts.
+func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
+	if p, counted := j.Next.Present[key]; counted {
+		return p
+	}
+	p, advances := j.remembered(h, key)
+	if p.IsOver(j.At(h)) {
+		p = enforce.Presence{}
+	}
+	if h != nil {
+		p.Host = h.Name
+	}
+	if p.Since.IsZero() {
+		p.Since = j.At(h)
+	}
+	if advances { // else it counts from the next tick on
+		p.Cycles++
+	}
+	p.Gone, p.Missed = time.Time{}, 0
+	return p
+}
+
+// remembered is a presence as it was, later by the time for which its host didn't answer, and whether this look is of
+// another round. What is on several hosts may have been there all the time: then it isn't later.
+func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
+	p = j.Before.Present[key]
+	silence, advances := time.Duration(0), j.advances
+	if h != nil {
+		silence, advances = h.silence, h.advances
+	}
+	for _, name := range p.On {
+		if on := j.ByName[name]; on != nil && !p.Gone.IsZero() {
+			silence = max(silence, on.silence)
+		}
+	}
+	if silence > 0 && !p.Since.IsZero() {
+		p.Since = p.Since.Add(silence)
+	}
+	if silence > 0 && !p.Gone.IsZero() {
+		p.Gone = p.Gone.Add(silence)
+	}
+	return p, advances
+}
+
+// isOfProcess says whether a key is about one process. It goes with the process, of which there may be many: the key of
+// its user keeps the time.
+func isOfProcess(key string) bool {
+	rule, rest, _ := strings.Cut(key, "/")
+	parts := strings.Split(rest, "/")
+	if len(parts) != 3 || !slices.Contains([]string{"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleEnvDevices)}, rule) {
+		return false
+	}
+	_, err := strconv.ParseUint(parts[1]+parts[2], 10, 64)
+	return err == nil
+}
+
+// KeepAbsent keeps what is absent for less than an eighth of its warning, or may be on a host that doesn't answer.
+func (j *Judgement) KeepAbsent() {
+	silent := func(name snapshot.Hostname) bool {
+		h, inFleet := j.ByName[name]
+		return inFleet && h == nil
+	}
+	for key, p := range j.Before.Present {
+		h := j.ByName[p.Host]
+		if _, counted := j.Next.Present[key]; counted || h == nil && p.Host != "" && !silent(p.Host) {
+			continue
+		}
+		if silent(p.Host) {
+			j.Next.Present[key] = p
+			continue
+		}
+		if isOfProcess(key) {
+			continue
+		}
+		p, advances := j.remembered(h, key)
+		hidden := slices.ContainsFunc(p.On, silent)
+		if p.Gone.IsZero() {
+			p.Gone = j.At(h)
+		}
+		if advances && !hidden {
+			p.Missed++
+		}
+		if p.AskedAgain = (time.Time{}); hidden || !p.IsOver(j.At(h)) {
+			j.Next.Present[key] = p
+		}
+	}
+}
+
+// Add adds a finding.
+func (j *Judgement) Add(f enforce.Finding) { j.Findings = append(j.Findings, f) }
+
+// maxNotes is how many notes there are about one host: a host that makes things up must not fill the screen.
+const maxNotes = 256
+
+// Note notes something that could not be judged on a host.
+func (j *Judgement) Note(h *HostView, format string, args ...any) {
+	switch h.notes++; {
+	case h.notes <= maxNotes:
+		j.Notes = append(j.Notes, enforce.Note{Host: h.Name, Text: fmt.Sprintf(format, args...)})
+	case h.notes == maxNotes+1:
+		j.Notes = append(j.Notes, enforce.Note{Host: h.Name, Text: "and there is more that could not be judged"})
+	}
+}
+
+// End adds a process to those that a finding terminates and, if the finding is due, to the host's order. A process
+// that earlier attempts could not end is listed as stuck instead.
+func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.Process) {
+	ref := enforce.ProcessRef{Host: h.Name, PID: p.PID}
+	if h.UnderWay.Ends(p) {
+		f.UnderWay++
+		return
+	}
+	if reason, stuck := h.stuckBecause(p); stuck {
+		f.Stuck = append(f.Stuck, enforce.StuckProcess{ProcessRef: ref, Reason: reason})
+		return
+	}
+	f.Terminate = append(f.Terminate, ref)
+	switch {
+	case due && f.Rule == enforce.RuleEnvDevices:
+		h.Terminate(p, f.ID, f.Devices...)
+	case due:
+		h.Terminate(p, f.ID)
+	case f.Waits == "":
+		h.ExpectEnd(p.PID, f.Due)
+	}
+	j.askFirst(f, h)
+}
+
+// askFirst has a host asked on which something is due by an old look. What an order did there is left to show itself,
+// or to the next tick: a process that was signalled may be saving its work.
+func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
+	if f.Deferred && f.Host != "" && !h.Acted {
+		j.Ask[h.Name] = true
+	}
+}
+
+// LoseDevice notes that an environment is to lose a device; if it is due, in the order as well.
+func (j *Judgement) LoseDevice(f *enforce.Finding, due bool, h *HostView, env *EnvView, index snapshot.DeviceIndex) {
+	if h.UnderWay.Detaches(index, env.Env.EID) {
+		f.UnderWay++
+		return
+	}
+	f.Detach = append(f.Detach, enforce.DeviceRef{Host: h.Name, Index: index, EID: env.Env.EID})
+	switch {
+	case due:
+		h.Detach(index, env.Env, h.use(env, index) == Unused, f.ID)
+	case f.Waits == "":
+		h.ExpectDetach(index, env.Env.EID, f.Due)
+	}
+	j.askFirst(f, h)
+}

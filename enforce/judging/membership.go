@@ -1,0 +1,91 @@
+package judging
+
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// The uid that the kernel reports for a process decides who is in an environment, and who uses a device (see
+// Process.CountedUID). What state files, an environ or a title say is a claim of a user: it never makes another
+// user's device busy, exempts another user's process, or counts for another user's cap.
+
+// environmentOf is the environment that a process is in; nil when it is in none, or when that is unknown. The policy
+// may admit processes of other users that descend from a process of the environment (sudo -u).
+func (h *HostView) environmentOf(p *snapshot.Process) *EnvView {
+	if env := h.Envs[p.EID]; env != nil && env.Env.Holds(p) {
+		return env
+	}
+	if env := h.Envs[p.Inherited]; h.Settings.SudoUsers && !p.EnvUnknown && (p.EID == "" || p.EID == p.Inherited) {
+		return env
+	}
+	return nil
+}
+
+// Claimed is the registered environment that a process claims and may not be in; nil when there is none.
+func (h *HostView) Claimed(p *snapshot.Process) *EnvView {
+	if p.EnvUnknown || p.EID == "" {
+		return nil
+	}
+	if env := h.Envs[p.EID]; env != nil && h.environmentOf(p) != env {
+		return env
+	}
+	return nil
+}
+
+// use says how an environment uses a device now. Processes whose environment is unknown count for the environments
+// of their own uid.
+func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Evidence {
+	most := h.drawnOn[deviceOfEnv{index, env.Env.EID}]
+	for p := range env.On(index) {
+		most = max(most, UseBy(env.Env.UID, p))
+	}
+	for _, p := range h.UnknownOn[index] {
+		most = max(most, UseBy(env.Env.UID, p))
+	}
+	return most
+}
+
+// HidesOn reports whether a process of the environment's user whose environment is unknown uses a device. It may be
+// in this environment or in another one.
+func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
+	return slices.ContainsFunc(h.UnknownOn[index], func(p *snapshot.Process) bool {
+		return UseBy(env.Env.UID, p) == Proven
+	})
+}
+
+// UserOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root,
+// which no cap counts.
+func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
+	uid := p.CountedUID()
+	switch user := p.CountedUser(); {
+	case uid == nil || *uid == 0:
+		return ""
+	case user != "":
+		return user
+	}
+	if env := h.Envs[p.EID]; env != nil && env.Env.UID == *uid && env.Env.Username != "" {
+		return env.Env.Username
+	}
+	return gpus.UserName("", uid)
+}
+
+// OutsideByPolicy reports whether a process of an unknown environment counts as outside: it overwrote its environ
+// itself, and the policy wants that.
+func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
+	return h.Settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
+}
+
+// TargetOf is the user against whom ending a process is directed: its own, or
+// where the host doesn't report that, the user of its environment; "" in a container that
+// counts for no user.
+func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
+	if user := h.UserOf(p); user != "" || p.Unproved() {
+		return user
+	}
+	if env := h.environmentOf(p); env != nil {
+		return env.Env.Username
+	}
+	return ""
+}

@@ -1,0 +1,149 @@
+package judging
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Release notes that a device is detached because it was idle. That rule ends no process, so the processes that
+// still use the device must not end in the next cycle for using it without an attachment: they are left alone until
+// another environment is attached to it, or they compute there.
+func (h *HostView) Release(d *snapshot.Device, env *EnvView) {
+	h.j.Next.Released[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
+}
+
+// nameReleased replaces the indices of released devices by the UUIDs that their hosts say now: an earlier version
+// kept indices, or the host didn't say a UUID.
+func (j *Judgement) nameReleased() {
+	for key, still := range maps.Clone(j.Next.Released) {
+		index, err := strconv.Atoi(key.Device)
+		if h := j.ByName[key.Host]; h != nil && err == nil {
+			if d := h.host.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
+				delete(j.Next.Released, key)
+				key.Device = d.Key()
+				j.Next.Released[key] = still
+			}
+		}
+	}
+}
+
+// Released reports whether an environment's processes may keep using a device after it was detached, and if not,
+// whether they might until they computed there. A device of which the UUID is unknown now may be any.
+func (j *Judgement) Released(h *HostView, env *EnvView, index snapshot.DeviceIndex) (still, was bool) {
+	d := h.Snapshot.Device(index)
+	if d == nil || len(d.Attachments) > 0 {
+		return false, false
+	}
+	key := snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}
+	if d.UUID == "" {
+		for other := range j.Next.Released {
+			if other.Host == key.Host && other.EID == key.EID && h.withKey(other.Device) == nil {
+				return true, true
+			}
+		}
+	}
+	still, was = j.Next.Released[key]
+	if still && h.computes(env, d) {
+		still, j.Next.Released[key] = false, false
+	}
+	return still, was
+}
+
+// computes reports whether a device is known to compute, for this environment alone.
+func (h *HostView) computes(env *EnvView, d *snapshot.Device) bool {
+	below, rule := 1, env.Settings.Idle
+	if rule != nil {
+		below = max(below, rule.Below)
+	}
+	if d.Utilization == nil || d.ComputesLess(below) || rule != nil && d.DrawsLess(rule.BelowPower) || d.ProcessesUnknown || len(h.UnknownOn[d.Index]) > 0 {
+		return false
+	}
+	for i := range h.Snapshot.Processes {
+		if p := &h.Snapshot.Processes[i]; p.Uses(d.Index) != nil && (h.In[i] != env || p.NodeMissing) {
+			return false
+		}
+	}
+	return true
+}
+
+// withKey returns the device with a Key, or nil.
+func (h *HostView) withKey(key string) *snapshot.Device {
+	at := slices.IndexFunc(h.Snapshot.Devices, func(d snapshot.Device) bool { return d.Key() == key })
+	if at < 0 {
+		return nil
+	}
+	return &h.Snapshot.Devices[at]
+}
+
+// stillUses reports whether an environment's processes use a device without an attachment, or may: it isn't known
+// which one it is now.
+func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
+	env, d := h.Envs[eid], h.withKey(key)
+	if env == nil || d == nil || env.Attached(d.Index) {
+		return env != nil && d == nil && len(env.Processes) > 0
+	}
+	for range env.On(d.Index) {
+		return true
+	}
+	return false
+}
+
+// stuckBecause says why a process can't be ended.
+func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
+	j, key := h.j, h.key(p)
+	until, again := j.Next.LeftAlone[key]
+	left := until.Sub(j.Now)
+	switch reason, stuck = j.Next.Stuck[key]; {
+	case !again:
+		return reason, stuck
+	case left <= 0:
+		return "", false
+	case stuck:
+		return fmt.Sprintf("%s; it is tried again in %s", reason, text.ShortDuration(left)), true
+	}
+	return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
+}
+
+// forgetEnded drops what the hosts that answered no longer show, and what is of hosts that left the fleet.
+func (j *Judgement) forgetEnded() {
+	maps.DeleteFunc(j.Next.Released, func(r snapshot.AttachmentKey, _ bool) bool {
+		h, inFleet := j.ByName[r.Host]
+		return !inFleet || h != nil && !h.stillUses(r.EID, r.Device)
+	})
+	running := make(map[snapshot.Hostname]map[snapshot.ProcessKey]bool)
+	ended := func(p snapshot.ProcessKey) bool {
+		h, inFleet := j.ByName[p.Host]
+		if h != nil && running[p.Host] == nil {
+			running[p.Host] = h.running()
+		}
+		return !inFleet || h != nil && !running[p.Host][p]
+	}
+	maps.DeleteFunc(j.Next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return ended(p) })
+	maps.DeleteFunc(j.Next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return ended(p) })
+}
+
+// running are the processes that a host shows.
+func (h *HostView) running() map[snapshot.ProcessKey]bool {
+	set := make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
+	for i := range h.Snapshot.Processes {
+		p := &h.Snapshot.Processes[i]
+		set[h.key(p)] = true
+	}
+	return set
+}
+
+// Remember brings up to date what is remembered of the hosts.
+func (j *Judgement) Remember() {
+	j.forgetEnded()
+	j.rememberSeen()
+	for _, h := range j.Hosts {
+		j.rememberUses(h)
+	}
+	j.keepAbsentUses()
+}

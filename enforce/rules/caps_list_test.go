@@ -1,0 +1,321 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// listed is a cap of the policy's list, for everybody and all GPUs, with what is changed.
+func listed(id string, limit int64, change ...func(*enforce.Cap)) *enforce.Cap {
+	c := &enforce.Cap{
+		ID: id, Name: id, Place: "policy.yaml:3:5",
+		Limit:  func(snapshot.Username) (enforce.CapLimit, bool) { return enforce.CapLimit{Value: limit}, true },
+		Member: func(snapshot.Username) enforce.Membership { return enforce.Member },
+		OnHost: func(snapshot.Hostname, map[string]string) bool { return true },
+	}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func together(c *enforce.Cap) { c.Together = true }
+func perHost(c *enforce.Cap)  { c.PerHost = true }
+func percent(c *enforce.Cap)  { c.Limit = limitOf(enforce.CapLimit{Value: first(c), Percent: true}) }
+func allBut(c *enforce.Cap)   { c.Limit = limitOf(enforce.CapLimit{Value: first(c), AllBut: true}) }
+
+func first(c *enforce.Cap) int64 {
+	limit, _ := c.Limit("")
+	return limit.Value
+}
+
+func limitOf(limit enforce.CapLimit) func(snapshot.Username) (enforce.CapLimit, bool) {
+	return func(snapshot.Username) (enforce.CapLimit, bool) { return limit, true }
+}
+
+func onHosts(names string) func(*enforce.Cap) {
+	return func(c *enforce.Cap) {
+		c.OnHost = func(name snapshot.Hostname, _ map[string]string) bool { return strings.Contains(names, string(name)) }
+	}
+}
+
+func ofModel(prefix string) func(*enforce.Cap) {
+	return func(c *enforce.Cap) { c.OfModel = func(model string) bool { return strings.HasPrefix(model, prefix) } }
+}
+
+// about are those who are members; "?" follows the name of somebody who may be one.
+func about(names string) func(*enforce.Cap) {
+	return func(c *enforce.Cap) {
+		c.Member = func(user snapshot.Username) enforce.Membership {
+			for name := range strings.FieldsSeq(names) {
+				switch name {
+				case string(user):
+					return enforce.Member
+				case string(user) + "?":
+					return enforce.MembershipUnknown
+				}
+			}
+			return enforce.NotMember
+		}
+	}
+}
+
+func counts(kind enforce.CapKind) func(*enforce.Cap) { return func(c *enforce.Cap) { c.Kind = kind } }
+
+func TestListedCaps(t *testing.T) {
+	const (
+		envs  = "env 1 alice u1001 | env 2 bob u1002 | env 3 carol u1003"
+		four  = "a | " + envs + " | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 2@04"
+		busy  = four + " | proc 10 1 u1001 by:alice 0:1 | proc 11 1 u1001 by:alice 1:1 | proc 12 1 u1001 by:alice 2:1 | proc 13 2 u1002 by:bob 3:1"
+		plain = "a | dev 0 | dev 1 | dev 2 | dev 3 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1001 by:alice started-at:9 1:1 | proc 13 - u1002 by:bob 3:1"
+	)
+	count := enforce.Settings{CountOutside: true}
+	for _, tt := range []struct {
+		name     string
+		settings enforce.Settings
+		list     []*enforce.Cap
+		cluster  string
+		want     string
+	}{
+		{"a person's", count, []*enforce.Cap{listed("two", 2)}, four, "a detach 2 1"},
+		{"by model", count, []*enforce.Cap{listed("big", 0, ofModel("A100"))}, "a | " + envs + " | dev 0 model:A100-SXM4 1@01 | dev 1 model:RTX 1@02", "a detach 0 1"},
+		{"an unknown model is in none", count, []*enforce.Cap{listed("big", 0, ofModel("A100"))}, four, ""},
+		{"on other hosts", count, []*enforce.Cap{listed("b", 0, onHosts("b"))}, four, ""},
+		{"on each host", count, []*enforce.Cap{listed("one", 1, perHost)}, four + "\n" + strings.Replace(four, "a |", "b |", 1), "a detach 1 1; a detach 2 1; b detach 1 1; b detach 2 1"},
+		{"others' GPUs", count, []*enforce.Cap{listed("bobs", 0, about("bob"))}, four, "a detach 3 2"},
+		{"of somebody who may be a member", count, []*enforce.Cap{listed("bobs", 0, about("bob?"))}, four, ""},
+		{"together, whoever has most", count, []*enforce.Cap{listed("all", 3, together)}, busy, "a detach 2 1; a end 12"},
+		{"together, until they have as much", count, []*enforce.Cap{listed("all", 1, together)}, busy, "a detach 1 1; a detach 2 1; a detach 3 2; a end 11; a end 12; a end 13"},
+		{"together, the idle ones first", count, []*enforce.Cap{listed("all", 3, together)}, strings.Replace(busy, "| proc 13 2 u1002 by:bob 3:1", "", 1), "a detach 3 2"},
+		{"a GPU that two share goes for both", count, []*enforce.Cap{listed("all", 0, together, about("alice bob"))}, "a | " + envs + " | dev 0 1@01 2@02 3@03", "a detach 0 1; a detach 0 2"},
+		{"a share of the working GPUs", count, []*enforce.Cap{listed("half", 50, percent)}, four, "a detach 2 1"},
+		{"of which one has failed", count, []*enforce.Cap{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 failed", 1), "a detach 1 1; a detach 2 1"},
+		{"all but one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, perHost)}, busy, "a detach 2 1; a end 12"},
+		{"all but one, of which a member of another group has one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice carol"))}, four, ""},
+		{"all but one, where an outsider shares", count, []*enforce.Cap{listed("debugging", 2, allBut, together, about("alice"))}, strings.Replace(four, "2 1@03", "2 1@03 2@05", 1), "a detach 1 1"},
+		{"environments", count, []*enforce.Cap{listed("envs", 0, about("alice"), counts(enforce.CapEnvironments))}, four, "a detach 0 1; a detach 1 1; a detach 2 1"},
+		{"memory", count, []*enforce.Cap{listed("memory", 81559<<20, about("alice"), counts(enforce.CapMemory))}, four, "a detach 1 1; a detach 2 1"},
+		{"two caps: what the first takes counts for no other", count, []*enforce.Cap{listed("two", 2), listed("all", 3, together)}, four, "a detach 2 1"},
+
+		{"outside of environments, the newest", count, []*enforce.Cap{listed("one", 1)}, plain, "a end 11"},
+		{"outside of environments, where that doesn't count", enforce.Settings{}, []*enforce.Cap{listed("one", 1)}, plain, ""},
+		{"one job on three GPUs", count, []*enforce.Cap{listed("two", 2)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice 0:1 1:1 2:1", "a end 10"},
+		{"an unknown environment counts with its account", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 ? u1001 by:alice 0:1", "a end 10"},
+		{"and where it doesn't count, nothing is done", enforce.Settings{}, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 ? u1001 by:alice 0:1", ""},
+		{"root's, a system account's, without a uid", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u0 0:1 | proc 11 - u33 by:www-data 0:1 | proc 12 - 0:1", ""},
+		{"an unproved container's", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u1001 by:alice started:? 0:1", ""},
+		{"a person's container", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 | proc 10 - u0 started:1001 0:1", "a end 10"},
+		{"plain and attached are one GPU", count, []*enforce.Cap{listed("one", 1)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", ""},
+		{"and both go", count, []*enforce.Cap{listed("none", 0)}, "a | " + envs + " | dev 0 1@01 | proc 10 - u1001 by:alice 0:1", "a detach 0 1; a end 10"},
+		{"all but one, beside a daemon that is protected", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1 1:1 protected:mps", "a end 10"},
+		{"all but one, beside a desktop", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 screen | dev 1 screen | proc 10 - u1001 by:alice 0:1:C | proc 11 - u1001 by:alice 1:1:C | proc 12 - u0 0:1:G 1:1:G", "a end 10"},
+		{"all but one, beside root's job", count, []*enforce.Cap{listed("debugging", 1, allBut, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1 | proc 12 - u0 0:1", "a end 11"},
+		{"in an environment, on what isn't attached, the newest", count, []*enforce.Cap{listed("one", 1, together)}, "a | " + envs + " | dev 0 | dev 1 | proc 10 1 u1001 by:alice started-at:9 0:1 | proc 11 - u1002 by:bob started-at:8 1:1", "a end 10"},
+		{"a GPU is as old as whoever has it longest", count, []*enforce.Cap{listed("one", 1, together)}, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1002 by:bob started-at:9 1:1 | proc 12 - u1003 by:carol started-at:10 0:1", "a end 11"},
+		{"who has most uses a GPU of somebody who has fewer", count, []*enforce.Cap{listed("two", 2, together)}, "a | dev 0 | dev 1 | dev 2 | proc 10 - u1001 by:alice started-at:8 0:1 | proc 11 - u1003 by:carol started-at:7 1:1 | proc 12 - u1003 by:carol started-at:7 2:1 | proc 13 - u1003 by:carol started-at:10 0:1", "a end 11"},
+		{"desktops", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 screen | proc 10 - u1001 by:alice 0:1:G", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := evaluate(stated{all: tt.settings, list: tt.list}, parseCluster(t, tt.cluster), noon(0))
+			require.Equal(t, tt.want, planText(plan))
+		})
+	}
+}
+
+// The base of a share is kept while hosts don't answer, and waits for those that were never seen.
+func TestBaseOfAShare(t *testing.T) {
+	policy := stated{list: []*enforce.Cap{listed("half", 50, percent)}}
+	const (
+		a    = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3"
+		both = a + "\nb | dev 0 | dev 1 | dev 2 | dev 3"
+	)
+	var memory controllerMemory
+	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, a+"\nb | down"), noon(0))), "b was never seen")
+	require.Contains(t, memory.Judge(policy, parseCluster(t, a+"\nb | down"), noon(1)).Notes[0].Text, "before these hosts were seen once")
+	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, both), noon(2))))
+	three := strings.Replace(a, "dev 2", "dev 2 1@03", 1)
+	unsure := parseCluster(t, strings.Replace(three, "dev 3", "dev 3 | dev 4 1@04", 1)+"\nb | dev 0 | dev 1 | dev 2")
+	unsure.Hosts[1].Snapshot.Devices[0].Unidentified = true
+	require.Empty(t, planText(memory.Judge(policy, unsure, noon(2))), "it works, whatever is attached to it")
+	memory.Judge(policy, parseCluster(t, both), noon(2))
+	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), noon(3))), "the base stays 8")
+	five := "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4 1@05"
+	require.Equal(t, "a detach 4 1", planText(memory.Judge(policy, parseCluster(t, five+"\nb | down"), noon(4))), "of 9")
+
+	memory = controllerMemory{}
+	memory.Judge(policy, parseCluster(t, three+"\nb | down"), noon(0))
+	day := noon(0).Add(25 * time.Hour)
+	require.Equal(t, "a detach 2 1", planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), day)), "a day later it goes on without b")
+}
+
+// Time runs for a cap that people share, no matter who would lose; who is named later has a quarter of it.
+func TestTimeOfASharedCap(t *testing.T) {
+	warn := enforce.Warn{For: 40 * time.Minute}
+	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &warn })}}
+	const (
+		alice = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 1@02 | dev 2 2@03 | dev 3 1@04"
+		bob   = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2 2@03 | dev 3 2@04"
+	)
+	var memory controllerMemory
+	for minute, row := range []struct{ cluster, want string }{
+		0: {alice, ""}, 35: {bob, ""}, 40: {bob, ""}, 44: {bob, ""}, 45: {bob, "a detach 3 2"},
+	} {
+		if row.cluster == "" {
+			row.cluster = alice
+			if minute > 35 {
+				row.cluster = bob
+			}
+		}
+		require.Equal(t, row.want, planText(memory.Judge(policy, parseCluster(t, row.cluster), noon(minute))), "minute %d", minute)
+	}
+	var alternating controllerMemory
+	due := ""
+	for minute := 0; minute <= 55 && due == ""; minute++ {
+		cluster := alice
+		if minute/3%2 == 1 {
+			cluster = bob
+		}
+		due = planText(alternating.Judge(policy, parseCluster(t, cluster), noon(minute)))
+	}
+	require.NotEmpty(t, due, "a group whose losers alternate still comes due")
+}
+
+// Who is to lose more than the last warning said is warned again for what is added.
+func TestWarnedForWhatIsAdded(t *testing.T) {
+	policy := stated{all: enforce.Settings{Warn: enforce.Warn{For: 30 * time.Minute}}, list: []*enforce.Cap{listed("two", 2)}}
+	const (
+		three = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 | dev 4"
+		five  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4 1@05"
+		four  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4"
+	)
+	var memory controllerMemory
+	for minute := 0; minute < 90; minute++ {
+		cluster, want := three, ""
+		switch {
+		case minute == 30:
+			cluster, want = five, "a detach 4 1"
+		case minute == 55:
+			cluster, want = four, "a detach 2 1; a detach 3 1"
+		case minute > 55:
+			cluster = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3 | dev 4"
+		case minute > 30:
+			cluster = four
+		case minute >= 25:
+			cluster = five
+		}
+		require.Equal(t, want, planText(memory.Judge(policy, parseCluster(t, cluster), noon(minute))), "minute %d", minute)
+	}
+}
+
+// GPU hours count between looks that are close to each other, and hold until the period ends.
+func TestGPUHours(t *testing.T) {
+	monday := time.Date(2026, 11, 16, 0, 0, 0, 0, time.Local)
+	week := func(begin time.Time) stated {
+		hours := listed("week", 2*3600, counts(enforce.CapHours), func(c *enforce.Cap) { c.Period, c.PeriodEnd = begin, begin.AddDate(0, 0, 7) })
+		return stated{list: []*enforce.Cap{hours}, fleet: enforce.Fleet{Interval: 10 * time.Minute}}
+	}
+	const two = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02"
+	var memory controllerMemory
+	look := func(minute int, policy stated) string {
+		cluster := parseCluster(t, two)
+		cluster.Hosts[0].AskedAt, cluster.Hosts[0].IsNew = noon(minute), true
+		return planText(memory.Judge(policy, cluster, noon(minute)))
+	}
+	for minute := 0; minute <= 50; minute += 10 {
+		require.Empty(t, look(minute, week(monday)), "minute %d", minute)
+	}
+	require.Empty(t, look(150, week(monday)), "while nobody looked nothing counted")
+	require.Empty(t, look(160, week(monday)), "2 hours are allowed")
+	require.Equal(t, "a detach 0 1; a detach 1 1", look(161, week(monday)))
+	require.Equal(t, "a detach 0 1; a detach 1 1", look(162, week(monday.AddDate(0, 0, -7))), "a period never goes back")
+	require.Empty(t, look(163, week(monday.AddDate(0, 0, 7))))
+}
+
+// Who would count for caps is said, where the policy doesn't have them count.
+func TestUncounted(t *testing.T) {
+	cluster := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 10 - u1001 by:alice 1:1 | proc 11 - u1002 by:bob 1:1 | proc 12 - u1002 by:bob 1:1 | proc 13 - u0 1:1 | proc 14 1 u1001 by:alice 0:1")
+	list := []*enforce.Cap{listed("two", 2)}
+	for _, tt := range []struct {
+		policy stated
+		want   enforce.Uncounted
+	}{
+		{stated{list: list}, enforce.Uncounted{Processes: 3, People: 2}},
+		{stated{all: enforce.Settings{MaxDevices: ptr(1)}}, enforce.Uncounted{Processes: 3, People: 2}},
+		{stated{all: enforce.Settings{CountOutside: true}, list: list}, enforce.Uncounted{}},
+		{stated{all: enforce.Settings{NonEnvProcesses: true}, list: list}, enforce.Uncounted{}},
+		{stated{}, enforce.Uncounted{}},
+	} {
+		require.Equal(t, tt.want, evaluate(tt.policy, cluster, noon(0)).Uncounted)
+	}
+}
+
+// What computes nothing is idle for a cap, too, but not while a process of unknown environment uses it: that one stays,
+// so that taking the GPU would free nothing, and another one would be taken for it.
+func TestAnIdleGPUThatAnUnknownProcessUses(t *testing.T) {
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(1), Idle: &enforce.Idle{After: 10 * time.Minute, Below: 5, Warn: &enforce.Warn{For: 1000 * time.Hour}}}}
+	const cluster = "a | env 1 alice u1001 | dev 0 u0 1@01 | dev 1 u90 1@02 | proc 10 ? u1001 by:alice 0:1 | proc 11 1 u1001 by:alice 1:1"
+	var memory controllerMemory
+	off := policy
+	off.all.MaxDevices = nil
+	for minute := range 20 {
+		require.Empty(t, planText(memory.Judge(off, parseCluster(t, cluster), noon(minute))))
+	}
+	require.Equal(t, "a detach 1 1; a end 11", planText(memory.Judge(policy, parseCluster(t, cluster), noon(20))))
+}
+
+// A host that doesn't say which accounts are people's may be of a version that refuses to end a process of unknown
+// environment, with all of the order that it is in.
+func TestCountedOnAnOlderHost(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 ? u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
+	cluster.Hosts[0].Snapshot.FirstUID = nil
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}}
+	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
+}
+
+// System accounts don't count, unless the policy names them.
+func TestCountedSystemAccounts(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u998 by:jupyter 0:1 | proc 11 - u997 by:render 1:1")
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("none", 0)}, named: "jupyter"}
+	require.Equal(t, "a end 10", planText(evaluate(policy, cluster, noon(0))))
+}
+
+// Judging very many environments of one person takes no long time.
+func TestManyEnvironments(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0")
+	for i := range 30_000 {
+		cluster.Hosts[0].Snapshot.Environments = append(cluster.Hosts[0].Snapshot.Environments, snapshot.Environment{EID: snapshot.EnvID(itoa(i)), UID: 1001, Username: "alice", Creation: snapshot.DateOf(noon(-i))})
+	}
+	begun := time.Now()
+	require.Len(t, evaluate(stated{all: enforce.Settings{MaxEnvs: ptr(4)}}, cluster, noon(0)).Findings, 1)
+	require.Less(t, time.Since(begun), 5*time.Second)
+}
+
+// A machine that two hosts report counts once, for GPU hours, too.
+func TestGPUHoursOfOneMachineWithTwoNames(t *testing.T) {
+	const machine = " | boot 7 | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 0:1"
+	hours := listed("week", 10*3600, counts(enforce.CapHours), func(c *enforce.Cap) { c.Period = noon(-60) })
+	policy := stated{list: []*enforce.Cap{hours}, fleet: enforce.Fleet{Interval: 10 * time.Minute}}
+	var memory controllerMemory
+	for minute := 0; minute <= 60; minute += 10 {
+		cluster := parseCluster(t, "a"+machine+"\nb"+machine)
+		for i := range cluster.Hosts {
+			cluster.Hosts[i].AskedAt, cluster.Hosts[i].IsNew = noon(minute), true
+		}
+		memory.Judge(policy, cluster, noon(minute))
+	}
+	require.InDelta(t, 3600, memory.Hours["week"].Seconds["alice"], 1)
+}
+
+// What an account has that isn't in the snapshot is in use by it: an outsider's spares a GPU.
+func TestAllButOneWhereMoreOfAnOutsiderIs(t *testing.T) {
+	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
+	cluster.Hosts[0].Snapshot.More = []snapshot.More{{UID: ptr(snapshot.UID(1002)), Processes: 1, GPUs: []snapshot.DeviceIndex{0}}}
+	policy := stated{all: enforce.Settings{CountOutside: true}, list: []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice"))}}
+	require.Equal(t, "a end 11", planText(evaluate(policy, cluster, noon(0))))
+}

@@ -1,0 +1,212 @@
+package rules_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+)
+
+// gpuAt is a GPU of a lab.
+type gpuAt struct{ host, index int }
+
+// lab is two hosts with four GPUs each. Three people attach them, and give them back.
+type lab struct {
+	*rand.Rand
+	has    map[gpuAt]int // whose each is
+	since  map[gpuAt]int // the minute
+	silent [2]int        // how many minutes each host doesn't answer
+}
+
+var people = []snapshot.Username{"alice", "bob", "carol"}
+
+func newLab(seed uint64) *lab {
+	return &lab{Rand: rand.New(rand.NewPCG(seed, 50)), has: map[gpuAt]int{}, since: map[gpuAt]int{}}
+}
+
+// attach attaches a GPU that is free, if there is one on the host.
+func (l *lab) attach(user, host, minute int) {
+	for i := range 4 {
+		if _, used := l.has[gpuAt{host, i}]; !used {
+			l.has[gpuAt{host, i}], l.since[gpuAt{host, i}] = user, minute
+			return
+		}
+	}
+}
+
+// detach gives back one of the GPUs of somebody.
+func (l *lab) detach(user int) {
+	for host := range 2 {
+		for i := range 4 {
+			if who, used := l.has[gpuAt{host, i}]; used && who == user {
+				delete(l.has, gpuAt{host, i})
+				return
+			}
+		}
+	}
+}
+
+func (l *lab) count(who func(user int) bool) (n int) {
+	for _, user := range l.has {
+		if who(user) {
+			n++
+		}
+	}
+	return n
+}
+
+// look is what a host shows.
+func (l *lab) look(host int, at time.Time) snapshot.Host {
+	h := snapshot.Host{Name: snapshot.Hostname(fmt.Sprint("h", host)), AskedAt: at, IsNew: true}
+	if l.silent[host] > 0 {
+		h.Err = errDown
+		return h
+	}
+	h.Snapshot = &snapshot.Snapshot{Boot: booted, UTCOffset: ptr(0)}
+	for i, user := range people {
+		h.Snapshot.Environments = append(h.Snapshot.Environments, snapshot.Environment{EID: snapshot.EnvID(user), UID: snapshot.UID(1001 + i), Username: user, Since: 1})
+	}
+	for i := range 4 {
+		d := snapshot.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprint("GPU-", host, i)), TotalMemory: snapshot.MiB(81559)}
+		if user, used := l.has[gpuAt{host, i}]; used {
+			d.Attachments = []snapshot.Attachment{{EID: snapshot.EnvID(people[user]), Since: snapshot.StartTime(6000 * (1 + l.since[gpuAt{host, i}]))}}
+		}
+		h.Snapshot.Devices = append(h.Snapshot.Devices, d)
+	}
+	return h
+}
+
+// carryOut carries a plan out.
+func (l *lab) carryOut(plan enforce.Plan) {
+	for _, o := range plan.Orders {
+		for _, d := range o.Order.Detach {
+			delete(l.has, gpuAt{int(o.Host[1] - '0'), int(d.Device)})
+		}
+	}
+}
+
+// loss is what somebody is to lose by a cap.
+type loss struct {
+	cap  string
+	user snapshot.Username
+}
+
+// lossesOf are how many GPUs are to be lost, or are now.
+func lossesOf(plan enforce.Plan, pending bool) map[loss]int {
+	losses := map[loss]int{}
+	for _, f := range plan.Findings {
+		if f.Pending == pending {
+			losses[loss{strings.Split(f.ID, "/")[1], f.User}] += len(f.Detach)
+		}
+	}
+	return losses
+}
+
+// Whoever loses GPUs was told so in time, of as many; a cap that is exceeded comes due, whoever would lose.
+func TestPropertyOverTimeEverybodyIsWarned(t *testing.T) {
+	const warn, quarter = 40, 10
+	taken := 0
+	cases := proctest.Cases(150)
+	for seed := range cases {
+		l := newLab(seed)
+		setWarn := func(c *enforce.Cap) { c.Warn = &enforce.Warn{For: warn * time.Minute} }
+		own, shared := l.IntN(3), l.IntN(6)
+		policy := stated{list: []*enforce.Cap{listed("own", int64(own), setWarn, about("carol")), listed("shared", int64(shared), setWarn, together, about("alice bob"))}}
+		var memory controllerMemory
+		var told []map[loss]int
+		over := map[string]int{} // for how many minutes
+		for minute := range 400 {
+			if l.IntN(8) == 0 {
+				l.attach(l.IntN(3), l.IntN(2), minute)
+			}
+			if l.IntN(16) == 0 {
+				l.detach(l.IntN(3))
+			}
+			var cluster snapshot.Cluster
+			for host := range 2 {
+				if l.silent[host]--; l.silent[host] < 0 && l.IntN(60) == 0 {
+					l.silent[host] = 1 + l.IntN(9)
+				}
+				cluster.Hosts = append(cluster.Hosts, l.look(host, noon(minute)))
+			}
+			plan := memory.Judge(policy, cluster, noon(minute))
+			told = append(told, lossesOf(plan, true))
+			lost := lossesOf(plan, false)
+			for who, n := range lost {
+				need, warned := warn, false
+				if who.cap == "shared" {
+					need = quarter
+				}
+				for at := 0; at <= minute-need && !warned; at++ {
+					warned = told[at][who] >= n
+				}
+				taken += n
+				require.True(t, n == 0 || warned, "seed %d, minute %d: %s loses %d by %s", seed, minute, who.user, n, who.cap)
+			}
+			for name, isOver := range map[string]bool{
+				"own":    l.count(func(user int) bool { return user == 2 }) > own,
+				"shared": l.count(func(user int) bool { return user < 2 }) > shared,
+			} {
+				if l.silent[0] <= 0 && l.silent[1] <= 0 {
+					over[name]++
+				}
+				if !isOver || lost[loss{name, "alice"}]+lost[loss{name, "bob"}]+lost[loss{name, "carol"}] > 0 {
+					over[name] = 0
+				}
+				require.LessOrEqual(t, over[name], 2*warn+9, "seed %d, minute %d: %s doesn't come due", seed, minute, name)
+			}
+			l.carryOut(plan)
+		}
+	}
+	require.Greater(t, taken, 2*int(cases))
+}
+
+// People who never have more than they may lose nothing, whenever which host answers, and wherever their GPUs move.
+func TestPropertyOverTimeHostsThatComeAndGo(t *testing.T) {
+	for seed := range proctest.Cases(60) {
+		l := newLab(seed)
+		policy := stated{list: []*enforce.Cap{listed("own", 3), listed("shared", 4, together, about("alice bob")), listed("half", 50, percent)}}
+		var memory controllerMemory
+		var cluster snapshot.Cluster
+		ask := []snapshot.Hostname{"h0", "h1"}
+		for second := range 2000 {
+			user := l.IntN(3)
+			switch l.IntN(6) {
+			case 0:
+				if l.detach(user); l.IntN(2) == 0 { // it moves at once
+					l.attach(user, l.IntN(2), second/60)
+				}
+			case 1:
+				if l.count(func(u int) bool { return u == user }) < 3 && (user == 2 || l.count(func(u int) bool { return u < 2 }) < 4) {
+					l.attach(user, l.IntN(2), second/60)
+				}
+			}
+			at := noon(0).Add(time.Duration(second) * time.Second)
+			var now snapshot.Cluster
+			for host := range 2 {
+				if l.silent[host]--; l.silent[host] < 0 && l.IntN(50) == 0 {
+					l.silent[host] = 1 + l.IntN(40)
+				}
+				look := l.look(host, at)
+				if second%10 > 0 && !strings.Contains(fmt.Sprint(ask), string(look.Name)) && l.IntN(4) > 0 {
+					look = cluster.Hosts[host]
+					look.IsNew = false
+				} else {
+					look.Round = 1 + second/10
+				}
+				now.Hosts = append(now.Hosts, look)
+			}
+			cluster = now
+			plan := memory.Judge(policy, cluster, at)
+			require.Empty(t, items(plan), "seed %d, second %d", seed, second)
+			ask = plan.Ask
+		}
+	}
+}

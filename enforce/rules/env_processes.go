@@ -1,0 +1,159 @@
+package rules
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// nonEnvProcesses ends processes that are in no environment of this host. A
+// claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
+// environment must be registered, and for the process's user (see snapshot.Environment.Admits).
+func (j *judge) nonEnvProcesses(h *judging.HostView) {
+	if !h.Settings.NonEnvProcesses {
+		return
+	}
+	for i := range h.Snapshot.Processes {
+		p := &h.Snapshot.Processes[i]
+		if h.Exempt[p.PID] || h.In[i] != nil || p.EnvUnknown && !h.OutsideByPolicy(p) {
+			continue
+		}
+		f := enforce.Finding{Rule: enforce.RuleNonEnvProcesses}
+		f.User, f.UID = p.Reported()
+		settings := j.settingsReported(h, &f)
+		j.endProcess(h, p, settings, settings.WarnOf(f.Rule), f)
+	}
+}
+
+// unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
+// those whose user has caused that, if the policy says so.
+func (j *judge) unreadable(h *judging.HostView) {
+	for i := range h.Snapshot.Processes {
+		p := &h.Snapshot.Processes[i]
+		if p.Unreadable == nil || !p.EnvUnknown || h.Exempt[p.PID] || h.In[i] != nil || p.NodeMissing {
+			continue
+		}
+		f := enforce.Finding{Rule: enforce.RuleUnreadable, Unreadable: p.Unreadable}
+		f.User, f.UID = p.Reported()
+		if h.Settings.EndUnreadable && p.Unreadable.IsByUser() && p.Start != 0 && p.UID != nil && *p.UID != 0 {
+			settings := j.settingsReported(h, &f)
+			j.endProcess(h, p, settings, settings.WarnOf(f.Rule), f)
+			continue
+		}
+		j.describe(h, p, &f)
+		j.CheckDue(h, &f, judging.NewClock(enforce.Warn{}, f.ID))
+		j.Add(f)
+	}
+}
+
+// settingsReported are those of the user whom a finding names, or the host's.
+func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enforce.Settings {
+	if f.User == "" {
+		return h.Settings
+	}
+	return h.Ask(j.Policy, f.User, j.Now)
+}
+
+// envDevices ends processes that use a device to which their environment is not
+// attached.
+func (j *judge) envDevices(h *judging.HostView) {
+	if !h.Settings.EnvDevices {
+		return
+	}
+	for _, env := range h.InOrder {
+		for _, p := range env.Processes {
+			if foreign, rule := j.notAttached(h, env, p); len(foreign) > 0 {
+				f := enforce.Finding{Rule: enforce.RuleEnvDevices, User: env.Env.Username, UID: env.Uid(), Devices: foreign}
+				settings := env.Settings
+				if p.Unproved() {
+					f.User, f.UID = p.Reported()
+					settings = j.settingsReported(h, &f)
+				}
+				j.endProcess(h, p, settings, settings.WarnOf(rule), f)
+			}
+		}
+	}
+}
+
+// notAttached lists the devices that a process of the environment uses without an attachment, in the order in which the
+// host named them, and the rule that has their warning: that of idle if all of them were released by it.
+func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (foreign []snapshot.DeviceIndex,
+	warned enforce.Rule,
+) {
+	warned = enforce.RuleIdle
+	for _, u := range p.Usage {
+		if env.Attached(u.Index) || h.IgnoresUse(u) {
+			continue
+		}
+		still, was := j.Released(h, env, u.Index)
+		if !still {
+			foreign = append(foreign, u.Index)
+		}
+		if !was {
+			warned = enforce.RuleEnvDevices
+		}
+	}
+	return foreign, warned
+}
+
+// describe sets the ID of a finding, and what it says of its process.
+func (j *judge) describe(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) {
+	f.ID = string(f.Rule) + "/" + processOn(h, p)
+	f.Host, f.PID, f.EID, f.Command, f.Container = h.Name, p.PID, p.EID, p.CommandOrName(), p.Container
+	f.PrivateCommand = p.PrivateCommand
+	f.Instances = h.Instances.Of(p, f.Devices)
+	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
+}
+
+// processOn is a part of the IDs and keys of what is about a process.
+func processOn(h *judging.HostView, p *snapshot.Process) string {
+	return string(h.Name) + "/" + strconv.FormatInt(int64(p.PID), 10) + "/" + strconv.FormatUint(uint64(p.Start), 10)
+}
+
+// maxKeys is how many devices of a process are remembered: a host may make up many.
+const maxKeys = 16
+
+// endProcess is a finding about one process, which ends once it is due.
+func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *enforce.Settings, warn enforce.Warn, f enforce.Finding) {
+	j.describe(h, p, &f)
+	// A user can move a process from one of these rules to another in every cycle, by rewriting the state files or by
+	// starting it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.
+	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
+	for _, whose := range j.ownersOf(h, p, &f) {
+		use := "/" + string(h.Name) + "/" + whose
+		own, shared = append(own, string(f.Rule)+use), append(shared, "use"+use)
+	}
+	longest := settings.LongestWarn()
+	longest.Cycles, longest.For = max(longest.Cycles, warn.Cycles), max(longest.For, warn.For)
+	if warn == longest {
+		own = shared
+	}
+	due := j.CheckDue(h, &f, judging.NewClock(warn, own...), judging.NewClock(longest, shared...))
+	j.End(&f, due, h, p)
+	j.Add(f)
+}
+
+// ownersOf are parts of the keys of whose process a finding is about: a person's warning goes on whatever of theirs it
+// is about. Of unproved containers it isn't known whose they are: all of an environment on a device have one together.
+func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) (owners []string) {
+	if !p.Unproved() {
+		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
+			return []string{"user/" + string(user)}
+		}
+		return nil // the host reports nothing about it but its PID
+	}
+	owner, devices := "unproved/", f.Devices
+	if f.Rule == enforce.RuleEnvDevices {
+		owner += string(p.EID) + "/"
+	}
+	if len(devices) == 0 {
+		devices = p.Indices()
+	}
+	for _, index := range devices[:min(len(devices), maxKeys)] {
+		owners = append(owners, owner+h.DeviceKey(index))
+	}
+	return owners
+}

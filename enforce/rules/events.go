@@ -1,0 +1,245 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// maxHeldEvents is about how many hosts and users there are events in a cycle when
+// limits hold their actions back. Plan has all of them.
+const maxHeldEvents = 64
+
+// events compares the plan with what was known. It returns what is new, and remembers
+// that in the next memory.
+func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
+	ofHosts := j.hostEvents(cluster)
+	ofFindings, toUsers := j.findingEvents(plan)
+	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.heldEvents(plan), j.noteEvents(plan, cluster))
+}
+
+// heldEvents are about what the limits hold back, once in an interval.
+func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
+	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
+	for _, held := range all[:min(len(all), maxHeldEvents)] {
+		whom := string(held.Host) + "/" + string(held.User)
+		if said := j.Next.Interval.Held; !said[whom] {
+			said[whom] = true
+			events = append(events, enforce.Event{Kind: enforce.EventHeld, Host: held.Host, Held: &held, Text: held.String()})
+		}
+	}
+	return events
+}
+
+// findingEvents are about what is new or changed, then about what is due, for each
+// finding; then about hosts with more of them. Those in notify are about users to notify.
+func (j *judge) findingEvents(plan *enforce.Plan) (events, notify []enforce.Event) {
+	c := eventCollector{
+		judge: j, more: make(map[snapshot.Hostname]int),
+		events: make([]enforce.Event, 0, 2*max(0, len(plan.Findings)-len(j.Before.Findings))), // a new one may have two
+	}
+	for i := range plan.Findings {
+		c.add(&plan.Findings[i])
+	}
+	for _, host := range slices.Sorted(maps.Keys(c.more)) {
+		if !j.Next.Interval.More[host] {
+			j.Next.Interval.More[host] = true
+			c.events = append(c.events, enforce.Event{Kind: enforce.EventMore, Host: host, Count: c.more[host]})
+		}
+	}
+	return c.events, c.notify
+}
+
+// eventCollector collects the events of findings, within the limits per host.
+type eventCollector struct {
+	*judge
+	more           map[snapshot.Hostname]int // findings without an event, by host
+	events, notify []enforce.Event
+}
+
+// mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in
+// this interval: a host that makes things up must not fill the screen.
+func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
+	n := j.Next.Interval.Announced
+	if n[host] >= safety.MaxEventsPerHost {
+		return false
+	}
+	n[host]++
+	return true
+}
+
+// add adds the events of a finding, and remembers it in the next memory.
+func (c *eventCollector) add(f *enforce.Finding) {
+	before, known := c.Before.Findings[f.ID]
+	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
+	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
+	kind, host, acts := changeOf(before, known, now), f.Affects(), now.Decision == enforce.DecisionAct
+	h := c.ByName[f.Host]
+	old := known && f.Host != "" && !h.IsNew && (!acts || before.Decision == enforce.DecisionAct)
+	full := !f.Deferred && !old && kind != "" && !c.mayAnnounce(host) && !acts
+	if f.Deferred || old || full {
+		if full {
+			c.more[host]++
+		}
+		if known { // nothing is new, or the next cycle finds it changed, too
+			c.Next.Findings[f.ID] = before
+		}
+		if known && !full {
+			c.resumed(event)
+		}
+		return
+	}
+	if kind == "" {
+		c.resumed(event)
+	} else {
+		c.events = append(c.events, as(kind, event))
+	}
+	if acts {
+		c.events = append(c.events, as(enforce.EventDue, event))
+	}
+	interval, stage := &c.Next.Interval, wantsNotified(f)
+	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
+	if c.Fleet.TellUsers && now.Notified < stage && !told {
+		interval.Notified[host]++
+		interval.Told[f.ID] = int(stage)
+		now.Notified = stage
+		c.notify = append(c.notify, as(enforce.EventNotify, event))
+	}
+	c.Next.Findings[f.ID] = now
+}
+
+// resumed adds the event of a finding that was known before a restart.
+func (c *eventCollector) resumed(event enforce.Event) {
+	if c.Before.Resumed {
+		event.Kind, event.Resumed = enforce.EventNew, true
+		c.events = append(c.events, event)
+	}
+}
+
+// as is an event as one of another kind.
+func as(kind enforce.EventKind, e enforce.Event) enforce.Event {
+	e.Kind = kind
+	return e
+}
+
+// changeOf is the kind of event of a finding, "" for none.
+func changeOf(before enforce.KnownFinding, known bool, now enforce.KnownFinding) enforce.EventKind {
+	switch {
+	case !known:
+		return enforce.EventNew
+	case before.Decision != now.Decision:
+		return enforce.EventChanged
+	}
+	return ""
+}
+
+// wantsNotified is what the users of a finding are to be notified of: the finding when
+// it is first seen, and the action. They are not notified of what a safety limit holds
+// back: that may be a mistake, or made up by a host. Nor of what is only reported.
+func wantsNotified(f *enforce.Finding) enforce.Notified {
+	switch {
+	case f.Held, f.Rule == enforce.RuleUnreadable && f.Decision() == enforce.DecisionNone:
+		return 0
+	case f.Pending:
+		return enforce.NotifiedOfWarning
+	}
+	return enforce.NotifiedOfAction
+}
+
+// overEvents are of findings that are no longer there. Those of a host that did not
+// answer may still be there.
+func (j *judge) overEvents() []enforce.Event {
+	var over []enforce.Event
+	for id, known := range j.Before.Findings {
+		_, present := j.Next.Findings[id]
+		switch {
+		case present:
+		case j.Next.Hosts[known.Host].Lost != "", j.Unanswered[known.Host], len(j.Unanswered) > 0 && known.Host == "":
+			j.Next.Findings[id] = known
+		default:
+			over = append(over, enforce.Event{Kind: enforce.EventOver, Host: known.Host, ID: id})
+		}
+	}
+	slices.SortFunc(over, func(a, b enforce.Event) int { return cmp.Compare(a.ID, b.ID) })
+	return over
+}
+
+func (j *judge) hostEvents(cluster snapshot.Cluster) []enforce.Event {
+	var events []enforce.Event
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		before := j.Before.Hosts[h.Name]
+		if h.Err == nil && h.Snapshot == nil {
+			j.Next.Hosts[h.Name] = before // it is not known yet
+			continue
+		}
+		now := before
+		now.Answered, now.Lost = before.Answered || h.Snapshot != nil, lostBecause(h)
+		switch {
+		case now.Lost == "":
+			now.Looked, now.Round, now.LostAt = cmp.Or(h.AskedAt, j.Now), h.Round, time.Time{}
+			if view := j.ByName[h.Name]; view != nil {
+				now.GPUs = view.GpusByModel
+			}
+		case now.LostAt.IsZero():
+			now.LostAt = j.Now
+		}
+		j.Next.Hosts[h.Name] = now
+		switch changed := before.Lost != now.Lost; {
+		case now.Lost != "" && (changed || j.Before.Resumed):
+			events = append(events, enforce.Event{Kind: enforce.EventHostLost, Host: h.Name, Err: h.Err, Resumed: !changed})
+		case now.Lost == "" && changed:
+			events = append(events, enforce.Event{Kind: enforce.EventHostBack, Host: h.Name})
+		}
+	}
+	return events
+}
+
+// lostBecause is the kind of the error of a host that failed, if its error has one (a remote.Error has); "" for a
+// host that answered.
+func lostBecause(h *snapshot.Host) string {
+	if h.Err == nil {
+		return ""
+	}
+	var classified interface{ Kind() string }
+	if errors.As(h.Err, &classified) {
+		return classified.Kind()
+	}
+	return "error"
+}
+
+// noteEvents are the notes of the plan and the warnings of the hosts that were not
+// there in the last cycle.
+func (j *judge) noteEvents(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
+	var events []enforce.Event
+	add := func(n enforce.Note) {
+		switch {
+		case j.Next.Notes[n]:
+			return
+		case !j.Before.Notes[n] && !j.mayAnnounce(n.Host):
+			return // it is new in the next interval
+		case !j.Before.Notes[n]:
+			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: n.Host, Text: n.Text})
+		}
+		j.Next.Notes[n] = true
+	}
+	for _, n := range plan.Notes {
+		add(n)
+	}
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		if h.Err != nil || h.Snapshot == nil {
+			continue
+		}
+		for _, text := range h.Snapshot.Warnings {
+			add(enforce.Note{Host: h.Name, Text: text})
+		}
+	}
+	return events
+}

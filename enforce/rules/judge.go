@@ -1,0 +1,165 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/caps"
+	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Judge judges a cluster by a policy at a moment. It returns the plan, the memory for
+// the next cycle and what changed since the last one, and changes nothing: a caller
+// for whom the cycle does not count keeps the memory that it has. The zero Memory
+// judges this moment alone.
+//
+// All hosts are judged each time, most of them by a snapshot that was judged before. A rule of one host acts only on a
+// snapshot that is new, or at most two seconds old. A rule of the fleet acts only if all snapshots that it counts are.
+// Otherwise the finding waits, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
+//
+// Hosts without a snapshot are skipped and don't count toward per-user caps.
+func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
+	j := &judge{judging.New(policy, cluster, memory, now)}
+	return j.judge(cluster)
+}
+
+func (j *judge) judge(cluster snapshot.Cluster) (enforce.Plan, enforce.Memory, []enforce.Event) {
+	j.See()
+	j.apply((*judge).noteUnknowns)
+	j.Remember()
+	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
+	for _, rule := range enforce.Rules() {
+		if apply := ofHosts[rule]; apply != nil {
+			j.apply(apply)
+		}
+	}
+	result := caps.Judge(j.Judgement)
+	j.KeepAbsent()
+
+	plan := j.plan()
+	plan.Counts, plan.ForWaits, plan.Uncounted = result.Counts, result.ForWaits, result.Uncounted
+	j.holdBack(&plan) // what exceeds the safety limits
+	events := j.events(&plan, cluster)
+	return plan, j.Next, events
+}
+
+// apply applies a rule to all hosts.
+func (j *judge) apply(rule func(*judge, *judging.HostView)) {
+	for _, h := range j.Hosts {
+		rule(j, h)
+	}
+}
+
+// judge is a call of Judge.
+type judge struct{ *judging.Judgement }
+
+// ofHosts are the rules about one host alone. The others are caps.
+var ofHosts = map[enforce.Rule]func(*judge, *judging.HostView){
+	enforce.RuleNonEnvProcesses: (*judge).nonEnvProcesses, enforce.RuleUnreadable: (*judge).unreadable, enforce.RuleEnvDevices: (*judge).envDevices,
+	enforce.RuleMaxProcessAge: (*judge).processAge, enforce.RuleEnvMemory: (*judge).envMemory, enforce.RuleIdle: (*judge).idle,
+	enforce.RuleMaxDuration: (*judge).maxDuration,
+}
+
+// noteUnknowns notes what is unknown about GPUs and processes, and false claims.
+func (j *judge) noteUnknowns(h *judging.HostView) {
+	unknown := 0
+	for i := range h.Snapshot.Devices {
+		if h.Snapshot.Devices[i].Unidentified {
+			unknown++
+		}
+	}
+	if unknown > 0 {
+		j.Note(h, "what is attached to %d of its %d GPUs is unknown, so no rule acts on them", unknown,
+			len(h.Snapshot.Devices))
+	}
+	for i := range h.Snapshot.Processes {
+		p := &h.Snapshot.Processes[i]
+		if p.NodeMissing {
+			holder := "its PID may be one of another PID namespace"
+			if p.NodeHolder != 0 {
+				holder = fmt.Sprintf("process %d of the same user has one open, and the driver doesn't list it",
+					p.NodeHolder)
+			}
+			j.Note(h, "the driver lists process %d%s on GPU %s, but it has not been seen with a device of the "+
+				"driver open, so it is left alone (unproved): %s",
+				p.PID, p.Describe(), text.JoinIndices(p.Indices()), holder)
+			continue
+		}
+		if h.In[i] == nil {
+			if env := h.Claimed(p); env != nil {
+				j.Note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
+					p.PID, p.Describe(), text.Shown(string(p.EID)), env.Env.UID)
+			}
+		}
+		if !h.Settings.JudgeGraphics && slices.ContainsFunc(p.Usage, h.Snapshot.TypeUnknown) {
+			j.Note(h, "nvidia-smi has not said yet whether process %d%s draws on a screen, so it is left alone", p.PID,
+				p.Describe())
+		}
+		if p.UserUnknown {
+			j.Note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is "+
+				"left alone", p.PID, p.Describe())
+		}
+		if p.EnvUnknown && p.Unreadable == nil && !h.OutsideByPolicy(p) {
+			why := ""
+			if p.EnvOverwritten {
+				why = ": it has overwritten its environment variables (unknown-environment: leave)"
+			}
+			j.Note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, p.Describe(),
+				why)
+		}
+	}
+}
+
+// postpone drops the draft of a host, and has the findings wait.
+func (j *judge) postpone(h *judging.HostView) {
+	h.Drop()
+	for i := range j.Findings {
+		if f := &j.Findings[i]; !f.Pending && f.Affects() == h.Name && len(f.Terminate)+len(f.Detach) > 0 {
+			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", enforce.MaxOrdersUnderWay)
+		}
+	}
+}
+
+// lines are those of the findings that are due, by their ids.
+func (j *judge) lines() map[string]string {
+	lines := make(map[string]string, len(j.Findings))
+	for i := range j.Findings {
+		if f := &j.Findings[i]; !f.Pending {
+			lines[f.ID] = f.Line()
+		}
+	}
+	return lines
+}
+
+// plan puts together what the rules found and drafted.
+func (j *judge) plan() enforce.Plan {
+	for _, h := range j.Hosts {
+		if h.UnderWay.Orders >= enforce.MaxOrdersUnderWay {
+			j.postpone(h)
+		}
+	}
+	plan := enforce.Plan{
+		Findings: j.Findings, Notes: j.Notes, TellUsers: j.Fleet.TellUsers, ExemptDevices: j.ExemptDevices,
+	}
+	if j.Fleet.Limits.Paused == "" {
+		plan.Ask = slices.Sorted(maps.Keys(j.Ask))
+	}
+	lines := j.lines()
+	for _, h := range j.Hosts {
+		o := h.Order(lines)
+		if o.Empty() {
+			continue
+		}
+		o.Name(h.Snapshot.Devices)
+		h.MarkCounted(&o)
+		o.Options = h.Settings.OrderOptions(j.Fleet)
+		plan.Orders = append(plan.Orders, order.OfHost{Host: h.Name, Order: o})
+	}
+	return plan
+}

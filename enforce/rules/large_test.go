@@ -1,0 +1,106 @@
+package rules_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// fleet is a cluster as large as any that is known: hosts of 8 devices, 8
+// environments and 12 processes, with a violation of each rule on every tenth.
+func fleet(hosts int) snapshot.Cluster {
+	var c snapshot.Cluster
+	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	for h := range hosts {
+		s := &snapshot.Snapshot{}
+		for i := range 8 {
+			eid := snapshot.EnvID(fmt.Sprint(1000 + i))
+			capacity := snapshot.MiB(10000)
+			s.Environments = append(s.Environments, snapshot.Environment{
+				EID: eid, UID: snapshot.UID(1000 + i), Username: snapshot.Username(fmt.Sprintf("user%d", (h*8+i)%500)),
+				Config: snapshot.EnvConfig{GPUMemory: capacity}, PIDs: []snapshot.PID{snapshot.PID(100 + i)}, Creation: at,
+			})
+			s.Devices = append(s.Devices, snapshot.Device{
+				Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559),
+				Attachments: []snapshot.Attachment{{EID: eid, GPUMemory: capacity, Time: at}},
+			})
+		}
+		for i := range 12 {
+			uid := snapshot.UID(1000 + i%8)
+			p := snapshot.Process{PID: snapshot.PID(5000 + i), EID: snapshot.EnvID(fmt.Sprint(1000 + i%8)), UID: &uid}
+			p.Usage = []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 8), Memory: snapshot.MiB(4000)}}
+			if h%10 == 0 && i < 3 {
+				p.Usage[0].Index, p.EID = snapshot.DeviceIndex(7), []snapshot.EnvID{"", "1000", "1007"}[i]
+				p.Usage[0].Memory = snapshot.MiB(20000)
+			}
+			s.Processes = append(s.Processes, p)
+		}
+		c.Hosts = append(c.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%05d", h)), Snapshot: s})
+	}
+	return c
+}
+
+// shared is a policy that answers each query with the same settings, as one from a file does.
+type shared struct {
+	stated
+	settings *enforce.Settings
+}
+
+func (s shared) Settings(enforce.Query) *enforce.Settings { return s.settings }
+
+// BenchmarkJudge runs all rules over 10,000 hosts. MB-in-use is the heap
+// after a collection with the cluster and the plan alive.
+func BenchmarkJudge(b *testing.B) {
+	cluster := fleet(10_000)
+	limit := 150
+	policy := shared{settings: &enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &limit}}
+	b.ReportAllocs()
+	var plan enforce.Plan
+	for b.Loop() {
+		plan = evaluate(policy, cluster, time.Time{})
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.Sys)/1e6, "MB-from-system")
+	b.ReportMetric(float64(len(plan.Findings)), "findings")
+	runtime.KeepAlive(cluster)
+}
+
+// crowded is a host that says of itself as much as is read of one: n
+// environments, all attached to one device, with a process each.
+func crowded(n int) snapshot.Cluster {
+	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	uid := snapshot.UID(1001)
+	s := &snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(81559)}}}
+	for i := range n {
+		eid := snapshot.EnvID(fmt.Sprint(1000 + i))
+		s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: uid, Username: "alice", Creation: at})
+		s.Devices[0].Attachments = append(s.Devices[0].Attachments, snapshot.Attachment{EID: eid, Time: at})
+		s.Processes = append(s.Processes, snapshot.Process{
+			PID: snapshot.PID(5000 + i), Start: 1, EID: eid, UID: &uid, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(4)}},
+		})
+	}
+	return snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
+}
+
+// BenchmarkCrowded judges a single host that lies as much as it can, by every
+// rule, and finds out which users to notify: it must not delay the others.
+func BenchmarkCrowded(b *testing.B) {
+	cluster := crowded(8192)
+	policy := stated{all: enforce.Settings{
+		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Idle: &enforce.Idle{After: time.Hour},
+		MaxDevices: ptr(0), MaxMemory: ptr(memory(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
+	}}
+	for b.Loop() {
+		plan := evaluate(policy, cluster, noon(0))
+		owners := notify.NewOwners(cluster)
+		for i := range plan.Findings {
+			notify.Messages(&plan.Findings[i], owners, noon(0))
+		}
+	}
+}
