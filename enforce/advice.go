@@ -32,7 +32,8 @@ func Advice(losses []Loss, severalHosts bool) string {
 	numbers := make(map[place][]int) // of processes or devices
 	var places []place
 	ending := make(map[snapshot.Hostname]bool)
-	slices.SortStableFunc(losses, func(a, b Loss) int { return min(int(b.PID), 1) - min(int(a.PID), 1) }) // what ends first
+	// what ends first
+	slices.SortStableFunc(losses, func(a, b Loss) int { return min(int(b.PID), 1) - min(int(a.PID), 1) })
 	for _, l := range losses {
 		at, number := place{"genv detach --index ", " in the shell of environment " + l.shown(), l.EID}, int(l.Index)
 		switch {

@@ -23,8 +23,9 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 		p := &sent.Order.Terminate[i].Process
 		start[p.PID] = p.Start
 	}
-	if slices.ContainsFunc(outcomes, func(o order.Outcome) bool { return !o.Status.IsOver() }) { // what is left is found again
-		m.Ended = slices.DeleteFunc(slices.Clone(m.Ended), func(o order.OfHost) bool { return o.Order.ID == sent.Order.ID })
+	if slices.ContainsFunc(outcomes, func(o order.Outcome) bool { return !o.Status.IsOver() }) {
+		isSent := func(o order.OfHost) bool { return o.Order.ID == sent.Order.ID }
+		m.Ended = slices.DeleteFunc(slices.Clone(m.Ended), isSent) // what is left is found again
 	}
 	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
@@ -54,7 +55,8 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.LeftAlone = copyOf(m.LeftAlone)
 	for i := range o.Order.Terminate {
 		if p := &o.Order.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
+			key := snapshot.ProcessKey{Host: o.Host, PID: p.PID, Start: p.Start}
+			m.LeftAlone[key] = now.Add(cmp.Or(o.Order.Grace, order.DefaultGrace))
 		}
 	}
 	return m

@@ -49,7 +49,8 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 		if listed.Name != "" {
 			name = "cap " + text.Shown(listed.Name)
 		}
-		c.Notes = append(c.Notes, enforce.Note{Text: name + " takes nothing before these hosts were seen once, for at most a day: " +
+		name += " takes nothing before these hosts were seen once, for at most a day: "
+		c.Notes = append(c.Notes, enforce.Note{Text: name +
 			strings.Join(unseen[:min(len(unseen), enforce.MaxWhere)], ", ")})
 	}
 	c.bases[listed] = base{n, len(unseen) == 0}

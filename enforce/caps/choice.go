@@ -22,7 +22,8 @@ const (
 // Why says in a few words why a device of a choice is one of those that go.
 func (d *HeldDevice) Why() string {
 	return [...]string{
-		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway", "its use is only reported", "in use, and nothing else was enough",
+		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway",
+		"its use is only reported", "in use, and nothing else was enough",
 	}[d.cost]
 }
 

@@ -113,7 +113,8 @@ func (n *counts) about(host snapshot.Hostname, user snapshot.Username) (list []*
 		list = append(list, n.count(countKey{rule: own.rule, user: u}, func() capOn { return *own }))
 	}
 	for _, listed := range n.list {
-		if listed.Resting || listed.Member(u.user) != enforce.Member || listed.PerHost && !listed.OnHost(h.Name, h.Labels) {
+		if listed.Resting || listed.Member(u.user) != enforce.Member ||
+			listed.PerHost && !listed.OnHost(h.Name, h.Labels) {
 			continue
 		}
 		key := countKey{cap: listed, user: u}

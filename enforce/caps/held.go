@@ -102,7 +102,8 @@ func (c *counting) count(h *judging.HostView) {
 // addEnv counts an environment and its devices for its user.
 func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 	c.begin(u, h)
-	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(env.Env.UID), c.Since(h, judging.OfEnvironment, env.Env.EID, env.Env.Since)})
+	since := c.Since(h, judging.OfEnvironment, env.Env.EID, env.Env.Since)
+	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(env.Env.UID), since})
 	for _, a := range env.Attachments {
 		d := c.device(u, h, a.Device)
 		d.Envs = append(d.Envs, env.Env.EID)

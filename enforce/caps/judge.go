@@ -102,7 +102,9 @@ func (c *counting) judgeListed(listed *enforce.Cap) {
 		}
 		here := people
 		if h != nil {
-			here = slices.DeleteFunc(slices.Clone(c.people[h]), func(u *held) bool { return listed.Member(u.user) != enforce.Member })
+			here = slices.DeleteFunc(slices.Clone(c.people[h]), func(u *held) bool {
+				return listed.Member(u.user) != enforce.Member
+			})
 		}
 		switch {
 		case listed.Together && len(here) > 0:
@@ -219,7 +221,8 @@ func (c *capOn) judgeDevices() {
 
 // finding is that the people have so much that counts.
 func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
-	f := enforce.Finding{Rule: c.rule, CountedOn: hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host }), Count: &enforce.CountExcess{Used: len(counted)}}
+	on := hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host })
+	f := enforce.Finding{Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted)}}
 	if c.Kind == enforce.CapMemory {
 		f.Memory = &enforce.MemoryExcess{UsedBytes: used, CapacityBytes: c.limit}
 	} else {

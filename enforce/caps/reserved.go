@@ -152,7 +152,8 @@ func (c *counting) judgeReservations() {
 		list := c.booked[h]
 		for i := range list {
 			if on, ok := c.leaves(h, list[:i+1]); ok {
-				c.CountPresence(h, &enforce.Finding{}, *on.Warn, on.key()) // its time runs also before somebody is in its way
+				// its time runs also before somebody is in its way
+				c.CountPresence(h, &enforce.Finding{}, *on.Warn, on.key())
 				on.judgeDevices()
 			}
 		}
@@ -213,8 +214,9 @@ func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 			if left == 0 {
 				follows = "none can be kept for you while that lasts"
 			}
-			c.tell(h, b.Reservation, enforce.TooFewGPUs, fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are "+
-				"judged", b.GPUs-left, text.Plural(b.GPUs, "GPU")), follows)
+			c.tell(h, b.Reservation, enforce.TooFewGPUs,
+				fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are judged", b.GPUs-left,
+					text.Plural(b.GPUs, "GPU")), follows)
 		}
 		before = append(before, *b.Reservation)
 	}

@@ -12,7 +12,8 @@ import (
 // compare says which of two devices goes first: within one cost, of people who share a cap, one of the person with
 // the most.
 func (c *Choice) compare(d, other *HeldDevice) int {
-	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)), newerFirst(d, other))
+	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
+		newerFirst(d, other))
 }
 
 func newerFirst(d, other *HeldDevice) int {

@@ -66,7 +66,8 @@ func (c *counting) keepTaken() {
 				c.served[c.WaitKey(w)] = true
 			}
 			if known && taken.Host == h.Name {
-				c.forWaits = append(c.forWaits, forWait{enforce.ForWait{Host: h.Name, ID: w.ID, GPUs: taken.GPUs}, c.WaitKey(w)})
+				kept := enforce.ForWait{Host: h.Name, ID: w.ID, GPUs: taken.GPUs}
+				c.forWaits = append(c.forWaits, forWait{kept, c.WaitKey(w)})
 			}
 		}
 	}
@@ -122,7 +123,8 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 			switch {
 			case n.lacks() <= 0:
 				c.served[n.key] = true
-			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != enforce.Member || !listed.OnHost(h.Name, h.Labels):
+			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != enforce.Member ||
+				!listed.OnHost(h.Name, h.Labels):
 			default:
 				n.user = c.of(user)
 				if _, known := first[n.key]; !known {

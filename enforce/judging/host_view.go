@@ -76,8 +76,8 @@ func (h *HostView) Ask(policy enforce.Policy, user snapshot.Username, now time.T
 	return s
 }
 
-// Uid is the owner of the environment, unless its state file is in doubt.
-func (v *EnvView) Uid() *snapshot.UID {
+// UID is the owner of the environment, unless its state file is in doubt.
+func (v *EnvView) UID() *snapshot.UID {
 	if v.Env.OwnerMismatch {
 		return nil
 	}

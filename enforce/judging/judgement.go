@@ -37,7 +37,8 @@ type Judgement struct {
 // New begins a judgement of a cluster at a moment.
 func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) *Judgement {
 	j := &Judgement{
-		Policy: policy, Fleet: policy.Fleet(), Cluster: cluster.Hosts, Now: now, Before: memory, Next: memory.Next(now, len(cluster.Hosts)),
+		Policy: policy, Fleet: policy.Fleet(), Cluster: cluster.Hosts, Now: now,
+		Before: memory, Next: memory.Next(now, len(cluster.Hosts)),
 		Hosts: make([]*HostView, 0, len(cluster.Hosts)), Findings: make([]enforce.Finding, 0, len(memory.Findings)),
 		Unanswered: make(map[snapshot.Hostname]bool), Ask: make(map[snapshot.Hostname]bool),
 		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)),
@@ -239,7 +240,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
-	if len(parts) != 3 || !slices.Contains([]string{"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleEnvDevices)}, rule) {
+	ofProcesses := []string{"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleEnvDevices)}
+	if len(parts) != 3 || !slices.Contains(ofProcesses, rule) {
 		return false
 	}
 	_, err := strconv.ParseUint(parts[1]+parts[2], 10, 64)

@@ -61,7 +61,8 @@ func (h *HostView) computes(env *EnvView, d *snapshot.Device) bool {
 	if rule != nil {
 		below = max(below, rule.Below)
 	}
-	if d.Utilization == nil || d.ComputesLess(below) || rule != nil && d.DrawsLess(rule.BelowPower) || d.ProcessesUnknown || len(h.UnknownOn[d.Index]) > 0 {
+	if d.Utilization == nil || d.ComputesLess(below) || rule != nil && d.DrawsLess(rule.BelowPower) ||
+		d.ProcessesUnknown || len(h.UnknownOn[d.Index]) > 0 {
 		return false
 	}
 	for i := range h.Snapshot.Processes {

@@ -26,7 +26,7 @@ func (h *HostView) PersonOf(env *EnvView) snapshot.Username {
 	if name := env.Env.Username; name != "" {
 		return h.j.Policy.Account(name)
 	}
-	if uid := env.Uid(); uid != nil && *uid != snapshot.NoUID {
+	if uid := env.UID(); uid != nil && *uid != snapshot.NoUID {
 		return gpus.UserName("", uid)
 	}
 	return snapshot.Username("/" + env.Env.EID)
@@ -63,7 +63,9 @@ func (h *HostView) PersonRunning(p *snapshot.Process) snapshot.Username {
 func (h *HostView) MarkCounted(o *order.Order) {
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
-		byUser := slices.ContainsFunc(t.Because, func(id string) bool { return enforce.RuleOf(id) != enforce.RuleUnreadable })
+		byUser := slices.ContainsFunc(t.Because, func(id string) bool {
+			return enforce.RuleOf(id) != enforce.RuleUnreadable
+		})
 		t.Counted = byUser && h.environmentOf(&t.Process) == nil && h.Counted(&t.Process) != ""
 	}
 }

@@ -24,9 +24,11 @@ func (j *judge) maxDuration(h *judging.HostView) {
 }
 
 // detachOld takes a device from an environment, and ends processes there.
-func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.Attachment, f enforce.Finding, ending []*snapshot.Process) {
+func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.Attachment, f enforce.Finding,
+	ending []*snapshot.Process,
+) {
 	f.ID = string(f.Rule) + "/" + string(h.Name) + "/" + string(env.Env.EID) + "/" + a.Device.Key() + "/" + a.Time.ISO()
-	f.Host, f.EID, f.User, f.UID = h.Name, env.Env.EID, env.Env.Username, env.Uid()
+	f.Host, f.EID, f.User, f.UID = h.Name, env.Env.EID, env.Env.Username, env.UID()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
 	f.Warn = env.Settings.WarnOf(f.Rule)
 	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, string(f.Rule)+"/"+judging.UseKey(h, h.PersonOf(env), a.Device)))

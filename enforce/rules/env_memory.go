@@ -57,7 +57,7 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 	proved, unproved := relieve()
 	f := enforce.Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%s", enforce.RuleEnvMemory, h.Name, env.Env.EID, a.Device.Key()),
-		Rule: enforce.RuleEnvMemory, Host: h.Name, EID: env.Env.EID, User: env.Env.Username, UID: env.Uid(),
+		Rule: enforce.RuleEnvMemory, Host: h.Name, EID: env.Env.EID, User: env.Env.Username, UID: env.UID(),
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
 	warn := env.Settings.WarnOf(f.Rule)
@@ -70,11 +70,15 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 
 // relieve is a finding about the processes that end for an excess, if there are any. Those that end
 // once it is due are then's.
-func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.Warn, a judging.Attachment, excess, then judging.Excess) {
+func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.Warn, a judging.Attachment,
+	excess, then judging.Excess,
+) {
 	if len(excess.Ending) == 0 {
 		return
 	}
-	f.Memory = &enforce.MemoryExcess{UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()}
+	f.Memory = &enforce.MemoryExcess{
+		UsedBytes: excess.Used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String(),
+	}
 	f.Container, f.ContainerInfo = excess.Container()
 	due := j.CheckDue(h, &f, judging.NewClock(warn, memoryKeys(&f)...))
 	for _, p := range then.Ending {

@@ -66,7 +66,7 @@ func (j *judge) envDevices(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		for _, p := range env.Processes {
 			if foreign, rule := j.notAttached(h, env, p); len(foreign) > 0 {
-				f := enforce.Finding{Rule: enforce.RuleEnvDevices, User: env.Env.Username, UID: env.Uid(), Devices: foreign}
+				f := enforce.Finding{Rule: enforce.RuleEnvDevices, User: env.Env.Username, UID: env.UID(), Devices: foreign}
 				settings := env.Settings
 				if p.Unproved() {
 					f.User, f.UID = p.Reported()
@@ -117,7 +117,9 @@ func processOn(h *judging.HostView, p *snapshot.Process) string {
 const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
-func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *enforce.Settings, warn enforce.Warn, f enforce.Finding) {
+func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *enforce.Settings, warn enforce.Warn,
+	f enforce.Finding,
+) {
 	j.describe(h, p, &f)
 	// A user can move a process from one of these rules to another in every cycle, by rewriting the state files or by
 	// starting it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.

@@ -24,12 +24,10 @@ import (
 // Otherwise the finding waits, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
-func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) (enforce.Plan, enforce.Memory, []enforce.Event) {
-	j := &judge{judging.New(policy, cluster, memory, now)}
-	return j.judge(cluster)
-}
-
-func (j *judge) judge(cluster snapshot.Cluster) (enforce.Plan, enforce.Memory, []enforce.Event) {
+func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) (
+	plan enforce.Plan, next enforce.Memory, events []enforce.Event,
+) {
+	j := judge{judging.New(policy, cluster, memory, now)}
 	j.See()
 	j.apply((*judge).noteUnknowns)
 	j.Remember()
@@ -42,10 +40,10 @@ func (j *judge) judge(cluster snapshot.Cluster) (enforce.Plan, enforce.Memory, [
 	result := caps.Judge(j.Judgement)
 	j.KeepAbsent()
 
-	plan := j.plan()
+	plan = j.plan()
 	plan.Counts, plan.ForWaits, plan.Uncounted = result.Counts, result.ForWaits, result.Uncounted
 	j.holdBack(&plan) // what exceeds the safety limits
-	events := j.events(&plan, cluster)
+	events = j.events(&plan, cluster)
 	return plan, j.Next, events
 }
 
@@ -61,9 +59,13 @@ type judge struct{ *judging.Judgement }
 
 // ofHosts are the rules about one host alone. The others are caps.
 var ofHosts = map[enforce.Rule]func(*judge, *judging.HostView){
-	enforce.RuleNonEnvProcesses: (*judge).nonEnvProcesses, enforce.RuleUnreadable: (*judge).unreadable, enforce.RuleEnvDevices: (*judge).envDevices,
-	enforce.RuleMaxProcessAge: (*judge).processAge, enforce.RuleEnvMemory: (*judge).envMemory, enforce.RuleIdle: (*judge).idle,
-	enforce.RuleMaxDuration: (*judge).maxDuration,
+	enforce.RuleNonEnvProcesses: (*judge).nonEnvProcesses,
+	enforce.RuleUnreadable:      (*judge).unreadable,
+	enforce.RuleEnvDevices:      (*judge).envDevices,
+	enforce.RuleMaxProcessAge:   (*judge).processAge,
+	enforce.RuleEnvMemory:       (*judge).envMemory,
+	enforce.RuleIdle:            (*judge).idle,
+	enforce.RuleMaxDuration:     (*judge).maxDuration,
 }
 
 // noteUnknowns notes what is unknown about GPUs and processes, and false claims.
