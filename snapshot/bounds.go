@@ -57,8 +57,10 @@ func (s *Snapshot) Bound() {
 	cut := &cutting{s: s, of: make(map[int64]*More)}
 	cut.environments()
 	cut.processes()
-	for i := range s.More {
-		cut.merge(&s.More[i])
+	for _, before := range s.More {
+		m := cut.more(before.UID)
+		m.Processes, m.Environments = m.Processes+before.Processes, m.Environments+before.Environments
+		m.GPUs = append(m.GPUs, before.GPUs...)
 	}
 	s.More = nil
 	for _, m := range cut.of {
@@ -66,9 +68,7 @@ func (s *Snapshot) Bound() {
 		m.GPUs = slices.Compact(m.GPUs)
 		s.More = append(s.More, *m)
 	}
-	slices.SortFunc(s.More, func(a, b More) int {
-		return cmp.Compare(accountOf(a.UID), accountOf(b.UID))
-	})
+	slices.SortFunc(s.More, func(a, b More) int { return cmp.Compare(accountOf(a.UID), accountOf(b.UID)) })
 	s.More = s.More[:min(len(s.More), maxMore)]
 	for i := range s.More {
 		if text := s.More[i].warning(); !slices.Contains(s.Warnings, text) {
@@ -89,22 +89,12 @@ type cutting struct {
 	of map[int64]*More
 }
 
-func (c *cutting) more(account int64) *More {
-	m := c.of[account]
-	if m == nil {
-		m = &More{}
-		if uid := UID(account); account >= 0 {
-			m.UID = &uid
-		}
-		c.of[account] = m
+func (c *cutting) more(uid *UID) *More {
+	account := accountOf(uid)
+	if c.of[account] == nil {
+		c.of[account] = &More{UID: uid}
 	}
-	return m
-}
-
-func (c *cutting) merge(before *More) {
-	m := c.more(accountOf(before.UID))
-	m.Processes, m.Environments = m.Processes+before.Processes, m.Environments+before.Environments
-	m.GPUs = append(m.GPUs, before.GPUs...)
+	return c.of[account]
 }
 
 func (c *cutting) processes() {
@@ -123,7 +113,7 @@ func (c *cutting) processes() {
 			kept = append(kept, all[i])
 			continue
 		}
-		m := c.more(accountOf(all[i].UID))
+		m := c.more(all[i].UID)
 		m.Processes++
 		for _, u := range all[i].Usage {
 			m.GPUs = append(m.GPUs, u.Index)
@@ -158,7 +148,7 @@ func (c *cutting) environments() {
 			kept = append(kept, all[i])
 			continue
 		}
-		m := c.more(int64(all[i].UID))
+		m := c.more(&all[i].UID)
 		m.Environments++
 		gone[all[i].EID] = m
 	}
@@ -170,15 +160,13 @@ func (c *cutting) environments() {
 func (c *cutting) forget(gone map[EnvID]*More) {
 	for i := range c.s.Devices {
 		d := &c.s.Devices[i]
-		kept := make([]Attachment, 0, len(d.Attachments))
-		for _, a := range d.Attachments {
-			if m := gone[a.EID]; m != nil {
+		d.Attachments = slices.DeleteFunc(slices.Clone(d.Attachments), func(a Attachment) bool {
+			m := gone[a.EID]
+			if m != nil {
 				m.GPUs = append(m.GPUs, d.Index)
-			} else {
-				kept = append(kept, a)
 			}
-		}
-		d.Attachments = kept
+			return m != nil
+		})
 	}
 	for i := range c.s.Processes {
 		if p := &c.s.Processes[i]; gone[p.EID] != nil || gone[p.Inherited] != nil {

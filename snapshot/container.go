@@ -80,11 +80,6 @@ func (p *Process) Unproved() bool {
 	return p.Container != "" && uid != nil && *uid == 0
 }
 
-// InContainersEnvironment says that the environment of a process is the one in which its container was started.
-func (p *Process) InContainersEnvironment() bool {
-	return p.ContainerInfo != nil && p.ContainerInfo.EID != "" && p.ContainerInfo.EID == p.EID
-}
-
 // OfRootsRuntime says that a process is in a container of root's runtime, and not in one that a user may have made.
 func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
@@ -217,4 +212,46 @@ func shownImage(image string) string {
 		return image
 	}
 	return text.Quoted(image, maxShownImage)
+}
+
+// Describe names the user of a process and what it runs, safe to show, as in " (user
+// bob, python train.py, container web, MIG-…)"; "" when nothing of it is known.
+func (p *Process) Describe() string {
+	var parts []string
+	switch {
+	case p.Username != "":
+		parts = append(parts, "user "+text.Shown(string(p.Username)))
+	case p.UID != nil:
+		parts = append(parts, fmt.Sprintf("uid %d", *p.UID))
+	}
+	if command := p.CommandOrName(); command != "" {
+		parts = append(parts, text.ShownCommand(command))
+	}
+	if container := p.ContainerText(); container != "" {
+		parts = append(parts, container)
+	}
+	for _, instance := range p.Instances {
+		parts = append(parts, string(instance))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// CommandOrName is the command line of a process, or at least its name.
+func (p *Process) CommandOrName() string { return cmp.Or(p.Command, p.Name) }
+
+// HideCommand makes the command private, where /proc of its host hides it. Without this it is in texts and on
+// pages for everybody.
+func (p *Process) HideCommand() {
+	p.PrivateCommand, p.Command, p.Name = cmp.Or(p.CommandOrName(), p.PrivateCommand), "", ""
+}
+
+// ShortID is a container's id as container runtimes show it, with 12 of its 64 digits.
+func ShortID(id string) string {
+	if len(id) == 64 {
+		return id[:12]
+	}
+	return id
 }

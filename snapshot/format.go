@@ -39,10 +39,6 @@ type (
 	environmentOf struct {
 		*Environment
 		UID *UID `json:"uid"`
-		// Former are indices that hosts of earlier versions let its shells use after GPUs were renumbered.
-		Former []struct {
-			Index DeviceIndex `json:"device"`
-		} `json:"former,omitempty"`
 	}
 	deviceOf struct {
 		Index *DeviceIndex `json:"index"`
@@ -188,15 +184,6 @@ func (r *reader) parts(s *Snapshot, processes []processOf, envs []environmentOf,
 		return err
 	}
 	s.Devices, err = r.devices(devices)
-	former := make(map[DeviceIndex]bool)
-	for i := range envs {
-		for _, f := range envs[i].Former {
-			former[f.Index] = true
-		}
-	}
-	for i := range s.Devices {
-		s.Devices[i].Unidentified = s.Devices[i].Unidentified || former[s.Devices[i].Index]
-	}
 	return err
 }
 
@@ -366,4 +353,48 @@ func (a *Attachment) read(r *reader) (Attachment, error) {
 	}
 	a.EID = r.id(a.EID)
 	return *a, nil
+}
+
+func checkPID(pid PID) error {
+	if pid < 1 {
+		return fmt.Errorf("%d is not a PID", pid)
+	}
+	return nil
+}
+
+func checkIndex(index *DeviceIndex) error {
+	if index == nil {
+		return errors.New("its index is missing")
+	}
+	if i := *index; i < 0 || i >= maxDevices {
+		return fmt.Errorf("the GPU index %d is not from 0 to %d", i, maxDevices-1)
+	}
+	return nil
+}
+
+// measured is a value that a device can have; nil for another one.
+func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
+	if value == nil || r.leavesOut(name, check(*value)) {
+		return nil
+	}
+	return value
+}
+
+func checkUtilization(percent int) error {
+	return within(percent, 0, 100, "a utilization of %d per cent")
+}
+
+// CheckTemperature refuses a temperature, in degrees Celsius, that no device can have. The error wraps ErrInvalid.
+func CheckTemperature(celsius int) error {
+	return within(celsius, -273, 1000, "a temperature of %d degrees Celsius")
+}
+
+// CheckPower refuses a power, in watts, that no device can draw. The error wraps ErrInvalid.
+func CheckPower(watts float64) error { return within(watts, 0, 1e6, "a power of %g watts") }
+
+func within[T int | float64](value, least, most T, format string) error {
+	if value >= least && value <= most { // NaN isn't
+		return nil
+	}
+	return fmt.Errorf("%w: "+format, ErrInvalid, value)
 }

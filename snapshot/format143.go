@@ -345,9 +345,9 @@ func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	}
 	var first error
 	others := 0
-	r.path = append(r.path, place{})
+	r.path = append(r.path, listItem{})
 	for i, item := range items {
-		r.path[len(r.path)-1] = place{name: strings.TrimSuffix(t.Name(), "143"), number: i} // as in kept
+		r.path[len(r.path)-1] = listItem{name: strings.TrimSuffix(t.Name(), "143"), number: i} // as in kept
 		if err := r.checkKeys("item", item, t); err != nil {
 			r.leaveOut("a part", err)
 			if first = cmp.Or(first, err); errors.Is(err, ErrOtherVersion) {

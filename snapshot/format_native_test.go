@@ -72,8 +72,7 @@ func TestUnknownWaitsStayUnknown(t *testing.T) {
 	}
 }
 
-// What a host doesn't say about its guard, or what only a later version understands, is
-// unknown: not off.
+// What a host doesn't say about its guard, or what only a later version understands, is unknown: not off.
 func TestTheGuardOfAHost(t *testing.T) {
 	const rest = `"processes":[],"envs":[],"devices":[]}`
 	for text, want := range map[string]*snapshot.Guard{
@@ -89,8 +88,7 @@ func TestTheGuardOfAHost(t *testing.T) {
 	}
 }
 
-// Users of a host can cause any number of warnings. The rest of its snapshot must still
-// be read.
+// Users of a host can cause any number of warnings. The rest of its snapshot must still be read.
 func TestOnlyTheWarningsAreDroppedIfThereAreTooMany(t *testing.T) {
 	loud := everything(t)
 	loud.Warnings = make([]string, 100_000)
@@ -204,16 +202,6 @@ func TestHTMLIsNotEscaped(t *testing.T) {
 	data, err = snapshot.EncodeNativeProcesses(s.Processes)
 	require.NoError(t, err)
 	require.Contains(t, string(data), name)
-}
-
-// A host of an earlier version lets shells use indices after GPUs were renumbered: what is attached there is unknown.
-func TestFormerIndicesOfEarlierVersions(t *testing.T) {
-	s, err := snapshot.DecodeNative([]byte(`{"processes":[],"envs":[{"eid":"1","uid":7,"creation":"20/11/2026 21:10:33","username":"x",` +
-		`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[],"former":[{"device":1,"until":9}]}],` +
-		`"devices":[{"index":0,"total_memory":"100mi","attachments":[]},{"index":1,"total_memory":"100mi","attachments":[]}]}`))
-	require.NoError(t, err)
-	require.False(t, s.Device(0).Unidentified)
-	require.True(t, s.Device(1).Unidentified)
 }
 
 // TestHostileBookings: what no honest host has is refused or left out when a snapshot is read.

@@ -24,7 +24,7 @@ func (d *Device) DrawsLess(below int) bool {
 
 // Attachment returns the attachment of an environment to the device, or nil.
 func (d *Device) Attachment(eid EnvID) *Attachment {
-	return find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
+	return Find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
 }
 
 // AttachedTo lists the indices of the devices that an environment is attached to, in the order of the devices.
@@ -32,16 +32,16 @@ func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex { return AttachedTo(s.Dev
 
 // FindEnvironment returns the environment of a list with the given id, or nil.
 func FindEnvironment(environments []Environment, eid EnvID) *Environment {
-	return find(environments, func(e *Environment) bool { return e.EID == eid })
+	return Find(environments, func(e *Environment) bool { return e.EID == eid })
 }
 
 // FindDevice returns the device of a list at an index, or nil.
 func FindDevice(devices []Device, index DeviceIndex) *Device {
-	return find(devices, func(d *Device) bool { return d.Index == index })
+	return Find(devices, func(d *Device) bool { return d.Index == index })
 }
 
-// find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies no item.
-func find[T any](items []T, matches func(*T) bool) *T {
+// Find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies no item.
+func Find[T any](items []T, matches func(*T) bool) *T {
 	for i := range items {
 		if matches(&items[i]) {
 			return &items[i]
@@ -101,13 +101,7 @@ func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
 
 // Uses returns the process's usage of a device, or nil if it does not use it.
 func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
-	return find(p.Usage, func(u *DeviceUsage) bool { return u.Index == index })
-}
-
-// UsesOnly says whether the process uses devices, and all of them match.
-func (p *Process) UsesOnly(matches func(DeviceIndex) bool) bool {
-	other := func(u DeviceUsage) bool { return !matches(u.Index) }
-	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, other)
+	return Find(p.Usage, func(u *DeviceUsage) bool { return u.Index == index })
 }
 
 // Indices lists the devices that the process uses.
@@ -135,4 +129,33 @@ func (s *Snapshot) NameOf(uid *UID) Username {
 		}
 	}
 	return ""
+}
+
+// ProcessType says what a process uses a device for.
+type ProcessType string
+
+// The types, as `nvidia-smi -q` names them.
+const (
+	TypeCompute         ProcessType = "C"
+	TypeGraphics        ProcessType = "G"
+	TypeComputeGraphics ProcessType = "C+G"
+	// TypePending says that nvidia-smi has not answered yet.
+	TypePending ProcessType = "?"
+)
+
+// Draws says whether it is the type of a process that draws.
+func (t ProcessType) Draws() bool { return t == TypeGraphics || t == TypeComputeGraphics }
+
+// OfDesktop says whether a device is used to draw on its display. Any process can open a graphics
+// context, but no user can make a display active.
+func (s *Snapshot) OfDesktop(u DeviceUsage) bool { return u.Type.Draws() && s.displays(u) }
+
+// TypeUnknown says whether a use may be OfDesktop, since its type isn't known.
+func (s *Snapshot) TypeUnknown(u DeviceUsage) bool {
+	return u.Type == TypePending || u.Type == "" && s.displays(u)
+}
+
+func (s *Snapshot) displays(u DeviceUsage) bool {
+	d := s.Device(u.Index)
+	return d != nil && d.Display != nil && *d.Display
 }

@@ -15,14 +15,14 @@ import (
 // reader notes what of a document can't be read. That is left out, so that one odd entry, which
 // any user may have written, doesn't hide the others.
 type reader struct {
-	path   []place
+	path   []listItem
 	notes  []string
 	more   int
 	claims bool // what some process claims is of another type than it must have
 }
 
-// place is an item of a list, by its id, its own number, or the one that it has in the list.
-type place struct {
+// listItem is an item of a list, by its id, its own number, or the one that it has in the list.
+type listItem struct {
 	name, id string
 	number   int
 	known    bool // number is its own
@@ -143,10 +143,10 @@ func kept[Doc, Model any, ID comparable](
 	}
 	out := make([]Model, 0, len(items))
 	seen := make(map[ID]bool, len(items))
-	r.path = append(r.path, place{})
+	r.path = append(r.path, listItem{})
 	defer func() { r.path = r.path[:len(r.path)-1] }()
 	for i := range items {
-		r.path[len(r.path)-1] = place{name: name, number: i}
+		r.path[len(r.path)-1] = listItem{name: name, number: i}
 		v, err := read(&items[i], r)
 		if errors.Is(err, ErrInvalid) { // a list in it is too long
 			return nil, err
@@ -287,9 +287,4 @@ func orNull[T ~string](s T) *T {
 }
 
 // orEmpty is an empty slice for nil, which JSON would write as null.
-func orEmpty[T any](items []T) []T {
-	if items == nil {
-		return []T{}
-	}
-	return items
-}
+func orEmpty[T any](items []T) []T { return append([]T{}, items...) }

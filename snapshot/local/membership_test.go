@@ -259,7 +259,7 @@ func TestProcessesOfDroppedEnvironments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMachine(t)
 			m.files.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
-			seen := state.Seen{Earlier: []state.EnvironmentOwner{{EID: "9", UID: 1001}}}
+			seen := state.RootNote{Earlier: []state.EnvironmentOwner{{EID: "9", UID: 1001}}}
 			seen.Apply(&m.files.Files)
 			environ := "HOME=/\x00"
 			if tt.eid != "" {

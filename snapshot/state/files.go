@@ -34,7 +34,7 @@ type Files struct {
 
 	// By root's note: the environments that were registered in this boot, and the GPUs to which attachments were made.
 	earlier map[EnvironmentOwner]bool
-	madeTo  map[attachmentPlace][]snapshot.GPUUUID
+	madeTo  map[attachmentKey][]snapshot.GPUUUID
 
 	successors map[snapshot.EnvID][]snapshot.PID
 }
@@ -83,27 +83,18 @@ func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
 
 // EnvironmentOf returns the environment in which a process is registered, or nil.
 func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
-	return f.find(func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
+	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
 // EnvironmentOfKernel returns the environment in which a user's Jupyter kernel is registered, or nil. For root it is
 // that of any user's. The ids of kernels are no secret: one that another user has registered too is another kernel.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
-	env := f.find(func(e *snapshot.Environment) bool { return e.UID == uid && has(e) })
-	if env == nil && uid == 0 {
-		env = f.find(has)
+	own := func(e *snapshot.Environment) bool { return e.UID == uid && has(e) }
+	if env := snapshot.Find(f.Environments, own); env != nil || uid != 0 {
+		return env
 	}
-	return env
-}
-
-func (f *Files) find(wanted func(*snapshot.Environment) bool) *snapshot.Environment {
-	for i := range f.Environments {
-		if wanted(&f.Environments[i]) {
-			return &f.Environments[i]
-		}
-	}
-	return nil
+	return snapshot.Find(f.Environments, has)
 }
 
 // Device returns the device at an index, or nil.
@@ -234,7 +225,7 @@ func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
 			at = snapshot.DateOf(at.In(time.UTC).Add(time.Second))
 		}
 		a.Time = at
-		delete(f.madeTo, attachmentPlace{d.Index, eid})
+		delete(f.madeTo, attachmentKey{eid, d.Index})
 	}
 	f.identify()
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// FuzzFiles lets any two files be the state. If they are read at all, whatever
-// is done to the state files can be written and read again, and no device is given
-// away twice.
+// FuzzFiles lets any two files be the state. If they are read at all, whatever is done to the state files can be
+// written and read again, and no device is given away twice.
 func FuzzFiles(f *testing.F) {
 	envs, err := os.ReadFile("../testdata/genv-1.4.3/state/envs.json")
 	require.NoError(f, err)

@@ -1,130 +1,89 @@
 package state
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The state files of older versions of genv, which 1.4.3 converts too. Up to 0.9.0 environments are an object, by their
-// id; names, settings, processes and kernels may be missing. Up to 0.8.0 devices are an object, by their index, and
-// what 1.4.3 calls attachments is an object, by the id of the environment.
-type (
-	olderEnvironments struct {
-		Environments map[string]olderEnvironment `json:"envs"`
-	}
-	olderEnvironment struct {
-		EID      string          `json:"eid"`
-		UID      json.RawMessage `json:"uid"`
-		Creation json.RawMessage `json:"creation"`
-		Username json.RawMessage `json:"username"`
-		Config   struct {
-			Name      json.RawMessage `json:"name"`
-			GPUMemory json.RawMessage `json:"gpu_memory"`
-			GPUs      json.RawMessage `json:"gpus"`
-		} `json:"config"`
-		PIDs      json.RawMessage `json:"pids"`
-		KernelIDs json.RawMessage `json:"kernel_ids"`
-	}
-	olderDevices struct {
-		Devices map[string]olderDevice `json:"devices"`
-	}
-	olderDevice struct {
-		TotalMemory json.RawMessage            `json:"total_memory"`
-		Attachments map[string]olderAttachment `json:"eids"`
-	}
-	olderAttachment struct {
-		EID       string          `json:"eid"`
-		GPUMemory json.RawMessage `json:"gpu_memory"`
-		Attached  json.RawMessage `json:"attached"`
-	}
-)
+type object = map[string]any
 
-// converted is the content of an older state file in the format of 1.4.3, by which it is
-// checked then; ok is false for what no older version wrote.
+// converted is the content of a state file of an older version of genv in the format of 1.4.3, which converts it too,
+// and by which it is checked then; ok is false for what no older version wrote. Up to 0.9.0 environments are an object,
+// by their id; names, settings, processes and kernels may be missing. Up to 0.8.0 devices are an object, by their
+// index, and what 1.4.3 calls attachments is an object, by the id of the environment.
 func converted(file File, data []byte) (content []byte, ok bool) {
-	var document any
-	if file == Envs {
-		var older olderEnvironments
-		if json.Unmarshal(data, &older) != nil || older.Environments == nil {
-			return nil, false
-		}
-		document = map[string]any{"envs": older.convert()}
-	} else {
-		var older olderDevices
-		if json.Unmarshal(data, &older) != nil || older.Devices == nil {
-			return nil, false
-		}
-		devices, err := older.convert()
-		if err != nil {
-			return nil, false
-		}
-		document = map[string]any{"devices": devices}
+	var older map[string]map[string]object
+	name := map[File]string{Envs: "envs", Devices: "devices"}[file]
+	if json.Unmarshal(data, &older) != nil || older[name] == nil {
+		return nil, false
 	}
-	content, err := json.Marshal(document)
+	list := []object{}
+	for _, key := range inOrder(older[name]) {
+		entry, ok := convertedEnvironment(key, older[name][key]), true
+		if file == Devices {
+			entry, ok = convertedDevice(key, older[name][key])
+		}
+		if !ok {
+			return nil, false
+		}
+		list = append(list, entry)
+	}
+	content, err := json.Marshal(map[string][]object{name: list})
 	return content, err == nil
 }
 
-// convert sorts the environments by their id: Go doesn't keep the order of an object.
-func (o *olderEnvironments) convert() []any {
-	out := make([]any, 0, len(o.Environments))
-	for _, key := range slices.Sorted(maps.Keys(o.Environments)) {
-		e := o.Environments[key]
-		out = append(out, map[string]any{
-			"eid": cmp.Or(e.EID, key), "uid": orNull(e.UID), "creation": orNull(e.Creation),
-			"username": orNull(e.Username),
-			"config": map[string]any{
-				"name": orNull(e.Config.Name), "gpu_memory": orNull(e.Config.GPUMemory), "gpus": orNull(e.Config.GPUs),
-			},
-			"pids": orEmpty(e.PIDs), "kernel_ids": orEmpty(e.KernelIDs),
-		})
-	}
-	return out
+// inOrder are the keys of an object as numbers are sorted: Go doesn't keep their order.
+func inOrder[V any](of map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 }
 
-func (o *olderDevices) convert() ([]any, error) {
-	indices := make(map[int]olderDevice, len(o.Devices))
-	for key, device := range o.Devices {
-		index, err := strconv.Atoi(key)
-		if err != nil || strconv.Itoa(index) != key {
-			return nil, fmt.Errorf("%w: the GPU index %q is not a number", snapshot.ErrInvalid, key)
-		}
-		indices[index] = device
+func convertedEnvironment(key string, older object) object {
+	e := fieldsOf(older, "eid", "uid", "creation", "username", "config", "pids", "kernel_ids")
+	if config, isObject := e["config"].(object); isObject || e["config"] == nil {
+		e["config"] = fieldsOf(config, "name", "gpu_memory", "gpus")
 	}
-	out := make([]any, 0, len(indices))
-	for _, index := range slices.Sorted(maps.Keys(indices)) {
-		attachments := []any{}
-		for _, key := range slices.Sorted(maps.Keys(indices[index].Attachments)) {
-			a := indices[index].Attachments[key]
-			attachments = append(attachments, map[string]any{
-				"eid": cmp.Or(a.EID, key), "gpu_memory": orNull(a.GPUMemory), "time": orNull(a.Attached),
-			})
-		}
-		out = append(out, map[string]any{
-			"index": index, "total_memory": orNull(indices[index].TotalMemory), "attachments": attachments,
-		})
-	}
-	return out, nil
+	e["eid"] = or(e["eid"], key)
+	e["pids"], e["kernel_ids"] = or(e["pids"], []any{}), or(e["kernel_ids"], []any{})
+	return e
 }
 
-// orNull is a value, or null for none.
-func orNull(value json.RawMessage) json.RawMessage {
-	if value == nil {
-		return json.RawMessage("null")
+func convertedDevice(key string, older object) (device object, ok bool) {
+	index, err := strconv.Atoi(key)
+	all, ok := older["eids"].(object)
+	if err != nil || strconv.Itoa(index) != key || !ok && older["eids"] != nil {
+		return nil, false
+	}
+	attachments := []object{}
+	for _, eid := range inOrder(all) {
+		a, isObject := all[eid].(object)
+		if !isObject {
+			return nil, false
+		}
+		attachments = append(attachments, object{
+			"eid": or(a["eid"], eid), "gpu_memory": a["gpu_memory"], "time": a["attached"],
+		})
+	}
+	return object{"index": index, "total_memory": older["total_memory"], "attachments": attachments}, true
+}
+
+// or is a value, or another one for none.
+func or(value, none any) any {
+	if value == nil || value == "" {
+		return none
 	}
 	return value
 }
 
-// orEmpty is a list; an empty one for none.
-func orEmpty(list json.RawMessage) json.RawMessage {
-	if bytes.Equal(orNull(list), orNull(nil)) {
-		return json.RawMessage("[]")
+// fieldsOf are some fields of an object; null for those that are missing.
+func fieldsOf(o object, names ...string) object {
+	fields := make(object, len(names))
+	for _, name := range names {
+		fields[name] = o[name]
 	}
-	return list
+	return fields
 }

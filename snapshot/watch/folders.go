@@ -24,10 +24,9 @@ var stateNames = []string{"envs.json", "devices.json", "waits.json"}
 // askedFile is that of service.AskedNote.
 const askedFile = "asked.json"
 
-// folders watches folders by inotify: in which device nodes are made and removed, and the
-// state files are written, and root's run folder, in which the guard says who opened devices, and root's service who
-// waits.
-// It also watches opens of device nodes where nothing else does.
+// folders watches folders by inotify: in which device nodes are made and removed, and the state files are written, and
+// root's run folder, in which the guard says who opened devices, and root's service who waits. It also watches opens of
+// device nodes where nothing else does.
 type folders struct {
 	fd         int
 	dev        string

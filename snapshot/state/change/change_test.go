@@ -279,8 +279,7 @@ func TestManyConflictsAreCut(t *testing.T) {
 	require.True(t, got.TooFew)
 }
 
-// FuzzDecode: what is decoded is the same after a round trip, and whatever it does to valid
-// files, they stay valid.
+// FuzzDecode: what is decoded is the same after a round trip, and whatever it does to valid files, they stay valid.
 func FuzzDecode(f *testing.F) {
 	for _, text := range requests {
 		f.Add([]byte(text))

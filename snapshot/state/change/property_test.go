@@ -138,8 +138,7 @@ func kindOf(c change.Change) string {
 	return ""
 }
 
-// A user who asks for as much as possible leaves room for the others, and the files stay
-// readable.
+// A user who asks for as much as possible leaves room for the others, and the files stay readable.
 func TestAShareIsBounded(t *testing.T) {
 	commas := func(n int) string { return fmt.Sprintf("%0200d", n) + "," }
 	for name, request := range map[string]func(n int) change.Change{
@@ -253,8 +252,7 @@ func TestUsersTogetherLeaveRoom(t *testing.T) {
 	require.NoError(t, enter(alice, 0))
 }
 
-// What is asked for twice, since the first answer was an error although the change was made,
-// is made once.
+// What is asked for twice, since the first answer was an error although the change was made, is made once.
 func TestPropertyAskingAgainChangesNothingMore(t *testing.T) {
 	t.Parallel()
 	made := map[string]int{}

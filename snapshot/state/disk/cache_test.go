@@ -98,8 +98,7 @@ func TestCacheReadsWhatWasRegistered(t *testing.T) {
 	}
 }
 
-// counting is a machine on which reads of the files can be counted: each
-// asks for the boot id.
+// counting is a machine on which reads of the files can be counted: each asks for the boot id.
 type counting struct {
 	system.System
 	boots int
@@ -128,8 +127,7 @@ func indexOf(t *testing.T, data []byte, text string) int {
 	return -1
 }
 
-// busyFolder is a state folder with as many environments of this process as
-// asked for, and eight devices.
+// busyFolder is a state folder with as many environments of this process as asked for, and eight devices.
 func busyFolder(b *testing.B, environments int) string {
 	b.Helper()
 	dir := filepath.Join(b.TempDir(), "genv")

@@ -24,8 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// The concurrency run: processes of several users on one folder, and a
-// writer that works in the way of 1.4.3.
+// The concurrency run: processes of several users on one folder, and a writer that works in the way of 1.4.3.
 const (
 	users     = 4
 	processes = 8
@@ -81,8 +80,7 @@ func updateTogether(t *testing.T, operations int) {
 
 func workerEID(i int) snapshot.EnvID { return snapshot.EnvID("worker-" + strconv.Itoa(i)) }
 
-// clerk is a worker's own account of what it did, against which it checks the
-// files: what differs is a lost update.
+// clerk is a worker's own account of what it did, against which it checks the files: what differs is a lost update.
 type clerk struct {
 	store  *disk.Store
 	number int
@@ -193,9 +191,8 @@ func exclusive(b *state.Files) error {
 	return nil
 }
 
-// legacy is a child that writes as 1.4.3 does, until its stdin is closed: under
-// the lock, each file truncated and written in place. It counts in an
-// environment of its own, and ends with an error when a count is lost.
+// legacy is a child that writes as 1.4.3 does, until its stdin is closed: under the lock, each file truncated and
+// written in place. It counts in an environment of its own, and ends with an error when a count is lost.
 func legacy(args []string) error {
 	stopped := make(chan struct{})
 	go func() {
@@ -215,9 +212,8 @@ func legacy(args []string) error {
 	}
 }
 
-// pace leaves the lock to others between two turns: flock(2) is not fair, and a
-// loop without a pause would have it all the time. A real 1.4.3 takes 20 times
-// as long to start.
+// pace leaves the lock to others between two turns: flock(2) is not fair, and a loop without a pause would have it all
+// the time. A real 1.4.3 takes 20 times as long to start.
 const pace = 10 * time.Millisecond
 
 func legacyTurn(dir string, count int) error {
@@ -277,8 +273,7 @@ func writeInPlace(path string, data []byte) error {
 	return errors.Join(first, second, file.Close())
 }
 
-// FuzzStateFiles lets a folder hold any envs.json: it is read, or it is
-// refused and left as it is.
+// FuzzStateFiles lets a folder hold any envs.json: it is read, or it is refused and left as it is.
 func FuzzStateFiles(f *testing.F) {
 	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
 	require.NoError(f, err)
@@ -303,8 +298,7 @@ func FuzzStateFiles(f *testing.F) {
 	})
 }
 
-// memoryDir is a folder in memory where the machine has one: on a disk a case
-// would spend its time waiting for fsync.
+// memoryDir is a folder in memory where the machine has one: on a disk a case would spend its time waiting for fsync.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "genv-test-")

@@ -13,7 +13,7 @@
 // and left unchanged; see ErrCorrupt, ErrLost and folder.ErrUnsafe.
 //
 // Root's note about the folder is kept outside it, in Config.RootDir: the PID namespace and boot to which the
-// registered PIDs belong, and what root saw in the files (state.Seen). What is lost since then is unknown.
+// registered PIDs belong, and what root saw in the files (state.RootNote). What is lost since then is unknown.
 //
 // RunDir is where root's genv keeps what it notes about the host, in files that only root can write; the caller decides
 // what a file contains:

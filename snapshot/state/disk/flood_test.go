@@ -64,8 +64,7 @@ func TestAHangingDirectoryServiceDelaysBriefly(t *testing.T) {
 	})
 }
 
-// What is read well may not fit when it is written as 1.4.3 writes it. Then the
-// host is judged by what was read.
+// What is read well may not fit when it is written as 1.4.3 writes it. Then the host is judged by what was read.
 func TestStateThatCannotBeWrittenIsStillRead(t *testing.T) {
 	dir := recordedFolder(t)
 	const count = 5_400
@@ -86,8 +85,7 @@ func TestStateThatCannotBeWrittenIsStillRead(t *testing.T) {
 	require.ErrorIs(t, store.Update(t.Context(), enter(count)), state.ErrRequest)
 }
 
-// Many made-up uids cost no more than a moment: no
-// directory service is asked for each of them.
+// Many made-up uids cost no more than a moment: no directory service is asked for each of them.
 func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 	dir, asked := recordedFolder(t), 0
 	store := disk.New(dir, disk.Config{Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {

@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// plants are what a user may put in the place of a state file. Each returns a
-// check that it was left as it is.
+// plants are what a user may put in the place of a state file. Each returns a check that it was left as it is.
 func plants() map[string]func(t *testing.T, path string) func() {
 	unchanged := func(t *testing.T, path, content string) func() {
 		return func() { require.Equal(t, content, readFile(t, path)) }
@@ -315,9 +314,8 @@ func whileSwapping(t *testing.T, swap, look func()) {
 	<-done
 }
 
-// Where fs.protected_symlinks is off, root must not be led elsewhere by who
-// owns the folder and puts a link in its place, between a look at the link and
-// the opening.
+// Where fs.protected_symlinks is off, root must not be led elsewhere by who owns the folder and puts a link in its
+// place, between a look at the link and the opening.
 func TestALinkThatComesAndGoesInTheFoldersPlaceIsNeverFollowed(t *testing.T) {
 	proctest.NeedRoot(t)
 	const theirs = 4001

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// kept is a state folder with 1102 of alice on device 0, of which root has a
-// copy.
+// kept is a state folder with 1102 of alice on device 0, of which root has a copy.
 func kept(t *testing.T) (store *disk.Store, machine *fakeSystem, dir, root string) {
 	t.Helper()
 	dir, root = sharedDir(t), rootDir(t)

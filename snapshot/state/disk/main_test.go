@@ -56,9 +56,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child is this test binary in a role. /proc/self/exe can be run by a user who
-// may not enter the folder where the binary lies. Under the race detector it
-// would wait a second before it ends.
+// child is this test binary in a role. /proc/self/exe can be run by a user who may not enter the folder where the
+// binary lies. Under the race detector it would wait a second before it ends.
 func child(ctx context.Context, role string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0")
@@ -82,8 +81,7 @@ func sharedDir(t *testing.T) string {
 	return filepath.Join(dir, "genv")
 }
 
-// fakeSystem is a Machine of invented processes. Who is not in it is alive, and
-// nothing is known of them but that.
+// fakeSystem is a Machine of invented processes. Who is not in it is alive, and nothing is known of them but that.
 type fakeSystem struct {
 	boot      string
 	processes map[snapshot.PID]system.ProcessStatus

@@ -25,8 +25,7 @@ func with(r system.RunningProcess, change func(*system.RunningProcess)) system.R
 	return r
 }
 
-// An environment lives as long as its user's work: 1102 of alice, of which
-// nothing that is registered lives.
+// An environment lives as long as its user's work: 1102 of alice, of which nothing that is registered lives.
 func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 	wiped := func(parent snapshot.PID) func(*system.RunningProcess) {
 		return func(r *system.RunningProcess) { r.Environ, r.EID, r.Parent = system.EnvironWiped, "", parent }

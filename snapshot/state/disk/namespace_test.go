@@ -130,8 +130,7 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	require.Empty(t, namesIn(t, root))
 }
 
-// What a genv in a container did: with a real PID namespace, in which the
-// registered process cannot be seen.
+// What a genv in a container did: with a real PID namespace, in which the registered process cannot be seen.
 func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	store := disk.New(dir, disk.Config{RootDir: root})
@@ -163,8 +162,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	require.Empty(t, files.Environments, "here it is known to be gone")
 }
 
-// A PID of a container's means another process outside: it is not
-// registered.
+// A PID of a container's means another process outside: it is not registered.
 func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 	const boot = "boot-1"
 	for _, tt := range []struct {

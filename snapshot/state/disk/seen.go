@@ -30,7 +30,7 @@ type folderNote struct {
 
 type seenNote struct {
 	folderNote
-	Seen state.Seen `json:"seen"`
+	Seen state.RootNote `json:"seen"`
 }
 
 func (n folderNote) sameFolder(o *folderNote) bool { return n.Device == o.Device && n.Inode == o.Inode }
@@ -81,7 +81,7 @@ func (t *transaction) applySeen() {
 }
 
 // look is a look at the files as they are now.
-func (t *transaction) look(start snapshot.StartTime) state.Seen {
+func (t *transaction) look(start snapshot.StartTime) state.RootNote {
 	before := t.seen
 	if t.access.root == nil || t.access.now.BootID == "" || before.At == 0 && !t.files.KeepsNote {
 		return before

@@ -25,9 +25,7 @@ import (
 //
 // move is called shortly before the end, with the files and the lock held, for what else is to be moved; it may be nil.
 // done is false if the state was root's already, and warnings say what was noticed and worked around, a line each.
-func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (
-	done bool, warnings []string, err error,
-) {
+func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done bool, warnings []string, err error) {
 	if s.RootDir == "" {
 		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")
 	}

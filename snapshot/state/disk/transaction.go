@@ -21,7 +21,7 @@ type transaction struct {
 	errs     [2]error       // why a file could not be read
 	versions Versions       // of the files after the transaction
 	files    state.Files    // decoded, and changed since
-	seen     state.Seen     // what root's note says of this boot, then with this look
+	seen     state.RootNote // what root's note says of this boot, then with this look
 	// noted and earlierBoot are what the note says of environments, of this boot or of an earlier one.
 	noted, earlierBoot map[state.EnvironmentKey]*state.SeenEnvironment
 

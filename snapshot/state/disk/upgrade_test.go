@@ -57,8 +57,7 @@ func keysIn(t *testing.T, text string) map[string][]string {
 	return keys
 }
 
-// requireFormatOf143 requires exactly the keys of 1.4.3, which crashes on others, and files
-// that it can decode.
+// requireFormatOf143 requires exactly the keys of 1.4.3, which crashes on others, and files that it can decode.
 func requireFormatOf143(t *testing.T, dir string, eids ...snapshot.EnvID) {
 	t.Helper()
 	for _, name := range []string{"envs.json", "devices.json"} {

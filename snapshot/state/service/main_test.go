@@ -201,8 +201,7 @@ func (h *host) ask(t *testing.T, uid int, changes ...string) []string {
 	return strings.Split(strings.TrimSpace(string(output)), "\n")
 }
 
-// askChild is a child: SOCKET CHANGE…, prints what each change came to. PID in a change is
-// its own.
+// askChild is a child: SOCKET CHANGE…, prints what each change came to. PID in a change is its own.
 func askChild(args []string) error {
 	client := service.Client{Path: args[0]}
 	for _, text := range args[1:] {
@@ -221,8 +220,7 @@ func askChild(args []string) error {
 	return nil
 }
 
-// floodChild is a child: SOCKET EVERY, asks 10 times at once for a change every so often,
-// until it is killed.
+// floodChild is a child: SOCKET EVERY, asks 10 times at once for a change every so often, until it is killed.
 func floodChild(args []string) error {
 	every, err := time.ParseDuration(args[1])
 	if err != nil {

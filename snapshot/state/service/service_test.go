@@ -60,9 +60,8 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 	require.Equal(t, []string{"now []"}, h.ask(t, 0, `{"detach":{"eid":"a"}}`), "root may")
 }
 
-// What needed a state file that users may write can't be tried: each row of the ways in
-// which a judgement was bent by such a file, as an ordinary user with the real files and the
-// real socket.
+// What needed a state file that users may write can't be tried: each row of the ways in which a judgement was bent by
+// such a file, as an ordinary user with the real files and the real socket.
 func TestWhatAUserCannotForge(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()
@@ -112,8 +111,7 @@ func TestWhatAUserCannotForge(t *testing.T) {
 	}
 }
 
-// What users may still do in the state folder delays no change, and an id that they can see
-// is not taken from its user.
+// What users may still do in the state folder delays no change, and an id that they can see is not taken from its user.
 func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()
@@ -239,8 +237,7 @@ func TestGarbageOnTheSocket(t *testing.T) {
 	require.NotNil(t, server)
 }
 
-// What is asked for by a client that has ended, before its turn comes, is not done; what is
-// begun is done as a whole.
+// What is asked for by a client that has ended, before its turn comes, is not done; what is begun is done as a whole.
 func TestClientsThatEnd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)

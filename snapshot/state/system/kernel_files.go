@@ -3,7 +3,6 @@ package system
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Others wait for their turn while files are looked for, and a user can make a folder that
-// never answers (FUSE, a broken NFS): all folders together may take kernelsWithin, and what a user
-// delays is unknown for the kernels of that user alone.
+// A user can make a folder that never answers (FUSE, a broken NFS): the helper that looks is given up then, and all
+// folders together may take kernelsWithin. What isn't found out in time is unknown.
 const (
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // in one look, since any user can register any uid
@@ -26,65 +24,39 @@ const (
 func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
 	ctx, cancel := context.WithTimeout(context.Background(), kernelsWithin)
 	defer cancel()
-	answers, asked := make(chan map[Kernel]Liveness, len(kernels)), 0
-	all := map[Kernel]Liveness{}
+	all, asked := map[Kernel]Liveness{}, 0
 	for uid, list := range kernels {
+		var folders []string
+		complete := false
+		if asked++; asked <= maxKernelUsers {
+			folders, complete = p.runtimeFolders(ctx, uid, pids)
+		}
 		for _, k := range list {
-			all[k] = Unknown
-		}
-		if asked == maxKernelUsers {
-			continue
-		}
-		if _, pending := p.kernelsPending.LoadOrStore(uid, true); pending {
-			continue
-		}
-		asked++
-		go func() {
-			answer := p.kernelFilesOf(ctx, uid, pids, list)
-			p.kernelsPending.Delete(uid) // before the answer: who has it may ask again at once
-			answers <- answer
-		}()
-	}
-	for range asked {
-		select {
-		case answer := <-answers:
-			maps.Copy(all, answer)
-		case <-ctx.Done():
-			return all
+			all[k] = p.kernelFileIn(ctx, folders, complete, k)
 		}
 	}
 	return all
 }
 
-// kernelFilesOf returns nothing once ctx has ended, since no caller waits then: a user can have
-// millions of files looked for.
-func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID,
-	kernels []Kernel,
-) map[Kernel]Liveness {
-	folders, complete := p.runtimeFolders(ctx, uid, pids)
-	lives := map[Kernel]Liveness{}
-	for _, k := range kernels {
-		if ctx.Err() != nil {
-			return nil
+// kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder can.
+func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete bool, k Kernel) Liveness {
+	now := Unknown
+	if complete {
+		now = Gone
+	}
+	for _, folder := range folders {
+		if ctx.Err() != nil { // a user can have millions of files looked for
+			return Unknown
 		}
-		now := Gone
-		if !complete {
+		switch p.kernelFile(folder, k) {
+		case Alive:
+			return Alive
+		case Unknown:
 			now = Unknown
-		}
-		for _, folder := range folders {
-			switch p.kernelFile(folder, k) {
-			case Alive:
-				lives[k] = Alive
-			case Unknown:
-				now = Unknown
-			case Gone:
-			}
-		}
-		if lives[k] != Alive {
-			lives[k] = now
+		case Gone:
 		}
 	}
-	return lives
+	return now
 }
 
 // kernelFile says whether a folder has the file of a kernel, and it belongs to its user.
@@ -114,9 +86,9 @@ var runtimeVariables = []struct{ name, below string }{
 
 // runtimeFolders are the folders in which the Jupyter of a user may keep the files of kernels: by the account, and by
 // the variables of the user's processes. complete is false if there may be others.
-func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID,
-	pids []snapshot.PID,
-) (folders []string, complete bool) {
+func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (
+	folders []string, complete bool,
+) {
 	reader := os.Geteuid()
 	within, cancel := context.WithTimeout(ctx, accountWithin)
 	account, err := p.accounts.WithUID(within, uid)

@@ -23,12 +23,14 @@ func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
 	require.NoError(t, os.MkdirAll(runtime, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(runtime, "kernel-k.json"), []byte("{}"), 0o600))
 	require.NoError(t, os.WriteFile(passwd, []byte("me:x:"+strconv.FormatUint(uint64(me), 10)+":1::"+home+":/bin/sh\n"), 0o600))
-	machine := newProcfs(t.TempDir(), nss.Passwd{File: passwd})
+	machine := NewWith(t.TempDir(), nss.Passwd{File: passwd}).(procfs)
 	k := Kernel{ID: "k", UID: me}
+	folders, complete := machine.runtimeFolders(t.Context(), me, nil)
+	require.True(t, complete)
+	require.Equal(t, Alive, machine.kernelFileIn(t.Context(), folders, true, k))
 	ctx, cancel := context.WithCancel(t.Context())
-	require.Equal(t, Alive, machine.kernelFilesOf(ctx, me, nil, []Kernel{k})[k])
 	cancel()
-	require.Empty(t, machine.kernelFilesOf(ctx, me, nil, []Kernel{k}))
+	require.Equal(t, Unknown, machine.kernelFileIn(ctx, folders, true, k))
 }
 
 // A process of which the command line isn't read may be that of any kernel of its user, and of no other user's.
@@ -37,7 +39,7 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 	require.NoError(t, child.Start())
 	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
 	pid, me := snapshot.PID(child.Process.Pid), snapshot.UID(os.Getuid())
-	machine := newProcfs(RealProc, nss.Passwd{})
+	machine := New(RealProc).(procfs)
 	mine, others := Kernel{ID: "k", UID: me}, Kernel{ID: "k", UID: me + 1}
 	require.Equal(t, map[Kernel]Liveness{mine: Gone, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
 	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}} // a helper that starts, and doesn't answer
@@ -46,7 +48,7 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 
 // A folder that doesn't answer holds the helper, and not this process, which couldn't end then.
 func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
-	machine, k := newProcfs(RealProc, nss.Passwd{}), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
+	machine, k := New(RealProc).(procfs), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
 	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
 	require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
 	began := time.Now()

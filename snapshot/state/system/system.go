@@ -63,24 +63,20 @@ const RealProc = "/proc"
 func New(root string) System { return NewWith(root, nss.Passwd{}) }
 
 // NewWith is New, with another way to look up accounts.
-func NewWith(root string, accounts nss.Passwd) System { return newProcfs(root, accounts) }
+func NewWith(root string, accounts nss.Passwd) System {
+	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts}
+}
 
 // On is New with the Reader of a /proc file system.
 func On(fs proc.FS) System {
-	p := newProcfs(cmp.Or(fs.Root, RealProc), nss.Passwd{})
-	p.fs.Reader = fs.Reader
-	return p
-}
-
-func newProcfs(root string, accounts nss.Passwd) procfs {
-	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts, kernelsPending: &sync.Map{}}
+	root := cmp.Or(fs.Root, RealProc)
+	return procfs{root: root, fs: proc.FS{Root: root, Reader: fs.Reader}}
 }
 
 type procfs struct {
-	root           string
-	fs             proc.FS
-	accounts       nss.Passwd
-	kernelsPending *sync.Map // the users with folders that have not answered yet
+	root     string
+	fs       proc.FS
+	accounts nss.Passwd
 }
 
 func (p procfs) BootID() string {

@@ -9,14 +9,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Seen is what root's genv notes of its looks at the state files, in one boot. Users write the
-// time of an attachment themselves, in any time zone: it counts within the last look without the attachment and the
-// first one with it.
-type Seen struct {
+// RootNote is what root's genv notes of its looks at the state files, in one boot. Users write the time of an attachment
+// themselves, in any time zone: it counts within the last look without the attachment and the first one with it.
+type RootNote struct {
 	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
-	Attachments  []SeenAttachment   `json:"attachments,omitempty"`
-	Devices      []SeenDevice       `json:"devices,omitempty"`
+	Attachments  []seenAttachment   `json:"attachments,omitempty"`
+	Devices      []seenDevice       `json:"devices,omitempty"` // when nvidia-smi was asked last
 	// Registered says that there was a devices.json.
 	Registered bool `json:"registered,omitempty"`
 	// Earlier are environments that were registered before and are in no file any more, oldest first.
@@ -29,25 +28,33 @@ type EnvironmentOwner struct {
 	UID snapshot.UID   `json:"uid"`
 }
 
+// EnvironmentKey identifies an environment in the files. One with another time of creation is another one.
+type EnvironmentKey struct {
+	EnvironmentOwner
+	Written snapshot.Date `json:"creation"`
+}
+
 // SeenEnvironment is an environment, when its age begins, and which processes are registered in it.
 type SeenEnvironment struct {
-	EnvironmentOwner
-	Written snapshot.Date                       `json:"creation"`
-	Since   snapshot.StartTime                  `json:"since"`
-	Starts  map[snapshot.PID]snapshot.StartTime `json:"start_times,omitempty"` // 0 if unknown
+	EnvironmentKey
+	Since  snapshot.StartTime                  `json:"since"`
+	Starts map[snapshot.PID]snapshot.StartTime `json:"start_times,omitempty"` // 0 if unknown
 }
 
-// SeenAttachment is an attachment, and when its age begins. GPUs are those that its index was since it was made.
-type SeenAttachment struct {
-	EID     snapshot.EnvID       `json:"eid"`
-	Index   snapshot.DeviceIndex `json:"device"`
-	Written snapshot.Date        `json:"time"`
-	Since   snapshot.StartTime   `json:"since"`
-	GPUs    []snapshot.GPUUUID   `json:"gpus,omitempty"`
+type attachmentKey struct {
+	EID   snapshot.EnvID       `json:"eid"`
+	Index snapshot.DeviceIndex `json:"device"`
 }
 
-// SeenDevice is which GPU an index was when nvidia-smi was asked last.
-type SeenDevice struct {
+// seenAttachment is an attachment, and when its age begins. GPUs are those that its index was since it was made.
+type seenAttachment struct {
+	attachmentKey
+	Written snapshot.Date      `json:"time"`
+	Since   snapshot.StartTime `json:"since"`
+	GPUs    []snapshot.GPUUUID `json:"gpus,omitempty"`
+}
+
+type seenDevice struct {
 	Index snapshot.DeviceIndex `json:"device"`
 	UUID  snapshot.GPUUUID     `json:"uuid"`
 }
@@ -55,35 +62,24 @@ type SeenDevice struct {
 // maxEarlier bounds the environments that are remembered: any user can register any number of them.
 const maxEarlier = 4096
 
-type attachmentPlace struct {
-	index snapshot.DeviceIndex
-	eid   snapshot.EnvID
-}
-
-// EnvironmentKey identifies an environment in the files. One with another time of creation is another one.
-type EnvironmentKey struct {
-	EnvironmentOwner
-	Written snapshot.Date
-}
-
 // KeyOf is the key of an environment.
 func KeyOf(e *snapshot.Environment) EnvironmentKey {
 	return EnvironmentKey{EnvironmentOwner{e.EID, e.UID}, e.Creation}
 }
 
 // ByKey indexes what was noted about environments.
-func (s *Seen) ByKey() map[EnvironmentKey]*SeenEnvironment {
+func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	noted := make(map[EnvironmentKey]*SeenEnvironment, len(s.Environments))
 	for i := range s.Environments {
 		e := &s.Environments[i]
-		noted[EnvironmentKey{e.EnvironmentOwner, e.Written}] = e
+		noted[e.EnvironmentKey] = e
 	}
 	return noted
 }
 
 // Apply adds to the files what earlier looks noted about them: which GPUs the indices are, and since when attachments
 // and environments count. What is attached again, or written with another time, is new.
-func (s *Seen) Apply(f *Files) {
+func (s *RootNote) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
 	for _, e := range s.Earlier {
 		f.earlier[e] = true
@@ -101,23 +97,22 @@ func (s *Seen) Apply(f *Files) {
 	s.applyDevices(f)
 }
 
-func (s *Seen) applyDevices(f *Files) {
+func (s *RootNote) applyDevices(f *Files) {
 	for _, d := range s.Devices {
 		if known := f.Device(d.Index); known != nil {
 			known.UUID = d.UUID
 		}
 	}
-	attachments := make(map[attachmentPlace]*SeenAttachment, len(s.Attachments))
+	attachments := make(map[attachmentKey]*seenAttachment, len(s.Attachments))
 	for i := range s.Attachments {
-		a := &s.Attachments[i]
-		attachments[attachmentPlace{a.Index, a.EID}] = a
+		attachments[s.Attachments[i].attachmentKey] = &s.Attachments[i]
 	}
-	f.madeTo = make(map[attachmentPlace][]snapshot.GPUUUID, len(attachments))
+	f.madeTo = make(map[attachmentKey][]snapshot.GPUUUID, len(attachments))
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		for k := range d.Attachments {
 			a := &d.Attachments[k]
-			at := attachmentPlace{d.Index, a.EID}
+			at := attachmentKey{a.EID, d.Index}
 			seen, gpus := attachments[at], withGPU(nil, d.UUID)
 			switch {
 			case seen == nil:
@@ -154,7 +149,7 @@ func (f *Files) identify() {
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		for k := range d.Attachments {
-			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, d.Attachments[k].EID}], d.UUID)
+			gpus := withGPU(f.madeTo[attachmentKey{d.Attachments[k].EID, d.Index}], d.UUID)
 			d.Unidentified = d.Unidentified || len(gpus) > 1
 			for _, gpu := range gpus {
 				if now := byUUID[gpu]; now != nil && (len(gpus) > 1 || now != d) {
@@ -175,7 +170,7 @@ func (f *Files) WarnRenumbered() {
 		d := &f.Devices[i]
 		for k := range d.Attachments {
 			eid := d.Attachments[k].EID
-			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, eid}], d.UUID)
+			gpus := withGPU(f.madeTo[attachmentKey{eid, d.Index}], d.UUID)
 			if len(gpus) < 2 || named == maxRenumbered {
 				continue
 			}
@@ -197,18 +192,17 @@ func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 // made after the last look; before the first look nothing is known, so ages begin with it.
 // wall is now in the time zone of the machine; now, 0 if unknown, counts as start times do, and can't be set. start is
 // when a registered process started; 0 if unknown.
-func (s *Seen) Look(f *Files, wall time.Time, now snapshot.StartTime,
+func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime,
-) Seen {
+) RootNote {
 	if now == 0 {
 		return *s
 	}
-	next := Seen{At: now, Registered: f.Devices != nil}
+	next := RootNote{At: now, Registered: f.Devices != nil}
 	for i := range f.Environments {
 		e := &f.Environments[i]
 		e.Since = s.since(e.Since, e.Creation, wall, now)
-		seen := SeenEnvironment{EnvironmentOwner: EnvironmentOwner{e.EID, e.UID}, Written: e.Creation, Since: e.Since}
-		seen.Starts = make(map[snapshot.PID]snapshot.StartTime, len(e.PIDs))
+		seen := SeenEnvironment{KeyOf(e), e.Since, make(map[snapshot.PID]snapshot.StartTime, len(e.PIDs))}
 		for _, pid := range e.PIDs {
 			seen.Starts[pid] = start(e, pid)
 		}
@@ -217,13 +211,13 @@ func (s *Seen) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		if d.UUID != "" {
-			next.Devices = append(next.Devices, SeenDevice{d.Index, d.UUID})
+			next.Devices = append(next.Devices, seenDevice{d.Index, d.UUID})
 		}
 		for k := range d.Attachments {
 			a := &d.Attachments[k]
 			a.Since = s.since(a.Since, a.Time, wall, now)
-			gpus := withGPU(f.madeTo[attachmentPlace{d.Index, a.EID}], d.UUID)
-			next.Attachments = append(next.Attachments, SeenAttachment{a.EID, d.Index, a.Time, a.Since, gpus})
+			at := attachmentKey{a.EID, d.Index}
+			next.Attachments = append(next.Attachments, seenAttachment{at, a.Time, a.Since, withGPU(f.madeTo[at], d.UUID)})
 		}
 	}
 	next.Earlier = s.Earlier
@@ -232,7 +226,7 @@ func (s *Seen) Look(f *Files, wall time.Time, now snapshot.StartTime,
 
 // KeepEarlier adds the environments that were registered at the look before and aren't any more. It is for
 // files that every user may write: nothing says whether such an environment has ended.
-func (s *Seen) KeepEarlier(before *Seen) {
+func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
 	for i := range s.Environments {
 		registered[s.Environments[i].EnvironmentOwner] = true
@@ -246,7 +240,7 @@ func (s *Seen) KeepEarlier(before *Seen) {
 }
 
 // since is when the age of something begins that is known since then, or new if that is 0.
-func (s *Seen) since(known snapshot.StartTime, written snapshot.Date, wall time.Time, now snapshot.StartTime,
+func (s *RootNote) since(known snapshot.StartTime, written snapshot.Date, wall time.Time, now snapshot.StartTime,
 ) snapshot.StartTime {
 	switch {
 	case known != 0:
@@ -259,16 +253,15 @@ func (s *Seen) since(known snapshot.StartTime, written snapshot.Date, wall time.
 }
 
 // Same says whether both notes are equal, except for the time of the last look.
-func (s *Seen) Same(o *Seen) bool {
-	same := func(a, b SeenEnvironment) bool {
-		same := a.EnvironmentOwner == b.EnvironmentOwner && a.Written == b.Written && a.Since == b.Since
-		return same && maps.Equal(a.Starts, b.Starts)
+func (s *RootNote) Same(o *RootNote) bool {
+	sameEnvironment := func(a, b SeenEnvironment) bool {
+		return a.EnvironmentKey == b.EnvironmentKey && a.Since == b.Since && maps.Equal(a.Starts, b.Starts)
 	}
-	sameAttachment := func(a, b SeenAttachment) bool {
-		same := a.EID == b.EID && a.Index == b.Index && a.Written == b.Written && a.Since == b.Since
-		return same && slices.Equal(a.GPUs, b.GPUs)
+	sameAttachment := func(a, b seenAttachment) bool {
+		return a.attachmentKey == b.attachmentKey && a.Written == b.Written && a.Since == b.Since &&
+			slices.Equal(a.GPUs, b.GPUs)
 	}
-	return slices.EqualFunc(s.Environments, o.Environments, same) &&
+	return slices.EqualFunc(s.Environments, o.Environments, sameEnvironment) &&
 		slices.EqualFunc(s.Attachments, o.Attachments, sameAttachment) &&
 		slices.Equal(s.Devices, o.Devices) && slices.Equal(s.Earlier, o.Earlier) && s.Registered == o.Registered
 }

@@ -33,7 +33,7 @@ func TestAgesAreBoundedByLooks(t *testing.T) {
 		"detached and attached as before": {{0, "", 0}, {60, "12:00:40", 40}, {120, "", 0}, {180, "12:00:40", 120}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var seen Seen
+			var seen RootNote
 			for _, s := range steps {
 				f := Files{Environments: []snapshot.Environment{{EID: "1"}}, Devices: []snapshot.Device{{Index: 3}}}
 				if s.written != "" {
@@ -65,7 +65,7 @@ func TestAgesWhenTheClockIsSet(t *testing.T) {
 	files := func() *Files {
 		return &Files{Devices: []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "1", Time: at}}}}}
 	}
-	before := Seen{At: 100}
+	before := RootNote{At: 100}
 	seen := before.Look(files(), noon, 5000, unknownStart)
 	for _, set := range []time.Duration{0, -8 * time.Hour, 8 * time.Hour} {
 		f := files()
@@ -82,7 +82,7 @@ func unknownStart(*snapshot.Environment, snapshot.PID) snapshot.StartTime { retu
 
 // numbered is a host of which root's genv looks at the GPUs.
 type numbered struct {
-	seen  Seen
+	seen  RootNote
 	files Files
 	now   snapshot.StartTime
 }
@@ -188,7 +188,7 @@ func TestRenumberedGPUs(t *testing.T) {
 }
 
 func TestEarlierEnvironments(t *testing.T) {
-	look := func(before Seen, eids ...snapshot.EnvID) Seen {
+	look := func(before RootNote, eids ...snapshot.EnvID) RootNote {
 		f := Files{}
 		for _, eid := range eids {
 			f.Environments = append(f.Environments, snapshot.Environment{EID: eid, UID: 7})
@@ -198,7 +198,7 @@ func TestEarlierEnvironments(t *testing.T) {
 		next.KeepEarlier(&before)
 		return next
 	}
-	seen := look(look(Seen{}, "1", "2"), "2")
+	seen := look(look(RootNote{}, "1", "2"), "2")
 	var f Files
 	seen.Apply(&f)
 	require.True(t, f.WasRegistered("1", 7), "it was dropped")
@@ -208,7 +208,7 @@ func TestEarlierEnvironments(t *testing.T) {
 	seen = look(seen, "1")
 	require.Equal(t, []EnvironmentOwner{{"2", 7}}, seen.Earlier, "what is registered again isn't an earlier one")
 	for i := range maxEarlier + 10 {
-		seen = look(Seen{At: 1, Environments: seen.Environments, Earlier: append(seen.Earlier, EnvironmentOwner{"x", snapshot.UID(100 + i)})}, "1")
+		seen = look(RootNote{At: 1, Environments: seen.Environments, Earlier: append(seen.Earlier, EnvironmentOwner{"x", snapshot.UID(100 + i)})}, "1")
 	}
 	require.Len(t, seen.Earlier, maxEarlier, "any user can register any number")
 }
