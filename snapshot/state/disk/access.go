@@ -33,7 +33,7 @@ type folderAccess struct {
 
 // accessTo finds out what this genv may do with the open state folder. With force, root claims the
 // folder for its own namespaces whatever the note says. The caller closes root.
-func (s *Store) accessTo(dir place, force bool) folderAccess {
+func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	if s.RootDir == "" {
 		return folderAccess{mayClean: true}
 	}
@@ -66,7 +66,7 @@ func (s *Store) accessTo(dir place, force bool) folderAccess {
 
 // notesOf opens the folder of root's note about the state files: root's own folder, if they are there. If there is
 // none, root creates it if it may; otherwise the result is nil without an error.
-func (s *Store) notesOf(dir place, create bool) (*folder.Folder, error) {
+func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
 	}
@@ -79,16 +79,16 @@ func (s *Store) notesOf(dir place, create bool) (*folder.Folder, error) {
 
 // isOwn says whether a state folder is on this container's own file system, or below the same mount as the folder of
 // root's notes. One that a container got from its host has a mount of its own.
-func (s *Store) isOwn(dir place) bool {
+func (s *Store) isOwn(dir stateDir) bool {
 	if dir.owned || system.IsOwn(system.RealProc, dir.Path) {
 		return true
 	}
-	here, known := dir.Mount()
 	notes, err := folder.OpenExisting(s.RootDir)
 	if err != nil {
 		return false
 	}
 	defer notes.Close()
+	here, known := dir.Mount()
 	there, alsoKnown := notes.Mount()
 	return known && alsoKnown && here == there
 }
@@ -97,9 +97,9 @@ const privateFolder = "another folder than the one that root's genv knows:" +
 	" this login or service has a /var/tmp of its own (PrivateTmp= of a systemd unit, pam_namespace)"
 
 // denied is the access to a folder in which it is not known which processes live.
-func denied(dir place, why string) folderAccess { return folderAccess{}.deny(dir, why) }
+func denied(dir stateDir, why string) folderAccess { return folderAccess{}.deny(dir, why) }
 
-func (a folderAccess) deny(dir place, why string) folderAccess {
+func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 	a.mayClean, a.writable = false, false
 	a.warning = fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s",
 		dir.Path, why)
@@ -151,7 +151,7 @@ func (s *Store) Examine() (Examination, error) {
 		return found, err
 	}
 	defer dir.Close()
-	here := place{dir, owner != nil}
+	here := stateDir{dir, owner != nil}
 	now, err := s.noteAbout(here)
 	if err != nil {
 		return found, err

@@ -41,7 +41,7 @@ func (t *transaction) writeAnswers() {
 		n.Answers = append(n.Answers, a)
 	}
 	if !slices.Equal(n.Answers, t.answers) {
-		_ = t.dir.PutJSON(answersFile, n, t.dir.mode(), false)
+		_ = t.dir.PutJSON(answersFile, n, t.dir.mode(ownedMode), false)
 	}
 }
 

@@ -94,16 +94,13 @@ func (c *Cache) upToDate() bool {
 		return false
 	}
 	for pid, was := range c.last.processes {
-		if now := c.System.Process(pid); !isSame(was, now) {
+		now := c.System.Process(pid)
+		if was.Liveness != system.Alive || now.Liveness != system.Alive || was.Start != now.Start ||
+			was.Owner == nil || now.Owner == nil || *was.Owner != *now.Owner {
 			return false
 		}
 	}
 	return true
-}
-
-func isSame(p, o system.ProcessStatus) bool {
-	return p.Liveness == system.Alive && o.Liveness == system.Alive && p.Start == o.Start &&
-		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
 }
 
 // VersionsIn identifies the state files in a folder, following no link.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and state.ErrNoDevices.
@@ -30,25 +29,6 @@ var (
 	ErrBusy = errors.New("state is locked")
 )
 
-// CorruptError names a corrupt file, its owner, the cause, and the command that begins again. It wraps
-// ErrCorrupt and the cause.
-type CorruptError struct {
-	Path    string
-	Owner   uint32
-	Changed time.Time
-	Reset   string
-	Cause   error
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s: %v: %v; it belongs to %s and was last changed at %s: what it said is unknown;"+
-		" restore it, or begin again with %s", e.Path, ErrCorrupt, e.Cause, system.DescribeUser(e.Owner),
-		e.Changed.Format(time.DateTime), e.Reset)
-}
-
-// Unwrap makes errors.Is find ErrCorrupt and the cause.
-func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
-
 // BusyError says that a lock could not be taken in time, and which process holds it. It
 // wraps ErrBusy and the context's error.
 type BusyError struct {
@@ -59,8 +39,8 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	waited := e.Waited.Round(time.Millisecond)
-	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), waited)
+	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(),
+		e.Waited.Round(time.Millisecond))
 }
 
 func (e *BusyError) held() string { return e.Path + " is held by " + e.Holder.String() }

@@ -216,12 +216,9 @@ func TestCorruptFilesAreLeft(t *testing.T) {
 			_, err := store.Read(t.Context())
 			require.ErrorIs(t, err, disk.ErrCorrupt)
 			require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrCorrupt)
-			var corrupt *disk.CorruptError
-			require.ErrorAs(t, err, &corrupt)
-			require.Equal(t, filepath.Join(dir, "envs.json"), corrupt.Path)
-			require.Contains(t, err.Error(), corrupt.Path)
-
-			require.Equal(t, content, readFile(t, corrupt.Path), "it stays as it is")
+			path := filepath.Join(dir, "envs.json")
+			require.ErrorContains(t, err, path+": ")
+			require.Equal(t, content, readFile(t, path), "it stays as it is")
 			require.Len(t, namesIn(t, dir), 3)
 		})
 	}

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -31,7 +29,7 @@ func (t *transaction) load(ctx context.Context) {
 		err := t.loadFile(ctx, file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && t.expects(file):
-			err = t.lost(file)
+			err = t.dir.lost(file)
 		case errors.Is(err, fs.ErrNotExist):
 			err = nil
 		case errors.Is(err, folder.ErrUnsafe):
@@ -51,14 +49,14 @@ func (t *transaction) expects(file state.File) bool {
 	return !t.dir.owned && t.seen.Registered
 }
 
-func (t *transaction) lost(file state.File) error {
-	st, err := t.dir.Status()
+func (d stateDir) lost(file state.File) error {
+	st, err := d.Status()
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: %s is missing, in a folder of %s: what it said is unknown;"+
 		" restore it from a backup, or begin again with %s",
-		ErrLost, t.dir.Join(file.String()), system.DescribeUser(st.Uid), resetCommand(file))
+		ErrLost, d.Join(file.String()), system.DescribeUser(st.Uid), resetCommand(file))
 }
 
 func resetCommand(file state.File) string {
@@ -111,17 +109,12 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 		}
 		t.step("unreadable " + file.String())
 		if attempt == attempts || !sleep(ctx, pause) {
-			return &CorruptError{
-				Path: t.dir.Join(file.String()), Owner: st.Uid, Changed: t.local(st.Mtim), Reset: resetCommand(file),
-				Cause: cause,
-			}
+			changed := time.Unix(st.Mtim.Unix()).In(t.Now().Location())
+			return fmt.Errorf("%s: %w: %w; it belongs to %s and was last changed at %s: what it said is unknown;"+
+				" restore it, or begin again with %s", t.dir.Join(file.String()), ErrCorrupt, cause,
+				system.DescribeUser(st.Uid), changed.Format(time.DateTime), resetCommand(file))
 		}
 	}
-}
-
-// local is a time of a file in the time zone of the Store's clock.
-func (s *Store) local(at unix.Timespec) time.Time {
-	return time.Unix(at.Unix()).In(s.Now().Location())
 }
 
 // sleep returns false if ctx ended first.

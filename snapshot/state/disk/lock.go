@@ -26,7 +26,7 @@ const lockFile = "genv.lock"
 // errMoved says that the state files were taken over, or given back, while this process waited for the lock.
 var errMoved = errors.New("the state files have another folder now")
 
-func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(place) error) error {
+func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(stateDir) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
@@ -36,7 +36,7 @@ func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(place)
 	}
 }
 
-func (s *Store) lockedOnce(ctx context.Context, f func(place) error) error {
+func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 	dir, err := s.open()
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Store) lockedOnce(ctx context.Context, f func(place) error) error {
 	if dir.owned && !dir.IsOurs() {
 		return s.errOwned()
 	}
-	lock, err := s.lock(ctx, dir.Folder, lockFile, dir.lockMode())
+	lock, err := s.lock(ctx, dir.Folder, lockFile, dir.mode(ownedLockMode))
 	if err != nil {
 		return err
 	}

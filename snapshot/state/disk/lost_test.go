@@ -201,15 +201,3 @@ func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrLost)
 	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
 }
-
-// What an earlier version of genv noted counts no more once root has looked.
-func TestNotesOfEarlierVersionsAreRemoved(t *testing.T) {
-	store, _, _, root := kept(t)
-	notes, err := filepath.Glob(filepath.Join(root, "*", "seen.json"))
-	require.NoError(t, err)
-	require.Len(t, notes, 1)
-	old := filepath.Join(filepath.Dir(notes[0]), "last-good")
-	require.NoError(t, os.WriteFile(old, nil, 0o600))
-	require.NoError(t, store.Update(t.Context(), enter(7)))
-	require.NoFileExists(t, old)
-}

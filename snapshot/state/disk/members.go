@@ -36,7 +36,7 @@ func membersOf(
 	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
 	excluded func(system.RunningProcess) bool,
 ) members {
-	own := processesOf(uid, processes)
+	own := byPID(slices.DeleteFunc(slices.Clone(processes), func(p system.RunningProcess) bool { return p.UID != uid }))
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
 	for _, p := range byAge(processes) {
 		if p.UID != uid || excluded(p) || slices.Contains(loginPrograms, p.Name) {
@@ -54,10 +54,6 @@ func membersOf(
 	return m
 }
 
-func processesOf(uid snapshot.UID, list []system.RunningProcess) map[snapshot.PID]system.RunningProcess {
-	return byPID(slices.DeleteFunc(slices.Clone(list), func(p system.RunningProcess) bool { return p.UID != uid }))
-}
-
 // maxAncestors bounds how deeply a user's processes may be nested.
 const maxAncestors = 256
 
@@ -67,20 +63,19 @@ var errNoClaim = errors.New("the environ doesn't say the environment")
 // which may be gone: no other process gets its PID as long as the session lasts.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
+	unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
 	return func(yield func(snapshot.Relative, error) bool) {
 		at, living := p, true
 		for n := 0; living && n < maxAncestors; n++ {
-			claim, unread := at.EID, error(nil)
-			if at.Environ != system.EnvironRead {
-				claim, unread = "", errNoClaim
+			claim := unread
+			if eid := at.EID; at.Environ == system.EnvironRead {
+				claim = func() (snapshot.EnvID, error) { return eid, nil }
 			}
-			read := func() (snapshot.EnvID, error) { return claim, unread }
-			if !yield(snapshot.Relative{PID: at.PID, Start: at.Start, UID: uid, Claim: read}, nil) {
+			if !yield(snapshot.Relative{PID: at.PID, Start: at.Start, UID: uid, Claim: claim}, nil) {
 				return
 			}
 			at, living = own[at.Parent]
 		}
-		unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
 		yield(snapshot.Relative{PID: p.Session, Start: own[p.Session].Start, UID: uid, Claim: unread}, nil)
 	}
 }
@@ -101,9 +96,9 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (
 	of func(*snapshot.Environment) members, complete bool,
 ) {
-	uids := make([]snapshot.UID, 0, len(environments))
+	uids, empty := make([]snapshot.UID, 0, len(environments)), map[snapshot.EnvID]bool{}
 	for _, env := range environments {
-		uids = append(uids, env.UID)
+		uids, empty[env.EID] = append(uids, env.UID), true
 	}
 	t.running.processes(uids...)
 	byUser := map[snapshot.UID][]system.RunningProcess{}
@@ -112,10 +107,7 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment, exclud
 	}
 	known := t.running.emptied
 	if t.running.unread {
-		t.running.emptied = map[snapshot.EnvID]bool{}
-		for _, env := range environments {
-			t.running.emptied[env.EID] = true
-		}
+		t.running.emptied = empty
 	}
 	registered := t.registered(0, "")
 	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], excluded) })
@@ -126,7 +118,7 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment, exclud
 	}, t.running.complete
 }
 
-// register is the PIDs of processes, which are registered in an environment: as they were when they were read.
+// register is the PIDs of processes that are registered in an environment now.
 func (t *transaction) register(processes []system.RunningProcess) (pids []snapshot.PID) {
 	for _, p := range processes {
 		pids, t.starts[p.PID] = append(pids, p.PID), p.Start

@@ -100,7 +100,8 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 		return nil, err
 	}
 	for _, path := range []string{s.RootDir, s.OwnedPath()} {
-		if err := checkPrivate(path); err != nil {
+		trusted, err := folder.OpenTrusted(path)
+		if trusted.Close(); err != nil {
 			return nil, err
 		}
 	}
@@ -116,39 +117,27 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 	return &owner, nil
 }
 
-func checkPrivate(path string) error {
-	dir, err := folder.OpenTrusted(path)
-	dir.Close()
-	return err
-}
-
-// place is the folder in which the state files are.
-type place struct {
+// stateDir is the folder in which the state files are.
+type stateDir struct {
 	*folder.Folder
 	owned bool // by root
 }
 
-func (p place) mode() uint32 {
-	if p.owned {
-		return ownedMode
+// mode is that of a file in it, where root's have another one than those that every user may write.
+func (d stateDir) mode(owned uint32) uint32 {
+	if d.owned {
+		return owned
 	}
 	return folder.SharedMode
 }
 
-func (p place) lockMode() uint32 {
-	if p.owned {
-		return ownedLockMode
-	}
-	return folder.SharedMode
-}
-
-func (s *Store) open() (place, error) {
+func (s *Store) open() (stateDir, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner != nil {
-		return place{dir, true}, err
+		return stateDir{dir, true}, err
 	}
 	dir, err = s.openShared()
-	return place{dir, false}, err
+	return stateDir{dir, false}, err
 }
 
 // Where is the path of the folder of the state files, for looks at it without a lock. owned

@@ -62,8 +62,13 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 	})
 	for _, first := range []bool{true, false} {
 		for i := range f.Environments {
-			if env := &f.Environments[i]; proven[env.UID] == first {
-				env.OwnerMismatch = rename(env, name(env.UID)) || env.OwnerMismatch
+			env := &f.Environments[i]
+			if proven[env.UID] != first {
+				continue
+			}
+			if to := name(env.UID); to != nil && *to != env.Username { // it counts for its uid, not for the name in the file
+				env.OwnerMismatch = env.OwnerMismatch || env.Username != ""
+				env.Username = *to
 			}
 		}
 	}
@@ -83,15 +88,4 @@ func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 		own = own || o == uid
 	}
 	return len(owners) > 0 && !own
-}
-
-// rename sets the user name of an environment to that of its uid, and says whether envs.json had another one: the
-// environment counts for its uid, not for the name in the file. An unknown name changes nothing.
-func rename(env *snapshot.Environment, to *snapshot.Username) (misnamed bool) {
-	if to == nil || *to == env.Username {
-		return false
-	}
-	misnamed = env.Username != ""
-	env.Username = *to
-	return misnamed
 }

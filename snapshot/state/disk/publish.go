@@ -28,7 +28,6 @@ func (s *Store) Publish() error {
 		return err
 	}
 	defer unlock(lock)
-	t := &transaction{Store: s, dir: place{dir, true}}
 	var contents state.Contents
 	for _, file := range stateFiles {
 		if contents[file], _, err = dir.Read(file.String(), maxFileSize); folder.Ignore(err, unix.ENOENT) != nil {
@@ -36,7 +35,7 @@ func (s *Store) Publish() error {
 		}
 	}
 	if contents[state.Envs] == nil {
-		return t.lost(state.Envs)
+		return stateDir{dir, true}.lost(state.Envs)
 	}
 	return s.publish(contents, false)
 }
@@ -74,14 +73,9 @@ func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 		}
 		s.step("published " + file.String())
 	}
-	for _, name := range sharedNotes {
-		_ = dir.Remove(name)
-	}
+	_ = dir.Remove(answersFile) // root's folder has it
 	return nil
 }
-
-// sharedNotes are files in the state folder that root's state replaces.
-var sharedNotes = []string{answersFile, "genv.host.json", "genv.identities.json"}
 
 func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, durable bool) error {
 	if content == nil {

@@ -66,33 +66,27 @@ func (t *transaction) replace(next state.Contents) (err error) {
 		if next[file] == nil {
 			continue
 		}
-		staged, err := t.dir.Stage(file.String(), next[file], t.dir.mode(), true)
+		staged, err := t.dir.Stage(file.String(), next[file], t.dir.mode(ownedMode), true)
 		t.step("staged " + file.String())
 		if err != nil {
 			return err
 		}
 		files = append(files, staged)
 	}
-	for i, staged := range files {
-		if err := t.dir.Publish(staged); err != nil {
-			return unsure(err, i > 0)
+	visible := false // a part of the change
+	for _, staged := range files {
+		if err = t.dir.Publish(staged); err != nil {
+			break
 		}
+		visible = true
 		t.step("renamed " + staged.Name)
 	}
-	if len(files) == 0 {
-		return nil
+	if visible && err == nil {
+		err = t.dir.Sync()
+		t.step("synced")
 	}
-	if err := t.dir.Sync(); err != nil {
-		return unsure(err, true)
+	if visible && err != nil {
+		err = fmt.Errorf("%w: it is unknown whether the change was made; to ask for it again does no harm", err)
 	}
-	t.step("synced")
-	return nil
-}
-
-// unsure says of an error that the change may have been made, if a part of it is visible.
-func unsure(err error, visible bool) error {
-	if !visible {
-		return err
-	}
-	return fmt.Errorf("%w: it is unknown whether the change was made; to ask for it again does no harm", err)
+	return err
 }

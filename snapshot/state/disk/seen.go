@@ -43,7 +43,7 @@ func (n folderNote) ofSameBoot(o *seenNote) *folderNote {
 	return &o.folderNote
 }
 
-func (s *Store) noteAbout(dir place) (folderNote, error) {
+func (s *Store) noteAbout(dir stateDir) (folderNote, error) {
 	st, err := dir.Status()
 	boot, namespaces := s.System.BootID(), s.System.Namespaces()
 	return folderNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: boot, Namespaces: namespaces}, err
@@ -58,20 +58,8 @@ func readSeen(root *folder.Folder) *seenNote {
 	return &n
 }
 
-// replacedNotes are files of earlier versions of genv, which the note replaces.
-var replacedNotes = []string{
-	"note.json", "looks.json", "last-good", "restored.json", "whole.json", "genv.identities.json",
-}
-
-// putSeen is not synced: nothing in it outlives a crash of the machine.
-func putSeen(root *folder.Folder, n seenNote) {
-	if root.PutJSON(seenFile, n, ownedMode, false) != nil {
-		return // the next look tries again
-	}
-	for _, name := range replacedNotes {
-		_ = root.Remove(name)
-	}
-}
+// putSeen is not synced: nothing in it outlives a crash of the machine. If it fails, the next look tries again.
+func putSeen(root *folder.Folder, n seenNote) { _ = root.PutJSON(seenFile, n, ownedMode, false) }
 
 // applySeen adds to the files what root's note says about them. Without a note, nothing is known of ages.
 func (t *transaction) applySeen() {

@@ -107,7 +107,7 @@ func (t *transaction) unwritten(err error) error {
 // nothing to them. It serves --no-cleanup.
 func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
 	t := &transaction{Store: s}
-	err := s.locked(ctx, s.LockTimeout, func(dir place) error {
+	err := s.locked(ctx, s.LockTimeout, func(dir stateDir) error {
 		t.dir = dir
 		t.load(ctx)
 		return t.loadError()
@@ -189,7 +189,7 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 	if err != nil {
 		return err
 	}
-	return s.locked(ctx, s.LockTimeout, func(dir place) error {
+	return s.locked(ctx, s.LockTimeout, func(dir stateDir) error {
 		t := &transaction{Store: s, dir: dir, access: s.accessTo(dir, true)}
 		defer t.access.root.Close()
 		t.useSeen()

@@ -62,7 +62,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 		return err
 	}
 	defer dir.Close()
-	own := &transaction{Store: t.Store, dir: place{dir, true}, files: t.files, process: t.process}
+	own := &transaction{Store: t.Store, dir: stateDir{dir, true}, files: t.files, process: t.process}
 	next, err := own.writeChanges()
 	if err != nil {
 		return err
@@ -103,8 +103,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 	if err == nil {
 		err = s.checkOther(dir)
 	}
-	written := []string{state.Envs.String(), state.Devices.String(), seenFile, answersFile}
-	for _, name := range append(written, replacedNotes...) {
+	for _, name := range []string{state.Envs.String(), state.Devices.String(), seenFile, answersFile} {
 		if err == nil {
 			err = dir.Remove(name)
 		}
@@ -164,7 +163,7 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 		return err
 	}
 	defer dir.Close()
-	shared := &transaction{Store: t.Store, dir: place{dir, false}, files: t.files, process: t.process}
+	shared := &transaction{Store: t.Store, dir: stateDir{dir, false}, files: t.files, process: t.process}
 	shared.writeAnswers()
 	access := t.accessTo(shared.dir, true)
 	defer access.root.Close()

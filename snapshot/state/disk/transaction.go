@@ -15,7 +15,7 @@ import (
 // transaction is one read-modify-write of the state files.
 type transaction struct {
 	*Store
-	dir      place
+	dir      stateDir
 	access   folderAccess   // what this genv may do with the folder
 	onDisk   state.Contents // of the files, nil for one that has to be written
 	errs     [2]error       // why a file could not be read
@@ -34,7 +34,7 @@ type transaction struct {
 }
 
 // begin reads root's note, and what this genv may do with the folder. The caller closes access.root.
-func (s *Store) begin(dir place, known *running) *transaction {
+func (s *Store) begin(dir stateDir, known *running) *transaction {
 	t := &transaction{
 		Store: s, dir: dir, access: s.accessTo(dir, false), process: once(s.System.Process), running: known,
 		starts: map[snapshot.PID]snapshot.StartTime{},
@@ -64,7 +64,7 @@ func (s *Store) transact(
 ) (*transaction, error) {
 	t := &transaction{Store: s}
 	err := s.afterReading(func(known *running) error {
-		return s.locked(ctx, timeout, func(dir place) error {
+		return s.locked(ctx, timeout, func(dir stateDir) error {
 			t = s.begin(dir, known)
 			defer t.access.root.Close()
 			return run(t)
@@ -175,46 +175,31 @@ func (s *Store) readUnlocked(
 	ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
 	err = s.afterReading(func(known *running) error {
-		t, err = s.readUnlockedOnce(ctx, busy, known, clean)
-		return err
+		t = &transaction{}
+		dir, err := s.open()
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		if !dir.owned && busy == nil { // the state was given back just now
+			return errMoved
+		}
+		defer func() { t.access.root.Close() }()
+		for n, same := 0, false; !same && n < 10; n++ {
+			t.access.root.Close()
+			t = s.begin(dir, known)
+			again := &transaction{Store: s, dir: dir}
+			t.load(ctx)
+			again.load(ctx)
+			if same = t.onDisk.Equal(again.onDisk); !dir.owned && (!t.access.writable || !same) {
+				return busy
+			}
+		}
+		if err := clean(t); err != nil || dir.owned {
+			return err
+		}
+		t.files.Warn("%s: the state files were read without it, and nothing was written", busy.held())
+		return nil
 	})
 	return t, err
-}
-
-func (s *Store) readUnlockedOnce(
-	ctx context.Context, busy *BusyError, known *running, clean func(*transaction) error,
-) (*transaction, error) {
-	dir, err := s.open()
-	if err != nil {
-		return &transaction{}, err
-	}
-	defer dir.Close()
-	attempts := 1
-	switch {
-	case dir.owned:
-		attempts = 10
-	case busy == nil: // the state was given back just now
-		return &transaction{}, errMoved
-	}
-	t := s.begin(dir, known)
-	defer func() { t.access.root.Close() }()
-	for n := 1; ; n++ {
-		again := &transaction{Store: s, dir: dir}
-		t.load(ctx)
-		again.load(ctx)
-		same := t.onDisk.Equal(again.onDisk)
-		if !dir.owned && (!t.access.writable || !same) {
-			return t, busy
-		}
-		if same || n == attempts {
-			break
-		}
-		t.access.root.Close()
-		t = s.begin(dir, known)
-	}
-	if err := clean(t); err != nil || dir.owned {
-		return t, err
-	}
-	t.files.Warn("%s: the state files were read without it, and nothing was written", busy.held())
-	return t, nil
 }
