@@ -24,7 +24,7 @@ type site struct {
 	*rand.Rand
 	t     *testing.T
 	cards []*card // by their indices
-	seen  state.Seen
+	seen  state.RootNote
 	files state.Files // as on disk: without what root's note adds
 	knows map[snapshot.EnvID][]snapshot.DeviceIndex
 	jobs  []*job

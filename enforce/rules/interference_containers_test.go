@@ -293,9 +293,9 @@ func (f *forgery) change() change.Change {
 	}
 	switch f.IntN(5) {
 	case 0:
-		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), Availability: change.Availability{States: states}}}
+		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: f.coin(), OverSubscribe: f.coin(), Availability: state.Availability{States: states}}}
 	case 1:
-		a := &change.Attach{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: f.coin(), Configured: f.coin(), Exact: f.coin(), Unregistered: f.coin()}
+		a := &change.Attach{AttachRequest: state.AttachRequest{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: f.coin()}, Configured: f.coin(), Exact: f.coin(), Unregistered: f.coin()}
 		if len(indices) == 0 {
 			a.Count = f.IntN(7)
 		}

@@ -29,8 +29,8 @@ func (f *Files) Activate(a Activation) error {
 		return err
 	}
 	if f.Foreign && a.PID != 0 {
-		return fmt.Errorf("%w: this process is in another PID namespace than the state folder, where its PID %d is "+
-			"another process: set GENV_TMPDIR to a folder of this container's own", ErrRequest, a.PID)
+		return Refuse("this process is in another PID namespace than the state folder, where its PID %d is "+
+			"another process: set GENV_TMPDIR to a folder of this container's own", a.PID)
 	}
 	if other := f.elsewhere(a); other != nil {
 		return fmt.Errorf("%w: it is in %q; run `genv deactivate` there first", ErrActive, other.EID)
@@ -52,19 +52,19 @@ func (f *Files) Activate(a Activation) error {
 // check refuses values that the state files can't hold.
 func (a *Activation) check() error {
 	if a.EID == "" {
-		return fmt.Errorf("%w: an environment needs an id", ErrRequest)
+		return Refuse("an environment needs an id")
 	}
 	if a.PID < 0 || (a.PID == 0 && a.KernelID == "") {
-		return fmt.Errorf("%w: an environment needs a process or a Jupyter kernel", ErrRequest)
+		return Refuse("an environment needs a process or a Jupyter kernel")
 	}
 	for name, text := range map[string]string{
 		"the environment id": string(a.EID), "the username": string(a.Username), "the kernel id": a.KernelID,
 	} {
-		if err := snapshot.CheckName(name, text); err != nil {
-			return fmt.Errorf("%w: %w", ErrRequest, err)
+		if err := CheckName(name, text); err != nil {
+			return err
 		}
 	}
-	return checkConfig(a.Config)
+	return CheckConfig(a.Config)
 }
 
 // elsewhere returns the other environment in which the process or kernel is. A kernel is of
@@ -155,23 +155,20 @@ func (f *Files) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := checkConfig(config); err != nil {
+	if err := CheckConfig(config); err != nil {
 		return err
 	}
 	env.Config = config
 	return nil
 }
 
-// checkConfig refuses values that no environment can have.
-func checkConfig(c snapshot.EnvConfig) error {
-	if err := snapshot.CheckName("the name", c.Name); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
+// CheckConfig refuses values that no environment can have. The error wraps ErrRequest.
+func CheckConfig(c snapshot.EnvConfig) error {
+	switch {
+	case c.GPUs != nil && *c.GPUs < 1:
+		return Refuse("%d GPUs: ask for at least 1", *c.GPUs)
+	case c.GPUs != nil && *c.GPUs > math.MaxInt32: // the state files could not be read again
+		return Refuse("%d GPUs: no host has as many", *c.GPUs)
 	}
-	if c.GPUs != nil && *c.GPUs < 1 {
-		return fmt.Errorf("%w: %d GPUs: ask for at least 1", ErrRequest, *c.GPUs)
-	}
-	if c.GPUs != nil && *c.GPUs > math.MaxInt32 { // the state files could not be read again
-		return fmt.Errorf("%w: %d GPUs: no host has as many", ErrRequest, *c.GPUs)
-	}
-	return nil
+	return CheckName("the name", c.Name)
 }

@@ -12,19 +12,19 @@ import (
 
 // AttachRequest asks for devices, by their number or by their indices.
 type AttachRequest struct {
-	EID snapshot.EnvID
+	EID snapshot.EnvID `json:"eid"`
 	// Count is the number of devices that the environment is to have, including
 	// those that it already has. 0 if Indices are given.
-	Count   int
-	Indices []snapshot.DeviceIndex
-	// Instances asks for MIG instances instead of devices: neither Count nor Indices are given then.
-	Instances []InstanceRequest
-	// Memory is the capacity wanted on each device; unknown asks for whole devices.
-	Memory snapshot.Memory
+	Count   int                    `json:"count,omitempty"`
+	Indices []snapshot.DeviceIndex `json:"indices,omitzero"`
 	// OverSubscribe attaches devices even if they have no room.
-	OverSubscribe bool
+	OverSubscribe bool `json:"over_subscribe,omitempty"`
 	Availability
-	At snapshot.Date
+	// Instances asks for MIG instances instead of devices: neither Count nor Indices are given then.
+	Instances []InstanceRequest `json:"mig,omitempty"`
+	// Memory is the capacity wanted on each device; unknown asks for whole devices.
+	Memory snapshot.Memory `json:"gpu_memory,omitzero"`
+	At     snapshot.Date   `json:"-"`
 }
 
 // Availability is what the asker knows of the devices.
@@ -89,28 +89,19 @@ func attach(d *snapshot.Device, a snapshot.Attachment) {
 }
 
 func (r *AttachRequest) check() error {
-	if r.EID == "" {
-		return fmt.Errorf("%w: an environment needs an id", ErrRequest)
+	switch {
+	case r.EID == "":
+		return Refuse("an environment needs an id")
+	case r.Memory.Known() && r.Memory.Bytes() == 0:
+		return Refuse("a capacity of %s must be greater than zero", r.Memory)
+	case r.Count != 0 && len(r.Indices) > 0:
+		return Refuse("give a number of GPUs or their indices, not both")
+	case len(r.Instances) > 0 && (r.Count != 0 || len(r.Indices) > 0):
+		return Refuse("give MIG instances or GPUs, not both")
+	case len(r.Instances) == 0 && r.Count < 1 && len(r.Indices) == 0:
+		return Refuse("%d GPUs: ask for at least 1", r.Count)
 	}
-	if err := snapshot.CheckName("the environment id", string(r.EID)); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	if r.Memory.Known() && r.Memory.Bytes() == 0 {
-		return fmt.Errorf("%w: a capacity of %s must be greater than zero", ErrRequest, r.Memory)
-	}
-	if r.Count != 0 && len(r.Indices) > 0 {
-		return fmt.Errorf("%w: give a number of GPUs or their indices, not both", ErrRequest)
-	}
-	if len(r.Instances) > 0 {
-		if r.Count != 0 || len(r.Indices) > 0 {
-			return fmt.Errorf("%w: give MIG instances or GPUs, not both", ErrRequest)
-		}
-		return nil
-	}
-	if r.Count < 1 && len(r.Indices) == 0 {
-		return fmt.Errorf("%w: %d GPUs: ask for at least 1", ErrRequest, r.Count)
-	}
-	return nil
+	return CheckName("the environment id", string(r.EID))
 }
 
 // chooseCount picks as many devices as are missing to the requested number.
@@ -303,19 +294,15 @@ type Conflict struct {
 
 // String is one line for people. Texts that users chose are quoted and truncated.
 func (a Conflict) String() string {
-	s := fmt.Sprintf("GPU %d: environment %s", a.Index, text.Shown(string(a.EID)))
+	who := ""
 	switch {
 	case a.UID != nil && a.Username != "":
-		s += fmt.Sprintf(" of %s(%d)", text.Shown(string(a.Username)), *a.UID)
+		who = fmt.Sprintf(" of %s(%d)", text.Shown(string(a.Username)), *a.UID)
 	case a.UID != nil:
-		s += fmt.Sprintf(" of uid %d", *a.UID)
+		who = fmt.Sprintf(" of uid %d", *a.UID)
 	}
-	if a.Memory.Known() {
-		s += fmt.Sprintf(" has %s", a.Memory)
-	} else {
-		s += " has it"
-	}
-	return s + " since " + a.Since.ISO()
+	return fmt.Sprintf("GPU %d: environment %s%s has %s since %s", a.Index, text.Shown(string(a.EID)), who,
+		cmp.Or(a.Memory.String(), "it"), a.Since.ISO())
 }
 
 // conflicts are the attachments of other environments: to one device, or to all devices if index is nil.
@@ -333,8 +320,7 @@ func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Con
 			}
 			by := Conflict{Index: d.Index, EID: a.EID, Memory: a.GPUMemory, Since: a.Time}
 			if env := environments[a.EID]; env != nil {
-				uid := env.UID
-				by.UID, by.Username = &uid, env.Username
+				by.UID, by.Username = &env.UID, env.Username
 			}
 			list = append(list, by)
 		}

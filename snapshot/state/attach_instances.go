@@ -24,7 +24,7 @@ func (f *Files) attachInstances(r AttachRequest) error {
 		case own != nil && slices.Contains(own.Instances, wanted.UUID):
 			continue
 		case own != nil && len(own.Instances) == 0:
-			return fmt.Errorf("%w: the environment has all of GPU %s: detach that first", ErrRequest, wanted.Index)
+			return Refuse("the environment has all of GPU %s: detach that first", wanted.Index)
 		case !r.OverSubscribe && !instanceFree(d, r.EID, wanted.UUID):
 			reason := fmt.Sprintf("MIG instance %s of GPU %d is not available", wanted.UUID, wanted.Index)
 			return &UnavailableError{Reason: reason, Conflicts: f.conflicts(r.EID, &wanted.Index)}

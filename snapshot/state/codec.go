@@ -120,6 +120,19 @@ var (
 	ErrActive = errors.New("already in an active environment")
 )
 
+// Refuse is an error that wraps ErrRequest, and what it is made of.
+func Refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
+}
+
+// CheckName is snapshot.CheckName with an error that wraps ErrRequest.
+func CheckName(name, value string) error {
+	if err := snapshot.CheckName(name, value); err != nil {
+		return Refuse("%w", err)
+	}
+	return nil
+}
+
 // UnavailableError says which of the requested devices are not available. It wraps ErrUnavailable.
 type UnavailableError struct {
 	Reason string `json:"reason"`

@@ -38,7 +38,7 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 	case i >= 0 && list[i].UID == r.UID:
 		return list, list[i], nil
 	case i >= 0: // to cancel by its ID ends one reservation
-		return list, r, fmt.Errorf("%w: another person's reservation has the id %s", ErrRequest, r.ID)
+		return list, r, Refuse("another person's reservation has the id %s", r.ID)
 	}
 	now = now.Truncate(time.Second)
 	r.From, r.Until = r.From.Truncate(time.Second), r.Until.Truncate(time.Second)
@@ -68,20 +68,20 @@ func unavailable(format string, args ...any) error {
 func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	switch {
 	case r.ID == "" || len(r.ID) > maxID || !text.IsMadeOf(r.ID, ""):
-		return fmt.Errorf("%w: the id of a reservation is of at most %d letters and digits", ErrRequest, maxID)
+		return Refuse("the id of a reservation is of at most %d letters and digits", maxID)
 	case r.UID == 0:
-		return fmt.Errorf("%w: say for whom, with --user: root needs no reservation", ErrRequest)
+		return Refuse("say for whom, with --user: root needs no reservation")
 	case r.GPUs < 1:
-		return fmt.Errorf("%w: %d GPUs: reserve at least 1", ErrRequest, r.GPUs)
+		return Refuse("%d GPUs: reserve at least 1", r.GPUs)
 	case r.GPUs > known:
 		return unavailable("this host has %s, fewer than %d", text.Plural(known, "GPU"), r.GPUs)
 	case len(r.Reason) > snapshot.MaxBookingReason:
-		return fmt.Errorf("%w: the reason is longer than %d bytes", ErrRequest, snapshot.MaxBookingReason)
+		return Refuse("the reason is longer than %d bytes", snapshot.MaxBookingReason)
 	case r.From.Before(now):
 		return unavailable("%s is in the past", snapshot.When(r.From))
 	}
 	if err := cmp.Or(r.CheckTimes(), snapshot.CheckText("the reason", r.Reason)); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
+		return Refuse("%w", err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (o *attachOptions) flags() []cli.Flag {
 
 // request is what is to be attached, and by how many of the flags that exclude each other it is said.
 func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r change.Attach, given int, err error) {
-	r = change.Attach{OverSubscribe: o.OverSubscribe(getenv), Configured: o.config}
+	r.OverSubscribe, r.Configured = o.OverSubscribe(getenv), o.config
 	for _, name := range []string{"count", "index", "mig"} {
 		if c.IsSet(name) {
 			given++
@@ -111,7 +111,9 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 	renumbered := slices.ContainsFunc(files.Devices,
 		func(d snapshot.Device) bool { return d.Unidentified && d.Attachment(eid) != nil })
 	if renumbered { // root's genv learns that this shell knows the present indices
-		return w.changeIn(ctx, eid, change.Change{Attach: &change.Attach{EID: eid, Refresh: true}})
+		refresh := &change.Attach{Refresh: true}
+		refresh.EID = eid
+		return w.changeIn(ctx, eid, change.Change{Attach: refresh})
 	}
 	attached := files.AttachedTo(eid)
 	return change.Result{

@@ -44,7 +44,7 @@ func (o *waitOptions) change(
 		}
 		return result, others, err
 	}
-	eid, uid, known := snapshot.EnvID(""), who.uid, (*change.Availability)(nil)
+	eid, uid, known := snapshot.EnvID(""), who.uid, (*state.Availability)(nil)
 	switch a, e := asked.Attach, asked.Enter; {
 	case a != nil:
 		eid, known = a.EID, &a.Availability
@@ -56,7 +56,7 @@ func (o *waitOptions) change(
 	}
 	if known != nil {
 		others = p.inUseByOthers(c.Context, who, eid, uid)
-		*known = change.Availability{States: gpus.InUse(others.gpus), Last: gpus.Last(others.gpus), Only: others.only}
+		*known = state.Availability{States: gpus.InUse(others.gpus), Last: gpus.Last(others.gpus), Only: others.only}
 	}
 	result, err = who.Change(c.Context, asked)
 	waitable := command.Takes(c.Command, "wait") && !c.IsSet("config") && !c.IsSet("mig")

@@ -1,8 +1,18 @@
+// Package change is what a person can ask for to be changed in the state files, as a
+// value: it is applied by the same code in the process of that person, under the lock of
+// the state files, and in the service to which it was sent as JSON.
+//
+//	c, err := change.Decode(request)
+//	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock
+//
+// Who may change what is decided here. A change says what is wanted, never who wants it: users, their names and the
+// time come from the Requester, which the one that applies the change fills in from what the kernel reports.
+//
+// This package has no clock and touches no file or process: service.Changer applies a change to the state files of this
+// host.
 package change
 
 import (
-	"fmt"
-
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -29,27 +39,16 @@ type Enter struct {
 	// Attach attaches as many devices as Config has, if it has a number.
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
-	Availability
+	state.Availability
 	// Whole fails if a cap of the policy doesn't allow all of it. Otherwise it attaches nothing then: see
 	// Result.Refused.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Availability is what the asker knows of the devices that others use, or may use.
-type Availability = state.Availability
-
-// Attach attaches an environment to devices. Without Count and Indices it is as many as
-// the environment is configured with; if that is not set, one.
+// Attach attaches an environment to devices. Without Count, Indices and Instances it is as many as the environment is
+// configured with; if that is not set, one. Unknown Memory is that of the environment.
 type Attach struct {
-	EID           snapshot.EnvID         `json:"eid"`
-	Count         int                    `json:"count,omitempty"` // in all, with those that it has; 0 for none
-	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
-	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
-	Availability
-	// Instances are MIG instances to attach instead of devices.
-	Instances []state.InstanceRequest `json:"mig,omitempty"`
-	// Memory is the capacity on each device, instead of that of the environment.
-	Memory snapshot.Memory `json:"gpu_memory,omitzero"`
+	state.AttachRequest
 	// Configured attaches nothing if no number is configured.
 	Configured bool `json:"configured,omitempty"`
 	// Exact detaches the last devices of more than the number.
@@ -127,22 +126,20 @@ type operation interface {
 }
 
 // operation is the one that is set.
-func (c Change) operation() (operation, error) {
-	var set []operation
-	add := func(isSet bool, o operation) {
+func (c Change) operation() (set operation, err error) {
+	n := 0
+	for o, isSet := range map[operation]bool{
+		c.Enter: c.Enter != nil, c.Attach: c.Attach != nil, c.Detach: c.Detach != nil,
+		c.Configure: c.Configure != nil, c.Leave: c.Leave != nil,
+	} {
 		if isSet {
-			set = append(set, o)
+			set, n = o, n+1
 		}
 	}
-	add(c.Enter != nil, c.Enter)
-	add(c.Attach != nil, c.Attach)
-	add(c.Detach != nil, c.Detach)
-	add(c.Configure != nil, c.Configure)
-	add(c.Leave != nil, c.Leave)
-	if len(set) != 1 {
-		return nil, fmt.Errorf("%w: a change has one operation, and this one has %d", state.ErrRequest, len(set))
+	if n != 1 {
+		return nil, state.Refuse("a change has one operation, and this one has %d", n)
 	}
-	return set[0], nil
+	return set, nil
 }
 
 // Apply changes the state files for an asker. After an error, which wraps one of the

@@ -30,7 +30,7 @@ const (
 func Decode(data []byte) (Change, error) {
 	c, err := decode(data)
 	if err != nil {
-		return Change{}, fmt.Errorf("%w: %w", state.ErrRequest, err)
+		return Change{}, state.Refuse("%w", err)
 	}
 	o, err := c.operation()
 	if err == nil {
@@ -63,15 +63,16 @@ func decode(data []byte) (c Change, err error) {
 func (e *Enter) check() error {
 	member := checkMember(e.PID, e.Kernel)
 	if e.EID == "" && e.PID == 0 {
-		member = refuse("only the environment of a process has a default ID")
+		member = state.Refuse("only the environment of a process has a default ID")
 	}
-	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkAvailability(&e.Availability))
+	return cmp.Or(member, state.CheckName("the environment id", string(e.EID)), checkConfig(e.Config),
+		checkAvailability(&e.Availability))
 }
 
 func (a *Attach) check() error {
 	var count error
 	if a.Count < 0 || a.Count > math.MaxInt32 {
-		count = refuse("%d GPUs", a.Count)
+		count = state.Refuse("%d GPUs", a.Count)
 	}
 	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkAvailability(&a.Availability),
 		checkMemory(a.Memory), a.checkInstances())
@@ -79,11 +80,11 @@ func (a *Attach) check() error {
 
 func (a *Attach) checkInstances() error {
 	if len(a.Instances) > maxIndices || len(a.Instances) > 0 && a.Unregistered {
-		return refuse("an attachment to %d MIG instances", len(a.Instances))
+		return state.Refuse("an attachment to %d MIG instances", len(a.Instances))
 	}
 	for _, wanted := range a.Instances {
 		if err := snapshot.CheckInstance(wanted.UUID); err != nil {
-			return refuse("%w", err)
+			return state.Refuse("%w", err)
 		}
 		if err := cmp.Or(checkIndices([]snapshot.DeviceIndex{wanted.Index}), checkMemory(wanted.Memory)); err != nil {
 			return err
@@ -97,62 +98,47 @@ func (d *Detach) check() error { return cmp.Or(checkEID(d.EID), checkIndices(d.I
 func (c *Configure) check() error {
 	for _, setting := range c.Clear {
 		if !slices.Contains([]ConfigField{Name, GPUMemory, GPUs}, setting) {
-			return refuse("there is no setting %s", text.Quoted(string(setting), maxReason))
+			return state.Refuse("there is no setting %s", text.Quoted(string(setting), maxReason))
 		}
 	}
-	return cmp.Or(checkEID(c.EID), checkConfig(&c.Set))
+	return cmp.Or(checkEID(c.EID), checkConfig(c.Set))
 }
 
 func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
 
-func refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", state.ErrRequest, fmt.Errorf(format, args...))
-}
-
 // checkMember refuses all but one process or one Jupyter kernel.
 func checkMember(pid snapshot.PID, kernel string) error {
 	if pid < 0 || (pid == 0) == (kernel == "") {
-		return refuse("it is about one process or one Jupyter kernel")
+		return state.Refuse("it is about one process or one Jupyter kernel")
 	}
-	return checkName("the kernel id", kernel)
+	return state.CheckName("the kernel id", kernel)
 }
 
 func checkEID(eid snapshot.EnvID) error {
 	if eid == "" {
-		return refuse("an environment needs an id")
+		return state.Refuse("an environment needs an id")
 	}
-	return checkName("the environment id", string(eid))
+	return state.CheckName("the environment id", string(eid))
 }
 
-func checkName(name, value string) error {
-	if err := snapshot.CheckName(name, value); err != nil {
-		return fmt.Errorf("%w: %w", state.ErrRequest, err)
-	}
-	return nil
-}
-
-func checkConfig(c *snapshot.EnvConfig) error {
-	var count error
-	if c.GPUs != nil && (*c.GPUs < 1 || *c.GPUs > math.MaxInt32) {
-		count = refuse("%d GPUs: ask for at least 1", *c.GPUs)
-	}
-	return cmp.Or(checkName("the name", c.Name), checkMemory(c.GPUMemory), count)
+func checkConfig(c snapshot.EnvConfig) error {
+	return cmp.Or(state.CheckConfig(c), checkMemory(c.GPUMemory))
 }
 
 func checkMemory(m snapshot.Memory) error {
 	switch {
 	case len(m.String()) > maxMemory:
-		return refuse("an amount of memory is longer than %d bytes", maxMemory)
+		return state.Refuse("an amount of memory is longer than %d bytes", maxMemory)
 	case m.Known() && m.Bytes() == 0:
-		return refuse("a capacity of %s must be greater than zero", m)
+		return state.Refuse("a capacity of %s must be greater than zero", m)
 	}
 	return nil
 }
 
-func checkAvailability(a *Availability) error {
+func checkAvailability(a *state.Availability) error {
 	for _, s := range a.States {
 		if !slices.Contains(gpus.States(), s) {
-			return refuse("a GPU can't be %s", text.Quoted(string(s), maxReason))
+			return state.Refuse("a GPU can't be %s", text.Quoted(string(s), maxReason))
 		}
 	}
 	return cmp.Or(checkIndices(slices.Collect(maps.Keys(a.States))), checkIndices(a.Last), checkIndices(a.Only))
@@ -160,11 +146,11 @@ func checkAvailability(a *Availability) error {
 
 func checkIndices(list []snapshot.DeviceIndex) error {
 	if len(list) > maxIndices {
-		return refuse("%d GPUs are more than the maximum of %d", len(list), maxIndices)
+		return state.Refuse("%d GPUs are more than the maximum of %d", len(list), maxIndices)
 	}
 	for _, index := range list {
 		if index < 0 || index > math.MaxInt32 {
-			return refuse("%d is not the index of a GPU", index)
+			return state.Refuse("%d is not the index of a GPU", index)
 		}
 	}
 	return nil

@@ -14,8 +14,7 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	if a.Refresh {
 		f.Refresh(a.EID, by.Now)
-		attached := f.AttachedTo(a.EID)
-		return resultOf(f, a.EID, attached), nil
+		return resultOf(f, a.EID, f.AttachedTo(a.EID)), nil
 	}
 	r := a.request(&env, by.Now)
 	before := f.AttachedTo(a.EID)
@@ -34,12 +33,9 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 
 // request is what is asked of the state files for an environment. It asks for nothing if no number is configured.
 func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.AttachRequest {
-	r := state.AttachRequest{
-		EID: a.EID, Count: a.Count, Indices: a.Indices, Memory: env.Config.GPUMemory,
-		OverSubscribe: a.OverSubscribe, Availability: a.Availability, At: at, Instances: a.Instances,
-	}
-	if a.Memory.Known() {
-		r.Memory = a.Memory
+	r := a.AttachRequest
+	if r.At = at; !r.Memory.Known() {
+		r.Memory = env.Config.GPUMemory
 	}
 	if r.Count == 0 && len(r.Indices) == 0 && len(r.Instances) == 0 {
 		switch {
@@ -65,12 +61,12 @@ func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, e
 		}
 		return r, nil
 	}
-	return state.AttachRequest{}, refuse("it attaches no number of GPUs, so there is nothing to wait for")
+	return state.AttachRequest{}, state.Refuse("it attaches no number of GPUs, so there is nothing to wait for")
 }
 
 // Within has a change attach none but these devices, which are free for it.
 func (c Change) Within(only []snapshot.DeviceIndex) Change {
-	available := Availability{Only: only}
+	available := state.Availability{Only: only}
 	if c.Attach != nil {
 		a := *c.Attach
 		a.OverSubscribe, a.Availability = false, available

@@ -48,11 +48,10 @@ func freeID(f *state.Files, pid snapshot.PID) snapshot.EnvID {
 }
 
 func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex) Result {
-	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid)}
+	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid), Instances: Parts(f, eid)}
 	if env := f.Environment(eid); env != nil {
 		result.Config = env.Config
 	}
-	result.Instances = Parts(f, eid)
 	return result
 }
 
@@ -120,6 +119,5 @@ func (c *Configure) apply(f *state.Files, by Requester) (Result, error) {
 			return Result{}, err
 		}
 	}
-	attached := f.AttachedTo(c.EID)
-	return resultOf(f, c.EID, attached), nil
+	return resultOf(f, c.EID, f.AttachedTo(c.EID)), nil
 }

@@ -110,9 +110,9 @@ func anyChange(r *rand.Rand) change.Change {
 	}
 	switch r.IntN(5) {
 	case 0:
-		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, Availability: change.Availability{States: states}}}
+		return change.Change{Enter: &change.Enter{EID: eid, PID: pid, Kernel: kernel, Config: config, Attach: r.IntN(2) == 0, OverSubscribe: r.IntN(2) == 0, Availability: state.Availability{States: states}}}
 	case 1:
-		a := &change.Attach{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: r.IntN(2) == 0}
+		a := &change.Attach{AttachRequest: state.AttachRequest{EID: eid, Indices: indices, Memory: config.GPUMemory, OverSubscribe: r.IntN(2) == 0}}
 		a.Configured, a.Exact, a.Unregistered = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
 		if len(indices) == 0 {
 			a.Count = r.IntN(4)
@@ -185,7 +185,7 @@ func TestAttachmentsAreBounded(t *testing.T) {
 		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: fmt.Sprint("k", n)}}.Apply(f, asker(bob))
 		require.NoError(t, err)
 		next := reread(t, f)
-		if _, refused = (change.Change{Attach: &change.Attach{EID: eid, Count: 64, OverSubscribe: true}}).Apply(next, asker(bob)); refused == nil {
+		if _, refused = (change.Change{Attach: &change.Attach{AttachRequest: state.AttachRequest{EID: eid, Count: 64, OverSubscribe: true}}}).Apply(next, asker(bob)); refused == nil {
 			f = next
 		}
 	}

@@ -40,8 +40,7 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 		return by, err
 	}
 	if by.Lacks != nil && by.Lacks(uid) {
-		return by, fmt.Errorf("%w: uid %d has no account on this host, so it gets no environment", state.ErrRequest,
-			uid)
+		return by, state.Refuse("uid %d has no account on this host, so it gets no environment", uid)
 	}
 	name := by.Username(uid)
 	by.Username = func(of snapshot.UID) snapshot.Username {

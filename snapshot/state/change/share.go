@@ -1,7 +1,6 @@
 package change
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -40,17 +39,15 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 	}
 	switch {
 	case uid != 0 && envs.own > maxShare:
-		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some "+
-			"with `genv deactivate`", state.ErrRequest, uid)
+		return state.Refuse("uid %d has more environments, processes and kernels than one user may have: end some "+
+			"with `genv deactivate`", uid)
 	case uid != 0 && devices.own > maxShare:
-		return fmt.Errorf("%w: uid %d has more attachments than one user may have: end some with `genv detach`",
-			state.ErrRequest, uid)
+		return state.Refuse("uid %d has more attachments than one user may have: end some with `genv detach`", uid)
 	case uid != 0 && !(quota.Leaves(envs.own, envs.all, maxWeight) &&
 		quota.Leaves(devices.own, devices.all, maxWeight)):
-		return fmt.Errorf("%w: the state files of this host are nearly full, and uid %d has its part of them",
-			state.ErrRequest, uid)
+		return state.Refuse("the state files of this host are nearly full, and uid %d has its part of them", uid)
 	case envs.all > maxWeight || devices.all > maxWeight:
-		return fmt.Errorf("%w: the state files of this host are full", state.ErrRequest)
+		return state.Refuse("the state files of this host are full")
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 	for _, index := range slices.Compact(slices.Sorted(slices.Values(indices))) {
 		if index < 0 {
 			release()
-			return nil, fmt.Errorf("%w: GPU %d: an index can't be negative", state.ErrRequest, index)
+			return nil, state.Refuse("GPU %d: an index can't be negative", index)
 		}
 		file, err := s.lock(ctx, dir, LockOf(index), folder.SharedMode)
 		if err != nil {

@@ -34,7 +34,7 @@ func (t *transaction) writeChanges() (next state.Contents, err error) {
 // checkReadable refuses contents that could not be read again: no request may make the state files corrupt.
 func checkReadable(file state.File, data []byte) error {
 	if len(data) > maxFileSize {
-		return fmt.Errorf("%w: %s would be larger than %d MiB", state.ErrRequest, file, maxFileSize>>20)
+		return state.Refuse("%s would be larger than %d MiB", file, maxFileSize>>20)
 	}
 	var again state.Files
 	err := again.Decode(file, data)

@@ -26,9 +26,9 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProc
 	var answer Answer
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		answer = failure(fmt.Errorf("%w: it didn't come within %s", state.ErrRequest, s.admission.bounds.Send))
+		answer = failure(state.Refuse("it didn't come within %s", s.admission.bounds.Send))
 	case errors.Is(err, errTooLong):
-		answer = failure(fmt.Errorf("%w: it is longer than %d bytes", state.ErrRequest, limit))
+		answer = failure(state.Refuse("it is longer than %d bytes", limit))
 	case err != nil: // the client is gone
 		return
 	default:

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -98,7 +97,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&r); err != nil {
-		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
+		return r, state.Refuse("not a request of genv")
 	}
 	asked := 0
 	for _, set := range []bool{
@@ -111,10 +110,10 @@ func decodeRequest(line []byte) (r Request, err error) {
 	}
 	switch {
 	case r.Version != Version:
-		return r, fmt.Errorf("%w: version %d of the protocol, and this service has %d: use the same version of genv "+
-			"as the service", state.ErrRequest, r.Version, Version)
+		return r, state.Refuse("version %d of the protocol, and this service has %d: use the same version of genv "+
+			"as the service", r.Version, Version)
 	case asked != 1:
-		return r, fmt.Errorf("%w: a request asks for one thing", state.ErrRequest)
+		return r, state.Refuse("a request asks for one thing")
 	}
 	return r, nil
 }

@@ -127,7 +127,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	asked, booker := *r, state.Booker{UID: by.account}
 	switch root := int(by.uid) == os.Geteuid() && by.unknown == nil; {
 	case s.Reservations == nil:
-		return failure(fmt.Errorf("%w: this service keeps no reservations", state.ErrRequest))
+		return failure(state.Refuse("this service keeps no reservations"))
 	case by.contained:
 		return failure(errContained)
 	case root:
@@ -158,7 +158,7 @@ func (s *Server) cancel(id string, by callerProcess) Answer {
 	uid := by.account
 	switch {
 	case s.Reservations == nil:
-		return failure(fmt.Errorf("%w: this service keeps no reservations", state.ErrRequest))
+		return failure(state.Refuse("this service keeps no reservations"))
 	case by.contained:
 		return failure(errContained)
 	case int(by.uid) == os.Geteuid() && by.unknown == nil:

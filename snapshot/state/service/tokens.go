@@ -31,8 +31,7 @@ func (s *Server) redeem(text string, by callerProcess) Answer {
 	}
 	holder, ok := s.tokens.Redeem(text)
 	if !ok {
-		return failure(fmt.Errorf("%w: the token was used before, is too old, or isn't of this service",
-			state.ErrRequest))
+		return failure(state.Refuse("the token was used before, is too old, or isn't of this service"))
 	}
 	return Answer{Holder: &holder}
 }
@@ -50,7 +49,7 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 // state.ErrRequest for one that proves nothing.
 func (c Client) Redeem(ctx context.Context, text string) (grant.Holder, error) {
 	if len(text) > grant.MaxToken {
-		return grant.Holder{}, fmt.Errorf("%w: it is not a token", state.ErrRequest)
+		return grant.Holder{}, state.Refuse("it is not a token")
 	}
 	answer, err := c.ask(ctx, Request{Redeem: text})
 	return given(answer.Holder, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -208,7 +207,7 @@ func (w *wait) check() error {
 	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 0 ||
 		w.change == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs ||
 		slices.ContainsFunc(w.Suits, func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
-		return fmt.Errorf("%w: a wait has an id, and is for 1 to %d GPUs", state.ErrRequest, maxOwnGPUs)
+		return state.Refuse("a wait has an id, and is for 1 to %d GPUs", maxOwnGPUs)
 	}
 	return nil
 }
@@ -231,13 +230,12 @@ func (q *waits) admit(w *wait) error {
 	}
 	switch {
 	case taken:
-		return fmt.Errorf("%w: another command waits with this id", state.ErrRequest)
+		return state.Refuse("another command waits with this id")
 	case own >= maxOwnWaits:
-		return fmt.Errorf("%w: %d commands of uid %d wait already, and no more may: end one of them", state.ErrRequest,
-			own, w.UID)
+		return state.Refuse("%d commands of uid %d wait already, and no more may: end one of them", own, w.UID)
 	case len(q.list)+len(q.disconnected) >= snapshot.MaxWaits && w.among(q.disconnected) < 0:
-		return fmt.Errorf("%w: %d commands wait already on this host, and no more may: use another host, or ask your "+
-			"administrator", state.ErrRequest, len(q.list)+len(q.disconnected))
+		return state.Refuse("%d commands wait already on this host, and no more may: use another host, or ask your "+
+			"administrator", len(q.list)+len(q.disconnected))
 	}
 	return nil
 }
