@@ -35,10 +35,6 @@ func (l lists) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error
 	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Device: snapshot.Device{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}}}, nil
 }
 
-func (l lists) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
-	return nvidiasmi.Displays{}, nvidiasmi.ErrGarbled
-}
-
 func (l lists) Details(context.Context, time.Duration) (nvidiasmi.Details, error) {
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
 }

@@ -113,25 +113,17 @@ type typeSource struct {
 	host remote.Host
 }
 
-func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Displays, error) {
+func (s typeSource) Devices(ctx context.Context, _ time.Duration) (nvidiasmi.Listing, error) {
 	if !nvidiasmi.MayCall(ctx) { // no call goes on there
-		return nvidiasmi.Displays{}, nvidiasmi.ErrTimeout
+		return nvidiasmi.Listing{}, nvidiasmi.ErrTimeout
 	}
-	began := time.Now()
+	numbered := nvidiasmi.Listing{Time: nvidiasmi.Time{Began: time.Now()}}
 	devices, err := s.look.Devices(ctx, s.host)
-	if err != nil {
-		return nvidiasmi.Displays{}, err
+	for _, d := range devices {
+		d.UUID = numberOf(d.Index)
+		numbered.GPUs = append(numbered.GPUs, nvidiasmi.GPU{Device: d})
 	}
-	numbered := nvidiasmi.Displays{
-		Active: make(map[snapshot.GPUUUID]bool, len(devices)),
-		Time:   nvidiasmi.Time{Began: began},
-	}
-	for i := range devices {
-		if display := devices[i].Display; display != nil {
-			numbered.Active[numberOf(devices[i].Index)] = *display
-		}
-	}
-	return numbered, nil
+	return numbered, err
 }
 
 func (s typeSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -85,10 +84,10 @@ type machine struct {
 
 // smi is what nvidia-smi prints.
 type smi struct {
-	m                                      *machine
-	apps, devices, list, details, displays string
-	modes                                  []string // in devices
-	err                                    error
+	m                            *machine
+	apps, devices, list, details string
+	modes                        []string // in devices
+	err                          error
 }
 
 // fakeFiles are state files in memory.
@@ -181,7 +180,9 @@ func (s *smi) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error)
 	if err := s.ask("devices"); err != nil {
 		return nvidiasmi.Listing{}, err
 	}
-	return nvidiasmi.ParseDevices(answer(s.devices), s.modes...)
+	listing, err := nvidiasmi.ParseDevices(answer(s.devices), s.modes...)
+	listing.Time.Began = s.m.Now()
+	return listing, err
 }
 
 func (s *smi) List(context.Context, time.Duration) ([]snapshot.Device, error) {
@@ -198,21 +199,6 @@ func (s *smi) Details(context.Context, time.Duration) (nvidiasmi.Details, error)
 	details, err := nvidiasmi.ParseDetails(answer(s.details))
 	details.Time.Began = s.m.Now()
 	return details, err
-}
-
-func (s *smi) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
-	if err := s.ask("displays"); err != nil {
-		return nvidiasmi.Displays{}, err
-	}
-	displays := nvidiasmi.Displays{Active: make(map[snapshot.GPUUUID]bool), Time: nvidiasmi.Time{Began: s.m.Now()}}
-	for line := range strings.Lines(s.displays) {
-		gpu, state, _ := strings.Cut(line, ", ")
-		displays.Active[snapshot.GPUUUID(gpu)] = state != "Disabled\n"
-	}
-	if len(displays.Active) == 0 {
-		return nvidiasmi.Displays{}, nvidiasmi.ErrGarbled
-	}
-	return displays, nil
 }
 
 func (b *fakeFiles) Read(context.Context) (state.Files, error) {
@@ -265,8 +251,4 @@ func (l listed) List(context.Context, time.Duration) ([]snapshot.Device, error) 
 
 func (l listed) Details(context.Context, time.Duration) (nvidiasmi.Details, error) {
 	return nvidiasmi.Details{}, nvidiasmi.ErrGarbled
-}
-
-func (l listed) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
-	return nvidiasmi.Displays{}, nvidiasmi.ErrGarbled
 }

@@ -63,21 +63,28 @@ func TestAccountsOfProcesses(t *testing.T) {
 func TestTypesOfProcesses(t *testing.T) {
 	const details = "<nvidia_smi_log><gpu><processes><process_info><pid>100</pid><type>C+G</type></process_info></processes></gpu></nvidia_smi_log>"
 	for name, tt := range map[string]struct {
-		displays, details string
-		asked             []string
-		types             []snapshot.ProcessType // of 100 on GPU 0, and of 101 on GPU 1
+		displays [2]string // of GPU 0 and GPU 1
+		details  string
+		asked    []string
+		types    []snapshot.ProcessType // of 100 on GPU 0, and of 101 on GPU 1
 	}{
-		"a display":     {"GPU-0, Enabled\nGPU-1, Disabled\n", details, []string{"displays", "details"}, []snapshot.ProcessType{"C+G", "C"}},
-		"no answer":     {"GPU-0, Enabled\nGPU-1, Disabled\n", "", []string{"displays", "details"}, []snapshot.ProcessType{"?", ""}},
-		"none at all":   {"", "", []string{"displays"}, []snapshot.ProcessType{"?", "?"}},
-		"no display":    {"GPU-0, Disabled\nGPU-1, Disabled\n", "", []string{"displays"}, []snapshot.ProcessType{"", ""}},
+		"a display":     {[2]string{", Enabled", ", Disabled"}, details, []string{"devices", "details"}, []snapshot.ProcessType{"C+G", "C"}},
+		"no answer":     {[2]string{", Enabled", ", Disabled"}, "", []string{"devices", "details"}, []snapshot.ProcessType{"?", ""}},
+		"none at all":   {asked: []string{"devices", "details"}, types: []snapshot.ProcessType{"?", "?"}},
+		"no display":    {[2]string{", Disabled", ", Disabled"}, "", []string{"devices"}, []snapshot.ProcessType{"", ""}},
 		"not asked for": {types: []snapshot.ProcessType{"", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.process(100, 1000, 7, "HOME=/\x00")
 			m.process(101, 1000, 7, "HOME=/\x00")
-			m.smi.apps, m.smi.displays, m.smi.details = "GPU-0, 100, 11\nGPU-1, 101, 3\n", tt.displays, tt.details
+			m.smi.apps, m.smi.details = "GPU-0, 100, 11\nGPU-1, 101, 3\n", tt.details
+			if tt.displays[0] != "" {
+				m.smi.modes, m.smi.devices = []string{"display_active"}, ""
+				for i, line := range slices.Collect(strings.Lines(twoDevices)) {
+					m.smi.devices += strings.TrimSuffix(line, "\n") + tt.displays[i] + "\n"
+				}
+			}
 			if tt.asked != nil {
 				m.Types = new(nvidiasmi.Types)
 			}

@@ -14,25 +14,24 @@ type Time struct {
 	Late bool
 }
 
-type timedReply struct {
-	result RunResult
+// reply is what came of a call.
+type reply struct {
+	RunResult
 	Time
+	err error
 }
 
 // question is what is known about the calls with the same arguments.
 type question struct {
-	outstanding *outstanding // nil for none
-	last        *timedReply  // nil for none
+	outstanding *call  // nil for none
+	last        *reply // nil for none
 }
 
-// outstanding is a call that goes on without those who wait for it.
-type outstanding struct {
+// call is one that goes on without those who wait for it.
+type call struct {
 	wanted time.Time
 	done   chan struct{} // closed when it has returned
-
-	// Valid once done is closed.
-	timedReply
-	err error
+	reply                // valid then
 }
 
 // longestCall is for how long a call may go on that outlives its caller.
@@ -63,16 +62,14 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 type withoutCall struct{}
 
 // WithoutCall has a Querier make no new call: earlier answers serve, or the error is ErrTimeout.
-func WithoutCall(ctx context.Context) context.Context {
-	return context.WithValue(ctx, withoutCall{}, true)
-}
+func WithoutCall(ctx context.Context) context.Context { return context.WithValue(ctx, withoutCall{}, true) }
 
 // MayCall says whether ctx isn't one of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
 
 // ask returns the answer of a call that began after ask was called. If none comes in time, it returns the last answer,
 // unless that is older than oldest. The call goes on also if ctx has ended already.
-func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) (timedReply, error) {
+func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) reply {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)
 	defer cancel()
@@ -87,41 +84,29 @@ func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) 
 		case <-tooLong:
 			return q.earlier(args, oldest, ErrTimeout)
 		case <-ctx.Done():
-			return q.earlier(args, oldest, contextError(ctx))
+			return q.earlier(args, oldest, timeoutOf(ctx))
 		}
 		switch {
 		case call.Began.Before(asked) && !call.Began.IsZero(): // it may not know what has happened since
 		case errors.Is(call.err, ErrTimeout), errors.Is(call.err, ErrHung):
 			return q.earlier(args, oldest, call.err)
 		default:
-			return call.timedReply, call.err
+			return call.reply
 		}
 	}
 }
 
 // earlier is the last answer where why keeps a newer one from coming.
-func (q *Querier) earlier(args []string, oldest time.Duration, why error) (timedReply, error) {
-	last := q.last(args)
+func (q *Querier) earlier(args []string, oldest time.Duration, why error) reply {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last := q.question(args).last
 	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > oldest {
-		return timedReply{}, why
+		return reply{err: why}
 	}
 	late := *last
 	late.Late = true
-	return late, nil
-}
-
-func (q *Querier) last(args []string) *timedReply {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.question(args).last
-}
-
-func (q *Querier) forget(args []string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.keep != nil {
-		q.question(args).last = nil
-	}
+	return late
 }
 
 // question is the one with these arguments; q.mu is held.
@@ -134,26 +119,25 @@ func (q *Querier) question(args []string) *question {
 }
 
 // outstanding is the outstanding call for a question, which is begun if there is none.
-func (q *Querier) outstanding(args []string) *outstanding {
+func (q *Querier) outstanding(args []string) *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	question := q.question(args)
 	if question.outstanding != nil {
 		return question.outstanding
 	}
-	call := &outstanding{wanted: time.Now(), done: make(chan struct{})}
-	question.outstanding = call
+	begun := &call{wanted: time.Now(), done: make(chan struct{})}
+	question.outstanding = begun
 	go func() {
 		ctx, cancel := q.keep()
 		defer cancel()
-		call.timedReply, call.err = q.run(ctx, args)
+		begun.reply = q.run(ctx, args)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		question.outstanding = nil
-		if call.err == nil {
-			question.last = &call.timedReply
+		if question.outstanding = nil; begun.err == nil {
+			question.last = &begun.reply
 		}
-		close(call.done)
+		close(begun.done)
 	}()
-	return call
+	return begun
 }

@@ -138,7 +138,7 @@ func TestQuestionsWaitForEachOther(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, ask := range []func() error{
 			func() error { _, err := querier.List(t.Context(), 0); return err },
-			func() error { _, err := querier.Displays(t.Context(), 0); return err },
+			func() error { _, err := querier.Modes(t.Context()); return err },
 		} {
 			go func() { errs <- ask() }()
 			time.Sleep(time.Millisecond)

@@ -29,17 +29,6 @@ type InstanceDetails struct {
 	PIDs   []snapshot.PID  // that use it
 }
 
-// Displays says of GPUs whether a display is active on them, as far as the driver says it.
-type Displays struct {
-	Active map[snapshot.GPUUUID]bool // nil if nothing is known
-	Time   Time
-}
-
-func (d *Displays) dark(gpu snapshot.GPUUUID) bool {
-	active, known := d.Active[gpu]
-	return known && !active
-}
-
 // DetailsArgs are the arguments for the output that ParseDetails reads.
 func DetailsArgs() []string { return []string{"-q", "-x"} }
 
@@ -48,18 +37,6 @@ func (q *Querier) Details(ctx context.Context, oldest time.Duration) (Details, e
 	details, at, err := query(ctx, q.details, DetailsArgs(), oldest, ParseDetails)
 	details.Time = at
 	return details, err
-}
-
-// Displays asks for the active displays.
-func (q *Querier) Displays(ctx context.Context, oldest time.Duration) (Displays, error) {
-	listing, err := q.Devices(ctx, oldest)
-	displays := Displays{Active: make(map[snapshot.GPUUUID]bool, len(listing.GPUs)), Time: listing.Time}
-	for _, g := range listing.GPUs {
-		if g.Display != nil {
-			displays.Active[g.UUID] = *g.Display
-		}
-	}
-	return displays, err
 }
 
 // ParseDetails parses the answer for DetailsArgs. An error is an *ExitError: an answer that isn't complete is none.

@@ -18,10 +18,8 @@ import (
 // contradicts itself about which GPU it is. Its Instances only List tells.
 type GPU struct {
 	snapshot.Device
-	// Address is that of the PCI bus, if the driver names a lost GPU so.
-	Address string
-	// Persistence is the persistence mode, which only Modes tells; nil if it isn't reported.
-	Persistence *bool
+	Address     string // on the PCI bus, if the driver names a lost GPU so
+	Persistence *bool  // its persistence mode, which only Modes tells; nil if it isn't reported
 }
 
 // doubtful is a GPU of which it isn't known which one it is.
@@ -40,9 +38,9 @@ type Listing struct {
 
 // DevicesArgs are the arguments for the output that ParseDevices reads, with the same modes.
 func DevicesArgs(modes ...string) []string {
-	return columns(strings.Join(append([]string{
-		"index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version",
-	}, modes...), ","))
+	columns := "index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name,driver_version"
+	columns = strings.Join(append([]string{columns}, modes...), ",")
+	return []string{"--query-gpu=" + columns, "--format=csv,noheader,nounits"}
 }
 
 // modes are the columns that not all drivers know.
@@ -78,10 +76,6 @@ func (q *DeviceQuery) Ask(ask func(args []string, parse ParseListing) (Listing, 
 	}
 }
 
-func columns(list string) []string {
-	return []string{"--query-gpu=" + list, "--format=csv,noheader,nounits"}
-}
-
 // Devices lists the devices. There is at least one row: a machine without devices is ErrNoDevices.
 func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, error) {
 	return q.modes.Ask(func(args []string, parse ParseListing) (Listing, error) {
@@ -91,15 +85,35 @@ func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, e
 	})
 }
 
-// ParseDevices parses the answer for DevicesArgs.
-func ParseDevices(out RunResult, modes ...string) (Listing, error) {
-	return parseListing(out, 1, func(g *GPU, more []string) {
-		name := g.cutModes(more[0], modes)
-		if at := strings.LastIndexByte(name, ','); at >= 0 && isVersion(known(name[at+1:])) {
-			name, g.Driver = name[:at], known(name[at+1:])
-		}
-		g.Name = plain(name)
+// Modes lists the devices with their persistence modes, with a new call.
+func (q *Querier) Modes(ctx context.Context) (Listing, error) {
+	listing, _, err := query(ctx, q, DevicesArgs("persistence_mode"), 0, func(out RunResult) (Listing, error) {
+		return ParseDevices(out, "persistence_mode")
 	})
+	return listing, err
+}
+
+// ParseDevices parses the answer for DevicesArgs. An error is an *ExitError or ErrNoDevices.
+func ParseDevices(out RunResult, modes ...string) (Listing, error) {
+	a := sortLines(out)
+	var rows []GPU
+	for _, line := range a.lines {
+		g, isRow := parseGPU(line, modes)
+		if isRow {
+			rows = append(rows, g)
+			isRow = g.Failed || g.Unified || g.TotalMemory.Known() || g.Problem != ""
+		}
+		if !isRow { // or its memory says "[Insufficient Permissions]"
+			a.warn(line)
+		}
+	}
+	if slices.ContainsFunc(rows, func(g GPU) bool { return g.Index != noIndex }) {
+		return Listing{GPUs: place(rows, a.lost), Warnings: a.warnings}, nil
+	}
+	if len(a.lines)+len(a.lost)+out.ExitCode == 0 {
+		return Listing{}, ErrNoDevices
+	}
+	return Listing{}, a.failure()
 }
 
 // cutModes takes the values of modes from the end of a row, and returns what is before them.
@@ -118,8 +132,9 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 		}
 		switch value := r.value(mode, field, false); mode {
 		case "display_active":
-			active := value == "Enabled"
-			g.Display = ifSo(&active, active || value == "Disabled")
+			g.Display = enabled(value)
+		case "persistence_mode":
+			g.Persistence = enabled(value)
 		case "compute_mode":
 			if value == "Prohibited" {
 				g.Unusable = "its compute mode is Prohibited"
@@ -132,50 +147,30 @@ func (g *GPU) cutModes(fields string, modes []string) string {
 	return fields
 }
 
+// enabled is whether a mode is on; nil if that isn't reported.
+func enabled(value string) *bool {
+	on := strings.EqualFold(value, "Enabled")
+	return ifSo(&on, on || strings.EqualFold(value, "Disabled"))
+}
+
 // isVersion says whether a text is a version of the driver, such as 550.163.01, or empty: it is unknown. What else
 // follows a comma belongs to the name.
 func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".0123456789") == "" }
 
-// measured are the columns of each row after the index and the UUID.
-const measured = 5
-
-// parseListing parses rows of the index, the UUID, what is measured, and more fields, of which
-// the last may contain commas: fill takes those. An error is an *ExitError or ErrNoDevices.
-func parseListing(out RunResult, more int, fill func(g *GPU, more []string)) (Listing, error) {
-	a := sortLines(out)
-	var rows []GPU
-	for _, line := range a.lines {
-		g, isRow := parseGPU(line, 2+measured+more, fill)
-		if isRow {
-			rows = append(rows, g)
-			isRow = g.Failed || g.Unified || g.TotalMemory.Known() || g.Problem != ""
-		}
-		if !isRow { // or its memory says "[Insufficient Permissions]"
-			a.warn(line)
-		}
-	}
-	if slices.ContainsFunc(rows, func(g GPU) bool { return g.Index != noIndex }) {
-		return Listing{GPUs: place(rows, a.lost), Warnings: a.warnings}, nil
-	}
-	if len(a.lines)+len(a.lost)+out.ExitCode == 0 {
-		return Listing{}, ErrNoDevices
-	}
-	return Listing{}, a.failure()
-}
-
 // maxIndex is the limit of the 1.4.3 codec, and more than any machine has.
 const maxIndex = 1023
 
-// parseGPU parses a line of n fields. One that begins with neither a number nor a text in
-// brackets isn't a row. A row that is cut only proves that the GPU is there.
-func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRow bool) {
-	fields := strings.SplitN(line, ",", n)
+// parseGPU parses a line of DevicesArgs, of which the name may contain commas. One that begins with neither a number
+// nor a text in brackets isn't a row. A row that is cut only proves that the GPU is there.
+func parseGPU(line string, modes []string) (g GPU, isRow bool) {
+	const columns = 8 // with what follows the power as one
+	fields := strings.SplitN(line, ",", columns)
 	index, err := strconv.ParseUint(strings.TrimSpace(fields[0]), 10, 63)
-	isNumber := err == nil && index <= maxIndex
+	isNumber, isCut := err == nil && index <= maxIndex, len(fields) < columns
 	switch {
-	case len(fields) < 2 || !isNumber && (len(fields) < n || !strings.HasPrefix(fields[0], "[")):
+	case len(fields) < 2 || !isNumber && (isCut || !strings.HasPrefix(fields[0], "[")):
 		return GPU{}, false
-	case len(fields) < n:
+	case isCut:
 		return doubtful(snapshot.Device{Index: snapshot.DeviceIndex(index)}, "unexpected row: "+shown(line)), true
 	}
 	var r gpuRow
@@ -190,7 +185,11 @@ func parseGPU(line string, n int, fill func(g *GPU, more []string)) (g GPU, isRo
 	g.Failed, g.Problem = r.failed, r.problem()
 	total := strings.Trim(strings.TrimSpace(fields[2]), "[]")
 	g.Unified = !g.Failed && (total == "N/A" || total == "Not Supported")
-	fill(&g, fields[2+measured:])
+	name := g.cutModes(fields[7], modes)
+	if at := strings.LastIndexByte(name, ','); at >= 0 && isVersion(known(name[at+1:])) {
+		name, g.Driver = name[:at], known(name[at+1:])
+	}
+	g.Name = plain(name)
 	return g, true
 }
 

@@ -154,6 +154,23 @@ func TestDriver(t *testing.T) {
 	}
 }
 
+func TestParseModes(t *testing.T) {
+	on, off := true, false
+	const values = "81559, 0, 0, 30, 15.0, H100, "
+	got, err := nvidiasmi.ParseDevices(stdout("0, GPU-0, "+values+"550.163.01, Enabled\n1, GPU-1, "+values+"550.163.01, Disabled\n"+
+		"2, GPU-2, "+values+"[N/A], [N/A]\r\n3, GPU-3, "+values+"\x1b[2J, Maybe\nUnable to determine the device handle for GPU4: 0000:05:00.0: Unknown Error\n"), "persistence_mode")
+	require.NoError(t, err)
+	var persistence []*bool
+	var drivers []string
+	for _, g := range got.GPUs {
+		persistence, drivers = append(persistence, g.Persistence), append(drivers, g.Driver)
+	}
+	require.Equal(t, []*bool{&on, &off, nil, nil, nil}, persistence)
+	require.Equal(t, []string{"550.163.01", "550.163.01", "", "", ""}, drivers)
+	require.True(t, got.GPUs[4].Failed)
+	require.Equal(t, snapshot.GPUUUID("GPU-1"), got.GPUs[1].UUID)
+}
+
 // TestNoRow: an answer without any row of a GPU is an error.
 func TestNoRow(t *testing.T) {
 	for _, text := range []string{"<html><body>It works!</body></html>", allOdd, "index, uuid, memory.total [MiB]", "-1, GPU-1, 16160, 3, 0, 31, 70.12, V100"} {

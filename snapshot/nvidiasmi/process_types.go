@@ -14,18 +14,18 @@ const typesEvery = 30 * time.Second
 // TypeSource is what Types asks; *Querier is one. Answers may be as old as oldest if no new one comes until ctx
 // ends. With a context of WithoutCall, no new call is made.
 type TypeSource interface {
-	Displays(ctx context.Context, oldest time.Duration) (Displays, error)
+	Devices(ctx context.Context, oldest time.Duration) (Listing, error)
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
 }
 
 // Types finds out the types of processes on GPUs with an active display, which only Details tells. What an answer
 // says of a process is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
-	mu       sync.Mutex
-	uses     map[gpuUse]knownUse
-	displays Displays
-	asked    time.Time // when it asked last
-	asking   bool
+	mu     sync.Mutex
+	uses   map[gpuUse]knownUse
+	gpus   Listing   // which says what displays are active
+	asked  time.Time // when it asked last
+	asking bool
 }
 
 type gpuUse struct {
@@ -47,34 +47,30 @@ type knownUse struct {
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource,
 ) {
-	if unknown, ask := t.follow(s, gpus, now); unknown {
-		if !ask { // but the answer to an earlier question may have come
-			ctx = WithoutCall(ctx)
-		}
-		t.learn(ctx, source)
-		if ask {
-			t.mu.Lock()
-			t.asking = false
-			t.mu.Unlock()
-		}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.each(s, gpus, func(u *snapshot.DeviceUsage, key gpuUse) {
-		if u.Type = t.uses[key].kind; u.Type == "" && !t.displays.dark(key.gpu) {
+	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
+	switch unknown := t.follow(s, gpus, now, due); {
+	case unknown && due && !t.asking:
+		t.asking, t.asked = true, now
+		t.learn(ctx, source)
+		t.asking = false
+	case unknown: // the answer to an earlier question may have come
+		t.learn(WithoutCall(ctx), source)
+	}
+	each(s, gpus, func(u *snapshot.DeviceUsage, key gpuUse) {
+		if u.Type = t.uses[key].kind; u.Type == "" && !t.isDark(key.gpu) {
 			u.Type = snapshot.TypePending
 		}
 	})
 	for i := range s.Devices {
-		if active := !t.displays.dark(gpus[s.Devices[i].Index]); t.displays.Active != nil {
+		if active := !t.isDark(gpus[s.Devices[i].Index]); t.gpus.GPUs != nil {
 			s.Devices[i].Display = &active
 		}
 	}
 }
 
-func (t *Types) each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
-	do func(*snapshot.DeviceUsage, gpuUse),
-) {
+func each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, do func(*snapshot.DeviceUsage, gpuUse)) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for j := range p.Usage {
@@ -83,60 +79,60 @@ func (t *Types) each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapsho
 	}
 }
 
-// follow notes which uses there are. It returns whether something is unknown about them, and whether the caller is
-// to ask for it.
-func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time) (unknown,
-	ask bool,
+// isDark says whether no display is active on a GPU.
+func (t *Types) isDark(gpu snapshot.GPUUUID) bool {
+	for i := range t.gpus.GPUs {
+		if g := &t.gpus.GPUs[i]; g.UUID == gpu {
+			return g.Display != nil && !*g.Display
+		}
+	}
+	return false
+}
+
+// follow notes which uses there are. It returns whether something is unknown about them.
+func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, due bool) (
+	unknown bool,
 ) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
 	uses := make(map[gpuUse]knownUse, len(t.uses))
-	t.each(s, gpus, func(_ *snapshot.DeviceUsage, key gpuUse) {
+	each(s, gpus, func(_ *snapshot.DeviceUsage, key gpuUse) {
 		known, found := t.uses[key]
 		if !found || key.start == 0 && (due || !known.kind.Draws()) { // the PID may be another process's by now
 			known = knownUse{since: now}
 		}
 		uses[key] = known
-		unknown = unknown || known.kind == "" && !(t.displays.dark(key.gpu) &&
-			!t.displays.Time.Began.Before(known.since))
+		wasDark := t.isDark(key.gpu) && !t.gpus.Time.Began.Before(known.since)
+		unknown = unknown || known.kind == "" && !wasDark
 	})
 	t.uses = uses
-	if ask = unknown && due && !t.asking; ask {
-		t.asking, t.asked = true, now
-	}
-	return unknown, ask
+	return unknown
 }
 
-// learn asks for displays, and for types if a display is active on a GPU of which the type of a process is unknown.
+// learn asks for displays, and for types if a display is active on a GPU of which the type of a process is unknown. It
+// unlocks t while it waits.
 func (t *Types) learn(ctx context.Context, source TypeSource) {
-	displays, err := source.Displays(ctx, typesEvery)
-	if err != nil || !t.light(displays) {
-		return
-	}
-	details, err := source.Details(ctx, typesEvery)
+	t.mu.Unlock()
+	gpus, err := source.Devices(ctx, typesEvery)
+	t.mu.Lock()
 	if err != nil {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.gpus = gpus
 	for key, known := range t.uses {
-		if known.kind == "" && !details.Time.Began.Before(known.since) {
+		if known.kind == "" && !t.isDark(key.gpu) {
+			t.learnTypes(ctx, source)
+			return
+		}
+	}
+}
+
+func (t *Types) learnTypes(ctx context.Context, source TypeSource) {
+	t.mu.Unlock()
+	details, err := source.Details(ctx, typesEvery)
+	t.mu.Lock()
+	for key, known := range t.uses {
+		if err == nil && known.kind == "" && !details.Time.Began.Before(known.since) {
 			known.kind = cmp.Or(details.Drawing[key.pid], snapshot.TypeCompute)
 			t.uses[key] = known
 		}
 	}
-}
-
-// light notes which displays are active, and returns whether the type of a process on such a GPU is unknown.
-func (t *Types) light(displays Displays) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.displays = displays
-	for key, known := range t.uses {
-		if known.kind == "" && !displays.dark(key.gpu) {
-			return true
-		}
-	}
-	return false
 }

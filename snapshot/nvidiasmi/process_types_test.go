@@ -14,7 +14,7 @@ import (
 )
 
 // screens are GPU-0, which has an active display, and GPU-1, which has none.
-var screens = map[snapshot.GPUUUID]bool{"GPU-0": true, "GPU-1": false}
+var screens = described([]snapshot.Device{{UUID: "GPU-0", Display: new(true)}, {UUID: "GPU-1", Display: new(false)}, {UUID: "GPU-2"}})
 
 // gpusByIndex are these, and GPU-2, of which nvidia-smi doesn't say whether its display is active.
 var gpusByIndex = map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-0", 1: "GPU-1", 2: "GPU-2"}
@@ -55,11 +55,11 @@ func (s typeSource) asks(ctx context.Context, what string) {
 	}
 }
 
-func (s typeSource) Displays(ctx context.Context, _ time.Duration) (nvidiasmi.Displays, error) {
+func (s typeSource) Devices(ctx context.Context, _ time.Duration) (nvidiasmi.Listing, error) {
 	if s.asks(ctx, "d"); s.failedOfScreens != nil {
-		return nvidiasmi.Displays{}, s.failedOfScreens
+		return nvidiasmi.Listing{}, s.failedOfScreens
 	}
-	return nvidiasmi.Displays{Active: screens, Time: nvidiasmi.Time{Began: s.now.Add(-s.before)}}, nil
+	return nvidiasmi.Listing{GPUs: screens, Time: nvidiasmi.Time{Began: s.now.Add(-s.before)}}, nil
 }
 
 func (s typeSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {
@@ -174,8 +174,8 @@ type hangingSource struct {
 	calls          atomic.Int32
 }
 
-func (*hangingSource) Displays(context.Context, time.Duration) (nvidiasmi.Displays, error) {
-	return nvidiasmi.Displays{Active: screens}, nil
+func (*hangingSource) Devices(context.Context, time.Duration) (nvidiasmi.Listing, error) {
+	return nvidiasmi.Listing{GPUs: screens}, nil
 }
 
 func (h *hangingSource) Details(ctx context.Context, _ time.Duration) (nvidiasmi.Details, error) {

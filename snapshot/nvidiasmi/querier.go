@@ -75,89 +75,58 @@ func New(runner Runner, timeout time.Duration) *Querier {
 // earlier one serves that is at most as old as oldest; 0 for none.
 func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Duration,
 	parse func(RunResult) (T, error),
-) (T, Time, error) {
-	var out timedReply
-	var err error
+) (parsed T, at Time, err error) {
+	var out reply
 	switch {
 	case q.keep == nil && !MayCall(ctx):
-		err = ErrTimeout
+		out.err = ErrTimeout
 	case !MayCall(ctx):
-		out, err = q.earlier(args, oldest, ErrTimeout)
+		out = q.earlier(args, oldest, ErrTimeout)
 	case q.keep != nil:
-		out, err = q.ask(ctx, args, oldest)
+		out = q.ask(ctx, args, oldest)
 	default:
 		limited, cancel := context.WithTimeout(ctx, q.timeout)
 		defer cancel()
-		out, err = q.run(limited, args)
+		out = q.run(limited, args)
 	}
-	var parsed T
-	if err == nil {
-		if parsed, err = parse(out.result); err != nil {
-			q.forget(args)
-		}
+	if out.err != nil {
+		return parsed, out.Time, out.err
+	}
+	if parsed, err = parse(out.RunResult); err != nil && q.keep != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.question(args).last = nil
 	}
 	return parsed, out.Time, err
 }
 
 // run makes a call, which may go on after ctx has ended.
-func (q *Querier) run(ctx context.Context, args []string) (timedReply, error) {
+func (q *Querier) run(ctx context.Context, args []string) reply {
 	if err := q.take(ctx); err != nil {
-		return timedReply{}, err
+		return reply{err: err}
 	}
 	q.setAbandoned(ctx.Done())
-	type outcome struct {
-		result RunResult
-		err    error
-	}
-	began, done := time.Now(), make(chan outcome, 1)
+	began, done := time.Now(), make(chan reply, 1)
 	go func() {
 		result, err := q.runner.Run(ctx, args...)
 		q.setAbandoned(nil)
 		<-q.turn
-		done <- outcome{result, err}
+		done <- reply{result, Time{Began: began, Ended: time.Now()}, err}
 	}()
 	select {
-	case o := <-done:
-		if o.err == nil || ctx.Err() == nil {
-			return timedReply{o.result, Time{Began: began, Ended: time.Now()}}, o.err
+	case r := <-done:
+		if r.err == nil || ctx.Err() == nil {
+			return r
 		}
 	case <-ctx.Done():
 	}
-	return timedReply{}, contextError(ctx)
+	return reply{err: timeoutOf(ctx)}
 }
 
 func (q *Querier) setAbandoned(done <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.abandoned = done
-}
-
-// killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
-const killTime = time.Second
-
-// take waits until no call is in progress: until ctx ends, or only for killTime if the call was abandoned. The error is
-// ErrHung, or the cause of ctx.
-func (q *Querier) take(ctx context.Context) error {
-	for {
-		abandoned := q.ofCall()
-		select {
-		case q.turn <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return hungOr(ctx)
-		case <-abandoned:
-		}
-		select {
-		case q.turn <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return hungOr(ctx)
-		case <-time.After(killTime):
-		}
-		if q.ofCall() == abandoned { // else that call has returned, and this is another one
-			return ErrHung
-		}
-	}
 }
 
 // ofCall is closed when no caller waits any more for the call in progress; nil for none.
@@ -167,15 +136,37 @@ func (q *Querier) ofCall() <-chan struct{} {
 	return q.abandoned
 }
 
-func hungOr(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return ErrHung
+// killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
+const killTime = time.Second
+
+// take waits until no call is in progress: until ctx ends, or only for killTime if the call was abandoned. The error is
+// ErrHung, or the cause of ctx.
+func (q *Querier) take(ctx context.Context) error {
+	inProgress := q.ofCall()
+	abandoned, hangs := inProgress, (<-chan time.Time)(nil)
+	for {
+		select {
+		case q.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ErrHung
+			}
+			return context.Cause(ctx)
+		case <-abandoned:
+			abandoned, hangs = nil, time.After(killTime)
+		case <-hangs:
+			now := q.ofCall()
+			if now == inProgress {
+				return ErrHung
+			}
+			inProgress, abandoned, hangs = now, now, nil // that call has returned, and this is another one
+		}
 	}
-	return context.Cause(ctx)
 }
 
-// contextError is the error of a call after its context has ended.
-func contextError(ctx context.Context) error {
+// timeoutOf is the error of a call after its context has ended.
+func timeoutOf(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return text.Worded(ErrTimeout.Error(), ErrTimeout, context.DeadlineExceeded)
 	}
