@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -22,19 +23,34 @@ type BusDevice struct {
 	Minor *int `json:"minor,omitempty"`
 	// Address is that of the PCI bus as the driver's /proc folder names it, such as
 	// "0000:62:00.0"; empty if it is unknown.
-	Address     string              `json:"address,omitempty"`
-	Name        string              `json:"name,omitempty"`
-	TotalMemory snapshot.Memory     `json:"-"`                        // unknown without nvidia-smi
-	Unified     bool                `json:"unified_memory,omitempty"` // it shares TotalMemory with the machine
-	Instances   []snapshot.Instance `json:"mig,omitempty"`            // as nvidia-smi lists them
+	Address   string              `json:"address,omitempty"`
+	Name      string              `json:"name,omitempty"`
+	Bytes     *int64              `json:"total_memory,omitempty"`   // of memory; nil without nvidia-smi
+	Unified   bool                `json:"unified_memory,omitempty"` // it shares that with the machine
+	Instances []snapshot.Instance `json:"mig,omitempty"`            // as nvidia-smi lists them
+}
+
+// TotalMemory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.
+func (d *BusDevice) TotalMemory() (m snapshot.Memory) {
+	switch {
+	case d.Bytes == nil:
+	case d.Unified:
+		m = snapshot.MachineKiB(*d.Bytes >> 10)
+	case *d.Bytes%(1<<20) == 0:
+		m = snapshot.MiB(*d.Bytes >> 20)
+	default:
+		m, _ = snapshot.ParseMemory(fmt.Sprint(*d.Bytes)) // a number of bytes
+	}
+	return m
 }
 
 // Devices are the devices in the model, without attachments.
 func Devices(list []BusDevice) []snapshot.Device {
 	devices := make([]snapshot.Device, len(list))
-	for i, d := range list {
+	for i := range list {
+		d := &list[i]
 		devices[i] = snapshot.Device{
-			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
+			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory(), Unified: d.Unified,
 			Instances: d.Instances,
 		}
 	}
@@ -46,9 +62,9 @@ func Devices(list []BusDevice) []snapshot.Device {
 func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 	list := make([]BusDevice, len(found))
 	for i, d := range found {
-		list[i] = BusDevice{
-			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Unified: d.Unified,
-			Instances: d.Instances,
+		list[i] = BusDevice{Index: d.Index, UUID: d.UUID, Name: d.Name, Unified: d.Unified, Instances: d.Instances}
+		if total := d.TotalMemory.Bytes(); d.TotalMemory.Known() {
+			list[i].Bytes = &total
 		}
 		if known := byUUID(driver, d.UUID); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address

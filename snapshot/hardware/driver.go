@@ -45,29 +45,28 @@ func FromDriver(proc string) ([]BusDevice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the driver's GPUs: %w", err)
 	}
-	type located struct {
-		BusDevice
-		at [4]uint64
-	}
-	var found []located
+	var found []information
 	for _, e := range entries {
 		path := filepath.Join(folderIn(proc), e.Name(), "information")
-		info, err := readInformation(path)
+		data, err := folder.ReadRegular(path, maxInformation)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if info.Address != "" && !strings.EqualFold(info.Address, e.Name()) {
-			return nil, fmt.Errorf("%s: %w: it is about the GPU at %s", path, ErrGarbled, info.Address)
+		info, err := parseInformation(data)
+		if err == nil && info.Address != "" && !strings.EqualFold(info.Address, e.Name()) {
+			err = fmt.Errorf("%w: it is about the GPU at %s", ErrGarbled, info.Address)
 		}
-		at, err := parseAddress(e.Name())
+		if err == nil {
+			info.at, err = parseAddress(e.Name())
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if info.Address = strings.ToLower(e.Name()); !info.excluded {
-			found = append(found, located{info.BusDevice, at})
+			found = append(found, info)
 		}
 	}
-	slices.SortFunc(found, func(x, y located) int { return slices.Compare(x.at[:], y.at[:]) })
+	slices.SortFunc(found, func(x, y information) int { return slices.Compare(x.at[:], y.at[:]) })
 	list := make([]BusDevice, len(found))
 	for i, f := range found {
 		list[i] = f.BusDevice
@@ -76,17 +75,10 @@ func FromDriver(proc string) ([]BusDevice, error) {
 	return list, checkDistinct(list)
 }
 
-func readInformation(path string) (information, error) {
-	data, err := folder.ReadRegular(path, maxInformation)
-	if err != nil {
-		return information{}, err
-	}
-	return parseInformation(data)
-}
-
 type information struct {
 	BusDevice
 	excluded bool
+	at       [4]uint64 // Address
 }
 
 // parseInformation parses lines "Key: value". Unknown keys are ignored: each version of the driver has its own. A minor

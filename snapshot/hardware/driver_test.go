@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,8 +60,12 @@ func FuzzParseInformation(f *testing.F) {
 			return
 		}
 		require.NotNil(t, info.Minor)
-		list := []BusDevice{info.BusDevice}
-		require.Equal(t, list, normalized(list), "what is read can be published")
+		p := published{devicesSchema, []BusDevice{info.BusDevice}}
+		data, err = json.Marshal(p)
+		require.NoError(t, err)
+		again, err := Decode(data)
+		require.NoError(t, err)
+		require.Equal(t, p.Devices, again, "what is read can be published")
 	})
 }
 
@@ -129,7 +134,7 @@ func TestIdentifiedMatchesByUUIDOnly(t *testing.T) {
 		{Index: 2, Minor: number(8)},
 	})
 	require.Equal(t, []BusDevice{
-		{Index: 0, UUID: "GPU-a", Name: "A100", TotalMemory: snapshot.MiB(40960), Minor: number(9), Address: "0000:02:00.0"},
+		{Index: 0, UUID: "GPU-a", Name: "A100", Bytes: new(int64(40960 << 20)), Minor: number(9), Address: "0000:02:00.0"},
 		{Index: 1, UUID: "GPU-b", Minor: number(7), Address: "0000:01:00.0"},
 		{Index: 2, UUID: "GPU-c"},
 		{Index: 3},

@@ -22,6 +22,7 @@
 package hardware
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"time"
 
@@ -52,18 +52,12 @@ const (
 )
 
 var devicesNote = folder.Note[published]{
-	Name: devicesFile, Max: maxDevices, Mode: 0o644, Invalid: ErrGarbled,
-	Check: func(p *published) error { return folder.CheckSchema(p.Schema, devicesSchema) },
+	Name: devicesFile, Max: maxDevices, Mode: 0o644, Invalid: ErrGarbled, Check: (*published).check,
 }
 
 type published struct {
-	Schema  string            `json:"schema"`
-	Devices []publishedDevice `json:"devices"`
-}
-
-type publishedDevice struct {
-	BusDevice
-	TotalMemory *int64 `json:"total_memory,omitempty"` // bytes
+	Schema  string      `json:"schema"`
+	Devices []BusDevice `json:"devices"`
 }
 
 // Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. Only root
@@ -72,7 +66,8 @@ func Publish(dir string, list []BusDevice) (changed bool, err error) {
 	if err := checkDistinct(list); err != nil {
 		return false, err
 	}
-	if old, err := Read(dir); err == nil && reflect.DeepEqual(old, normalized(list)) {
+	list = append([]BusDevice{}, list...)
+	if old, err := Read(dir); err == nil && same(old, list) {
 		return false, nil
 	}
 	d, err := folder.MakePublic(dir)
@@ -80,7 +75,13 @@ func Publish(dir string, list []BusDevice) (changed bool, err error) {
 		return false, err
 	}
 	defer d.Close()
-	return true, devicesNote.Put(d, encode(list))
+	return true, devicesNote.Put(d, published{devicesSchema, list})
+}
+
+func same(a, b []BusDevice) bool {
+	x, err := json.Marshal(a)
+	y, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(x, y)
 }
 
 // Read returns the list that root's genv has published in dir. It trusts the file only if no other user than root (or
@@ -88,87 +89,37 @@ func Publish(dir string, list []BusDevice) (changed bool, err error) {
 // ErrGarbled or folder.ErrUnsafe: in any case the devices are unknown, not zero.
 func Read(dir string) ([]BusDevice, error) {
 	p, err := devicesNote.Read(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w (%w)", ErrNotPublished, err)
-	case err != nil:
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w (%w)", ErrNotPublished, err)
 	}
-	return p.list()
-}
-
-func encode(list []BusDevice) published {
-	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
-	for i, d := range list {
-		p.Devices[i].BusDevice = d
-		if total := d.TotalMemory.Bytes(); d.TotalMemory.Known() {
-			p.Devices[i].TotalMemory = &total
-		}
-	}
-	return p
-}
-
-func normalized(list []BusDevice) []BusDevice {
-	data, err := json.Marshal(encode(list))
-	if err != nil {
-		return nil
-	}
-	again, _ := Decode(data) // what can't be read again differs from what was read
-	return again
+	return p.Devices, err
 }
 
 // Decode decodes the content of devices.json, and checks everything: a program of root's may
 // follow it. Its error is ErrGarbled.
 func Decode(data []byte) ([]BusDevice, error) {
 	p, err := devicesNote.Decode(data)
-	if err != nil {
-		return nil, err
-	}
-	return p.list()
+	return p.Devices, err
 }
 
-func (p *published) list() ([]BusDevice, error) {
-	list := make([]BusDevice, len(p.Devices))
-	for i, d := range p.Devices {
-		var err error
-		if list[i], err = d.device(); err != nil {
-			return nil, fmt.Errorf("%w: GPU %d of %s", err, i, devicesFile)
+func (p *published) check() error {
+	for i := range p.Devices {
+		if !p.Devices[i].isValid() {
+			return fmt.Errorf("GPU %d", i)
 		}
 	}
-	return list, checkDistinct(list)
+	return cmp.Or(folder.CheckSchema(p.Schema, devicesSchema), checkDistinct(p.Devices))
 }
 
-func (d *publishedDevice) device() (BusDevice, error) {
-	ok := d.Index >= 0 && d.Index <= maxIndex && (d.Minor == nil || *d.Minor >= 0 && *d.Minor < 1<<minorBits) &&
+func (d *BusDevice) isValid() bool {
+	_, err := parseAddress(d.Address)
+	return d.Index >= 0 && d.Index <= maxIndex && (d.Minor == nil || *d.Minor >= 0 && *d.Minor < 1<<minorBits) &&
 		(d.UUID == "" || knownUUID(string(d.UUID)) == d.UUID) && snapshot.CheckText("name", d.Name) == nil &&
-		(d.TotalMemory == nil || *d.TotalMemory >= 0)
-	if d.Address != "" {
-		_, err := parseAddress(d.Address)
-		ok = ok && err == nil
-	}
-	for _, i := range d.Instances {
-		ok = ok && snapshot.CheckInstance(i.UUID) == nil && snapshot.CheckText("profile", i.Profile) == nil &&
-			snapshot.CheckText("pool", i.Pool) == nil
-	}
-	if !ok {
-		return BusDevice{}, ErrGarbled
-	}
-	d.BusDevice.TotalMemory = memory(d.TotalMemory, d.Unified)
-	return d.BusDevice, nil
-}
-
-// memory is an amount in the notation of nvidia-smi, if it is whole MiB, or that of a machine.
-func memory(total *int64, unified bool) snapshot.Memory {
-	switch {
-	case total == nil:
-		return snapshot.Memory{}
-	case unified:
-		return snapshot.MachineKiB(*total >> 10)
-	case *total%(1<<20) == 0:
-		return snapshot.MiB(*total >> 20)
-	}
-	m, _ := snapshot.ParseMemory(fmt.Sprint(*total)) // a number of bytes
-	return m
+		(d.Bytes == nil || *d.Bytes >= 0) && (d.Address == "" || err == nil) &&
+		!slices.ContainsFunc(d.Instances, func(i snapshot.Instance) bool {
+			return snapshot.CheckInstance(i.UUID) != nil || snapshot.CheckText("profile", i.Profile) != nil ||
+				snapshot.CheckText("pool", i.Pool) != nil
+		})
 }
 
 // Catalog is where a process of genv learns what the GPUs of its machine are. The zero

@@ -20,9 +20,9 @@ func minor(n int) *int { return &n }
 
 func list() []hardware.BusDevice {
 	return []hardware.BusDevice{
-		{Index: 0, UUID: "GPU-a", Minor: minor(1), Address: "0000:01:00.0", Name: "A100", TotalMemory: snapshot.MiB(40960)},
+		{Index: 0, UUID: "GPU-a", Minor: minor(1), Address: "0000:01:00.0", Name: "A100", Bytes: new(int64(40960 << 20))},
 		{Index: 1, UUID: "GPU-b", Minor: minor(0), Address: "0000:02:00.0", Name: "A100"},
-		{Index: 2, TotalMemory: snapshot.MustMemory("1000")},
+		{Index: 2, Bytes: new(int64(1000))},
 	}
 }
 

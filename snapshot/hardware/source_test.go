@@ -74,7 +74,7 @@ func TestKnownWithoutAPublishedList(t *testing.T) {
 	known, err := hardware.Catalog{Run: t.TempDir(), Proc: driver(t, 1, 0)}.Known()
 	require.NoError(t, err)
 	require.Len(t, known, 2)
-	require.False(t, known[0].TotalMemory.Known())
+	require.False(t, known[0].TotalMemory().Known())
 	_, err = hardware.Catalog{Run: t.TempDir(), Proc: t.TempDir()}.Known()
 	require.ErrorIs(t, err, hardware.ErrNotPublished)
 	_, err = hardware.Catalog{Proc: t.TempDir()}.Known()

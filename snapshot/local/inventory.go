@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -77,12 +78,10 @@ func (c *Collector) published() ([]snapshot.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range known {
-		if d.TotalMemory.Known() {
-			return hardware.Devices(known), nil
-		}
+	if !slices.ContainsFunc(known, func(d hardware.BusDevice) bool { return d.Bytes != nil }) {
+		return nil, hardware.ErrNotPublished
 	}
-	return nil, hardware.ErrNotPublished
+	return hardware.Devices(known), nil
 }
 
 // Instances are the devices of this machine with their MIG instances. The error is one of
@@ -129,8 +128,8 @@ func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at
 			hidden = append(hidden, d.Index)
 		}
 		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)
-		if d.TotalMemory.Known() {
-			g.TotalMemory = d.TotalMemory
+		if d.Bytes != nil {
+			g.TotalMemory = d.TotalMemory()
 		}
 		g.Instances = d.Instances
 		devices[i] = g

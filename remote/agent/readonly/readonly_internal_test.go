@@ -148,7 +148,7 @@ func TestShowsNone(t *testing.T) {
 }
 
 func TestRenumbered(t *testing.T) {
-	known := []hardware.BusDevice{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", TotalMemory: snapshot.MiB(5)}, {Index: 2, UUID: "GPU-c"}, {Index: 3}}
+	known := []hardware.BusDevice{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", Bytes: new(int64(5 << 20))}, {Index: 2, UUID: "GPU-c"}, {Index: 3}}
 	load := 50
 	look := &snapshot.Snapshot{
 		Devices: []snapshot.Device{{Index: 0, UUID: "GPU-b", Utilization: &load}, {Index: 1, UUID: "GPU-c"}, {Index: 2, UUID: "GPU-new"}},
