@@ -108,8 +108,8 @@ func (x *Executor) untouchable() (map[snapshot.PID]string, error) {
 		return nil, err
 	}
 	pids := map[snapshot.PID]string{self: "it is genv itself"}
-	for _, pid := range ancestors {
-		pids[pid] = "genv itself descends from it"
+	for _, a := range ancestors {
+		pids[a.PID] = "genv itself descends from it"
 	}
 	return pids, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -212,11 +213,7 @@ func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error)
 		a.failed, a.failedAt = fmt.Errorf("%w: %w", ErrAccountUnknown, err), now
 		clear(a.wanted)
 	}
-	for key, old := range a.answers {
-		if now.Sub(old.at).Abs() > answerFor {
-			delete(a.answers, key)
-		}
-	}
+	maps.DeleteFunc(a.answers, func(_ string, old knownAccount) bool { return now.Sub(old.at).Abs() > answerFor })
 	if a.answers == nil {
 		a.answers = map[string]knownAccount{}
 	}

@@ -69,7 +69,7 @@ func (f *AncestorFinder) walk(of Stat) ([]ID, error) {
 
 // Ancestors lists all ancestors of one process, as AncestorFinder.Ancestors does. If
 // they can't all be read, there is only an error.
-func (fs FS) Ancestors(pid snapshot.PID) ([]snapshot.PID, error) {
+func (fs FS) Ancestors(pid snapshot.PID) ([]ID, error) {
 	stat, err := fs.Stat(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the parents of PID %d: %w", pid, err)
@@ -83,9 +83,5 @@ func (fs FS) Ancestors(pid snapshot.PID) ([]snapshot.PID, error) {
 	if err != nil {
 		return nil, err
 	}
-	var pids []snapshot.PID
-	for _, a := range ancestors {
-		pids = append(pids, a.PID)
-	}
-	return pids, nil
+	return ancestors, nil
 }

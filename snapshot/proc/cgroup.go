@@ -219,20 +219,10 @@ func apptainer(parent, name string) (id, runtime string) {
 
 // unescape undoes systemd.unit(5)'s \xNN.
 func unescape(name string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(name, `\x`)
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		code, err := strconv.ParseUint(after[:min(2, len(after))], 16, 8)
-		if err != nil || len(after) < 2 {
-			b.WriteString(`\x`)
-			name = after
-			continue
-		}
-		b.WriteByte(byte(code))
-		name = after[2:]
-	}
+	return escaped().ReplaceAllStringFunc(name, func(code string) string {
+		n, _ := strconv.ParseUint(code[2:], 16, 8) // it is one
+		return string([]byte{byte(n)})
+	})
 }
+
+var escaped = text.Pattern(`\\x[0-9A-Fa-f]{2}`)

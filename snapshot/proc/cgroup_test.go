@@ -207,9 +207,9 @@ func TestAncestors(t *testing.T) {
 	for _, row := range []struct {
 		what string
 		pid  snapshot.PID
-		want []snapshot.PID
+		want []proc.ID
 	}{
-		{"up to PID 1", 12, []snapshot.PID{11, 10, 1}},
+		{"up to PID 1", 12, []proc.ID{{PID: 11, Start: 5}, {PID: 10, Start: 5}, {PID: 1, Start: 2}}},
 		{"PID 1 has none", 1, nil},
 		{"the first of a namespace", 20, nil},
 	} {

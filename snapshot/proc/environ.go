@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -50,7 +51,8 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 		before, beforeErr := h.memory()
 		data, err := h.environBytes()
 		after, afterErr := h.memory()
-		same := memory.close() || before.image() == after.image()
+		same := memoryInUse(memory) || before.image() == after.image()
+		_ = unix.Close(memory) // it was only read
 		if err != nil {
 			return "", false, h.checkGone(err)
 		}
@@ -72,44 +74,31 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 	return "", false, h.noEnviron()
 }
 
-// memoryFile is the descriptor of a file of /proc that belongs to the memory which a process had when the file was
-// opened. It is empty after execve(2) has replaced that memory.
-type memoryFile int
-
-// openMemory opens a memoryFile, of another thread if the first one has ended.
-func (h *Handle) openMemory() memoryFile {
-	names := []string{"maps"}
-	threads, _ := h.otherThreads()
-	for _, thread := range threads {
-		names = append(names, "task/"+thread+"/maps")
+// openMemory opens a file of /proc that belongs to the memory which the process has now; -1 if there is none. It is
+// empty after execve(2) has replaced that memory.
+func (h *Handle) openMemory() (fd int) {
+	open := func(name string) bool {
+		var err error
+		if fd, err = openAt(h.dir, name, unix.O_RDONLY|unix.O_NONBLOCK); err != nil {
+			return false
+		}
+		if !memoryInUse(fd) {
+			_ = unix.Close(fd) // it was only read
+			return false
+		}
+		return true
 	}
-	for _, name := range names {
-		fd, err := openAt(h.dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
-		if err != nil {
-			continue
-		}
-		if memory := memoryFile(fd); memory.inUse() {
-			return memory
-		}
-		_ = unix.Close(fd) // it was only read
+	if open("maps") || slices.ContainsFunc(h.otherThreads(), func(thread string) bool { return open(thread + "maps") }) {
+		return fd
 	}
 	return -1
 }
 
-// inUse says whether a process certainly still has the memory.
-func (m memoryFile) inUse() bool {
-	n, err := uninterrupted(func() (int, error) { return unix.Pread(int(m), make([]byte, 1), 0) })
+// memoryInUse says whether a process certainly still has the memory of openMemory: then it has not changed its program
+// since, even if it has moved its environment (PR_SET_MM of prctl(2)).
+func memoryInUse(fd int) bool {
+	n, err := uninterrupted(func() (int, error) { return unix.Pread(fd, make([]byte, 1), 0) })
 	return err == nil && n > 0
-}
-
-// close closes the file, and says whether the memory is still in use. If so, the process has not changed its program
-// meanwhile, even if it has moved its environment (PR_SET_MM of prctl(2)).
-func (m memoryFile) close() bool {
-	if m < 0 {
-		return false
-	}
-	defer func() { _ = unix.Close(int(m)) }() // it was only read
-	return m.inUse()
 }
 
 // noEnviron is the error for a process without an environment, or with a different one at each reading.
@@ -124,9 +113,9 @@ func (h *Handle) environBytes() ([]byte, error) {
 	if len(data) > 0 {
 		return data, nil
 	}
-	threads, _ := h.otherThreads()
+	threads := h.otherThreads()
 	for _, thread := range threads {
-		if theirs, threadErr := h.environOf("task/" + thread + "/environ"); threadErr == nil && len(theirs) > 0 {
+		if theirs, threadErr := h.environOf(thread + "environ"); threadErr == nil && len(theirs) > 0 {
 			return theirs, nil
 		}
 	}
@@ -156,22 +145,25 @@ func (h *Handle) memory() (Stat, error) {
 	if err != nil || stat.hasMemory() {
 		return stat, err
 	}
-	threads, _ := h.otherThreads()
-	for _, thread := range threads {
-		if of, err := h.statOf("task/" + thread + "/stat"); err == nil && of.hasMemory() {
+	for _, thread := range h.otherThreads() {
+		if of, err := h.statOf(thread + "stat"); err == nil && of.hasMemory() {
 			return of, nil
 		}
 	}
 	return stat, nil
 }
 
-// otherThreads are the threads of a process if its first thread has ended; else none.
-func (h *Handle) otherThreads() ([]string, error) {
+// otherThreads are the folders of the threads of a process if its first thread has ended; else none.
+func (h *Handle) otherThreads() (folders []string) {
 	stat, err := h.Stat()
 	if err != nil || stat.State != 'Z' || stat.Gone() {
-		return nil, err
+		return nil
 	}
-	return namesIn(h.dir, "task", -1)
+	threads, _ := namesIn(h.dir, "task", -1) // without them nothing more is known
+	for _, thread := range threads {
+		folders = append(folders, "task/"+thread+"/")
+	}
+	return folders
 }
 
 // checkGone verifies an ErrGone of environ: for a process without memory of its own, such as a kernel thread, or one

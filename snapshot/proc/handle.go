@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -52,6 +53,19 @@ func (fs FS) AllAccounts() *Accounts {
 	}
 	return fs.Accounts
 }
+
+// Machine is what is known of the machine on which this runs, for every FS that is its /proc.
+type Machine struct {
+	accounts Accounts
+	mounts   mounts
+	bootID   atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
+	// lockHolders remembers which holders of locks don't answer: reading the stat of one that is in execve(2) can take
+	// for ever.
+	lockHolders ReaderProcess
+}
+
+// here is this one.
+var here Machine
 
 const machineRoot = "/proc"
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -190,4 +191,29 @@ func mapFile(addresses string) (string, error) {
 	}
 	end, err := strconv.ParseUint(string(to), 16, 64)
 	return fmt.Sprintf("map_files/%x-%x", begin, end), err
+}
+
+// HasFile says whether there is a regular file at a path that belongs to a user. Where its file system doesn't answer
+// (FUSE, a broken NFS), that is ErrUnreadable: the helper looks, since no signal ends a process that waits for one.
+func (fs FS) HasFile(path string, uid snapshot.UID) (bool, error) {
+	switch {
+	case fs.Reader == nil:
+		return hasFile(path, uid)
+	case !utf8.ValidString(path): // in a request it would be another one
+		return false, fmt.Errorf("%w: %q", ErrUnreadable, path)
+	}
+	a, err := fs.Reader.ask(readRequest{Read: readFile, Key: path, Start: snapshot.StartTime(uid)}, readWithin)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return a.Found, a.err()
+}
+
+func hasFile(path string, uid snapshot.UID) (bool, error) {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && snapshot.UID(st.Uid) == uid, err
 }

@@ -114,12 +114,7 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 // inodeOf is the inode of a namespace, which identifies it. If name is empty, it is that of the descriptor dir.
 func inodeOf(dir int, name string) (uint64, bool) {
 	var st unix.Stat_t
-	var err error
-	if name == "" {
-		err = unix.Fstat(dir, &st)
-	} else {
-		err = unix.Fstatat(dir, name, &st, 0)
-	}
+	err := unix.Fstatat(dir, name, &st, unix.AT_EMPTY_PATH)
 	return st.Ino, err == nil
 }
 
@@ -167,12 +162,7 @@ func (h *Handle) InInnerNamespace() bool {
 		return theirs != ours
 	}
 	status, _ := readAt(h.dir, "status", 4*statusLimit) // without it, the process has ended
-	for line := range bytes.Lines(status) {
-		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
-			return len(bytes.Fields(pids)) > 1
-		}
-	}
-	return false // a kernel before 4.1
+	return len(statusFields(status, "NSpid:")) > 1      // a kernel before 4.1 has none
 }
 
 // IsThread says whether a number is that of a thread, and not that of the process, which kill(2) would signal.
@@ -181,8 +171,8 @@ func (fs FS) IsThread(pid snapshot.PID) (bool, error) {
 	if err != nil {
 		return false, fs.classify(pid, err)
 	}
-	_, rest, found := bytes.Cut(status, []byte("\nTgid:\t")) // the kernel escapes newlines of the name
-	return found && !bytes.HasPrefix(rest, fmt.Appendf(nil, "%d\n", pid)), nil
+	group := statusFields(status, "Tgid:")
+	return len(group) == 1 && string(group[0]) != strconv.Itoa(int(pid)), nil
 }
 
 // UID is the account of the real uid of the process: Owner without a look at its namespaces, which
@@ -209,23 +199,26 @@ func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, 
 
 var errStatus = errors.New("no uid in /proc/PID/status")
 
-// ParseUID finds the real uid in /proc/PID/status. The first line contains the command's
-// name, in which the kernel escapes newlines, so that no process can add a line.
+// ParseUID finds the real uid in /proc/PID/status.
 func ParseUID(data []byte) (snapshot.UID, error) {
-	for line := range bytes.Lines(data) {
-		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))
-		if !ok {
-			continue
-		}
-		fields := bytes.Fields(rest)
-		if len(fields) != 4 { // real, effective, saved, file system
-			return 0, errStatus
-		}
-		uid, err := strconv.ParseUint(string(fields[0]), 10, 32)
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", errStatus, err)
-		}
-		return snapshot.UID(uid), nil
+	fields := statusFields(data, "Uid:")
+	if len(fields) != 4 { // real, effective, saved, file system
+		return 0, errStatus
 	}
-	return 0, errStatus
+	uid, err := strconv.ParseUint(string(fields[0]), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errStatus, err)
+	}
+	return snapshot.UID(uid), nil
+}
+
+// statusFields are those of a line of /proc/PID/status; nil without it. The first line contains the command's
+// name, in which the kernel escapes newlines, so that no process can add a line.
+func statusFields(status []byte, key string) [][]byte {
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {
+			return bytes.Fields(rest)
+		}
+	}
+	return nil
 }

@@ -37,29 +37,15 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 	if within == 0 {
 		return none, ErrStalled
 	}
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
+	var value T
+	var err error
+	done := make(chan struct{})
 	go func() {
-		value, err := read()
-		done <- result{value, err}
+		defer close(done)
+		value, err = read()
 	}()
 	runtime.Gosched() // nearly always it is read then
-	for try := 1; ; try++ {
-		select {
-		case r := <-done:
-			return r.value, r.err
-		default:
-		}
-		late := time.NewTimer(within)
-		select {
-		case r := <-done:
-			late.Stop()
-			return r.value, r.err
-		case <-late.C:
-		}
+	for try := 1; !isDone(done, within); try++ {
 		if try < maxTries && threadsIn('D', "/proc/self/task") <= slow.count() { // this machine is busy
 			continue
 		}
@@ -69,6 +55,23 @@ func soon[T any](fs FS, pid snapshot.PID, read func() (T, error)) (T, error) {
 			slow.remove(pid)
 		}()
 		return none, ErrStalled
+	}
+	return value, err
+}
+
+func isDone(done <-chan struct{}, within time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case <-done:
+		return true
+	case <-late.C:
+		return false
 	}
 }
 

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,12 +41,8 @@ func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
 
 // changesMemory says whether a kernel's stack is that of a thread that changes, or faults in, its memory.
 func changesMemory(stack string) bool {
-	for _, name := range []string{"mmap", "munmap", "vma", "fault"} {
-		if strings.Contains(stack, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"mmap", "munmap", "vma", "fault"},
+		func(name string) bool { return strings.Contains(stack, name) })
 }
 
 // Limits of what is read of a stalled process.
@@ -114,15 +111,8 @@ func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 // WaitsForFUSE says whether a thread of a process waits for a FUSE file system: signals don't end it before the
 // server answers or ends.
 func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
-	h, err := fs.Open(pid)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = h.Close() }() // it was only read
-	for _, stack := range h.stacks() {
-		if strings.Contains(stack, "] fuse_") || strings.Contains(stack, "] request_wait_answer") {
-			return true
-		}
-	}
-	return false
+	stacks, _ := with(fs, pid, func(h *Handle) ([]string, error) { return h.stacks(), nil })
+	return slices.ContainsFunc(stacks, func(stack string) bool {
+		return strings.Contains(stack, "] fuse_") || strings.Contains(stack, "] request_wait_answer")
+	})
 }

@@ -105,10 +105,8 @@ func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
 		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
 	}
-	data, err := soon(fs, pid, func() ([]byte, error) {
-		return readOnce(unix.AT_FDCWD, fs.path(pid)+"/stat",
-			statLimit)
-	})
+	path := fs.path(pid) + "/stat"
+	data, err := soon(fs, pid, func() ([]byte, error) { return readOnce(unix.AT_FDCWD, path, statLimit) })
 	if err != nil {
 		return Stat{}, fs.classify(pid, err)
 	}

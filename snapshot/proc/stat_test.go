@@ -174,7 +174,7 @@ func TestThisProcess(t *testing.T) {
 
 	ancestors, err := proc.FS{}.Ancestors(self)
 	require.NoError(t, err)
-	require.Equal(t, stat.PPID, ancestors[0])
+	require.Equal(t, stat.PPID, ancestors[0].PID)
 }
 
 // child starts a process that waits until its stdin is closed.

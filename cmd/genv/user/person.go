@@ -57,8 +57,8 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	if err != nil {
 		return "", errNotActive // none that this user may see
 	}
-	for _, pid := range parents {
-		if env := files.EnvironmentOf(pid); env != nil {
+	for _, parent := range parents {
+		if env := files.EnvironmentOf(parent.PID); env != nil {
 			return "", fmt.Errorf("sudo hides that this shell is in environment %s: "+
 				"run `sudo -E env PATH=$PATH genv …` instead", text.Shown(string(env.EID)))
 		}

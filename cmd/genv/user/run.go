@@ -210,9 +210,9 @@ func continuable() bool {
 	if err != nil {
 		return false
 	}
-	for _, pid := range ancestors {
-		if group, err := unix.Getpgid(int(pid)); err != nil || group != unix.Getpgrp() {
-			theirs, err := unix.Getsid(int(pid))
+	for _, a := range ancestors {
+		if group, err := unix.Getpgid(int(a.PID)); err != nil || group != unix.Getpgrp() {
+			theirs, err := unix.Getsid(int(a.PID))
 			own, ownErr := unix.Getsid(0)
 			return err == nil && ownErr == nil && theirs == own
 		}
