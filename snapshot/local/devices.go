@@ -29,12 +29,11 @@ type deviceList struct {
 }
 
 func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
-	devices := listing.GPUs
 	l := &deviceList{
-		devices: devices, warnings: listing.Warnings,
-		index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at,
+		devices: listing.GPUs, warnings: listing.Warnings, at: at,
+		index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(listing.GPUs)),
 	}
-	for _, d := range devices {
+	for _, d := range l.devices {
 		if d.UUID != "" {
 			l.index[d.UUID] = d.Index
 		}
@@ -89,7 +88,12 @@ func (c *Collector) devicesFor(
 		_ = c.addInstances(ctx, oldest, l) // without them it isn't known whose they are
 		l.toParents(usage)
 	}
-	l.recordUnlisted(usage)
+	l.unlisted = map[snapshot.GPUUUID]bool{}
+	for _, gpu := range usage.GPUs() {
+		if _, ok := l.index[gpu]; !ok {
+			l.unlisted[gpu] = true
+		}
+	}
 	c.update(func(kept *cache) { kept.devices = l })
 	return l, nil
 }
@@ -135,7 +139,9 @@ func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *d
 			index = d.Index
 		}
 		l.details.Describe(d.UUID, d.Instances)
-		l.setInstances(index, d.Instances)
+		if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
+			l.devices[i].Divide(d.Instances)
+		}
 	}
 	return nil
 }
@@ -174,33 +180,17 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 	c.update(func(kept *cache) { kept.located = after })
 }
 
-func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.Instance) {
-	if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
-		l.devices[i].Divide(list)
-	}
-}
-
-func (l *deviceList) recordUnlisted(usage *nvidiasmi.Usage) {
-	l.unlisted = map[snapshot.GPUUUID]bool{}
-	for _, gpu := range usage.GPUs() {
-		if _, ok := l.index[gpu]; !ok {
-			l.unlisted[gpu] = true
-		}
-	}
-}
-
 // unreported are the devices of which the driver doesn't report the processes, in ascending
 // order: all of them, if it says so of one that isn't in the list.
 func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
-	var found []snapshot.DeviceIndex
+	var found, all []snapshot.DeviceIndex
+	for i := range l.devices {
+		all = append(all, l.devices[i].Index)
+	}
 	for _, gpu := range usage.NotListed {
 		index, ok := l.index[gpu]
 		if !ok {
-			found = nil
-			for _, d := range l.devices {
-				found = append(found, d.Index)
-			}
-			break
+			return all
 		}
 		found = append(found, index)
 	}

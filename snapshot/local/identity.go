@@ -35,6 +35,7 @@ type environClaim struct {
 	of  programRun
 }
 
+// programRun identifies one run of a program by a process.
 type programRun struct {
 	start      snapshot.StartTime
 	envAddress uint64
@@ -173,16 +174,17 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 		d.stall = h.Stall(d.owner, d.container.Rootless)
 	}
 	const what = "its environment and memory map "
+	u := &snapshot.Unreadable{Why: what + "do not answer"}
 	switch stall := d.stall; {
 	case stall.Network:
-		return &snapshot.Unreadable{Why: what + "are stalled by a network file system"}
+		u.Why = what + "are stalled by a network file system"
 	case stall.Mounter != nil:
-		return &snapshot.Unreadable{Why: fmt.Sprintf("%sare stalled by a FUSE file system of uid %d", what,
-			*stall.Mounter), ByUser: *stall.Mounter != 0}
+		u.Why = fmt.Sprintf("%sare stalled by a FUSE file system of uid %d", what, *stall.Mounter)
+		u.ByUser = *stall.Mounter != 0
 	case stall.FUSE:
-		return &snapshot.Unreadable{Why: what + "are stalled by a FUSE file system"}
+		u.Why = what + "are stalled by a FUSE file system"
 	}
-	return &snapshot.Unreadable{Why: what + "do not answer"}
+	return u
 }
 
 // hideOwner hides the environment of a process of unknown owner, too: what the process claims
@@ -223,25 +225,21 @@ func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	if !known {
 		last, known = o.before.unverified[h.PID]
 	}
-	c, err := readClaim(h)
-	switch {
-	case err == nil:
-		c.of = now
-	case errors.Is(err, proc.ErrNotRead) && known && now.start != 0 && last.of.start == now.start:
+	eid, err := readClaim(h)
+	c := environClaim{eid, now}
+	if err != nil {
+		if !errors.Is(err, proc.ErrNotRead) || !known || now.start == 0 || last.of.start != now.start {
+			return environClaim{}, err
+		}
 		c = last // of the run that was read: the next look tries again
-	default:
-		return c, err
 	}
 	o.after.claims[h.PID] = c
 	return c, nil
 }
 
-func readClaim(h *proc.Handle) (environClaim, error) {
+func readClaim(h *proc.Handle) (snapshot.EnvID, error) {
 	value, _, err := h.Environ(snapshot.ClaimVariable)
-	if err != nil {
-		return environClaim{}, err
-	}
-	return environClaim{eid: snapshot.Claim(value)}, nil
+	return snapshot.Claim(value), err
 }
 
 // details returns the cached details if they are still valid. The error is about the ancestors.

@@ -155,10 +155,7 @@ func hidesAll(err error) bool {
 // Hidden are the devices of which nvidia-smi shows this process nothing, according to the
 // list that was read last: whether they are in use is unknown.
 func (c *Collector) Hidden() []snapshot.DeviceIndex {
-	if l := c.cached().devices; l != nil {
-		return l.hidden
-	}
-	return nil
+	return cmp.Or(c.cached().devices, &deviceList{}).hidden
 }
 
 // StateWarnings are those about the state files, of the last snapshot.
@@ -166,22 +163,18 @@ func (c *Collector) StateWarnings() []string { return c.cached().state }
 
 // HiddenWarning says why of the Hidden devices nothing is known; empty if there are none.
 func (c *Collector) HiddenWarning() string {
-	if l := c.cached().devices; l != nil {
-		return l.hiddenWarning()
-	}
-	return ""
+	return cmp.Or(c.cached().devices, &deviceList{}).hiddenWarning()
 }
 
 // hiddenWarning says that a guard hides devices, or that this process is in a container without
 // them; empty if none are hidden.
 func (l *deviceList) hiddenWarning() string {
+	words := "a guard hides GPUs %s from this user: whether they are in use is unknown"
 	switch {
 	case len(l.hidden) == 0:
 		return ""
 	case l.contained:
-		return fmt.Sprintf("this container doesn't have GPUs %s: whether they are in use is unknown",
-			text.JoinIndices(l.hidden))
+		words = "this container doesn't have GPUs %s: whether they are in use is unknown"
 	}
-	return fmt.Sprintf("a guard hides GPUs %s from this user: whether they are in use is unknown",
-		text.JoinIndices(l.hidden))
+	return fmt.Sprintf(words, text.JoinIndices(l.hidden))
 }

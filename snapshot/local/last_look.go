@@ -49,12 +49,10 @@ const lastLookAge = time.Minute
 func (c *Collector) LastLook() (l LastLook, ok bool) {
 	run := c.hardware().Run
 	if run == "" {
-		return LastLook{}, false
+		return l, false
 	}
-	if l, err := lastLook.Read(run); err == nil && c.now().Sub(l.Time) < lastLookAge {
-		return l, true
-	}
-	return LastLook{}, false
+	l, err := lastLook.Read(run)
+	return l, err == nil && c.now().Sub(l.Time) < lastLookAge
 }
 
 // Free are the GPUs that were free then.

@@ -13,24 +13,16 @@ import (
 )
 
 var (
-	errNoStateFiles   = errors.New("the state files can't be used")
-	errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
-	errNoAccount      = errors.New("the account of the process is unknown")
+	errNoStateFiles = errors.New("the state files can't be used")
+	errNoAccount    = errors.New("the account of the process is unknown")
 )
-
-// unusable is why the PIDs in the state files can't be used, or nil.
-func unusable(files state.Files) error {
-	if files.LivenessUnknown {
-		return errOtherNamespace
-	}
-	return nil
-}
 
 // resolve finds the environments of the processes in the state files. These are read
 // after the processes, so that no environment of an observed process can be missing.
-// With readErr they could not be read, and only an environ shows an environment.
+// With readErr they could not be read, and only an environ shows an environment; likewise if their PIDs are of another
+// PID namespace.
 func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
-	if readErr != nil {
+	if readErr != nil || files.LivenessUnknown {
 		readErr, files = errNoStateFiles, state.Files{}
 	}
 	environments := snapshot.ByID(files.Environments)
@@ -173,10 +165,30 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	h.Quota = o.quotas.Of(proc.Payer{UID: known.uid})
-	c, err := readClaim(h)
+	eid, err := readClaim(h)
 	if !errors.Is(err, proc.ErrNotRead) {
-		known.asked, known.claim, known.unread = true, c.eid, err
+		known.asked, known.claim, known.unread = true, eid, err
 		o.after.ancestors[a] = known
 	}
-	return c.eid, err
+	return eid, err
+}
+
+// dropped makes the environment of a process unknown if it is in no file any more, although root's genv saw it
+// registered for that user: genv 1.4.3 drops an environment with its shell, also while jobs go on in it, and any
+// user can replace a file that all users write. It returns a warning about them.
+func dropped(s *snapshot.Snapshot, files *state.Files) []string {
+	found := 0
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.EID != "" && p.UID != nil && s.Environment(p.EID) == nil && files.WasRegistered(p.EID, *p.UID) {
+			p.EID, p.EnvUnknown = "", true
+			found++
+		}
+	}
+	if found == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d processes are in environments that are no longer in the state files, so their "+
+		"environments are unknown: genv 1.4.3 drops an environment with its shell, and every user can write "+
+		"these files (docs/host.md says how root owns them)", found)}
 }

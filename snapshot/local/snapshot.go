@@ -67,7 +67,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
-	processes, more := observer.resolve(seen, files, cmp.Or(unread, unusable(files)))
+	processes, more := observer.resolve(seen, files, unread)
 	c.update(func(kept *cache) { kept.processes = observer.after })
 	if len(observer.answers) > 0 && c.hardware().Root {
 		_ = c.StateFiles.Remember(ctx, observer.answers) // otherwise the next look does
@@ -216,7 +216,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	processes, more := observer.resolve(seen, files, cmp.Or(err, unusable(files)))
+	processes, more := observer.resolve(seen, files, err)
 	c.update(func(kept *cache) { kept.processes = observer.after })
 	if err != nil {
 		more = append(more, err.Error())
@@ -238,20 +238,15 @@ func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, [
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
-		files, err = c.discover(ctx)
+		var found []snapshot.Device
+		if found, err = c.ListDevices(ctx); err == nil {
+			files, err = c.StateFiles.RegisterDevices(ctx, found)
+		}
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return files.Devices, fileWarnings(files), nil
-}
-
-func (c *Collector) discover(ctx context.Context) (state.Files, error) {
-	found, err := c.ListDevices(ctx)
-	if err != nil {
-		return state.Files{}, err
-	}
-	return c.StateFiles.RegisterDevices(ctx, found)
 }
 
 // readFiles reads the state files, and registers the devices if other ones are registered. The
