@@ -19,8 +19,8 @@ const diagnoseTimeout = 5 * time.Second
 // the texts of its implementations differ. The result is err with the right class, and with a next step that names the
 // path of genv on that host. It is err itself if it has another cause, or the cause can't be found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
-	var known *Error
-	if runner == nil || !errors.As(err, &known) || known.Next != "" ||
+	known, ok := errors.AsType[*Error](err)
+	if runner == nil || !ok || known.Next != "" ||
 		known.Class != Sudo && known.Class != SudoRefused && known.Class != GenvMissing &&
 			(known.Class != CommandFailed || host.NoSudo) {
 		return err

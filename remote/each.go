@@ -47,8 +47,7 @@ func one[T any](ctx context.Context, host Host, do func(context.Context, Host) (
 
 // notBegun is the error of a host for which nothing was done. A cause with a class keeps it.
 func notBegun(cause error) error {
-	var known *Error
-	if errors.As(cause, &known) {
+	if _, known := errors.AsType[*Error](cause); known {
 		return cause
 	}
 	return Errorf(Cancelled, "not begun: %w", cause)

@@ -78,8 +78,7 @@ func Errorf(class Class, format string, args ...any) *Error {
 
 // ClassOf is the class of the first *Error in err's chain, CommandFailed if there is none.
 func ClassOf(err error) Class {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
 	}
 	return CommandFailed
@@ -121,8 +120,7 @@ func ChangedKeyStep(then string) string {
 
 // NextStepOf is the next step for an error: its own, or that of its class.
 func NextStepOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) && e.Next != "" {
+	if e, ok := errors.AsType[*Error](err); ok && e.Next != "" {
 		return e.Next
 	}
 	return ClassOf(err).NextStep()

@@ -84,7 +84,7 @@ type Client struct {
 	options  Options
 	resolver *config.Resolver
 	keyring  *auth.Keyring
-	hostKeys *hostkeys.Store
+	hostKeys *hostkeys.Cache
 	names    *nss.Resolver
 	dials    dialLimits
 
@@ -118,7 +118,7 @@ func New(o Options) (*Client, error) {
 		options:  o,
 		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH, Timeout: o.ConnectTimeout}),
 		keyring:  auth.NewKeyring(o.Prompt, o.Log),
-		hostKeys: hostkeys.NewStore(o.Log),
+		hostKeys: hostkeys.NewCache(o.Log),
 		names:    nss.NewResolver(),
 		conns:    map[endpoint]*sharedConn{},
 		greeted:  map[endpoint]net.Conn{},

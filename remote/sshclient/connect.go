@@ -80,7 +80,7 @@ func (c *Client) resolve(ctx context.Context, e endpoint) (config.HostConfig, er
 			class = remote.Timeout
 		}
 		failed := remote.Errorf(class, "%s: %w", e.Host, err)
-		if why := (*config.Error)(nil); errors.As(err, &why) && why.NeedsOpenSSH() {
+		if why, ok := errors.AsType[*config.Error](err); ok && why.NeedsOpenSSH() {
 			failed.Next = openSSHStep
 		}
 		return settings, failed
@@ -236,9 +236,9 @@ func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Con
 		}
 	}
 	if won != nil {
-		failed = nil
+		return won, nil
 	}
-	return won, failed
+	return nil, failed
 }
 
 func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.AddrPort) (net.Conn, error) {

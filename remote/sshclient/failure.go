@@ -43,7 +43,7 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	err error,
 ) error {
 	err = printableError(err)
-	var negotiation *ssh.AlgorithmNegotiationError
+	negotiation, disagrees := errors.AsType[*ssh.AlgorithmNegotiationError](err)
 	switch {
 	case check.refused != nil:
 		return check.refused
@@ -67,7 +67,7 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 			refused.Next = openSSHStep
 		}
 		return refused
-	case !check.seen && errors.As(err, &negotiation):
+	case !check.seen && disagrees:
 		return negotiationError(t, negotiation)
 	case check.seen:
 		return remote.Errorf(remote.Unreachable, "%s ended the login: %w", t.address(), err)
@@ -118,14 +118,14 @@ func (s *Session) verdict(captures ...*capture) error {
 				"up", s.host, c.limit, c.name)
 		}
 	}
-	var exit exited
+	exit, hasExited := errors.AsType[exited](s.failed)
 	over, _ := s.conn.link.(*sshLogin)
 	switch {
 	case s.failed == nil:
 		return nil
 	case errors.Is(s.failed, errSSH) && s.conn.alive():
 		return s.sshFailed(over)
-	case errors.As(s.failed, &exit):
+	case hasExited:
 		var stdout []byte
 		for _, c := range captures {
 			stdout = c.bytes()

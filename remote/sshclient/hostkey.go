@@ -27,7 +27,7 @@ type hostKeyCheck struct {
 	target     resolvedEndpoint
 	name       hostkeys.Name // under which the key is looked up
 	rules      hostkeys.Rules
-	host       *hostkeys.Host
+	host       *hostkeys.Known
 	stamp      string // of the files that were read
 	algorithms []string
 
@@ -74,7 +74,7 @@ func (k *hostKeyCheck) files() []string {
 }
 
 // ask adds the lines of KnownHostsCommand, if there is one.
-func (k *hostKeyCheck) ask(host *hostkeys.Host, name hostkeys.Name) (*hostkeys.Host, error) {
+func (k *hostKeyCheck) ask(host *hostkeys.Known, name hostkeys.Name) (*hostkeys.Known, error) {
 	if len(k.target.KnownHostsCommand) == 0 {
 		return host, nil
 	}
@@ -110,16 +110,16 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	if err := k.target.CheckSize(key); err != nil {
 		return remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", k.target.Host, err)
 	}
-	direct := len(k.target.ProxyJump) == 0 && k.target.ProxyCommand == ""
-	ip := addressOf(peer)
 	host, err := k.ask(k.host, k.name)
 	if err != nil {
 		return err
 	}
 	err = k.client.checkResult(k, key, host.Check(key, k.rules, time.Now()))
 	_, certified := key.(*ssh.Certificate)
-	if err == nil && direct && k.target.CheckHostIP && !certified && ip != nil && !ip.IsLoopback() {
-		err = k.verifyAddress(hostkeys.Name{Host: ip.String(), Port: k.target.Port}, key)
+	direct := len(k.target.ProxyJump) == 0 && k.target.ProxyCommand == ""
+	tcp, ok := peer.(*net.TCPAddr)
+	if err == nil && direct && k.target.CheckHostIP && !certified && ok && !tcp.IP.IsLoopback() {
+		err = k.verifyAddress(hostkeys.Name{Host: tcp.IP.String(), Port: k.target.Port}, key)
 	}
 	return err
 }
@@ -132,17 +132,9 @@ func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) erro
 	if err != nil {
 		return err
 	}
-	var changed *hostkeys.Changed
-	if err := host.Check(key, k.rules, time.Now()); errors.As(err, &changed) && !k.client.options.InsecureHostKeys {
+	err = host.Check(key, k.rules, time.Now())
+	if changed, ok := errors.AsType[*hostkeys.Changed](err); ok && !k.client.options.InsecureHostKeys {
 		return changedError(err, changed)
-	}
-	return nil
-}
-
-// addressOf is nil if there is none.
-func addressOf(peer net.Addr) net.IP {
-	if tcp, ok := peer.(*net.TCPAddr); ok {
-		return tcp.IP
 	}
 	return nil
 }
@@ -187,18 +179,16 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 			Msg("INSECURE: the host key is accepted without a check, as requested for this run: " + err.Error())
 		return nil
 	}
-	var changed *hostkeys.Changed
-	if errors.As(err, &changed) {
+	if changed, ok := errors.AsType[*hostkeys.Changed](err); ok {
 		return changedError(err, changed)
 	}
-	var unknown *hostkeys.Unknown
-	refused := len(t.KnownHostsCommand) > 0 && errors.As(err, &unknown) && unknown.Refused // ssh adds no key then
-	if t.AcceptNew && !refused {
+	unknown, ok := errors.AsType[*hostkeys.Unknown](err)
+	if t.AcceptNew && !(len(t.KnownHostsCommand) > 0 && ok && unknown.Refused) { // then ssh adds no key
 		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
-		switch {
-		case errors.As(added, &changed): // another key was added in the meantime
+		if changed, ok := errors.AsType[*hostkeys.Changed](added); ok { // another key was added in the meantime
 			return changedError(added, changed)
-		case added != nil:
+		}
+		if added != nil {
 			return remote.Errorf(remote.HostKey, "%w; accept-new: %w", err, added)
 		}
 		return nil

@@ -152,15 +152,15 @@ func TestTheNextStepOfAChangedKey(t *testing.T) {
 }
 
 func TestRemoveCommand(t *testing.T) {
-	etc := hostkeys.Place{File: "/etc/genv/ssh_known_hosts", Line: 4}
+	etc := hostkeys.Position{File: "/etc/genv/ssh_known_hosts", Line: 4}
 	for want, changed := range map[string]hostkeys.Changed{
-		"sudo ssh-keygen -R gpu-17.lab -f /etc/genv/ssh_known_hosts && sudo chmod a+r /etc/genv/ssh_known_hosts": {Name: "gpu-17.lab", Known: []hostkeys.Place{etc, {File: etc.File, Line: 5}}},
-		"ssh-keygen -R '[gpu]:2222' -f '/home/a b/.ssh/known_hosts'":                                             {Name: "[gpu]:2222", Known: []hostkeys.Place{{File: "/home/a b/.ssh/known_hosts", Line: 1}}},
-		"correct KnownHostsCommand /bin/keys:1":                                                                  {Name: "gpu", Known: []hostkeys.Place{{File: "KnownHostsCommand /bin/keys", Line: 1}}},
+		"sudo ssh-keygen -R gpu-17.lab -f /etc/genv/ssh_known_hosts && sudo chmod a+r /etc/genv/ssh_known_hosts": {Name: "gpu-17.lab", Known: []hostkeys.Position{etc, {File: etc.File, Line: 5}}},
+		"ssh-keygen -R '[gpu]:2222' -f '/home/a b/.ssh/known_hosts'":                                             {Name: "[gpu]:2222", Known: []hostkeys.Position{{File: "/home/a b/.ssh/known_hosts", Line: 1}}},
+		"correct KnownHostsCommand /bin/keys:1":                                                                  {Name: "gpu", Known: []hostkeys.Position{{File: "KnownHostsCommand /bin/keys", Line: 1}}},
 	} {
 		require.Equal(t, want, removeCommand(&changed))
 	}
-	revoked := changedError(errors.New("x"), &hostkeys.Changed{Name: "gpu", Known: []hostkeys.Place{etc}, Revoked: true})
+	revoked := changedError(errors.New("x"), &hostkeys.Changed{Name: "gpu", Known: []hostkeys.Position{etc}, Revoked: true})
 	require.NotContains(t, remote.NextStepOf(revoked), "ssh-keygen", "the mark stays")
 }
 

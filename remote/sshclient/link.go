@@ -87,8 +87,8 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 
 // refusedForNow says whether the host has refused a session, because there are too many. Nothing was begun.
 func refusedForNow(err error) bool {
-	var refused *ssh.OpenChannelError
-	return errors.As(err, &refused)
+	_, refused := errors.AsType[*ssh.OpenChannelError](err)
+	return refused
 }
 
 // How many logins may be under way to one address, and through one jump host (sshd_config(5), MaxStartups).

@@ -271,8 +271,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 		<-ended
 	}
 	out := remote.Output{Stdout: stdout.bytes(), Stderr: s.Stderr()}
-	var e *remote.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*remote.Error](err); ok {
 		e.Stderr = string(out.Stderr)
 	}
 	return out, err

@@ -173,11 +173,11 @@ func (s *sshProcess) signal(signal unix.Signal) {
 // that failed, errSSH, or another error if the status of the command is not known.
 func (s *sshProcess) Wait() error {
 	<-s.ended
-	var exit *exec.ExitError
+	exit, ok := errors.AsType[*exec.ExitError](s.err)
 	switch {
 	case s.err == nil:
 		return nil
-	case !errors.As(s.err, &exit) || !exit.Exited():
+	case !ok || !exit.Exited():
 		return fmt.Errorf("ssh was ended: %w", s.err)
 	case exit.ExitCode() == sshFailedStatus:
 		return errSSH

@@ -62,8 +62,8 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 // Shown is the machine that refused or did not finish a login, if the error is of a login
 // that failed after the machine had shown its host key.
 func Shown(err error) (remote.Peer, bool) {
-	var shown *shownKey
-	if !errors.As(err, &shown) {
+	shown, ok := errors.AsType[*shownKey](err)
+	if !ok {
 		return remote.Peer{}, false
 	}
 	return shown.peer, shown.peer.Known()
@@ -72,33 +72,34 @@ func Shown(err error) (remote.Peer, bool) {
 // Peer is the machine of the host's last connection, with the addresses of the
 // connection itself; false if there was none.
 func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
-	p := c.existing(h)
-	if p == nil {
+	conn := c.lastConnection(h)
+	if conn == nil {
 		return remote.Peer{}, false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		return remote.Peer{}, false
-	}
-	return p.conn.peer, p.conn.peer.Known()
+	return conn.peer, conn.peer.Known()
 }
 
 // LoginTook is how long the login of the host's last connection took, from the first byte to the first session; 0 if
 // that is not known.
 func (c *Client) LoginTook(h remote.Host) time.Duration {
+	conn := c.lastConnection(h)
+	if conn == nil {
+		return 0
+	}
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.took
+}
+
+// lastConnection may be over; it is nil if there was none.
+func (c *Client) lastConnection(h remote.Host) *connection {
 	p := c.existing(h)
 	if p == nil {
-		return 0
+		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conn == nil {
-		return 0
-	}
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
-	return p.conn.took
+	return p.conn
 }
 
 // peerOf is the machine that a connection led to. Behind a jump host or a

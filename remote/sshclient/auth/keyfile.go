@@ -112,8 +112,7 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 	if err == nil {
 		return signer, nil
 	}
-	var locked *ssh.PassphraseMissingError
-	if !errors.As(err, &locked) {
+	if _, locked := errors.AsType[*ssh.PassphraseMissingError](err); !locked {
 		return nil, fmt.Errorf("%s cannot be read here and is only used through the agent: %w", path, err)
 	}
 	if public == nil {
@@ -128,11 +127,10 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 // publicOf finds the public key of a key file where ssh does: in the file, in the .pub next to it, and in front of the
 // private key in OpenSSH's own format. It is nil if it is in neither.
 func publicOf(path string) ssh.PublicKey {
-	if public := readPublic(path); public != nil {
-		return public
-	}
-	if public := readPublic(path + ".pub"); public != nil {
-		return public
+	for _, file := range []string{path, path + ".pub"} {
+		if public := readPublic(file); public != nil {
+			return public
+		}
 	}
 	return publicInPrivate(readKeyFile(path))
 }
@@ -187,19 +185,29 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// lockedSigner is the signer of an encrypted key with a known public key: it asks for the passphrase when a server has
-// accepted the key, and only once in this process.
+// lockedKey is an encrypted key with a known public key: it asks for the passphrase when a server has accepted the key,
+// and only once in this process.
+type lockedKey struct {
+	public ssh.PublicKey
+	done   <-chan struct{} // closed when the keyring is
+	ask    func()          // asks on the first call, in the background
+
+	known  chan struct{} // closed when the other fields may be read
+	signer ssh.AlgorithmSigner
+	err    error
+}
+
 func (k *Keyring) lockedSigner(path string, public ssh.PublicKey, content []byte) ssh.Signer {
-	return &lockedKey{public: public, done: k.lifetime.Done(), open: sync.OnceValue(func() *opened {
-		result := &opened{known: make(chan struct{})}
+	l := &lockedKey{public: public, done: k.lifetime.Done(), known: make(chan struct{})}
+	l.ask = sync.OnceFunc(func() {
 		go func() { // reading from a terminal cannot be cancelled; Close does not wait for it
-			defer close(result.known)
-			if result.signer, result.err = k.ask(path, content); result.err != nil {
-				k.log.Warn().Err(result.err).Msg("a key is not used")
+			defer close(l.known)
+			if l.signer, l.err = k.ask(path, content); l.err != nil {
+				k.log.Warn().Err(l.err).Msg("a key is not used")
 			}
 		}()
-		return result
-	})}
+	})
+	return l
 }
 
 func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) {
@@ -222,18 +230,6 @@ func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) 
 	return able, nil
 }
 
-type opened struct {
-	known  chan struct{} // closed when the other fields may be read
-	signer ssh.AlgorithmSigner
-	err    error
-}
-
-type lockedKey struct {
-	public ssh.PublicKey
-	done   <-chan struct{}
-	open   func() *opened // asks on the first call
-}
-
 func (l *lockedKey) PublicKey() ssh.PublicKey { return l.public }
 
 func (l *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
@@ -241,13 +237,13 @@ func (l *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 }
 
 func (l *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
-	result := l.open()
+	l.ask()
 	select {
-	case <-result.known:
-		if result.err != nil {
-			return nil, result.err
+	case <-l.known:
+		if l.err != nil {
+			return nil, l.err
 		}
-		return result.signer.SignWithAlgorithm(rand, data, algorithm)
+		return l.signer.SignWithAlgorithm(rand, data, algorithm)
 	case <-l.done:
 		return nil, errors.New("the keyring was closed before the passphrase was entered")
 	}

@@ -9,13 +9,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// algorithmList is a keyword of ssh_config that lists algorithms. Names are those
-// of OpenSSH 10 (`ssh -Q`, myproposal.h).
+// algorithmList is a keyword of ssh_config that lists algorithms. Names are those of OpenSSH 10 (`ssh -Q`, myproposal.h).
 type algorithmList struct {
-	keyword  string
-	name     string          // as ssh_config(5) writes the keyword
-	defaults []string        // the list without the keyword
-	here     func() []string // what the library has
+	name     string   // as ssh_config(5) writes the keyword
+	defaults []string // the list without the keyword
+	here     []string // what the library has
 	field    func(*HostConfig) *[]string
 }
 
@@ -30,6 +28,15 @@ ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521-cert-v01@openssh.co
 sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`),
 			defaultSignatures()...)
 	})
+	defaultKexes = lazily(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com
+curve25519-sha256 curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521
+diffie-hellman-group-exchange-sha256 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512
+diffie-hellman-group14-sha256`)
+	defaultCiphers = lazily(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
+aes192-ctr aes256-ctr`)
+	defaultMACs = lazily(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
+hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac-128@openssh.com hmac-sha2-256
+hmac-sha2-512 hmac-sha1`)
 )
 
 // lazily is a list of words that is split when it is needed first.
@@ -38,50 +45,26 @@ func lazily(words string) func() []string {
 }
 
 var algorithmLists = sync.OnceValue(func() []algorithmList {
+	has := implemented()
+	kexes := append(has.KeyExchanges, "curve25519-sha256@libssh.org")
 	return []algorithmList{
+		{"KexAlgorithms", defaultKexes(), kexes, func(s *HostConfig) *[]string { return &s.KexAlgorithms }},
+		{"Ciphers", defaultCiphers(), has.Ciphers, func(s *HostConfig) *[]string { return &s.Ciphers }},
+		{"MACs", defaultMACs(), has.MACs, func(s *HostConfig) *[]string { return &s.MACs }},
+		{"HostKeyAlgorithms", defaultKeyTypes(), has.HostKeys, func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms }},
 		{
-			keyword: "kexalgorithms", name: "KexAlgorithms",
-			defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512
-sntrup761x25519-sha512@openssh.com curve25519-sha256
-curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521
-diffie-hellman-group-exchange-sha256
-diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group14-sha256`),
-			here:  func() []string { return append(implemented().KeyExchanges, "curve25519-sha256@libssh.org") },
-			field: func(s *HostConfig) *[]string { return &s.KexAlgorithms },
+			"PubkeyAcceptedAlgorithms", defaultKeyTypes(), withCertificates(has.PublicKeyAuths),
+			func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
 		},
 		{
-			keyword: "ciphers", name: "Ciphers",
-			defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com
-aes128-ctr
-aes192-ctr aes256-ctr`),
-			here:  func() []string { return implemented().Ciphers },
-			field: func(s *HostConfig) *[]string { return &s.Ciphers },
-		},
-		{
-			keyword: "macs", name: "MACs",
-			defaults: strings.Fields(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
-hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac-128@openssh.com hmac-sha2-256
-hmac-sha2-512 hmac-sha1`),
-			here:  func() []string { return implemented().MACs },
-			field: func(s *HostConfig) *[]string { return &s.MACs },
-		},
-		{
-			keyword: "hostkeyalgorithms", name: "HostKeyAlgorithms", defaults: defaultKeyTypes(),
-			here:  func() []string { return implemented().HostKeys },
-			field: func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
-		},
-		{
-			keyword: "pubkeyacceptedalgorithms", name: "PubkeyAcceptedAlgorithms", defaults: defaultKeyTypes(),
-			here:  func() []string { return withCertificates(implemented().PublicKeyAuths) },
-			field: func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
-		},
-		{
-			keyword: "casignaturealgorithms", name: "CASignatureAlgorithms", defaults: defaultSignatures(),
-			here:  func() []string { return implemented().PublicKeyAuths },
-			field: func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
+			"CASignatureAlgorithms", defaultSignatures(), has.PublicKeyAuths,
+			func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
 		},
 	}
 })
+
+// keyword is the name in lower case.
+func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
 
 func isRC4(name string) bool { return strings.HasPrefix(name, "arcfour") }
 
@@ -116,7 +99,7 @@ func withCertificates(names []string) []string {
 // by commas, after `+`, `-`, `^` or nothing. Others, and patterns except after `-`, are left to ssh.
 func (l algorithmList) isValid(value string) bool {
 	kind, items := operator(value)
-	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here()), isObsolete)
+	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here), isObsolete)
 	for item := range strings.SplitSeq(items, ",") {
 		if item == "" || kind != '-' && !slices.Contains(known, item) {
 			return false
@@ -179,16 +162,16 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 // nothing is left is an error: the library would take its own instead.
 func (r raw) algorithms(s *HostConfig) error {
 	for _, l := range algorithmLists() {
-		names, here := l.defaults, l.here()
-		values, set := r[l.keyword]
+		names := l.defaults
+		values, set := r[l.keyword()]
 		if set {
 			names = l.expand(values[0])
 		}
-		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(here, name) })
+		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(l.here, name) })
 		if len(left) == 0 {
-			return &Error{keyword: l.keyword, Problem: fmt.Sprintf(
-				"genv has none of the algorithms that %s %s allows; it has %s", l.name, r.first(l.keyword),
-				strings.Join(here, ","))}
+			return &Error{keyword: l.keyword(), Problem: fmt.Sprintf(
+				"genv has none of the algorithms that %s %s allows; it has %s", l.name, r.first(l.keyword()),
+				strings.Join(l.here, ","))}
 		}
 		*l.field(s) = left
 	}
@@ -198,5 +181,5 @@ func (r raw) algorithms(s *HostConfig) error {
 // Implements says whether the library has an algorithm of a keyword of ssh_config(5).
 func Implements(keyword, name string) bool {
 	return slices.ContainsFunc(algorithmLists(),
-		func(l algorithmList) bool { return l.name == keyword && slices.Contains(l.here(), name) })
+		func(l algorithmList) bool { return l.name == keyword && slices.Contains(l.here, name) })
 }

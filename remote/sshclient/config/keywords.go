@@ -97,7 +97,7 @@ func isNone(value string) bool { return strings.EqualFold(value, "none") }
 
 func isListOf(keyword string) func(string) bool {
 	return func(value string) bool {
-		i := slices.IndexFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == keyword })
+		i := slices.IndexFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword() == keyword })
 		return algorithmLists()[i].isValid(value)
 	}
 }

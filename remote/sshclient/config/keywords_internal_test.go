@@ -82,7 +82,7 @@ func TestAlgorithmsAreDocumented(t *testing.T) {
 	require.NoError(t, err)
 	words := strings.Join(strings.Fields(string(page)), " ")
 	for _, l := range algorithmLists()[:3] {
-		here := l.here()
+		here := l.here
 		missing := func(name string) bool { return !slices.Contains(here, name) }
 		byDefault := slices.DeleteFunc(slices.Clone(l.defaults), missing)
 		onRequest := slices.DeleteFunc(slices.Clone(here), func(name string) bool { return slices.Contains(byDefault, name) })

@@ -93,11 +93,10 @@ func sshProblem(text string, cause error) error {
 		line, _ := strconv.Atoi(m[2])
 		return &Error{File: strings.TrimSuffix(m[1], ":"), Line: line, Problem: strings.TrimSpace(m[3])}
 	}
-	var exit *exec.ExitError
-	if text = strings.TrimSpace(text); errors.As(cause, &exit) && text != "" {
-		return &Error{Problem: "ssh -G: " + text}
+	if _, exited := errors.AsType[*exec.ExitError](cause); !exited || strings.TrimSpace(text) == "" {
+		text = cause.Error()
 	}
-	return &Error{Problem: "ssh -G: " + cause.Error()}
+	return &Error{Problem: "ssh -G: " + strings.TrimSpace(text)}
 }
 
 // parseOpenSSH reads `keyword value` lines. A value in which ssh has replaced the

@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 func (e *Error) NeedsOpenSSH() bool {
 	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" ||
 		slices.Contains(leftOut, e.keyword) ||
-		slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == e.keyword })
+		slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword() == e.keyword })
 }
 
 // defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).

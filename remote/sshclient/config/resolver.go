@@ -50,10 +50,10 @@ type Resolver struct {
 	files   *files
 
 	mu      sync.Mutex
-	answers map[Lookup]answer
+	answers map[Lookup]cached
 }
 
-type answer struct {
+type cached struct {
 	settings HostConfig
 	err      error
 	stamp    string // of the files it came from
@@ -62,7 +62,7 @@ type answer struct {
 // New finds ssh and the user; it reads no configuration yet.
 func New(o ResolverOptions) *Resolver {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
-	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]answer{}}
+	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Lookup]cached{}}
 	r.who = whoAmI(o)
 	switch o.SSH {
 	case "none":
@@ -87,7 +87,7 @@ func (r *Resolver) Resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	if ok && known.stamp == stamp {
 		return known.settings, known.err
 	}
-	fresh := answer{stamp: stamp}
+	fresh := cached{stamp: stamp}
 	fresh.settings, fresh.err = r.resolve(ctx, q)
 	if ctx.Err() != nil || errors.Is(fresh.err, context.DeadlineExceeded) {
 		return fresh.settings, fresh.err
@@ -124,8 +124,8 @@ func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 
 // located adds to an error the place of the line that is its cause.
 func located(err error, lines []line) error {
-	var e *Error
-	if !errors.As(err, &e) || e.keyword == "" {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.keyword == "" {
 		return err
 	}
 	for _, l := range lines {

@@ -6,7 +6,7 @@
 // It differs from OpenSSH where that is safer: a key that is revoked for the name without its port is never accepted,
 // and `accept-new` adds no key while one of the host's files can't be read.
 //
-//	store := hostkeys.NewStore(log)
+//	store := hostkeys.NewCache(log)
 //	host := store.Lookup([]string{"/home/alice/.ssh/known_hosts"}, hostkeys.Name{Host: "gpu-07", Port: 22})
 //	config.HostKeyAlgorithms = host.Algorithms(hostConfig.HostKeyAlgorithms)
 //	err := host.Check(key, rules, time.Now()) // *Unknown, *Changed
@@ -38,19 +38,19 @@ func (n Name) String() string {
 	return fmt.Sprintf("[%s]:%d", strings.ToLower(n.Host), n.Port)
 }
 
-// Host is what the known_hosts files say about a host.
-type Host struct {
+// Known is what the known_hosts files say about a host.
+type Known struct {
 	name    Name
 	paths   []string
-	files   []*file
-	entries []*entry // of the name with its port
-	missing []error  // what could not be read
+	files   []*knownHosts
+	entries []*knownKey // of the name with its port
+	missing []error     // what could not be read
 }
 
 // Lookup returns what the files say about a host. One that can't be read is
 // skipped with a warning, once for each change.
-func (s *Store) Lookup(files []string, name Name) *Host {
-	h := &Host{name: name, paths: files}
+func (s *Cache) Lookup(files []string, name Name) *Known {
+	h := &Known{name: name, paths: files}
 	for _, path := range files {
 		f := s.load(path)
 		h.files = append(h.files, f)
@@ -71,7 +71,7 @@ type Rules struct {
 
 // Algorithms are the host key algorithms to ask the host for, in the order in which ssh asks for them: its own if the
 // most preferred one is known of the host, else those that are known first. So ssh and genv are shown the same key.
-func (h *Host) Algorithms(preferred []string) []string {
+func (h *Known) Algorithms(preferred []string) []string {
 	kinds, authorities := map[string]bool{}, false
 	for _, e := range h.entries {
 		authorities = authorities || e.marker == authority
@@ -95,7 +95,7 @@ func (h *Host) Algorithms(preferred []string) []string {
 
 // Expected is the known key that the host would show when it is asked for algorithms in
 // this order; nil if none is known.
-func (h *Host) Expected(algorithms []string) ssh.PublicKey {
+func (h *Known) Expected(algorithms []string) ssh.PublicKey {
 	for _, algorithm := range algorithms {
 		for _, e := range h.entries {
 			if e.marker == "" && e.kind == keyType(plain(algorithm)) {
@@ -131,20 +131,20 @@ func keyType(algorithm string) string {
 // Check returns nil for a key of the host, else *Unknown or *Changed. It decides as OpenSSH does (sshconnect.c,
 // check_host_key): a certificate that is not accepted counts as the key in it, and a host that is not known with its
 // port is looked up without.
-func (h *Host) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
-	c := check{Host: h, rules: rules, now: now}
+func (h *Known) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
+	c := check{Known: h, rules: rules, now: now}
 	return c.key(key, h.entries, h.name.Port == 0 || h.name.Port == 22)
 }
 
 type check struct {
-	*Host
+	*Known
 	rules   Rules
 	now     time.Time
 	refused error // why the certificate was not accepted
 }
 
 // key checks a key against entries; bare says that they are those of the name without its port.
-func (c *check) key(key ssh.PublicKey, entries []*entry, bare bool) error {
+func (c *check) key(key ssh.PublicKey, entries []*knownKey, bare bool) error {
 	cert, isCert := key.(*ssh.Certificate)
 	err := c.compare(key, entries)
 	var unknown *Unknown
@@ -158,7 +158,7 @@ func (c *check) key(key ssh.PublicKey, entries []*entry, bare bool) error {
 		}
 		c.refused = err
 	case errors.As(err, &unknown) && !bare:
-		var without []*entry
+		var without []*knownKey
 		for _, f := range c.files {
 			without = append(without, entriesOf(f.entries, Name{Host: c.name.Host}.String())...)
 		}
@@ -174,7 +174,7 @@ func (c *check) key(key ssh.PublicKey, entries []*entry, bare bool) error {
 }
 
 // compare looks for a key or, for a certificate, for its authority.
-func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
+func (c *check) compare(key ssh.PublicKey, entries []*knownKey) error {
 	marker, wanted, inner, isCert := "", key, key, false
 	if cert, ok := key.(*ssh.Certificate); ok {
 		marker, wanted, inner, isCert = authority, cert.SignatureKey, cert.Key, true
@@ -184,7 +184,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	for _, e := range entries {
 		switch {
 		case e.marker == revoked && (e.key == string(inner.Marshal()) || isCert && e.key == string(wanted.Marshal())):
-			changed.Revoked, changed.Known = true, []Place{e.place}
+			changed.Revoked, changed.Known = true, []Position{e.place}
 			return changed
 		case e.marker != marker:
 		case e.key == string(wanted.Marshal()):
@@ -243,7 +243,7 @@ func (e *Unknown) Error() string {
 type Changed struct {
 	Name    string
 	Key     ssh.PublicKey
-	Known   []Place // the lines with other keys, or the one that revokes this key
+	Known   []Position // the lines with other keys, or the one that revokes this key
 	Revoked bool
 }
 

@@ -24,8 +24,8 @@ func script(t *testing.T, text string) string {
 	return name
 }
 
-func ask(ctx context.Context, command ...string) (*hostkeys.Host, error) {
-	store, name := hostkeys.NewStore(zerolog.Nop()), hostkeys.Name{Host: "GPU", Port: 2222}
+func ask(ctx context.Context, command ...string) (*hostkeys.Known, error) {
+	store, name := hostkeys.NewCache(zerolog.Nop()), hostkeys.Name{Host: "GPU", Port: 2222}
 	return store.Ask(ctx, store.Lookup(nil, name), command, name)
 }
 

@@ -50,11 +50,11 @@ var rules = hostkeys.Rules{Authority: func(*ssh.Certificate) bool { return true 
 
 // db are some files, in which hosts are looked up by `name:port`.
 type db struct {
-	store *hostkeys.Store
+	store *hostkeys.Cache
 	files []string
 }
 
-func (d db) lookup(address string) *hostkeys.Host { return d.store.Lookup(d.files, named(address)) }
+func (d db) lookup(address string) *hostkeys.Known { return d.store.Lookup(d.files, named(address)) }
 
 func (d db) Check(address string, key ssh.PublicKey) error {
 	return d.lookup(address).Check(key, rules, time.Now())
@@ -82,7 +82,7 @@ func load(t testing.TB, content ...string) (db, string) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		files = append(files, name)
 	}
-	d := db{hostkeys.NewStore(zerolog.New(&log)), append(files, "/nonexistent/known_hosts")}
+	d := db{hostkeys.NewCache(zerolog.New(&log)), append(files, "/nonexistent/known_hosts")}
 	d.lookup("any:22") // reads the files
 	return d, log.String()
 }
@@ -198,7 +198,7 @@ func TestAlgorithmsFollowKnownHosts(t *testing.T) {
 }
 
 func TestReloadAndAccept(t *testing.T) {
-	store := hostkeys.NewStore(zerolog.Nop())
+	store := hostkeys.NewCache(zerolog.Nop())
 	file := filepath.Join(t.TempDir(), "new", "known_hosts")
 	accept := func(address string, hash bool, key ssh.PublicKey) error {
 		r := rules
@@ -241,7 +241,7 @@ func TestReloadAndAccept(t *testing.T) {
 
 func TestOtherFileTypes(t *testing.T) {
 	key, dir := ed(t).PublicKey(), t.TempDir()
-	store := hostkeys.NewStore(zerolog.Nop())
+	store := hostkeys.NewCache(zerolog.Nop())
 	err := db{store, []string{dir}}.Check("gpu:22", key)
 	require.ErrorAs(t, err, new(*hostkeys.Unknown))
 	require.ErrorContains(t, err, dir+" is not a regular file", "a folder")

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// Place is a line of a file.
-type Place struct {
+// Position is a line of a file.
+type Position struct {
 	File string
 	Line int // 0: the whole file
 }
 
-func (p Place) String() string {
+func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
 	}
@@ -34,8 +34,8 @@ const (
 	revoked   = "revoked"
 )
 
-type entry struct {
-	place      Place
+type knownKey struct {
+	place      Position
 	marker     string   // authority, revoked or empty
 	patterns   []string // of names, in lower case
 	salt, hash []byte   // of a name, in place of patterns
@@ -43,47 +43,45 @@ type entry struct {
 	key        string   // in the format of the SSH protocol
 }
 
-// parse reads the lines of a known_hosts file, and returns an error for each line that is not in its format.
-func parse(file string, content []byte) (entries []entry, bad []badLine) {
+// parse reads the lines of a known_hosts file, and returns how many are not in its format, and the number of the first
+// one with its error.
+func parse(file string, content []byte) (entries []knownKey, bad, first int, why error) {
 	number := 0
 	for line := range bytes.Lines(content) {
 		number++
 		e, err := parseLine(line)
 		switch {
 		case errors.Is(err, io.EOF): // empty, or a comment
-		case err != nil:
-			bad = append(bad, badLine{number, err})
-		default:
-			e.place = Place{file, number}
+		case err == nil:
+			e.place = Position{file, number}
 			entries = append(entries, e)
+		default:
+			if bad++; bad == 1 {
+				first, why = number, err
+			}
 		}
 	}
-	return entries, bad
-}
-
-type badLine struct {
-	number int
-	err    error
+	return entries, bad, first, why
 }
 
 // parseLine returns io.EOF for a line without an entry.
-func parseLine(line []byte) (entry, error) {
+func parseLine(line []byte) (knownKey, error) {
 	line = bytes.TrimSpace(line)
 	if len(line) > 0 && line[0] != '#' && !bytes.ContainsAny(line, " \t") {
-		return entry{}, errors.New("only one word") // the library takes it as empty
+		return knownKey{}, errors.New("only one word") // the library takes it as empty
 	}
 	marker, names, key, _, _, err := ssh.ParseKnownHosts(line)
 	if err != nil {
-		return entry{}, err
+		return knownKey{}, err
 	}
 	if marker != "" && marker != authority && marker != revoked || strings.HasPrefix(names[0], "@") {
-		return entry{}, fmt.Errorf("unknown marker @%s", marker)
+		return knownKey{}, fmt.Errorf("unknown marker @%s", marker)
 	}
-	e := entry{marker: marker, kind: key.Type(), key: string(key.Marshal())}
+	e := knownKey{marker: marker, kind: key.Type(), key: string(key.Marshal())}
 	return e, e.setNames(names)
 }
 
-func (e *entry) setNames(names []string) (err error) {
+func (e *knownKey) setNames(names []string) (err error) {
 	if strings.HasPrefix(names[0], "|") {
 		parts := strings.Split(strings.Join(names, ","), "|")
 		if len(parts) != 4 || parts[1] != "1" {
@@ -107,7 +105,7 @@ func (e *entry) setNames(names []string) (err error) {
 	return nil
 }
 
-func (e *entry) matches(name string) bool {
+func (e *knownKey) matches(name string) bool {
 	if e.hash == nil {
 		return config.MatchesAny(e.patterns, name)
 	}
@@ -122,7 +120,7 @@ func nameHash(salt []byte, name string) []byte {
 }
 
 // entriesOf are those of a name, which is in lower case.
-func entriesOf(entries []entry, name string) (found []*entry) {
+func entriesOf(entries []knownKey, name string) (found []*knownKey) {
 	for i := range entries {
 		if entries[i].matches(name) {
 			found = append(found, &entries[i])

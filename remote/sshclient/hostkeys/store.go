@@ -23,11 +23,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Store caches known_hosts files until they change. It is safe for concurrent use.
-type Store struct {
+// Cache keeps known_hosts files until they change. It is safe for concurrent use.
+type Cache struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
-	files   map[string]*file
+	files   map[string]*knownHosts
 	running chan struct{} // bounds the processes
 	writing sync.Mutex    // one append at a time
 }
@@ -35,35 +35,35 @@ type Store struct {
 // maxProcesses bounds the commands that run at the same time: enough that a few which hang delay no other host.
 const maxProcesses = 32
 
-// NewStore returns a Store that logs warnings about bad lines and files.
-func NewStore(log zerolog.Logger) *Store {
-	return &Store{log: log, files: map[string]*file{}, running: make(chan struct{}, maxProcesses)}
+// NewCache returns a Cache that logs warnings about bad lines and files.
+func NewCache(log zerolog.Logger) *Cache {
+	return &Cache{log: log, files: map[string]*knownHosts{}, running: make(chan struct{}, maxProcesses)}
 }
 
-// file is the content of a known_hosts file at a point in time.
-type file struct {
+// knownHosts is the content of a known_hosts file at a point in time.
+type knownHosts struct {
 	stamp   string
-	entries []entry
+	entries []knownKey
 	err     error // why it could not be read
 }
 
 // load returns a file as it is now; one that does not exist is empty.
-func (s *Store) load(name string) *file {
+func (s *Cache) load(name string) *knownHosts {
 	stamp := folder.Stamp(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.files[name]; f != nil && f.stamp == stamp {
 		return f
 	}
-	f := &file{stamp: stamp}
+	f := &knownHosts{stamp: stamp}
 	content, err := readFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.err = fmt.Errorf("cannot read the known hosts: %w", err)
 		s.log.Warn().Str("file", name).Err(err).Msg("known_hosts: file skipped")
 	}
-	entries, bad := parse(name, content)
-	if len(bad) > 0 {
-		s.log.Warn().Str("file", name).Int("line", bad[0].number).Int("lines", len(bad)).Err(bad[0].err).
+	entries, bad, first, why := parse(name, content)
+	if bad > 0 {
+		s.log.Warn().Str("file", name).Int("line", first).Int("lines", bad).Err(why).
 			Msg("known_hosts: bad lines skipped; the first one is shown")
 	}
 	f.entries = entries
@@ -88,7 +88,7 @@ func readFile(name string) ([]byte, error) {
 // Accept adds the key of an unknown host to known_hosts, for StrictHostKeyChecking accept-new; of a certificate, the
 // key in it. Programs that append at the same time, such as OpenSSH, each write a whole line. No key is added while one
 // of the host's files can't be read, since the host may be known there.
-func (s *Store) Accept(h *Host, key ssh.PublicKey, rules Rules, now time.Time) error {
+func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) error {
 	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
 	}
@@ -98,8 +98,8 @@ func (s *Store) Accept(h *Host, key ssh.PublicKey, rules Rules, now time.Time) e
 	if err := errors.Join(h.missing...); err != nil {
 		return err
 	}
-	var unknown *Unknown
-	if err := h.Check(key, rules, now); !errors.As(err, &unknown) {
+	err := h.Check(key, rules, now)
+	if _, unknown := errors.AsType[*Unknown](err); !unknown {
 		return err
 	}
 	known := h.name.String()
@@ -149,7 +149,7 @@ const nameToken = "\x00H"
 
 // Ask runs ssh_config's KnownHostsCommand, as config.HostConfig has it, and returns the host with the lines that it
 // printed for the name. As in ssh, a command that fails is an error, and one that isn't there is not.
-func (s *Store) Ask(ctx context.Context, h *Host, command []string, name Name) (*Host, error) {
+func (s *Cache) Ask(ctx context.Context, h *Known, command []string, name Name) (*Known, error) {
 	with, program := *h, command[0]
 	if _, err := os.Stat(program); err != nil || !filepath.IsAbs(program) {
 		missing := fmt.Errorf("KnownHostsCommand %s can't be run: it has to be the absolute path of a program", program)
@@ -164,7 +164,7 @@ func (s *Store) Ask(ctx context.Context, h *Host, command []string, name Name) (
 	if err != nil {
 		return nil, fmt.Errorf("KnownHostsCommand %s: %w", program, err)
 	}
-	entries, _ := parse("KnownHostsCommand "+program, out)
+	entries, _, _, _ := parse("KnownHostsCommand "+program, out)
 	with.entries = slices.Concat(h.entries, entriesOf(entries, name.String()))
 	return &with, nil
 }
@@ -176,7 +176,7 @@ const (
 
 // output runs a command, made with the same ctx, in a process group of its own, and
 // returns what it wrote to stdout. The error has the last line of its stderr.
-func (s *Store) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
+func (s *Cache) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	select {
 	case s.running <- struct{}{}:
 	case <-ctx.Done():

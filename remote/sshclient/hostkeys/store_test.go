@@ -22,7 +22,7 @@ func TestUnreadableFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(good, []byte("gpu "+line(key)+"\n"), 0o600))
 	require.NoError(t, os.Mkdir(folder, 0o700))
 	var log bytes.Buffer
-	d := db{hostkeys.NewStore(zerolog.New(&log)), []string{folder, good}}
+	d := db{hostkeys.NewCache(zerolog.New(&log)), []string{folder, good}}
 	for range 3 {
 		require.NoError(t, d.Check("gpu:22", key), "known by the other file")
 	}
@@ -72,7 +72,7 @@ func BenchmarkFirstCycle(b *testing.B) {
 			file := filepath.Join(b.TempDir(), "known_hosts")
 			require.NoError(b, os.WriteFile(file, manyLines(kind, key), 0o600))
 			for b.Loop() {
-				store := hostkeys.NewStore(zerolog.Nop())
+				store := hostkeys.NewCache(zerolog.Nop())
 				for i := range 200 {
 					host := store.Lookup([]string{file}, hostkeys.Name{Host: fmt.Sprintf("gpu-%d", i), Port: 22})
 					host.Algorithms(defaults)
