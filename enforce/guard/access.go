@@ -12,14 +12,11 @@ import (
 
 // facts are what an access follows from.
 type facts struct {
-	Files *state.Files
-	// Proven are the environments that belong to the user for whom they are registered,
-	// according to the kernel.
-	Proven  map[registration]bool
-	Devices []hardware.BusDevice
-	Order   *Order
-	// ExemptUIDs are the uids of the order's exempt users.
-	ExemptUIDs []snapshot.UID
+	Files      *state.Files
+	Proven     map[registration]bool // environments that are, according to the kernel, those of their users
+	Devices    []hardware.BusDevice
+	Order      *Order
+	ExemptUIDs []snapshot.UID // of the order's exempt users
 }
 
 // registration names an environment by its id and the user for whom it is registered: in a
@@ -36,16 +33,11 @@ type access struct {
 	Devices []Device // all, and why some are not guarded
 }
 
-// accessOf decides who may open what. What is unknown is allowed: a device without a known minor is
-// not guarded.
+// accessOf decides who may open what. What is unknown is allowed.
 func accessOf(f facts) access {
 	p := access{Allowed: map[snapshot.UID]Minors{}}
 	for i := range f.Devices {
-		d := judged(&f.Devices[i], f.Order)
-		if f.renumbered(&d) {
-			d.Guarded = false
-			d.Why = "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
-		}
+		d := f.judged(&f.Devices[i])
 		if d.Guarded {
 			p.Guarded.Add(*d.Minor)
 		}
@@ -72,23 +64,18 @@ func accessOf(f facts) access {
 	return p
 }
 
-// renumbered says that it is unknown what is attached to a guarded device.
-func (f *facts) renumbered(d *Device) bool {
-	return d.Guarded && slices.ContainsFunc(f.Files.Devices, func(registered snapshot.Device) bool {
-		return registered.Unidentified && registered.Index == d.Index
-	})
-}
-
 // judged says whether a device is guarded.
-func judged(d *hardware.BusDevice, o *Order) Device {
+func (f *facts) judged(d *hardware.BusDevice) Device {
 	out := Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
 	switch {
-	case o.ExemptsDevice(d.Index, d.UUID):
+	case f.Order.ExemptsDevice(d.Index, d.UUID):
 		out.Why = "it is exempt"
 	case d.Minor == nil:
 		out.Why = "the number of its device node is unknown"
 	case !AllMinors().Has(*d.Minor):
 		out.Why = fmt.Sprintf("its device node has number %d, which no GPU of this driver has", *d.Minor)
+	case slices.ContainsFunc(f.Files.Devices, func(r snapshot.Device) bool { return r.Unidentified && r.Index == d.Index }):
+		out.Why = "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
 	default:
 		out.Guarded = true
 	}
@@ -124,7 +111,7 @@ func (p access) with(before map[snapshot.UID]Minors) access {
 // nvidia-modeset, 255 is nvidiactl.
 const LastGPU = 253
 
-// Minors is a set of minor numbers of NVIDIA devices, 0 to 255.
+// Minors is a set of minor numbers of NVIDIA devices, 0 to 255; a number that can't be a GPU's is never added.
 type Minors [4]uint64
 
 // AllMinors are all that a GPU can have.
@@ -135,7 +122,7 @@ func AllMinors() (m Minors) {
 	return m
 }
 
-// MinorsOf is the set of these minors; what can't be a GPU's is left out.
+// MinorsOf is the set of these minors.
 func MinorsOf(minors ...int) (m Minors) {
 	for _, minor := range minors {
 		m.Add(minor)
@@ -143,8 +130,7 @@ func MinorsOf(minors ...int) (m Minors) {
 	return m
 }
 
-// Add puts a minor into the set. A number that can't be a GPU's is left out, since its
-// node may not be denied.
+// Add puts a minor into the set.
 func (m *Minors) Add(minor int) {
 	if minor >= 0 && minor <= LastGPU {
 		m[minor/64] |= 1 << (minor % 64)

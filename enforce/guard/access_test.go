@@ -155,7 +155,7 @@ func TestExemptUsersAndDevices(t *testing.T) {
 	require.True(t, h.pins.may(bob, 3))
 	require.True(t, h.pins.may(alice, 1), "device 2 is exempt")
 	s := h.says(Enforce)
-	require.Equal(t, []User{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
+	require.Equal(t, []AllowedUser{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
 	h.soon("the user who doesn't exist is said", func() bool { return len(h.status().Problems) == 1 })
 
 	h.give(Enforce, time.Minute, func(o *Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })

@@ -19,7 +19,7 @@ func TestAwait(t *testing.T) {
 		return s
 	}
 	has := func(uid snapshot.UID, devices ...snapshot.DeviceIndex) guard.Status {
-		return on(guard.Status{Users: []guard.User{{UID: uid, Devices: devices}}})
+		return on(guard.Status{Users: []guard.AllowedUser{{UID: uid, Devices: devices}}})
 	}
 	ended := has(1002)
 	ended.Until = time.Now()
@@ -34,7 +34,7 @@ func TestAwait(t *testing.T) {
 		"all are there":        {status: has(1001, 0, 1), devices: []snapshot.DeviceIndex{0, 1}},
 		"one isn't guarded":    {status: has(1001, 0), devices: []snapshot.DeviceIndex{0, 2}},
 		"nothing is attached":  {status: has(1002)},
-		"an exempt user":       {status: on(guard.Status{Users: []guard.User{{UID: 1001, Exempt: true}}}), devices: []snapshot.DeviceIndex{0}},
+		"an exempt user":       {status: on(guard.Status{Users: []guard.AllowedUser{{UID: 1001, Exempt: true}}}), devices: []snapshot.DeviceIndex{0}},
 		"root":                 {status: has(1001), uid: 4294967294, devices: []snapshot.DeviceIndex{0}},
 		"a system account":     {status: has(1001), uid: 999, devices: []snapshot.DeviceIndex{0}},
 		"more than are listed": {status: on(guard.Status{UsersLeftOut: 1}), devices: []snapshot.DeviceIndex{0}},

@@ -1,3 +1,24 @@
+// Package guard keeps the kernel guard of a host: it carries out the last order by telling the
+// program in the kernel (package kernel) who may open what, for as long as the order holds.
+//
+//	order := guard.Order{Mode: guard.Enforce, Lease: time.Minute, By: "alice"}
+//	given, err := guard.GiveOrder("/run/genv", order, "", at)
+//	given, err = guard.RenewOrder("/run/genv", given, at) // ErrReplaced: there is another order now
+//	status, err := guard.ReadStatus("/run/genv")
+//
+//	k := guard.Keeper{RunDir: "/run/genv", Open: …, Read: …, Devices: …}
+//	err := k.Run(ctx) // returns when ctx ends; the guard then stays until its lease ends
+//
+// One Keeper at a time works on a host, the one that holds guard.lock. It follows the state files, the order and the
+// veto with inotify, and looks again every second in case it missed something. It never runs nvidia-smi, and reads what
+// may hang, such as files of users and of the driver, apart from what renews the lease.
+//
+// An order (guard-order.json) has a lease: who gave it gives it again before the lease ends. Without a valid order
+// everything opens. guard.json says what the guard does, guard-denials.json what was denied (no user can take all the
+// room in it), and guard-opens.json who else opened a device (watch.OpenLog).
+//
+// The package doesn't talk to the kernel itself, so that controllers and policies can name modes
+// and orders without the code that does.
 package guard
 
 import (
@@ -64,7 +85,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	s := newSession(k)
+	s := &lockedKeeper{
+		Keeper: k, learned: make(chan func()), problems: problems{log: k.Log, now: map[string]string{}},
+	}
 	return s.run(ctx)
 }
 

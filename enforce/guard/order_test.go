@@ -218,7 +218,7 @@ func TestStatus(t *testing.T) {
 	s := guard.Status{
 		Mode: guard.Enforce, Until: start.Time.Add(time.Minute), Time: start.Time, Order: &o, Given: start.Time,
 		Devices: []guard.Device{{Index: 0, UUID: "GPU-a", Minor: &minor, Guarded: true}},
-		Users:   []guard.User{{UID: 1001, Devices: []snapshot.DeviceIndex{0}}},
+		Users:   []guard.AllowedUser{{UID: 1001, Devices: []snapshot.DeviceIndex{0}}},
 	}
 	require.NoError(t, os.Chmod(dir, 0o700)) // as a umask of 077 leaves it
 	require.NoError(t, guard.WriteStatus(dir, s))
@@ -235,7 +235,7 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, guard.Enforce, got.Now(start.Time))
 	require.Equal(t, guard.Off, got.Now(start.Time.Add(time.Minute)), "its process has died")
 
-	s.Users = make([]guard.User, guard.MaxUsers+3)
+	s.Users = make([]guard.AllowedUser, guard.MaxUsers+3)
 	require.NoError(t, guard.WriteStatus(dir, s))
 	got, err = guard.ReadStatus(dir)
 	require.NoError(t, err)

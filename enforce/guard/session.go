@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -56,12 +57,6 @@ type lockedKeeper struct {
 	removed  bool // whatever an earlier Keeper left in the kernel
 }
 
-func newSession(k *Keeper) *lockedKeeper {
-	return &lockedKeeper{
-		Keeper: k, learned: make(chan func()), problems: problems{log: k.Log, now: map[string]string{}},
-	}
-}
-
 func (s *lockedKeeper) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.begin(ctx)
@@ -101,14 +96,22 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	go s.watch.run(ctx)
 	s.glances = startWorker(ctx, s.learned, func(context.Context) func() {
 		e := s.glance()
-		return func() { s.view.glanced(e) }
+		return func() {
+			if e.err == nil { // else a look finds out more
+				s.view.glance = &e
+			}
+		}
 	})
 	s.looks = startWorker(ctx, s.learned, func(ctx context.Context) func() {
 		e := s.look(ctx)
 		return func() {
 			s.lookedAt = time.Now()
 			s.view.looked(e, s.loaded.allowed())
-			s.problems.set("state", s.view.problem())
+			problem := ""
+			if s.view.doubt != "" {
+				problem = "nothing is taken away from users until this is over: " + s.view.doubt
+			}
+			s.problems.set("state", problem)
 		}
 	})
 	s.lists = startWorker(ctx, s.learned, func(context.Context) func() {
@@ -117,7 +120,10 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	})
 	s.names = startWorker(ctx, s.learned, func(ctx context.Context) func() {
 		e := s.resolve(ctx, *s.wantedUsers.Load())
-		return func() { s.resolved(e) }
+		return func() {
+			s.view.users, s.resolvedAt = e, time.Now()
+			s.problems.set("users", e.missing)
+		}
 	})
 	s.denials = startDenialWriter(ctx, s.Keeper)
 	if self, err := (proc.FS{}).Stat(snapshot.PID(os.Getpid())); err == nil {
@@ -127,14 +133,11 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	s.readOrder()
 }
 
-// follow watches the files that matter, where they are now. Where that is not known, the next
-// call finds out.
+// follow watches the files that matter, where they are now. Where that is not known, the next call finds out.
 func (s *lockedKeeper) follow() {
-	place, _, err := s.Place()
-	if err != nil {
-		return
+	if place, _, err := s.Place(); err == nil {
+		s.watch.follow(s.RunDir, filepath.Dir(s.Veto), place)
 	}
-	s.watch.follow(s.RunDir, filepath.Dir(s.Veto), place)
 }
 
 // request starts to read the state files, unless the guard is to be off.
@@ -161,7 +164,7 @@ func (s *lockedKeeper) again() {
 	if time.Since(s.lookedAt) >= lookEvery {
 		s.looks.request()
 	}
-	if !s.view.knowsDevices() || time.Since(s.listedAt) >= listEvery {
+	if len(s.view.devices) == 0 || time.Since(s.listedAt) >= listEvery {
 		s.lists.request()
 	}
 }
@@ -191,4 +194,173 @@ func exists(path string) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}
+
+const (
+	// maxLease is the longest lease that the kernel gets. An order may hold for longer, but
+	// if its Keeper dies, the guard stays as it was, and that may be wrong soon.
+	maxLease = time.Minute
+	// openEvery is how often it is tried to attach a guard that could not be attached.
+	openEvery = 10 * time.Second
+)
+
+// present is what the guard does at this moment, for its status.
+type present struct {
+	mode   Mode
+	reason string // why it is off, or less than was ordered
+}
+
+// step does what the order, the state files and the kernel call for at this moment.
+func (s *lockedKeeper) step(ctx context.Context) {
+	now, err := s.now()
+	if err != nil {
+		s.problems.set("clock", err.Error())
+		return // the lease in the kernel ends by itself
+	}
+	s.problems.set("clock", "")
+	if off := s.offReason(now); off != "" {
+		s.turnOff(off)
+	} else {
+		s.keep(ctx, now)
+	}
+	s.publish(now)
+}
+
+func (s *lockedKeeper) now() (At, error) {
+	if s.Clock != nil {
+		return s.Clock()
+	}
+	return Now()
+}
+
+// offReason is why the guard has to be off, or empty.
+func (s *lockedKeeper) offReason(now At) string {
+	switch {
+	case s.veto:
+		return fmt.Sprintf("%s exists: the guard stays off as long as it does", s.Veto)
+	case s.order.ID == "":
+		return "it has no order"
+	case s.order.Mode == Off:
+		return "it was turned off by " + s.order.By
+	case s.order.Left(now) == 0:
+		return "the time of its last order has ended"
+	}
+	return ""
+}
+
+// turnOff ends the guard in the kernel at once. The first time, that is also one that an
+// earlier Keeper left.
+func (s *lockedKeeper) turnOff(reason string) {
+	s.present = present{Off, reason}
+	if s.loaded == nil && s.removed {
+		return
+	}
+	s.release()
+	s.view.reset()
+	err := s.Remove()
+	s.removed = err == nil
+	if err != nil {
+		s.problems.set("kernel", "the guard can't be removed: "+err.Error())
+		return
+	}
+	s.problems.forget()
+	s.Log.Info().Str("reason", reason).Msg("guard off")
+}
+
+// keep makes the kernel do what was ordered.
+func (s *lockedKeeper) keep(ctx context.Context, now At) {
+	s.askForUsers()
+	if s.loaded == nil && !s.start(ctx) {
+		return
+	}
+	switch plan, ok := s.view.plan(&s.order); {
+	case ok && s.failed(s.loaded.write(plan)):
+	case !ok && s.loaded.left == nil: // nothing is known, so nothing is denied
+		s.present = present{Off, "it waits for the state files and the list of GPUs"}
+	default:
+		s.renew(now)
+	}
+}
+
+// start opens the guard, and starts to read all that a plan needs.
+func (s *lockedKeeper) start(ctx context.Context) bool {
+	if time.Since(s.failedAt) < openEvery {
+		return false
+	}
+	g, err := s.open(ctx)
+	if err != nil {
+		s.failedAt = time.Now()
+		s.present = present{Off, "the guard can't be attached"}
+		s.problems.set("kernel", err.Error())
+		return false
+	}
+	s.problems.set("kernel", "")
+	s.loaded, s.removed = g, false
+	if g.unpinned {
+		s.problems.set("pins", "without a bpffs the guard can't be pinned: it ends at once with its process, and is "+
+			"off for a moment when another one takes over. Mount one: mount -t bpf bpf /sys/fs/bpf")
+	}
+	if g.left != nil {
+		s.view.tookOver(g.left)
+		s.Log.Info().Msg("took over the guard of another process")
+	}
+	s.glances.request()
+	s.looks.request()
+	s.lists.request()
+	return true
+}
+
+// renew sets mode and lease in the kernel.
+func (s *lockedKeeper) renew(now At) {
+	m, reason := s.order.Mode, ""
+	if unknown := s.view.knowsUsers(&s.order); m == Enforce && s.loaded.full {
+		m, reason = Watch, "more users may open GPUs than the kernel has room for"
+	} else if m == Enforce && unknown != nil {
+		m, reason = Watch, unknown.Error()
+	}
+	c := Control{Mode: m, Lease: min(s.order.Left(now), maxLease), FirstUID: s.order.First()}
+	if s.failed(s.loaded.renew(c, now.Time)) {
+		return
+	}
+	if next := (present{m, reason}); next != s.present {
+		s.present = next
+		s.Log.Info().Stringer("mode", m).Int("devices", s.loaded.plan.Guarded.Len()).
+			Int("users", len(s.loaded.plan.Allowed)).Str("reason", reason).Msg("guard on")
+	}
+}
+
+// failed handles an error of the kernel.
+func (s *lockedKeeper) failed(err error) bool {
+	if err == nil {
+		return false
+	}
+	s.release()
+	if errors.Is(err, ErrRemoved) {
+		s.wasRemoved()
+		return true
+	}
+	s.failedAt = time.Now()
+	s.present = present{Off, "the guard in the kernel failed"}
+	s.problems.set("kernel", err.Error())
+	return true
+}
+
+// wasRemoved follows the removal of the guard. By hand, that is the same as an order to turn it
+// off; it may also be a part of a veto or of an order that this session doesn't know yet.
+func (s *lockedKeeper) wasRemoved() {
+	s.readOrder()
+	now, err := s.now()
+	if err == nil && s.offReason(now) == "" {
+		following := s.order.ID
+		s.order, _, err = OfferOrder(s.RunDir, Order{Mode: Off, By: "removal of its pins by hand"}, "", now,
+			func(g Order, _ error) bool { return g.ID == following })
+		s.Log.Warn().Msg("the guard was removed by hand: off until the next order on this host")
+	}
+	if err != nil {
+		s.order.Mode = Off
+		s.problems.set("order", err.Error())
+	}
+	if off := s.offReason(now); off != "" {
+		s.turnOff(off)
+	}
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (s *lockedKeeper) status() Status {
 	st := Status{
 		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
 		KeeperStart: s.began,
-		Devices:     []Device{}, Users: []User{}, Problems: s.problems.list(),
+		Devices:     []Device{}, Users: []AllowedUser{}, Problems: s.problems.list(),
 	}
 	if s.order.ID != "" {
 		st.Order, st.Given, st.FirstUID = &s.order, s.order.Given, s.order.First()
@@ -93,10 +94,10 @@ func (s *lockedKeeper) status() Status {
 }
 
 // users are those who may open devices, by index.
-func (g *loaded) users() []User {
-	users := make([]User, 0, len(g.plan.Allowed))
+func (g *loaded) users() []AllowedUser {
+	users := make([]AllowedUser, 0, len(g.plan.Allowed))
 	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {
-		u := User{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == AllMinors()}
+		u := AllowedUser{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == AllMinors()}
 		for i := range g.plan.Devices {
 			d := &g.plan.Devices[i]
 			if d.Guarded && g.plan.Allowed[uid].Has(*d.Minor) {
@@ -133,7 +134,7 @@ type Status struct {
 	Devices  []Device     `json:"devices"`
 	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more
 	// there are.
-	Users        []User   `json:"users"`
+	Users        []AllowedUser   `json:"users"`
 	UsersLeftOut int      `json:"users_left_out,omitempty"`
 	Problems     []string `json:"problems,omitempty"`
 	// Lost is how many opens were not reported since the guard began: too many at once.
@@ -149,11 +150,12 @@ type Device struct {
 	Why     string               `json:"why,omitempty"` // why it isn't
 }
 
-// User is a user who may open guarded devices.
-type User struct {
+// AllowedUser is a user who may open guarded devices.
+type AllowedUser struct {
 	UID     snapshot.UID           `json:"uid"`
 	Devices []snapshot.DeviceIndex `json:"devices"`
 	Exempt  bool                   `json:"exempt,omitempty"` // may open all
+	Name    snapshot.Username      `json:"name,omitempty"`   // not in guard.json
 }
 
 const (
@@ -179,7 +181,7 @@ func WriteStatus(dir string, s Status) error {
 		s.Users, s.UsersLeftOut = s.Users[:MaxUsers], len(s.Users)-MaxUsers
 	}
 	if data, err := json.Marshal(s); err == nil && len(data) >= maxStatus { // a thousand long names are exempt
-		s.Order, s.UsersLeftOut, s.Users = nil, s.UsersLeftOut+len(s.Users), []User{}
+		s.Order, s.UsersLeftOut, s.Users = nil, s.UsersLeftOut+len(s.Users), []AllowedUser{}
 	}
 	d, err := folder.MakePublic(dir)
 	if err != nil {
@@ -205,4 +207,37 @@ func (s *Status) Now(at time.Time) Mode {
 		return Off
 	}
 	return s.Mode
+}
+
+// awaitEvery is how often Await looks.
+const awaitEvery = 5 * time.Millisecond
+
+// Await waits until the kernel lets a user open devices that were attached, or until ctx ends. Where no guard is on,
+// it doesn't wait.
+func Await(ctx context.Context, runDir string, uid snapshot.UID, devices []snapshot.DeviceIndex) {
+	for {
+		s, err := ReadStatus(runDir)
+		if err != nil || s.Now(time.Now()) == Off || s.lets(uid, devices) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(awaitEvery):
+		}
+	}
+}
+
+// lets says whether the user may open these devices, or will not be found among those who may.
+func (s *Status) lets(uid snapshot.UID, devices []snapshot.DeviceIndex) bool {
+	if uid == 0 || uid < s.FirstUID || s.UsersLeftOut > 0 {
+		return true
+	}
+	var user AllowedUser
+	if i := slices.IndexFunc(s.Users, func(u AllowedUser) bool { return u.UID == uid }); i >= 0 {
+		user = s.Users[i]
+	}
+	return user.Exempt || !slices.ContainsFunc(s.Devices, func(d Device) bool {
+		return d.Guarded && slices.Contains(devices, d.Index) && !slices.Contains(user.Devices, d.Index)
+	})
 }

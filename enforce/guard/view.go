@@ -11,6 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -25,13 +27,6 @@ type view struct {
 	known   bool // there was a list of devices
 
 	users exempted
-}
-
-// glanced notes what a glance at the state files saw.
-func (v *view) glanced(e evidence) {
-	if e.err == nil { // else a look finds out more
-		v.glance = &e
-	}
 }
 
 // looked notes what a look at the state files saw. allowed is what is allowed so far.
@@ -55,14 +50,6 @@ func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
 
 // reset forgets what the state files said, since it gets old while the guard is off.
 func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
-
-// problem is the problem with the state files; empty for none.
-func (v *view) problem() string {
-	if v.doubt == "" {
-		return ""
-	}
-	return "nothing is taken away from users until this is over: " + v.doubt
-}
 
 // tookOver notes what an earlier Keeper allowed: it holds until the first good look.
 func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
@@ -120,8 +107,6 @@ func (v *view) plan(o *Order) (_ access, ok bool) {
 	return p.with(v.kept), true
 }
 
-func (v *view) knowsDevices() bool { return v.known && len(v.devices) > 0 }
-
 // listed notes the list of devices, or why there is none.
 func (s *lockedKeeper) listed(devices []hardware.BusDevice, err error) {
 	s.listedAt = time.Now()
@@ -158,12 +143,6 @@ func (v *view) knowsUsers(o *Order) error {
 	return v.users.err
 }
 
-// resolved notes uids of exempt users.
-func (s *lockedKeeper) resolved(e exempted) {
-	s.view.users, s.resolvedAt = e, time.Now()
-	s.problems.set("users", e.missing)
-}
-
 // askForUsers looks up the uids of exempt users as long as not all are known.
 func (s *lockedKeeper) askForUsers() {
 	o := &s.order
@@ -171,13 +150,13 @@ func (s *lockedKeeper) askForUsers() {
 		s.problems.set("users", "")
 		return
 	}
-	same := slices.Equal(s.view.users.names, o.ExemptUsers)
-	if same && (s.view.users.err == nil && s.view.users.missing == "" || time.Since(s.resolvedAt) < listEvery) {
-		return
+	u := &s.view.users
+	complete := u.err == nil && u.missing == ""
+	if !slices.Equal(u.names, o.ExemptUsers) || !complete && time.Since(s.resolvedAt) >= listEvery {
+		names := slices.Clone(o.ExemptUsers)
+		s.wantedUsers.Store(&names)
+		s.names.request()
 	}
-	names := slices.Clone(o.ExemptUsers)
-	s.wantedUsers.Store(&names)
-	s.names.request()
 }
 
 // usersWithin bounds the time for finding out uids.
@@ -202,4 +181,100 @@ func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempte
 		}
 	}
 	return e
+}
+
+// evidence is what the state files say, and what the kernel says about it.
+type evidence struct {
+	begun  time.Time // when reading began
+	owned  bool      // only root may write the files
+	files  state.Files
+	proven map[registration]bool
+	err    error // why there is no evidence at all
+}
+
+// doubt is why nothing may be taken away from users because of it; empty for none.
+func (e *evidence) doubt() string {
+	switch {
+	case e.err != nil:
+		return e.err.Error()
+	case e.files.LivenessUnknown:
+		return "it is unknown which processes in the state files live"
+	}
+	return ""
+}
+
+// maxStateFile bounds a state file, in bytes, as package disk does.
+const maxStateFile = 8 << 20
+
+// glance reads the state files as they are at this moment, without a lock and without a
+// cleanup: whatever else hangs, a new attachment is noticed. It is a reason to take something
+// away only where a look is late: a file may just be in the middle of being written.
+func (k *Keeper) glance() evidence {
+	e := evidence{begun: time.Now()}
+	var place string
+	if place, e.owned, e.err = k.Place(); e.err != nil {
+		return e
+	}
+	dir, err := folder.OpenExisting(place)
+	if err != nil {
+		return evidence{err: err}
+	}
+	defer dir.Close()
+	for _, file := range []state.File{state.Envs, state.Devices} {
+		var data []byte
+		if data, _, e.err = dir.Read(file.String(), maxStateFile); e.err == nil {
+			e.err = e.files.Decode(file, data)
+		}
+		if e.err != nil {
+			return e
+		}
+	}
+	e.proven = k.prove(&e.files, e.owned, false)
+	return e
+}
+
+// look reads the state files as every genv does, which removes what has ended.
+func (k *Keeper) look(ctx context.Context) evidence {
+	e := evidence{begun: time.Now()}
+	if _, e.owned, e.err = k.Place(); e.err != nil {
+		return e
+	}
+	if e.files, e.err = k.Read(ctx); errors.Is(e.err, state.ErrNoDevices) {
+		e.err = nil
+	}
+	if e.err == nil {
+		e.proven = k.prove(&e.files, e.owned, true)
+	}
+	return e
+}
+
+// prove says which environments are their user's: those in which a living process of that
+// uid is registered. After a cleanup, a registered Jupyter kernel lives, too, or may. If
+// only root may write the files, or if no PID means anything here, all are.
+func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
+	proven := make(map[registration]bool, len(files.Environments))
+	asked := map[snapshot.PID]system.ProcessStatus{}
+	for i := range files.Environments {
+		e := &files.Environments[i]
+		if owned || files.LivenessUnknown || clean && len(e.KernelIDs) > 0 || k.hasOwn(e, asked) {
+			proven[registration{EID: e.EID, UID: e.UID}] = true
+		}
+	}
+	return proven
+}
+
+// hasOwn says whether a process of the environment's uid is registered in it. An owner that
+// the kernel doesn't report may be that user.
+func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]system.ProcessStatus) bool {
+	for _, pid := range e.PIDs {
+		now, known := asked[pid]
+		if !known {
+			now = k.Process(pid)
+			asked[pid] = now
+		}
+		if now.Liveness == system.Alive && (now.Owner == nil || *now.Owner == e.UID) {
+			return true
+		}
+	}
+	return false
 }

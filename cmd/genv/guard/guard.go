@@ -19,12 +19,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// program is genv as these commands see it.
-type program struct{ command.Program }
+// guardCommands are `genv guard …`.
+type guardCommands struct{ command.Program }
 
 // Command is `genv guard …`.
 func Command(with command.Program) *cli.Command {
-	p := &program{with}
+	p := &guardCommands{with}
 	o := &options{lease: time.Minute}
 	return &cli.Command{
 		Name:  "guard",
@@ -77,20 +77,20 @@ type options struct {
 
 // needsRoot refuses a command for others than root.
 func needsRoot(c *cli.Context) error {
-	if os.Geteuid() == 0 {
-		return nil
+	if os.Geteuid() != 0 {
+		return command.UsageError("only root can do that: sudo %s", c.Command.HelpName)
 	}
-	return command.UsageError("only root can do that: sudo %s", c.Command.HelpName)
+	return nil
 }
 
 // author is who gives an order, for people.
-func (p *program) author(how string) string {
+func (p *guardCommands) author(how string) string {
 	return fmt.Sprintf("%s with `%s`", text.Cut(cmp.Or(p.Getenv("SUDO_USER"), "root"), 64), how)
 }
 
 // off ends the guard: first in the kernel, whatever else fails. A veto needs no order: as soon
 // as its file is removed, the orders before hold again.
-func (p *program) off(c *cli.Context, lasting bool) error {
+func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	if err := needsRoot(c); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (p *program) off(c *cli.Context, lasting bool) error {
 const unpinnedWithin = 3 * time.Second
 
 // awaitUnpinned waits until a guard without pins is off: only the process that keeps it can end it.
-func (p *program) awaitUnpinned(ctx context.Context) error {
+func (p *guardCommands) awaitUnpinned(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unpinnedWithin)
 	defer cancel()
 	for {
@@ -141,13 +141,13 @@ func (p *program) awaitUnpinned(ctx context.Context) error {
 
 func vetoed(file string) string { return file + " exists" }
 
-func (p *program) vetoExists() bool {
+func (p *guardCommands) vetoExists() bool {
 	_, err := os.Lstat(VetoFile(p.Getenv))
 	return err == nil
 }
 
 // resume takes back the order to be off.
-func (p *program) resume(c *cli.Context) error {
+func (p *guardCommands) resume(c *cli.Context) error {
 	if err := needsRoot(c); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (p *program) resume(c *cli.Context) error {
 }
 
 // turnOff removes the guard, and leaves an order that keeps Keepers from bringing it back.
-func (p *program) turnOff(by string) error {
+func (p *guardCommands) turnOff(by string) error {
 	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (p *program) turnOff(by string) error {
 }
 
 // remove removes the guard after a change of the order, which a Keeper follows by itself.
-func (p *program) remove(s guard.Status) error {
+func (p *guardCommands) remove(s guard.Status) error {
 	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
 	}
@@ -199,14 +199,14 @@ func (p *program) remove(s guard.Status) error {
 }
 
 // say writes the status, unless a Keeper does.
-func (p *program) say(s guard.Status) error {
+func (p *guardCommands) say(s guard.Status) error {
 	dir := disk.RunDir(p.Getenv)
 	lock, err := guard.TryLock(dir)
 	if err != nil || lock == nil {
 		return err
 	}
 	defer lock.Close()
-	s.Time, s.Devices, s.Users = p.Now().UTC(), []guard.Device{}, []guard.User{}
+	s.Time, s.Devices, s.Users = p.Now().UTC(), []guard.Device{}, []guard.AllowedUser{}
 	return guard.WriteStatus(dir, s)
 }
 

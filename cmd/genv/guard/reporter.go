@@ -106,17 +106,14 @@ func (r *reporter) record(d guard.Denial) {
 }
 
 func (r *reporter) recordOf(d guard.Denial) audit.Record {
-	uid := d.UID
 	record := audit.Record{
-		Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID, Device: d.Index,
+		Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &d.UID, PID: d.PID, Device: d.Index,
 	}
-	what := deviceName(&d)
+	record.Action, record.Text = audit.ActionWouldDeny, "opening it would be denied in mode enforce"
 	if d.Denied {
-		record.Action, record.Text = audit.ActionDenied, fmt.Sprintf("%s is not attached: opening it was denied", what)
-	} else {
-		record.Action, record.Text = audit.ActionWouldDeny, fmt.Sprintf("%s is not attached: opening it would be "+
-			"denied in mode enforce", what)
+		record.Action, record.Text = audit.ActionDenied, "opening it was denied"
 	}
+	record.Text = deviceName(&d) + " is not attached: " + record.Text
 	if d.Name != "" {
 		record.Text += fmt.Sprintf(" (program %s)", text.Shown(d.Name))
 	}
@@ -161,15 +158,15 @@ func (r *reporter) showPending(uid snapshot.UID) {
 
 // noticeOf is what a user reads.
 func noticeOf(list []guard.Denial) string {
+	if last := list[len(list)-1]; last.Subordinate {
+		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its " +
+			"container, which is you"
+	}
 	var indices []snapshot.DeviceIndex
 	for i := range list {
 		if list[i].Index != nil {
 			indices = append(indices, *list[i].Index)
 		}
-	}
-	if last := list[len(list)-1]; last.Subordinate {
-		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its " +
-			"container, which is you"
 	}
 	slices.Sort(indices)
 	indices = slices.Compact(indices)

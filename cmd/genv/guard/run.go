@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -13,16 +13,20 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // run guards this machine: it gives an order, gives it again before its lease ends, and
 // keeps the guard unless another process does. A signal ends the guard.
-func (p *program) run(c *cli.Context, flags *options) error {
+func (p *guardCommands) run(c *cli.Context, flags *options) error {
 	o, err := p.readOrder(c, flags)
 	if err != nil {
 		return err
@@ -30,11 +34,10 @@ func (p *program) run(c *cli.Context, flags *options) error {
 	if err := needsRoot(c); err != nil {
 		return err
 	}
-	veto := VetoFile(p.Getenv)
-	if _, err := os.Lstat(veto); err == nil {
-		return command.UsageError("%s exists, which keeps the guard off: remove it first", veto)
+	if p.vetoExists() {
+		return command.UsageError("%s exists, which keeps the guard off: remove it first", VetoFile(p.Getenv))
 	}
-	if err := possible(pinsOf(p.Getenv)); err != nil {
+	if err := pinsOf(p.Getenv).possible(); err != nil {
 		return err
 	}
 	log := p.Logger(c).Level(zerolog.InfoLevel)
@@ -60,7 +63,7 @@ func (p *program) run(c *cli.Context, flags *options) error {
 	return errors.Join(err, <-renewed, p.leave(given, log))
 }
 
-func (p *program) readOrder(c *cli.Context, flags *options) (guard.Order, error) {
+func (p *guardCommands) readOrder(c *cli.Context, flags *options) (guard.Order, error) {
 	o := guard.Order{By: p.author("genv guard run")}
 	var err error
 	if o.Mode, err = guard.ParseMode(flags.mode); err != nil || o.Mode == guard.Off {
@@ -93,11 +96,11 @@ func (p *program) readOrder(c *cli.Context, flags *options) (guard.Order, error)
 }
 
 // possible says why there can be no guard here.
-func possible(at pins) error {
-	if at.err != nil {
-		return at.err
+func (p pins) possible() error {
+	if p.err != nil {
+		return p.err
 	}
-	if r := kernel.Probe(at.Location); r.Err != nil {
+	if r := kernel.Probe(p.Location); r.Err != nil {
 		return fmt.Errorf("no guard is possible here; `genv enforce` works without: %w", r.Err)
 	}
 	return nil
@@ -105,7 +108,7 @@ func possible(at pins) error {
 
 // renew gives the order again, three times within its lease. It ends everything if the
 // guard is turned off meanwhile; another order that replaces this one is followed.
-func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
+func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
 	dir := disk.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease/3, time.Second))
 	defer every.Stop()
@@ -145,11 +148,88 @@ func renewed(dir string, given guard.Order) (guard.Order, error) {
 }
 
 // leave ends the guard if the order is still this process's. It leaves no order, so that a controller can give one.
-func (p *program) leave(given guard.Order, log zerolog.Logger) error {
+func (p *guardCommands) leave(given guard.Order, log zerolog.Logger) error {
 	err := guard.WithdrawOrder(disk.RunDir(p.Getenv), given)
 	if errors.Is(err, guard.ErrReplaced) {
 		return nil
 	}
 	log.Info().Msg("the guard ends with this process")
 	return errors.Join(err, p.remove(guard.Status{Reason: "`genv guard run` has ended"}))
+}
+
+// NewKeeper is the Keeper of this machine's guard. It serves `genv guard run` and a
+// controller's stream alike: the one that holds the lock works.
+func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
+	pins := pinsOf(p.Getenv)
+	reports := newReporter(p, log)
+	on := system.On(proc.FS{Reader: p.Reader})
+	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // without names of users, which a directory service may delay
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: on,
+	})
+	return &guard.Keeper{
+		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
+		Place: store.Where, Read: disk.NewCache(store).Read, Process: on.Process,
+		Devices: localhost.Hardware(p.Getenv).Known, UserID: userID, Denied: reports.denied, Log: log,
+	}
+}
+
+// VetoFile turns the guard off as long as it exists, no matter who orders it.
+func VetoFile(getenv func(string) string) string {
+	if root := getenv("GENV_ROOT_DIR"); root != "" {
+		return filepath.Join(root, "etc/guard.off")
+	}
+	return "/etc/genv/guard.off"
+}
+
+// pins say where the guard of this machine is.
+type pins struct {
+	kernel.Location
+	err error // why there can't be one
+}
+
+// pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own:
+// the guard of the machine that it runs on isn't its business.
+func pinsOf(getenv func(string) string) pins {
+	p := pins{Location: kernel.Location{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
+	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
+		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for "+
+			"the guard", kernel.ErrUnsupported)
+	}
+	return p
+}
+
+// open opens the guard, without pins where there is no bpffs for them.
+func (p pins) open() (guard.Kernel, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	g, err := kernel.Open(p.Location)
+	if errors.Is(err, kernel.ErrNoBPFFS) {
+		p.Unpinned = true
+		g, err = kernel.Open(p.Location)
+	}
+	if err != nil {
+		return nil, err // not a nil *kernel.Guard
+	}
+	return g, nil
+}
+
+// remove ends the guard at once.
+func (p pins) remove() error {
+	if p.err != nil {
+		return nil // there never was one
+	}
+	return kernel.Remove(p.Dir)
+}
+
+// stateLock is how long a Keeper waits for the lock on the state files, which any user can hold, before it reads them.
+const stateLock = 250 * time.Millisecond
+
+// userID finds the uid of a user, as guard.Keeper wants it.
+func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
+	account, err := nss.Passwd{}.Named(ctx, string(name))
+	if errors.Is(err, nss.ErrNoAccount) {
+		return 0, false, nil
+	}
+	return account.UID, err == nil, err
 }

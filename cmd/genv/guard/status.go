@@ -1,11 +1,13 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -25,7 +27,7 @@ import (
 // namesWithin bounds the time for looking up names of users.
 const namesWithin = 3 * time.Second
 
-func (p *program) status(c *cli.Context, format string) error {
+func (p *guardCommands) status(c *cli.Context, format string) error {
 	document := p.document(c.Context)
 	if format == "json" {
 		return render.WriteJSON(p.Out, document)
@@ -37,22 +39,21 @@ func (p *program) status(c *cli.Context, format string) error {
 func (d *StatusDocument) askEvents(devDir string, said *guard.Status) {
 	method, err := watch.MethodOf(devDir)
 	// Without its Keeper the guard may be on, but its reports are not read.
-	d.Events = &Events{Guard: d.Mode != guard.Off && said.Keeper != 0 && !keeperEnded(said), Opens: method}
+	d.Events = &OpenEvents{Guard: d.Mode != guard.Off && said.Keeper != 0 && !keeperEnded(said), Opens: method}
 	if err != nil {
 		d.Events.Why = err.Error()
 	}
 }
 
 // document is what is known of the guard. What isn't is among its problems.
-func (p *program) document(ctx context.Context) StatusDocument {
+func (p *guardCommands) document(ctx context.Context) StatusDocument {
 	now := p.Now()
 	pins := pinsOf(p.Getenv)
 	d := StatusDocument{
 		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv),
-		Pins: pins.dir(), Devices: []guard.Device{}, Users: []User{}, Problems: []string{},
+		Pins: cmp.Or(pins.Dir, kernel.DefaultDir), Devices: []guard.Device{}, Users: []guard.AllowedUser{}, Problems: []string{},
 	}
-	_, err := os.Lstat(d.VetoFile)
-	d.Veto = err == nil
+	d.Veto = p.vetoExists()
 	said, err := guard.ReadStatus(disk.RunDir(p.Getenv))
 	switch {
 	case errors.Is(err, guard.ErrNoStatus):
@@ -67,7 +68,8 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	name := names(ctx)
 	for _, u := range said.Users {
 		if d.Mode != guard.Off {
-			d.Users = append(d.Users, User{u, name(u.UID)})
+			u.Name = name(u.UID)
+			d.Users = append(d.Users, u)
 		}
 	}
 	if d.Root {
@@ -115,8 +117,8 @@ func (d *StatusDocument) askKernel(at pins) {
 	}
 	report := kernel.Probe(at.Location)
 	d.Kernel = &KernelReport{
-		Possible: report.Err == nil, Abilities: append([]kernel.Ability{},
-			report.Abilities...), Programs: append([]kernel.Program{}, report.Programs...),
+		Possible: report.Err == nil, Abilities: report.Abilities,
+		Programs: append([]kernel.Program{}, report.Programs...),
 	}
 	if report.Err != nil {
 		d.Kernel.Why = report.Err.Error()
@@ -124,7 +126,7 @@ func (d *StatusDocument) askKernel(at pins) {
 	if d.Unpinned {
 		return // only its process can reach it
 	}
-	now, err := kernel.Inspect(at.dir())
+	now, err := kernel.Inspect(at.Dir)
 	switch {
 	case errors.Is(err, guard.ErrRemoved) && d.Mode == guard.Off:
 	case errors.Is(err, guard.ErrRemoved):
@@ -147,22 +149,17 @@ func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapsh
 		d.Problems = append(d.Problems, err.Error())
 		return
 	}
-	d.Denials = []Denial{}
-	for _, each := range list.Denials {
-		if each.RecentAt(now) {
-			d.Denials = append(d.Denials, Denial{each, name(each.UID)})
-		}
+	d.Denials = slices.DeleteFunc(list.Denials, func(each guard.Denial) bool { return !each.RecentAt(now) })
+	for i := range d.Denials {
+		d.Denials[i].User = name(d.Denials[i].UID)
 	}
 }
 
 // listDevices lists the devices of a machine without a guard.
 func (d *StatusDocument) listDevices(source hardware.Catalog) {
 	devices, err := source.Known()
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			d.Problems = append(d.Problems, err.Error())
-		}
-		return
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.Problems = append(d.Problems, err.Error())
 	}
 	for _, each := range devices {
 		d.Devices = append(d.Devices, guard.Device{
@@ -186,33 +183,33 @@ func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
 
 // StatusDocument is the JSON of `genv guard status`; docs/json.md describes it.
 type StatusDocument struct {
-	Schema       string         `json:"schema"`
-	Time         time.Time      `json:"time"`
-	Root         bool           `json:"root"`
-	Mode         guard.Mode     `json:"mode"`             // what the guard does now
-	Until        time.Time      `json:"until,omitzero"`   // then everything opens, unless it is renewed
-	LeaseSeconds float64        `json:"lease_seconds"`    // left
-	Reason       string         `json:"reason,omitempty"` // why it is off, or does less than was ordered
-	Order        *guard.Order   `json:"order,omitempty"`  // the last one
-	Given        time.Time      `json:"given,omitzero"`   // last
-	Veto         bool           `json:"veto"`             // a file keeps the guard off
-	VetoFile     string         `json:"veto_file"`
-	Pins         string         `json:"pins"`               // their folder
-	Keeper       snapshot.PID   `json:"keeper,omitempty"`   // the process that has it
-	Unpinned     bool           `json:"unpinned,omitempty"` // it ends with its keeper
-	Kernel       *KernelReport  `json:"kernel,omitempty"`   // for root
-	Devices      []guard.Device `json:"devices"`
-	Users        []User         `json:"users"`                    // who may open guarded GPUs
-	UsersLeftOut int            `json:"users_left_out,omitempty"` // beyond 500
+	Schema       string              `json:"schema"`
+	Time         time.Time           `json:"time"`
+	Root         bool                `json:"root"`
+	Mode         guard.Mode          `json:"mode"`             // what the guard does now
+	Until        time.Time           `json:"until,omitzero"`   // then everything opens, unless it is renewed
+	LeaseSeconds float64             `json:"lease_seconds"`    // left
+	Reason       string              `json:"reason,omitempty"` // why it is off, or does less than was ordered
+	Order        *guard.Order        `json:"order,omitempty"`  // the last one
+	Given        time.Time           `json:"given,omitzero"`   // last
+	Veto         bool                `json:"veto"`             // a file keeps the guard off
+	VetoFile     string              `json:"veto_file"`
+	Pins         string              `json:"pins"`               // their folder
+	Keeper       snapshot.PID        `json:"keeper,omitempty"`   // the process that has it
+	Unpinned     bool                `json:"unpinned,omitempty"` // it ends with its keeper
+	Kernel       *KernelReport       `json:"kernel,omitempty"`   // for root
+	Devices      []guard.Device      `json:"devices"`
+	Users        []guard.AllowedUser `json:"users"`                    // who may open guarded GPUs
+	UsersLeftOut int                 `json:"users_left_out,omitempty"` // beyond 500
 	// Denials are of the last hour; null without root.
-	Denials  []Denial `json:"denials"`
-	Problems []string `json:"problems"`
+	Denials  []guard.Denial `json:"denials"`
+	Problems []string       `json:"problems"`
 	// Events is how opens are noticed; missing without root.
-	Events *Events `json:"events,omitempty"`
+	Events *OpenEvents `json:"events,omitempty"`
 }
 
-// Events is how opens of devices are watched.
-type Events struct {
+// OpenEvents is how opens of devices are watched.
+type OpenEvents struct {
 	// Guard says that the guard reports opens through any node.
 	Guard bool         `json:"guard"`
 	Opens watch.Method `json:"opens"`         // of nodes in /dev
@@ -225,16 +222,4 @@ type KernelReport struct {
 	Why       string           `json:"why,omitempty"` // why it isn't
 	Abilities []kernel.Ability `json:"abilities"`
 	Programs  []kernel.Program `json:"programs"`
-}
-
-// User is a user who may open devices.
-type User struct {
-	guard.User
-	Name snapshot.Username `json:"name,omitempty"`
-}
-
-// Denial is a denial with the name of its user.
-type Denial struct {
-	guard.Denial
-	User snapshot.Username `json:"user,omitempty"`
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -24,7 +25,8 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 		line("guard", "off")
 	default:
 		line("guard", "%s, until %s (%s left) unless it is renewed", d.Mode,
-			d.Until.Local().Format(time.TimeOnly), left(d.LeaseSeconds))
+			d.Until.Local().Format(time.TimeOnly),
+			time.Duration(d.LeaseSeconds*float64(time.Second)).Round(time.Second))
 		if d.Reason != "" {
 			line("", "less than ordered: %s", d.Reason)
 		}
@@ -53,29 +55,22 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 	return writeTables(w, d)
 }
 
-func left(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
-}
-
-func exemptions(d *StatusDocument) string {
-	var parts []string
-	if first := d.Order.First(); d.Order.Mode != guard.Off {
-		parts = append(parts, fmt.Sprintf("uids from %d", first))
+func exemptions(d *StatusDocument) (s string) {
+	o := d.Order
+	if o.Mode != guard.Off {
+		s = fmt.Sprintf(", uids from %d", o.First())
 	}
-	if n := len(d.Order.ExemptUsers) + len(d.Order.ExemptUIDs); n > 0 {
-		parts = append(parts, text.Plural(n, "exempt user"))
+	if n := len(o.ExemptUsers) + len(o.ExemptUIDs); n > 0 {
+		s += ", " + text.Plural(n, "exempt user")
 	}
-	if n := len(d.Order.ExemptDevices) + len(d.Order.ExemptUUIDs); n > 0 {
-		parts = append(parts, text.Plural(n, "exempt GPU"))
+	if n := len(o.ExemptDevices) + len(o.ExemptUUIDs); n > 0 {
+		s += ", " + text.Plural(n, "exempt GPU")
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ", " + strings.Join(parts, ", ")
+	return s
 }
 
 // writeEvents says how a controller gets to know that a device was opened.
-func writeEvents(line func(name, format string, args ...any), e *Events) {
+func writeEvents(line func(name, format string, args ...any), e *OpenEvents) {
 	if e == nil {
 		return
 	}
@@ -105,11 +100,7 @@ func writeKernel(line func(name, format string, args ...any), d *StatusDocument)
 		line("kernel", "it can't guard: %s", d.Kernel.Why)
 	}
 	for _, a := range d.Kernel.Abilities {
-		state := "yes"
-		if !a.OK {
-			state = "no"
-		}
-		line("", "%-22s%-5s%s", a.Name, state, a.Detail)
+		line("", "%-22s%-5s%s", a.Name, map[bool]string{true: "yes", false: "no"}[a.OK], a.Detail)
 	}
 	for _, p := range d.Kernel.Programs {
 		what := "its consent is needed as well"
@@ -122,8 +113,7 @@ func writeKernel(line func(name, format string, args ...any), d *StatusDocument)
 
 // writeTables prints devices, users and denials. Empty tables are left out.
 func writeTables(w io.Writer, d *StatusDocument) error {
-	output := render.Output{Format: "tui"}
-	for _, table := range []*render.Table{deviceTable(output, d), userTable(output, d), denialTable(output, d)} {
+	for _, table := range []*render.Table{d.deviceTable(), d.userTable(), d.denialTable()} {
 		if table.Len() == 0 {
 			continue
 		}
@@ -137,7 +127,9 @@ func writeTables(w io.Writer, d *StatusDocument) error {
 	return nil
 }
 
-func deviceTable(output render.Output, d *StatusDocument) *render.Table {
+var output = render.Output{Format: "tui"}
+
+func (d *StatusDocument) deviceTable() *render.Table {
 	table := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14),
 		render.Col("GUARDED", 0))
 	for _, each := range d.Devices {
@@ -153,7 +145,7 @@ func deviceTable(output render.Output, d *StatusDocument) *render.Table {
 	return table
 }
 
-func userTable(output render.Output, d *StatusDocument) *render.Table {
+func (d *StatusDocument) userTable() *render.Table {
 	table := output.Table(render.Col("USER", 20), render.Col("UID", 10), render.Col("MAY OPEN", 0))
 	for _, each := range d.Users {
 		may := text.JoinIndices(each.Devices)
@@ -168,7 +160,7 @@ func userTable(output render.Output, d *StatusDocument) *render.Table {
 	return table
 }
 
-func denialTable(output render.Output, d *StatusDocument) *render.Table {
+func (d *StatusDocument) denialTable() *render.Table {
 	table := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8),
 		render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
 	for _, each := range d.Denials {
@@ -179,10 +171,7 @@ func denialTable(output render.Output, d *StatusDocument) *render.Table {
 		if each.Index != nil {
 			device = each.Index.String()
 		}
-		user := string(each.User)
-		if user == "" {
-			user = fmt.Sprint(each.UID)
-		}
+		user := cmp.Or(string(each.User), fmt.Sprint(each.UID))
 		table.Add(each.Last.Local().Format(time.TimeOnly), output.Name(user), device,
 			output.Name(text.Printable(each.Name)), fmt.Sprint(each.Count), what)
 	}

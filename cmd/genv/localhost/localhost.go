@@ -2,7 +2,9 @@
 package localhost
 
 import (
+	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -85,4 +87,23 @@ func DevDir(getenv func(string) string, uid int) string {
 
 func simulated(getenv func(string) string) bool {
 	return getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(getenv("GENV_DEV_DIR"))
+}
+
+// toldWithin is how long root's service may take to say what the policy allows: it may ask the controller.
+const toldWithin = 4 * time.Second
+
+// Told is what the controller of this host told it about who asks; nil if there is none, or that is unknown. Only where
+// the state is root's a service knows it.
+func Told(ctx context.Context, p command.Program) *service.Allowance {
+	here := Open(p)
+	if owner, err := here.Store.Owner(); err != nil || owner == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+	defer cancel()
+	told, err := here.Service.Allowance(ctx)
+	if err != nil {
+		return nil
+	}
+	return told
 }

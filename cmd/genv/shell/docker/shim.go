@@ -17,7 +17,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -101,3 +104,164 @@ func (s Shim) args() (args []string, token string, err error) {
 	}
 	return args, env.Token, err
 }
+
+// StartCommand is a command line of docker that starts a container.
+type StartCommand struct {
+	head  []string // up to the command, with it
+	flags []flag
+	rest  []string // from the image on
+}
+
+// Parse finds the flags of `docker [container] run|create`; ok is false for every other command, and for one that
+// docker refuses since a value or the image is missing. An error is ErrUnknownFlag.
+func Parse(args []string) (call StartCommand, ok bool, err error) { return parse(args, runFlags) }
+
+// parseOwn is Parse for `genv docker`, which has flags of its own.
+func parseOwn(args []string) (call StartCommand, ok bool, err error) {
+	return parse(args, flagSet{switches: runFlags.switches + ownSwitches, valued: runFlags.valued + ownValued})
+}
+
+func parse(args []string, known flagSet) (call StartCommand, ok bool, err error) {
+	_, rest, err := globalFlags.read(args)
+	if len(rest) > 0 && rest[0] == "container" {
+		rest = rest[1:]
+	}
+	if len(rest) == 0 || rest[0] != "run" && rest[0] != "create" {
+		return StartCommand{}, false, err
+	}
+	call.head = args[:len(args)-len(rest)+1]
+	call.flags, call.rest, err = known.read(rest[1:])
+	return call, len(call.rest) > 0, err
+}
+
+// Args is the command line in the environment. Its error is ErrNotAttached,
+// ErrTooMany, ErrNoDevices or ErrRequest, and is a whole message.
+func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
+	args := slices.Clone(c.head)
+	variables := []string{snapshot.ClaimVariable + "=" + string(env.EID)}
+	if env.Name != "" {
+		variables = append(variables, "GENV_ENVIRONMENT_NAME="+env.Name)
+	}
+	for _, f := range c.flags {
+		replaced, err := env.flag(f)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, replaced...)
+	}
+	devices, err := env.visible(c.flags)
+	if err != nil {
+		return nil, err
+	}
+	if devices != "" {
+		variables = append(variables, visible+"="+devices)
+	}
+	if env.Token != "" {
+		variables = append(variables, grant.TokenVariable) // the value is in docker's own environment
+	}
+	for _, variable := range variables { // behind the user's: the last one counts
+		args = append(args, "-e", variable)
+	}
+	return append(args, c.rest...), nil
+}
+
+// WithoutDevices says whether the container gets no device although it asks for all, since none is attached.
+func (c StartCommand) WithoutDevices(env ContainerEnvironment) bool {
+	return len(env.Devices) == 0 &&
+		slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
+}
+
+// flag is what replaces a flag.
+func (env ContainerEnvironment) flag(f flag) ([]string, error) {
+	switch {
+	case f.name == "--gpus" && f.value != "":
+		value, err := env.gpus(f.value)
+		return []string{"--gpus", value}, err
+	case f.name == "--device" && strings.HasPrefix(f.value, cdi):
+		return env.cdi(f.value)
+	}
+	return f.args, nil
+}
+
+// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. NVIDIA's runtime, which may be the default one,
+// obeys the variable of the image, which is "all" in the images of CUDA: so it is set also if no GPU is asked for.
+func (env ContainerEnvironment) visible(flags []flag) (string, error) {
+	devices := join(env.Devices)
+	for _, f := range slices.Backward(flags) { // the last one counts
+		name, list, given := strings.Cut(f.value, "=")
+		switch {
+		case (f.name == "-e" || f.name == "--env") && name == visible:
+			if !given {
+				list = "all" // the shell's value, which isn't known here
+			}
+			return env.visibleList(f, list)
+		case f.name == "--gpus" && (f.value == "0" || len(env.Devices) == 0),
+			f.name == "--device" && strings.HasPrefix(f.value, cdi):
+			devices = visibleNone
+		case f.name == "--gpus":
+			devices = "" // docker itself goes by --gpus
+		}
+	}
+	return devices, nil
+}
+
+func (env ContainerEnvironment) visibleList(f flag, list string) (string, error) {
+	if list == "" || list == "none" || list == visibleNone {
+		return list, nil
+	}
+	devices, err := env.pick(strings.Join(f.args, " "), list)
+	return join(devices), err
+}
+
+// The flags of `genv docker run` that docker doesn't have.
+const (
+	ownSwitches = " --over-subscribe "
+	ownValued   = " --gpu-memory "
+)
+
+// own is the command line for a container with an environment of its own: the flags of genv
+// become variables, which genv's container runtime reads.
+func (c StartCommand) own(over, token bool) ([]string, error) {
+	args := slices.Clone(c.head)
+	var variables []string
+	set := func(name, value string) { variables = append(variables, name+"="+value) }
+	runtime := false
+	for _, f := range c.flags {
+		switch f.name {
+		case "--over-subscribe":
+			over = true
+			continue
+		case "--gpu-memory":
+			if m, err := snapshot.ParseMemory(f.value); err != nil || m.Bytes() == 0 {
+				return nil, fmt.Errorf("--gpu-memory %s: %w: write an amount such as 4g", f.value, ErrRequest)
+			}
+			set(grant.GPUMemory, f.value)
+			continue
+		case "--gpus":
+			if n, err := strconv.ParseUint(f.value, 10, 16); err == nil && n > 0 {
+				set(grant.GPUs, strconv.FormatUint(n, 10))
+			} else if all(f.value) {
+				set(grant.GPUs, "all")
+			}
+		case "--runtime":
+			runtime = true
+		}
+		args = append(args, f.args...)
+	}
+	if over {
+		set(grant.OverSubscribe, "1")
+	}
+	if token {
+		variables = append(variables, grant.TokenVariable) // the value is in docker's own environment
+	}
+	if !runtime {
+		args = append(args, "--runtime", Runtime)
+	}
+	for _, variable := range variables {
+		args = append(args, "-e", variable)
+	}
+	return append(args, c.rest...), nil
+}
+
+// Runtime is the name of genv's container runtime in daemon.json.
+const Runtime = "genv"
