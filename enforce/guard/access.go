@@ -107,8 +107,7 @@ func (p access) with(before map[snapshot.UID]Minors) access {
 	return p
 }
 
-// LastGPU is the highest minor number of major 195 that can be a GPU: 254 is
-// nvidia-modeset, 255 is nvidiactl.
+// LastGPU is the highest minor number of major 195 that can be a GPU: 254 is nvidia-modeset, 255 is nvidiactl.
 const LastGPU = 253
 
 // Minors is a set of minor numbers of NVIDIA devices, 0 to 255; a number that can't be a GPU's is never added.

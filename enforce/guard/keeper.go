@@ -47,9 +47,8 @@ type Keeper struct {
 	Open   func() (Kernel, error)
 	Remove func() error
 
-	// Place is the folder in which the state files are now, and whether only root may write
-	// them: then what they say about owners is true. Its error says that this is not known,
-	// and that the files say nothing.
+	// Place is the folder in which the state files are now, and whether only root may write them: then what they say
+	// about owners is true. Its error says that this is not known, and that the files say nothing.
 	Place func() (dir string, owned bool, err error)
 	// Read returns the state files without what has ended, as disk.Store.Read does.
 	Read    func(ctx context.Context) (state.Files, error)
@@ -116,9 +115,8 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// TryLock takes the Keeper's lock for a short task of the caller, who closes it. Without an
-// error it is nil if a Keeper holds the lock. It waits for a moment: a program that a process
-// starts holds its locks, too, until it runs.
+// TryLock takes the Keeper's lock for a short task of the caller, who closes it. Without an error it is nil if a Keeper
+// holds the lock. It waits for a moment: a program that a process starts holds its locks, too, until it runs.
 func TryLock(runDir string) (*os.File, error) {
 	dir, err := folder.MakePublic(runDir)
 	if err != nil {

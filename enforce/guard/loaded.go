@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// loaded is the guard in the kernel while this Keeper has it open, and what was written to
-// it last.
+// loaded is the guard in the kernel while this Keeper has it open, and what was written to it last.
 type loaded struct {
 	Kernel
 	stop     func()                  // ends the reading of events
@@ -72,8 +71,7 @@ func (g *loaded) allowed() map[snapshot.UID]Minors {
 	return g.left
 }
 
-// write writes a plan to the kernel, as far as it differs: permissions before what they
-// are exceptions from.
+// write writes a plan to the kernel, as far as it differs: permissions before what they are exceptions from.
 func (g *loaded) write(p access) error {
 	err := g.SetAllowed(p.Allowed)
 	if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
@@ -127,8 +125,7 @@ type Control struct {
 	// Lease is how long from now the guard acts. Then it lets everything through, until
 	// the next SetControl. 0 ends it now.
 	Lease time.Duration
-	// FirstUID is the first uid that is guarded; users below it, and root, are never
-	// denied. It is not 0.
+	// FirstUID is the first uid that is guarded; users below it, and root, are never denied. It is not 0.
 	FirstUID snapshot.UID
 }
 

@@ -29,8 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const alice, bob = snapshot.UID(4001), snapshot.UID(4002)
 
-// pins is what outlives the processes of a machine: the guard in its kernel. It fails on
-// calls that no Keeper may make.
+// pins is what outlives the processes of a machine: the guard in its kernel. It fails on calls that no Keeper may make.
 type pins struct {
 	t  testing.TB
 	mu sync.Mutex

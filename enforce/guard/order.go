@@ -79,8 +79,7 @@ func (o *Order) set(w *orderWire) error {
 	return o.Check()
 }
 
-// Check refuses an order that no host could carry out. The error wraps
-// snapshot.ErrInvalid.
+// Check refuses an order that no host could carry out. The error wraps snapshot.ErrInvalid.
 func (o *Order) Check() error {
 	switch {
 	case !o.Mode.Valid():
@@ -249,9 +248,8 @@ func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 	return holds, err
 }
 
-// OfferOrder is GiveOrder, unless the order before shall hold: replaces decides, and gets what ReadOrder
-// returns. No other order is given meanwhile. It returns the order that holds, and whether
-// that is the new one.
+// OfferOrder is GiveOrder, unless the order before shall hold: replaces decides, and gets what ReadOrder returns. No
+// other order is given meanwhile. It returns the order that holds, and whether that is the new one.
 func OfferOrder(dir string, o Order, id string, now At,
 	replaces func(present Order, err error) bool,
 ) (holds Order, given bool, err error) {
@@ -329,9 +327,8 @@ func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
 	})
 }
 
-// ReadOrder returns the last order that was given, whether or not its lease has ended. The
-// error wraps ErrNoOrder if there is none, folder.ErrUnsafe if others than root could have
-// written it, or snapshot.ErrInvalid.
+// ReadOrder returns the last order that was given, whether or not its lease has ended. The error wraps ErrNoOrder if
+// there is none, folder.ErrUnsafe if others than root could have written it, or snapshot.ErrInvalid.
 func ReadOrder(dir string) (Order, error) {
 	s, err := orderNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {

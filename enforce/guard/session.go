@@ -21,8 +21,7 @@ import (
 const (
 	// tick is how often a Keeper looks whether it missed a change, and renews the lease.
 	tick = time.Second
-	// lookEvery is how often the state files are read without a change: processes end, and
-	// with them environments.
+	// lookEvery is how often the state files are read without a change: processes end, and with them environments.
 	lookEvery = 5 * time.Second
 	// listEvery is how often the devices are listed; every tick until there are some.
 	listEvery = 30 * time.Second
@@ -248,8 +247,7 @@ func (s *lockedKeeper) offReason(now At) string {
 	return ""
 }
 
-// turnOff ends the guard in the kernel at once. The first time, that is also one that an
-// earlier Keeper left.
+// turnOff ends the guard in the kernel at once. The first time, that is also one that an earlier Keeper left.
 func (s *lockedKeeper) turnOff(reason string) {
 	s.present = present{Off, reason}
 	if s.loaded == nil && s.removed {

@@ -110,8 +110,7 @@ func (g *loaded) users() []AllowedUser {
 	return users
 }
 
-// Status is what the guard of a host does, as the process that keeps it says in
-// guard.json, for everybody to read.
+// Status is what the guard of a host does, as the process that keeps it says in guard.json, for everybody to read.
 type Status struct {
 	Schema string `json:"schema"`
 	// Mode is what the kernel does until Until, if the file isn't written again.
@@ -132,11 +131,10 @@ type Status struct {
 	Unpinned bool         `json:"unpinned,omitempty"`
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
 	Devices  []Device     `json:"devices"`
-	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more
-	// there are.
-	Users        []AllowedUser   `json:"users"`
-	UsersLeftOut int      `json:"users_left_out,omitempty"`
-	Problems     []string `json:"problems,omitempty"`
+	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more there are.
+	Users        []AllowedUser `json:"users"`
+	UsersLeftOut int           `json:"users_left_out,omitempty"`
+	Problems     []string      `json:"problems,omitempty"`
 	// Lost is how many opens were not reported since the guard began: too many at once.
 	Lost uint64 `json:"lost,omitempty"`
 }

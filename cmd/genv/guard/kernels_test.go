@@ -35,8 +35,7 @@ const (
 
 const securityFolder = "/sys/kernel/security"
 
-// unable runs genv with this process's arguments on a kernel that lacks an ability. Its mount
-// namespace is its own.
+// unable runs genv with this process's arguments on a kernel that lacks an ability. Its mount namespace is its own.
 func unable() error {
 	runtime.LockOSThread() // capabilities and filters are the thread's
 	var err error

@@ -66,8 +66,7 @@ func installPrograms() error {
 
 const alice, bob, mallory = 4001, 4002, 4003
 
-// site is a host with four GPUs, of which index i has minor 3-i, in a cgroup of its own.
-// Its nvidia-smi hangs.
+// site is a host with four GPUs, of which index i has minor 3-i, in a cgroup of its own. Its nvidia-smi hangs.
 type site struct {
 	testing.TB
 	dir, cgroup, pins, state, root, log string

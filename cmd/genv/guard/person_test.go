@@ -108,8 +108,7 @@ func (p *person) until(what string, index int) time.Time {
 	return time.Unix(0, at)
 }
 
-// user opens what it is told to. Without a driver behind the node, an open that is let
-// through fails with ENXIO.
+// user opens what it is told to. Without a driver behind the node, an open that is let through fails with ENXIO.
 func user() error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -122,8 +122,7 @@ func TestAControllerGuardsAHost(t *testing.T) {
 	require.Equal(t, guard.Off, s.document().Mode)
 }
 
-// TestOffHoldsAgainstAController: until somebody on the host says otherwise. The controller
-// learns why.
+// TestOffHoldsAgainstAController: until somebody on the host says otherwise. The controller learns why.
 func TestOffHoldsAgainstAController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

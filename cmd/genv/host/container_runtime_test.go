@@ -178,8 +178,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.Len(t, joined, 1, "the container keeps it after the shell")
 	require.EqualValues(t, eid, joined[0].EID)
 
-	// SIGKILL of dockerd gives nothing back that is in use, and the end of the container does
-	// without it.
+	// SIGKILL of dockerd gives nothing back that is in use, and the end of the container does without it.
 	init := h.Init("joined")
 	h.Signal(syscall.SIGKILL)
 	require.Len(t, h.files().Environments, 1)

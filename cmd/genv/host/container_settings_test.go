@@ -102,8 +102,7 @@ func TestRootsLookRemovesOldRecords(t *testing.T) {
 	require.Equal(t, []string{lives}, remaining(), text)
 }
 
-// bundle writes what an engine that leaves CDI to the runtime hands to it: a config.json with
-// an annotation.
+// bundle writes what an engine that leaves CDI to the runtime hands to it: a config.json with an annotation.
 func (h *runtimeHost) bundle(devices string) (dir string) {
 	h.t.Helper()
 	dir = h.t.TempDir()

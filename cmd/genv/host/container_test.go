@@ -139,9 +139,8 @@ type containerProcess struct {
 	StartedBy     string `json:"started_by"`
 }
 
-// TestContainersOfEnvironments: those of the shim and of the hook stay, and one that
-// carries another user's id, forges labels or runs as that user's uid costs the user
-// nothing.
+// TestContainersOfEnvironments: those of the shim and of the hook stay, and one that carries another user's id, forges
+// labels or runs as that user's uid costs the user nothing.
 func TestContainersOfEnvironments(t *testing.T) {
 	t.Parallel()
 	h := newDockerHost(t)

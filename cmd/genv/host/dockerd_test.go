@@ -50,8 +50,7 @@ mkdir -p /var/lib/docker /run/exec
 exec dockerd --data-root /var/lib/docker --exec-root /run/exec -H unix:///run/docker.sock -p /run/dockerd.pid \
   --iptables=false --ip-forward=false --bridge=none --storage-driver=vfs "$@"`
 
-// startDocker starts dockerd with further flags, and makes the image. Everything ends with the
-// test.
+// startDocker starts dockerd with further flags, and makes the image. Everything ends with the test.
 func startDocker(t testing.TB, flags ...string) *dockerDaemon {
 	t.Helper()
 	requireDocker(t)
@@ -190,9 +189,8 @@ func requireRootlessDocker(t testing.TB) {
 	proctest.NeedPrograms(t, "rootlesskit", "newuidmap", "setpriv")
 }
 
-// startRootlessDocker starts the Docker of an ordinary user, in a user namespace that the user
-// makes with rootlesskit, and makes the image. Containers have the uid, and from firstSubuid
-// on 65,536 others. Everything ends with the test.
+// startRootlessDocker starts the Docker of an ordinary user, in a user namespace that the user makes with rootlesskit,
+// and makes the image. Containers have the uid, and from firstSubuid on 65,536 others. Everything ends with the test.
 func startRootlessDocker(t testing.TB, uid, firstSubuid int, flags ...string) *dockerDaemon {
 	t.Helper()
 	requireRootlessDocker(t)

@@ -132,8 +132,7 @@ func TestNothingIsLeftOnAHost(t *testing.T) {
 	})
 }
 
-// TestBannersAndNoise: the greeting is found behind whatever a login prints, and
-// the fleet is enforced.
+// TestBannersAndNoise: the greeting is found behind whatever a login prints, and the fleet is enforced.
 func TestBannersAndNoise(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	rc := filepath.Join(f.Dir, "home", f.Host("gpu-01").User, ".bashrc")

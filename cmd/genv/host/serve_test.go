@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-// TestTheParentDiesBeforeItIsWatched: the kernel tells of deaths after the
-// question for them alone.
+// TestTheParentDiesBeforeItIsWatched: the kernel tells of deaths after the question for them alone.
 func TestTheParentDiesBeforeItIsWatched(t *testing.T) {
 	require.ErrorContains(t, endWithParent(1<<22+7), "has ended")
 }
@@ -77,8 +76,7 @@ func ServeAndCrash() {
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // it does not return
 }
 
-// What crashes on a host says so on stderr, in its first line, and exits with
-// 2: nothing on the way catches a panic.
+// What crashes on a host says so on stderr, in its first line, and exits with 2: nothing on the way catches a panic.
 func TestServeThatPanics(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), crashVariable+"=1")

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
-// A name that could not be asked for is unknown, which is not "has no name": a
-// policy may exempt the user by it.
+// A name that could not be asked for is unknown, which is not "has no name": a policy may exempt the user by it.
 func TestUserNames(t *testing.T) {
 	const vip, nameless = snapshot.UID(4_000_000_001), snapshot.UID(4_000_000_002) // no /etc/passwd has them
 	s := &snapshot.Snapshot{}

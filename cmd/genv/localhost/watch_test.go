@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 )
 
-// The state wakes wherever it is: in the state folder, or in root's folder on a host where it
-// belongs to root.
+// The state wakes wherever it is: in the state folder, or in root's folder on a host where it belongs to root.
 func TestChangesOfTheStateWake(t *testing.T) {
 	for name, file := range map[string]string{"state folder": "state/envs.json", "root's folder": "root/host/devices.json"} {
 		t.Run(name, func(t *testing.T) {

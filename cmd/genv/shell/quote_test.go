@@ -63,8 +63,7 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
-// unquote reads a word as POSIX (2.2, "Quoting") has it, of single quotes and
-// backslashes alone.
+// unquote reads a word as POSIX (2.2, "Quoting") has it, of single quotes and backslashes alone.
 func unquote(t *testing.T, word string) string {
 	var text strings.Builder
 	for word != "" {

@@ -130,8 +130,7 @@ func TestArgumentsSurvive(t *testing.T) {
 	})
 }
 
-// The environment's process is the shell that was activated, a subshell too:
-// with it the environment ends.
+// The environment's process is the shell that was activated, a subshell too: with it the environment ends.
 func TestThePIDIsTheShellsOwn(t *testing.T) {
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
 		own := map[shell.Kind]string{shell.Bash: "$BASHPID", shell.Zsh: "${sysparams[pid]}"}[kind]
@@ -194,8 +193,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// A shell started from an active one has its variables, and no memory of what
-// they were before.
+// A shell started from an active one has its variables, and no memory of what they were before.
 func TestDeactivationInAChild(t *testing.T) {
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
 		s := newSession(t, kind, "PATH="+shimsDir+":/usr/bin:/bin", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "CUDA_VISIBLE_DEVICES=0")

@@ -177,8 +177,7 @@ func TestNoCallerOf143(t *testing.T) {
 
 var quoted = regexp.MustCompile(`'[^']*'|\\'|"\$\{PS1-\}"`)
 
-// FuzzShell143: whatever the lists, the old values and the name hold, nothing of them is
-// read by the shell but quoted.
+// FuzzShell143: whatever the lists, the old values and the name hold, nothing of them is read by the shell but quoted.
 func FuzzShell143(f *testing.F) {
 	f.Add("GENV_SHELL:PATH:PS1", "PATH:PS1", "it's $(id)", true)
 	f.Add("A:B;id:`id`:CUDA_VISIBLE_DEVICES", "A:-n x:CUDA_VISIBLE_DEVICES", "\n';id;'", false)

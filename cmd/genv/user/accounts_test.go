@@ -114,8 +114,7 @@ func TestSudo(t *testing.T) {
 	require.Equal(t, said{text: "GPU 0\n"}, shell.say("sudo -E env PATH=$PATH nvidia-smi -L | cut -d: -f1"))
 }
 
-// The files keep what they hold when the disk is full, and the message says
-// what to do.
+// The files keep what they hold when the disk is full, and the message says what to do.
 func TestFullDisk(t *testing.T) {
 	proctest.NeedRoot(t)
 	s := newStation(t)

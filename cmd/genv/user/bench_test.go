@@ -83,9 +83,8 @@ func (d *desk) commands() []benchmarked {
 	return commands
 }
 
-// BenchmarkCommand is the time of whole commands on a GPU host. The goals are a
-// shim that takes at most 10 ms longer than its program, and at most half of the
-// time that python3 takes to start.
+// BenchmarkCommand is the time of whole commands on a GPU host. The goals are a shim that takes at most 10 ms longer
+// than its program, and at most half of the time that python3 takes to start.
 func BenchmarkCommand(b *testing.B) {
 	d := newDesk(b)
 	for _, c := range d.commands() {
@@ -110,8 +109,7 @@ func TestCommandsOfTheBenchmark(t *testing.T) {
 	require.Contains(t, string(out), "4g", "it runs in the environment")
 }
 
-// busyDesk has four environments with two devices each, and a process on each
-// device.
+// busyDesk has four environments with two devices each, and a process on each device.
 func busyDesk(b *testing.B) *desk {
 	b.Helper()
 	d := newDesk(b)
@@ -129,9 +127,8 @@ func busyDesk(b *testing.B) *desk {
 	return d
 }
 
-// BenchmarkUsageServe is the processor time that `genv usage serve` takes for a
-// snapshot that did not change: its own (goal: 1 ms), and that of its children,
-// which are nvidia-smi.
+// BenchmarkUsageServe is the processor time that `genv usage serve` takes for a snapshot that did not change: its own
+// (goal: 1 ms), and that of its children, which are nvidia-smi.
 func BenchmarkUsageServe(b *testing.B) {
 	d := busyDesk(b)
 	cmd := d.command(d.genv, "usage", "serve", "--token", "t")
@@ -170,9 +167,8 @@ func BenchmarkUsageServe(b *testing.B) {
 	reportCPU(b, ownAfter-own, childrenAfter-children)
 }
 
-// BenchmarkUsageSnapshot is the processor time of `genv usage snapshot`: its own,
-// with its start (goal: 5 ms), and that of nvidia-smi, which is measured alone
-// with the same questions.
+// BenchmarkUsageSnapshot is the processor time of `genv usage snapshot`: its own, with its start (goal: 5 ms), and that
+// of nvidia-smi, which is measured alone with the same questions.
 func BenchmarkUsageSnapshot(b *testing.B) {
 	d := busyDesk(b)
 	run := func(words ...string) time.Duration {

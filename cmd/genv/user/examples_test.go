@@ -151,8 +151,7 @@ const (
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
 )
 
-// otherwise is what follows a command that ends with an exit code here: the simulated host
-// has no shell, for example.
+// otherwise is what follows a command that ends with an exit code here: the simulated host has no shell, for example.
 func otherwise(code int) string { return fmt.Sprintf("|| [ $? = %d ]", code) }
 
 // TestFlagsThatHelpOffers: each flag that a command's help offers works in an
@@ -282,9 +281,8 @@ func TestFlagsOfConfig(t *testing.T) {
 // mostFlags is how many flags the help of a command has at most: more are not read.
 const mostFlags = 40
 
-// TestFlagsThatAreRefused: a flag of another command is an error, also before a
-// subcommand that doesn't have it. Each command refuses some, and each flag is refused by
-// some: all pairs would be ten thousand command lines.
+// TestFlagsThatAreRefused: a flag of another command is an error, also before a subcommand that doesn't have it. Each
+// command refuses some, and each flag is refused by some: all pairs would be ten thousand command lines.
 func TestFlagsThatAreRefused(t *testing.T) {
 	commands := allCommands()
 	all := make(map[string]cli.Flag)

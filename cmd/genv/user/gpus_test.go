@@ -134,8 +134,7 @@ func TestGPUsWithOtherIndices(t *testing.T) {
 	require.Regexp(t, `(?m)^0 .* free `, r.Out)
 }
 
-// TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a
-// whole.
+// TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a whole.
 func TestNoCapacityOfUnifiedMemory(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)

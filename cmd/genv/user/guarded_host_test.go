@@ -19,9 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// guarded is a station of eight devices on which root has looked, and on which a guard is
-// on in a mode. The minors run against the order of the bus. Who sees which devices is in
-// visible, by uid.
+// guarded is a station of eight devices on which root has looked, and on which a guard is on in a mode. The minors run
+// against the order of the bus. Who sees which devices is in visible, by uid.
 func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 	t.Helper()
 	proctest.NeedRoot(t)

@@ -75,8 +75,7 @@ func TestLockExcludesFlockBothWays(t *testing.T) {
 	require.Equal(t, genvtest.Result{}, u.run("flock", "-n", file("1"), "true"), "the locks end with the command")
 }
 
-// orHeld tries again until the lock is held: the process that takes it was only
-// just started.
+// orHeld tries again until the lock is held: the process that takes it was only just started.
 func (u *account) orHeld(r genvtest.Result, path string) genvtest.Result {
 	for range 1000 {
 		if r.Code != 0 {

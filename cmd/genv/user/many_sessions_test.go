@@ -12,9 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// TestCrowd: shells of several users, in bash and zsh, want more devices than
-// there are, again and again. No device is given away twice, and in the end all
-// are free.
+// TestCrowd: shells of several users, in bash and zsh, want more devices than there are, again and again. No device is
+// given away twice, and in the end all are free.
 func TestCrowd(t *testing.T) {
 	const people, rounds = 8, 4
 	s := newStation(t)

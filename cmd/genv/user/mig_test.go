@@ -26,8 +26,7 @@ func (s *station) partition(index int, instances ...gpus.MIG) {
 	require.NoError(s.t, driver.Write(s.path("gpus.json")))
 }
 
-// TestAttachInstance: two environments have a MIG instance each of one device, and genv 1.4.3
-// sees two that share it.
+// TestAttachInstance: two environments have a MIG instance each of one device, and genv 1.4.3 sees two that share it.
 func TestAttachInstance(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)
@@ -117,9 +116,8 @@ func showInstances(t *testing.T, want parts, users ...*account) {
 	}
 }
 
-// TestInstancesWhereRootOwnsTheState: what users attached before stays theirs when root takes
-// the state over and when it gives it back, and in between root's service attaches instances
-// for the user who asks.
+// TestInstancesWhereRootOwnsTheState: what users attached before stays theirs when root takes the state over and when
+// it gives it back, and in between root's service attaches instances for the user who asks.
 func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()

@@ -63,8 +63,7 @@ type difference struct {
 	exit    string
 }
 
-// differ puts the differences in the place of what was recorded; each must be
-// one.
+// differ puts the differences in the place of what was recorded; each must be one.
 func differ(t *testing.T, steps []recorded, differences []difference) []recorded {
 	steps = slices.Clone(steps)
 	for _, d := range differences {
@@ -97,8 +96,7 @@ func requireSteps(t *testing.T, want, got []recorded) {
 	require.Equal(t, text(want), text(got))
 }
 
-// words are those of a recorded command: the quotes around what follows sh -c
-// were not recorded.
+// words are those of a recorded command: the quotes around what follows sh -c were not recorded.
 func words(command string) []string {
 	if before, script, ok := strings.Cut(command, " -c "); ok {
 		return append(strings.Fields(before), "-c", script)
@@ -220,8 +218,7 @@ var inShellDifferences = []difference{
 	},
 }
 
-// TestReplayShell runs the recorded session in real shells, on a state folder
-// that doesn't exist yet.
+// TestReplayShell runs the recorded session in real shells, on a state folder that doesn't exist yet.
 func TestReplayShell(t *testing.T) {
 	steps := differ(t, recording(t, "shell.txt"), inShellDifferences)
 	eachShell(t, func(t *testing.T, kind string) {
@@ -288,8 +285,7 @@ func TestReplayEnforce(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: "0,\n1,1667\n2,\n3,2020\n"}, s.admin().run("genv", "devices", "query", "--index", "0,1,2,3", "--query", "index", "eids"))
 }
 
-// recordedBooks are those of the recording: alice has the devices 0 and 1, bob
-// 0 and 3, with a capacity.
+// recordedBooks are those of the recording: alice has the devices 0 and 1, bob 0 and 3, with a capacity.
 func (s *station) recordedBooks(t *testing.T) {
 	created := genvtest.Date(t, "20/11/2026 21:10:32")
 	var devices []snapshot.Device

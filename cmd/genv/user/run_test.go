@@ -157,8 +157,7 @@ func TestRunIsStoppedWithItsCommand(t *testing.T) {
 	require.Equal(t, 128+15, cmd.ProcessState.ExitCode())
 }
 
-// Where it could not be continued, as in a session of its own, a stop is ignored
-// as it is for any program.
+// Where it could not be continued, as in a session of its own, a stop is ignored as it is for any program.
 func TestRunIsNotStoppedForEver(t *testing.T) {
 	u := newStation(t).me()
 	cmd, lines := u.started("echo ready; sleep 0.3; echo on")
@@ -169,8 +168,7 @@ func TestRunIsNotStoppedForEver(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-// `genv run` killed by SIGKILL: the environment goes on with the command, and
-// ends with it.
+// `genv run` killed by SIGKILL: the environment goes on with the command, and ends with it.
 func TestTheEnvironmentOfAKilledRunEndsWithTheCommand(t *testing.T) {
 	u := newStation(t).me()
 	cmd, lines := u.started("echo ready; echo $$; exec sleep 1000000", "--gpus", "2")

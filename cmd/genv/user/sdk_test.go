@@ -101,8 +101,7 @@ func (u *account) workLikeTheSDK(pid snapshot.PID, eid, index string, rounds int
 	return nil
 }
 
-// TestTheSDKWorksBesideGenv: clients of both kinds change one state folder at once, and no
-// change is lost.
+// TestTheSDKWorksBesideGenv: clients of both kinds change one state folder at once, and no change is lost.
 func TestTheSDKWorksBesideGenv(t *testing.T) {
 	t.Parallel()
 	needsPsutil(t)

@@ -68,8 +68,7 @@ func (s *station) activate143(shell *terminal) {
 // left are the variables of an environment that are still set, and what must be as it was.
 const left = `env | grep -E '^(GENV_|CUDA_)' | grep -v -E '^GENV_(TMPDIR|ROOT_DIR|SIM_GPUS)='; printf '%s|%s\n' "$PATH" "$PS1"`
 
-// TestAShellThat143Activated goes on with this genv in the place of 1.4.3, and no job
-// that runs in it is ended.
+// TestAShellThat143Activated goes on with this genv in the place of 1.4.3, and no job that runs in it is ended.
 func TestAShellThat143Activated(t *testing.T) {
 	s := newStation(t)
 	shell := s.me().open143("bash")
@@ -138,8 +137,7 @@ func TestAShellThat143Initialised(t *testing.T) {
 	})
 }
 
-// A shell in which this genv is initialised while an environment of 1.4.3 is active, as
-// when ~/.bashrc is read again.
+// A shell in which this genv is initialised while an environment of 1.4.3 is active, as when ~/.bashrc is read again.
 func TestAnActiveShellIsInitialisedAgain(t *testing.T) {
 	s := newStation(t)
 	shell := s.me().open143("bash")

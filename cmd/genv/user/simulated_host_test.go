@@ -55,8 +55,7 @@ func (s *station) devices(n int) {
 	require.NoError(s.t, host.Write(s.path("gpus.json")))
 }
 
-// account is somebody on the station: a uid, a home, and what else is in the
-// environment.
+// account is somebody on the station: a uid, a home, and what else is in the environment.
 type account struct {
 	*station
 	uid  int

@@ -72,13 +72,13 @@ func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) 
 		return noLink, 0, fmt.Errorf("open the cgroup: %w", err)
 	}
 	defer folder.Close()
-	l, err = newLink(program, folder)
-	switch {
-	case errors.Is(err, unix.EPERM):
-		return noLink, 0, fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict,
-			c.path, err)
-	case err != nil:
-		return noLink, 0, classify("attach to "+c.path, err)
+	if l, err = newLink(program, folder); errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict, c.path, err)
+	} else {
+		err = classify("attach to "+c.path, err)
+	}
+	if err != nil {
+		return noLink, 0, err
 	}
 	facts, err := l.facts()
 	if err != nil {

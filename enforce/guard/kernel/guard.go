@@ -1,17 +1,14 @@
-// Package kernel is the guard inside the kernel: a BPF program at the root of cgroup2 that
-// denies, or only reports, a user's open of a device that the user may not use. It knows
-// minor numbers and uids; who may use what, and for how long, is decided elsewhere (package
-// guard).
+// Package kernel is the guard inside the kernel: a BPF program at the root of cgroup2 that denies, or only reports, a
+// user's open of a device that the user may not use. It knows minor numbers and uids; who may use what, and for how
+// long, is decided elsewhere (package guard).
 //
-// The program lets an open through unless all of this is certain: it is an open of a
-// guarded NVIDIA device node (character device, major 195), the lease has not ended, the
-// process's real uid is an ordinary user's, and that uid has no permission for the minor.
-// Other nodes of the driver (nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-caps) and
+// The program lets an open through unless all of this is certain: it is an open of a guarded NVIDIA device node
+// (character device, major 195), the lease has not ended, the process's real uid is an ordinary user's, and that uid
+// has no permission for the minor. Other nodes of the driver (nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-caps) and
 // mknod(2) are never denied. Descriptors that are open already stay usable.
 //
-// The program and its maps are pinned in a bpffs, so that they outlive the process until
-// the lease ends; the next process takes them over without a gap. Probe says
-// what a kernel lacks; Open then fails with ErrUnsupported.
+// The program and its maps are pinned in a bpffs, so that they outlive the process until the lease ends; the next
+// process takes them over without a gap. Probe says what a kernel lacks; Open then fails with ErrUnsupported.
 //
 //	g, err := kernel.Open(kernel.Location{})
 //	err = g.SetMinors(guarded)
@@ -22,6 +19,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -40,8 +38,7 @@ const DefaultDir = "/sys/fs/bpf/genv"
 
 // Location says where the guard is.
 type Location struct {
-	// Dir is the folder for the pins, in a mounted bpffs; it is made for root alone. Empty
-	// is DefaultDir.
+	// Dir is the folder for the pins, in a mounted bpffs; it is made for root alone. Empty is DefaultDir.
 	Dir string
 	// Unpinned keeps the guard in this process: it ends with the process.
 	Unpinned bool
@@ -52,12 +49,7 @@ type Location struct {
 	major int32 // of the devices; 0 is the NVIDIA driver's. Tests have no such driver
 }
 
-func (o Location) deviceMajor() int32 {
-	if o.major != 0 {
-		return o.major
-	}
-	return nvidiaMajor
-}
+func (o Location) deviceMajor() int32 { return cmp.Or(o.major, nvidiaMajor) }
 
 // Guard is the guard in the kernel. Its methods can be called at the same time.
 type Guard struct {
@@ -75,9 +67,8 @@ type Guard struct {
 // noLink is in place of a link that only its pin holds.
 const noLink bpfLink = -1
 
-// Open attaches the guard, or takes over the one that is pinned, with its lease, control
-// and permissions, and replaces its program by this version's; no open is let through
-// meanwhile. A new guard allows everything until SetControl. The errors are those above.
+// Open attaches the guard, or takes over the one that is pinned, with its lease, control and permissions, and replaces
+// its program by this version's without a gap. A new guard allows everything until SetControl.
 func Open(o Location) (*Guard, error) {
 	cg, err := findCgroup(o.Cgroup)
 	if err != nil {
@@ -86,19 +77,13 @@ func Open(o Location) (*Guard, error) {
 	if o.Unpinned {
 		return openUnpinned(cg, o.deviceMajor())
 	}
-	dir := o.Dir
-	if dir == "" {
-		dir = DefaultDir
-	}
+	dir := cmp.Or(o.Dir, DefaultDir)
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
 	g, err := takeOver(dir, cg, o.deviceMajor())
-	if err == nil {
-		return g, nil
-	}
 	if !errors.Is(err, errNotPinned) {
-		return nil, err
+		return g, err
 	}
 	if err := Remove(dir); err != nil {
 		return nil, err
@@ -116,11 +101,8 @@ func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = g.maps.pin(dir)
-	if err == nil {
-		if err = g.link.pin(linkPin(dir)); err != nil {
-			err = classify("pin the link", err)
-		}
+	if err = g.maps.pin(dir); err == nil {
+		err = classify("pin the link", g.link.pin(linkPin(dir)))
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.Close(), Remove(dir))

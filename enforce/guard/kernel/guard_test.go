@@ -43,8 +43,7 @@ func set(t testing.TB, g *kernel.Guard, m guard.Mode, lease time.Duration) {
 	require.NoError(t, g.SetControl(guard.Control{Mode: m, Lease: lease, FirstUID: firstUID}))
 }
 
-// TestWhoIsDenied is the table of uid, minor, mode and lease. Minor 2 is not guarded, and
-// 254 and 255 can't be.
+// TestWhoIsDenied is the table of uid, minor, mode and lease. Minor 2 is not guarded, and 254 and 255 can't be.
 func TestWhoIsDenied(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
@@ -242,8 +241,7 @@ func TestAFullMapIsSaid(t *testing.T) {
 	require.Equal(t, "denied", s.user(3000).open(s.node(0)))
 }
 
-// TestAnUnpinnedGuardNeedsNoReference: a link that can't be reached is closed by the
-// garbage collector.
+// TestAnUnpinnedGuardNeedsNoReference: a link that can't be reached is closed by the garbage collector.
 func TestAnUnpinnedGuardNeedsNoReference(t *testing.T) {
 	s := newSite(t)
 	o := s.options()

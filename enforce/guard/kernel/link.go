@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bpfLink is a bpf_link: while a descriptor or a pin of it exists, the program is attached.
-// The library's own link package asks the kernel for features whenever a program that
-// imports it starts, and its links are closed when they become unreachable. This one is
-// closed by Close alone.
+// bpfLink is a bpf_link: while a descriptor or a pin of it exists, the program is attached. The library's own link
+// package asks the kernel for features whenever a program that imports it starts, and its links are closed when they
+// become unreachable. This one is closed by Close alone.
 type bpfLink int
 
 // linkFacts is what the kernel says about a link.

@@ -81,22 +81,17 @@ func unlimitMemlock() error {
 	return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
 
-// errOtherLayout: the pins are of a genv that has other maps.
-var errOtherLayout = errors.New("the pinned maps are of another version")
-
 // loadMaps opens the maps that are pinned in dir.
 func loadMaps(dir string) (*maps, error) {
 	m := &maps{}
 	for _, each := range m.all() {
 		loaded, err := ebpf.LoadPinnedMap(filepath.Join(dir, each.name), nil)
+		if *each.m = loaded; err == nil {
+			err = each.spec.Compatible(loaded) // else the pins are of a genv that has other maps
+		}
 		if err != nil {
 			m.close()
-			return nil, fmt.Errorf("the map %s: %w", each.name, err)
-		}
-		*each.m = loaded
-		if err := each.spec.Compatible(loaded); err != nil {
-			m.close()
-			return nil, fmt.Errorf("%w: %s: %w", errOtherLayout, each.name, err)
+			return nil, fmt.Errorf("the pinned map %s: %w", each.name, err)
 		}
 	}
 	return m, nil
@@ -105,8 +100,8 @@ func loadMaps(dir string) (*maps, error) {
 // pin pins all maps in dir.
 func (m *maps) pin(dir string) error {
 	for _, each := range m.all() {
-		if err := (*each.m).Pin(filepath.Join(dir, each.name)); err != nil {
-			return classify("pin the map "+each.name, err)
+		if err := classify("pin the map "+each.name, (*each.m).Pin(filepath.Join(dir, each.name))); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -173,15 +168,13 @@ func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 // MaxUsers is how many users the guard has room for.
 const MaxUsers = 65536
 
-// SetAllowed says which minors each user may open; users who are not in the map may open
-// no guarded one. Only what differs from before is written, and permissions are given
-// before others are taken away. With ErrFull, some users of the map have no permission;
-// the rest was set.
+// SetAllowed says which minors each user may open; users who are not in the map may open no guarded one. Only what
+// differs from before is written, and permissions are given before others are taken away. With ErrFull, some users of
+// the map have no permission; the rest was set.
 func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	left, err := g.give(allowed)
-	if err != nil {
+	if _, err := g.give(allowed); err != nil {
 		return err
 	}
 	for uid := range g.allowed {
@@ -193,18 +186,14 @@ func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 		}
 		delete(g.allowed, uid)
 	}
-	if left == 0 {
-		return nil
-	}
-	// Those who were taken out have left room.
-	if left, err = g.give(allowed); err != nil || left == 0 {
+	left, err := g.give(allowed) // those who were taken out have left room
+	if err != nil || left == 0 {
 		return err
 	}
 	return fmt.Errorf("%w: %d of %d have no permission", guard.ErrFull, left, len(allowed))
 }
 
-// give writes the permissions that differ from what is written already, and says how many
-// users there was no room for.
+// give writes the permissions that differ from what is written already, and says how many users there was no room for.
 func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error) {
 	for uid, minors := range allowed {
 		if now, ok := g.allowed[uid]; ok && now == minors {
@@ -225,19 +214,16 @@ func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error
 // readAllowed is what is written in the kernel.
 func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
 	allowed := map[snapshot.UID]guard.Minors{}
-	var (
-		uid    uint32
-		minors guard.Minors
-	)
-	for it := m.allowed.Iterate(); ; {
-		if !it.Next(&uid, &minors) {
-			if err := it.Err(); err != nil {
-				return nil, fmt.Errorf("read who may open what: %w", err)
-			}
-			return allowed, nil
-		}
+	var uid uint32
+	var minors guard.Minors
+	it := m.allowed.Iterate()
+	for it.Next(&uid, &minors) {
 		allowed[snapshot.UID(uid)] = minors
 	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("read who may open what: %w", err)
+	}
+	return allowed, nil
 }
 
 // SetMinors says which devices are guarded. Allowed opens of these are events, too, in every mode as long as the

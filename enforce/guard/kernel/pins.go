@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,8 +54,7 @@ func isBPFFS(dir string) error {
 	return nil
 }
 
-// takeOver continues with what is pinned in dir. errNotPinned means that there is nothing
-// to continue with.
+// takeOver continues with what is pinned in dir. errNotPinned means that there is nothing to continue with.
 func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	l, err := pinnedLink(linkPin(dir))
 	switch {
@@ -79,11 +79,10 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
 	g := &Guard{dir: dir, cgroup: cg, linkID: facts.id, maps: m, link: noLink}
-	if err := g.replaceProgram(l, major); err != nil {
-		m.close()
-		return nil, err
+	if err = m.replaceProgram(l, major); err == nil {
+		g.allowed, err = m.readAllowed()
 	}
-	if g.allowed, err = m.readAllowed(); err != nil {
+	if err != nil {
 		m.close()
 		return nil, err
 	}
@@ -91,24 +90,19 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 }
 
 // replaceProgram lets the link run this version's program from now on.
-func (g *Guard) replaceProgram(l bpfLink, major int32) error {
-	program, _, err := g.maps.load(major)
+func (m *maps) replaceProgram(l bpfLink, major int32) error {
+	program, _, err := m.load(major)
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	if err := l.update(program); err != nil {
-		return classify("replace the program", err)
-	}
-	return nil
+	return classify("replace the program", l.update(program))
 }
 
 // Remove ends the guard that is pinned in dir at once: everything is let through. It is the
 // same as removing the folder by hand, and no error if there is none.
 func Remove(dir string) error {
-	if dir == "" {
-		dir = DefaultDir
-	}
+	dir = cmp.Or(dir, DefaultDir)
 	if l, err := pinnedLink(linkPin(dir)); err == nil {
 		_ = l.detach() // for processes that hold it as well; kernels before 5.9 can't
 		_ = l.Close()
@@ -133,20 +127,13 @@ func (g *Guard) State() (guard.KernelState, error) {
 	if err := g.attached(); err != nil {
 		return guard.KernelState{}, err
 	}
-	s, err := g.maps.state()
-	if err != nil {
-		return guard.KernelState{}, err
-	}
-	s.Dir = g.dir
-	return s, nil
+	return g.maps.state(g.dir)
 }
 
 // Inspect reads what is pinned and changes nothing: for a process that only looks. ErrRemoved means that no guard is
 // pinned.
 func Inspect(dir string) (guard.KernelState, error) {
-	if dir == "" {
-		dir = DefaultDir
-	}
+	dir = cmp.Or(dir, DefaultDir)
 	l, err := pinnedLink(linkPin(dir))
 	if err != nil {
 		return guard.KernelState{}, inspectError(err)
@@ -164,15 +151,15 @@ func Inspect(dir string) (guard.KernelState, error) {
 		return guard.KernelState{}, inspectError(err)
 	}
 	defer m.close()
-	s, err := m.state()
-	s.Dir = dir
-	return s, err
+	return m.state(dir)
 }
 
-func (m *maps) state() (s guard.KernelState, err error) {
-	if s.Control, err = m.readControl(); err != nil {
+func (m *maps) state(dir string) (guard.KernelState, error) {
+	control, err := m.readControl()
+	if err != nil {
 		return guard.KernelState{}, err
 	}
+	s := guard.KernelState{Control: control, Dir: dir}
 	if s.Allowed, err = m.readAllowed(); err != nil {
 		return guard.KernelState{}, err
 	}

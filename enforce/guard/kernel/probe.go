@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,9 +49,7 @@ type probedFacts struct {
 }
 
 func gather(o Location) probedFacts {
-	if o.Dir == "" {
-		o.Dir = DefaultDir
-	}
+	o.Dir = cmp.Or(o.Dir, DefaultDir)
 	f := probedFacts{options: o, release: release(), lockdown: lockdown()}
 	f.cgroup, f.cgroupErr = findCgroup(o.Cgroup)
 	f.pids, f.loadErr = tryLoading()
@@ -96,17 +96,16 @@ func lockdown() string {
 // report judges the facts.
 func (f probedFacts) report() Support {
 	r := Support{Programs: f.programs}
-	conflict := f.conflict()
 	r.add("programs and maps", true, f.loadErr, "Linux "+f.release, f.whyNotLoaded())
 	r.add("cgroup2", true, f.cgroupErr, f.where(), "")
-	r.add("room in the cgroup", true, conflict, f.others(), "")
+	r.add("room in the cgroup", true, f.conflict(), f.others(), "")
 	canPin := !f.options.Unpinned && !errors.Is(f.bpffsErr, ErrNoBPFFS)
 	r.add("pins", canPin, f.bpffsErr, f.options.Dir, "; without pins the guard ends with its process")
-	var noPIDs error
-	if f.loadErr == nil && !f.pids {
-		noPIDs = fmt.Errorf("not reported by Linux %s (6.1 does): events name the user, but not the process", f.release)
-	}
 	if f.loadErr == nil {
+		var noPIDs error
+		if !f.pids {
+			noPIDs = fmt.Errorf("not reported by Linux %s (6.1 does): events name the user, but not the process", f.release)
+		}
 		r.add("PIDs in events", false, noPIDs, "yes", "")
 	}
 	return r
@@ -158,13 +157,12 @@ func (f probedFacts) others() string {
 
 // conflict is an ErrConflict if a program keeps the guard from being attached.
 func (f probedFacts) conflict() error {
-	for _, p := range f.programs {
-		if p.Exclusive {
-			return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID,
-				p.Name, p.Cgroup)
-		}
+	i := slices.IndexFunc(f.programs, func(p Program) bool { return p.Exclusive })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	p := &f.programs[i]
+	return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID, p.Name, p.Cgroup)
 }
 
 // Errors by what the caller does about them.
@@ -185,6 +183,8 @@ var (
 // locked down, answer with EPERM.
 func classify(what string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s: %w", ErrPermission, what, err)
 	case isPassing(err), errors.Is(err, os.ErrClosed):
@@ -196,10 +196,6 @@ func classify(what string, err error) error {
 // isPassing says whether an error is about what this process or the machine lacks at the
 // moment: it says nothing about the guard.
 func isPassing(err error) bool {
-	for _, passing := range []error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EINTR} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EINTR},
+		func(passing error) bool { return errors.Is(err, passing) })
 }

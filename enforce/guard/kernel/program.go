@@ -50,8 +50,7 @@ const (
 	rKind    = asm.R9
 )
 
-// load puts the program into the kernel. The pid helper is there since about 6.1; without
-// it events have no PID.
+// load puts the program into the kernel. The pid helper is there since about 6.1; without it events have no PID.
 func (m *maps) load(major int32) (*ebpf.Program, bool, error) {
 	program, err := ebpf.NewProgramWithOptions(m.program(major, true), ebpf.ProgramOptions{LogDisabled: true})
 	if err == nil {

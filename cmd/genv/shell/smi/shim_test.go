@@ -153,8 +153,7 @@ func TestCallsThatAreUnderstood(t *testing.T) {
 	}
 }
 
-// Whatever loops, changes something, writes elsewhere or is new goes to the
-// real program.
+// Whatever loops, changes something, writes elsewhere or is new goes to the real program.
 func TestCallsThatAreNot(t *testing.T) {
 	for _, line := range []string{
 		"-h", "--help", "--version", "-l", "-l 5", "-l5", "-q", "--query", "-q -x", "-x -q -i 1", "-q -i 3", "-q -d MEMORY", "--loop=1", "-lms 100", "-q -l 1", "-f /tmp/x", "-q -f /tmp/x", "--filename=x",

@@ -190,8 +190,7 @@ func guarded() smi.View {
 
 var numberedRow = regexp.MustCompile(`(?m)^(\|\s+)([13])(\s)`)
 
-// renumbered is what a guard leaves of a sample: only GPUs 1 and 3, as 0 and 1, with the
-// processes of all users.
+// renumbered is what a guard leaves of a sample: only GPUs 1 and 3, as 0 and 1, with the processes of all users.
 func renumbered(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
 	v := view(1, 3)
@@ -293,9 +292,8 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-// The samples in testdata are constructed: laid out as the drivers of their
-// names do, with values of our own. On their host are four GPUs; process 1111
-// is on 0 and 3, 2222 on 0, 3333 on 2; MIG, where it is on, is on 1.
+// The samples in testdata are constructed: laid out as the drivers of their names do, with values of our own. On their
+// host are four GPUs; process 1111 is on 0 and 3, 2222 on 0, 3333 on 2; MIG, where it is on, is on 1.
 func sample(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
@@ -308,8 +306,7 @@ var tables = []string{
 	"table-580.constructed.txt", "table-580-idle.constructed.txt", "table-580-mig.constructed.txt", "table-610.constructed.txt",
 }
 
-// view is an environment of the given devices, the first with a capacity of 4g,
-// and of process 1111.
+// view is an environment of the given devices, the first with a capacity of 4g, and of process 1111.
 func view(indices ...snapshot.DeviceIndex) smi.View {
 	v := smi.View{Owns: func(pid snapshot.PID) bool { return pid == 1111 }}
 	for i, index := range indices {
