@@ -71,8 +71,7 @@ func (d *demo) viewers() {
 	d.row("is all in order?", "genv remote doctor")
 }
 
-// offences are the processes that break a rule in a kept demo: one of no user, and one that
-// its user finds on the page.
+// offences are the processes that break a rule in a kept demo: one of no user, and one that its user finds on the page.
 var offences = []jobSpec{
 	{host: "gpu-01", program: "miner", device: 6, miB: 4200, load: 99},
 	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, load: 38},

@@ -1,8 +1,7 @@
-// Command genv-demo shows genv at work on a fleet, on one machine and without
-// root or a GPU: four simulated hosts with real SSH servers and real processes,
-// people who share their GPUs, rules that some of them break, and the real genv
-// program, which enforces the rules. The demo checks by itself what became of
-// every process, exits with 1 if the result is wrong, and leaves nothing running.
+// Command genv-demo shows genv at work on a fleet, on one machine and without root or a GPU: four simulated hosts with
+// real SSH servers and real processes, people who share their GPUs, rules that some of them break, and the real genv
+// program, which enforces the rules. The demo checks by itself what became of every process, exits with 1 if the result
+// is wrong, and leaves nothing running.
 //
 //	make demo
 package main
@@ -56,8 +55,7 @@ func playRole() (code int, ok bool) {
 // hostGenv is the name of genv on the simulated hosts.
 const hostGenv = "genv"
 
-// runHostGenv is genv with the commands for hosts only, and with one difference:
-// one account plays all users.
+// runHostGenv is genv with the commands for hosts only, and with one difference: one account plays all users.
 func runHostGenv() int {
 	program := command.Program{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: "demo", SharedAccount: play,
@@ -82,8 +80,7 @@ func play(p *snapshot.Process) {
 	}
 }
 
-// jobVariable in the environment makes this program a job. Its value is how long
-// the job takes to end after SIGTERM.
+// jobVariable in the environment makes this program a job. Its value is how long the job takes to end after SIGTERM.
 const jobVariable = "GENV_DEMO_JOB"
 
 const (
@@ -91,8 +88,7 @@ const (
 	jobLifetime = 7 * 24 * time.Hour // longer than the demo, also one that is kept
 )
 
-// work waits for SIGTERM, and then for a delay, as a job does that writes a
-// checkpoint.
+// work waits for SIGTERM, and then for a delay, as a job does that writes a checkpoint.
 func work(delay time.Duration) int {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)

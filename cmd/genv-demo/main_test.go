@@ -213,8 +213,7 @@ func TestTheExampleDescribesTheDemosHosts(t *testing.T) {
 	}
 }
 
-// An ordinary user's processes have a uid that isn't root's: one account then
-// plays all of the demo's users.
+// An ordinary user's processes have a uid that isn't root's: one account then plays all of the demo's users.
 func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the other tests run as an ordinary user already")

@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// screen prints the demo, with colours only on a terminal whose user has not set
-// NO_COLOR (https://no-color.org).
+// screen prints the demo, with colours only on a terminal whose user has not set NO_COLOR (https://no-color.org).
 type screen struct {
 	out     io.Writer
 	colours bool
@@ -48,8 +47,7 @@ func (s screen) row(name, text string) { s.say(fmt.Sprintf("  %-16s %s\n", name,
 
 func (s screen) command(line string) { fmt.Fprintf(s.out, "%s\n", s.paint(cyan, "$ "+line)) }
 
-// item prints a line with a green check mark, or with a red cross and what is
-// wrong.
+// item prints a line with a green check mark, or with a red cross and what is wrong.
 func (s screen) item(text, problem string) {
 	if problem == "" {
 		fmt.Fprintf(s.out, "%s %s\n", s.paint(green, "✓"), text)

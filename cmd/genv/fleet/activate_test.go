@@ -106,8 +106,7 @@ func TestShellsThatDontActivate(t *testing.T) {
 	}
 }
 
-// TestDevicesWithMIG: a GPU of which an instance is attached is one device, which isn't
-// available as a whole.
+// TestDevicesWithMIG: a GPU of which an instance is attached is one device, which isn't available as a whole.
 func TestDevicesWithMIG(t *testing.T) {
 	instances := []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "1g.10gb"}}
 	devices := deviceDocuments([]snapshot.Device{

@@ -57,8 +57,7 @@ func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
 	}
 	return append([]cli.Flag{
 		command.Strings(&o.host, "host,H", "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or "+
-			"@group "+
-			"or hosts.yaml; several times").Config(hosts),
+			"@group or hosts.yaml; several times").Config(hosts),
 		command.String(&o.hostFile, "hostfile", "`FILE` of hosts, one per line or YAML").Config(hosts),
 		command.Strings(&o.exclude, "exclude,x", "`HOSTS` to leave out, written as with -H").Config(command.OfFleet),
 		command.String(&o.username, "username,l", "`USER` to log in as").Config(command.Connection),
@@ -75,8 +74,7 @@ func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
 		command.Bool(&o.noSudo, "no-sudo", "run genv on the hosts without sudo, for logins as root; "+
 			"`sudo: false` in hosts.yaml does it for some hosts").Config(command.Connection),
 		command.String(&o.ssh, "ssh", "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, "+
-			"GSSAPI "+
-			"and what else genv's own SSH can't do").OneOf(inventory.Ways...).
+			"GSSAPI and what else genv's own SSH can't do").OneOf(inventory.Ways...).
 			Config(command.Connection).DefaultText("builtin, or `ssh:` in hosts.yaml"),
 		command.Bool(&o.insecureIgnoreHostKeys, "insecure-ignore-host-keys",
 			"connect to hosts without checking their keys, in this run").Config(command.AskedToo),
@@ -158,7 +156,6 @@ func (p *program) unnamedHosts(c *cli.Context) error {
 		return command.UsageError("no hosts are selected: %s takes only hosts that are named; "+
 			"write -H a,b or --hostfile FILE", c.Command.HelpName)
 	}
-	return command.UsageError("no hosts are selected: %s takes only hosts that are named; "+
-		"write -H a,b or -H @all, or `hosts: \"@all\"` under `%s:` in "+
-		"%s", c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
+	return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or -H @all, or "+
+		"`hosts: \"@all\"` under `%s:` in %s", c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
 }

@@ -166,8 +166,7 @@ func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
 	require.Zero(t, document.Free)
 }
 
-// TestGPUsWithoutNvidiaSMI: registered devices without a look at their processes are not
-// known to be free.
+// TestGPUsWithoutNvidiaSMI: registered devices without a look at their processes are not known to be free.
 func TestGPUsWithoutNvidiaSMI(t *testing.T) {
 	absent := genvhost.New(metered()).Old()
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {

@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// TestHostsFromAPipe: hosts may come from a pipe, and a FIFO that is
-// not written to delays no command.
+// TestHostsFromAPipe: hosts may come from a pipe, and a FIFO that is not written to delays no command.
 func TestHostsFromAPipe(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "hosts")
 	require.NoError(t, unix.Mkfifo(fifo, 0o666))
@@ -36,8 +35,7 @@ func TestHostsFromAPipe(t *testing.T) {
 	require.Contains(t, from.Err, "127.93.7.7: no connection")
 }
 
-// manyDown is a fleet with hosts that answer, and the configuration for 60 that
-// don't exist.
+// manyDown is a fleet with hosts that answer, and the configuration for 60 that don't exist.
 func manyDown(t *testing.T) (config string) {
 	f, _ := monitoredFleet(t)
 	hosts, err := os.ReadFile(f.SSHConfig())
@@ -59,8 +57,7 @@ func oneStream(t *testing.T, args ...string) (code int, said string) {
 	return code, both.String()
 }
 
-// TestManyHostsThatFailAlike: in every command they are a few lines, with the next step
-// once, in front of the result.
+// TestManyHostsThatFailAlike: in every command they are a few lines, with the next step once, in front of the result.
 func TestManyHostsThatFailAlike(t *testing.T) {
 	config := manyDown(t)
 	for command, last := range map[string]string{

@@ -55,8 +55,7 @@ func returnsData(t *testing.T, p *prometheus) {
 	}
 }
 
-// controllerInUse is a controller of a host of each kind, which leads. bob's process is in no
-// environment.
+// controllerInUse is a controller of a host of each kind, which leads. bob's process is in no environment.
 func controllerInUse(t *testing.T) (address string) {
 	servers.RequireEtcd(t)
 	etcd := servers.StartEtcd(t, 1)
@@ -74,8 +73,7 @@ func controllerInUse(t *testing.T) (address string) {
 		"--metrics", "127.0.0.1:0", "--socket", "off", "--non-env-processes", "--state-dir", t.TempDir(), "--leader", "etcd://"+etcd.Addresses()+"/lab"))
 }
 
-// TestPrometheusScrapesAController: each expression of the dashboard returns data, and
-// alerts fire.
+// TestPrometheusScrapesAController: each expression of the dashboard returns data, and alerts fire.
 func TestPrometheusScrapesAController(t *testing.T) {
 	p := prometheusFor(t, fmt.Sprintf("static_configs: [{targets: [%q]}]", controllerInUse(t)))
 	p.waitFor(`genv_host_up == 1`, 3)

@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// crowded is a fleet with both kinds of genv, on which users attach and detach devices
-// while it is enforced.
+// crowded is a fleet with both kinds of genv, on which users attach and detach devices while it is enforced.
 type crowded struct {
 	*sshd.Fleet
 	t              *testing.T

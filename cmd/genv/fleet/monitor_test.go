@@ -125,8 +125,7 @@ func environ(variables ...string) func(string) string {
 	}
 }
 
-// metered is a host with an environment of alice's on device 0, a process in it, and what
-// nvidia-smi measures.
+// metered is a host with an environment of alice's on device 0, a process in it, and what nvidia-smi measures.
 func metered() *snapshot.Snapshot {
 	uid, percent, celsius, watts := snapshot.UID(1001), 97, 63, 555.5
 	return &snapshot.Snapshot{
@@ -142,8 +141,7 @@ func metered() *snapshot.Snapshot {
 	}
 }
 
-// nvidiaSMI answers for the driver of a host with a used device, and passes on what else it
-// is asked.
+// nvidiaSMI answers for the driver of a host with a used device, and passes on what else it is asked.
 func nvidiaSMI(others inprocess.Handler) inprocess.Handler {
 	return inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		switch {
@@ -223,8 +221,7 @@ func TestRemoteMonitor(t *testing.T) {
 	require.Zero(t, m.end())
 }
 
-// TestMonitorEndsAtOnce: also while a host doesn't answer, and a client holds its
-// connection.
+// TestMonitorEndsAtOnce: also while a host doesn't answer, and a client holds its connection.
 func TestMonitorEndsAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int {

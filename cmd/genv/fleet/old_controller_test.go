@@ -93,8 +93,7 @@ func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 	require.Empty(t, warnings)
 }
 
-// TestOrdersThatDoNotMatch: not a single one of these processes may get a
-// signal.
+// TestOrdersThatDoNotMatch: not a single one of these processes may get a signal.
 func TestOrdersThatDoNotMatch(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})

@@ -91,9 +91,8 @@ func readDashboard(t *testing.T, path string) (d dashboard) {
 	return d
 }
 
-// TestPrometheusScrapesAFleet: a real Prometheus with the configuration that was written
-// scrapes the metrics, each expression of the dashboard returns data, and what is gone
-// from the fleet goes from Prometheus.
+// TestPrometheusScrapesAFleet: a real Prometheus with the configuration that was written scrapes the metrics, each
+// expression of the dashboard returns data, and what is gone from the fleet goes from Prometheus.
 func TestPrometheusScrapesAFleet(t *testing.T) {
 	f, ours := monitoredFleet(t)
 	m := startMonitor(t, genvtest.Getenv(t), "remote", "monitor", "-F", f.SSHConfig(), "-H", "ours,old,bare,nosudo,down")

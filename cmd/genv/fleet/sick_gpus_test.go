@@ -19,9 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// TestOneSickGPUHidesNothing: whatever nvidia-smi says about GPU 1, the others are shown and
-// enforced, and what runs on GPU 1 is left alone, also where rules don't apply to it because it
-// can't be attached. Each host is a row.
+// TestOneSickGPUHidesNothing: whatever nvidia-smi says about GPU 1, the others are shown and enforced, and what runs on
+// GPU 1 is left alone, also where rules don't apply to it because it can't be attached. Each host is a row.
 func TestOneSickGPUHidesNothing(t *testing.T) {
 	for fault, state := range map[simulated.Fault]gpus.State{
 		simulated.Lost: gpus.Failed, simulated.LostBetween: gpus.Failed, simulated.LostStderr: gpus.Failed, simulated.Gap: gpus.Failed,
@@ -139,8 +138,7 @@ func TestWhatNvidiaSMIPrintedOnAHostWithoutGenv(t *testing.T) {
 	require.Contains(t, r.Err, "Failed to initialize NVML: Driver/library version mismatch")
 }
 
-// TestUnifiedMemory: a GPU without memory of its own is attached without a capacity, and judged
-// without memory.
+// TestUnifiedMemory: a GPU without memory of its own is attached without a capacity, and judged without memory.
 func TestUnifiedMemory(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gb10", GPUs: 1}}, Genv: genvtest.Program(t)})
 	h := f.Host("gb10")

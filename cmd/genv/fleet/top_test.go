@@ -149,8 +149,7 @@ func warnFor(t *testing.T, policy, time string) {
 	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: "+time+"}\n"), 0o600))
 }
 
-// TestTopOnATerminal: a process appears, is found, is waited for, and is ended, while the
-// selected row stays selected.
+// TestTopOnATerminal: a process appears, is found, is waited for, and is ended, while the selected row stays selected.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	f, a, path, flags := topFleet(t)
@@ -202,8 +201,7 @@ func drillDown(s *pane) {
 	s.shows("1:hosts [2:GPUs of a] 3:users")
 }
 
-// TestTopAsksTheController: a user is exempted; then the controller goes away and
-// comes back.
+// TestTopAsksTheController: a user is exempted; then the controller goes away and comes back.
 func TestTopAsksTheController(t *testing.T) {
 	t.Parallel()
 	_, _, path, flags := topFleet(t)

@@ -68,8 +68,7 @@ func TestRemoteWatch(t *testing.T) {
 	require.NoFileExists(t, socket)
 }
 
-// TestEnforceIsSeen: what it finds and decides; and the devices are measured while somebody
-// looks.
+// TestEnforceIsSeen: what it finds and decides; and the devices are measured while somebody looks.
 func TestEnforceIsSeen(t *testing.T) {
 	s := metered()
 	s.Processes[0].EID, s.Processes[0].Username = "", "alice"

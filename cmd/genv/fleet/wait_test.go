@@ -240,8 +240,7 @@ func TestWaitInVain(t *testing.T) {
 	require.True(t, strings.HasSuffix(w.said(), "genv: interrupted: no host had 1 free GPU yet\n"), w.said())
 }
 
-// TestWaitDoesNotKnockAgain: a host that refuses the login isn't asked in each look, and
-// doesn't end the wait.
+// TestWaitDoesNotKnockAgain: a host that refuses the login isn't asked in each look, and doesn't end the wait.
 func TestWaitDoesNotKnockAgain(t *testing.T) {
 	f, _, b := waitFleet(t)
 	require.NoError(t, f.Host("a").Inject(inprocess.Faults{AuthRefused: true}))

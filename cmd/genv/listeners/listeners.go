@@ -57,14 +57,11 @@ func (o *Flags) Flags() []cli.Flag {
 		command.String(&o.web, "web", "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or "+
 			"unix:/run/genv-controller/web.sock").Config(command.Loop),
 		command.String(&o.names, "web-names", "the users' `NAMES` that the web page shows: all, self (of who is "+
-			"logged "+
-			"in) or none").OneOf("all", "self", "none").Config(command.Loop).Hide(),
+			"logged in) or none").OneOf("all", "self", "none").Config(command.Loop).Hide(),
 		command.Strings(&o.hosts, "web-host", "a `NAME` by which browsers may ask for the web page, besides "+
-			"localhost; "+
-			"repeatable").Config(command.Loop),
+			"localhost; repeatable").Config(command.Loop),
 		command.String(&o.webConfig, "web-config", "TLS and passwords of --web and --metrics: a `FILE` of the format "+
-			"of "+
-			"Prometheus' web.config.file; not for unix sockets").Config(command.Loop),
+			"of Prometheus' web.config.file; not for unix sockets").Config(command.Loop),
 	}
 }
 

@@ -70,8 +70,7 @@ func TestSocket(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// inUse is a host with 8 GPUs, to each of which an environment is attached, with two
-// processes.
+// inUse is a host with 8 GPUs, to each of which an environment is attached, with two processes.
 func inUse(host int) snapshot.Host {
 	s := &snapshot.Snapshot{}
 	for i := range 8 {
@@ -94,10 +93,9 @@ func inUse(host int) snapshot.Host {
 	return snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%04d", host)), Snapshot: s}
 }
 
-// BenchmarkViewers is what a live view that fetches the state after each cycle and a scrape
-// cost the controller, without the kernel's part, on 1,000 hosts of which 187 change in a
-// cycle: once a minute each one measures its devices, and in one of 50 cycles its processes
-// change. own-CPU is without them, a cycle's part in it.
+// BenchmarkViewers is what a live view that fetches the state after each cycle and a scrape cost the controller,
+// without the kernel's part, on 1,000 hosts of which 187 change in a cycle: once a minute each one measures its
+// devices, and in one of 50 cycles its processes change. own-CPU is without them, a cycle's part in it.
 func BenchmarkViewers(b *testing.B) {
 	feed, counters := live.NewFeed(live.Options{Now: time.Now, Interval: 10 * time.Second, Enforcing: true}), metrics.NewCounters(time.Now(), 10*time.Second)
 	mux := http.NewServeMux()

@@ -83,8 +83,7 @@ func (w *Web) check(hasFile bool) error {
 	switch {
 	case w.exposed() && !hasFile:
 		return command.WrongFlag("web", " %s can be reached from other machines: say with --web-config FILE who may "+
-			"look, "+
-			"or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where())
+			"look, or serve on 127.0.0.1 or a unix socket, with a proxy in front", w.where())
 	case w.exposed() && len(w.Hosts) == 0:
 		return command.WrongFlag("web",
 			" %s: say with --web-host by which name browsers ask for it; others are refused", w.where())
@@ -104,8 +103,7 @@ func (w *Web) checkAccess(file string, has web.Demands) error {
 	switch {
 	case w.exposed() && !has.TLS:
 		return command.WrongFlag("web", " %s can be reached from other machines, and passwords would cross the "+
-			"network in "+
-			"clear: add tls_server_config to %s, or serve on 127.0.0.1 or a unix socket, with a proxy in "+
+			"network in clear: add tls_server_config to %s, or serve on 127.0.0.1 or a unix socket, with a proxy in "+
 			"front", w.where(), file)
 	case w.exposed() && !has.Passwords && !has.Certificates:
 		return command.WrongFlag("web", " %s can be reached from other machines: say in %s who may look, "+

@@ -73,8 +73,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestFoldersThatAreNotTrusted: nothing is written through a link, or into a folder that
-// other users may write to.
+// TestFoldersThatAreNotTrusted: nothing is written through a link, or into a folder that other users may write to.
 func TestFoldersThatAreNotTrusted(t *testing.T) {
 	for name, prepare := range map[string]func(dir, elsewhere string) error{
 		"a link":               func(dir, elsewhere string) error { return os.Symlink(elsewhere, dir) },
