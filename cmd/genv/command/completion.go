@@ -55,15 +55,15 @@ const (
 	program = "program" // complete as a command line, from the word with an index on
 )
 
-// answer is how a line may continue.
-type answer struct {
+// continuation is how a line may continue.
+type continuation struct {
 	do         string // empty for nothing
 	program    int
-	candidates []Entry
+	candidates []Explained
 }
 
 // String is what the scripts read: what to do, and then a line for each candidate, with what explains it behind a tab.
-func (a answer) String() string {
+func (a continuation) String() string {
 	var b strings.Builder
 	b.WriteString(a.do)
 	if a.do == program {
@@ -78,16 +78,16 @@ func (a answer) String() string {
 
 // complete continues the current word, which follows others. Values are offered where they are the same on every
 // machine.
-func complete(app *cli.App, words []string, current string) answer {
+func complete(app *cli.App, words []string, current string) continuation {
 	p := placeAfter(app, words)
 	if n := len(p.path); n > 0 && p.path[n-1].Name == "help" {
-		topics := commandsOf(p.commands)
-		return matching(append(topics, commandsOf(placeAfter(app, p.arguments).commands)...), current, 0)
+		topics := explained(p.commands)
+		return matching(append(topics, explained(placeAfter(app, p.arguments).commands)...), current, 0)
 	}
 	isFlag := strings.HasPrefix(current, "-") && !p.ended
 	switch {
 	case p.program >= 0 && (p.program < len(words) || !isFlag || len(p.offered()) == 0):
-		return answer{do: program, program: p.program}
+		return continuation{do: program, program: p.program}
 	case p.value != nil && !(isFlag && len(p.more) > 0):
 		return p.valueOf(p.value, current, 0)
 	case isFlag:
@@ -99,19 +99,19 @@ func complete(app *cli.App, words []string, current string) answer {
 			if f, ours := flag.(*Flag); ours && f.word != "" {
 				return matching(valuesOf(f.choices), current, at+1)
 			}
-			return answer{}
+			return continuation{}
 		}
 		return matching(p.flagNames(current), current, 0)
 	case len(p.commands) > 0:
-		return matching(commandsOf(p.commands), current, 0)
+		return matching(explained(p.commands), current, 0)
 	case len(p.path) == 0:
-		return answer{}
+		return continuation{}
 	}
 	return p.argument(current)
 }
 
 // argument completes an argument of the last command: ArgsUsage says what it may be.
-func (p *place) argument(current string) answer {
+func (p *place) argument(current string) continuation {
 	kinds := strings.Fields(p.command.ArgsUsage)
 	switch at := len(p.arguments); {
 	case at < len(kinds):
@@ -119,11 +119,11 @@ func (p *place) argument(current string) answer {
 	case len(kinds) == 0 && !p.ended:
 		return matching(p.flagNames(current), current, 0)
 	}
-	return answer{}
+	return continuation{}
 }
 
 // valueOf completes the value of a flag, after skip bytes of the word.
-func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) answer {
+func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) continuation {
 	if f, ours := flag.(*Flag); ours && f.choices != nil {
 		return matching(valuesOf(f.choices, p.more...), current, skip)
 	}
@@ -131,54 +131,143 @@ func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) an
 }
 
 // ofKind completes a value of the kind that its placeholder names.
-func ofKind(kind, current string, skip int) answer {
+func ofKind(kind, current string, skip int) continuation {
 	switch {
 	case kind == "FILE", kind == "PATH", kind == "HOSTS": // which may be a hosts.yaml
-		return answer{do: files}
+		return continuation{do: files}
 	case kind == "DIR", kind == "FOLDER":
-		return answer{do: folders}
+		return continuation{do: folders}
 	case strings.Contains(kind, "|"):
 		return matching(valuesOf(strings.Split(kind, "|")), current, skip)
 	}
-	return answer{}
+	return continuation{}
 }
 
 // matching are the words with candidates in place of what follows skip bytes of a word, if that begins them.
-func matching(candidates []Entry, word string, skip int) answer {
-	a := answer{do: offer}
+func matching(candidates []Explained, word string, skip int) continuation {
+	a := continuation{do: offer}
 	for _, c := range candidates {
 		if strings.HasPrefix(c.Name, word[skip:]) {
-			a.candidates = append(a.candidates, Entry{word[:skip] + c.Name, c.Text})
+			a.candidates = append(a.candidates, Explained{word[:skip] + c.Name, c.Text})
 		}
 	}
 	return a
 }
 
 // valuesOf are values without an explanation, apart from some.
-func valuesOf(values []string, without ...string) (candidates []Entry) {
+func valuesOf(values []string, without ...string) (candidates []Explained) {
 	for _, value := range values {
 		if !slices.Contains(without, value) {
-			candidates = append(candidates, Entry{Name: value})
+			candidates = append(candidates, Explained{Name: value})
 		}
-	}
-	return candidates
-}
-
-func commandsOf(commands []*cli.Command) (candidates []Entry) {
-	for _, cmd := range visible(commands) {
-		candidates = append(candidates, Entry{cmd.Name, cmd.Usage})
 	}
 	return candidates
 }
 
 // flagNames are the names of the flags that may follow: of each the first that begins as the word does.
-func (p *place) flagNames(word string) (candidates []Entry) {
+func (p *place) flagNames(word string) (candidates []Explained) {
 	for _, flag := range p.offered() {
-		option := optionOf(flag)
-		begins := func(name string) bool { return strings.HasPrefix(name, word) }
-		if at := slices.IndexFunc(option.Names, begins); at >= 0 {
-			candidates = append(candidates, Entry{option.Names[at], option.Text})
+		names := namesOf(flag)
+		begins := func(name string) bool { return strings.HasPrefix(dashed(name), word) }
+		if at := slices.IndexFunc(names, begins); at >= 0 {
+			candidates = append(candidates, Explained{dashed(names[at]), usageOf(flag)})
 		}
 	}
 	return candidates
+}
+
+// place is what may follow on a command line that is being written.
+type place struct {
+	arrangement
+	// value is the flag that takes the next word; nil if none does. With more it has a value already, so that other
+	// words may follow too.
+	value cli.DocGenerationFlag
+	more  []string
+	ended bool // "--" was given: no flags follow
+	// program is which word begins the command line of `genv run` or `genv lock`; -1 if none does. It may be the one
+	// after the last.
+	program int
+}
+
+// placeAfter reads the words of a command line up to a place, without the program's name. What is wrong in them is
+// skipped.
+func placeAfter(app *cli.App, words []string) *place {
+	p := &place{program: -1, arrangement: newArrangement(app)}
+	for at := 0; at < len(words); {
+		at += p.step(words, at)
+	}
+	if len(p.arguments) > 0 || p.ended {
+		p.commands = nil
+	}
+	if p.program < 0 && p.takesProgram() && p.value == nil {
+		p.program = len(words)
+	}
+	return p
+}
+
+// step reads the next words, and says how many.
+func (p *place) step(words []string, at int) int {
+	word := words[at]
+	ends := word == "--" && !p.takesAll()
+	var flag cli.DocGenerationFlag
+	if !ends && !p.takesAll() {
+		flag = p.flagOf(word)
+	}
+	taken, err := p.take(words[at:])
+	switch {
+	case err != nil: // an ambiguous flag
+		return 1
+	case ends:
+		p.ended = true
+		p.arguments = p.arguments[1:]
+	case flag != nil && flag.TakesValue() && !strings.Contains(word, "=") && at+taken == len(words):
+		if more := words[at+1:]; len(more) == 0 || takesMany(flag) {
+			p.value, p.more = flag, more
+		}
+	}
+	if p.program < 0 && p.takesProgram() && (p.ended || len(p.arguments) > 0) {
+		p.program = at
+		if word == "--" {
+			p.program++
+		}
+	}
+	return taken
+}
+
+// takesAll says whether all that follows belongs to the command, as with `genv lock`.
+func (p *place) takesAll() bool { return p.command != nil && p.command.SkipFlagParsing }
+
+func (p *place) takesProgram() bool { return p.takesAll() || takesProgram(p.command) }
+
+// offered are the flags that may follow: of the last command, and not those that were given already, unless they
+// may be repeated.
+func (p *place) offered() (flags []cli.DocGenerationFlag) {
+	if p.ended || p.takesAll() || p.program >= 0 && len(p.arguments) > 0 {
+		return nil
+	}
+	for _, flag := range append(p.flags()[1:], cli.HelpFlag) {
+		visible, hides := flag.(cli.VisibleFlag)
+		documented, ok := flag.(cli.DocGenerationFlag)
+		if ok && (!hides || visible.IsVisible()) && !p.isUsed(flag) {
+			flags = append(flags, documented)
+		}
+	}
+	return flags
+}
+
+func (p *place) isUsed(flag cli.Flag) bool {
+	f, ours := flag.(*Flag)
+	return !(ours && f.isList) && slices.ContainsFunc(slices.Concat(p.given...), func(g givenFlag) bool {
+		return slices.Contains(namesOf(flag), g.name)
+	})
+}
+
+// flagOf is the flag of the last command that a word such as --format or --form names; nil if there is none.
+func (p *place) flagOf(word string) cli.DocGenerationFlag {
+	full, _, err := p.unabbreviated(word)
+	if err != nil || !isFlag(word) {
+		return nil
+	}
+	name, _, _ := strings.Cut(strings.TrimLeft(full, "-"), "=")
+	return p.flag(name)
 }

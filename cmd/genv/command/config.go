@@ -95,8 +95,8 @@ func (a *application) set(values map[string]configValue) error {
 
 // applies says whether a flag that isn't given is to be set.
 func (a *application) applies(name string) bool {
-	flag, ours := FlagOf(a.context.Command, name).(*Flag)
-	if !ours || flag.unless != "" && a.program.Getenv(flag.unless) != "" {
+	flag := FlagOf(a.context.Command, name)
+	if flag == nil || flag.unless != "" && a.program.Getenv(flag.unless) != "" {
 		return false
 	}
 	// A dry run may run alongside a controller, which has this log and these listeners.
@@ -132,9 +132,7 @@ func (a *application) findPolicy() error {
 
 // setFlag sets a flag that isn't in the command line.
 func (a *application) setFlag(name, word string) error {
-	if flag, ours := FlagOf(a.context.Command, name).(*Flag); ours {
-		flag.configured = true
-	}
+	FlagOf(a.context.Command, name).configured = true
 	return a.context.Set(name, word)
 }
 

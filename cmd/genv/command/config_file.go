@@ -251,9 +251,10 @@ func valuesFor(cmd *cli.Command, files []configFile) map[string]configValue {
 }
 
 // addTo adds the values of a section for those flags of a command that take them from there.
-func (f configFile) addTo(values map[string]configValue, cmd *cli.Command, section string, from Keys) {
+func (f configFile) addTo(values map[string]configValue, cmd *cli.Command, section string, from InConfig) {
 	list := slices.DeleteFunc(slices.Clone(f[section]), func(v configValue) bool {
-		return !Has(FlagOf(cmd, v.Flag), from)
+		flag := FlagOf(cmd, v.Flag)
+		return flag == nil || flag.keys&from == 0
 	})
 	if slices.ContainsFunc(list, namesHosts) {
 		delete(values, "host") // which hosts there are is said in one place

@@ -19,22 +19,22 @@ const (
 	remoteSection = "remote"
 )
 
-// Keys says what config.yaml may do with a flag. A flag without any is about a single run.
-type Keys uint
+// InConfig says what config.yaml may do with a flag. A flag without any is about a single run.
+type InConfig uint
 
 const (
-	Site        Keys = 1 << iota // a key in the section of each command that has the flag
-	OrOff                        // with others: `off` in place of a path
-	OrNone                       // with others: `none` in place of a path
-	Asked                        // no key, since it is asked for in a single run
-	OfPolicy                     // no key, since policy.yaml says it
-	Output                       // no key, since programs rely on the default
-	top                          // a key at the top of the file, too
-	underRemote                  // a key under `remote:`, too
-	shared                       // a command without the key takes it from `enforce:`
-	loop                         // not in a dry run, and not when enforce runs once
-	record                       // not in a dry run
-	connection                   // help has it on a page that many commands share
+	Site        InConfig = 1 << iota // a key in the section of each command that has the flag
+	OrOff                            // with others: `off` in place of a path
+	OrNone                           // with others: `none` in place of a path
+	Asked                            // no key, since it is asked for in a single run
+	OfPolicy                         // no key, since policy.yaml says it
+	Output                           // no key, since programs rely on the default
+	top                              // a key at the top of the file, too
+	underRemote                      // a key under `remote:`, too
+	shared                           // a command without the key takes it from `enforce:`
+	loop                             // not in a dry run, and not when enforce runs once
+	record                           // not in a dry run
+	connection                       // help has it on a page that many commands share
 
 	Top        = Site | top               // a key at the top of the file, too
 	Shared     = Site | shared            // a command without the key takes it from `enforce:`
@@ -46,7 +46,7 @@ const (
 )
 
 // Has says whether a flag has one of some keys.
-func Has(flag cli.Flag, keys Keys) bool {
+func Has(flag cli.Flag, keys InConfig) bool {
 	f, ours := flag.(*Flag)
 	return ours && f.keys&keys != 0
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -24,7 +25,7 @@ type Flag struct {
 	preset      string // the default as text
 	defaultText string // what help prints instead
 	hidden      bool
-	keys        Keys
+	keys        InConfig
 	unless      string   // the variable that is used instead of config.yaml
 	choices     []string // the words that it takes; nil for any
 	isBool      bool
@@ -204,7 +205,7 @@ func (f *Flag) DefaultText(text string) *Flag { f.defaultText = text; return f }
 func (f *Flag) Hide() *Flag { f.hidden = true; return f }
 
 // Config says what config.yaml may do with the flag.
-func (f *Flag) Config(keys Keys) *Flag { f.keys = keys; return f }
+func (f *Flag) Config(keys InConfig) *Flag { f.keys = keys; return f }
 
 // Unless names the environment variable that takes precedence over config.yaml.
 func (f *Flag) Unless(variable string) *Flag { f.unless = variable; return f }
@@ -279,10 +280,10 @@ func Placeholder(flag cli.DocGenerationFlag) string {
 }
 
 // FlagOf is the flag of a command with a name; nil if it has none.
-func FlagOf(command *cli.Command, name string) cli.Flag {
+func FlagOf(command *cli.Command, name string) *Flag {
 	for _, flag := range command.Flags {
-		if slices.Contains(namesOf(flag), name) {
-			return flag
+		if f, ours := flag.(*Flag); ours && slices.Contains(f.names, name) {
+			return f
 		}
 	}
 	return nil
@@ -328,4 +329,50 @@ func checkPlaces(c *cli.Context) error {
 func FormatFlag(to *string, formats ...string) *Flag {
 	*to = formats[0]
 	return String(to, "format", fmt.Sprintf("`FORMAT`: %s", alternatives(formats))).OneOf(formats...).Config(Output)
+}
+
+// OutputFlags are those of the commands that print a table, maybe also in other formats.
+func OutputFlags(o *render.Output, formats ...string) []cli.Flag {
+	return []cli.Flag{
+		FormatFlag(&o.Format, append([]string{"tui", "csv", "json"}, formats...)...),
+		Bool(&o.NoHeader, "no-header", "leave out the names of the columns").Config(Output),
+	}
+}
+
+// TimestampFlag is for tables with times.
+func TimestampFlag(o *render.Output) cli.Flag {
+	return Bool(&o.Timestamp, "timestamp", "print times instead of ages").Config(Output)
+}
+
+// layouts are how users write a time; without a zone it is local.
+var layouts = []string{
+	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02",
+}
+
+// Time reads a time; now if the text is empty.
+func (p *Program) Time(text string) (time.Time, error) {
+	if text == "" {
+		return p.Now(), nil
+	}
+	for _, layout := range layouts {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
+}
+
+// Ago reads the value of a flag: a time, or how long ago it was, as 2h or 7d; the zero time if it is empty.
+func (p *Program) Ago(flag, written string) (time.Time, error) {
+	if written == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := text.ParseDuration(written); err == nil {
+		return p.Now().Add(-ago), nil
+	}
+	t, err := p.Time(written)
+	if err != nil {
+		return t, WrongFlag(flag, " %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", written)
+	}
+	return t, nil
 }

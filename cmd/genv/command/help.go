@@ -48,15 +48,8 @@ func (p *HelpPage) write(h *helpText) {
 	if len(p.Description) > 0 {
 		h.section("DESCRIPTION", strings.Split(strings.Join(p.Description, "\n\n"), "\n")...)
 	}
-	for _, group := range p.Commands {
-		h.columns(group.Title, group.Of)
-	}
-	for _, group := range p.Options {
-		var options []Entry
-		for i := range group.Of {
-			options = append(options, group.Of[i].entry())
-		}
-		h.columns(group.Title, options)
+	for _, section := range slices.Concat(p.Commands, p.Options) {
+		h.columns(section.Title, section.Rows)
 	}
 	h.columns("EXAMPLES", p.Examples)
 }
@@ -82,7 +75,7 @@ func (h *helpText) line(line string) {
 }
 
 // columns writes rows of two columns. Where the second has too little room, each text is on lines of its own.
-func (h *helpText) columns(title string, rows []Entry) {
+func (h *helpText) columns(title string, rows []Explained) {
 	if len(rows) == 0 {
 		return
 	}
@@ -111,78 +104,65 @@ type HelpPage struct {
 	Usage       string // in one line
 	Synopsis    string // what follows the name
 	Description []string
-	Commands    []Group[Entry]
-	Options     []Group[Option]
-	Examples    []Entry
+	Commands    []HelpSection
+	Options     []HelpSection
+	Examples    []Explained
 
 	groups [][]string // the title of each, and the names of its commands or flags
 }
 
-// Group is a part of the commands or options of a page.
-type Group[T any] struct {
+// HelpSection is a part of the commands or options of a page.
+type HelpSection struct {
 	Title string
-	Of    []T
+	Rows  []Explained
 }
 
-// Entry is a word or a command line, with its explanation.
-type Entry struct{ Name, Text string }
-
-// Option is a flag of a command.
-type Option struct {
-	Names   []string // with their dashes
-	Value   string   // the placeholder; empty if the flag takes none
-	Text    string
-	Default string // what it means if it isn't given; empty if that goes without saying
-}
+// Explained is a word, a flag with its value or a command line, with its explanation.
+type Explained struct{ Name, Text string }
 
 // PageOf describes a command by its full name.
 func PageOf(cmd *cli.Command, name string) HelpPage {
 	p := HelpPage{Name: name, Usage: cmd.Usage}
 	p.describe()
-	var commands []Entry
-	for _, sub := range visible(cmd.Subcommands) {
-		commands = append(commands, Entry{sub.Name, sub.Usage})
+	var others []Explained // what programs call
+	if p.Commands, others = p.grouped(explained(cmd.Subcommands)); p.Commands == nil && others != nil {
+		p.Commands = []HelpSection{{"COMMANDS", others}}
 	}
-	var rest []Entry // what programs call
-	p.Commands, rest = grouped(p.groups, commands, func(e Entry) string { return e.Name })
-	if p.Commands == nil && rest != nil {
-		p.Commands = []Group[Entry]{{"COMMANDS", rest}}
-	}
-	var others []Option
-	p.Options, others = grouped(p.groups, p.optionsOf(cmd), func(o Option) string { return o.Names[0] })
-	p.Options = append(p.Options, Group[Option]{"OPTIONS", others})
-	what := cmd.ArgsUsage
+	p.Options, others = p.grouped(p.optionsOf(cmd))
+	p.Options = append(p.Options, HelpSection{"OPTIONS", others})
+	p.Synopsis = cmd.ArgsUsage
 	if len(p.Commands) > 0 {
-		what = "COMMAND"
+		p.Synopsis = "COMMAND"
 	}
 	if !cmd.SkipFlagParsing {
-		what = strings.TrimSpace("[options] " + what)
+		p.Synopsis = strings.TrimSpace("[options] " + p.Synopsis)
 	}
-	p.Synopsis = what
 	return p
 }
 
-// grouped puts what is named in groups into those, in their order; rest is what isn't.
-func grouped[T any](groups [][]string, all []T, name func(T) string) (found []Group[T], rest []T) {
-	rest = slices.Clone(all)
-	for _, group := range groups {
-		g := Group[T]{Title: group[0]}
+// grouped puts what is named in the groups into those, in their order; rest is what isn't.
+func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explained) {
+	rest = all
+	for _, group := range p.groups {
+		s := HelpSection{Title: group[0]}
 		for _, member := range group[1:] {
-			at := slices.IndexFunc(rest, func(one T) bool { return name(one) == member })
+			at := slices.IndexFunc(rest, func(e Explained) bool { return strings.FieldsFunc(e.Name, endsName)[0] == member })
 			if at >= 0 {
-				g.Of, rest = append(g.Of, rest[at]), slices.Delete(rest, at, at+1)
+				s.Rows, rest = append(s.Rows, rest[at]), slices.Delete(rest, at, at+1)
 			}
 		}
-		if g.Of != nil {
-			found = append(found, g)
+		if s.Rows != nil {
+			found = append(found, s)
 		}
 	}
 	return found, rest
 }
 
-// optionsOf are the options of a command's page. The flags about connections, which many commands
-// have, are on a page of their own.
-func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Option) {
+func endsName(r rune) bool { return r == ' ' || r == ',' || r == '[' }
+
+// optionsOf are the options of a command's page. The flags about connections, which many commands have, are on a page
+// of their own.
+func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Explained) {
 	flags, others := cmd.VisibleFlags(), false
 	if !slices.Contains(flags, cli.HelpFlag) {
 		flags = append(flags, cli.HelpFlag)
@@ -211,34 +191,43 @@ func visible(commands []*cli.Command) []*cli.Command {
 	return slices.DeleteFunc(slices.Clone(commands), func(cmd *cli.Command) bool { return cmd.Hidden })
 }
 
-func optionOf(flag cli.DocGenerationFlag) Option {
-	o := Option{Text: flag.GetUsage()}
-	if f, ours := flag.(*Flag); ours {
-		o.Default = f.GetDefaultText()
-		if f.word != "" {
-			o.Value = "[=" + f.word + "]"
-		}
+// explained are the visible commands with their usage.
+func explained(commands []*cli.Command) (list []Explained) {
+	for _, cmd := range visible(commands) {
+		list = append(list, Explained{cmd.Name, cmd.Usage})
 	}
-	for _, name := range namesOf(flag) {
-		o.Names = append(o.Names, "--"[:min(len(name), 2)]+name)
-	}
-	if flag.TakesValue() {
-		o.Value = Placeholder(flag)
-		o.Text = strings.Replace(o.Text, "`"+o.Value+"`", o.Value, 1)
-	}
-	return o
+	return list
 }
 
-func (o *Option) entry() Entry {
-	value := o.Value
-	if value != "" && !strings.HasPrefix(value, "[=") {
-		value = " " + value
+// optionOf is a flag with its names and its value, and what it means if it isn't given.
+func optionOf(flag cli.DocGenerationFlag) Explained {
+	var names []string
+	for _, name := range namesOf(flag) {
+		names = append(names, dashed(name))
 	}
-	e := Entry{strings.Join(o.Names, ", ") + value, o.Text}
-	if o.Default != "" {
-		e.Text += fmt.Sprintf(" (default: %s)", o.Default)
+	option := Explained{strings.Join(names, ", "), usageOf(flag)}
+	if flag.TakesValue() {
+		option.Name += " " + Placeholder(flag)
 	}
-	return e
+	if f, ours := flag.(*Flag); ours {
+		if f.word != "" {
+			option.Name += "[=" + f.word + "]"
+		}
+		if preset := f.GetDefaultText(); preset != "" {
+			option.Text += fmt.Sprintf(" (default: %s)", preset)
+		}
+	}
+	return option
+}
+
+func dashed(name string) string { return "--"[:min(len(name), 2)] + name }
+
+// usageOf is the text of a flag, with the name of its value as it is.
+func usageOf(flag cli.DocGenerationFlag) string {
+	if value := Placeholder(flag); flag.TakesValue() {
+		return strings.Replace(flag.GetUsage(), "`"+value+"`", value, 1)
+	}
+	return flag.GetUsage()
 }
 
 // texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after + (its
@@ -258,7 +247,7 @@ func (p *HelpPage) describe() {
 			title, members, _ := strings.Cut(line[2:], ": ")
 			p.groups = append(p.groups, append([]string{strings.ToUpper(title)}, strings.Fields(members)...))
 		case isExample:
-			p.Examples = append(p.Examples, Entry{example, lines[i+1]})
+			p.Examples = append(p.Examples, Explained{example, lines[i+1]})
 		case line != "" && (i == 0 || !strings.HasPrefix(lines[i-1], "$ ")):
 			p.Description = append(p.Description, line)
 		}
@@ -272,7 +261,7 @@ func (p *HelpPage) describe() {
 var facts string
 
 // factsOf are the entries of a kind for this page: those of its second or last word. The page of genv itself has all.
-func (p *HelpPage) factsOf(kind string) (entries []Entry) {
+func (p *HelpPage) factsOf(kind string) (entries []Explained) {
 	_, section, _ := strings.Cut(facts, "== "+kind+"\n")
 	section, _, _ = strings.Cut(section, "\n\n")
 	words := strings.Fields(p.Name)
@@ -281,15 +270,15 @@ func (p *HelpPage) factsOf(kind string) (entries []Entry) {
 		of := strings.Fields(fact[0])
 		named := func(word string) bool { return slices.Contains(of, word) }
 		if len(words) == 1 || len(of) == 0 || named(words[1]) || named(words[len(words)-1]) {
-			entries = append(entries, Entry{fact[1], fact[2]})
+			entries = append(entries, Explained{fact[1], fact[2]})
 		}
 	}
 	return entries
 }
 
-func (p *HelpPage) exitStatus() []Entry {
+func (p *HelpPage) exitStatus() []Explained {
 	if p.Name == "genv run" || p.Name == "genv lock" {
-		return []Entry{{"0 to 255", "that of the command"}, {"1", "genv failed, and says why; nothing was changed"}}
+		return []Explained{{"0 to 255", "that of the command"}, {"1", "genv failed, and says why; nothing was changed"}}
 	}
 	return p.factsOf("EXIT STATUS")
 }

@@ -16,15 +16,13 @@ import (
 )
 
 func TestHelpFitsOnTheTerminal(t *testing.T) {
-	page := command.HelpPage{
-		Name: "genv sample", Usage: strings.Repeat("usage ", 30), Synopsis: "[options]",
-		Description: []string{strings.Repeat("description ", 30) + "\n  laid out already"},
-		Options: []command.Group[command.Option]{{Title: "OPTIONS", Of: []command.Option{
-			{Names: []string{"--host", "-H"}, Value: "HOSTS", Text: strings.Repeat("option ", 30), Default: "none"},
-			{Names: []string{"--a-longer-flag"}, Text: "short"},
-		}}},
-		Examples: []command.Entry{{Name: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}},
-	}
+	option := strings.Repeat("option ", 30)
+	page := command.PageOf(&cli.Command{Usage: strings.Repeat("usage ", 30), Flags: []cli.Flag{
+		command.Strings(new([]string), "host,H", option+"`HOSTS`").DefaultText("none"),
+		command.Bool(new(bool), "a-longer-flag", "short"),
+	}}, "genv sample")
+	page.Description = []string{strings.Repeat("description ", 30) + "\n  laid out already"}
+	page.Examples = []command.Explained{{Name: "genv sample " + strings.Repeat("x", 45), Text: strings.Repeat("example ", 10)}}
 	for _, width := range []int{80, 100, 200} {
 		var b bytes.Buffer
 		require.NoError(t, command.WriteHelp(&b, &page, width))
@@ -45,7 +43,7 @@ func TestHelpFitsOnTheTerminal(t *testing.T) {
 	t.Run("a pipe gets one line each", func(t *testing.T) {
 		var b bytes.Buffer
 		require.NoError(t, command.WriteHelp(&b, &page, 0))
-		require.Contains(t, b.String(), "   --host, -H HOSTS  "+page.Options[0].Of[0].Text+" (default: none)\n")
+		require.Contains(t, b.String(), "   --host, -H HOSTS  "+option+"HOSTS (default: none)\n")
 	})
 }
 
@@ -152,7 +150,7 @@ func TestListedCommands(t *testing.T) {
 	listed := map[string][]string{}
 	eachPage(func(cmd *cli.Command, page *command.HelpPage) {
 		for _, group := range page.Commands {
-			for _, entry := range group.Of {
+			for _, entry := range group.Rows {
 				listed[page.Name] = append(listed[page.Name], entry.Name)
 			}
 		}

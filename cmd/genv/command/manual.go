@@ -80,8 +80,8 @@ func (p *HelpPage) seeAlso() (pages []string) {
 	if end := strings.LastIndexByte(p.Name, ' '); end > 0 {
 		pages = append(pages, p.Name[:end])
 	}
-	for _, group := range p.Commands {
-		for _, c := range group.Of {
+	for _, section := range p.Commands {
+		for _, c := range section.Rows {
 			pages = append(pages, p.Name+" "+c.Name)
 		}
 	}

@@ -76,8 +76,8 @@ func TestManPageIsRoff(t *testing.T) {
 	page := command.HelpPage{
 		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: ".SH evil",
 		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
-		Options:     []command.Group[command.Option]{{Title: "OPTIONS", Of: []command.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}}}},
-		Examples:    []command.Entry{{Name: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
+		Options:     []command.HelpSection{{Title: "OPTIONS", Rows: []command.Explained{{Name: "--a-b, -a N", Text: `.TH x (default: C:\d)`}}}},
+		Examples:    []command.Explained{{Name: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
 	}
 	text := page.Man("v1")
 	require.Equal(t, golden(t, "testdata/man/escapes.1", text), text)

@@ -33,7 +33,7 @@ type Leader struct {
 const loginVariable = "GENV_LEADER_LOGIN"
 
 // Flags are the flags; usage is that of --leader.
-func (l *Leader) Flags(usage string, keys command.Keys) []cli.Flag {
+func (l *Leader) Flags(usage string, keys command.InConfig) []cli.Flag {
 	return []cli.Flag{
 		command.String(&l.url, "leader", usage).Config(keys),
 		command.String(&l.ca, "leader-ca", "the authorities of etcd's certificates (`FILE`, PEM)").

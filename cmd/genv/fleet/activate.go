@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot/text"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -28,11 +24,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // activateOptions is what the flags of `genv remote activate` say.
 type activateOptions struct {
-	*program
 	hostFlags
 	settings           environment.SettingFlags
 	noPrompt, noAttach bool
@@ -40,8 +36,8 @@ type activateOptions struct {
 	within             time.Duration // of wait; 0 for ever
 }
 
-func (p *program) activateCommand() *cli.Command {
-	o := &activateOptions{program: p}
+func activateCommand(h hostFlags) *cli.Command {
+	o := &activateOptions{hostFlags: h}
 	return &cli.Command{
 		Name: "activate", Category: command.Personal,
 		Usage: "open a shell with an environment on a host that has the GPUs for it",
@@ -73,7 +69,7 @@ func (o *activateOptions) run(c *cli.Context) error {
 			return command.WrongFlag("wait", " needs --gpus, and neither --over-subscribe nor --no-attach")
 		}
 	}
-	ssh, host, err := find(c, &o.hostFlags, request)
+	ssh, host, err := find(c, request)
 	if err != nil {
 		return err
 	}
@@ -86,63 +82,58 @@ func (o *activateOptions) run(c *cli.Context) error {
 }
 
 // findRoom is the host on which to activate, and how ssh reaches it.
-func (p *program) findRoom(c *cli.Context, o *hostFlags, request state.AttachRequest) (
+func (o *hostFlags) findRoom(c *cli.Context, request state.AttachRequest) (
 	ssh *sshclient.Options, host remote.Host, err error,
 ) {
-	f, err := p.openHosts(c, o)
+	f, err := o.openHosts(c)
 	if err != nil {
 		return nil, host, err
 	}
 	defer f.close()
-	results := controller.Ask(c.Context, f.asker(), f.room)
-	failures := render.FailuresOf(results)
-	if err := f.conclude(failures, nil); len(failures) == len(results) {
+	results, err := askMost(c, f, f.room)
+	if err != nil {
 		return nil, host, err
 	}
-	host, ok := roomiest(results, request)
-	if !ok {
-		return nil, host, fmt.Errorf("no host has %s for this now; `genv remote gpus` shows what there is",
-			text.Plural(request.Count, "GPU"))
+	if host, ok := roomiest(results, request); ok {
+		return &f.SSH, host, nil
 	}
-	return &f.SSH, host, nil
+	return nil, host, fmt.Errorf("no host has %s for this now; `genv remote gpus` shows what there is",
+		text.Plural(request.Count, "GPU"))
 }
 
 // roomEvery is how often hosts without a queue are asked.
 const roomEvery = 30 * time.Second
 
 // waitForRoom is findRoom when it is this user's turn on one of the hosts: its GPUs are kept for a minute then.
-func (o *activateOptions) waitForRoom(c *cli.Context, flags *hostFlags, request state.AttachRequest) (
+func (o *activateOptions) waitForRoom(c *cli.Context, request state.AttachRequest) (
 	ssh *sshclient.Options, host remote.Host, err error,
 ) {
-	f, err := o.openHosts(c, flags)
+	f, err := o.openHosts(c)
 	if err != nil {
 		return nil, host, err
 	}
 	defer f.close()
 	ctx, cancel := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer cancel()
-	if o.within > 0 {
-		var late context.CancelFunc
-		ctx, late = context.WithTimeoutCause(ctx, o.within, errGivenUp)
-		defer late()
-	}
-	q := f.wait(ctx, request.Count, nil)
+	ctx, withdraw := giveUpAfter(ctx, o.within)
+	defer withdraw()
+	queue := f.wait(ctx, request.Count, nil)
 	fmt.Fprintf(o.Err, "Waiting for %s on one of %s. Ctrl-C ends it.\n", text.Plural(request.Count, "free GPU"),
 		text.Plural(len(f.Hosts), "host"))
 	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too
-		select {
-		case offer := <-q.offers:
-			return &f.SSH, offer.host, nil
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errGivenUp) {
-				err = &command.ExitError{Code: command.ExitLate, Err: fmt.Errorf("it was not your turn within %s",
-					text.FormatDuration(o.within))}
-			}
-			return nil, host, cmp.Or(err, errors.New("interrupted"))
-		case <-time.After(pause):
+		queue.pause(ctx, f, pause, "")
+		if offer, _ := queue.offered(); offer != nil {
+			return &f.SSH, *offer, nil
+		}
+		switch {
+		case errors.Is(context.Cause(ctx), errGivenUp):
+			return nil, host, &command.ExitError{Code: command.ExitLate, Err: fmt.Errorf(
+				"it was not your turn within %s", text.FormatDuration(o.within))}
+		case ctx.Err() != nil:
+			return nil, host, errors.New("interrupted")
 		}
 		asker := f.asker()
-		asker.Hosts = q.without(f.Hosts)
+		asker.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), func(h remote.Host) bool { return queue.has(h.Name) })
 		if host, ok := roomiest(controller.Ask(ctx, asker, f.room), request); ok {
 			return &f.SSH, host, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -62,10 +63,9 @@ func TestRoomiest(t *testing.T) {
 // The exact line that the user's shell on the host reads.
 func TestTheLineOnTheHost(t *testing.T) {
 	t.Setenv("GENV_CONFIG_DIR", "off")
-	p := &program{command.Program{Err: io.Discard, Getenv: os.Getenv}}
-	o := new(hostFlags)
+	o := &hostFlags{Program: command.Program{Err: io.Discard, Getenv: os.Getenv}}
 	app := &cli.App{Flags: o.flags(allHosts), Action: func(c *cli.Context) error {
-		config, err := p.readConfig(c, o)
+		config, err := o.readConfig(c)
 		args := sshTo(&config.SSH, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, loginShell([]string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"}))
 		require.NoError(t, err)
 		require.Equal(t, []string{
@@ -116,9 +116,10 @@ func TestDevicesWithMIG(t *testing.T) {
 		{Index: 1, TotalMemory: snapshot.MiB(81559), Instances: instances},
 	})
 	require.Equal(t, []snapshot.EnvID{"7", "8"}, devices[0].Environments)
-	document := devicesDocumentOf([]remote.Result[[]deviceDocument]{{Host: remote.Host{Name: "gpu-1"}, Value: devices}}, nil)
-	require.Equal(t, 2, document.Total)
-	require.Equal(t, 1, document.Available)
+	var out strings.Builder
+	o := &devicesOptions{listFlags: listFlags{hostFlags: hostFlags{Program: command.Program{Out: &out}}, output: render.Output{Format: "json"}}}
+	require.NoError(t, o.write(answers[[]deviceDocument]{of: []remote.Result[[]deviceDocument]{{Host: remote.Host{Name: "gpu-1"}, Value: devices}}}))
+	require.Contains(t, out.String(), `"total":2,"available":1,`)
 }
 
 func TestPatience(t *testing.T) {

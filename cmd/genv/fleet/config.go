@@ -17,11 +17,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// program is genv as its commands see it.
-type program struct{ command.Program }
-
-// Config is what the flags of `genv remote` say, with the hosts that they name.
-type Config struct {
+// hostConfig is what the flags of `genv remote` say, with the hosts that they name.
+type hostConfig struct {
 	Hosts         []remote.Host
 	SSH           sshclient.Options
 	Fanout        int  // hosts to log in to at a time
@@ -38,8 +35,9 @@ const (
 	ownHosts          // none, and config.yaml has to name them for this command
 )
 
-// hostFlags is what the flags say that `genv remote` and its commands on hosts have.
+// hostFlags is genv, with what the flags say that `genv remote` and its commands on hosts have.
 type hostFlags struct {
+	command.Program
 	unnamed                            int // namedHosts, allHosts or ownHosts
 	host, exclude                      []string
 	hostFile, username, sshConfig, ssh string
@@ -85,8 +83,8 @@ func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
 
 func (o *hostFlags) named() bool { return len(o.host) > 0 || o.hostFile != "" }
 
-func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
-	config := Config{
+func (o *hostFlags) readConfig(c *cli.Context) (hostConfig, error) {
+	config := hostConfig{
 		Fanout:        o.fanout,
 		StopAtFailure: o.exitOnError,
 		Quiet:         o.quiet && !o.exitOnError, // as in 1.4.3: it says why it stops
@@ -95,8 +93,8 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 			InsecureHostKeys: o.insecureIgnoreHostKeys,
 			ConnectTimeout:   o.timeout, // 0 for ssh_config's ConnectTimeout, or 10 s
 			CommandTimeout:   o.commandTimeout,
-			Prompt:           render.Prompt(p.In, p.Err),
-			Log:              p.Logger(c),
+			Prompt:           render.Prompt(o.In, o.Err),
+			Log:              o.Logger(c),
 		},
 	}
 	selection := inventory.Selection{
@@ -104,17 +102,17 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 		HostFile:     o.hostFile,
 		Exclude:      o.exclude,
 		User:         o.username,
-		DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile),
+		DefaultFiles: command.ConfigPaths(o.Getenv, command.HostsFile),
 		OpenDefault:  command.OpenConfig,
 		All:          o.unnamed == allHosts,
 	}
 	if !selection.All && !o.named() {
-		return config, p.unnamedHosts(c)
+		return config, o.unnamedHosts(c)
 	}
 	var err error
 	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
 		if !o.named() {
-			err = p.withElsewhere(c.Context, err)
+			err = o.withElsewhere(c.Context, err)
 		}
 		return config, &command.ExitError{Code: command.ExitFailed, Err: err, Flag: "host"}
 	}
@@ -123,7 +121,7 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 		return config, command.WrongFlag("ssh", " openssh and --insecure-ignore-host-keys exclude each other: "+
 			"ssh(1) connects to no host with an unknown key")
 	}
-	personal := c.Command.Category != command.Personal && command.IsPerson(c.Context, p.Getenv)
+	personal := c.Command.Category != command.Personal && command.IsPerson(c.Context, o.Getenv)
 	for i := range config.Hosts {
 		h := &config.Hosts[i]
 		if o.ssh != "" {
@@ -135,8 +133,8 @@ func (p *program) readConfig(c *cli.Context, o *hostFlags) (Config, error) {
 }
 
 // withElsewhere adds to an error where people look instead, on a host that a controller has told so.
-func (p *program) withElsewhere(ctx context.Context, err error) error {
-	told := localhost.Told(ctx, p.Program)
+func (o *hostFlags) withElsewhere(ctx context.Context, err error) error {
+	told := localhost.Told(ctx, o.Program)
 	if told == nil || told.Page+told.Contact == "" {
 		return err
 	}
@@ -150,8 +148,8 @@ func (p *program) withElsewhere(ctx context.Context, err error) error {
 }
 
 // unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.
-func (p *program) unnamedHosts(c *cli.Context) error {
-	files := command.ConfigPaths(p.Getenv, command.ConfigFile)
+func (o *hostFlags) unnamedHosts(c *cli.Context) error {
+	files := command.ConfigPaths(o.Getenv, command.ConfigFile)
 	if len(files) == 0 {
 		return command.UsageError("no hosts are selected: %s takes only hosts that are named; "+
 			"write -H a,b or --hostfile FILE", c.Command.HelpName)

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
@@ -11,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -41,13 +39,12 @@ type deviceDocument struct {
 
 // devicesOptions is what the flags of `genv remote devices` say.
 type devicesOptions struct {
-	*program
 	listFlags
 	processes bool
 }
 
-func (p *program) devicesCommand() *cli.Command {
-	o := &devicesOptions{program: p}
+func devicesCommand(h hostFlags) *cli.Command {
+	o := &devicesOptions{listFlags: listFlags{hostFlags: h}}
 	return &cli.Command{
 		Name:  "devices",
 		Usage: "list the GPUs of every host, and how many no environment has",
@@ -58,7 +55,7 @@ func (p *program) devicesCommand() *cli.Command {
 			if o.processes {
 				question = (*fleet).devicesInUse
 			}
-			return list(p, c, &o.hostFlags, question, o.write)
+			return list(c, &o.hostFlags, question, o.write)
 		},
 	}
 }
@@ -102,14 +99,10 @@ func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 	return list
 }
 
-func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) DevicesDocument {
-	document := DevicesDocument{
-		Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, unanswered: unansweredOf(results, duplicates),
-	}
-	for _, r := range results {
-		if r.Err != nil {
-			continue
-		}
+func (o *devicesOptions) write(a answers[[]deviceDocument]) error {
+	document := DevicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, unanswered: a.unanswered}
+	t := o.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
+	for _, r := range a.of {
 		host := hostDevices{Host: r.Host.Name, Total: len(r.Value), Devices: r.Value}
 		for _, d := range r.Value {
 			if len(d.Environments)+len(d.Processes) == 0 {
@@ -119,23 +112,8 @@ func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []c
 		document.Total += host.Total
 		document.Available += host.Available
 		document.Hosts = append(document.Hosts, host)
+		t.Add(host.Host, strconv.Itoa(host.Total), strconv.Itoa(host.Available))
 	}
-	return document
-}
-
-func (o *devicesOptions) write(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) error {
-	document := devicesDocumentOf(results, duplicates)
-	if o.output.Format == "json" {
-		return render.WriteJSON(o.Out, document)
-	}
-	t := o.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
-	for _, h := range document.Hosts {
-		t.Add(h.Host, strconv.Itoa(h.Total), strconv.Itoa(h.Available))
-	}
-	if err := t.Write(o.Out); err != nil || o.noSummary {
-		return err
-	}
-	_, err := fmt.Fprintf(o.Out, "\nTotal %d devices with %d available on %d hosts%s\n",
-		document.Total, document.Available, len(document.Hosts), o.alsoFailed(len(document.Failed)))
-	return err
+	return o.print(document, t, len(a.Failed), "Total %d devices with %d available on %d hosts", document.Total,
+		document.Available, len(a.of))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/companions"
@@ -25,7 +24,6 @@ import (
 
 // doctorOptions is what the flags of `genv remote doctor` say.
 type doctorOptions struct {
-	*program
 	hostFlags
 	leader enforcement.Leader
 	format string
@@ -33,8 +31,8 @@ type doctorOptions struct {
 	all    bool
 }
 
-func (p *program) doctorCommand() *cli.Command {
-	o := &doctorOptions{program: p}
+func doctorCommand(h hostFlags) *cli.Command {
+	o := &doctorOptions{hostFlags: h}
 	const leaderUsage = "also check the election of controllers at this `URL`, " +
 		"such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"
 	return &cli.Command{
@@ -67,7 +65,7 @@ func (o *doctorOptions) readLeader() error {
 const maxDoctorOutput = 4 << 20
 
 func (o *doctorOptions) run(c *cli.Context) error {
-	config, err := o.readConfig(c, &o.hostFlags)
+	config, err := o.readConfig(c)
 	if err != nil {
 		return err
 	}
@@ -80,7 +78,7 @@ func (o *doctorOptions) run(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	document := f.examine(c.Context, &o.leader, o.wantedGuards(o.policy))
+	document := f.examine(c.Context, &o.leader, o.wantedGuards())
 	f.progress.End()
 	render.WriteDuplicates(o.Err, document.Duplicates)
 	if o.format == "json" {
@@ -98,22 +96,18 @@ func (o *doctorOptions) run(c *cli.Context) error {
 
 // wantedGuards says which guard a policy wants on each host; nil without a policy, or if it can't be read,
 // which is a warning.
-func (p *program) wantedGuards(path string) func(remote.Host) snapshot.GuardMode {
-	if path == "" || path == command.NoPolicy {
+func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
+	if o.policy == "" || o.policy == command.NoPolicy {
 		return nil
 	}
-	data, err := policycheck.ReadPolicyFile(path)
-	var file *policy.File
-	if err == nil {
-		file, err = policy.Parse(path, data)
-	}
+	file, err := policycheck.ReadPolicy(o.policy)
 	if err != nil {
-		p.Warn("the guards are not compared with the policy: " + err.Error())
+		o.Warn("the guards are not compared with the policy: " + err.Error())
 		return nil
 	}
 	return func(h remote.Host) snapshot.GuardMode {
 		host := snapshot.Host{Name: snapshot.Hostname(h.Name), Labels: h.Labels}
-		return snapshot.GuardMode(companions.WantedGuard(file, &host, p.Now()).Mode.String())
+		return snapshot.GuardMode(companions.WantedGuard(file, &host, o.Now()).Mode.String())
 	}
 }
 
@@ -124,7 +118,7 @@ func (f *fleet) examine(
 	pool := f.pool()
 	defer pool.Close()
 	d := &remotedoctor.Doctor{
-		Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.program.Now, Insecure: f.SSH.InsecureHostKeys,
+		Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.Now, Insecure: f.SSH.InsecureHostKeys,
 		Acting: pool.Acting, Guard: guards,
 	}
 	asker := f.asker()
@@ -150,7 +144,7 @@ func (f *fleet) examine(
 	}
 	self, _ := os.Executable() // empty is unknown
 	document := remotedoctor.DocumentOf(examined, election,
-		doctor.GenvProgram{Path: self, Version: f.program.Version, Protocol: frame.Version}, f.program.Now())
+		doctor.GenvProgram{Path: self, Version: f.Version, Protocol: frame.Version}, f.Now())
 	document.Duplicates = append(document.Duplicates, duplicates...)
 	return &document
 }

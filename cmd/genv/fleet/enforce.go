@@ -25,7 +25,6 @@ import (
 
 // enforceOptions is what the flags of `genv remote enforce` say.
 type enforceOptions struct {
-	*program
 	hostFlags
 	loop   enforcement.LoopFlags
 	leader enforcement.Leader
@@ -33,8 +32,8 @@ type enforceOptions struct {
 	listen listeners.Flags
 }
 
-func (p *program) enforceCommand() *cli.Command {
-	o := &enforceOptions{program: p}
+func enforceCommand(h hostFlags) *cli.Command {
+	o := &enforceOptions{hostFlags: h}
 	return &cli.Command{
 		Name:  "enforce",
 		Usage: "enforce the rules on all hosts, in a loop",
@@ -46,7 +45,7 @@ func (p *program) enforceCommand() *cli.Command {
 }
 
 // read reads which hosts there are, and what is known of the run.
-func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcement.Options, err error) {
+func (o *enforceOptions) read(c *cli.Context) (config hostConfig, options enforcement.Options, err error) {
 	if options, err = o.loop.Read(c); err != nil {
 		return config, options, err
 	}
@@ -61,12 +60,11 @@ func (o *enforceOptions) read(c *cli.Context) (config Config, options enforcemen
 	if err := enforcement.UseHostGroups(options.Policy, named, o.Getenv); err != nil {
 		return config, options, err
 	}
-	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
+	config, err = o.readLoopConfig(c, options.Interval)
 	return config, options, err
 }
 
 func (o *enforceOptions) run(c *cli.Context) error {
-	p := o.program
 	config, options, err := o.read(c)
 	if err != nil {
 		return err
@@ -76,12 +74,12 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	if err := options.Leader.CheckMembers(c.Context, log); err != nil {
 		return err
 	}
-	f, err := p.open(config)
+	f, err := o.open(config)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	if options.OpenUsage, err = o.usage.Read(&p.Program, options.Leader.Key, log); err != nil {
+	if options.OpenUsage, err = o.usage.Read(&o.Program, options.Leader.Key, log); err != nil {
 		return err
 	}
 	within := log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout)
@@ -89,23 +87,23 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	pool := f.pool()
 	defer pool.Close()
 	if options.Listen.Any() {
-		options.Feed = live.NewFeed(live.Options{Now: p.Now})
+		options.Feed = live.NewFeed(live.Options{Now: o.Now})
 		pool.DeviceAge = ageForViewers(options.Feed, options.Interval, len(config.Hosts))
 	}
 	var inForce atomic.Pointer[policy.File]
 	inForce.Store(options.Policy)
 	pool.Types = true
 	pool.MaxAge = func(h remote.Host) time.Duration {
-		query := enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: p.Now()}
+		query := enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: o.Now()}
 		return inForce.Load().Settings(query).MaxAge
 	}
-	reach := func(o *enforcement.Options, config *Config) {
+	reach := func(o *enforcement.Options, config *hostConfig) {
 		f.reach(o, config, pool)
 		o.Announce = func(_ string, lease *fence.Request) { pool.Lease(lease) }
 		o.GiveBack, o.Allow = pool.GiveBack, pool.Allow
 	}
 	reach(&options, &config)
-	return enforcement.Run(c.Context, &p.Program, log, options, func() (enforcement.Options, error) {
+	return enforcement.Run(c.Context, &o.Program, log, options, func() (enforcement.Options, error) {
 		config, next, err := o.read(c)
 		if err == nil {
 			f.reloaded(&config, pool)
@@ -138,7 +136,7 @@ func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() ti
 const viewersStay = 90 * time.Second
 
 // reloaded continues with other hosts.
-func (f *fleet) reloaded(next *Config, pool *agent.Pool) {
+func (f *fleet) reloaded(next *hostConfig, pool *agent.Pool) {
 	f.client.Forget(pool.Keep(next.Hosts)...)
 	log := f.SSH.Log.Level(zerolog.InfoLevel)
 	log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
@@ -146,7 +144,7 @@ func (f *fleet) reloaded(next *Config, pool *agent.Pool) {
 
 // reach sets which hosts a run is about, and how it reaches them. It asks all at a time: over a connection that is
 // open a question costs next to nothing, and the pool bounds the logins.
-func (f *fleet) reach(o *enforcement.Options, config *Config, link controller.Link) {
+func (f *fleet) reach(o *enforcement.Options, config *hostConfig, link controller.Link) {
 	o.Hosts, o.Link, o.Fanout = config.Hosts, link, len(config.Hosts)
 	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
 	o.CycleLimit, o.Progress = config.cycleLimit(), f.progress
@@ -154,14 +152,14 @@ func (f *fleet) reach(o *enforcement.Options, config *Config, link controller.Li
 
 // cycleLimit is after how long a cycle counts as stuck: each host may need its
 // timeout twice, as many at a time as are logged in to.
-func (config *Config) cycleLimit() time.Duration {
+func (config *hostConfig) cycleLimit() time.Duration {
 	rounds := time.Duration(len(config.Hosts)/max(config.Fanout, 1) + 1)
 	return rounds * 2 * (config.SSH.CommandTimeout + time.Minute)
 }
 
 // readLoopConfig is readConfig for a command that asks all hosts at an interval.
-func (p *program) readLoopConfig(c *cli.Context, o *hostFlags, interval time.Duration) (Config, error) {
-	config, err := p.readConfig(c, o)
+func (o *hostFlags) readLoopConfig(c *cli.Context, interval time.Duration) (hostConfig, error) {
+	config, err := o.readConfig(c)
 	if !c.IsSet("command-timeout") {
 		config.SSH.CommandTimeout = answerTimeout(interval, config.SSH.CommandTimeout)
 	}

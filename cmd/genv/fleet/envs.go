@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -11,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,15 +26,12 @@ type hostEnvironments struct {
 	Environments []environment.Document `json:"environments"`
 }
 
-func (p *program) envsCommand() *cli.Command {
-	o := new(listFlags)
-	write := func(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
-		return p.writeEnvs(o, results, duplicates)
-	}
+func envsCommand(h hostFlags) *cli.Command {
+	o := &listFlags{hostFlags: h}
 	return &cli.Command{
 		Name: "envs", Usage: "list the environments of every host",
 		Flags:  o.tableFlags(allHosts, command.TimestampFlag(&o.output)),
-		Action: func(c *cli.Context) error { return list(p, c, &o.hostFlags, (*fleet).environments, write) },
+		Action: func(c *cli.Context) error { return list(c, &o.hostFlags, (*fleet).environments, o.writeEnvs) },
 	}
 }
 
@@ -44,14 +39,9 @@ func (f *fleet) environments(ctx context.Context, h remote.Host) ([]snapshot.Env
 	return f.commands().Environments(ctx, h)
 }
 
-func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) EnvsDocument {
-	document := EnvsDocument{
-		Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, unanswered: unansweredOf(results, duplicates),
-	}
-	for _, r := range results {
-		if r.Err != nil {
-			continue
-		}
+func envsDocumentOf(a answers[[]snapshot.Environment]) EnvsDocument {
+	document := EnvsDocument{Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, unanswered: a.unanswered}
+	for _, r := range a.of {
 		host := hostEnvironments{Host: r.Host.Name, Environments: []environment.Document{}}
 		for i := range r.Value {
 			host.Environments = append(host.Environments, environment.DocumentOf(&r.Value[i]))
@@ -62,44 +52,28 @@ func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates 
 	return document
 }
 
-func (p *program) writeEnvs(
-	list *listFlags, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate,
-) error {
-	if list.output.Format == "json" {
-		return render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
-	}
-	output, now := list.output, p.Now()
+func (o *listFlags) writeEnvs(a answers[[]snapshot.Environment]) error {
+	output, now := o.output, o.Now()
 	t := output.Table(render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16),
 		render.Col("CREATED", 0))
-	hosts := 0
-	for _, r := range results {
-		if r.Err != nil {
-			continue
-		}
-		hosts++
+	for _, r := range a.of {
 		for _, e := range r.Value {
 			t.Add(r.Host.Name, output.Name(string(e.EID)), output.Name(string(e.Username)), output.Name(e.Config.Name),
 				output.Age(e.Creation, now))
 		}
 	}
-	if err := t.Write(p.Out); err != nil || list.noSummary {
-		return err
-	}
-	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts%s\n",
-		t.Len(), hosts, list.alsoFailed(len(results)-hosts))
-	return err
+	return o.print(envsDocumentOf(a), t, len(a.Failed), "Total %d environments on %d hosts", t.Len(), len(a.of))
 }
 
 // queryOptions is what the flags of `genv remote query` say.
 type queryOptions struct {
-	*program
 	hostFlags
 	name, format string
 	queries      []string
 }
 
-func (p *program) queryCommand() *cli.Command {
-	o := &queryOptions{program: p}
+func queryCommand(h hostFlags) *cli.Command {
+	o := &queryOptions{hostFlags: h}
 	return &cli.Command{
 		Name:  "query",
 		Usage: "print facts about environments, one per line",
@@ -108,30 +82,26 @@ func (p *program) queryCommand() *cli.Command {
 			environment.QueriesOn("").Flag(&o.queries),
 			command.FormatFlag(&o.format, "tui", "csv", "json")),
 		Action: func(c *cli.Context) error {
-			named := c.IsSet("name")
-			write := func(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
-				return o.write(named, results, duplicates)
-			}
-			return list(p, c, &o.hostFlags, (*fleet).environments, write)
+			other := func(e snapshot.Environment) bool { return c.IsSet("name") && e.Config.Name != o.name }
+			return list(c, &o.hostFlags, (*fleet).environments, func(a answers[[]snapshot.Environment]) error {
+				for i := range a.of {
+					a.of[i].Value = slices.DeleteFunc(a.of[i].Value, other)
+				}
+				return o.write(a)
+			})
 		},
 	}
 }
 
-func (o *queryOptions) write(
-	named bool, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate,
-) error {
-	var rows [][]string
-	for i := range results {
-		r := &results[i]
-		r.Value = slices.DeleteFunc(r.Value, func(e snapshot.Environment) bool {
-			return named && e.Config.Name != o.name
-		})
-		for j := range r.Value {
-			rows = append(rows, environment.QueriesOn(r.Host.Name).Row(o.queries, &r.Value[j]))
-		}
-	}
+func (o *queryOptions) write(a answers[[]snapshot.Environment]) error {
 	if o.format == "json" {
-		return render.WriteJSON(o.Out, envsDocumentOf(results, duplicates))
+		return render.WriteJSON(o.Out, envsDocumentOf(a))
+	}
+	var rows [][]string
+	for _, r := range a.of {
+		for i := range r.Value {
+			rows = append(rows, environment.QueriesOn(r.Host.Name).Row(o.queries, &r.Value[i]))
+		}
 	}
 	return render.WriteCSV(o.Out, rows)
 }

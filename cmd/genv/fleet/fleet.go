@@ -2,7 +2,10 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,27 +22,27 @@ import (
 
 // fleet is the hosts of a command, and the connections to them.
 type fleet struct {
-	Config
-	program  *program
+	hostConfig
+	command.Program
 	client   *sshclient.Client
 	progress *render.Progress
 }
 
 // open prepares the connections; none is made yet. close ends those that were.
-func (p *program) open(config Config) (*fleet, error) {
+func (o *hostFlags) open(config hostConfig) (*fleet, error) {
 	if err := sshclient.EnoughDescriptors(len(config.Hosts)); err != nil {
 		return nil, err
 	}
 	client, err := sshclient.New(config.SSH)
-	return &fleet{Config: config, program: p, client: client, progress: render.NewProgress(p.Err)}, err
+	return &fleet{config, o.Program, client, render.NewProgress(o.Err)}, err
 }
 
-func (p *program) openHosts(c *cli.Context, o *hostFlags) (*fleet, error) {
-	config, err := p.readConfig(c, o)
+func (o *hostFlags) openHosts(c *cli.Context) (*fleet, error) {
+	config, err := o.readConfig(c)
 	if err != nil {
 		return nil, err
 	}
-	return p.open(config)
+	return o.open(config)
 }
 
 func (f *fleet) close() {
@@ -69,9 +72,9 @@ func (f *fleet) asker() *controller.Asker {
 // report prints on stderr which hosts failed, and which names lead to the same machine.
 func (f *fleet) report(failures []remote.Failure, duplicates []controller.Duplicate) {
 	f.progress.End()
-	render.WriteDuplicates(f.program.Err, duplicates)
+	render.WriteDuplicates(f.Err, duplicates)
 	if !f.Quiet {
-		render.WriteFailures(f.program.Err, failures, len(f.Hosts)-len(duplicates))
+		render.WriteFailures(f.Err, failures, len(f.Hosts)-len(duplicates))
 	}
 }
 
@@ -98,12 +101,25 @@ func (o *listFlags) tableFlags(unnamed int, more ...cli.Flag) []cli.Flag {
 	return o.flags(unnamed, append(own, more...)...)
 }
 
-// alsoFailed is the end of the summary; with -q the summary is that of 1.4.3.
-func (o *listFlags) alsoFailed(hosts int) string {
-	if o.quiet && !o.exitOnError {
-		return ""
+// print prints a document, or a table with a summary. With -q the summary is that of 1.4.3, without the hosts that failed.
+func (o *listFlags) print(document any, t *render.Table, failed int, summary string, args ...any) error {
+	if o.output.Format == "json" {
+		return render.WriteJSON(o.Out, document)
 	}
-	return render.AlsoFailed(hosts)
+	if err := t.Write(o.Out); err != nil || o.noSummary {
+		return err
+	}
+	if o.quiet && !o.exitOnError {
+		failed = 0
+	}
+	_, err := fmt.Fprintf(o.Out, "\n"+summary+render.AlsoFailed(failed)+"\n", args...)
+	return err
+}
+
+// answers are what the machines of a fleet answered, each once, and the hosts without an answer.
+type answers[T any] struct {
+	of []remote.Result[T]
+	unanswered
 }
 
 // unanswered is the part of a document about the hosts of which it says nothing.
@@ -112,40 +128,44 @@ type unanswered struct {
 	Duplicates []controller.Duplicate `json:"duplicates"` // names that are left out
 }
 
-func unansweredOf[T any](results []remote.Result[T], duplicates []controller.Duplicate) unanswered {
-	return unanswered{render.FailuresOf(results), append([]controller.Duplicate{}, duplicates...)}
-}
-
-// list asks all hosts a question, keeps one answer for each machine, and prints the answers with write.
-func list[T any](p *program, c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T,
-	error),
-	write func([]remote.Result[T], []controller.Duplicate) error,
+// list asks all hosts a question, and prints the answers with write.
+func list[T any](
+	c *cli.Context, o *hostFlags, question func(*fleet, context.Context, remote.Host) (T, error),
+	write func(answers[T]) error,
 ) error {
-	f, err := p.openHosts(c, o)
+	f, err := o.openHosts(c)
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	asker := f.asker()
-	results := controller.Ask(c.Context, asker, func(ctx context.Context, h remote.Host) (T, error) {
-		return question(f, ctx, h)
-	})
-	results, duplicates := controller.Distinct(asker, results)
+	results, duplicates := controller.Distinct(asker, controller.Ask(c.Context, asker,
+		func(ctx context.Context, h remote.Host) (T, error) { return question(f, ctx, h) }))
 	failures := render.FailuresOf(results)
 	f.report(failures, duplicates) // first, so that the table is what remains on the screen
 	stopped := f.StopAtFailure && len(failures) > 0
 	if !stopped || c.String("format") == "json" { // which names the failures
-		if err := write(results, duplicates); err != nil {
-			return err
-		}
+		answered := slices.DeleteFunc(results, func(r remote.Result[T]) bool { return r.Err != nil })
+		err = write(answers[T]{answered, unanswered{failures, append([]controller.Duplicate{}, duplicates...)}})
 	}
-	return f.exit(failures, duplicates)
+	return cmp.Or(err, f.exit(failures, duplicates))
 }
 
-// Commands are what administrators run on a controller. If another command is named, `genv
-// remote` is without its many subcommands.
+// askMost is the answers of all hosts to a question. It is an error if none answers.
+func askMost[T any](
+	c *cli.Context, f *fleet, question func(context.Context, remote.Host) (T, error),
+) ([]remote.Result[T], error) {
+	results := controller.Ask(c.Context, f.asker(), question)
+	failures := render.FailuresOf(results)
+	if err := f.conclude(failures, nil); len(failures) == len(results) {
+		return nil, err
+	}
+	return slices.DeleteFunc(results, func(r remote.Result[T]) bool { return r.Err != nil }), nil
+}
+
+// Commands are what administrators run on a controller. If another command is named, `genv remote` is without its many
+// subcommands.
 func Commands(with command.Program, named string) []*cli.Command {
-	p := &program{with}
 	onHosts := &cli.Command{
 		Name: "remote", Category: command.Configured, Usage: "work on many hosts over SSH",
 		Flags: new(hostFlags).flags(namedHosts), // which are moved behind the command that follows
@@ -153,27 +173,24 @@ func Commands(with command.Program, named string) []*cli.Command {
 	if named == "" || named == onHosts.Name {
 		onHosts.Subcommands = OnHosts(with)
 	}
-	return []*cli.Command{p.policyCommand(), onHosts}
+	return []*cli.Command{policyCommand(with), onHosts}
 }
 
 // OnHosts are the commands below `genv remote`; config.yaml sets their flags.
 func OnHosts(with command.Program) []*cli.Command {
-	p := &program{with}
-	return append(operators.Commands(with),
-		p.activateCommand(), p.doctorCommand(), p.enforceCommand(), p.llmCommand(), p.historyCommand(),
-		p.devicesCommand(),
-		p.envsCommand(), p.gpusCommand(), p.installCommand(), p.hostsCommand(), p.monitorCommand(), p.queryCommand(),
-		report.Command(p.Program), p.waitCommand(), p.topCommand(), p.watchCommand(),
-	)
+	h := hostFlags{Program: with}
+	return append(operators.Commands(with), activateCommand(h), doctorCommand(h), enforceCommand(h), llmCommand(h),
+		historyCommand(with), devicesCommand(h), envsCommand(h), gpusCommand(h), installCommand(h), hostsCommand(h),
+		monitorCommand(h), queryCommand(h), report.Command(with), waitCommand(h), topCommand(h), watchCommand(h))
 }
 
-func (p *program) historyCommand() *cli.Command {
+func historyCommand(p command.Program) *cli.Command {
 	o := new(history.Options)
 	return &cli.Command{
 		Name: "history", ArgsUsage: "[ID]",
-		Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`; " +
-			"or all of the decision with this ID",
+		Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`; or all of the " +
+			"decision with this ID",
 		Flags:  o.ControllerFlags(),
-		Action: func(c *cli.Context) error { return o.ShowController(&p.Program, c) },
+		Action: func(c *cli.Context) error { return o.ShowController(&p, c) },
 	}
 }

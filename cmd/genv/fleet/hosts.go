@@ -2,17 +2,15 @@ package fleet
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/seed-3119e985/genv/snapshot/text"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // HostsDocument is the JSON of `genv remote hosts`; docs/json.md describes it.
@@ -32,56 +30,39 @@ type selectedHost struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-func (p *program) hostsCommand() *cli.Command {
-	o := new(listFlags)
+func hostsCommand(h hostFlags) *cli.Command {
+	o := &listFlags{hostFlags: h}
 	return &cli.Command{
 		Name:   "hosts",
 		Usage:  "list the hosts that -H selects, and how they would be reached; it connects to none",
 		Flags:  o.tableFlags(allHosts),
-		Action: func(c *cli.Context) error { return p.remoteHosts(c, o) },
+		Action: o.hosts,
 	}
 }
 
-// remoteHosts shows a selection before something else uses it.
-func (p *program) remoteHosts(c *cli.Context, list *listFlags) error {
-	config, err := p.readConfig(c, &list.hostFlags)
+// hosts shows a selection before something else uses it.
+func (o *listFlags) hosts(c *cli.Context) error {
+	config, err := o.readConfig(c)
 	if err != nil {
 		return err
 	}
 	document := HostsDocument{Schema: "genv.remote.hosts/1", Hosts: make([]selectedHost, len(config.Hosts))}
-	for i, h := range config.Hosts {
-		labels := maps.Clone(h.Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		document.Hosts[i] = selectedHost{
-			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath,
-				"genv"), Sudo: !h.NoSudo, Labels: labels,
-		}
-	}
-	if list.output.Format == "json" {
-		return render.WriteJSON(p.Out, document)
-	}
-	return p.writeHosts(list, document.Hosts)
-}
-
-func (p *program) writeHosts(list *listFlags, hosts []selectedHost) error {
-	t := list.output.Table(render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6),
+	t := o.output.Table(render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6),
 		render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0))
-	for i := range hosts {
-		h := &hosts[i]
-		port := ""
-		if h.Port != 0 {
-			port = strconv.Itoa(h.Port)
+	for i, h := range config.Hosts {
+		document.Hosts[i] = selectedHost{
+			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath, "genv"),
+			Sudo: !h.NoSudo, Labels: h.Labels,
 		}
-		t.Add(h.Host, h.Address, port, h.User, map[bool]string{true: "yes", false: "no"}[h.Sudo], labelsText(h.Labels))
+		if h.Labels == nil {
+			document.Hosts[i].Labels = map[string]string{}
+		}
+		port := strings.TrimPrefix(strconv.Itoa(h.Port), "0")
+		t.Add(h.Name, h.Address, port, h.User, map[bool]string{true: "no", false: "yes"}[h.NoSudo], labelsText(h.Labels))
 	}
-	if err := t.Write(p.Out); err != nil || list.noSummary || list.output.Format == "csv" {
-		return err
-	}
-	_, err := fmt.Fprintf(p.Out, "\n%s selected; what is empty is left to ssh_config\n",
-		text.Plural(len(hosts), "host"))
-	return err
+	o.noSummary = o.noSummary || o.output.Format == "csv"
+	return o.print(document, t, 0, "%s selected; what is empty is left to ssh_config",
+		text.Plural(len(config.Hosts), "host"))
 }
 
 func labelsText(labels map[string]string) string {

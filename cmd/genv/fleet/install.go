@@ -23,7 +23,6 @@ import (
 
 // installOptions is what the flags of `genv remote install` say.
 type installOptions struct {
-	*program
 	listFlags
 	install.Options
 	programs         map[string]*install.Binary
@@ -33,8 +32,8 @@ type installOptions struct {
 	password         *install.Password
 }
 
-func (p *program) installCommand() *cli.Command {
-	o := &installOptions{program: p, Options: install.Options{Extras: true, Timeout: 10 * time.Minute}}
+func installCommand(h hostFlags) *cli.Command {
+	o := &installOptions{listFlags: listFlags{hostFlags: h}, Options: install.Options{Extras: true, Timeout: 10 * time.Minute}}
 	const otherArch = "`FILE` with genv for hosts with this architecture, if this one is for another"
 	return &cli.Command{
 		Name: "install", Category: command.Personal,
@@ -69,8 +68,8 @@ func (p *program) installCommand() *cli.Command {
 }
 
 // read checks the flags, and reads what they name.
-func (o *installOptions) read(c *cli.Context) (config Config, err error) {
-	if config, err = o.readConfig(c, &o.hostFlags); err != nil {
+func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
+	if config, err = o.readConfig(c); err != nil {
 		return config, err
 	}
 	config.SSH.CommandTimeout = o.Timeout // the installer has a shorter one for what uploads nothing
@@ -194,19 +193,16 @@ func (o *installOptions) run(c *cli.Context) error {
 	defer f.close()
 	i := &install.Installer{Runner: f.client, Programs: o.programs, Options: o.Options, Password: o.password}
 	results := controller.Ask(c.Context, f.asker(), o.work(i))
-	f.progress.End()
 	failures := render.FailuresOf(results)
 	f.report(failures, nil)
-	if err := o.write(results, failures); err != nil {
-		return err
+	changed, err := o.write(results, failures)
+	if err == nil {
+		err = f.exit(failures, nil)
 	}
-	if err := f.exit(failures, nil); err != nil {
-		return err
-	}
-	if o.check && countChanged(results) > 0 {
+	if err == nil && o.check && changed {
 		return &command.ExitError{Code: command.ExitWork}
 	}
-	return nil
+	return err
 }
 
 func (o *installOptions) work(i *install.Installer) func(context.Context, remote.Host) (*install.Outcome, error) {
@@ -234,26 +230,22 @@ type installedHost struct {
 	install.Outcome
 }
 
-func (o *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) error {
-	w := o.Out
+// write prints what became of the hosts, and says whether something changed on one.
+func (o *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) (bool, error) {
 	document := InstallDocument{
 		Schema: "genv.remote.install/1", Check: o.check, Hosts: []installedHost{}, Failed: failures,
 	}
-	for i := range results {
-		if outcome := results[i].Value; results[i].Err == nil {
-			outcome.Notes = append([]string{}, outcome.Notes...) // an empty list, not null
-			document.Hosts = append(document.Hosts, installedHost{results[i].Host.Name, *outcome})
-		}
-	}
-	if o.output.Format == "json" {
-		return render.WriteJSON(w, document)
-	}
-	if len(document.Hosts) == 0 {
-		return nil
-	}
+	changed := false
 	table := o.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
 		render.Col("BEFORE", 8), render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
-	for _, h := range document.Hosts {
+	for _, r := range results {
+		if r.Err != nil {
+			continue
+		}
+		h := installedHost{r.Host.Name, *r.Value}
+		h.Notes = append([]string{}, h.Notes...) // an empty list, not null
+		document.Hosts = append(document.Hosts, h)
+		changed = changed || h.Result != install.Unchanged
 		result := h.Result
 		if o.check && h.Result != install.Unchanged {
 			result = "would be " + result
@@ -262,11 +254,17 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 		table.Add(h.Host, h.Arch, h.Path, versionCell(h.Before, same), versionCell(h.Now, same), sudoersCell(&h),
 			result)
 	}
-	err := table.Write(w)
-	if o.output.Format == "tui" {
-		err = errors.Join(err, writeNotes(w, document.Hosts))
+	switch {
+	case o.output.Format == "json":
+		return changed, render.WriteJSON(o.Out, document)
+	case len(document.Hosts) == 0:
+		return changed, nil
 	}
-	return err
+	err := table.Write(o.Out)
+	if o.output.Format == "tui" {
+		err = errors.Join(err, writeNotes(o.Out, document.Hosts))
+	}
+	return changed, err
 }
 
 // writeNotes writes each note once, with all hosts that have it.
@@ -312,13 +310,4 @@ func sudoersCell(h *installedHost) string {
 		return "-"
 	}
 	return h.Account
-}
-
-func countChanged(results []remote.Result[*install.Outcome]) (changed int) {
-	for _, r := range results {
-		if r.Err == nil && r.Value.Result != install.Unchanged {
-			changed++
-		}
-	}
-	return changed
 }

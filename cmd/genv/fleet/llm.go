@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"fmt"
-	"io"
 	"strconv"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/llm"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -21,13 +18,12 @@ import (
 
 // llmOptions is what the flags of `genv remote llm` say.
 type llmOptions struct {
-	*program
 	listFlags
 	settings environment.SettingFlags
 }
 
-func (p *program) llmCommand() *cli.Command {
-	o := &llmOptions{program: p}
+func llmCommand(h hostFlags) *cli.Command {
+	o := &llmOptions{listFlags: listFlags{hostFlags: h}}
 	flags := o.tableFlags(namedHosts, command.TimestampFlag(&o.output))
 	return &cli.Command{
 		Name: "llm", Aliases: []string{"llms"},
@@ -48,29 +44,45 @@ func (p *program) llmCommand() *cli.Command {
 	}
 }
 
-func (o *llmOptions) list(c *cli.Context) error {
-	return list(o.program, c, &o.hostFlags, (*fleet).environments, o.write)
+// llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.
+type llmDocument struct {
+	Schema string     `json:"schema"`
+	Models []llmModel `json:"models"`
+	unanswered
 }
 
-func (o *llmOptions) write(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
-	// llmDocument is the JSON of `genv remote llm ps`; docs/json.md describes it.
-	type llmDocument struct {
-		Schema string     `json:"schema"`
-		Models []llmModel `json:"models"`
-		unanswered
+// llmModel is a line of the list.
+type llmModel struct {
+	Host string `json:"host"`
+	llm.ServedModel
+
+	at remote.Host
+}
+
+func modelsOf(results []remote.Result[[]snapshot.Environment]) []llmModel {
+	models := []llmModel{}
+	for _, r := range results {
+		for _, m := range llm.Models(r.Value) {
+			models = append(models, llmModel{r.Host.Name, m, r.Host})
+		}
 	}
-	models, answered := llmModels(results)
-	if o.output.Format == "json" {
-		return render.WriteJSON(o.Out, llmDocument{
-			Schema: "genv.remote.llm/1", Models: models, unanswered: unansweredOf(results, duplicates),
-		})
+	return models
+}
+
+func (o *llmOptions) list(c *cli.Context) error {
+	return list(c, &o.hostFlags, (*fleet).environments, o.write)
+}
+
+func (o *llmOptions) write(a answers[[]snapshot.Environment]) error {
+	models := modelsOf(a.of)
+	t := o.output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8),
+		render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
+	for _, m := range models {
+		t.Add(m.Host, o.output.Name(m.Model), m.ShownPort(), o.output.Age(m.Created, o.Now()),
+			o.output.Name(string(m.EID)), o.output.Name(string(m.User)))
 	}
-	if err := writeModels(o.Out, models, o.output, o.Now()); err != nil || o.noSummary {
-		return err
-	}
-	_, err := fmt.Fprintf(o.Out, "\nTotal %d LLMs on %d hosts%s\n",
-		len(models), answered, o.alsoFailed(len(results)-answered))
-	return err
+	document := llmDocument{Schema: "genv.remote.llm/1", Models: models, unanswered: a.unanswered}
+	return o.print(document, t, len(a.Failed), "Total %d LLMs on %d hosts", len(models), len(a.of))
 }
 
 func modelArgument(c *cli.Context) (string, error) {
@@ -86,19 +98,20 @@ func (o *llmOptions) attach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := o.openHosts(c, &o.hostFlags)
+	f, err := o.openHosts(c)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	results := controller.Ask(c.Context, f.asker(), f.commands().Environments)
-	failures := render.FailuresOf(results)
-	if err := f.conclude(failures, nil); len(failures) == len(results) {
+	results, err := askMost(c, f, f.commands().Environments)
+	if err != nil {
 		return err
 	}
-	if host, port, ok := findModel(results, model); ok {
-		words := []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}
-		return become(sshTo(&f.SSH, host, remote.Command{Args: words}.ShellLine()))
+	for _, m := range modelsOf(results) {
+		if m.Model == model && m.Port != 0 {
+			words := []string{"genv", "llm", "attach", "--port", strconv.Itoa(m.Port), model}
+			return become(sshTo(&f.SSH, m.at, remote.Command{Args: words}.ShellLine()))
+		}
 	}
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
 }
@@ -126,52 +139,9 @@ func (o *llmOptions) serve(c *cli.Context) error {
 	if over {
 		words = append(words, "--over-subscribe")
 	}
-	ssh, host, err := o.findRoom(c, &o.hostFlags, request)
+	ssh, host, err := o.findRoom(c, request)
 	if err != nil {
 		return err
 	}
 	return become(sshTo(ssh, host, remote.Command{Args: append(words, model)}.ShellLine()))
-}
-
-// llmModel is a line of the list.
-type llmModel struct {
-	Host string `json:"host"`
-	llm.ServedModel
-}
-
-func llmModels(results []remote.Result[[]snapshot.Environment]) (models []llmModel, answered int) {
-	models = []llmModel{}
-	for _, r := range results {
-		if r.Err != nil {
-			continue
-		}
-		answered++
-		for _, m := range llm.Models(r.Value) {
-			models = append(models, llmModel{r.Host.Name, m})
-		}
-	}
-	return models, answered
-}
-
-// findModel is the first host that serves a model at a known port, and the port there.
-func findModel(results []remote.Result[[]snapshot.Environment], model string) (host remote.Host, port int, ok bool) {
-	for i := range results {
-		models, _ := llmModels(results[i : i+1])
-		for _, m := range models {
-			if m.Model == model && m.Port != 0 {
-				return results[i].Host, m.Port, true
-			}
-		}
-	}
-	return host, 0, false
-}
-
-func writeModels(w io.Writer, models []llmModel, output render.Output, now time.Time) error {
-	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21),
-		render.Col("EID", 8), render.Col("USER", 0))
-	for _, m := range models {
-		t.Add(m.Host, output.Name(m.Model), m.ShownPort(), output.Age(m.Created, now),
-			output.Name(string(m.EID)), output.Name(string(m.User)))
-	}
-	return t.Write(w)
 }

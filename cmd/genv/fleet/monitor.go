@@ -13,25 +13,31 @@ import (
 	"github.com/seed-3119e985/genv/remote/metrics"
 )
 
-func (p *program) monitorCommand() *cli.Command {
-	o, monitor := new(hostFlags), new(monitoring.Config)
+func monitorCommand(h hostFlags) *cli.Command {
+	o := &monitorOptions{hostFlags: h}
 	return &cli.Command{
 		Name:   "monitor",
 		Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
-		Flags:  o.flags(allHosts, monitor.Flags(p.Getenv)...),
-		Action: func(c *cli.Context) error { return p.remoteMonitor(c, o, monitor) },
+		Flags:  o.flags(allHosts, o.ExportConfig.Flags(h.Getenv)...),
+		Action: o.run,
 	}
 }
 
-func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitoring.Config) error {
-	if err := monitor.Check(); err != nil {
+// monitorOptions is what the flags of `genv remote monitor` say.
+type monitorOptions struct {
+	hostFlags
+	monitoring.ExportConfig
+}
+
+func (o *monitorOptions) run(c *cli.Context) error {
+	if err := o.Check(); err != nil {
 		return err
 	}
-	config, err := p.readLoopConfig(c, o, monitor.Interval)
+	config, err := o.readLoopConfig(c, o.Interval)
 	if err != nil {
 		return err
 	}
-	f, err := p.open(config)
+	f, err := o.open(config)
 	if err != nil {
 		return err
 	}
@@ -39,16 +45,17 @@ func (p *program) remoteMonitor(c *cli.Context, o *hostFlags, monitor *monitorin
 	pool := f.pool()
 	defer pool.Close()
 	snapshotter := &controller.Snapshotter{Asker: *f.asker()}
-	snapshotter.Link = f.visible(pool, monitor.Interval)
+	snapshotter.Link = f.visible(pool, o.Interval)
 	snapshotter.Fanout = len(config.Hosts)
-	return monitoring.Run(c.Context, &p.Program, *monitor, f.collector(snapshotter), config.SSH.CommandTimeout)
+	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter),
+		config.SSH.CommandTimeout)
 }
 
 // collector asks all hosts for their metrics, and prints which are lost or back, with the time. Its error ends the run,
 // with -e.
 func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Scraped, error) {
 	var lost render.HostLog
-	out := render.DatedLog(f.program.Err, f.program.Now, f.program.Getenv)
+	out := render.DatedLog(f.Err, f.Now, f.Getenv)
 	return func(ctx context.Context) ([]metrics.Scraped, error) {
 		seen := snapshotter.Look(ctx)
 		f.progress.End()
@@ -60,7 +67,7 @@ func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Cont
 			return nil, f.conclude(failures, seen.Duplicates)
 		}
 		render.WriteDuplicates(out, seen.Duplicates)
-		for _, line := range lost.Look(seen.Cluster, f.program.Now()) {
+		for _, line := range lost.Look(seen.Cluster, f.Now()) {
 			if !f.Quiet {
 				fmt.Fprintln(out, line)
 			}

@@ -18,18 +18,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) policyTestNotifyCommand() *cli.Command {
+func policyTestNotifyCommand(p command.Program) *cli.Command {
 	var rules policycheck.RuleFlags
 	var to snapshot.Username
 	return &cli.Command{
 		Name: "test-notify", Category: command.AsAccount,
 		Usage:  "send a test by each way of the policy: mail, its copies and hooks; and say what became of it",
 		Flags:  []cli.Flag{rules.PolicyFlag(), command.String(&to, "to", "mail this `USER`, whom hooks hear of too")},
-		Action: func(c *cli.Context) error { return p.policyTestNotify(c, &rules, to) },
+		Action: func(c *cli.Context) error { return policyTestNotify(c, &p, &rules, to) },
 	}
 }
 
-func (p *program) policyTestNotify(c *cli.Context, rules *policycheck.RuleFlags, user snapshot.Username) error {
+func policyTestNotify(
+	c *cli.Context, p *command.Program, rules *policycheck.RuleFlags, user snapshot.Username,
+) error {
 	switch {
 	case user == "":
 		return command.UsageError("missing --to: write `genv policy test-notify --to USER`, such as your own name")
@@ -46,8 +48,8 @@ func (p *program) policyTestNotify(c *cli.Context, rules *policycheck.RuleFlags,
 		return command.UsageError("nothing was sent: the policy has neither `mail:` nor `hooks:`; docs/policy.md " +
 			"describes them")
 	}
-	tests := append(p.testMail(c, file, user), hookTests(hooks.SendTest(c.Context, file.Hooks, user, p.Now()))...)
-	return p.writeNoticeTests(tests)
+	tests := append(testMail(c, p, file, user), hookTests(hooks.SendTest(c.Context, file.Hooks, user, p.Now()))...)
+	return writeNoticeTests(p, tests)
 }
 
 // noticeTest is what became of a test.
@@ -59,7 +61,7 @@ type noticeTest struct {
 }
 
 // testMail sends a mail and its copies, unless the user gets none.
-func (p *program) testMail(c *cli.Context, file *policy.File, user snapshot.Username) (tests []noticeTest) {
+func testMail(c *cli.Context, p *command.Program, file *policy.File, user snapshot.Username) (tests []noticeTest) {
 	if file.Mail == nil {
 		return nil
 	}
@@ -100,7 +102,7 @@ func hookTests(results []hooks.Post) (tests []noticeTest) {
 }
 
 // writeNoticeTests prints what became of tests, with the next steps, and fails if one failed.
-func (p *program) writeNoticeTests(tests []noticeTest) error {
+func writeNoticeTests(p *command.Program, tests []noticeTest) error {
 	table := render.Output{Format: "tui"}.Table(render.Col("KIND", 9), render.Col("TO", 0), render.Col("RESULT", 0))
 	failed := 0
 	for _, t := range tests {

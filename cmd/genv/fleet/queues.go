@@ -1,13 +1,18 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
@@ -17,21 +22,16 @@ import (
 // queues are one wait, with one id, in the queues of hosts. The first host that keeps GPUs for this user is the one:
 // whoever takes that ends the others with the context.
 type queues struct {
-	offers chan queueOffer
+	kept chan struct{} // closed when a host keeps GPUs for this user for a minute
 
 	mu     sync.Mutex
-	joined map[string]bool // hosts that have the wait in their queue
-}
-
-// queueOffer is GPUs of a host that are kept for this user for a minute.
-type queueOffer struct {
-	host remote.Host
-	gpus []snapshot.DeviceIndex
+	places map[string]service.Place // on the hosts that have the wait in their queue
+	offer  *remote.Host             // that host; nil for none
 }
 
 // wait waits on hosts for so many GPUs, of those that suit (nil for any), as this user and not as root.
 func (f *fleet) wait(ctx context.Context, n int, suits map[string][]snapshot.DeviceIndex) *queues {
-	q := &queues{offers: make(chan queueOffer, len(f.Hosts)), joined: make(map[string]bool)}
+	q := &queues{kept: make(chan struct{}), places: make(map[string]service.Place)}
 	args := []string{"usage", "wait", "--gpus", strconv.Itoa(n), "--id", rand.Text()}
 	for _, host := range f.Hosts {
 		own := slices.Clone(args)
@@ -58,43 +58,84 @@ func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []st
 	for lines := json.NewDecoder(session.Stdout); ; {
 		var place service.Place
 		err := lines.Decode(&place)
-		q.mu.Lock()
-		q.joined[host.Name] = err == nil
-		q.mu.Unlock()
-		if err != nil {
-			return
-		}
-		if place.Offered != nil {
-			q.offers <- queueOffer{host, place.Offered}
+		if q.put(&host, place, err == nil); err != nil || place.Offered != nil {
 			return
 		}
 	}
 }
 
-// without are the hosts without a queue.
-func (q *queues) without(hosts []remote.Host) []remote.Host {
-	return slices.DeleteFunc(slices.Clone(hosts), func(h remote.Host) bool { return q.has(snapshot.Hostname(h.Name)) })
-}
-
-// has says whether a host has the wait in its queue. A nil queues has none.
-func (q *queues) has(host snapshot.Hostname) bool {
-	if q == nil {
-		return false
-	}
+// put notes the place on a host, or that it has none.
+func (q *queues) put(host *remote.Host, place service.Place, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.joined[string(host)]
+	if delete(q.places, host.Name); waits {
+		q.places[host.Name] = place
+	}
+	if waits && place.Offered != nil && q.offer == nil {
+		q.offer = host
+		close(q.kept)
+	}
 }
 
-// offered is what a host keeps for this user; nil for nothing.
-func (q *queues) offered() *queueOffer {
-	if q == nil {
-		return nil
+// pause says how far from enough the hosts are, or the places in their queues, until a time is over, a host keeps GPUs
+// for this user, or ctx ends.
+func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note string) {
+	over, again := time.After(length), time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		if places := q.text(); places != "" {
+			f.progress.Waiting(places, f.Now())
+		} else if note != "" {
+			f.progress.Note(note)
+		}
+		select {
+		case <-again.C:
+			continue
+		case <-ctx.Done():
+		case <-over:
+		case <-q.kept:
+		}
+		return
 	}
-	select {
-	case o := <-q.offers:
-		return &o
-	default:
-		return nil
+}
+
+// text are the places, as in "Waiting: place 1 of 2 on gpu-[01-03]; 4 of 4 on gpu-04"; empty for none.
+func (q *queues) text() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	hosts := make(map[string][]string)
+	for name, p := range q.places {
+		if p.Offered == nil {
+			at := fmt.Sprintf("%d of %d", p.Number, p.People)
+			hosts[at] = append(hosts[at], name)
+		}
 	}
+	line := ""
+	shortFirst := func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) }
+	for _, at := range slices.SortedFunc(maps.Keys(hosts), shortFirst) {
+		slices.Sort(hosts[at])
+		line += "; " + at + " on " + render.Hosts(hosts[at])
+	}
+	if line == "" {
+		return ""
+	}
+	return "Waiting: place " + line[2:]
+}
+
+// has says whether a host has the wait in its queue.
+func (q *queues) has(host string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, waits := q.places[host]
+	return waits
+}
+
+// offered is the host that keeps GPUs for this user, and these; nil for none.
+func (q *queues) offered() (*remote.Host, []snapshot.DeviceIndex) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.offer == nil {
+		return nil, nil
+	}
+	return q.offer, q.places[q.offer.Name].Offered
 }

@@ -63,14 +63,17 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 		return cmd, out, errs
 	}
 	cmd, out, errs := begin("wait", "-F", f.SSHConfig(), "-H", "one,two", "--gpus", "2", "--interval", "1h")
+	time.Sleep(3 * time.Second) // the place is said once a second at most
 	text, err := ssh("two", fmt.Sprintf("sudo -n genv devices detach --eid %s --index 2,5", eid)).CombinedOutput()
 	require.NoError(t, err, string(text))
 	require.NoError(t, cmd.Wait(), errs.String())
 	require.Equal(t, "two 2,5\n", out.String())
+	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
 	require.Eventually(t, func() bool { return len(ids("one"))+len(ids("two")) == 0 }, 20*time.Second, 50*time.Millisecond)
 
 	cmd, _, errs = begin("activate", "-F", f.SSHConfig(), "-H", "one,two", "--gpus", "2", "--wait=8")
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 75, cmd.ProcessState.ExitCode(), errs.String())
+	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
 	require.Contains(t, errs.String(), "it was not your turn within 8s")
 }

@@ -25,7 +25,6 @@ import (
 
 // topOptions is what the flags of `genv remote top` say.
 type topOptions struct {
-	*program
 	hostFlags
 	socket, filter string
 	interval       time.Duration
@@ -35,8 +34,8 @@ type topOptions struct {
 	from           string // the socket to read from; empty if the program looks itself
 }
 
-func (p *program) topCommand() *cli.Command {
-	o := &topOptions{program: p, interval: 10 * time.Second}
+func topCommand(h hostFlags) *cli.Command {
+	o := &topOptions{hostFlags: h, interval: 10 * time.Second}
 	return &cli.Command{
 		Name:  "top",
 		Usage: "watch hosts, GPUs, users and findings live on the terminal",
@@ -150,7 +149,7 @@ func (o *topOptions) topHosts(c *cli.Context) (arguments []string, hosts map[sna
 	if !o.named() && len(o.exclude) == 0 {
 		return arguments, nil, nil
 	}
-	config, err := o.readConfig(c, &o.hostFlags)
+	config, err := o.readConfig(c)
 	hosts = make(map[snapshot.Hostname]bool)
 	for _, h := range config.Hosts {
 		hosts[snapshot.Hostname(h.Name)] = true
@@ -176,7 +175,7 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 		s.follower = top.Follow(live.NewClient(o.from))
 		return s, nil
 	}
-	config, err := o.readLoopConfig(c, &o.hostFlags, o.interval)
+	config, err := o.readLoopConfig(c, o.interval)
 	switch {
 	case err != nil && o.socket == socket.Off:
 		return nil, fmt.Errorf("no controller is asked: %w", err)
@@ -199,8 +198,16 @@ func (o *topOptions) appeared(c *cli.Context) string {
 	if o.socket == socket.Off {
 		return ""
 	}
-	path := socket.Find(o.Getenv, os.Geteuid())
-	if living, _ := socket.Answers(c.Context, path); path == "" || !living {
+	return runningController(c.Context, o.Getenv)
+}
+
+// runningController is the path of the socket of a controller that runs on this machine; empty for none.
+func runningController(ctx context.Context, getenv func(string) string) string {
+	path := socket.Find(getenv, os.Geteuid())
+	if path == "" {
+		return ""
+	}
+	if living, _ := socket.Answers(ctx, path); !living {
 		return ""
 	}
 	return path
@@ -255,7 +262,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Instruction) (oper
 // appeared.
 func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, appeared func() string) {
 	ctx, cancel := context.WithCancel(ctx)
-	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
+	feed := live.NewFeed(live.Options{Now: f.Now, Interval: interval})
 	pool, stopped := f.pool(), make(chan struct{})
 	s.looks, s.looking = top.OfFeed(feed, "own looks"), ctx
 	s.stop = func() {
@@ -268,7 +275,7 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 	link := controller.Polled{Link: f.visible(pool, interval)}
 	c := &controller.Controller{Options: controller.Options{
 		Asker:  controller.Asker{Hosts: f.Hosts, Link: link, Fanout: len(f.Hosts)},
-		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
+		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.Now,
 	}}
 	schedule := controller.Schedule{Interval: interval, Step: func(wait time.Duration) {
 		if wait > 0 {

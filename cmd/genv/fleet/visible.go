@@ -56,7 +56,7 @@ type visibleLink struct {
 // each answer. The pool must not have been used yet.
 func (f *fleet) visible(pool *agent.Pool, interval time.Duration) *visibleLink {
 	pool.Measure, pool.DeviceAge = true, func() time.Duration { return interval / 2 }
-	refused := &recent[agent.Via]{now: f.program.Now, lasts: sudoAgain}
+	refused := &recent[agent.Via]{now: f.Now, lasts: sudoAgain}
 	return &visibleLink{Pool: pool, commands: f.commands(), refused: refused}
 }
 
@@ -96,7 +96,7 @@ type waitLink struct {
 }
 
 func newWaitLink(f *fleet) *waitLink {
-	return &waitLink{Commands: f.commands(), refused: &recent[error]{now: f.program.Now, lasts: refusedAgain}}
+	return &waitLink{Commands: f.commands(), refused: &recent[error]{now: f.Now, lasts: refusedAgain}}
 }
 
 // Snapshot implements controller.Link.

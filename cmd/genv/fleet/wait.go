@@ -29,83 +29,72 @@ type WaitDocument struct {
 	unanswered
 }
 
-func (p *program) waitCommand() *cli.Command {
-	w := &waiter{program: p, named: make(map[string]bool), wanted: requirement{count: 1}, interval: 30 * time.Second}
+func waitCommand(h hostFlags) *cli.Command {
+	w := &waiter{hostFlags: h, named: make(map[string]bool), count: 1, interval: 30 * time.Second}
 	return &cli.Command{
 		Name:  "wait",
 		Usage: "wait until a host has enough free GPUs, and print the host and the GPUs' indices",
 		Flags: w.flags(allHosts,
-			command.Int(&w.wanted.count, "gpus", "wait for `N` free GPUs on one host").AtLeast(1),
-			w.wanted.model.Flag(),
-			command.String(&w.wanted.writtenMemory, "memory",
+			command.Int(&w.count, "gpus", "wait for `N` free GPUs on one host").AtLeast(1),
+			w.model.Flag(),
+			command.String(&w.writtenMemory, "memory",
 				"only GPUs with at least this `MEMORY` in all, such as 40g"),
 			command.Duration(&w.within, "within", "give up after this `TIME`, in seconds or as 2h").
 				Config(command.Site).DefaultText("no limit"),
 			command.Duration(&w.interval, "interval", "ask all hosts again after this `TIME`, in seconds or as 1m").
 				Config(command.Site),
 			command.FormatFlag(&w.format, "tui", "json")),
-		Action: w.start,
+		Action: w.run,
 	}
 }
 
-// waiter waits until a host has enough free GPUs, as its flags say.
+// waiter waits until a host has so many free GPUs of a kind, as its flags say.
 type waiter struct {
-	*program
 	hostFlags
-	wanted   requirement
-	interval time.Duration
-	within   time.Duration // 0 for ever
-	format   string
+	count         int
+	model         gpulist.Model
+	memory        int64 // the least, in bytes; 0 for any
+	writtenMemory string
+	interval      time.Duration
+	within        time.Duration // 0 for ever
+	format        string
 
-	fleet       *fleet
-	snapshotter *controller.Snapshotter
-	named       map[string]bool // the hosts of which it was printed that they failed
-}
-
-// start returns when a host has enough free GPUs, and prints which.
-func (w *waiter) start(c *cli.Context) (err error) {
-	if w.wanted.writtenMemory != "" {
-		if w.wanted.memory, err = text.ParseMemory(w.wanted.writtenMemory); err != nil {
-			return command.WrongFlag("memory", ": %w", err)
-		}
-	}
-	if w.fleet, err = w.openHosts(c, &w.hostFlags); err != nil {
-		return err
-	}
-	defer w.fleet.close()
-	w.snapshotter = &controller.Snapshotter{Asker: *w.fleet.asker()}
-	w.snapshotter.Link = newWaitLink(w.fleet)
-	return w.run(c.Context)
+	fleet *fleet
+	named map[string]bool // the hosts of which it was printed that they failed
 }
 
 // errGivenUp ends a wait after --within.
 var errGivenUp = errors.New("gave up")
 
-func (w *waiter) run(ctx context.Context) error {
-	if w.within > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, w.within, errGivenUp)
-		defer cancel()
+// giveUpAfter ends a context after a time; 0 is never.
+func giveUpAfter(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	if within == 0 {
+		return context.WithCancel(ctx)
 	}
-	begun := w.Now()
-	ctx, withdraw := context.WithCancel(ctx)
+	return context.WithTimeoutCause(ctx, within, errGivenUp)
+}
+
+// run returns when a host has enough free GPUs, and prints which.
+func (w *waiter) run(c *cli.Context) (err error) {
+	if w.writtenMemory != "" {
+		if w.memory, err = text.ParseMemory(w.writtenMemory); err != nil {
+			return command.WrongFlag("memory", ": %w", err)
+		}
+	}
+	if w.fleet, err = w.openHosts(c); err != nil {
+		return err
+	}
+	defer w.fleet.close()
+	snapshotter := &controller.Snapshotter{Asker: *w.fleet.asker()}
+	snapshotter.Link = newWaitLink(w.fleet)
+	ctx, withdraw := giveUpAfter(c.Context, w.within)
 	defer withdraw()
-	var queue *queues
-	for said := false; ; {
-		seen := w.snapshotter.Look(ctx)
+	begun, queue := w.Now(), new(queues)
+	for said := false; ; said = true {
+		seen := snapshotter.Look(ctx)
 		w.fleet.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
-		inTurn := seen.Cluster // of hosts where others wait, only what is kept for this user
-		inTurn.Hosts = slices.DeleteFunc(slices.Clone(inTurn.Hosts), func(h snapshot.Host) bool {
-			return queue.has(h.Name) || h.Snapshot != nil && len(h.Snapshot.Waits) > 0
-		})
-		host, found := w.wanted.Find(inTurn, isFree)
-		if found == nil {
-			host, found = w.wanted.Find(inTurn, mayBeFree)
-		}
-		if offer := queue.offered(); offer != nil {
-			host, found = snapshot.Hostname(offer.host.Name), w.wanted.among(seen.Cluster, offer)
-		}
+		host, found := w.choose(seen.Cluster, queue)
 		switch {
 		case found != nil:
 			w.show(failures, &seen)
@@ -118,35 +107,43 @@ func (w *waiter) run(ctx context.Context) error {
 			return w.ended(ctx)
 		case w.exitOnError && len(failures) > 0:
 			return w.fleet.conclude(failures, seen.Duplicates)
-		case len(failures) == 0 && !w.wanted.Exists(seen.Cluster):
-			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is",
-				w.wanted.Of(""))
+		case len(failures) == 0 && len(w.suits(seen.Cluster, true)) == 0:
+			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is", w.what(""))
 		}
 		w.show(failures, &seen)
 		if !said {
 			fmt.Fprintf(w.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
-				w.wanted.Of("free "), text.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
-			said = true
+				w.what("free "), text.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
+			queue = w.fleet.wait(ctx, w.count, w.suits(seen.Cluster, false))
 		}
-		if queue == nil {
-			queue = w.fleet.wait(ctx, w.wanted.count, w.wanted.suits(seen.Cluster))
-		}
-		w.fleet.progress.Note(w.wanted.Progress(seen.Cluster))
-		select {
-		case <-ctx.Done():
-			return w.ended(ctx)
-		case offer := <-queue.offers:
-			queue.offers <- offer // taken after the next look
-		case <-time.After(w.interval):
+		queue.pause(ctx, w.fleet, w.interval, w.progress(seen.Cluster))
+	}
+}
+
+// choose is a host with enough GPUs, and these; nil for none. Where others wait it has only what is kept for this user.
+func (w *waiter) choose(cluster snapshot.Cluster, queue *queues) (snapshot.Hostname, []gpus.GPU) {
+	if offer, kept := queue.offered(); offer != nil {
+		for _, h := range cluster.Answered() {
+			if string(h.Name) == offer.Name {
+				return h.Name, only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(kept, g.Index) })
+			}
 		}
 	}
+	cluster.Hosts = slices.DeleteFunc(slices.Clone(cluster.Hosts), func(h snapshot.Host) bool {
+		return queue.has(string(h.Name)) || h.Snapshot != nil && len(h.Snapshot.Waits) > 0
+	})
+	host, found := w.find(cluster, isFree)
+	if found == nil {
+		host, found = w.find(cluster, mayBeFree)
+	}
+	return host, found
 }
 
 func (w *waiter) ended(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errGivenUp) {
-		return fmt.Errorf("no host had %s within %s", w.wanted.Of("free "), text.FormatDuration(w.within))
+		return fmt.Errorf("no host had %s within %s", w.what("free "), text.FormatDuration(w.within))
 	}
-	return fmt.Errorf("interrupted: no host had %s yet", w.wanted.Of("free "))
+	return fmt.Errorf("interrupted: no host had %s yet", w.what("free "))
 }
 
 // show prints which hosts fail, each once.
@@ -179,44 +176,27 @@ func (w *waiter) print(found *WaitDocument) error {
 	if w.format == "json" {
 		return render.WriteJSON(w.Out, found)
 	}
-	indices := make([]snapshot.DeviceIndex, len(found.GPUs))
-	for i := range found.GPUs {
-		indices[i] = found.GPUs[i].Index
-	}
-	_, err := fmt.Fprintln(w.Out, text.Printable(string(found.Host)), text.JoinIndices(indices))
+	_, err := fmt.Fprintln(w.Out, text.Printable(string(found.Host)), text.JoinIndices(indicesOf(found.GPUs)))
 	return err
 }
 
-// requirement is how many GPUs of a kind somebody wants on one host.
-type requirement struct {
-	count  int
-	model  gpulist.Model
-	memory int64 // the least, in bytes; 0 for any
-
-	writtenMemory string
-}
-
-// Of says what is wanted, as in "2 free GPUs with \"a100\" in their model and at least 40g".
-func (r *requirement) Of(state string) string {
-	what := text.Plural(r.count, state+"GPU")
-	if r.model.Pattern != "" {
-		what += fmt.Sprintf(" of model %s", text.Shown(r.model.Pattern))
+// what says what is wanted, as in "2 free GPUs with \"a100\" in their model and at least 40g".
+func (w *waiter) what(state string) string {
+	what := text.Plural(w.count, state+"GPU")
+	if w.model.Pattern != "" {
+		what += fmt.Sprintf(" of model %s", text.Shown(w.model.Pattern))
 	}
-	if r.memory > 0 {
-		what += fmt.Sprintf(" with at least %s of memory", r.writtenMemory)
+	if w.memory > 0 {
+		what += fmt.Sprintf(" with at least %s of memory", w.writtenMemory)
 	}
 	return what
 }
 
-// fits says whether a GPU is of the kind that is wanted, no matter who uses it.
-func (r *requirement) fits(g *gpus.GPU) bool {
-	return r.model.Matches(g.Model) && (r.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= r.memory)
-}
-
-// mayFit is fits, and true where that isn't known.
-func (r *requirement) mayFit(g *gpus.GPU) bool {
-	return (g.Model == "" || r.model.Matches(g.Model)) && (r.memory == 0 || g.MemoryTotal == nil ||
-		*g.MemoryTotal >= r.memory)
+// fits says whether a GPU is of the kind that is wanted, no matter who uses it; orUnknown is the answer where the model
+// or the memory isn't known.
+func (w *waiter) fits(g *gpus.GPU, orUnknown bool) bool {
+	model, memory := w.model.Matches(g.Model), w.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= w.memory
+	return (model || orUnknown && g.Model == "") && (memory || orUnknown && g.MemoryTotal == nil)
 }
 
 func isFree(g *gpus.GPU) bool { return g.State == gpus.Free }
@@ -227,14 +207,14 @@ func mayBeFree(g *gpus.GPU) bool {
 	return isFree(g) || ails && g.Unexplained() == 0 && len(g.Attached)+len(g.Processes) == 0
 }
 
-// Find is the host with the most GPUs of the kind that match, the first named of equals, with as
-// many of them as are wanted, free ones first; nil if none has enough.
-func (r *requirement) Find(
+// find is the host with the most GPUs of the kind that match, the first named of equals, with as many of them as are
+// wanted, free ones first; nil if none has enough.
+func (w *waiter) find(
 	cluster snapshot.Cluster, matches func(*gpus.GPU) bool,
 ) (host snapshot.Hostname, found []gpus.GPU) {
 	for _, h := range cluster.Answered() {
-		fitting := only(h.Snapshot, func(g *gpus.GPU) bool { return matches(g) && r.fits(g) })
-		if len(fitting) >= r.count && len(fitting) > len(found) {
+		fitting := only(h.Snapshot, func(g *gpus.GPU) bool { return matches(g) && w.fits(g, false) })
+		if len(fitting) >= w.count && len(fitting) > len(found) {
 			host, found = h.Name, fitting
 		}
 	}
@@ -244,53 +224,40 @@ func (r *requirement) Find(
 			return cmp.Or(slices.Index(gpus.States(), a.State)-slices.Index(gpus.States(), b.State),
 				slices.Index(last, a.Index)-slices.Index(last, b.Index))
 		})
-		found = found[:r.count]
+		found = found[:w.count]
 	}
 	return host, found
 }
 
-// Exists says whether a host may have enough GPUs of the kind, free or not.
-func (r *requirement) Exists(cluster snapshot.Cluster) bool {
-	for _, h := range cluster.Answered() {
-		if len(only(h.Snapshot, r.mayFit)) >= r.count {
-			return true
-		}
-	}
-	return false
-}
-
-// Progress says how far from enough all hosts are.
-func (r *requirement) Progress(cluster snapshot.Cluster) string {
+// progress says how far from enough all hosts are.
+func (w *waiter) progress(cluster snapshot.Cluster) string {
 	free, total, most := 0, 0, 0
 	for _, h := range cluster.Answered() {
-		here := len(only(h.Snapshot, func(g *gpus.GPU) bool { return isFree(g) && r.fits(g) }))
+		here := len(only(h.Snapshot, func(g *gpus.GPU) bool { return isFree(g) && w.fits(g, false) }))
 		free, most = free+here, max(most, here)
-		total += len(only(h.Snapshot, r.fits))
+		total += len(only(h.Snapshot, func(g *gpus.GPU) bool { return w.fits(g, false) }))
 	}
 	return fmt.Sprintf("%d of %s free, at most %d on one host …", free, text.Plural(total, "GPU"), most)
 }
 
 // suits are the GPUs of the kind, whoever uses them, by host, where there are enough.
-func (r *requirement) suits(cluster snapshot.Cluster) map[string][]snapshot.DeviceIndex {
+func (w *waiter) suits(cluster snapshot.Cluster, orUnknown bool) map[string][]snapshot.DeviceIndex {
 	suits := make(map[string][]snapshot.DeviceIndex)
 	for _, h := range cluster.Answered() {
-		if fitting := only(h.Snapshot, r.fits); len(fitting) >= r.count {
-			for i := range fitting {
-				suits[string(h.Name)] = append(suits[string(h.Name)], fitting[i].Index)
-			}
+		fitting := only(h.Snapshot, func(g *gpus.GPU) bool { return w.fits(g, orUnknown) })
+		if len(fitting) >= w.count {
+			suits[string(h.Name)] = indicesOf(fitting)
 		}
 	}
 	return suits
 }
 
-// among are the GPUs of an offer as a look shows them.
-func (r *requirement) among(cluster snapshot.Cluster, offer *queueOffer) (list []gpus.GPU) {
-	for _, h := range cluster.Answered() {
-		if string(h.Name) == offer.host.Name {
-			list = only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(offer.gpus, g.Index) })
-		}
+func indicesOf(list []gpus.GPU) []snapshot.DeviceIndex {
+	indices := make([]snapshot.DeviceIndex, len(list))
+	for i := range list {
+		indices[i] = list[i].Index
 	}
-	return list
+	return indices
 }
 
 // only are the GPUs of a host that can be used whole and match.

@@ -14,15 +14,14 @@ import (
 
 // watchOptions is what the flags of `genv remote watch` say.
 type watchOptions struct {
-	*program
 	hostFlags
 	interval   time.Duration
 	timestamps string
 	listen     listeners.Flags
 }
 
-func (p *program) watchCommand() *cli.Command {
-	o := &watchOptions{program: p, interval: 10 * time.Second}
+func watchCommand(h hostFlags) *cli.Command {
+	o := &watchOptions{hostFlags: h, interval: 10 * time.Second}
 	return &cli.Command{
 		Name:  "watch",
 		Usage: "serve the live state of all hosts, as enforce does, without enforcing anything",
@@ -36,7 +35,7 @@ func (p *program) watchCommand() *cli.Command {
 }
 
 // read reads which hosts there are, and what is known of the run.
-func (o *watchOptions) read(c *cli.Context) (config Config, options enforcement.Options, err error) {
+func (o *watchOptions) read(c *cli.Context) (config hostConfig, options enforcement.Options, err error) {
 	options = enforcement.Options{
 		Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true,
 		Interval: o.interval, Timestamps: o.timestamps,
@@ -51,19 +50,18 @@ func (o *watchOptions) read(c *cli.Context) (config Config, options enforcement.
 	if !options.Listen.Asked() {
 		options.Listen.Socket.Required = true // there is nothing else to do
 	}
-	config, err = o.readLoopConfig(c, &o.hostFlags, options.Interval)
+	config, err = o.readLoopConfig(c, options.Interval)
 	return config, options, err
 }
 
 // run serves what is there, as `genv remote enforce` does, and enforces nothing:
 // its policy has no rules, and it takes no sudo where it is refused.
 func (o *watchOptions) run(c *cli.Context) error {
-	p := o.program
 	config, options, err := o.read(c)
 	if err != nil {
 		return err
 	}
-	f, err := p.open(config)
+	f, err := o.open(config)
 	if err != nil {
 		return err
 	}
@@ -71,9 +69,9 @@ func (o *watchOptions) run(c *cli.Context) error {
 	pool := f.pool()
 	defer pool.Close()
 	link := f.visible(pool, options.Interval)
-	options.Feed = live.NewFeed(live.Options{Now: p.Now})
+	options.Feed = live.NewFeed(live.Options{Now: o.Now})
 	f.reach(&options, &config, link)
-	return enforcement.Run(c.Context, &p.Program, config.SSH.Log, options, func() (enforcement.Options, error) {
+	return enforcement.Run(c.Context, &o.Program, config.SSH.Log, options, func() (enforcement.Options, error) {
 		config, next, err := o.read(c)
 		if err == nil {
 			f.reloaded(&config, pool)

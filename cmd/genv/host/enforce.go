@@ -137,7 +137,7 @@ func (l *localLink) Guard(context.Context, remote.Host, agent.GuardRequest) (age
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
 
 func (p *program) monitorCommand() *cli.Command {
-	config := new(monitoring.Config)
+	config := new(monitoring.ExportConfig)
 	return &cli.Command{
 		Name: "monitor", Usage: "export metrics of this machine for Prometheus, and configuration for it and Grafana",
 		Flags:  config.Flags(p.Getenv),
@@ -145,7 +145,7 @@ func (p *program) monitorCommand() *cli.Command {
 	}
 }
 
-func (p *program) monitorHere(c *cli.Context, config *monitoring.Config) error {
+func (p *program) monitorHere(c *cli.Context, config *monitoring.ExportConfig) error {
 	if err := config.Check(); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ var published = []struct{ path, template string }{
 	{"grafana/dashboards/overview.json", "overview.json"},
 }
 
-func (config *Config) file(template string, port int) ([]byte, error) {
+func (config *ExportConfig) file(template string, port int) ([]byte, error) {
 	text, err := templates.ReadFile("files/" + template)
 	if err != nil || strings.HasSuffix(template, ".json") {
 		return text, err
@@ -44,7 +44,7 @@ func scrapeInterval(interval time.Duration) string {
 // publish writes the configuration files. Other users may write to the folder above
 // theirs, /var/tmp/genv, so no link is followed, and a folder that another user made or
 // may write to is refused: users who start Prometheus or Grafana trust these files.
-func publish(config Config, port int, getenv func(string) string) error {
+func publish(config ExportConfig, port int, getenv func(string) string) error {
 	root, err := openFolder(config.ConfigDir, disk.Dir(getenv))
 	if err != nil {
 		return fmt.Errorf("the folder for configuration files: %w; choose a folder of your own with --config-dir", err)

@@ -19,8 +19,8 @@ import (
 
 func none(string) string { return "" }
 
-func in(dir string) Config {
-	return Config{Address: "0.0.0.0", Port: 8000, Interval: 10 * time.Second, ConfigDir: dir}
+func in(dir string) ExportConfig {
+	return ExportConfig{Address: "0.0.0.0", Port: 8000, Interval: 10 * time.Second, ConfigDir: dir}
 }
 
 func read(t *testing.T, path string) string {
@@ -68,7 +68,7 @@ func TestTargets(t *testing.T) {
 		"0.0.0.0": "localhost:8000", "127.0.0.1": "localhost:8000", "::": "localhost:8000", "127.0.0.9": "127.0.0.9:8000",
 		"192.0.2.1": "192.0.2.1:8000", "2001:db8::1": "[2001:db8::1]:8000", "::1": "[::1]:8000",
 	} {
-		config := Config{Address: address}
+		config := ExportConfig{Address: address}
 		require.Equal(t, want, config.target(8000), address)
 	}
 }
@@ -138,7 +138,7 @@ func TestTheDefaultFolder(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "genv")
 	getenv := func(name string) string { return map[string]string{"GENV_TMPDIR": state}[name] }
 	defaultDir := func(getenv func(string) string) string {
-		var config Config
+		var config ExportConfig
 		config.Flags(getenv)
 		return config.ConfigDir
 	}

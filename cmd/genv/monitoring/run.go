@@ -27,7 +27,8 @@ import (
 // Run collects and serves the metrics until ctx ends, or until they can't be served. collect asks all hosts once, takes
 // at most patience, and returns those that answered; its error ends the run.
 func Run(
-	ctx context.Context, p *command.Program, config Config, collect func(context.Context) ([]metrics.Scraped, error),
+	ctx context.Context, p *command.Program, config ExportConfig,
+	collect func(context.Context) ([]metrics.Scraped, error),
 	patience time.Duration,
 ) error {
 	listener, err := socket.ListenTCP(ctx, config.Address, config.Port)
@@ -131,8 +132,8 @@ func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Config is what the flags of `genv monitor` say.
-type Config struct {
+// ExportConfig is what the flags of `genv monitor` say.
+type ExportConfig struct {
 	Address   string // where the server listens; an IP address
 	Port      int    // 0 for any free one
 	Interval  time.Duration
@@ -140,8 +141,8 @@ type Config struct {
 }
 
 // Flags are those of genv 1.4.3, and the address.
-func (config *Config) Flags(getenv func(string) string) []cli.Flag {
-	*config = Config{
+func (config *ExportConfig) Flags(getenv func(string) string) []cli.Flag {
+	*config = ExportConfig{
 		Address: "127.0.0.1", Port: 8000, Interval: 10 * time.Second, ConfigDir: filepath.Join(disk.Dir(getenv),
 			"metrics"),
 	}
@@ -157,7 +158,7 @@ func (config *Config) Flags(getenv func(string) string) []cli.Flag {
 }
 
 // Check checks what the flags say.
-func (config *Config) Check() (err error) {
+func (config *ExportConfig) Check() (err error) {
 	if config.Port < 0 || config.Port > 65535 {
 		return command.WrongFlag("port", " %d: write a number from 1 to 65535, or 0 for any free port", config.Port)
 	}
@@ -178,7 +179,7 @@ func (config *Config) Check() (err error) {
 }
 
 // target is where a Prometheus on this machine finds the server.
-func (config *Config) target(port int) string {
+func (config *ExportConfig) target(port int) string {
 	ip := net.ParseIP(config.Address)
 	if ip.IsUnspecified() || ip.IsLoopback() {
 		return net.JoinHostPort(cmp.Or(loopback(ip), "localhost"), strconv.Itoa(port))

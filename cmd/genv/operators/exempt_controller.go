@@ -193,10 +193,7 @@ func (s *stoppedController) checkRule(e policy.Exemption) error {
 	file := policy.Default()
 	path, err := command.FindConfig(s.program.Getenv, command.PolicyFile)
 	if err == nil && path != "" {
-		var data []byte
-		if data, err = policycheck.ReadPolicyFile(path); err == nil {
-			file, err = policy.Parse(path, data)
-		}
+		file, err = policycheck.ReadPolicy(path)
 	}
 	if err != nil {
 		file = policy.Default() // it may be a rule all the same

@@ -157,20 +157,31 @@ const maxPolicyBytes = 4 << 20
 
 // parsePolicy reads a policy for the accounts that it names, and those of flags.
 func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, error) {
+	return parse(path, func(data []byte) (*policy.File, error) {
+		references, err := policy.References(path, data)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range references {
+			if r.Kind == policy.ToUser {
+				names = append(names, r.Name)
+			}
+		}
+		return policy.ParseFor(path, data, aliases(c, names))
+	})
+}
+
+// ReadPolicy reads a policy file for users under the names that it has.
+func ReadPolicy(path string) (*policy.File, error) {
+	return parse(path, func(data []byte) (*policy.File, error) { return policy.Parse(path, data) })
+}
+
+func parse(path string, parse func([]byte) (*policy.File, error)) (*policy.File, error) {
 	data, err := ReadPolicyFile(path)
 	if err != nil {
 		return nil, err
 	}
-	references, err := policy.References(path, data)
-	for _, r := range references {
-		if r.Kind == policy.ToUser {
-			names = append(names, r.Name)
-		}
-	}
-	var file *policy.File
-	if err == nil {
-		file, err = policy.ParseFor(path, data, aliases(c, names))
-	}
+	file, err := parse(data)
 	if err != nil {
 		return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
 	}

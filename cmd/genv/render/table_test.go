@@ -115,7 +115,7 @@ func TestProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out strings.Builder
-				p := &Progress{out: &out}
+				p := &Progress{out: &out, terminal: true}
 				written := func() string {
 					p.mu.Lock()
 					defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func TestProgress(t *testing.T) {
 // TestNote: a note goes when the next fan-out begins, and none is written off a terminal.
 func TestNote(t *testing.T) {
 	var out strings.Builder
-	p := &Progress{out: &out}
+	p := &Progress{out: &out, terminal: true}
 	p.Note("2 of 8 GPUs free")
 	p.Note("3 of 8 GPUs free")
 	p.Update(0, 3)

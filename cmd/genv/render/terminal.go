@@ -61,23 +61,20 @@ const progressDelay = time.Second
 // fan-out lasts: also when all but the last host answered at once, since that is the one people wait for.
 type Progress struct {
 	out         io.Writer
+	terminal    bool
 	mu          sync.Mutex
 	timer       *time.Timer // runs while a fan-out does
 	done, total int
 	shown       bool
+	said        time.Time // when Waiting last printed a line
 }
 
-// NewProgress shows progress on a terminal; elsewhere it shows nothing.
-func NewProgress(out io.Writer) *Progress {
-	if !IsTerminal(out) {
-		return &Progress{}
-	}
-	return &Progress{out: out}
-}
+// NewProgress shows progress on a terminal; elsewhere it shows only for what somebody waits.
+func NewProgress(out io.Writer) *Progress { return &Progress{out: out, terminal: IsTerminal(out)} }
 
 // Update is called as hosts answer, from many goroutines and in any order; with none done when a fan-out begins.
 func (p *Progress) Update(done, total int) {
-	if p.out == nil {
+	if !p.terminal {
 		return
 	}
 	p.mu.Lock()
@@ -97,14 +94,27 @@ func (p *Progress) Update(done, total int) {
 
 // Note shows a line until the next fan-out, or until the end.
 func (p *Progress) Note(line string) {
-	if p.out == nil {
+	if !p.terminal {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
+	if width := Width(p.out); width > minimumRoom {
+		line = text.Cut(line, width-1)
+	}
 	fmt.Fprint(p.out, "\r\x1b[K"+line)
 	p.shown = true
+}
+
+// Waiting says for what somebody waits: a Note on a terminal, and elsewhere a line a minute.
+func (p *Progress) Waiting(line string, now time.Time) {
+	if p.terminal {
+		p.Note(line)
+	} else if now.Sub(p.said) >= time.Minute {
+		p.said = now
+		fmt.Fprintln(p.out, text.PrintableLines(line))
+	}
 }
 
 // show is the line's first appearance, once the fan-out has lasted.

@@ -29,15 +29,7 @@ func policyFile(path string) (*policy.File, error) {
 	if path == "" || path == command.NoPolicy {
 		return policy.Default(), nil
 	}
-	data, err := policycheck.ReadPolicyFile(path)
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := policy.Parse(path, data)
-	if err != nil {
-		return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
-	}
-	return parsed, nil
+	return policycheck.ReadPolicy(path)
 }
 
 // groupsOf are the groups of users: of those that are given, by name, or else the primary group of the account on this

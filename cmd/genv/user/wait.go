@@ -87,7 +87,7 @@ func (o *waitOptions) inTurn(c *cli.Context, p *program, who *hostUser, asked ch
 		defer cancel()
 	}
 	served, _ := who.Served() // the error comes with the change
-	progress, terminal, told := render.NewProgress(p.Err), render.IsTerminal(p.Err), time.Time{}
+	progress := render.NewProgress(p.Err)
 	defer progress.End()
 	result, err := who.ChangeInTurn(ctx, asked, func(place *service.Place) {
 		line := "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every 10 s"
@@ -97,12 +97,7 @@ func (o *waitOptions) inTurn(c *cli.Context, p *program, who *hostUser, asked ch
 		case served:
 			line = "Waiting: the service of this host is away: your place is kept for a while"
 		}
-		if terminal {
-			progress.Note(text.Cut(line, max(render.Width(p.Err)-1, 20)))
-		} else if now := p.Now(); now.Sub(told) >= time.Minute {
-			told = now
-			p.Warn(line)
-		}
+		progress.Waiting(line, p.Now())
 	})
 	if errors.Is(err, errLate) {
 		progress.End()
