@@ -47,8 +47,7 @@ func accountOf(uid *UID) int64 {
 	return int64(*uid)
 }
 
-// Bound cuts what a host, or an account there, has beyond the bounds: of an account the newest, and of a host the
-// newest of those accounts that have most. Of all other accounts, the snapshot stays complete.
+// Bound cuts what is beyond the bounds: of an account the newest, and of a host the newest of those who have most.
 func (s *Snapshot) Bound() {
 	if len(s.Processes) <= MaxProcessesOfAccount && len(s.Environments) <= MaxEnvironments &&
 		s.attached() <= maxAttached && len(s.More) <= maxMore {
@@ -122,8 +121,7 @@ func (c *cutting) processes() {
 	c.s.Processes = kept
 }
 
-// environments cuts environments with what they are attached to. It isn't known then in which environment processes
-// are that claim one of these.
+// environments cuts environments and their attachments. Which processes are in them isn't known then.
 func (c *cutting) environments() {
 	all := c.s.Environments
 	attached := make(map[EnvID]int)
@@ -175,9 +173,8 @@ func (c *cutting) forget(gone map[EnvID]*More) {
 	}
 }
 
-// beyond are those of n entries to leave out, so that accounts have at most each, and all of them together most: those
-// that have most lose the newest of theirs. Who isn't known may be many, so that each doesn't hold for that. of says
-// whose an entry is, and its size.
+// beyond are those of n entries to leave out, so that each account has at most each, and all together most: who has
+// most loses the newest. Who isn't known may be many. of says whose an entry is, and its size.
 func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
 	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
 	for i := range n {

@@ -5,19 +5,17 @@ import "time"
 // Cluster is the hosts of a controller in one cycle, in the order in which the administrator listed them.
 type Cluster struct{ Hosts []Host }
 
-// Host is one host of a Cluster, with either its last Snapshot or an error: a host that did
-// not answer is not a host without processes. It has neither before its first answer.
+// Host has its last Snapshot or an error, and before its first answer neither. No answer is not "no processes".
 type Host struct {
 	Name     Hostname
 	Labels   map[string]string // chosen by the administrator
 	Snapshot *Snapshot
 	Err      error
-	// AskedAt is when the host was asked for Snapshot, by the monotonic clock; zero for just now. IsNew says that
-	// no cycle has judged it before.
+	// AskedAt is by the monotonic clock; zero for just now. IsNew says that no cycle has judged the Snapshot before.
 	AskedAt time.Time
 	IsNew   bool
-	// Round is that of the last tick before it was asked: all hosts are asked at a tick. Two snapshots
-	// of one round count once where a policy counts cycles. 0 is a round of its own.
+	// Round is that of the last tick before it was asked. Snapshots of one round count once where a policy counts
+	// cycles. 0 is a round of its own.
 	Round int
 	Took  time.Duration // until the answer came
 }

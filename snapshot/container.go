@@ -9,9 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ContainerInfo is what root's look found out about the container of a process: from the
-// container's runtime, from records that only root can write, and from the kernel. Nothing
-// in it comes from the container itself. Unknown fields are empty.
+// ContainerInfo is what root's look found out about a container, from its runtime, root's records and the kernel: never
+// from the container itself. Unknown fields are empty.
 type ContainerInfo struct {
 	Runtime string `json:"runtime,omitempty"` // "docker", for example
 	Name    string `json:"name,omitempty"`
@@ -49,9 +48,9 @@ const (
 // unprovedUID is what CountedUID returns for a container that anybody may have started.
 var unprovedUID UID
 
-// CountedUID is the uid that rules count a process for: its own or, in a container of root's runtime, that of the user
-// who started it. Any uid can be chosen for a process in such a container, so if the user isn't proved, it is 0, which
-// counts for no user. It is nil if the host doesn't report uids.
+// CountedUID is the uid that rules count a process for: its own or, in a container of root's runtime, where any uid can
+// be chosen, the one who is proved to have started it, else 0, which counts for no user. Nil if the host reports no
+// uids.
 func (p *Process) CountedUID() *UID {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -73,8 +72,7 @@ func (p *Process) CountedUser() Username {
 	return ""
 }
 
-// Unproved says that a process is in a container that any user with access to the runtime
-// may have started, for any environment and as any user: it counts for no user.
+// Unproved says that any user with access to the runtime may have started its container: it counts for no user.
 func (p *Process) Unproved() bool {
 	uid := p.CountedUID()
 	return p.Container != "" && uid != nil && *uid == 0
@@ -85,9 +83,8 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding about a process names. For a container it is the one who is proved to have
-// started it. For an unproved container it is root, if root's uid runs it, and otherwise no user: another one may not
-// know of it.
+// Reported is the user whom a finding names: of a container the one who is proved to have started it; of an unproved
+// one root, if root's uid runs it, and else no user.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.Unproved():
@@ -108,8 +105,7 @@ func (c *ContainerInfo) WithoutLabels() *ContainerInfo {
 	return &brief
 }
 
-// BoundedLabels are the first labels in the order of their keys that a host may report;
-// cut says that others were left out.
+// BoundedLabels are the first labels by their keys that a host may report; cut says that others were left out.
 func BoundedLabels(labels map[string]string) (bounded map[string]string, cut bool) {
 	keys := make([]string, 0, len(labels))
 	for key, value := range labels {
@@ -157,8 +153,7 @@ func (c *ContainerInfo) check() error {
 	)
 }
 
-// ContainerText names the container of a process, safe to show, as in "container web
-// (pytorch:24.10), started by bob"; "" if it is in none.
+// ContainerText is as in "container web (pytorch:24.10), started by bob", safe to show; "" for none.
 func (p *Process) ContainerText() string {
 	if p.Container == "" || p.ContainerInfo == nil {
 		return p.ContainerName()
@@ -214,8 +209,7 @@ func shownImage(image string) string {
 	return text.Quoted(image, maxShownImage)
 }
 
-// Describe names the user of a process and what it runs, safe to show, as in " (user
-// bob, python train.py, container web, MIG-…)"; "" when nothing of it is known.
+// Describe is as in " (user bob, python train.py, container web, MIG-…)", safe to show; "" if nothing is known.
 func (p *Process) Describe() string {
 	var parts []string
 	switch {
@@ -242,8 +236,7 @@ func (p *Process) Describe() string {
 // CommandOrName is the command line of a process, or at least its name.
 func (p *Process) CommandOrName() string { return cmp.Or(p.Command, p.Name) }
 
-// HideCommand makes the command private, where /proc of its host hides it. Without this it is in texts and on
-// pages for everybody.
+// HideCommand makes the command private, where /proc of its host hides it: else texts and pages show it.
 func (p *Process) HideCommand() {
 	p.PrivateCommand, p.Command, p.Name = cmp.Or(p.CommandOrName(), p.PrivateCommand), "", ""
 }

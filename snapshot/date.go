@@ -9,11 +9,10 @@ import (
 // dateLayout is how 1.4.3 writes dates: the host's local time, without a zone.
 const dateLayout = "02/01/2006 15:04:05"
 
-// Date is a time on a host's own wall clock, in whole seconds and without a zone, as in the state files. Dates of
-// different hosts are comparable only if their clocks and zones agree. The zero Date means that there is none.
+// Date is a time on a host's own wall clock, in whole seconds and without a zone, as in the state files. The zero Date
+// means that there is none.
 type Date struct {
-	// second is counted from the beginning of year 1. A snapshot has many dates, so a time.Time
-	// would be three times as large, with a pointer for the garbage collector to follow.
+	// second counts from the beginning of year 1: a time.Time would be three times as large, with a pointer.
 	second int64
 }
 

@@ -54,8 +54,7 @@ type (
 	}
 )
 
-// Limits for what one host reports: far above real hosts, and low enough that a
-// hostile one can't fill the controller's memory.
+// Limits for what one host reports: a hostile one can't fill the controller's memory.
 const (
 	maxProcesses    = maxObjects // of which Bound keeps some
 	maxEnvironments = maxObjects
@@ -63,8 +62,7 @@ const (
 	maxAttachments  = 65536
 	maxPIDs         = 65536 // with kernels, of all environments: each is looked up under the lock
 	maxTextLength   = 4096  // bytes
-	// maxWarnings is how many warnings of a host are kept. More don't make its snapshot
-	// invalid, since its users can cause warnings.
+	// maxWarnings are kept. More don't make the snapshot invalid, since its users can cause warnings.
 	maxWarnings = 256
 	// maxOffset is more than any zone's offset from UTC, in seconds.
 	maxOffset = 24 * 60 * 60
@@ -144,8 +142,8 @@ func (d *Device) document() deviceOf {
 	return doc
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, and named in the Warnings.
-// The error wraps ErrInvalid, and says that the snapshot as a whole can't be read.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out and named in the Warnings; an
+// error, which wraps ErrInvalid, is about the whole.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader

@@ -17,12 +17,11 @@ import (
 // ErrInvalid is wrapped by every decoding error of this package. No part of the document may be used then.
 var ErrInvalid = errors.New("not a valid genv document")
 
-// ErrOtherVersion is wrapped together with ErrInvalid if an object has keys that
-// 1.4.3 does not know: another version wrote it.
+// ErrOtherVersion is wrapped, besides ErrInvalid, if an object has keys that 1.4.3 does not know.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3. It decodes an object by its exact set of keys, so no key may be added here. They are written
-// with the types below, and read, after a check of the keys, as the model, which has the same keys.
+// The documents of 1.4.3, which takes exactly these keys. They are written with these types, and read, after a check of
+// the keys, as the model.
 type (
 	document143[P, E, D any] struct {
 		Processes    processes143[P]    `json:"processes"`
@@ -73,8 +72,7 @@ type (
 	}
 )
 
-// EncodeSnapshot writes a whole snapshot as `genv usage snapshot` of 1.4.3 prints it, without the newline at the end.
-// It omits what the format can't express: see Expressible.
+// EncodeSnapshot is `genv usage snapshot` of 1.4.3, without the last newline and what isn't Expressible.
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	return encode143(document143[process143, environment143, device143]{
 		Processes:    processes143[process143]{expressibleProcesses(judgedUsage(s))},
@@ -98,9 +96,9 @@ func EncodeDevices(d []Device) ([]byte, error) {
 	return encode143(devices143[device143]{devicesOf(expressibleDevices(d))})
 }
 
-// Expressible says whether the 1.4.3 format can express the process without guessing: "eid": null means that it is
-// outside all environments there, and an amount of memory can't be unknown. Other processes are omitted, so that a
-// 1.4.3 controller never terminates them because of a guess; the host reports them on stderr.
+// Expressible says whether 1.4.3's format can express the process: null for "eid" means outside all environments there,
+// and memory can't be unknown. Others are omitted, so that its controller ends none by a guess; the host names them on
+// stderr.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
@@ -148,8 +146,7 @@ func devicesOf(devices []Device) []device143 {
 	return out
 }
 
-// judgedUsage are the processes without what they use of devices that no rule is about: a 1.4.3
-// controller judges all that it is shown.
+// judgedUsage leaves out uses of devices that no rule is about: a 1.4.3 controller judges all that it is shown.
 func judgedUsage(s *Snapshot) []Process {
 	spared := make(map[DeviceIndex]bool)
 	for i := range s.Devices {
@@ -173,8 +170,7 @@ func expressibleDevices(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
 }
 
-// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 prints. What can't be read of an item is left out, and named
-// in the Warnings. The error wraps ErrInvalid, and says that the document as a whole can't be read.
+// DecodeSnapshot is DecodeNative for what `genv usage snapshot` of 1.4.3 prints.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	type exact = document143[process143, environment143, device143]
 	type read = document143[processOf, environmentOf, deviceOf]
@@ -243,8 +239,7 @@ func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 	return model, nil
 }
 
-// decode143 decodes a document that has exactly the keys of Exact with the types of our own format, which has the same
-// keys.
+// decode143 decodes a document that has exactly the keys of Exact with the types of our own format.
 func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Model, error)) (
 	model Model, odd []string, err error,
 ) {
@@ -257,8 +252,8 @@ func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Mod
 	return model, r.warnings(), err
 }
 
-// rows143 names rows with unknown memory, which 1.4.3 never writes. The first of two rows of one device gets the
-// attachments of both: it isn't known which row is right, and no environment is to lose an attachment.
+// rows143 names rows with unknown memory. The first of two rows of one device gets the attachments of both: it isn't
+// known which is right, and no environment is to lose one.
 func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	first := make(map[DeviceIndex]int)
 	for i, row := range rows {
@@ -282,8 +277,8 @@ func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	return list
 }
 
-// UnmarshalExact is json.Unmarshal for the format of 1.4.3: every object must have exactly the keys of its Go type, and
-// only a pointer may be null. Its error wraps ErrInvalid, also if the document has too many values.
+// UnmarshalExact is json.Unmarshal for objects with exactly the keys of their Go type, in which only pointers may be
+// null. Its error wraps ErrInvalid.
 func UnmarshalExact[T any](data []byte, into *T) error {
 	var r reader
 	err := r.unmarshalExact(data, into, reflect.TypeFor[T]())
@@ -301,8 +296,7 @@ func (r *reader) unmarshalExact(data []byte, into any, t reflect.Type) error {
 	return r.unmarshal(data, into)
 }
 
-// checkKeys refuses a named value if an object in it does not have exactly the keys of
-// its Go type, or if something other than a pointer is null.
+// checkKeys refuses other keys than those of the Go type, and null for what is no pointer.
 func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -336,8 +330,7 @@ func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	return nil
 }
 
-// checkItems refuses a list if another version wrote all of its items. In a list of an item it
-// only notes which ones it refuses.
+// checkItems refuses a list of which another version wrote all items; others are only noted.
 func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	var items []json.RawMessage
 	if err := unmarshal(data, &items); err != nil {
@@ -361,8 +354,7 @@ func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	return nil
 }
 
-// encode143 writes JSON as Python's json.dumps(indent=2) does: it does not escape HTML,
-// but everything outside printable ASCII.
+// encode143 writes JSON as Python's json.dumps(indent=2): it escapes all but printable ASCII, and no HTML.
 func encode143(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -18,8 +18,8 @@ type Hostname string
 // Username is a Linux account name; empty if the host did not report it.
 type Username string
 
-// EnvID identifies an environment on its host. 1.4.3 uses the PID of the shell that was activated first, but any short
-// text without control characters is valid. It is empty for a process outside all environments.
+// EnvID identifies an environment on its host: in 1.4.3 the PID of the first shell, but any short printable text is
+// valid. Empty for a process outside all environments.
 type EnvID string
 
 // NoEnvironment is how the lines of 1.4.3 say that a process is in no environment.
@@ -33,8 +33,7 @@ func (id EnvID) Shown() string {
 	return text.Shown(string(id))
 }
 
-// GPUUUID is NVIDIA's identity of a device ("GPU-…") or of a MIG instance
-// ("MIG-…"). It stays the same when indices are assigned again.
+// GPUUUID is the identity of a device ("GPU-…") or MIG instance ("MIG-…"). Unlike an index, it stays.
 type GPUUUID string
 
 // UID is the kernel's numeric user id.
@@ -43,12 +42,10 @@ type UID uint32
 // NoUID is the owner of an environment that can't be read: the kernel gives this uid to no user.
 const NoUID UID = 1<<32 - 1
 
-// PID is a process id on a host. It identifies a process only together with the
-// process's StartTime, since the kernel reuses PIDs.
+// PID is a process id. It identifies a process only with its StartTime, since the kernel reuses PIDs.
 type PID int32
 
-// StartTime is field 22 of /proc/PID/stat: clock ticks between boot and the
-// start of the process. 0 means that it is unknown, as always in the 1.4.3 format.
+// StartTime is field 22 of /proc/PID/stat: clock ticks since boot. 0 is unknown, as always in 1.4.3's format.
 type StartTime uint64
 
 // startTick is the unit of start times: 1/USER_HZ, which is the same on all platforms that Go supports.
@@ -73,8 +70,8 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that a process claims by this value of ClaimVariable. An id that can't be shown and stored
-// (see CheckName), which genv 1.4.3 takes, has another one here: one made of its hash.
+// Claim is the environment that this value of ClaimVariable claims. An id that can't be shown and stored (CheckName),
+// which 1.4.3 takes, has one made of its hash.
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
 		sum := sha256.Sum256([]byte(value))
@@ -86,8 +83,7 @@ func Claim(value string) EnvID {
 // maxNameLength is the maximum length of a name or an id in our own state files, in bytes.
 const maxNameLength = 256
 
-// CheckName returns an error unless a name or an id is valid in our state files: it is
-// CheckText with at most 256 bytes.
+// CheckName is CheckText for names and ids in our state files, of at most 256 bytes.
 func CheckName(name, s string) error {
 	if len(s) > maxNameLength {
 		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxNameLength)
@@ -95,8 +91,7 @@ func CheckName(name, s string) error {
 	return CheckText(name, s)
 }
 
-// CheckText returns an error, which wraps ErrInvalid, unless a text from a host is
-// UTF-8 without control characters, of at most 4096 bytes.
+// CheckText refuses all but UTF-8 without control characters, of at most 4096 bytes. The error wraps ErrInvalid.
 func CheckText(name, s string) error {
 	if len(s) > maxTextLength {
 		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)

@@ -12,8 +12,8 @@ import (
 type Instance struct {
 	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
 	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
-	// Total is how much memory it has, and Pool the GPU instance to which that belongs: all
-	// instances of a device with the same one share it. Unknown and empty if not reported.
+	// Total is its memory, and Pool the GPU instance of that: instances with the same one share it. Unknown and empty
+	// if not reported.
 	Total Memory `json:"total_memory,omitzero"`
 	Pool  string `json:"pool,omitempty"`
 }
@@ -31,8 +31,8 @@ func (d *Device) Divide(instances []Instance) {
 	}
 }
 
-// Memory is how much memory the instance has at most, by its profile, which `nvidia-smi -L` names. Total counts only
-// without one: it comes from the list of processes, where a process's name could make it smaller.
+// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`). Total counts only without one: it is from
+// the list of processes, where a process's name could make it smaller.
 func (i Instance) Memory() Memory {
 	for part := range strings.SplitSeq(i.Profile, ".") {
 		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
@@ -45,8 +45,7 @@ func (i Instance) Memory() Memory {
 	return i.Total
 }
 
-// maxInstances is how many MIG instances of a device or a process are accepted: no device
-// has more than 7 GPU instances, each with up to 7 compute instances.
+// maxInstances is far above the 7 GPU instances with 7 compute instances of a device.
 const maxInstances = 64 * maxDevices
 
 // CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.

@@ -20,8 +20,7 @@ type AttachmentKey struct {
 	EID    EnvID
 }
 
-// Key names the device on its host: by its UUID or, if that is unknown, by its index, which
-// may be another device's later.
+// Key is its UUID or, if that is unknown, its index, which may be another device's later.
 func (d *Device) Key() string {
 	if d.UUID != "" {
 		return string(d.UUID)
@@ -64,8 +63,7 @@ func (k *AttachmentKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// SameGPU compares two devices by UUID or, if one is unknown, by index: GPUs may have got other
-// indices between the two looks.
+// SameGPU compares two devices by UUID or, if one is unknown, by index.
 func SameGPU(a DeviceIndex, aUUID GPUUUID, b DeviceIndex, bUUID GPUUUID) bool {
 	if aUUID != "" && bUUID != "" {
 		return aUUID == bUUID

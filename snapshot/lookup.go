@@ -13,8 +13,8 @@ func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// DrawsLess reports whether the device is known to draw less than below per cent of its power limit. The power of a
-// device with MIG instances says nothing about each of them.
+// DrawsLess reports whether it is known to draw less than below per cent of its power limit. That says nothing about
+// each MIG instance.
 func (d *Device) DrawsLess(below int) bool {
 	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
 		return false
@@ -50,8 +50,8 @@ func Find[T any](items []T, matches func(*T) bool) *T {
 	return nil
 }
 
-// Described adds to the registered devices what nvidia-smi found out about them, and the
-// devices that it found besides. What is registered wins. It changes neither list.
+// Described are the registered devices, with what nvidia-smi found out about them and others that it found. What is
+// registered wins. It changes neither list.
 func Described(registered, found []Device) []Device {
 	devices := slices.Clone(registered)
 	for _, d := range found {
@@ -68,14 +68,12 @@ func Described(registered, found []Device) []Device {
 	return devices
 }
 
-// Judged says whether rules apply to what happens on the device: it works, it is known which GPU it is, and people can
-// attach it, since its memory is known, or it shares that of the machine.
+// Judged says whether rules apply to the device: it works, it is known which GPU it is, and it can be attached.
 func (d *Device) Judged() bool {
 	return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known())
 }
 
-// SameTotal says whether two descriptions of a device have the same total memory, perhaps in
-// another notation, which only counts for whether it is that of the machine.
+// SameTotal compares the total memory, in whatever notation, and whether it is that of the machine.
 func (d *Device) SameTotal(o *Device) bool {
 	return d.TotalMemory.Bytes() == o.TotalMemory.Bytes() && d.TotalMemory.OfMachine() == o.TotalMemory.OfMachine()
 }
@@ -146,8 +144,7 @@ const (
 // Draws says whether it is the type of a process that draws.
 func (t ProcessType) Draws() bool { return t == TypeGraphics || t == TypeComputeGraphics }
 
-// OfDesktop says whether a device is used to draw on its display. Any process can open a graphics
-// context, but no user can make a display active.
+// OfDesktop says whether it is used to draw on its display. No user can make a display active.
 func (s *Snapshot) OfDesktop(u DeviceUsage) bool { return u.Type.Draws() && s.displays(u) }
 
 // TypeUnknown says whether a use may be OfDesktop, since its type isn't known.

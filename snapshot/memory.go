@@ -7,16 +7,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Memory is an amount of memory as people and state files write it: a whole number with one of the units b, k, m, g
-// (1000s) or ki, mi, gi (1024s), or without a unit for bytes. It keeps the text, so that state files that are read and
-// written again do not change. The zero Memory is unknown or not given, which is not the same as 0 bytes.
+// Memory is an amount of memory: a whole number with a unit b, k, m, g (1000s) or ki, mi, gi (1024s), or of bytes. It
+// keeps the text, so that state files don't change. The zero Memory is unknown or not given, which is not 0 bytes.
 type Memory struct {
 	text  string
 	bytes int64
 }
 
-// ParseMemory reads an amount such as "4g", "81559mi" or "44040192" with
-// text.ParseMemory. It converts the text to lower case.
+// ParseMemory reads an amount such as "4g", "81559mi" or "44040192", in lower case.
 func ParseMemory(amount string) (Memory, error) {
 	bytes, err := text.ParseMemory(amount)
 	if err != nil {
@@ -39,14 +37,13 @@ func MiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "mi", bytes: n << 20}
 }
 
-// MachineKiB is all the memory of a machine, in the unit in which Linux reports it. State files
-// have it as the total memory of a device that shares it: genv 1.4.3 needs a number there.
+// MachineKiB is all memory of a machine, in Linux's unit: the total of a device that shares it, where 1.4.3 needs a
+// number.
 func MachineKiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "ki", bytes: n << 10}
 }
 
-// OfMachine says whether an amount is written as MachineKiB does. The total memory of a device
-// of its own never is: nvidia-smi reports MiB.
+// OfMachine says whether it is written as MachineKiB does, which nvidia-smi never does.
 func (m Memory) OfMachine() bool { return strings.HasSuffix(m.text, "ki") }
 
 // Known says whether the amount is known.

@@ -5,8 +5,7 @@ import (
 	"iter"
 )
 
-// Owner says in which environment a process is, and why. The account that it counts for follows from the kernel's uid;
-// the caller has found it out before (see Relative).
+// Owner says in which environment a process is, and why. Its account is the kernel's uid: see Relative.
 type Owner struct {
 	EID   EnvID // empty for none, or if it is unknown
 	Basis Basis // of EID
@@ -31,8 +30,8 @@ const (
 	ByAncestor         // its nearest ancestor of the same account that is in an environment
 )
 
-// Carries says whether the process keeps an environment alive. A process with an environ that names none doesn't: its
-// user may have removed the name on purpose.
+// Carries says whether the process keeps an environment alive: not with an environ that names none, since its user may
+// have removed the name on purpose.
 func (o *Owner) Carries(eid EnvID) bool {
 	return eid != "" && o.EID == eid && (o.Basis != ByAncestor || o.Unread != nil)
 }
@@ -48,7 +47,7 @@ type Relative struct {
 }
 
 // Answer is the environment that a process was found in. It holds while the process lives and its environ can't be
-// read. Without an environment, it says that the process has left: what its environ names doesn't count any more.
+// read. Without one the process has left, whatever its environ names.
 type Answer struct {
 	PID   PID       `json:"pid"`
 	Start StartTime `json:"start"`
@@ -56,16 +55,14 @@ type Answer struct {
 	EID   EnvID     `json:"eid,omitempty"`
 }
 
-// Register knows the environments of a host and the answers of earlier looks. It answers for all of the host's
-// processes, and does no I/O of its own.
+// Register knows the environments of a host and the answers of earlier looks. It does no I/O.
 type Register struct {
 	environments map[PID][]*Environment
 	starts       map[PID]StartTime
 	answers      map[PID]Answer
 }
 
-// NewRegister returns the Register of what is in the state files. starts are the start times of the registered
-// processes, as far as they are known.
+// NewRegister is of what is in the state files. starts are those of registered processes, as far as they are known.
 func NewRegister(environments []Environment, starts map[PID]StartTime, answers []Answer) *Register {
 	r := &Register{map[PID][]*Environment{}, starts, make(map[PID]Answer, len(answers))}
 	for i := range environments {
@@ -134,8 +131,7 @@ func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Ow
 	return o
 }
 
-// own is the environment of a process without a look at its ancestors. Without one, the Basis says that it has left
-// its environment.
+// own is the environment without a look at the ancestors. A Basis without one says that it has left its environment.
 func (r *Register) own(k *Relative, registered EnvID) (EnvID, Basis, error) {
 	claim, unread := k.Claim()
 	answer, answered := r.answer(k)
@@ -161,9 +157,8 @@ func (r *Register) answer(k *Relative) (Answer, bool) {
 	return a, err == nil && uid == a.UID
 }
 
-// registered is the environment of its own account that a process is registered in. A registered PID alone proves
-// nothing, since every user may write any PID into the state files. A process of root counts for none: all processes
-// descend from PID 1, and a user who registered it would decide about all of them.
+// registered is the environment of its own account that a process is registered in: every user may write any PID into
+// the state files. Root's processes count for none, since all processes descend from PID 1.
 func (r *Register) registered(k *Relative) (EnvID, error) {
 	environments := r.environments[k.PID]
 	if start := r.starts[k.PID]; len(environments) == 0 || start != 0 && k.Start != 0 && start != k.Start {
@@ -181,14 +176,12 @@ func (r *Register) registered(k *Relative) (EnvID, error) {
 	return "", nil
 }
 
-// Holds says whether a process is in the environment. What it claims isn't enough: its account has to be that of the
-// environment, or root. It is false if that isn't known.
+// Holds says whether a process is certainly in the environment, and its account is that of the environment or root.
 func (e *Environment) Holds(p *Process) bool {
 	return !p.EnvUnknown && p.EID != "" && p.EID == e.EID && e.Admits(p.CountedUID())
 }
 
-// Account is whose the environment is, and the host's name for the account. It is unknown (nil) if the kernel
-// contradicts the state files, and for no environment.
+// Account is whose it is, by the host's name and uid; nil if the kernel contradicts the state files, and for none.
 func (e *Environment) Account() (Username, *UID) {
 	if e == nil || e.OwnerMismatch {
 		return "", nil
@@ -196,9 +189,8 @@ func (e *Environment) Account() (Username, *UID) {
 	return e.Username, &e.UID
 }
 
-// Account is whose the process is, as findings and people name it: what the kernel says (Reported), with the name from
-// the environment if the host has none for that uid. Where a host reports no owners, as 1.4.3 doesn't, it is the
-// account of the environment that the process claims; nil for none.
+// Account is whose the process is, as findings name it: Reported, with the name from the environment if the host has
+// none. On hosts without uids, as of 1.4.3, it is that of the claimed environment; nil for none.
 func (p *Process) Account(claimed *Environment) (Username, *UID) {
 	user, uid := p.Reported()
 	name, owner := claimed.Account()

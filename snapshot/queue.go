@@ -10,8 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Wait is a command that waits for GPUs in the queue of a host. Root's service keeps the queue: a wait is an open
-// connection of that uid, and ends with it.
+// Wait is a command that waits for GPUs of a host: an open connection to root's service, and over with it.
 type Wait struct {
 	// ID is the same in the queues of all hosts in which one command waits.
 	ID       string   `json:"id"`
@@ -29,8 +28,7 @@ type Wait struct {
 	Passed bool `json:"passed,omitempty"`
 }
 
-// Reservation is a booking of GPUs of a host for some time. Root's service keeps it. Its times are instants by the
-// host's own clock.
+// Reservation is a booking of GPUs. Root's service keeps it. Its times are instants by the host's own clock.
 type Reservation struct {
 	ID       string    `json:"id"`
 	UID      UID       `json:"uid"`

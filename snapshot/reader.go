@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reader notes what of a document can't be read. That is left out, so that one odd entry, which
-// any user may have written, doesn't hide the others.
+// reader notes what of a document is left out since it can't be read: one odd entry hides no others.
 type reader struct {
 	path   []listItem
 	notes  []string
@@ -82,8 +81,7 @@ func (r *reader) warnings() []string {
 	return r.notes
 }
 
-// The limits of a whole document, which are checked before it is decoded: an empty object has 3 bytes, and a decoded
-// process 600.
+// Limits of a document before it is decoded: an empty object has 3 bytes, and a decoded process 600.
 const (
 	maxValues  = 1 << 20
 	maxObjects = 1 << 17
@@ -91,8 +89,7 @@ const (
 	maxReason = 200
 )
 
-// CheckAmount refuses JSON with more values or objects than a host can have to report, before it is decoded. Its
-// error wraps ErrInvalid.
+// CheckAmount refuses more values or objects than a host can have, before they are decoded. Its error wraps ErrInvalid.
 func CheckAmount(data []byte) error {
 	if bytes.Count(data, []byte{','}) <= maxValues && bytes.Count(data, []byte{'{'}) <= maxObjects {
 		return nil
@@ -106,8 +103,7 @@ func CheckAmount(data []byte) error {
 	return nil
 }
 
-// amountOf counts the commas between values, and the objects. Those in texts don't count: users choose the command
-// lines of their processes.
+// amountOf counts the objects, and the commas outside of texts, which users choose.
 func amountOf(data []byte) (values, objects int) {
 	inText := false
 	for i := 0; i < len(data); i++ {
@@ -133,8 +129,8 @@ func tooMany(n int, what string, limit int) error {
 // errTwice is about the second of two items with the same id.
 var errTwice = errors.New("it is listed twice")
 
-// kept is what is read of the items of a list. It leaves out those that can't be read, and the second of two with
-// the same id. It refuses more than limit of them.
+// kept is what is read of the items of a list, without those that can't be read and the second of one id. It refuses
+// more than limit.
 func kept[Doc, Model any, ID comparable](
 	r *reader, items []Doc, name string, limit int, read func(*Doc, *reader) (Model, error), id func(*Model) ID,
 ) ([]Model, error) {
@@ -164,8 +160,7 @@ func kept[Doc, Model any, ID comparable](
 	return out, nil
 }
 
-// unmarshal is json.Unmarshal with CheckAmount, in which a value that doesn't fit its type is left out. It is null
-// then: json.Unmarshal alone would make it 0, which is root.
+// unmarshal is json.Unmarshal with CheckAmount. A value that doesn't fit its type is null, not 0, which is root.
 func (r *reader) unmarshal(data []byte, into any) error {
 	if err := CheckAmount(data); err != nil {
 		return err

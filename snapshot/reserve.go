@@ -87,8 +87,7 @@ func (r *BookingRule) String() string {
 // When is a time as people read it, in the zone in which it is.
 func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
 
-// TooMany says why a reservation is one too many besides others of the same person, and what would be allowed; empty if
-// it isn't.
+// TooMany says why it is one too many for its owner, and what would be allowed; empty if it isn't.
 func (r *BookingRule) TooMany(own []Reservation, b *Reservation, now time.Time) string {
 	holds := 0
 	for i := range own {

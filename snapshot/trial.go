@@ -6,8 +6,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Trial is what root's genv on a host found when it tried what acting there needs: to read processes by a helper, to
-// signal one, and to write the state.
+// Trial is what root's genv found when it tried to read processes by a helper, to signal one, and to write the state.
 type Trial struct {
 	// Unable is why nothing can be ended there, in one printable line; empty if it can.
 	Unable string `json:"unable,omitempty"`
@@ -46,8 +45,7 @@ func (t *Trial) Warnings() (list []string) {
 // GuardMode is what the kernel guard of a host does.
 type GuardMode string
 
-// The modes that hosts report. Of a host that reports none, or one that isn't among these,
-// it is unknown: that is never GuardOff.
+// The modes. If none, or another one, is reported, the mode is unknown: that is never GuardOff.
 const (
 	GuardOff     GuardMode = "off"     // every open of a device is allowed
 	GuardWatch   GuardMode = "watch"   // what would be denied is reported

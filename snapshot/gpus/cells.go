@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// attachedTo are users and environments, as in "alice train, bob 4242". Users choose names:
-// one that isn't an ordinary word is quoted.
+// attachedTo is as in "alice train, bob 4242". Names that aren't ordinary words are quoted.
 func attachedTo(g *GPU) string {
 	list := make([]string, len(g.Attached))
 	for i := range g.Attached {
@@ -48,8 +47,7 @@ func since(r *Row, times Times) string {
 	return times(at)
 }
 
-// processesOf are users, PIDs, memory, commands and containers, as in
-// "alice 4242 60.1 GiB python train.py; bob 77 0.5 GiB sleep 60 (container web (cuda:12), started by bob)".
+// processesOf is as in "alice 4242 60.1 GiB python train.py; bob 77 0.5 GiB sleep 60 (container web (cuda:12))".
 func processesOf(g *GPU) string {
 	list := make([]string, len(g.Processes))
 	for i := range g.Processes {

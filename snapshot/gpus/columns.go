@@ -18,8 +18,7 @@ type Row struct {
 	*GPU
 }
 
-// Column is something that is known of GPUs, as all lists of GPUs show it, sort by it and filter by it: tables of
-// text, CSV and the web page. In JSON it is a field of GPU.
+// Column is something that is known of GPUs, as tables, CSV and the page show it, sort by it and filter by it.
 type Column struct {
 	draw.ColumnLayout        // in tables of text; without a Name they don't have it
 	Last              bool   // there, as it may have any length
@@ -166,8 +165,7 @@ func (c *Column) Values(r *Row) []Value {
 	return nil
 }
 
-// Text is what people read: "?" for a number that is unknown, which isn't the same as none. It may be foreign
-// text, and isn't escaped.
+// Text is what people read, not escaped; "?" for a number that is unknown.
 func (c *Column) Text(r *Row, times Times) string {
 	if c.text != nil {
 		return c.text(r, times)
@@ -208,8 +206,7 @@ func (c *Column) Data(r *Row, times Times) string {
 // Sorts reports whether rows can be sorted by the column.
 func (c *Column) Sorts() bool { return c.value != nil || c.order != nil }
 
-// Compare orders rows: texts from a to z, and the smallest number first. What is unknown is the smallest where --sort
-// begins with the largest; elsewhere it is the last.
+// Compare orders texts from a to z and the smallest number first; what is unknown comes last, as --sort has it.
 func (c *Column) Compare(a, b *Row) int {
 	key := c.value
 	if c.order != nil {

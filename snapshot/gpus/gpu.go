@@ -38,8 +38,8 @@ const (
 	Unusable State = "unusable"
 	// Failed: it is lost or needs a reset. No rule acts on it.
 	Failed State = "failed"
-	// Unknown: nvidia-smi doesn't report it, a value or its processes; or one of these can't be seen or is unproved;
-	// or without a visible process at least 1 GiB is in use, or the utilization is over 5 % in two looks.
+	// Unknown: nvidia-smi doesn't report it, a value or its processes; one of these can't be seen or is unproved; or at
+	// least 1 GiB, or over 5 % in two looks, is in use without a visible process.
 	Unknown State = "unknown"
 )
 
@@ -49,8 +49,7 @@ func States() []State { return []State{Free, MIG, Attached, Idle, Busy, Unknown,
 // Problem is a text of the driver, in which no user has a word.
 type Problem string
 
-// hiddenBytes is the used memory from which a GPU without a process doesn't count as free: a driver and an X server use
-// less on an idle GPU, and a CUDA job that the host doesn't show uses more.
+// hiddenBytes in use are no free GPU, also without a visible process: a driver and an X server use less.
 const hiddenBytes = 1 << 30
 
 // GPU is a device, who is attached to it and who uses it, as JSON shows them.
@@ -126,8 +125,7 @@ func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	return name
 }
 
-// ShownUser is the name of a user as people see it: quoted if it isn't an ordinary word
-// (text.Shown), except for "uid 1004".
+// ShownUser is a user's name for people, quoted unless it is an ordinary word or as "uid 1004".
 func ShownUser(user snapshot.Username) string {
 	if uid, found := strings.CutPrefix(string(user), "uid "); found && len(uid) <= 10 && text.IsMadeOf(uid, "") {
 		return string(user)
@@ -138,8 +136,7 @@ func ShownUser(user snapshot.Username) string {
 // ShortModel is the name of a model without its maker, which is always the same.
 func ShortModel(model string) string { return strings.TrimPrefix(model, "NVIDIA ") }
 
-// ContainerText names the container of a process for people, safe to show, as
-// snapshot.Process does; empty if it is in none.
+// ContainerText is snapshot.Process.ContainerText of it.
 func (p *Process) ContainerText() string {
 	if p.Container == "" {
 		return ""

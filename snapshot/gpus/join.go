@@ -129,8 +129,7 @@ func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
 }
 
-// InUse are the states of the GPUs of a list that aren't known to be unused. Which are attached the
-// state files know better.
+// InUse are the states of GPUs that aren't known to be unused. Who is attached the state files know better.
 func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	states := make(map[snapshot.DeviceIndex]State)
 	for i := range list {
@@ -151,8 +150,8 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	return states
 }
 
-// Last are the GPUs of a list that are given out after others in the same state, in that order: those with an active
-// display or with less than half of the memory of the largest. One of which the display is unknown comes between.
+// Last are the GPUs that are given out after others in the same state, in that order: with an active display, or less
+// than half of the largest memory. One of which the display is unknown comes between.
 func Last(list []GPU) []snapshot.DeviceIndex {
 	var largest int64
 	for i := range list {
@@ -191,8 +190,7 @@ func (g *GPU) Unexplained() int64 {
 	return *g.MemoryUsed
 }
 
-// state says what a GPU that works is used for. lost says that the driver reports other devices
-// of the host and not this one, or not all of this one.
+// state is that of a GPU that works. lost says that the driver doesn't report all of it.
 func (g *GPU) state(lost, used bool) State {
 	switch {
 	case used && g.Utilization != nil && *g.Utilization == 0:

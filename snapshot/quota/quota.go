@@ -17,12 +17,11 @@ import (
 // reserve is the part that stays for others: see Leaves.
 const reserve = 8
 
-// Leaves says whether an account that has own leaves enough for others, when all accounts together have all of at most
-// most: own may be an eighth of what is left. So there is room for others, however many have their part.
+// Leaves says whether an account that has own leaves enough for others, where all have all of most: own may be an
+// eighth of what is left.
 func Leaves(own, all, most int) bool { return reserve*own <= most-all }
 
-// Fair is the most that each of the sizes may keep, so that their sum is at most the limit. What small ones don't
-// need is left to the others.
+// Fair is the most that each size may keep so that their sum is at most the limit: small ones leave room to others.
 func Fair(sizes []int, limit int) int {
 	sizes = slices.Sorted(slices.Values(sizes))
 	for i, size := range sizes {

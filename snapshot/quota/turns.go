@@ -10,8 +10,7 @@ import (
 // ErrBusy says that too many requests of an account wait already.
 var ErrBusy = errors.New("too many requests")
 
-// Turns is a mutex that accounts take in turn: after one request of an account, the others that
-// wait come first, however many requests it has.
+// Turns is a mutex that accounts take in turn, however many requests one of them has.
 type Turns[A comparable] struct {
 	Most int // requests of an account that may wait
 

@@ -15,15 +15,13 @@ type Activation struct {
 	Username snapshot.Username
 	PID      snapshot.PID // 0 for none
 	KernelID string       // empty for none
-	// Config is the configuration of a new environment. In an existing one, the
-	// fields that are set replace the old values.
+	// Config is that of a new environment; in an existing one it replaces what is set.
 	Config snapshot.EnvConfig
 	At     snapshot.Date
 }
 
-// Activate registers the environment if it is new, and the process or kernel in it. Only the user of an environment and
-// root may do that, and no process of another PID namespace. After an error, which wraps ErrRequest, ErrNotOwner or
-// ErrActive, nothing has changed.
+// Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone, and in
+// the PID namespace of the state. The error wraps ErrRequest, ErrNotOwner or ErrActive, and nothing has changed.
 func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
@@ -67,8 +65,7 @@ func (a *Activation) check() error {
 	return CheckConfig(a.Config)
 }
 
-// elsewhere returns the other environment in which the process or kernel is. A kernel is of
-// the user of its environment, also if root registers it.
+// elsewhere is the other environment in which it is. A kernel is of the user of its environment, also for root.
 func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	user := a.UID
 	if env := f.Environment(a.EID); env != nil {
@@ -92,8 +89,8 @@ func enter(env *snapshot.Environment, a Activation) {
 	env.Config = env.Config.With(a.Config)
 }
 
-// Deactivate removes a process from its environment, if it is in one. An environment ends with its last process or
-// kernel, and its attachments end with it. In a Store it lasts as long as other processes run in it: see Successors.
+// Deactivate removes a process from its environment, which ends with its last process or kernel, and with it its
+// attachments: in a Store only with all processes, see Successors.
 func (f *Files) Deactivate(pid snapshot.PID) {
 	if env := f.EnvironmentOf(pid); env != nil {
 		f.Leave(pid, env.UID)
@@ -148,8 +145,7 @@ func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) {
 	f.RemoveEmpty(nil)
 }
 
-// Configure replaces the configuration of an environment; its attachments stay
-// unchanged. The error wraps ErrNoEnvironment or ErrRequest.
+// Configure replaces the configuration; attachments stay. The error wraps ErrNoEnvironment or ErrRequest.
 func (f *Files) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
 	env, err := f.registered(eid)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 // AttachRequest asks for devices, by their number or by their indices.
 type AttachRequest struct {
 	EID snapshot.EnvID `json:"eid"`
-	// Count is the number of devices that the environment is to have, including
-	// those that it already has. 0 if Indices are given.
+	// Count is how many devices it is to have, with those that it has. 0 if Indices are given.
 	Count   int                    `json:"count,omitempty"`
 	Indices []snapshot.DeviceIndex `json:"indices,omitzero"`
 	// OverSubscribe attaches devices even if they have no room.
@@ -29,8 +28,8 @@ type AttachRequest struct {
 
 // Availability is what the asker knows of the devices.
 type Availability struct {
-	// States are those of devices that aren't known to be unused: they are attached in the order of
-	// gpus.States, those that have failed or are unusable never, and those in MIG mode by Instances alone.
+	// States are those of devices that aren't known to be unused: see gpus.States for the order. Failed and unusable
+	// ones are attached never, and MIG ones by Instances alone.
 	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 	// Last are attached after others in the same state, in this order: see gpus.Last.
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
@@ -49,13 +48,10 @@ type InstanceRequest struct {
 	Shares bool `json:"shares,omitempty"`
 }
 
-// Attach attaches an environment to devices, and returns the indices of all that it is attached to then. It prefers
-// devices without a State, then those with the fewest attachments. After an error, which wraps ErrRequest,
-// ErrUnavailable or ErrNoDevices, nothing has changed.
-//
-// A whole device has no other attachments. A device can be shared by capacity: the capacities of all attachments must
-// fit its memory, and none may have the whole device. As in 1.4.3, the environment need not be registered; then its
-// attachments end when the state is read next.
+// Attach attaches an environment to devices, and returns all that it is attached to then. The order is that of Room.
+// After an error, which wraps ErrRequest, ErrUnavailable or ErrNoDevices, nothing has changed. An environment has a
+// whole device alone, or several share it by capacity. As in 1.4.3, it need not be registered; then its attachments end
+// when the state is read next.
 func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -244,8 +240,8 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity of an environment on its devices. Unknown memory stands for the whole
-// device. If one has no room, the error wraps ErrUnavailable. Attachments to MIG instances stay as they are.
+// Resize changes the capacity on its devices; unknown is the whole device. Without room the error wraps ErrUnavailable.
+// Attachments to MIG instances stay as they are.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {
@@ -270,8 +266,7 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	return nil
 }
 
-// Detach ends an environment's attachments to the given devices, or to all devices if none is given, and returns the
-// indices of those to which it is still attached. A device that is not attached is not an error.
+// Detach ends attachments to the given devices, or to all if none is given, and returns the remaining ones.
 func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	for i := range f.Devices {
 		d := &f.Devices[i]

@@ -7,8 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// attachInstances attaches to MIG instances. Instances share nothing, so environments on
-// different instances of a device don't need room for each other.
+// attachInstances attaches to MIG instances, which share nothing.
 func (f *Files) attachInstances(r AttachRequest) error {
 	devices := slices.Clone(f.Devices)
 	for _, wanted := range r.Instances {
@@ -54,8 +53,7 @@ func instanceFree(d *snapshot.Device, eid snapshot.EnvID, uuid snapshot.GPUUUID)
 	})
 }
 
-// together is the capacity on a device of which an environment gets another instance: the
-// configured one, or the sum of the instances' memory; unknown if one is unknown.
+// together is the capacity on a device with another instance: as configured, or the sum; unknown if one is unknown.
 func together(before, more, configured snapshot.Memory) snapshot.Memory {
 	if configured.Known() {
 		return configured

@@ -30,17 +30,16 @@ func (c Contents) Equal(o Contents) bool {
 // Same says whether two contents of a file are the same; no file is not an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// Limits of the state files, well below what a controller reads of a host: any user may write the files, and what is
-// valid here but too much there would exempt the whole host from enforcement.
+// Limits of the state files, which any user may write, well below what a controller reads: else a valid file would
+// exempt the host from enforcement.
 const (
 	maxValues      = 1 << 18 // of each file, counted by the commas between them
 	maxOlderValues = 1 << 14 // of a file of an older version: a conversion takes kilobytes for each
 	maxAttachments = 10_000  // of all devices
 )
 
-// Decode reads the content of a state file, also of one that an older version than 1.4.3 has
-// written. What can't be read of an entry is left out, and a warning names it. An error, which
-// wraps snapshot.ErrInvalid, says that the file as a whole can't be read.
+// Decode reads a state file, also of versions before 1.4.3. What can't be read of an entry is left out, and a warning
+// names it. An error, which wraps snapshot.ErrInvalid, is about the whole file.
 func (f *Files) Decode(file File, data []byte) (err error) {
 	if n := bytes.Count(data, []byte{','}); n > maxValues {
 		return fmt.Errorf("%w: %d values, more than the limit of %d", snapshot.ErrInvalid, n, maxValues)
@@ -85,8 +84,7 @@ func (f *Files) Encode(file File) ([]byte, error) {
 	return snapshot.EncodeDevices(f.Devices)
 }
 
-// readDevices reads devices.json. Of a device with an unknown amount of memory the attachments
-// stay: nvidia-smi tells the amount.
+// readDevices reads devices.json. Attachments to a device with unknown memory stay.
 func readDevices(data []byte) ([]snapshot.Device, []string, error) {
 	devices, odd, err := snapshot.ReadDevices(data)
 	attachments := 0
@@ -103,8 +101,7 @@ func readDevices(data []byte) ([]snapshot.Device, []string, error) {
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrNoDevices says that there is no devices.json yet: call nvidia-smi, without any
-	// lock, and pass its devices to disk.Store.RegisterDevices.
+	// ErrNoDevices says that there is no devices.json: pass nvidia-smi's answer to disk.Store.RegisterDevices.
 	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
 	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see UnavailableError.
 	ErrUnavailable = errors.New("not available")

@@ -17,8 +17,7 @@ type Files struct {
 	Devices []snapshot.Device
 	// Warnings are problems that were noticed and worked around, one line each. They are never written to a file.
 	Warnings []string
-	// LivenessUnknown says that the PIDs in the files belong, or may belong, to
-	// another PID namespace: they mean nothing here, and nothing was cleaned up.
+	// LivenessUnknown says that the PIDs may be of another PID namespace: nothing was cleaned up.
 	LivenessUnknown bool
 	// Foreign says that the PIDs are known to belong to another PID namespace.
 	Foreign bool
@@ -28,8 +27,7 @@ type Files struct {
 	Answers []snapshot.Answer
 	// Asker is the process that asks for a change; 0 for this one.
 	Asker snapshot.PID
-	// FindSuccessors lists the processes that still run in an environment when its
-	// last registered process leaves it; nil if that is unknown.
+	// FindSuccessors lists what still runs in an environment that its last registered process leaves; nil if unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
 	// By root's note: the environments that were registered in this boot, and the GPUs to which attachments were made.
@@ -39,12 +37,10 @@ type Files struct {
 	successors map[snapshot.EnvID][]snapshot.PID
 }
 
-// Successors are the processes that Deactivate registered in an environment in
-// place of its last registered process: the environment lasts until they end.
+// Successors are the processes that Deactivate registered in an environment in place of the last one.
 func (f *Files) Successors(eid snapshot.EnvID) []snapshot.PID { return f.successors[eid] }
 
-// registerSuccessors registers the processes that still run in an environment
-// after its last registered process has left.
+// registerSuccessors registers what still runs in an environment without registered processes.
 func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.PID) {
 	if f.FindSuccessors == nil || !isEmpty(env) {
 		return
@@ -60,8 +56,7 @@ func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.P
 
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
-// RemoveEmpty removes the environments in which no process and no kernel is registered,
-// unless they are to be kept, and the attachments of environments that do not exist.
+// RemoveEmpty removes environments without processes and kernels, except those to keep, and attachments of none.
 func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
 	f.Environments = without(f.Environments, func(e snapshot.Environment) bool { return isEmpty(&e) && !keep[e.EID] })
 	registered := snapshot.ByID(f.Environments)
@@ -86,8 +81,8 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel returns the environment in which a user's Jupyter kernel is registered, or nil. For root it is
-// that of any user's. The ids of kernels are no secret: one that another user has registered too is another kernel.
+// EnvironmentOfKernel is where a user's Jupyter kernel is registered, and for root any user's; nil for nowhere. The ids
+// of kernels are no secret: another user's with the same id is another kernel.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
 	own := func(e *snapshot.Environment) bool { return e.UID == uid && has(e) }
@@ -139,8 +134,7 @@ func (f *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
 	return env, nil
 }
 
-// CheckOwner returns nil if a user may change an environment, which only its own user and root may. The error wraps
-// ErrNotOwner, or ErrNoEnvironment if there is no such environment.
+// CheckOwner refuses all but an environment's user and root. The error wraps ErrNotOwner or ErrNoEnvironment.
 func (f *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
 	env, err := f.registered(eid)
 	if err != nil {
@@ -157,11 +151,8 @@ func (f *Files) Warn(format string, args ...any) {
 	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 }
 
-// MergeDevices updates the registered devices to those that nvidia-smi found: it adds new ones, corrects the total
-// memory, and keeps the attachments. It removes a device that was not found, unless an environment is attached to it.
-// Warnings name what it could not do.
-//
-// Only a complete answer of nvidia-smi may be merged: a failure is not a host without devices.
+// MergeDevices updates the registered devices to a complete answer of nvidia-smi: it adds new ones, corrects their
+// memory, and removes those that weren't found and aren't attached. Warnings name what it could not do.
 func (f *Files) MergeDevices(found []snapshot.Device) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {
@@ -196,8 +187,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	f.identify()
 }
 
-// gpuAt is which GPU a registered index is now. It is the one that it was if nvidia-smi doesn't say the
-// UUID; and none if the index or that GPU is elsewhere.
+// gpuAt is which GPU a registered index is now: the same if nvidia-smi says no UUID; none if either is elsewhere.
 func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	now := snapshot.FindDevice(found, was.Index)
 	elsewhere := slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was.UUID })
@@ -210,8 +200,7 @@ func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	return now.UUID
 }
 
-// Refresh says that the shell of an environment knows the present indices of its devices: it renews the
-// times of its attachments, which root's genv takes as attaching them again.
+// Refresh renews the times of its attachments: its shell knows the present indices, as if it attached them again.
 func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
 	f.madeTo = maps.Clone(f.madeTo)
 	for i := range f.Devices {

@@ -29,8 +29,8 @@ const (
 	clockRest = time.Minute
 )
 
-// Reserve adds a reservation to those of a host that knows so many GPUs. One that is there by its ID is returned: the
-// same request may come again. Its error is an UnavailableError, or wraps ErrRequest.
+// Reserve adds a reservation to those of a host that knows so many GPUs, or returns the one that has its ID. Its error
+// is an UnavailableError, or wraps ErrRequest.
 func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, known int, now time.Time) (
 	[]snapshot.Reservation, snapshot.Reservation, error,
 ) {
@@ -180,8 +180,8 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// End ends the reservations of which the time is over, so that a clock that is set back begins none again, and those
-// that lapse; and forgets what counts no more. It reports whether that changed anything.
+// End ends reservations that are over, so that no clock begins them again, or lapse, and forgets what counts no more.
+// changed says whether it did anything.
 func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time) (left []snapshot.Reservation, changed bool) {
 	latest := make(map[snapshot.UID]*snapshot.Reservation) // of those that ended, who counts longest
 	next := slices.Clone(list)
@@ -220,8 +220,8 @@ func usedUntil(b *snapshot.Reservation) time.Time {
 	return until
 }
 
-// Overbooked is how many GPUs people have attached at a moment beyond what the reservations that run then leave them.
-// What somebody has within an own reservation isn't counted, and neither is what root has.
+// Overbooked is how many GPUs people have attached beyond what running reservations leave them. What somebody has
+// within an own reservation, and what root has, isn't counted.
 func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time) int {
 	running, reserved := snapshot.RunningAt(list, at)
 	if reserved == 0 {

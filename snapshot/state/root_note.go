@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RootNote is what root's genv notes of its looks at the state files, in one boot. Users write the time of an attachment
-// themselves, in any time zone: it counts within the last look without the attachment and the first one with it.
+// RootNote is what root noted of its looks at the state files, in one boot. Users write times themselves: one counts
+// within the last look without the attachment and the first one with it.
 type RootNote struct {
 	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
@@ -77,8 +77,8 @@ func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	return noted
 }
 
-// Apply adds to the files what earlier looks noted about them: which GPUs the indices are, and since when attachments
-// and environments count. What is attached again, or written with another time, is new.
+// Apply adds to the files what is noted: which GPUs the indices are, and since when things count. What is attached
+// again, or written with another time, is new.
 func (s *RootNote) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
 	for _, e := range s.Earlier {
@@ -137,8 +137,8 @@ func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
 	return append(slices.Clone(gpus), now)
 }
 
-// identify marks the devices of which it isn't known what is attached: an index was more than one GPU since it
-// was attached, or the GPU has another index. Jobs may run on any of them.
+// identify marks devices of which the attachments aren't known: an index was more than one GPU since, or the GPU has
+// another index. Jobs may run on any of them.
 func (f *Files) identify() {
 	byUUID := make(map[snapshot.GPUUUID]*snapshot.Device, len(f.Devices))
 	for i := range f.Devices {
@@ -182,16 +182,13 @@ func (f *Files) WarnRenumbered() {
 	}
 }
 
-// WasRegistered says whether root's genv saw the environment registered for this user in this boot.
-// genv 1.4.3 drops an environment with its shell, also when jobs go on in it.
+// WasRegistered says whether root saw it registered for this user in this boot: 1.4.3 drops it with its shell.
 func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 	return f.earlier[EnvironmentOwner{eid, uid}]
 }
 
-// Look sets Since of what is new in the files, and returns what is known with this look. It was
-// made after the last look; before the first look nothing is known, so ages begin with it.
-// wall is now in the time zone of the machine; now, 0 if unknown, counts as start times do, and can't be set. start is
-// when a registered process started; 0 if unknown.
+// Look sets Since of what is new, and returns what is known then. Before the first look nothing is, so ages begin with
+// it. wall is in the machine's zone; now counts as start times do. start is that of a registered process. 0 is unknown.
 func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime,
 ) RootNote {
@@ -224,8 +221,8 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	return next
 }
 
-// KeepEarlier adds the environments that were registered at the look before and aren't any more. It is for
-// files that every user may write: nothing says whether such an environment has ended.
+// KeepEarlier adds the environments of the look before that aren't registered now. In files of all users, nothing says
+// whether they have ended.
 func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
 	for i := range s.Environments {

@@ -13,12 +13,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// fanotify reports who opens device nodes. Events name the file by its handle (FID): other
-// kinds of events open it, which would call the driver.
+// fanotify reports who opens device nodes, by their handle (FID): other events open the file, and call the driver.
 type fanotify struct{ fd int }
 
-// openFanotify is a fanotify that can watch these nodes. Before Linux 5.13 it can't watch files
-// on a tmpfs, which /dev is.
+// openFanotify watches these nodes. Before Linux 5.13 it can't watch files on a tmpfs, which /dev is.
 func openFanotify(no bool, nodes []string) (*fanotify, error) {
 	if no {
 		return nil, fmt.Errorf("fanotify_init: %w", unix.ENOSYS)

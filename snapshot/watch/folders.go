@@ -10,23 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isDevice says whether a name is that of a GPU's node: nvidia and a number of up to four digits.
-// nvidiactl and the others are opened by any program that asks the driver for anything.
+// isDevice says whether a name is that of a GPU's node. nvidiactl and the others are opened to ask the driver anything.
 func isDevice(name string) bool {
 	number, ok := strings.CutPrefix(name, "nvidia")
 	return ok && len(number) >= 1 && len(number) <= 4 && strings.Trim(number, "0123456789") == ""
 }
 
-// stateNames are the state files. Others in their folder are locks and notes.
-// waits.json in the run folder says who waits for GPUs.
+// stateNames are the state files, and waits.json of the run folder. Others there are locks and notes.
 var stateNames = []string{"envs.json", "devices.json", "waits.json"}
 
 // askedFile is that of service.AskedNote.
 const askedFile = "asked.json"
 
-// folders watches folders by inotify: in which device nodes are made and removed, and the state files are written, and
-// root's run folder, in which the guard says who opened devices, and root's service who waits. It also watches opens of
-// device nodes where nothing else does.
+// folders watches by inotify: device nodes that come and go, the state files, and the run folder, in which the guard
+// says who opened devices and root's service who waits; and opens of nodes where nothing else does.
 type folders struct {
 	fd         int
 	dev        string
@@ -55,8 +52,7 @@ func (f *folders) close() {
 	f.fd = -1 // the number may become that of another file
 }
 
-// watchAgain watches the folders that there are, also those that were made again. For those
-// that are watched already it changes nothing.
+// watchAgain watches the folders that there are now, also those that were made again.
 func (f *folders) watchAgain() {
 	const made = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
 	f.watch(f.dev, made)

@@ -58,8 +58,7 @@ func (l *OpenLog) Add(pid snapshot.PID) {
 	}
 }
 
-// Run writes what is added until ctx ends. It calls failed when the file can't be written, and
-// not again before it could be.
+// Run writes what is added until ctx ends. It calls failed once when the file can't be written.
 func (l *OpenLog) Run(ctx context.Context, failed func(error)) {
 	works := true
 	for {
@@ -139,8 +138,8 @@ func NewOpenLogReader(dir string) *OpenLogReader {
 	return r
 }
 
-// Next returns the PIDs of those who opened a device since the call before, 0 for one that is not known. The error is
-// why the file says nothing: it can't be read, or others than root could have written it.
+// Next returns who opened a device since the call before, 0 for one that is not known. The error is why the file says
+// nothing.
 func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	c, err := openLogFile.Read(r.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,8 +163,7 @@ func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	}
 }
 
-// sourcesOf finds out who opened a device. Processes that have ended since are left out, and
-// so is an nvidia-smi that root runs, as every genv does.
+// sourcesOf finds out who opened a device, without ended processes and the nvidia-smi of root, as of every genv.
 func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	var list []source
 	for pid := range pids {
@@ -190,8 +188,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	return list
 }
 
-// isSMI reports whether a process runs this machine's nvidia-smi. Another user could have it
-// run something else (LD_PRELOAD), so it says nothing about processes that root didn't start.
+// isSMI says whether a process runs this machine's nvidia-smi. Of others than root's it says nothing (LD_PRELOAD).
 func (w *Watcher) isSMI(pid snapshot.PID) bool {
 	if w.config.SMI == nil {
 		return false

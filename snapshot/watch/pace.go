@@ -10,9 +10,8 @@ import (
 const (
 	// floor is the least time between the begins of two looks.
 	floor = 100 * time.Millisecond
-	// delay is how long an opener gets to begin to use the device. A user whose openers
-	// were not worth a look several times has to keep one alive for longer, at most
-	// delayMost: by then most programs that only ask for the state of GPUs have ended.
+	// delay is how long an opener gets to begin to use the device. After several in vain, those of a user have to live
+	// for longer, up to delayMost: most that only ask for GPUs have ended by then.
 	delay     = 20 * time.Millisecond
 	delayMost = 2 * time.Second
 	// delayFree is how many looks for openers of a user may show nothing new before that.
@@ -21,8 +20,7 @@ const (
 	followUps = 8
 	// often is how many of them come as soon as the floor allows; then their distance doubles.
 	often = 3
-	// processMost and unknownMost are the most time between looks because of one process
-	// that opens devices again and again, and because of opens by unknown processes.
+	// The most time between looks because of one process that opens devices again and again, and of unknown ones.
 	processMost = time.Minute
 	unknownMost = 5 * time.Second
 	// forgetAfter is when it is forgotten that openers of a user were not worth a look.
@@ -72,8 +70,7 @@ func newPace() *pace {
 	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*reason)}
 }
 
-// begins notes that watching begins: a process that opened a device before may use it soon,
-// which no event will say. It gets some looks, farther apart each time.
+// begins notes that watching begins: who opened a device before may use it soon, without an event. It gets some looks.
 func (p *pace) begins(now time.Time) {
 	s := source{party: openedBefore}
 	p.reasons[s] = &reason{due: now, fruitless: followUps - 3}

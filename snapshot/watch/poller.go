@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// restAfterEvents is how long to wait after reading events: those of a flood become few, since the
-// kernel merges equal ones.
+// restAfterEvents is the pause after events: the kernel merges equal ones of a flood.
 const restAfterEvents = 10 * time.Millisecond
 
 // poller reads the events of the kernel. A nil poller has none.
@@ -206,8 +205,7 @@ func (p *poller) close() {
 	clear(p.ends)
 }
 
-// maxEnds is the most processes that are watched for their end: each takes a file descriptor.
-// On a host with more, the next look shows which of the others have ended.
+// maxEnds processes are watched for their end, with a descriptor each. The next look shows the others.
 const maxEnds = 512
 
 // watchEnds watches the ends of the processes that a look showed, and no others.
@@ -259,8 +257,8 @@ func (p *poller) ended(fd int) bool {
 // SameUse reports whether two looks show the same processes on the same devices, environments and attachments.
 func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
 
-// fingerprintOf identifies what a look showed of what rules judge: which processes use which devices, environments and
-// attachments, and who waits. Measured values change with every look, and are not in it.
+// fingerprintOf is of what rules judge of a look: which processes use which devices, environments, attachments, waits.
+// Measured values are not in it.
 func fingerprintOf(s *snapshot.Snapshot) string {
 	h := sha256.New()
 	for i := range s.Processes {

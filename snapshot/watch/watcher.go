@@ -70,8 +70,7 @@ type Watcher struct {
 	closed bool
 }
 
-// Open begins to watch. Close ends it. What can't be watched is logged at debug level. What
-// happened before is unknown, so that the first Wait is over at once.
+// Open begins to watch. What can't be watched is logged. The first Wait is over at once.
 func Open(config Config) *Watcher {
 	if config.DevDir == "" {
 		config.DevDir = "/dev"
@@ -103,8 +102,8 @@ func (w *Watcher) turn() {
 	w.turned = make(chan struct{})
 }
 
-// Look notes that a look at the machine begins. The caller calls done with what it showed,
-// nil if it failed. Looks wait for each other.
+// Look notes that a look begins. The caller calls done with what it showed, nil if it failed. Looks wait for each
+// other.
 func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 	w.looking.Lock()
 	w.mu.Lock()
@@ -138,8 +137,7 @@ func (w *Watcher) looked(s *snapshot.Snapshot) {
 	w.turn()
 }
 
-// Wait waits until there is a reason for another look: something happened since the last
-// one began. The error is the cause of ctx's end, or ErrClosed.
+// Wait waits until something happened since the last look began. The error is the cause of ctx's end, or ErrClosed.
 func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -218,8 +216,7 @@ const (
 	NotAtAll   Method = "interval" // only looks at intervals find who uses a device
 )
 
-// MethodOf tries out how a Watcher of this process would watch the opens of the device nodes
-// in a folder. The error is why it would not be by fanotify; nil if it would.
+// MethodOf is how a Watcher of this process would watch opens of device nodes. The error is why not by fanotify.
 func MethodOf(devDir string) (Method, error) { return methodOf(devDir, false) }
 
 func methodOf(devDir string, noFanotify bool) (Method, error) {

@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Change is one change: exactly one of its pointers is set. It is JSON as it is; see
-// Decode for what comes from another process.
+// Change is one change: exactly one pointer is set. It is JSON; see Decode for that of another process.
 type Change struct {
 	Enter     *Enter     `json:"enter,omitempty"`
 	Attach    *Attach    `json:"attach,omitempty"`
@@ -27,8 +26,8 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Enter registers a process or a Jupyter kernel in an environment, which is new if it is not registered. The process
-// belongs to the asker; only root may register the process of another user.
+// Enter registers a process or a Jupyter kernel in an environment, new or not. The process belongs to the asker; root
+// may register any.
 type Enter struct {
 	// EID is the environment. If it is empty, a new one is named after the process.
 	EID    snapshot.EnvID `json:"eid,omitempty"`
@@ -40,13 +39,12 @@ type Enter struct {
 	Attach        bool `json:"attach,omitempty"`
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
 	state.Availability
-	// Whole fails if a cap of the policy doesn't allow all of it. Otherwise it attaches nothing then: see
-	// Result.Refused.
+	// Whole fails if a cap doesn't allow all of it; otherwise nothing is attached then: see Result.Refused.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Attach attaches an environment to devices. Without Count, Indices and Instances it is as many as the environment is
-// configured with; if that is not set, one. Unknown Memory is that of the environment.
+// Attach attaches an environment to devices: without a number, to as many as are configured, else one. Unknown Memory
+// is that of the environment.
 type Attach struct {
 	state.AttachRequest
 	// Configured attaches nothing if no number is configured.
@@ -55,8 +53,7 @@ type Attach struct {
 	Exact bool `json:"exact,omitempty"`
 	// Refresh attaches nothing: the asker's shell learns the present indices of its GPUs.
 	Refresh bool `json:"refresh,omitempty"`
-	// Unregistered allows an environment that is not registered. As in 1.4.3, its
-	// attachments end when the state is next read.
+	// Unregistered allows an environment that isn't registered: its attachments end when the state is read next.
 	Unregistered bool `json:"unregistered,omitempty"`
 }
 
@@ -73,8 +70,7 @@ type Configure struct {
 	// Clear are the settings to remove, before those in Set are set.
 	Clear []ConfigField      `json:"clear,omitzero"`
 	Set   snapshot.EnvConfig `json:"set,omitzero"`
-	// Resize also changes the capacity on attached devices. If one has too little free memory,
-	// nothing is changed. Without Resize, attachments stay as they are.
+	// Resize also changes the capacity on attached devices: on all, or nothing if there is no room.
 	Resize bool `json:"resize,omitempty"`
 }
 
@@ -88,8 +84,7 @@ const (
 	GPUs      ConfigField = "gpus"
 )
 
-// Leave removes a process or a Jupyter kernel from its environment, which ends with its
-// last one. For one that is in no environment it does nothing.
+// Leave removes a process or a Jupyter kernel from its environment, if it is in one.
 type Leave struct {
 	PID    snapshot.PID `json:"pid,omitempty"`       // 0 for none
 	Kernel string       `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
@@ -108,8 +103,8 @@ type Result struct {
 	Instances []Part `json:"mig,omitempty"`
 	// Refused is why nothing was attached, although that was asked for.
 	Refused string `json:"refused,omitempty"`
-	// Remaining are the processes that still run in an environment after its last
-	// registered process has left: it lasts until they end.
+	// Remaining are the processes that still run in an environment after its last registered one: it lasts until they
+	// end.
 	Remaining []snapshot.PID `json:"remaining,omitempty"`
 }
 
@@ -142,8 +137,7 @@ func (c Change) operation() (set operation, err error) {
 	return set, nil
 }
 
-// Apply changes the state files for an asker. After an error, which wraps one of the
-// errors of package state, the files are not to be written.
+// Apply changes the state files for an asker. After an error, of package state, they are not to be written.
 func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	o, err := c.operation()
 	if err != nil {

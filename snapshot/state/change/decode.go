@@ -25,8 +25,7 @@ const (
 	maxReason  = 200      // bytes of an error of package json, which repeats the input
 )
 
-// Decode reads a change that another process has sent, and checks every field. Its error
-// wraps state.ErrRequest. What it returns is the same after json.Marshal and Decode.
+// Decode reads a change that another process has sent, and checks every field. Its error wraps state.ErrRequest.
 func Decode(data []byte) (Change, error) {
 	c, err := decode(data)
 	if err != nil {

@@ -87,8 +87,7 @@ func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	}
 }
 
-// apply refuses devices that the host doesn't have, which are likely typing errors. A
-// device that isn't attached isn't an error.
+// apply refuses devices that the host doesn't have: likely a typing error. One that isn't attached is no error.
 func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	if _, err := changeable(f, d.EID, by, d.Unregistered); err != nil {
 		return Result{}, err

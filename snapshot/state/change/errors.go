@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// classes are the errors that keep their identity on the way to another process, by the
-// name that they have on it. An UnavailableError also keeps what it says.
+// classes are the errors that keep their identity on the way to another process, by name.
 var classes = map[string]error{
 	"no-devices":     state.ErrNoDevices,
 	"request":        state.ErrRequest,
@@ -43,8 +42,7 @@ func bounded(e *state.UnavailableError) *state.UnavailableError {
 	}
 }
 
-// EncodeError is an error as JSON, for DecodeError in another process. Its text is
-// printable, and cut where it is too long.
+// EncodeError is an error as JSON for DecodeError, with a printable text of bounded length.
 func EncodeError(err error) json.RawMessage {
 	w := wireError{Text: printable(text.Late(err, 0).Error()), Classes: map[string]bool{}}
 	for name, class := range classes {
@@ -65,8 +63,7 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// DecodeError is the error that EncodeError wrote: it has the text, and for errors.Is and errors.As the classes of
-// package state, but nothing else that it wrapped. What EncodeError has not written is an error too.
+// DecodeError is what EncodeError wrote, or an error: its text, and for errors.Is and errors.As its classes.
 func DecodeError(data []byte) error {
 	var w wireError
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {

@@ -8,8 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// apply registers and attaches both or neither. An existing environment keeps its devices,
-// unless more are asked for now.
+// apply registers and attaches both or neither. An existing environment keeps its devices.
 func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	uid, err := by.userOf(e.PID)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Requester is who asks for a change, as the kernel reports it, and what the one that applies the
-// change knows. Nothing of it is taken from a request.
+// Requester is who asks for a change, as the kernel and whoever applies it say: nothing is taken from a request.
 type Requester struct {
 	UID snapshot.UID
 	// PID is the process that asks: it doesn't keep an environment that it leaves.
@@ -24,13 +23,12 @@ type Requester struct {
 	// Reserved are the reservations of the host, at an Instant; nil refuses nothing.
 	Reserved []snapshot.Reservation
 	Instant  time.Time
-	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the asker what a change made of the
-	// files; entered says that they have one environment more. Nil allows all.
+	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; entered
+	// says that there is one environment more. Nil allows all.
 	Caps func(f *state.Files, r *Result, entered bool) error
 }
 
-// Prepare looks up what takes too long for the lock: the Requester that it returns is for
-// Apply. Its error is one that Apply would return.
+// Prepare looks up what takes too long for the lock. Its error is one that Apply would return.
 func (c Change) Prepare(by Requester) (Requester, error) {
 	if c.Enter == nil {
 		return by, nil
@@ -52,8 +50,8 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 	return by, nil
 }
 
-// userOf is the user for whom a process is registered: its owner as the kernel reports it, and for a Jupyter kernel
-// (PID 0) the asker. Only root may ask for the process of another user.
+// userOf is the user for whom a process is registered: its owner, and for a kernel (PID 0) the asker. Only root may ask
+// for another user's process.
 func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil

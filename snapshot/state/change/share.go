@@ -8,9 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// What a user may take of a state file, and all users together. A file with more than 8 MiB or 2^18 values is read by
-// no genv, so that one user could otherwise put an end to the state of all. Both are in units of weight: the bytes of
-// what is in the file, and more for what takes more than that.
+// What a user may take of a state file, and all users together, in units of weight: bytes, and more for what takes
+// more. No genv reads a file with more than 8 MiB or 2^18 values.
 const (
 	maxShare  = 64 << 10 // about 450 environments
 	maxWeight = 1_000_000
@@ -20,8 +19,7 @@ const (
 	commaWeight  = 8   // values are counted by the commas, also those in texts
 )
 
-// CheckShare refuses state files in which a user has more than a share, or all users
-// together more than there is room for. Root has no share.
+// CheckShare refuses more than a user's share, which root hasn't, or than there is room for.
 func CheckShare(f *state.Files, uid snapshot.UID) error {
 	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
 	var envs, devices fileWeight

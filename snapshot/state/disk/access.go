@@ -13,26 +13,23 @@ import (
 )
 
 type folderAccess struct {
-	// mayClean says that the PIDs in the files belong to our own namespaces, so that
-	// what has ended may be removed. If it is false, warning says why.
+	// mayClean says that the PIDs are of our own namespaces, so that what ended may be removed; else see warning.
 	mayClean bool
 	warning  string
 	// foreign says that root's note names another PID namespace.
 	foreign bool
-	// root is the folder of root's note about this folder, or nil. writable says
-	// that this genv keeps the note up to date.
+	// root is the folder of root's note, or nil. writable says that this genv keeps the note up to date.
 	root     *folder.Folder
 	writable bool
-	// private says that this is another folder than the one in root's note, below a mount of
-	// this login's or service's own.
+	// private says that it isn't the folder of root's note, but one of this login's or service's own mount.
 	private bool
 
 	seen       *seenNote // root's note; nil for none
 	now, noted folderNote
 }
 
-// accessTo finds out what this genv may do with the open state folder. With force, root claims the
-// folder for its own namespaces whatever the note says. The caller closes root.
+// accessTo is what this genv may do with the state folder. With force, root claims it for its own namespaces. The
+// caller closes root.
 func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	if s.RootDir == "" {
 		return folderAccess{mayClean: true}
@@ -64,8 +61,8 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note about the state files: root's own folder, if they are there. If there is
-// none, root creates it if it may; otherwise the result is nil without an error.
+// notesOf opens the folder of root's note: root's own folder, if the files are there. Root creates it if it may; else
+// none is nil without an error.
 func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
@@ -77,8 +74,8 @@ func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	return root, nil
 }
 
-// isOwn says whether a state folder is on this container's own file system, or below the same mount as the folder of
-// root's notes. One that a container got from its host has a mount of its own.
+// isOwn says whether a state folder is on this container's own file system, or below the mount of root's notes. One
+// that it got from its host has a mount of its own.
 func (s *Store) isOwn(dir stateDir) bool {
 	if dir.owned || system.IsOwn(system.RealProc, dir.Path) {
 		return true
@@ -109,8 +106,7 @@ func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 // resetHint is the next step when the note names another PID namespace.
 const resetHint = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
 
-// refusal says why the PIDs in the files may not belong to our namespaces, or "".
-// Only root's note, which is outside the folder, can allow.
+// refusal says why the PIDs may not belong to our namespaces, or "". Only root's note can allow it.
 func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) string {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {

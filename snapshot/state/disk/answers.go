@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// answersFile has what earlier looks and commands found out about processes: see state.Files.Answers. It is beside
-// the state files, since the commands of users write it, too.
+// answersFile has what looks and commands found out about processes: see state.Files.Answers. Users write it, too.
 const answersFile = "genv.answers.json"
 
 // maxAnswersFile is in bytes; a larger file is ignored.

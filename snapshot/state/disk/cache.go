@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Cache is a Store for a caller that reads the state files again and again: while the files are unchanged and the
-// processes in them live, Read returns what it read before, without the lock. It is safe for concurrent use.
+// Cache is a Store that reads again and again: while files and processes are unchanged, Read takes no lock. It is safe
+// for concurrent use.
 type Cache struct {
 	*Store
 
@@ -32,15 +32,13 @@ type reading struct {
 	files     state.Files
 }
 
-// Versions are the states of both state files; the zero state is of a file that is missing. The owner of a file can set
-// the time of its last change, but not the time at which the kernel recorded that.
+// Versions are the states of both state files; zero for a missing one. Its owner can't set the ctime of a file.
 type Versions [len(stateFiles)]unix.Stat_t
 
 // NewCache returns a Cache of a store.
 func NewCache(s *Store) *Cache { return &Cache{Store: s} }
 
-// minAge is how old a file must be to be cached: one that is written twice within a
-// tick of the file system's clock, with the same length, looks unchanged.
+// minAge is how old a file must be to be cached: one that is written twice within a tick looks unchanged.
 const minAge = 2 * time.Second
 
 // maxCacheTime bounds how long a change that is not noticed has no effect.
@@ -77,8 +75,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	return c.last.copy(), err
 }
 
-// RegisterDevices is Store.RegisterDevices. It may change root's note alone, which the versions of the files
-// don't show.
+// RegisterDevices is Store.RegisterDevices. It may change root's note alone, which the versions don't show.
 func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

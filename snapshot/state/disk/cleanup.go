@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// removeDead removes the processes and kernels that have ended, the environments in which no others run, and the
-// attachments of environments that do not exist. What is unknown has not ended. A process that does not belong to its
-// environment does not keep it alive, since any user can register any process.
+// removeDead removes what has ended: processes, kernels, environments without either, and their attachments. What is
+// unknown has not ended. A process that doesn't belong to its environment doesn't keep it alive, since any user can
+// register any.
 func (t *transaction) removeDead() {
 	kernels := t.running.kernelStates(registeredKernels(&t.files))
 	var empty []*snapshot.Environment
@@ -52,8 +52,8 @@ func registeredKernels(f *state.Files) (kernels []system.Kernel) {
 	return kernels
 }
 
-// belongs is false if a registered process is certainly not the environment's: it
-// is another user's, or root's without the environment's id (with sudo it has it).
+// belongs is false if a registered process is certainly not the environment's: another user's, or root's without its id
+// (with sudo it has it).
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
@@ -69,8 +69,8 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	return listed && p.UID == 0 && (p.Environ.IsUnknown() || owner.Carries(env.EID))
 }
 
-// registerRemaining registers the processes that still run in environments of which no registered process lives. unsure
-// are those in which there may be others, which are left unchanged. Only here it is worth a walk through /proc.
+// registerRemaining registers what still runs in environments without a living registered process. unsure are those in
+// which there may be others: they stay. Only here it is worth a walk through /proc.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
 	for _, env := range empty {
 		if t.rebooted(env) {
@@ -94,8 +94,7 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	return unsure
 }
 
-// once caches answers, so that a user who writes the same PID into envs.json a
-// million times doesn't make others wait for the lock.
+// once caches answers: the same PID a million times in envs.json makes no others wait.
 func once[K comparable, V any](ask func(K) V) func(K) V {
 	answers := make(map[K]V)
 	return func(k K) V {

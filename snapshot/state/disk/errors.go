@@ -11,8 +11,7 @@ import (
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and state.ErrNoDevices.
 var (
-	// ErrCorrupt is wrapped if a state file can't be decoded. The file is left
-	// unchanged: only Store.ResetEnvironments and Store.ResetDevices replace it.
+	// ErrCorrupt is wrapped if a state file can't be decoded: it stays, and only a reset replaces it.
 	ErrCorrupt = errors.New("state is corrupt")
 	// ErrLost is wrapped if a state file is missing although root saw it in this boot.
 	ErrLost = errors.New("state is lost")
@@ -22,15 +21,13 @@ var (
 	errReplaced = errors.New("tampering")
 	// ErrPrivate is wrapped if the folder is one that only this login or service sees.
 	ErrPrivate = errors.New("the state folder is not that of this machine")
-	// ErrOwned is wrapped if this process may not change the state, which belongs to root:
-	// ask root's service to, see Store.Owner.
+	// ErrOwned is wrapped if the state is root's and this process is not: ask root's service.
 	ErrOwned = errors.New("the state of this host belongs to root")
 	// ErrBusy is wrapped if a lock could not be taken in time: see BusyError.
 	ErrBusy = errors.New("state is locked")
 )
 
-// BusyError says that a lock could not be taken in time, and which process holds it. It
-// wraps ErrBusy and the context's error.
+// BusyError says that a lock wasn't free in time, and who holds it. It wraps ErrBusy and the context's error.
 type BusyError struct {
 	Path   string
 	Waited time.Duration

@@ -21,8 +21,7 @@ const maxFileSize = 8 << 20
 
 var stateFiles = [...]state.File{state.Envs, state.Devices}
 
-// load reads and decodes the files; errs says which could not be read. The caller
-// holds the lock, or knows what it does without.
+// load reads and decodes the files; errs says which could not be read.
 func (t *transaction) load(ctx context.Context) {
 	t.onDisk = state.Contents{}
 	for _, file := range stateFiles {
@@ -40,8 +39,7 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// expects says whether a file has to be there: always in root's folder, and otherwise if root saw it in this
-// boot. After a reboot a file that is missing is an empty one.
+// expects says whether a file has to be there: in root's folder, or since root saw it in this boot.
 func (t *transaction) expects(file state.File) bool {
 	if file == state.Envs {
 		return t.dir.owned || t.seen.At != 0
@@ -66,8 +64,7 @@ func resetCommand(file state.File) string {
 	return "`sudo genv devices --reset`"
 }
 
-// markFiles adds to the files what is kept elsewhere, and says of which accounts environments are:
-// genv 1.4.3 registers them for the uid.
+// markFiles adds what is kept elsewhere, and says of which accounts environments are: 1.4.3 registers them for the uid.
 func (t *transaction) markFiles() {
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -82,9 +79,8 @@ func (t *transaction) markFiles() {
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
-// loadFile reads and decodes a file. 1.4.3 truncates a file and then writes it, which takes moments, and may give back
-// the lock before it has finished. A file that can't be decoded after some attempts is corrupt. So is a devices.json of
-// which a part can't be decoded: an attachment that is left out would be none.
+// loadFile reads and decodes a file, several times: 1.4.3 writes it in place, and may give back the lock before it has
+// finished. Of devices.json all must be read: an attachment that is left out would be none.
 func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte

@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: a
-// lock on the old file would not exclude a lock on the new one.
+// lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: that would be another lock.
 const lockFile = "genv.lock"
 
 // errMoved says that the state files were taken over, or given back, while this process waited for the lock.
@@ -59,8 +58,7 @@ func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 	return f(dir)
 }
 
-// lock takes the exclusive flock on a file of the folder, which is created if it is
-// missing, and waits for it until ctx ends.
+// lock takes the exclusive flock on a file of the folder, which it creates, and waits until ctx ends.
 func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*os.File, error) {
 	for ctx.Err() == nil {
 		if err := dir.Ensure(name, mode); err != nil {
@@ -105,9 +103,8 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 	}
 }
 
-// pauseAfter is the time until the next attempt. It is short for some seconds: the
-// lock is usually held for milliseconds, and rare attempts succeed less often. Then
-// it is longer, so that a job that waits for hours costs nothing.
+// pauseAfter is the time until the next attempt: short for some seconds, as the lock is usually held, then longer, so
+// that a job that waits for hours costs nothing.
 func pauseAfter(waited time.Duration) time.Duration {
 	return min(max(waited/10_000, 2*time.Millisecond), 100*time.Millisecond)
 }
@@ -136,10 +133,8 @@ func (s *Store) openLocks() (locks, parent *folder.Folder, err error) {
 	return locks, parent, nil
 }
 
-// LockDevices takes the exclusive locks of devices, in index order, and waits for them until ctx ends. They are
-// flock(2) locks on devices/INDEX.lock, which flock(1) and the Python SDK of 1.4.3 use too. They are held until release
-// is called or the process ends; children don't inherit them. A BusyError names the holder of the lock that it waited
-// for.
+// LockDevices takes the exclusive locks of devices in index order, until release is called or the process ends; it
+// waits until ctx ends. flock(1) and the SDK of 1.4.3 use them too. A BusyError names the holder.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	dir, parent, err := s.openLocks()
 	if err != nil {

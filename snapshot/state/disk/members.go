@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// maxSuccessors bounds how many processes are registered in place of those that
-// have ended. When these have ended too, others are searched for.
+// maxSuccessors are registered in place of those that ended. When these have ended too, others are searched for.
 const maxSuccessors = 16
 
 func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess {
@@ -30,8 +29,7 @@ type members struct {
 	late   bool                                       // one was not read in time
 }
 
-// membersOf lists the members among the processes of one user, for all environments
-// at once: a user may register any number of them.
+// membersOf lists the members among the processes of one user, for all environments at once.
 func membersOf(
 	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
 	excluded func(system.RunningProcess) bool,
@@ -60,7 +58,7 @@ const maxAncestors = 256
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
 // lineage is a process and its ancestors among the processes of its user. The last one is the leader of its session,
-// which may be gone: no other process gets its PID as long as the session lasts.
+// which may be gone: its PID isn't given away before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
 	unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
@@ -91,8 +89,8 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 	return snapshot.NewRegister(environments, t.startTimes(), t.files.Answers)
 }
 
-// membersByUser returns membersOf for the users of environments that have no process now. complete is false where
-// processes may be hidden.
+// membersByUser is membersOf for the users of environments without processes. complete is false where some may be
+// hidden.
 func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (
 	of func(*snapshot.Environment) members, complete bool,
 ) {
@@ -126,8 +124,7 @@ func (t *transaction) register(processes []system.RunningProcess) (pids []snapsh
 	return pids
 }
 
-// loginPrograms come with a login and don't keep an environment alive. Most hide
-// their environ even from their own user, since they hold secrets.
+// loginPrograms come with a login and don't keep an environment alive. Most hide their environ.
 var loginPrograms = []string{
 	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d",
 	"fusermount", "fusermount3", "sudo", "su", "login",
@@ -140,13 +137,11 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 	})
 }
 
-// isSelf recognizes this process, which may carry the id of an environment while it
-// cleans up, and doesn't keep that alive.
+// isSelf is this process, which may carry the id of an environment, and doesn't keep it alive.
 func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
-// findSuccessors lists the processes that keep an environment when one leaves it. The one that leaves doesn't count,
-// nor do those from it down to the one that asks, such as a shell's $(…). If a process could not be read in time, it
-// may be a job: then the one that leaves stays registered, and a later look decides.
+// findSuccessors are the processes that keep an environment when one leaves it, except that one and those down to the
+// one that asks, such as $(…). If one could not be read in time, the one that leaves stays registered.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
@@ -159,8 +154,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesUpTo are a process and its ancestors below the given one; the process
-// alone if that is not among its ancestors.
+// processesUpTo are a process and its ancestors below the given one, or the process alone.
 func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	path := map[snapshot.PID]bool{pid: true}

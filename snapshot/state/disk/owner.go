@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// On a host where root owns the state, the state files are in ownedName, in the folder of root's notes. ownerFile is
-// there from the takeover to the handover: it says for which state folder.
+// Where root owns the state, the state files are in ownedName, in the folder of root's notes. ownerFile says of which
+// state folder, from the takeover to the handover.
 const (
 	ownedName = "host"
 	ownerFile = "owner.json"
@@ -30,8 +30,7 @@ const (
 // OwnerSchema is the version of the files in root's folder.
 const OwnerSchema = "genv.owner/1"
 
-// Owner says that the state of a host belongs to root: only root's processes write it, and
-// users ask root's service to. The state folder then has a copy for the readers of 1.4.3.
+// Owner says that root owns the state of a host: users ask its service, and the state folder is a copy for 1.4.3.
 type Owner struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`
@@ -40,8 +39,7 @@ type Owner struct {
 	Reserves bool `json:"reserves,omitempty"`
 }
 
-// Owner is nil where every user writes the state files. Its error says that this is not
-// known: then they are not to be read or written.
+// Owner is nil where every user writes the state files. With an error they are not to be read or written.
 func (s *Store) Owner() (*Owner, error) {
 	dir, owner, err := s.openOwned()
 	dir.Close()
@@ -69,8 +67,7 @@ func (s *Store) MayWrite() bool {
 // OwnedPath is where the state files are on a host where they belong to root.
 func (s *Store) OwnedPath() string { return filepath.Join(s.RootDir, ownedName) }
 
-// openOwned opens root's folder of the state files. All results are nil where they don't
-// belong to root. The folder is nil if there is an error.
+// openOwned opens root's folder of the state files. All results are nil where there is none.
 func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
 	if s.RootDir == "" {
 		return nil, nil, nil
@@ -140,8 +137,8 @@ func (s *Store) open() (stateDir, error) {
 	return stateDir{dir, false}, err
 }
 
-// Where is the path of the folder of the state files, for looks at it without a lock. owned
-// says that they belong to root. The error is Owner's, or ErrTampered.
+// Where is the folder of the state files, for looks without a lock, and whether it is root's. The error is Owner's, or
+// ErrTampered.
 func (s *Store) Where() (dir string, owned bool, err error) {
 	if dir, err := s.OwnedDir(); dir != "" || err != nil {
 		return dir, true, err

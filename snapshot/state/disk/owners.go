@@ -12,12 +12,10 @@ import (
 
 const namesWithin = 5 * time.Second
 
-// maxUnproven bounds how many users without a registered process are looked up: any
-// user can register environments for any number of uids.
+// maxUnproven users without a registered process are looked up: any user can write any uid.
 const maxUnproven = 64
 
-// flagOwners marks the environments of which the kernel reports other owners. It is
-// called without the lock, since looking up a user name can take seconds.
+// flagOwners marks environments with processes of other owners. It takes no lock, since names can take seconds.
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -77,8 +75,7 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 	}
 }
 
-// ownersDiffer says whether the owners of an environment's processes contradict its
-// uid. Root's processes may be in any environment (sudo), but not alone.
+// ownersDiffer says whether the owners of its processes contradict its uid. Root's may be in any, but not alone.
 func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	own := false
 	for _, o := range owners {

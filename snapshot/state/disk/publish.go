@@ -14,9 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Publish writes the copy of root's state files for the readers of genv 1.4.3 again, if it
-// isn't what it should be. It is never read back. Without root's state it does nothing. That the
-// folder was removed or replaced is an error, too, after it was mended.
+// Publish writes the copy of root's state files for 1.4.3 again, if it isn't what it should be. That the folder was
+// replaced is an error, after it was mended.
 func (s *Store) Publish() error {
 	dir, owner, err := s.openOwned()
 	if owner == nil || err != nil {
@@ -40,9 +39,9 @@ func (s *Store) Publish() error {
 	return s.publish(contents, false)
 }
 
-// publish writes the copy into the state folder, in which only root may write from then on. The lock file stays one
-// that all may lock, since 1.4.3 only reads with the lock; and so do those of the devices. The caller holds the lock of
-// root's files. If the folder was root's before and is another one now, the error says that at the end.
+// publish writes the copy into the state folder, which only root may write then. All may lock the lock files, since
+// 1.4.3 only reads with the lock. The caller holds the lock of root's files. A folder that was replaced is an error in
+// the end.
 func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	dir, err := s.openShared()
 	if err != nil {
@@ -103,9 +102,8 @@ func seal(dir *folder.Folder) error {
 
 func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 }
 
-// ownLocks makes the folder of the devices' locks root's, with a file for each device: every
-// user may lock these, and none can remove or replace one that is held. What isn't a folder is
-// moved aside without following it. dir is sealed: no user can replace what is in it meanwhile.
+// ownLocks makes the folder of the devices' locks root's, with a file for each that every user may lock, and none can
+// replace. What isn't a folder is moved away. dir is sealed.
 func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
 	if errors.Is(err, folder.ErrUnsafe) {
@@ -131,9 +129,8 @@ func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	return err
 }
 
-// ownLock makes a lock file root's, so that no user can change its mode, and one that every
-// user may lock. It stays the same file, since a user may hold it, unless it isn't a file that
-// can be locked, or one with content that not all may read: a user may have moved it here.
+// ownLock makes a lock file root's, which every user may lock. It stays the same file, since a user may hold it, unless
+// it can't be locked, or has content that not all may read: a user may have moved it here.
 func (s *Store) ownLock(dir *folder.Folder, name string) error {
 	if err := dir.Ensure(name, folder.SharedMode); err != nil {
 		return err

@@ -27,8 +27,8 @@ var reservations = folder.Note[reservationNote]{
 	},
 }
 
-// Reservations are those of this host, never nil; with an error they are unknown. The error is fs.ErrNotExist where
-// root doesn't own the state, or where root's service hasn't run yet.
+// Reservations are those of this host, never nil; with an error they are unknown. It is fs.ErrNotExist where root
+// doesn't own the state, or its service hasn't run yet.
 func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// DefaultRootDir is the folder in which root's genv keeps notes about a host's state
-// folders, and the state that it owns.
+// DefaultRootDir is the folder of root's notes about state folders, and of the state that root owns.
 const DefaultRootDir = "/var/lib/genv"
 
 // RootDir returns the folder of root's notes. getenv looks up environment variables, such as os.Getenv.
@@ -36,8 +35,7 @@ func (s *Store) path() string {
 	return s.dir
 }
 
-// rootName returns the name of the folder of root's notes about the state folder at
-// path. The hash makes it unique; the rest is for people.
+// rootName is the folder of root's notes about a state folder: readable, and unique by the hash.
 func rootName(path string) string {
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -72,8 +70,7 @@ func makeRoot(path string) {
 	}
 }
 
-// keepsNotes says whether this genv keeps root's notes: it runs as root, or on a simulated host as the owner
-// of their folder.
+// keepsNotes says whether this genv keeps root's notes: it is root, or on a simulated host their owner.
 func (s *Store) keepsNotes() bool {
 	if s.RootDir == "" || !s.System.Namespaces().Known() {
 		return false
@@ -85,8 +82,7 @@ func (s *Store) keepsNotes() bool {
 	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// openShared opens the state folder that all users share. Root doesn't touch a file system that a user has
-// mounted there.
+// openShared opens the state folder of all users. Root doesn't touch a file system that a user has mounted there.
 func (s *Store) openShared() (*folder.Folder, error) {
 	if !s.keepsNotes() {
 		return folder.Open(s.dir)
@@ -117,8 +113,7 @@ func RunDir(getenv func(string) string) string {
 	return "/run/genv"
 }
 
-// RootFile is the name of a JSON file. It depends on the state folder, since simulated hosts on
-// one machine are enforced apart.
+// RootFile is the name of a JSON file of a state folder: simulated hosts on one machine are apart.
 func RootFile(getenv func(string) string, name string) string {
 	if clean := filepath.Clean(Dir(getenv)); clean != DefaultDir {
 		sum := sha256.Sum256([]byte(clean))

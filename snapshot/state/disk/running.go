@@ -9,9 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// running is what /proc says about processes and Jupyter kernels. Users can make that slow to read, so it
-// isn't read under the lock: a transaction that needs more ends with errUnread, and begins again after a
-// reading. What still isn't read then is unknown.
+// running is what /proc says about processes and kernels. Users can make that slow, so it isn't read under the lock: a
+// transaction that needs more ends with errUnread, and begins again. What isn't read then is unknown.
 type running struct {
 	system   system.System
 	readings int

@@ -47,13 +47,9 @@ func checkReadable(file state.File, data []byte) error {
 	return nil
 }
 
-// replace writes the files that are not nil, all of them or none: first under temporary names, then, when all are safe
-// on disk, it renames one after the other. envs.json comes first: if genv is killed between the two, there are
-// attachments of an environment that does not exist, which the next reader removes, but never an environment without
-// its attachments.
-//
-// After an error of the disk once a file was renamed, its new content is there, and may be lost when the machine
-// crashes: the error says so.
+// replace writes the files that are not nil, all or none: under temporary names, synced, then renamed, envs.json first.
+// Killed between the two, there are attachments of an environment that doesn't exist, which the next reader removes. An
+// error of the disk after a rename says that the change may have been made.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// seenFile is root's note about a state folder: which folder it is, to which boot and namespaces its PIDs
-// belong, and what root has seen in the state files. No user can write it.
+// seenFile is root's note about a state folder: which it is, its boot and namespaces, and what root saw there.
 const seenFile = "seen.json"
 
 // maxSeen bounds the note, in bytes.
@@ -84,8 +83,7 @@ func (t *transaction) look(start snapshot.StartTime) state.RootNote {
 	return next
 }
 
-// startOf is when a registered process started. One that is noted with another start time has ended, so the PID was
-// registered again.
+// startOf is when a registered process started. With another start than noted, the PID was registered again.
 func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snapshot.StartTime {
 	if start := t.starts[pid]; start != 0 {
 		return start
@@ -107,8 +105,7 @@ func (t *transaction) noteLook(start snapshot.StartTime) {
 	t.seen = next
 }
 
-// ended says whether a registered process has ended. A PID that isn't noted means the process that has it
-// now, as in 1.4.3.
+// ended says whether a registered process has ended. A PID that isn't noted is the process that has it now.
 func (t *transaction) ended(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	if now.Liveness == system.Gone {

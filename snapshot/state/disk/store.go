@@ -32,22 +32,19 @@ type Config struct {
 	System      system.System    // nil is that of /proc
 	Now         func() time.Time // nil is system.Now
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
-	// RootDir is the folder of root's notes, such as RootDir(os.Getenv). If it is empty there
-	// are none: the Store assumes that the PIDs belong to the namespaces of this process.
+	// RootDir is the folder of root's notes, as of RootDir; empty for none: then the PIDs are of our namespaces.
 	RootDir string
-	// Username returns the name of a uid, or "" if it has none. If it is set, an environment gets that name whatever
-	// the state file says, and is marked OwnerMismatch if the file has another one. It is called without any lock held.
+	// Username is the name of a uid, or "" for none. With it, an environment has that name, and is an OwnerMismatch if
+	// the file has another one. It is called without any lock. Nil doesn't ask.
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Lacks says that a uid certainly has no account: then its environments have no name, whatever
-	// the state file says. It is called as Username is; nil doesn't ask.
+	// Lacks says that a uid certainly has no account, and so no name. It is called as Username is; nil doesn't ask.
 	Lacks func(context.Context, snapshot.UID) bool
 	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
 	Mark func(*state.Files)
-	// Keeps says whether root has recorded that a registered process, of whatever user, keeps an environment alive, as
-	// the init of a container does. The start time is 0 if it is unknown. nil for none. It is called under the lock.
+	// Keeps says whether root has recorded that a process keeps an environment alive, as a container's init. The start
+	// is 0 if unknown. It is called under the lock; nil for none.
 	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
-	// Contained says that this process is in a container that genv's runtime started: that the
-	// PIDs in the files are not its own is as it has to be, and no warning.
+	// Contained says that this is in a container of genv's runtime: foreign PIDs are as they have to be.
 	Contained bool
 }
 
@@ -103,8 +100,7 @@ func (t *transaction) unwritten(err error) error {
 	return err
 }
 
-// ReadRaw returns the contents of the state files without a cleanup, and writes
-// nothing to them. It serves --no-cleanup.
+// ReadRaw is Read without a cleanup, and writes nothing. It serves --no-cleanup.
 func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
 	t := &transaction{Store: s}
 	err := s.locked(ctx, s.LockTimeout, func(dir stateDir) error {
@@ -133,17 +129,15 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 	return t.files, err
 }
 
-// Update changes the state files under the lock: it reads them as Read does, calls change, and writes the differences.
-// If change returns an error, Update returns that error and leaves the files as they were. After any other error the
-// files are intact; if the disk failed at the very end, the error says that they may have changed. When it has to look
-// for the processes of an environment that a process leaves, it calls change again, with the files as they are then.
+// Update reads the files under the lock as Read does, calls change, and writes the differences: nothing after an error
+// of change, which it returns. After another error the files are intact; it says if they may have changed. change is
+// called again if processes have to be read first.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.LockTimeout, change)
 	return err
 }
 
-// TryWrite tries whether the state files can be written, without a change to what is there. A missing folder is no
-// error.
+// TryWrite tries whether the state files can be written, and changes nothing. A missing folder is no error.
 func (s *Store) TryWrite() error {
 	path, _, err := s.Where()
 	if err != nil {
@@ -157,8 +151,7 @@ func (s *Store) TryWrite() error {
 	return dir.TryWrite()
 }
 
-// RegisterDevices registers the devices that nvidia-smi found, as
-// Files.MergeDevices does. Where only root may do that, it just reads them. Like Read, it warns if it can't write.
+// RegisterDevices is Files.MergeDevices of what nvidia-smi found, or just Read where only root may do that.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	if !s.MayWrite() { // root's genv registers them
 		return s.Read(ctx)
@@ -170,14 +163,12 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.unwritten(err))
 }
 
-// ResetEnvironments replaces envs.json by one without environments. It works on a
-// corrupt or unsafe file too, and is only called when a user asks for it.
+// ResetEnvironments replaces envs.json, also a corrupt one, by one without environments, when a user asks for it.
 func (s *Store) ResetEnvironments(ctx context.Context) error {
 	return s.reset(ctx, state.Envs, &state.Files{})
 }
 
-// ResetDevices replaces devices.json by one with the devices that nvidia-smi found
-// and no attachments. See ResetEnvironments.
+// ResetDevices is it for devices.json, with the devices that nvidia-smi found and no attachments.
 func (s *Store) ResetDevices(ctx context.Context, found []snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)
@@ -210,8 +201,7 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 	})
 }
 
-// FolderID identifies the state folder on this machine by its device and inode, as in
-// "8:1/131": it is the same for all paths to the folder. Root's own is that of root's state.
+// FolderID is the device and inode of the state folder, as in "8:1/131", or of root's.
 func (s *Store) FolderID() (string, error) {
 	dir, _, err := s.Where()
 	if err != nil {

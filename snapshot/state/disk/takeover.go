@@ -125,9 +125,8 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 	return nil
 }
 
-// HandOver gives the state back: every user may write the state files again. It is the reverse of TakeOver: until the
-// note about the owner is removed nothing has changed, and what is interrupted later is only that users can't write
-// yet, which another call ends. No service may run meanwhile. It needs root.
+// HandOver is the reverse of TakeOver: every user may write the state files again. Until the note about the owner is
+// removed nothing has changed; another call ends what is interrupted later. It needs root, and no service may run.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
 	_, err = s.transact(ctx, s.LockTimeout, func(t *transaction) error {
 		if !t.dir.owned {
@@ -187,8 +186,8 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets every user write to the state folder again, if they can't. Of root's files there, only those with the
-// mode of the copy are the copy's: a user may have moved others into the folder before.
+// unseal lets every user write to the state folder again. Root's files with the mode of the copy are the copy's: a user
+// may have moved others there before.
 func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err

@@ -144,8 +144,7 @@ func (t *transaction) clean() error {
 	return nil
 }
 
-// readerTimeout is how long root's genv waits for the lock when it only reads, or takes the
-// state over: any user can hold the lock for any time.
+// readerTimeout is how long root waits for the lock to read, or to take over: any user can hold it.
 const readerTimeout = 2 * time.Second
 
 // updateOrRead is update, but if root's genv can't get the lock soon, it changes only what it returns.
@@ -167,10 +166,9 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files while another process holds the lock, and writes nothing to them. genv replaces a file
-// as a whole, so two equal and valid readings are what a reader with the lock would get. If that fails, the error is
-// busy, which is nil for files that only root may write. While root's change all the time, the last reading counts:
-// then an environment may lack its newest attachments.
+// readUnlocked reads the files without the lock, and writes nothing. Files are replaced as a whole, so two equal
+// readings are what the lock would show; else the error is busy, which is nil for root's files. Of these the last
+// reading counts.
 func (s *Store) readUnlocked(
 	ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {

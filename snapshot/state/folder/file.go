@@ -16,14 +16,12 @@ import (
 // SharedMode is the mode of every file that each user of the host may write.
 const SharedMode = 0o666
 
-// OpenFile opens an existing file for reading, and checks that it is a regular file with a single name and at most
-// limit bytes. O_NONBLOCK is for a FIFO, which would block.
+// OpenFile opens a file for reading: a regular one with a single name and at most limit bytes. A FIFO doesn't block it.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
 }
 
-// OpenLock is OpenFile for a file that every user may lock. Of one of root's in a folder of root's, the size and the
-// number of names don't matter: every user may write it, and link it elsewhere.
+// OpenLock is OpenFile for a lock. Of root's in root's folder, size and links don't matter: every user may write it.
 func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string {
 		if IsLock(st) && d.CheckPrivate() == nil {
@@ -151,8 +149,7 @@ func (d *Folder) Give(name string, uid uint32) error {
 	return file.Chown(int(uid), -1)
 }
 
-// Ensure creates an empty file with a mode if there is none. The file gets its mode before
-// its name, so that no other user ever finds it with a narrower mode.
+// Ensure creates an empty file if there is none. It has its mode before its name, so that no user finds a narrower one.
 func (d *Folder) Ensure(name string, mode uint32) error {
 	if _, err := d.Stat(name); err == nil {
 		return nil
@@ -179,8 +176,8 @@ var ErrLocked = errors.New("another process holds the lock")
 // lockPause is the time between two attempts to take a lock.
 const lockPause = 10 * time.Millisecond
 
-// Lock takes the exclusive flock(2) on a file of the folder, which is created if it is missing, and waits for it at
-// most for a time. Closing the file releases it. It is for folders that only this user can write: see CheckPrivate.
+// Lock takes the exclusive flock(2) on a file, which it creates, and waits for it at most for a time. Closing the file
+// releases it. It is for folders as of CheckPrivate.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
 }
@@ -191,8 +188,7 @@ func (d *Folder) Hold(name string, within time.Duration) (err error) {
 	return err
 }
 
-// LockWhole has systemd-tmpfiles leave all in the folder alone until it is closed: it removes old files though they are
-// locked, but nothing in a folder that is. Others may share the lock, and it keeps no user out.
+// LockWhole has systemd-tmpfiles leave all in the folder alone until it is closed. It keeps no user out.
 func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // who holds it alone spares it
 
 // LockShared is Lock, and several may hold it at a time while none holds it exclusively.

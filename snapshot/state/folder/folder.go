@@ -20,21 +20,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsafe is wrapped if a file is a link, a FIFO, too large or anything else that genv does not create, or if another
-// user can change a folder that must be trusted. It was not read.
+// ErrUnsafe is wrapped if a file is anything that genv doesn't create, or another user can change a folder that must be
+// trusted. It was not read.
 var ErrUnsafe = errors.New("unsafe state file")
 
 // ErrTampered is wrapped if a user has mounted a file system over the folder, or in it: it may never answer.
 var ErrTampered = errors.New("tampering")
 
-// Folder is an open folder. Files in it are opened relative to its descriptor, so that
-// replacing the folder at its path has no effect.
+// Folder is an open folder. Replacing the one at its path has no effect on it.
 type Folder struct {
 	Path string
 	// NoMounts refuses what is mounted in the folder, with ErrTampered.
 	NoMounts bool
-	// Spare keeps blocks allocated for the next content of each file that is published: see keepSpare. It is for
-	// folders that only this user can write.
+	// Spare keeps blocks for the next content of each published file: see keepSpare. It is for folders as of
+	// CheckPrivate.
 	Spare bool
 	fd    int
 	held  *os.File // see Hold
@@ -54,8 +53,7 @@ func (d *Folder) Close() {
 // Join is the path of a file of the folder, for people.
 func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
 
-// Open opens a folder that all users share, and creates it if it is missing. It follows
-// a link in its place only if root or the caller made it.
+// Open opens a folder that all users share, and creates it. It follows a link only of root's or the caller's.
 func Open(path string) (*Folder, error) {
 	path = filepath.Clean(path) // with a slash at the end, the kernel would follow any link
 	d, err := openDir(unix.AT_FDCWD, path, unix.O_NOFOLLOW)
@@ -79,8 +77,8 @@ func Open(path string) (*Folder, error) {
 // OpenExisting opens a folder, and follows links in its path.
 func OpenExisting(path string) (*Folder, error) { return openDir(unix.AT_FDCWD, path, 0) }
 
-// openLink opens the target of a link in the folder's place. It refuses a link that another user made, since every user
-// may write /var/tmp. The owner and the target are read through one descriptor, so that they are of the same link.
+// openLink opens the target of a link, if no other user made it: every user may write /var/tmp. Owner and target are
+// read through one descriptor.
 func openLink(path string) (*Folder, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -132,8 +130,7 @@ func (d *Folder) Sub(name string) (*Folder, error) {
 	return &Folder{fd: fd, Path: path, NoMounts: d.NoMounts}, nil
 }
 
-// SharedSub is Sub, and creates the folder with mode 0777 if it is missing. It is created under a temporary name and
-// renamed, so that no other user ever finds it with the narrower mode that the umask gives it at first.
+// SharedSub is Sub, and creates the folder with mode 0777, which it has before it has its name.
 func (d *Folder) SharedSub(name string) (*Folder, error) {
 	sub, err := d.Sub(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +151,7 @@ func (d *Folder) SharedSub(name string) (*Folder, error) {
 	return d.Sub(name)
 }
 
-// rename renames a new folder, unless the name exists. NFS does not support
-// RENAME_NOREPLACE; there an empty folder may be replaced.
+// rename renames a new folder, unless the name exists. On NFS an empty folder may be replaced.
 func (d *Folder) rename(temp, name string) error {
 	err := unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
@@ -210,8 +206,7 @@ func (d *Folder) Own(mode uint32) error {
 	return d.Chmod(mode)
 }
 
-// CheckPrivate refuses a folder that other users than its owner may write, or that
-// belongs to another user than root and us, since its content is trusted.
+// CheckPrivate refuses a folder that others than root or we own, or may write, since its content is trusted.
 func (d *Folder) CheckPrivate() error {
 	st, err := d.Status()
 	if err == nil && !onlyOwnerWrites(&st) {

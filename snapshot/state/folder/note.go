@@ -25,8 +25,7 @@ type Note[T any] struct {
 	Check   func(*T) error // nil for none
 }
 
-// Read returns the note in a folder. The error is fs.ErrNotExist if there is none, or wraps
-// ErrUnsafe if others than root can have written it, or Invalid.
+// Read returns the note in a folder. The error is fs.ErrNotExist for none, or wraps ErrUnsafe or Invalid.
 func (n Note[T]) Read(dir string) (T, error) {
 	data, err := ReadTrusted(dir, n.Name, n.Max)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 // IsFull says whether an error means that a file system, or a quota, has no room.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Allocate makes sure that a file can have as many bytes from an offset on, where the file system can promise that. The
-// file keeps its size.
+// Allocate makes sure that a file can have as many bytes from an offset on. It keeps its size.
 func Allocate(file *os.File, offset, bytes int64) error {
 	err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, bytes)
 	if err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -21,8 +20,7 @@ func Allocate(file *os.File, offset, bytes int64) error {
 	return &fs.PathError{Op: "allocate", Path: file.Name(), Err: err}
 }
 
-// A spare is an empty file with blocks, for the next content of a file: on a full disk it is written instead of a new
-// one. What users fill a disk with can't keep root from writing then.
+// A spare is an empty file with blocks, which is written instead of a new file on a disk that users have filled.
 const (
 	spareSuffix = ".spare"
 	leastSpare  = 16 << 10 // bytes

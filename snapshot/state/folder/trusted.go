@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTrusted opens an existing folder that only its owner may write: root, or the caller
-// on a simulated host. Another folder is an ErrUnsafe.
+// OpenTrusted opens a folder that only root, or the caller on a simulated host, may write; else it is ErrUnsafe.
 func OpenTrusted(path string) (*Folder, error) {
 	d, err := OpenExisting(path)
 	if err != nil {
@@ -27,8 +26,7 @@ func OpenTrusted(path string) (*Folder, error) {
 	return d, nil
 }
 
-// ReadTrusted returns the content of a file in a folder as of OpenTrusted, if only root or the caller can have written
-// it; otherwise the error wraps ErrUnsafe. It is fs.ErrNotExist if the folder or the file doesn't exist.
+// ReadTrusted returns a file in such a folder. The error wraps ErrUnsafe, or is fs.ErrNotExist for no folder or file.
 func ReadTrusted(path, name string, limit int64) ([]byte, error) {
 	d, err := OpenTrusted(path)
 	if err != nil {
@@ -59,8 +57,7 @@ func onlyOwnerWrites(st *unix.Stat_t) bool {
 	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// An access control list as the kernel takes it, see posix_acl.h and
-// posix_acl_xattr.h in include/uapi/linux: the version, then the entries.
+// An access control list as in include/uapi/linux/posix_acl_xattr.h: the version, then the entries.
 const (
 	aclVersion  = 2
 	aclUserObj  = 0x01
@@ -76,8 +73,8 @@ const (
 // accountsAttribute has the names of the accounts that may read a file, a line each.
 const accountsAttribute = "trusted.genv.accounts"
 
-// MoveFormer moves a file, and those whose name continues its name, into a folder that only root may enter, if other
-// accounts were allowed to read it: a uid may be given to somebody else. Without names of today nothing is moved.
+// MoveFormer moves a file, and those with a longer name, into a folder of root's, if other accounts than these were
+// allowed to read it: a uid may be given to somebody else. Without accounts nothing is moved.
 func MoveFormer(path string, accounts []string) error {
 	value := make([]byte, 4<<10)
 	n, err := unix.Lgetxattr(path, accountsAttribute, value)

@@ -23,9 +23,8 @@ type Staged struct {
 	size       int
 }
 
-// Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same: only
-// the holder of the lock writes it, so an existing file was left by a writer that was killed. A folder in its place was
-// made by a user to prevent writing, and another name is used.
+// Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same, since
+// only the holder of the lock writes it; if a user made a folder there, it is another one.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
 	file := Staged{Name: name, temp: name + tempSuffix, size: len(data)}
 	err := d.Remove(file.temp)
@@ -129,8 +128,7 @@ func (d *Folder) Remove(name string) error {
 	return nil
 }
 
-// create writes a new file. If it fails, it removes the incomplete file. With
-// durable, the content is safe on disk afterwards.
+// create writes a new file, or removes it. With durable, it is safe on disk afterwards.
 func (d *Folder) create(name string, data []byte, mode uint32, durable bool) error {
 	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(d.fd, name, flags, mode)

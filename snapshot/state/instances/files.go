@@ -23,8 +23,7 @@ const (
 	mode = 0o644
 )
 
-// What a user may have, and of how many users files are opened: anybody may register
-// environments for any uid in the state files.
+// What a user may have, and of how many users files are opened: anybody may register any uid.
 const (
 	maxBytes    = 16 << 10
 	maxNotes    = 64
@@ -32,8 +31,8 @@ const (
 	maxWarnings = 20
 )
 
-// add replaces a user's notes about the same attachments, and drops those about attachments that files doesn't have any
-// more. The caller is that user or root, and holds the lock of the state files.
+// add replaces a user's notes about the same attachments, and drops those about none. The caller is that user or root,
+// and holds the lock.
 func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) error {
 	dir, owned, err := n.open(true)
 	if err != nil {
@@ -61,8 +60,8 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	return dir.Give(name(uid), uint32(uid)) // root gives them back
 }
 
-// list are the notes about attachments that are there, of the users of their environments. Only the files of such users
-// are looked at, so that other files cost nothing; what is wrong with them is a warning.
+// list are the notes about attachments that are there, by the files of their users alone; what is wrong with these is a
+// warning.
 func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,8 +85,7 @@ func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []strin
 	return list, warnings
 }
 
-// open opens the folder of the notes, following no link, and makes it if it is to be
-// written. owned says that root alone writes there.
+// open opens the folder of the notes, following no link, or makes it. owned says that root alone writes there.
 func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 	path := ""
 	if n.Owned != nil {
@@ -123,8 +121,7 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 
 func name(uid snapshot.UID) string { return fmt.Sprintf("%d.json", uid) }
 
-// read returns what a user noted. The kernel says who owns the file: it must be the user
-// after whom it is named, unless root alone writes there.
+// read is what a user noted: the kernel must say that the file is that user's, unless root alone writes there.
 func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]attachmentNote, error) {
 	data, st, err := dir.Read(name(uid), maxBytes)
 	if err != nil {
@@ -199,8 +196,7 @@ func (n *attachmentNote) device(files *state.Files) *snapshot.Device {
 	return d
 }
 
-// attachment is the one that a note is about, of an environment that is registered for its user; nil
-// if there is none. One that was made at another time is another one.
+// attachment is the one that a note is about, of an environment of its user, and made at its time; nil for none.
 func (n *attachmentNote) attachment(files *state.Files) *snapshot.Attachment {
 	env, device := files.Environment(n.EID), n.device(files)
 	if env == nil || device == nil || env.OwnerMismatch || env.UID != n.UID {

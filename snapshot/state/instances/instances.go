@@ -21,8 +21,8 @@ import (
 // Notes are those of all users of a host: a file for each uid, in a folder of their own.
 type Notes struct {
 	Dir string // the state folder of the host
-	// Owned is the folder of the state files if they belong to root, or empty: then root's genv writes the notes there,
-	// of all users. Its error says that this is not known. It may be nil.
+	// Owned is the folder of the state files if they are root's, else empty: root writes all notes there. With an error
+	// that isn't known. Nil for never.
 	Owned func() (string, error)
 }
 
@@ -37,8 +37,8 @@ type attachmentNote struct {
 	at  snapshot.Date
 }
 
-// Mark sets the Instances of the attachments in files. What is wrong with a note becomes a warning of files: without it
-// the attachment is to the whole device, with a capacity. It may be called again when files have more attachments.
+// Mark sets the Instances of the attachments. What is wrong with a note is a warning: without it an attachment is to
+// the whole device, with a capacity. It may be called again.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.list(files)
 	for _, warning := range warnings {
@@ -75,8 +75,7 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 	return n.add(files, env.UID, list)
 }
 
-// Move copies the notes about attachments that are there to another folder, as that of
-// files which are taken over by root, or given back. It needs root and the lock.
+// Move copies the notes to another folder, when root takes over the files or gives them back. It needs the lock.
 func (n Notes) Move(files *state.Files, to Notes) error {
 	byUser := make(map[snapshot.UID][]attachmentNote)
 	list, _ := n.list(files)

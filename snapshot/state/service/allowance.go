@@ -25,8 +25,8 @@ type Allowance struct {
 	Possible map[string]int `json:"possible,omitempty"`
 	// Asked is the Number of the Asked that it answers.
 	Asked uint64 `json:"asked,omitempty"`
-	// Since is when the host was told these rules first, and Expired that it wasn't told any more for too long: then
-	// nothing else is known. Only root's service says them.
+	// Since is when these rules were told first, and Expired that too long ago: then nothing else is known. Root's
+	// service says them.
 	Since   time.Time `json:"since,omitzero"`
 	Expired bool      `json:"expired,omitempty"`
 

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// AskedNote is where root's service notes who asked lately, in the folder of what root's genv keeps while the machine
-// runs. A controller that waits for events looks here when it is written.
+// AskedNote is where root's service notes who asked lately, in the run folder, which controllers watch.
 var AskedNote = folder.Note[snapshot.Asked]{
 	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
 }
@@ -38,8 +37,7 @@ const (
 
 func (t *allowanceState) holds(now time.Time) bool { return t != nil && now.Before(t.until) }
 
-// allow notes what who enforces a policy says. It replaces what was said before, but not what a controller of several
-// hosts said.
+// allow notes what who enforces a policy says. A single host's says nothing against a fleet's.
 func (s *Server) allow(a *Allowance, by callerProcess) Answer {
 	if int(by.uid) != os.Geteuid() || by.unknown != nil {
 		return failure(fmt.Errorf("%w: only root says what the policy allows", state.ErrNotOwner))
@@ -93,8 +91,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	return Answer{Allowance: &own}
 }
 
-// allowanceFor is what is known, after the controller was asked if it has said nothing about somebody yet; nil for
-// nothing.
+// allowanceFor is what is known of somebody, after the controller was asked if needed; nil for nothing.
 func (s *Server) allowanceFor(ctx context.Context, uid snapshot.UID) *allowanceState {
 	t := s.allowed.Load()
 	if t.holds(s.Now()) && uid != 0 {

@@ -61,8 +61,7 @@ func (s *Server) say(conn net.Conn, answer Answer) error {
 	return writeLine(conn, answer)
 }
 
-// untilClosed ends the context when the client closes the connection: it has ended, and
-// what it asked for isn't begun any more.
+// untilClosed ends the context when the client closes the connection: what it asked for isn't begun any more.
 func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -128,8 +127,8 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answe
 	return Answer{Result: &result}
 }
 
-// changeWithinCaps makes a change for a client, and has the controller look again before a cap refuses it. Who enters
-// an environment enters it without GPUs then, unless all of it is asked for.
+// changeWithinCaps makes a change, after another look of the controller if a cap would refuse it. Who enters an
+// environment enters it without GPUs then, unless all is asked for.
 func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
 	result, err := s.change(ctx, asked, by, true)
 	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {
@@ -170,9 +169,8 @@ func (s *Server) requester(ctx context.Context, by callerProcess, named *process
 	return asker
 }
 
-// change makes a change for a client. A process that was registered and has ended meanwhile
-// is removed again, since its PID may be that of another process. With untold, the error is errUntold if the controller
-// has to be asked about the client first.
+// change makes a change for a client. A registered process that has ended since is removed again. With untold, the
+// error is errUntold if the controller has to be asked first.
 func (s *Server) change(
 	ctx context.Context, asked change.Change, by callerProcess, untold bool,
 ) (change.Result, error) {

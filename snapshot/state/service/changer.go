@@ -15,17 +15,15 @@ import (
 type Changer struct {
 	Store     *disk.Store
 	Instances instances.Notes
-	// ListDevices asks nvidia-smi for the devices of the host. It is called without the
-	// lock, for each change that asks for more devices than there are: where many users
-	// ask, it answers from an inventory that it takes from time to time.
+	// ListDevices asks nvidia-smi, without the lock, for each change that needs more devices than there are: for many
+	// users, from an inventory.
 	ListDevices func(context.Context) ([]snapshot.Device, error)
 	// Turn waits until it is the asker's turn to take the lock; nil doesn't wait.
 	Turn func(context.Context) (release func(), err error)
 }
 
-// Change applies a change. If that fails because there are too few devices, nvidia-smi is asked whether the host has
-// more by now. After an error the files are as they were, unless it is one of the disk that says otherwise: then the
-// same change may be asked for again, and is made once. It is one of Change.Apply, of Store.Update or of nvidia-smi.
+// Change applies a change, and again if nvidia-smi finds more devices than too few. After an error the files are as
+// they were, or it says otherwise: the same change may be asked for again, and is made once.
 func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requester) (change.Result, error) {
 	by, err := asked.Prepare(by)
 	if err != nil {
@@ -62,9 +60,8 @@ func (c Changer) apply(ctx context.Context, asked change.Change,
 	return result, nil
 }
 
-// WithDevices makes a change, and again with the devices that list finds if too few are
-// registered for it. list is called without the lock of the files. The error is one of change
-// or of the store, or that of list where no device is registered at all.
+// WithDevices makes a change, and again with the devices that list finds, without the lock, if too few are registered.
+// The error of list counts where there are none at all.
 func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error),
 	change func() error,
 ) error {

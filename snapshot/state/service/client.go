@@ -40,8 +40,7 @@ type Client struct {
 // answerWithin is how long a service may take: longer than it lets a change take.
 const answerWithin = changeWithin + 10*time.Second
 
-// Change asks for a change. Its error is one of those above, or what the service says, with
-// the class of the error: see change.DecodeError.
+// Change asks for a change. Its error is one of these, or of a class as of change.DecodeError.
 func (c Client) Change(ctx context.Context, asked change.Change) (change.Result, error) {
 	data, err := json.Marshal(asked)
 	if err != nil {
@@ -68,8 +67,7 @@ func (c Client) Look(ctx context.Context, name string) (json.RawMessage, error) 
 	return answer.Document, err
 }
 
-// statusWithin is how long a service may take to say something about itself. systemd has
-// the socket also while the service waits for something before it serves.
+// statusWithin is for Status: systemd has the socket also while the service waits before it serves.
 const statusWithin = 10 * time.Second
 
 // Status asks the service about itself.
@@ -154,8 +152,7 @@ func (a *Answer) err() error {
 	return nil
 }
 
-// How long a client waits for room in the queue of the socket, and after which time it looks whether it was
-// interrupted.
+// How long a client waits for room in the socket's queue, and for one look whether it was interrupted.
 const (
 	connectWithin = 10 * time.Second
 	connectFor    = 200 * time.Millisecond

@@ -17,15 +17,13 @@ import (
 // callerProcess is the process at the other end of a connection, as the kernel reports it.
 type callerProcess struct {
 	uid snapshot.UID
-	// owner is the uid for which the process counts: that of who made its user namespace, or its own.
-	// account is the account of that: a user may have thousands of uids.
+	// owner is who made its user namespace, or its own uid; account is that of the owner, who may have many uids.
 	owner, account snapshot.UID
 	groups         []uint32 // as far as they are known
 	pid            snapshot.PID
 	// unknown is why the PIDs that the process names may mean nothing here, or nil.
 	unknown error
-	// contained says that the uid proves nothing: it is one that an engine of root's, or the
-	// image, chose for a container.
+	// contained says that an engine of root's, or an image, chose the uid: it proves nothing.
 	contained bool
 	// name is that of the account where it is known already.
 	name snapshot.Username
@@ -128,15 +126,14 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	p.unknown = nil
 }
 
-// isContained says whether a process in another PID namespace got its uid from a container engine of root's, by its
-// cgroup: a process in such a container can make user namespaces as any user. No engine of a user gives uid 0.
+// isContained says whether root's engine gave a process in another PID namespace its uid, by its cgroup: it can make
+// user namespaces as any user. No engine of a user gives uid 0.
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Place()
 	return uid == 0 || place.ID != "" && !place.Delegated
 }
 
-// processes are those that a request names, held from the first look on: what the kernel
-// reports about one is never about another process that got its PID.
+// processes are those that a request names, held from the first look on: no other process gets their PID.
 type processes struct {
 	fs   proc.FS
 	by   callerProcess

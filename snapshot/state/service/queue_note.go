@@ -49,8 +49,7 @@ func (n *waitsNote) load(run string) (err error) {
 	return err
 }
 
-// Waits are who waits for GPUs on this host, as root's service noted it in a run folder; nil if that is unknown. alive
-// says whether a process still runs.
+// Waits are who waits for GPUs, as noted in a run folder; nil if unknown. alive says whether a process runs.
 func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snapshot.Wait {
 	var note waitsNote
 	if err := note.load(run); err != nil {

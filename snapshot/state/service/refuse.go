@@ -17,9 +17,8 @@ import (
 // errUntold says that the host wasn't told about a person yet.
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
-// withinCaps refuses to a person what a change made of the files and a cap doesn't allow. Who is over a cap may keep
-// what is there. Without a controller, to root, and while nothing is known of the person, nothing is refused: what is
-// beyond a cap is taken back later.
+// withinCaps refuses a change that a cap doesn't allow. Who is over one may keep what is there. Without a controller,
+// to root, and to people of whom nothing is known, nothing is refused: it is taken back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
 	t, now := s.allowed.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {

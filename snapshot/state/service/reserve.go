@@ -78,8 +78,7 @@ func (r *Reservations) All() ([]snapshot.Reservation, error) {
 	return r.list, err
 }
 
-// Tend ends what is over and what lapses. held are those who have a GPU of this host; it is asked only where that
-// matters.
+// Tend ends what is over or lapses. held, who has GPUs of this host, is asked only where that matters.
 func (r *Reservations) Tend(now time.Time, held func() (map[snapshot.UID]bool, error)) error {
 	list, err := r.All()
 	if err != nil {
@@ -186,8 +185,8 @@ type Booking struct {
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if a cap
-// of the person's own doesn't allow so many GPUs of those that the host knows.
+// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if an own
+// cap doesn't allow so many.
 func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known int) (*Booking, error) {
 	t := s.allowanceFor(ctx, uid)
 	if !t.holds(s.Now()) {

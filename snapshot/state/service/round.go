@@ -96,8 +96,7 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	return files.Overbooked(list, s.Now()) > before
 }
 
-// offer keeps GPUs for the waits of which it is the turn and that have no change, and takes these out of given; q.mu is
-// held.
+// offer keeps GPUs for waits without a change of which it is the turn, and takes these out of given; q.mu is held.
 func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[string]*wait, now time.Duration) {
 	maps.DeleteFunc(given, func(id string, chosen []snapshot.DeviceIndex) bool {
 		w := waiting[id]
@@ -141,8 +140,7 @@ func undo(c *change.Change, r *change.Result) change.Change {
 	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: without(r.Now, r.Before)}}
 }
 
-// expire ends offers of which the time is over, or of which a GPU is in use, and begins the time of those of which the
-// GPUs are free; q.mu is held.
+// expire ends offers that are over or of which a GPU is in use, and begins those of which all are free; q.mu is held.
 func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpus.State, now time.Duration) {
 	for i := 0; i < len(q.offers); i++ {
 		o := &q.offers[i]
@@ -172,8 +170,8 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 	}
 }
 
-// goBehind has the waits of a user without a change begin again behind others: else the GPUs that were not taken would
-// be kept for them minute after minute; q.mu is held.
+// goBehind has a user's waits without a change begin again behind others: else GPUs would be kept for them minute after
+// minute; q.mu is held.
 func (q *waits) goBehind(uid snapshot.UID, now time.Duration) {
 	for _, w := range q.list {
 		if w.UID == uid && w.change == nil {

@@ -39,8 +39,7 @@ import (
 
 // Backend is the host that the service serves. Its methods are called by many goroutines.
 type Backend interface {
-	// Change makes a change for an asker, as Changer does. It takes the turn
-	// before it takes the lock of the state files, and releases it then.
+	// Change is Changer.Change. It takes the turn before the lock of the state files, and releases it then.
 	Change(ctx context.Context, c change.Change, by change.Requester,
 		turn func(context.Context) (release func(), err error)) (change.Result, error)
 	// Snapshot returns root's view of the host, as it was at most a second ago.
@@ -128,8 +127,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
-// keepQueueShort has clients wait for a turn to connect, instead of behind the thousands of connections that one
-// user can have made.
+// keepQueueShort has clients wait for a turn to connect, not behind thousands of connections of one user.
 func keepQueueShort(listener *net.UnixListener) error {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -157,8 +155,7 @@ func (s *Server) failedOnce(last *string, err error) {
 	}
 }
 
-// accept never waits: neither for the client, nor for the kernel to say more about its process than the uid.
-// What is refused is said into the empty buffer of the connection.
+// accept waits neither for the client nor for the kernel to say more than the uid. A refusal fits into the buffer.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	begun := proc.StartTimeNow()
 	raw, err := conn.SyscallConn()
@@ -207,8 +204,7 @@ func (s *Server) refuse(conn net.Conn, why error) {
 	_ = conn.Close()
 }
 
-// Listen opens the socket at a path, on which every user may connect. A socket that a
-// service left is replaced: the caller makes sure that no other service runs.
+// Listen opens the socket, on which every user may connect. The caller makes sure that no other service runs.
 func Listen(path string) (*net.UnixListener, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {

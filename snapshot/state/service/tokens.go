@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// issue makes a token for anyone who asks. Whether the environment is that user's is looked at
-// when the container starts: it may end until then.
+// issue makes a token for anyone. Whether the environment is that user's is looked at when the container starts.
 func (s *Server) issue(eid snapshot.EnvID, by callerProcess) Answer {
 	if by.unknown != nil { // a container can have processes of any uid
 		return failure(by.unknown)
@@ -45,8 +44,7 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	return answer.Token, err
 }
 
-// Redeem returns for whom a container is started that has a token. The error wraps
-// state.ErrRequest for one that proves nothing.
+// Redeem returns for whom a container with a token is started. The error wraps state.ErrRequest for a false one.
 func (c Client) Redeem(ctx context.Context, text string) (grant.Holder, error) {
 	if len(text) > grant.MaxToken {
 		return grant.Holder{}, state.Refuse("it is not a token")

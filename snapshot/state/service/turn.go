@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// How long what is free and not enough for the first one in the queue is kept for it, after which those behind may pass
-// for as long; and after which time a wait goes before all younger ones.
+// How long free GPUs are kept for the first one in the queue, after which those behind may pass for as long; and when a
+// wait goes before all younger ones.
 const (
 	keepBackFor = 30 * time.Minute
 	overdue     = 24 * time.Hour
@@ -35,8 +35,8 @@ type keptBack struct {
 // keeps says whether what is free is kept back, rather than left to those behind.
 func (h keptBack) keeps(now time.Duration) bool { return h.id != "" && now-h.since < keepBackFor }
 
-// decide says which waits get which GPUs. have is how many GPUs of this host each person has. The queue is one of
-// people: who has fewest comes first, then who waits longest. last is what decide returned before.
+// decide says which waits get which GPUs. The queue is one of people: who has fewest (have) comes first, then who waits
+// longest. last is what it returned before.
 func decide(
 	candidates []candidate, have map[snapshot.UID]int, last keptBack, now time.Duration,
 ) (given map[string][]snapshot.DeviceIndex, next keptBack) {
@@ -65,9 +65,8 @@ func decide(
 	return given, next
 }
 
-// passedTo is what is kept back for the wait that is the first one now. The time goes on while waits come and go, so
-// that no number of them keeps GPUs back for longer. It begins when there is something to keep, and again when the one
-// before begins.
+// passedTo is what is kept back for the first wait now. The time goes on while waits come and go, so that no number of
+// them keeps GPUs back for longer. It begins with something to keep, and again when the one before begins.
 func (h keptBack) passedTo(id string, begins, anything bool, now time.Duration) keptBack {
 	if h.id == "" || begins || now-h.since >= 2*keepBackFor || h.keeps(now) && !anything {
 		h.since = now
@@ -102,11 +101,9 @@ type Place struct {
 	// First is who comes first, if that is another person.
 	First *snapshot.Wait `json:"first,omitempty"`
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says that it is passed over: by a cap or reservations, the person may have no more now, or too few GPUs
-	// work.
+	// Barred says that a cap, reservations or too few GPUs that work let it pass over.
 	Barred bool `json:"barred,omitempty"`
-	// Possible is how many GPUs it could have, as a controller says that frees some for those who wait; nil for as
-	// many.
+	// Possible is how many GPUs it could have, as a controller says that frees some; nil for as many.
 	Possible *int `json:"possible,omitempty"`
 	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`

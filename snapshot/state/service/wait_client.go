@@ -10,9 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// Wait stands in the queue of this host until it is the turn of a request, and returns what its change has done. tell
-// is called with its place whenever that changes, and with nil while the service is away: its place is kept, and the
-// client connects again. The error is one of Client.Change, or the cause of ctx's end, which leaves the queue.
+// Wait stands in the queue of this host and returns what the change has done. tell gets each new place, and nil while
+// the service is away, which keeps it. The error is one of Client.Change, or the cause of ctx's end, which leaves the
+// queue.
 func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (change.Result, error) {
 	for queued := false; ; {
 		answer, err := c.waitOnce(ctx, Request{Version: Version, Wait: &r}, func(p *Place) {

@@ -20,8 +20,7 @@ import (
 type WaitRequest struct {
 	// ID is made by the client, and the same when it connects again, and on other hosts where it waits for the same.
 	ID string `json:"id"`
-	// Change, a change.Change, is made when it is its turn. Without one, the client is told which GPUs are kept for its
-	// user for a minute.
+	// Change, a change.Change, is made when it is its turn. Without one, its GPUs are kept for its user for a minute.
 	Change json.RawMessage `json:"change,omitempty"`
 	// GPUs and Suits are of one without a Change: see snapshot.Wait.
 	GPUs  int                    `json:"gpus,omitempty"`
@@ -32,8 +31,7 @@ const (
 	maxOwnWaits = 64 // of a person
 	maxWaitID   = 64 // bytes
 
-	// offerFor is how long GPUs are kept for a wait alone, and passedFor how long nothing is taken for one that has let
-	// them pass.
+	// offerFor is how long GPUs are kept for a wait, and passedFor how long none are taken for one that let them pass.
 	offerFor  = time.Minute
 	passedFor = 24 * time.Hour
 	// returnWithin is how long commands have to connect again to a new service, before anything is given.

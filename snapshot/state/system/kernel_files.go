@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// A user can make a folder that never answers (FUSE, a broken NFS): the helper that looks is given up then, and all
-// folders together may take kernelsWithin. What isn't found out in time is unknown.
+// A folder may never answer (FUSE, a broken NFS): the helper that looks is given up, and all folders together may take
+// kernelsWithin. The rest is unknown.
 const (
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // in one look, since any user can register any uid
@@ -74,8 +74,7 @@ func (p procfs) kernelFile(folder string, k Kernel) Liveness {
 	return Gone
 }
 
-// runtimeVariables choose Jupyter's runtime folder, which is at a path below each
-// (jupyter_core, "Common Directories and File Locations").
+// runtimeVariables choose Jupyter's runtime folder, at a path below each (jupyter_core).
 var runtimeVariables = []struct{ name, below string }{
 	{"JUPYTER_RUNTIME_DIR", ""},
 	{"JUPYTER_DATA_DIR", "runtime"},
@@ -84,8 +83,8 @@ var runtimeVariables = []struct{ name, below string }{
 	{"HOME", ".local/share/jupyter/runtime"},
 }
 
-// runtimeFolders are the folders in which the Jupyter of a user may keep the files of kernels: by the account, and by
-// the variables of the user's processes. complete is false if there may be others.
+// runtimeFolders are where a user's Jupyter may keep the files of kernels, by the account and by the variables of
+// processes. complete is false if there may be others.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (
 	folders []string, complete bool,
 ) {

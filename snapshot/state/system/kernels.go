@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Kernel is a Jupyter kernel that is registered in an environment of a user. Any user can
-// register any id: only processes and files of that user say that it lives.
+// Kernel is a Jupyter kernel of a user. Any user can register any id: only that user's processes and files count.
 type Kernel struct {
 	ID  string
 	UID snapshot.UID
@@ -42,8 +41,8 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	return lives
 }
 
-// runningKernels says which kernels have a process. Users choose how many kernels are asked
-// for, and how many a command line names, so neither is walked through for the other.
+// runningKernels says which kernels have a process. Users choose how many there are, and how many a command line names,
+// so neither is walked through for the other.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	lives, byID := make(map[Kernel]Liveness, len(kernels)), map[string][]Kernel{}
 	missing := Unknown
@@ -89,8 +88,7 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 	}
 }
 
-// maxCommandLine is how many bytes of a command line are read. A kernel's file is among the first arguments, and any
-// user can start processes with megabytes of them, which would make others wait for their turn.
+// maxCommandLine is in bytes: the file is among the first arguments, and megabytes would make others wait.
 const maxCommandLine = 64 << 10
 
 func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// IsPrivate says whether what is mounted at a path is another folder of its file system, as PrivateTmp= of systemd and
-// pam_namespace(8) have it for some processes alone. That a subvolume is mounted at its own place is usual.
+// IsPrivate says whether another folder of its file system is mounted at a path, as by PrivateTmp= and
+// pam_namespace(8). A subvolume at its own place isn't.
 func IsPrivate(procRoot, path string) bool {
 	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
 	return err == nil && isPrivate(mountinfo, path)
@@ -25,8 +25,8 @@ func isPrivate(mountinfo, path string) (private bool) {
 	return private
 }
 
-// IsOwn says whether the folder at a path is that of the file system at "/", which has it at the same path: also if it
-// is mounted there once more, as systemd does for services that may not write elsewhere.
+// IsOwn says whether a folder is that of the file system at "/", also if it is mounted there once more, as systemd
+// does.
 func IsOwn(procRoot, path string) bool {
 	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
 	return err == nil && isOwn(mountinfo, path)
@@ -43,8 +43,8 @@ func isOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// treeAt returns the device of the file system that a path is in, and its folder that has all below it at the paths by
-// which this process names them. It isn't known for what is mounted at another path than its own.
+// treeAt is the device of the file system of a path, and its folder that has all below it at these paths. It isn't
+// known for what is mounted at another path than its own.
 func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
@@ -59,8 +59,8 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	return tree, known
 }
 
-// UsersMount describes a file system that another user than root and the caller has mounted at a path or below it, and
-// where; it is empty for none. It doesn't touch the file system, which may never answer.
+// UsersMount describes a file system that a user has mounted at a path or below it; empty for none. It doesn't touch
+// it, since it may never answer.
 func UsersMount(procRoot, path string) string {
 	mountinfo, _ := proc.FS{Root: procRoot}.Mounts() // unknown is none
 	return usersMount(mountinfo, path)

@@ -51,8 +51,8 @@ type System interface {
 	Namespaces() Namespaces
 	// Uptime is the start time of a process that starts now; 0 if unknown.
 	Uptime() snapshot.StartTime
-	// Running lists the living processes of the wanted uids, without zombies and
-	// kernel threads. complete is false where processes may be hidden.
+	// Running lists the processes of the wanted uids, without zombies and kernel threads; not complete where some may
+	// be hidden.
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
@@ -84,8 +84,7 @@ func (p procfs) BootID() string {
 	return id
 }
 
-// Process reads /proc/PID. Where /proc hides the processes of others (mount option
-// hidepid), signal 0 still shows whether there is one.
+// Process reads /proc/PID. Where that is hidden (hidepid), signal 0 still shows whether there is one.
 func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	stat, err := p.fs.Stat(pid)
 	switch {
@@ -130,15 +129,13 @@ func isZombie(pid snapshot.PID) bool {
 	return err == nil && ended
 }
 
-// showsAll says whether /proc shows the processes of every user: the command line of
-// PID 1 can be read only by root, or where /proc hides nothing.
+// showsAll says whether /proc hides nothing: else only root can read the command line of PID 1.
 func (p procfs) showsAll() bool {
 	_, err := os.ReadFile(p.path(1, "cmdline"))
 	return err == nil
 }
 
-// Namespaces are the inodes of the PID namespace and the user namespace of a process:
-// PIDs and uids mean something only within them. 0 is unknown.
+// Namespaces are the inodes of the PID and the user namespace of a process; 0 is unknown.
 type Namespaces struct {
 	PID  uint64 `json:"pid_namespace"`
 	User uint64 `json:"user_namespace"`
@@ -172,8 +169,7 @@ func (p procfs) namespace(kind string) uint64 {
 // localtime is the time zone of the machine, see localtime(5).
 const localtime = "/etc/localtime"
 
-// Now is the time in the zone of this machine: the dates in the state files are on that clock,
-// whatever TZ says in a user's shell or in the login of a controller.
+// Now is the time in the zone of this machine, whatever TZ says: the dates in the state files are on that clock.
 func Now() time.Time { return time.Now().In(zone()) }
 
 var zone = sync.OnceValue(func() *time.Location {
