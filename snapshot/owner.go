@@ -82,12 +82,10 @@ func (r *Register) Has(pid PID) bool { return len(r.environments[pid]) > 0 }
 // Knows says whether an answer of earlier looks is the same.
 func (r *Register) Knows(a Answer) bool { return r.answers[a.PID] == a }
 
-// Owner is in which environment a process is: the one that it is registered in; else the one that its environ names;
-// else the one that its container was started in; else the last answer; else that of its nearest ancestor of the same
-// account that is in one. A process of root may be in the environment of any ancestor.
-//
-// The lineage is the process itself and its ancestors, the nearest first. An error in it says that an ancestor isn't
-// known. container is empty for none.
+// Owner is in which environment a process is: the one that it is registered in; else that its environ names; else that
+// its container was started in; else the last answer; else that of its nearest ancestor of the same account, or of any
+// for a process of root. The lineage is the process and its ancestors, the nearest first; an error in it says that one
+// isn't known. container is empty for none.
 func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Owner {
 	var o Owner
 	var account UID

@@ -9,22 +9,15 @@
 //		done(s)
 //	}
 //
-// Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only leads to a look, and never
-// to more. An opener that has ended again is worth no look. That holds for the nvidia-smi of a look itself, which has
-// ended when the look is over.
+// Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only leads to a look, and an
+// opener that has ended again, such as the nvidia-smi of a look itself, to none. Looks have at least 100 ms between
+// them, and fewer follow those that showed nothing new: pace.go decides that, and is pure.
 //
-// While the kernel guard is on, it reports opens through all nodes of a device, with the PID of the opener (OpenLog).
-// With the guard or without, opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with that PID,
-// otherwise by inotify without it (MethodOf). What can't be watched is said in the log, at debug level, and left to the
-// interval between looks.
-//
-// OpenLog is how the process that keeps the guard says so: guard-opens.json, a small file in root's run folder, which
-// all who watch the machine read when it changes. It is replaced as a whole, at once after an open and then at most
-// every 100 ms. It has the last 256 opens with a count, so that a reader who is late misses none of them without
-// noticing. What is in the file before an OpenLogReader begins counts for nothing.
-//
-// pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and fewer follow those that
-// showed nothing new: see there.
+// Opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with the PID of the opener, otherwise by
+// inotify without it (MethodOf). The kernel guard reports opens through all nodes of a device: the process that keeps it
+// writes them to guard-opens.json in root's run folder (OpenLog), at once and then at most every 100 ms, the last 256
+// with a count, so that a late reader notices what it missed. What can't be watched is left to the interval between
+// looks.
 package watch
 
 import (

@@ -70,14 +70,10 @@ func New(dir string, o Config) *Store {
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 
-// Read returns the contents of the state files after a cleanup. The cleanup removes processes and Jupyter kernels that
-// have ended, environments in which nothing runs, and attachments of environments that do not exist.
-//
-// As 1.4.3 does, Read writes the result back if anything changed; if it cannot, a warning says so. If root's genv can't
-// get the lock for some seconds, it reads without the lock and writes nothing. With state.ErrNoDevices the environments
-// are still valid.
-//
-// The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if that is the cause.
+// Read returns the contents of the state files after a cleanup, which removes what has ended: processes, kernels,
+// environments and attachments. As 1.4.3 does, it writes the result back; if it cannot, a warning says so. If root's
+// genv doesn't get the lock for some seconds, it reads without it and writes nothing. With state.ErrNoDevices the
+// environments are valid. The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if that is the cause.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err

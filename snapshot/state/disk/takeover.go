@@ -13,18 +13,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// TakeOver makes the state files root's: they are read and cleaned up as by Update, with the lock that every genv
-// takes, and written to root's folder. Only then they are root's, at once: a takeover that is interrupted anywhere has
-// changed nothing of the state, and is repeated. Until then, users can't write to the state folder, unless TakeOver
-// returns an error. It needs root.
+// TakeOver makes the state files root's: they are read as by Update, with the lock that every genv takes, and written to
+// root's folder. They are root's at once, in the end: a takeover that is interrupted has changed nothing, and is
+// repeated. Files that can't be read (ErrCorrupt, ErrLost, folder.ErrUnsafe) stay as they are. Any user can hold the
+// lock: after some seconds that is a BusyError. It needs root.
 //
-// Files that can't be read are not taken over: they stay as they are, and the error (ErrCorrupt, ErrLost,
-// folder.ErrUnsafe) says what to do.
-//
-// Any user can hold the lock: a BusyError comes after some seconds, and the caller tries again.
-//
-// move is called shortly before the end, with the files and the lock held, for what else is to be moved; it may be nil.
-// done is false if the state was root's already, and warnings say what was noticed and worked around, a line each.
+// move is called shortly before the end, with the lock held, for what else is to be moved; it may be nil. done is false
+// if the state was root's already, and warnings say what was noticed, a line each.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done bool, warnings []string, err error) {
 	if s.RootDir == "" {
 		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")

@@ -1,6 +1,5 @@
 // Package folder reads and writes files in a folder to which every user of the host may write. Nothing in it is
-// trusted: files are opened without following links, and checked before they are read; a file is replaced as a whole.
-// What the files contain is for the caller to check.
+// trusted: no link is followed, files are checked before they are read, and replaced as a whole.
 //
 //	d, err := folder.Open("/var/tmp/genv")
 //	defer d.Close()

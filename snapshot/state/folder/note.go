@@ -8,13 +8,7 @@ import (
 )
 
 // Note is a JSON file in a folder that only root may write, or the caller on a simulated host. It is replaced as a
-// whole, so that readers need no lock. Who reads a note in order to change it takes a lock first: see Hold.
-//
-//	var opens = folder.Note[content]{
-//		Name: "opens.json", Max: 16 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*content).check,
-//	}
-//	err := opens.Write("/run/genv", content{…})
-//	c, err := opens.Read("/run/genv")
+// whole, so that readers need no lock. Who changes what it read takes a lock first: see Hold.
 type Note[T any] struct {
 	Name    string
 	Max     int64 // bytes

@@ -1,12 +1,10 @@
-// Package instances keeps which MIG instances attachments are about (`genv attach --mig`).
-// In the state files such an attachment is one to the whole device, with the memory of the
-// instances as its capacity, which is all that genv 1.4.3 sees.
+// Package instances keeps which MIG instances attachments are about (`genv attach --mig`). In the state files such an
+// attachment is one to the whole device, with the memory of the instances as its capacity: genv 1.4.3 sees no more.
+// What a user notes counts only for attachments of environments of that user.
 //
 //	notes := instances.Notes{Dir: "/var/tmp/genv"}
 //	notes.Mark(files)                    // sets Attachment.Instances
 //	err := notes.Save(files, eid)        // with the lock of the state files
-//
-// What a user notes counts only for attachments of environments of that user.
 package instances
 
 import (

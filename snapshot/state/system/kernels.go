@@ -15,12 +15,9 @@ type Kernel struct {
 	UID snapshot.UID
 }
 
-// Kernels says which kernels live: those of which a process of their user names the
-// connection file (kernel-ID.json) in its command line, and those of which that file is in
-// a runtime folder of their user, also while they restart and have no process.
-//
-// Only the user and root can know all runtime folders of a user. For others, and where
-// /proc hides processes or a folder doesn't answer, a kernel that is not found is Unknown.
+// Kernels says which kernels live: a process of their user names the connection file (kernel-ID.json) in its command
+// line or, as while they restart, that file is in a runtime folder of their user. For other users than root and their
+// own, and where something is hidden or doesn't answer, one that isn't found is Unknown.
 func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	pids, err := p.fs.PIDs()
 	if err != nil {
