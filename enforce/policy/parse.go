@@ -138,7 +138,7 @@ type reader struct {
 }
 
 func (r *reader) readGroups(n *strictyaml.Node) {
-	r.file.Groups = strictyaml.Groups{
+	r.file.Groups = strictyaml.GroupReader{
 		Members: r.readUser,
 		Other:   r.group,
 		Fold:    func(user string) string { return user }, // account names are case-sensitive

@@ -102,9 +102,8 @@ func (s hostSettings) over(defaults hostSettings) remote.Host {
 // addEntry reads an item of `hosts:`, a pattern or a mapping.
 func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	if !n.IsMap() {
-		if t, ok := readDestination(n); ok {
-			s := hostSettings{user: t.user, port: t.port}
-			f.addHosts(n, t.pattern.Expand(), nil, s.over(defaults))
+		if h, names, ok := readDestination(n); ok {
+			f.addHosts(n, names, nil, hostSettings{user: h.User, port: h.Port}.over(defaults))
 		}
 		return
 	}
@@ -128,20 +127,26 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	f.addHosts(name, names, addresses, s.over(defaults))
 }
 
-func readDestination(n *strictyaml.Node) (destination, bool) {
-	text := n.Text()
-	if text == "" {
-		return destination{}, false
+// readDestination reads [user@]name[:port], and the names that the name stands for.
+func readDestination(n *strictyaml.Node) (h remote.Host, names []string, ok bool) {
+	word := n.Text()
+	if word == "" {
+		return h, nil, false
 	}
-	if strings.HasPrefix(text, "@") {
-		n.Failf("%s: a host group is not allowed here; use it in `groups:`", text)
-		return destination{}, false
+	if strings.HasPrefix(word, "@") {
+		n.Failf("%s: a host group is not allowed here; use it in `groups:`", word)
+		return h, nil, false
 	}
-	t, err := parseDestination(text)
+	h, err := parseDestination(word)
+	var pattern text.HostPattern
+	if err == nil {
+		pattern, err = text.ParseHosts(h.Name)
+	}
 	if err != nil {
 		n.Failf("%v", err)
+		return h, nil, false
 	}
-	return t, err == nil
+	return h, pattern.Expand(), true
 }
 
 // expand reads a pattern without user and port; nil is none.
@@ -149,15 +154,12 @@ func expand(n *strictyaml.Node) []string {
 	if n == nil {
 		return nil
 	}
-	t, ok := readDestination(n)
-	if ok && (t.user != "" || t.port != 0) {
+	h, names, ok := readDestination(n)
+	if ok && (h.User != "" || h.Port != 0) {
 		n.Failf("%q is more than a host; write `user:` and `port:` on lines of their own", n.Text())
-		ok = false
-	}
-	if !ok {
 		return nil
 	}
-	return t.pattern.Expand()
+	return names
 }
 
 // addHosts adds hosts with the same settings, each under its own name.
@@ -192,7 +194,7 @@ func (f *fleet) addGroups(n *strictyaml.Node) {
 		}
 		f.places["@"+name] = key.Place().String()
 	})
-	maps.Copy(f.groups, strictyaml.Groups{Members: f.known, Other: f.members, Fold: text.FoldHost}.Read(n))
+	maps.Copy(f.groups, strictyaml.GroupReader{Members: f.known, Other: f.members, Fold: text.FoldHost}.Read(n))
 }
 
 // known is the hosts of a pattern, each as it is written in `hosts:`.

@@ -7,45 +7,28 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// destination is [user@]name[:port], where the name may contain ranges.
-type destination struct {
-	user    string
-	name    string
-	pattern text.HostPattern
-	port    int // 0 if none was written
-}
-
-func parseDestination(word string) (destination, error) {
-	t, err := splitDestination(word)
-	if err != nil {
-		return destination{}, err
-	}
-	t.pattern, err = text.ParseHosts(t.name)
-	return t, err
-}
-
-// splitDestination is parseDestination without reading the name.
-func splitDestination(word string) (destination, error) {
-	t := destination{name: word}
+// parseDestination reads [user@]name[:port]. What the name means, which may have ranges or wildcards, is left to others.
+func parseDestination(word string) (h remote.Host, err error) {
+	name := word
 	switch at := strings.LastIndexByte(word, '@'); {
 	case at == 0:
-		return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group for a host group", word)
+		return h, fmt.Errorf("%q has no user before the @; write it as user@host, or @group for a host group", word)
 	case at > 0 && at == len(word)-1:
-		return destination{}, fmt.Errorf("%q has no host after the @; write it as user@host", word)
+		return h, fmt.Errorf("%q has no host after the @; write it as user@host", word)
 	case at > 0: // as in ssh, since a user may be ann@corp.example
 		if err := text.CheckUsername(word[:at]); err != nil {
-			return destination{}, fmt.Errorf("%q: %w", word, err)
+			return h, fmt.Errorf("%q: %w", word, err)
 		}
-		t.user, t.name = word[:at], word[at+1:]
+		h.User, name = word[:at], word[at+1:]
 	}
-	var err error
-	if t.name, t.port, err = splitPort(t.name); err != nil {
-		return destination{}, fmt.Errorf("%q: %w", word, err)
+	if h.Name, h.Port, err = splitPort(name); err != nil {
+		return h, fmt.Errorf("%q: %w", word, err)
 	}
-	return t, nil
+	return h, nil
 }
 
 // splitPort separates the port from a host. Brackets at the beginning that contain

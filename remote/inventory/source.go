@@ -48,7 +48,7 @@ func bare(err error) error {
 
 // isFile says whether an item of -H is a file, by its name.
 func (w word) isFile() bool {
-	if _, isLabel := parseLabel(w.text); isLabel || w.isNarrowing() {
+	if _, isLabel := labelOf(w.text); isLabel || w.isNarrowing() {
 		return false
 	}
 	return strings.Contains(w.text, "/") || isYAMLName(w.text)

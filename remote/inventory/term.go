@@ -46,44 +46,46 @@ func sortTerms(words, excluded []word) (terms, error) {
 	return t, nil
 }
 
-// expand is the hosts of a group, a label, a glob or a destination. Globs are looked up
-// among the hosts of the fleet and the others that are given.
+// expand is the hosts of a group, a label, a glob or a destination. Globs are looked up among the hosts of the fleet and
+// the others that are given.
 func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
-	if group, ok := strings.CutPrefix(w.text, "@"); ok {
-		members, err := f.members(group)
-		if err != nil {
-			return nil, fmt.Errorf("host group @%s: %w", group, err)
+	var like remote.Host // with the user and port that are written
+	var names []string
+	var err error
+	group, isGroup := strings.CutPrefix(w.text, "@")
+	label, isLabel := labelOf(w.text)
+	switch {
+	case isGroup:
+		if names, err = f.members(group); err != nil {
+			err = fmt.Errorf("host group @%s: %w", group, err)
 		}
-		return hostsNamed(members, destination{}), nil
-	}
-	if l, ok := parseLabel(w.text); ok {
-		labelled, err := f.labelled(l)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.text, err)
+	case isLabel:
+		if names, err = f.labelled(label); err != nil {
+			err = fmt.Errorf("%s: %w", w.text, err)
 		}
-		return hostsNamed(labelled, destination{}), nil
+	default:
+		if like, err = parseDestination(w.text); err == nil {
+			names, err = f.named(like.Name, others)
+		}
 	}
-	t, err := splitDestination(w.text)
+	hosts := make([]remote.Host, len(names))
+	for i, name := range names {
+		hosts[i] = like
+		hosts[i].Name = name
+	}
+	return hosts, err
+}
+
+// named are the hosts of a name, which may have ranges, or those that a glob matches.
+func (f *fleet) named(name string, others []string) ([]string, error) {
+	if text.IsHostGlob(name) {
+		return f.matching(name, others)
+	}
+	pattern, err := text.ParseHosts(name)
 	if err != nil {
 		return nil, err
 	}
-	if text.IsHostGlob(t.name) {
-		members, err := f.matching(t.name, others)
-		return hostsNamed(members, t), err
-	}
-	if t.pattern, err = text.ParseHosts(t.name); err != nil {
-		return nil, err
-	}
-	return hostsNamed(t.pattern.Expand(), t), nil
-}
-
-// hostsNamed are hosts with the user and port of a destination.
-func hostsNamed(names []string, t destination) []remote.Host {
-	hosts := make([]remote.Host, len(names))
-	for i, name := range names {
-		hosts[i] = remote.Host{Name: name, User: t.user, Port: t.port}
-	}
-	return hosts
+	return pattern.Expand(), nil
 }
 
 // matching are the hosts that a glob matches, at least one.
@@ -163,65 +165,49 @@ func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	return keys, nil
 }
 
-// label is label:KEY for hosts with a label, or label:KEY=VALUE, where * in the value is any text and ? any character.
-type label struct {
-	key, value string
-	hasValue   bool
+// labelOf is KEY or KEY=VALUE of an item label:…; ok is false for another item. label:22 is port 22 of a host with this
+// name.
+func labelOf(item string) (label string, ok bool) {
+	label, ok = strings.CutPrefix(item, "label:")
+	_, err := parsePort(label)
+	return label, ok && err != nil
 }
 
-// parseLabel says whether an item is a label. label:22 is port 22 of a host with this name.
-func parseLabel(item string) (label, bool) {
-	rest, ok := strings.CutPrefix(item, "label:")
-	if _, err := parsePort(rest); !ok || err == nil {
-		return label{}, false
-	}
-	var l label
-	l.key, l.value, l.hasValue = strings.Cut(rest, "=")
-	return l, true
-}
-
-// matches says whether a host has the label. Keys and values are case-sensitive, as in policies.
-func (l label) matches(h *remote.Host) bool {
-	has, ok := h.Labels[l.key]
-	return ok && (!l.hasValue || text.MatchGlob([]rune(l.value), []rune(has)))
-}
-
-// labelled are the names of the hosts with a label, at least one.
-func (f *fleet) labelled(l label) ([]string, error) {
-	if l.key == "" {
+// labelled are the names of the hosts with a label, at least one. Keys and values are case-sensitive, as in policies; *
+// in a value is any text and ? any character.
+func (f *fleet) labelled(label string) ([]string, error) {
+	key, value, hasValue := strings.Cut(label, "=")
+	if key == "" {
 		return nil, errors.New("the label's name is missing; write it as label:gpu=h100, or label:gpu")
 	}
 	if len(f.files) == 0 {
 		return nil, errNoFleet
 	}
 	var found []string
-	values := map[string][]string{} // by label, of all hosts
+	known := map[string]map[string]bool{} // the values of each label, of all hosts
 	for i := range f.hosts {
 		h := &f.hosts[i]
-		if l.matches(h) {
+		has, ok := h.Labels[key]
+		if ok && (!hasValue || text.MatchGlob([]rune(value), []rune(has))) {
 			found = append(found, h.Name)
 		}
 		for key, value := range h.Labels {
-			if !slices.Contains(values[key], value) {
-				values[key] = append(values[key], value)
+			if known[key] == nil {
+				known[key] = map[string]bool{}
 			}
+			known[key][value] = true
 		}
 	}
 	if len(found) > 0 {
 		return found, nil
 	}
-	return nil, fmt.Errorf("no host in %s has it; %s", f.in(), l.hint(values))
-}
-
-func (l label) hint(values map[string][]string) string {
-	if known, ok := values[l.key]; ok {
-		slices.Sort(known)
-		return text.Hint(l.value, known, fmt.Sprintf("the values of %s are %s", l.key,
-			text.Shorten(strings.Join(known, ", "), 200)))
+	what, word, choices := "the labels", key, slices.Sorted(maps.Keys(known))
+	if len(choices) == 0 {
+		return nil, fmt.Errorf("no host in %s has it; add `labels:` to its hosts", f.in())
 	}
-	keys := slices.Sorted(maps.Keys(values))
-	if len(keys) == 0 {
-		return "add `labels:` to its hosts"
+	if known[key] != nil {
+		what, word, choices = "the values of "+key, value, slices.Sorted(maps.Keys(known[key]))
 	}
-	return text.Hint(l.key, keys, "the labels are "+text.Shorten(strings.Join(keys, ", "), 200))
+	return nil, fmt.Errorf("no host in %s has it; %s", f.in(),
+		text.Hint(word, choices, what+" are "+text.Shorten(strings.Join(choices, ", "), 200)))
 }

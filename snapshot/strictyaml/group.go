@@ -7,48 +7,44 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Groups reads a mapping of group names to lists. An item of a list is a word, or the name of another group after an @.
-type Groups struct {
+// GroupReader reads a mapping of group names to lists. An item of a list is a word, or the name of another group after
+// an @. Groups may contain each other in any order, but not in a cycle.
+type GroupReader struct {
 	// Members returns the members that an item without @ names. It records its errors at the item.
 	Members func(item *Node) []string
-	// Other returns the members of a group that is not defined in the mapping, or an
-	// error that ends with the next step.
+	// Other returns the members of a group that is not defined in the mapping, or an error that ends with the next step.
 	Other func(name string) ([]string, error)
 	// Fold converts a member to the form in which members are compared. Each member is in a group once.
 	Fold func(member string) string
-}
 
-// grouping is a mapping of groups while it is read. Groups may contain each other in any order, but not in a cycle.
-type grouping struct {
-	Groups
 	written map[string]*Node
 	done    map[string][]string
 	path    []string // the groups that are being resolved, outermost first
 }
 
 // Read returns the members of each group in a mapping.
-func (g Groups) Read(n *Node) map[string][]string {
-	r := grouping{Groups: g, written: map[string]*Node{}, done: map[string][]string{}}
+func (g GroupReader) Read(n *Node) map[string][]string {
+	g.written, g.done = map[string]*Node{}, map[string][]string{}
 	var order []string
 	n.Each(func(key, value *Node) {
 		name := strings.TrimPrefix(key.Text(), "@")
 		switch {
 		case !text.IsMadeOf(name, "-_.") || name == "" || name[0] == '-':
 			key.Failf("%q is not a valid group name; use letters, digits, '-', '_' and '.'", name)
-		case r.written[name] != nil:
+		case g.written[name] != nil:
 			key.Failf("group %s is defined twice; remove one of the definitions", name)
 		default:
-			r.written[name] = value
+			g.written[name] = value
 			order = append(order, name)
 		}
 	})
 	for _, name := range order {
-		r.resolve(name)
+		g.resolve(name)
 	}
-	return r.done
+	return g.done
 }
 
-func (g *grouping) resolve(name string) {
+func (g *GroupReader) resolve(name string) {
 	if _, done := g.done[name]; done {
 		return
 	}
@@ -67,7 +63,7 @@ func (g *grouping) resolve(name string) {
 	g.path = g.path[:len(g.path)-1]
 }
 
-func (g *grouping) membersOf(item *Node) []string {
+func (g *GroupReader) membersOf(item *Node) []string {
 	name, ok := strings.CutPrefix(item.Text(), "@")
 	if !ok {
 		return g.Members(item)

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,14 +15,15 @@ import (
 // Node is a value in a document. If the value does not have the type that a method
 // reads, the method records an error in the document and returns zero.
 type Node struct {
-	in     *source
-	place  Place
-	kind   kind
-	key    string // the key of the value, for messages; empty in a list
-	text   string // of a word, number or bool
-	items  []*Node
-	fields []field
-	shape  *shape // of a sample for Describe; nil for a value in a file
+	in      *Document
+	place   Place
+	kind    kind
+	key     string // the key of the value, for messages; empty in a list
+	example string // of a mapping, for messages; empty for any
+	text    string // of a word, number or bool
+	items   []*Node
+	fields  []field
+	shape   *shape // of a sample for Describe; nil for a value in a file
 }
 
 type field struct{ key, value *Node }
@@ -65,6 +67,9 @@ func (n *Node) want(k kind, example string) bool {
 	case n.kind == lines:
 		n.refuse(notOneLine)
 	default:
+		if k == mapping {
+			example = cmp.Or(n.example, example)
+		}
 		n.failf("expected %s, as in `%s`, but found %s", kindNames[k], example, n.describe())
 	}
 	return n.kind == k
@@ -229,4 +234,72 @@ func (n *Node) OneOf(words ...string) string {
 
 func hint(word string, valid []string) string {
 	return text.Hint(word, valid, "use one of "+strings.Join(valid, ", "))
+}
+
+// Setting is a value in an S: its key in a file, and how it is read and written there.
+type Setting[S any] struct {
+	Key  string
+	Read func(*S, *Node)
+	Text func(*S) string
+	Copy func(to, from *S)
+}
+
+// NewSetting makes a setting with a value, which `false` switches off: then it is the zero T.
+func NewSetting[S any, T comparable](key string, at func(*S) *T, example string, read func(*Node) T,
+	write func(T) string,
+) Setting[S] {
+	var off T
+	return Setting[S]{
+		Key: key,
+		Read: func(s *S, n *Node) {
+			switch *at(s) = off; {
+			case !n.IsBool():
+				n.example = key + ": " + example
+				*at(s) = read(n)
+			case !n.take(n.text == "false"):
+				n.Failf("%s: true does not say how; write %s, or false for none", key, example)
+			}
+		},
+		Text: func(s *S) string {
+			if *at(s) == off {
+				return "off"
+			}
+			return write(*at(s))
+		},
+		Copy: func(to, from *S) { *at(to) = *at(from) },
+	}
+}
+
+// NewOptional makes a setting of which the zero T is a value, too: nil is off.
+func NewOptional[S, T any](key string, at func(*S) **T, example string, read func(*Node) T,
+	write func(T) string,
+) Setting[S] {
+	return NewSetting(key, at, example,
+		func(n *Node) *T { value := read(n); return &value }, func(value *T) string { return write(*value) })
+}
+
+// NewDuration makes a setting that is a duration within bounds.
+func NewDuration[S any](key string, at func(*S) *time.Duration, example string, low, high time.Duration) Setting[S] {
+	return NewSetting(key, at, example, func(n *Node) time.Duration { return n.Duration(low, high) },
+		text.FormatDuration)
+}
+
+// NewSwitch makes a setting that is on or off.
+func NewSwitch[S any](key string, at func(*S) *bool) Setting[S] {
+	s := NewSetting(key, at, "", nil, func(bool) string { return "on" })
+	s.Read = func(s *S, n *Node) { *at(s) = n.Bool() }
+	return s
+}
+
+// NewChoice makes a setting that is one of two words, of which the first switches something on.
+func NewChoice[S any](key, on, off string, at func(*S) *bool) Setting[S] {
+	s := NewSwitch(key, at)
+	s.Read = func(s *S, n *Node) { *at(s) = n.OneOf(on, off) == on }
+	s.Text = func(s *S) string {
+		if *at(s) {
+			return on
+		}
+		return off
+	}
+	return s
 }

@@ -21,7 +21,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -37,8 +39,8 @@ var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 // Parse parses a document. The file's name is only for messages. Errors are collected
 // in the document. If it can't be parsed, its Root has no value.
 func Parse(file string, data []byte) *Document {
-	d := &Document{source: &source{file: file}}
-	d.root = &Node{in: d.source, place: d.place(1, 1)}
+	d := &Document{file: file}
+	d.root = &Node{in: d, place: d.place(1, 1)}
 	if len(data) > MaxSize {
 		d.root.Failf("the file has %d bytes, more than the maximum of %d; split it", len(data), MaxSize)
 		return d
@@ -96,7 +98,7 @@ func (d *Document) parse(text string) {
 		if doc.Body == nil {
 			continue
 		}
-		node := convert(d.source, doc.Body, 0)
+		node := convert(d, doc.Body, 0)
 		if seen {
 			node.Failf("a second document begins here, but a file may contain only one; remove the --- before it")
 			return
@@ -138,8 +140,10 @@ func (d *Document) syntaxError(err error) {
 
 // Document is a parsed file and the errors that were found in it so far.
 type Document struct {
-	*source
-	root *Node
+	file  string
+	lines []string
+	errs  []*ParseError
+	root  *Node
 }
 
 // Root is the value of the whole document. It is never nil, but has no value if the document could not be parsed.
@@ -202,25 +206,104 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%s: %s (in %q)", e.Place, e.Message, e.Source)
 }
 
-// source is a file, and the errors that were found in it so far.
-type source struct {
-	file  string
-	lines []string
-	errs  []*ParseError
-}
+func (d *Document) place(line, column int) Place { return Place{d.file, line, column} }
 
-func (s *source) place(line, column int) Place { return Place{s.file, line, column} }
-
-func (s *source) failf(at Place, format string, args ...any) {
-	if len(s.errs) < maxErrors {
+func (d *Document) failf(at Place, format string, args ...any) {
+	if len(d.errs) < maxErrors {
 		message := text.Shorten(fmt.Sprintf(format, args...), maxMessage)
-		s.errs = append(s.errs, &ParseError{Place: at, Message: message, Source: s.line(at.Line)})
+		d.errs = append(d.errs, &ParseError{Place: at, Message: message, Source: d.line(at.Line)})
 	}
 }
 
-func (s *source) line(number int) string {
-	if number < 1 || number > len(s.lines) {
+func (d *Document) line(number int) string {
+	if number < 1 || number > len(d.lines) {
 		return ""
 	}
-	return text.Shorten(strings.TrimSpace(s.lines[number-1]), maxQuoted)
+	return text.Shorten(strings.TrimSpace(d.lines[number-1]), maxQuoted)
 }
+
+// convert makes a Node from the parser's, and refuses what this package does not support.
+func convert(in *Document, n ast.Node, depth int) *Node {
+	node := newNode(in, n)
+	if depth > maxDepth {
+		node.refuse("values are nested too deeply; use fewer levels")
+		return node
+	}
+	switch n := n.(type) {
+	case *ast.NullNode:
+		node.kind = null
+	case *ast.BoolNode:
+		node.kind, node.text = boolean, strconv.FormatBool(n.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		node.kind, node.text = number, n.GetToken().Value
+	case *ast.StringNode:
+		node.setWord(n.Value)
+	case *ast.LiteralNode:
+		node.kind = lines // nothing takes such a text
+	case *ast.SequenceNode:
+		node.kind = list
+		for _, item := range n.Values {
+			node.items = append(node.items, convert(in, item, depth+1))
+		}
+	case *ast.MappingNode:
+		node.addFields(n.Values, depth)
+	case *ast.MappingValueNode:
+		node.addFields([]*ast.MappingValueNode{n}, depth)
+	default:
+		node.refuse("anchors, aliases and tags are not supported; write the value itself")
+	}
+	return node
+}
+
+func (n *Node) addFields(values []*ast.MappingValueNode, depth int) {
+	n.kind = mapping
+	for _, v := range values {
+		key := newNode(n.in, v.Key)
+		switch k := v.Key.(type) {
+		case *ast.StringNode:
+			key.setWord(k.Value)
+		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+			key.setWord(k.GetToken().Value)
+		default:
+			key.refuse("a key must be a single word; merge keys, lists and mappings are not supported as keys")
+		}
+		if key.kind == word {
+			value := convert(n.in, v.Value, depth+1)
+			if value.key = key.text; value.kind == null {
+				value.place = key.place // there is nothing else to point at
+			}
+			n.fields = append(n.fields, field{key, value})
+		}
+	}
+	if len(n.fields) > 0 { // the parser's own place is the first colon
+		n.place = n.fields[0].key.place
+	}
+}
+
+func (n *Node) setWord(text string) {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		n.refuse("the text contains a line break or another control character; remove it")
+		return
+	}
+	n.kind, n.text = word, text
+}
+
+const notOneLine = "text over several lines is not supported; write it after the key, in quotes if necessary"
+
+// refuse records an error. The node stays without a value, so that there is no second error about it.
+func (n *Node) refuse(message string) {
+	n.kind = absent
+	n.Failf("%s", message)
+}
+
+func newNode(in *Document, n ast.Node) *Node {
+	node := &Node{in: in, place: in.place(1, 1)}
+	if token := n.GetToken(); token != nil && token.Position != nil {
+		node.place = in.place(token.Position.Line, token.Position.Column)
+	}
+	return node
+}
+
+// maxDepth is how deep values may be nested. The parser's time grows with the square
+// of the depth, so deeper files are refused before it reads them.
+const maxDepth = 64

@@ -13,8 +13,8 @@ import (
 func Describe(read func(*Document)) map[string]any {
 	root := &shape{at: len(samples) - 1} // a mapping
 	for more := true; more; more = root.advance() {
-		d := &Document{source: &source{}}
-		d.root = root.node(d.source)
+		d := new(Document)
+		d.root = root.node(d)
 		read(d)
 	}
 	schema := root.schema()
@@ -53,7 +53,7 @@ type shape struct {
 	keys        map[string]*shape // of a mapping with fixed keys
 }
 
-func (s *shape) node(in *source) *Node {
+func (s *shape) node(in *Document) *Node {
 	return &Node{in: in, kind: samples[s.at].kind, text: samples[s.at].text, shape: s}
 }
 

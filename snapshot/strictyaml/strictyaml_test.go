@@ -157,7 +157,7 @@ func TestDurations(t *testing.T) {
 func TestGroups(t *testing.T) {
 	read := func(data string) (map[string][]string, error) {
 		doc := strictyaml.Parse("f.yaml", []byte(data))
-		groups := strictyaml.Groups{
+		groups := strictyaml.GroupReader{
 			Members: func(item *strictyaml.Node) []string { return []string{item.Text()} },
 			Other: func(name string) ([]string, error) {
 				if name == "others" {
