@@ -209,10 +209,13 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	if err != nil {
 		return nil, nil, remote.Errorf(remote.ClassOf(err), "jump host %s: %w", e.Host, err)
 	}
-	release, err := c.dials.acquire(ctx, "via "+e.via+" "+e.Host, dialsPerJump)
+	leave, err := c.dials.acquire(ctx, "via "+e.via+" "+e.Host, dialsPerJump)
 	if err != nil {
 		return nil, nil, stopped(ctx, "while waiting to connect through jump host "+e.Host)
 	}
+	leave = sync.OnceFunc(leave)
+	late := time.AfterFunc(placeFor, leave)
+	release := func() { late.Stop(); leave() }
 	t.within(c.connectTimeout(t.HostConfig))
 	conn, err := bastion.link.dial(ctx, t.HostName, t.Port)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,8 +23,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// bastion is a jump host. Every login through it takes a second, and fails.
+// bastion is a jump host. Every login through it takes a second, or as long as it says, and fails.
 type bastion struct {
+	takes func(host string) time.Duration
 	logins, underWay, most atomic.Int32
 }
 
@@ -33,16 +35,21 @@ func (b *bastion) heard() bool                  { return false }
 func (b *bastion) wait() error                  { return nil }
 func (b *bastion) close()                       {}
 
-func (b *bastion) dial(context.Context, string, int) (net.Conn, error) {
+func (b *bastion) dial(_ context.Context, host string, _ int) (net.Conn, error) {
 	b.logins.Add(1)
 	b.most.Store(max(b.most.Load(), b.underWay.Add(1)))
-	return &slowLogin{bastion: b}, nil
+	takes := time.Second
+	if b.takes != nil {
+		takes = b.takes(host)
+	}
+	return &slowLogin{bastion: b, takes: takes}, nil
 }
 
 // slowLogin is the connection of such a login.
 type slowLogin struct {
 	net.Conn
 	bastion *bastion
+	takes   time.Duration
 	over    sync.Once
 }
 
@@ -52,7 +59,7 @@ func (s *slowLogin) LocalAddr() net.Addr         { return &net.TCPAddr{} }
 func (s *slowLogin) Close() error                { return nil }
 
 func (s *slowLogin) Read([]byte) (int, error) {
-	time.Sleep(time.Second)
+	time.Sleep(s.takes)
 	s.over.Do(func() { s.bastion.underWay.Add(-1) })
 	return 0, io.EOF
 }
@@ -110,6 +117,38 @@ Host *
 			require.Equal(t, int32(dialsPerJump), side.most.Load())
 		}
 		require.Equal(t, time.Duration((hosts+dialsPerJump-1)/dialsPerJump)*time.Second, time.Since(begun))
+		c.Close()
+	})
+}
+
+// Hosts that are slow behind a jump host, or hang, delay the others there by no more than a moment.
+func TestSlowHostsBehindABastion(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ssh_config")
+	require.NoError(t, os.WriteFile(file, []byte("Host *-*\n ProxyJump bastion\nHost *\n IdentityAgent none\n IdentityFile none\n"+
+		" UserKnownHostsFile none\n GlobalKnownHostsFile none\n"), 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Options{ConfigFile: file, OpenSSH: "none"})
+		require.NoError(t, err)
+		b := bastion{takes: func(host string) time.Duration {
+			if strings.HasPrefix(host, "slow") {
+				return time.Minute
+			}
+			return time.Second
+		}}
+		b.lend(t, c, "bastion")
+		try := func(name string) {
+			_, err := c.Run(t.Context(), remote.Host{Name: name}, remote.Command{Args: []string{"true"}})
+			require.Error(t, err)
+		}
+		var all sync.WaitGroup
+		for i := range 2 * dialsPerJump {
+			all.Go(func() { try(fmt.Sprintf("slow-%d", i)) })
+		}
+		synctest.Wait()
+		begun := time.Now()
+		try("gpu-1")
+		require.LessOrEqual(t, time.Since(begun), 6*time.Second)
+		all.Wait()
 		c.Close()
 	})
 }

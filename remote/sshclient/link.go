@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
@@ -95,6 +96,8 @@ func refusedForNow(err error) bool {
 const (
 	dialsPerAddress = 8
 	dialsPerJump    = 32
+	// placeFor is how long a login has its place at a jump host: hosts that are slow, or down, don't delay the others.
+	placeFor = 2 * time.Second
 )
 
 type dialLimits struct{ slots sync.Map } // of chan struct{}
