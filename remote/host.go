@@ -14,6 +14,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"time"
 )
 
 // Host is a machine that commands are run on.
@@ -70,6 +71,8 @@ type Command struct {
 	Stdin []byte
 	// Upload, if set, follows Stdin. It is read once, and need not be in memory.
 	Upload io.Reader
+	// Timeout is for its run; 0 is that of the Runner.
+	Timeout time.Duration
 }
 
 // Output is what a command wrote.

@@ -148,7 +148,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	if err != nil || !lost {
 		return t, err
 	}
-	limited, cancel := context.WithTimeout(a.ctx, c.pool.Timeout)
+	limited, cancel := context.WithTimeout(a.ctx, c.pool.timeOf(t))
 	defer cancel()
 	if _, err := t.Snapshot(limited, c.host); err != nil && !errors.Is(err, ErrRefused) {
 		c.discard(t, err)

@@ -27,6 +27,8 @@ type Commands struct {
 	Measure bool
 	// Log gets what can't be read of the parts of a snapshot.
 	Log zerolog.Logger
+	// slow is how long sudo and genv took when this way was found: each command may take that longer.
+	slow time.Duration
 	// types are those of the processes of one host; nil if they are not asked for.
 	types *nvidiasmi.Types
 }
@@ -40,6 +42,9 @@ func (Commands) close() {}
 
 // run runs a command; when sudo or genv did not run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
+	if deadline, ok := ctx.Deadline(); ok && c.slow > 0 {
+		command.Timeout = time.Until(deadline)
+	}
 	out, err := remote.UntilNotBusy(ctx, func() (remote.Output, error) { return c.Network.Run(ctx, host, command) })
 	if err != nil && remote.ClassOf(err) != remote.CommandFailed {
 		err = remote.Diagnose(ctx, c.Network, host, err)

@@ -126,7 +126,7 @@ func (c *Conn) ask(ctx context.Context, t transport) (taken *snapshot.Snapshot, 
 		return nil, err
 	}
 	defer leave()
-	taken, err = call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) (*snapshot.Snapshot, error) {
+	taken, err = call(ctx, c, t, c.pool.timeOf(t), func(ctx context.Context) (*snapshot.Snapshot, error) {
 		return t.Snapshot(ctx, c.host)
 	})
 	c.mu.Lock()

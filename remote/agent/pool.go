@@ -204,11 +204,19 @@ func (p *Pool) About(host remote.Host) About {
 	return a
 }
 
+// timeOf is the deadline of a request on a transport.
+func (p *Pool) timeOf(t transport) time.Duration {
+	if c, ok := t.(*Commands); ok {
+		return p.Timeout + c.slow
+	}
+	return p.Timeout
+}
+
 // timeFor is the deadline of an order. The driver is asked again before each signal, perhaps after
 // a call that is under way. A command does not wait for processes: genv 1.4.3 knows no grace.
 func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
-		return p.Timeout
+		return p.timeOf(t)
 	}
 	limit := 4*p.Timeout + cmp.Or(o.Grace, order.DefaultGrace)
 	if o.Kill {

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"testing"
@@ -104,4 +105,53 @@ func TestSingleCycleWaitsForALogin(t *testing.T) {
 		}
 		require.Less(t, time.Since(began), 70*time.Second)
 	})
+}
+
+// slowCommands is a network of hosts with genv 1.4.3, of which each sudo takes its time.
+type slowCommands struct {
+	*scripted
+	sudo time.Duration
+}
+
+func (n *slowCommands) start(ctx context.Context, h remote.Host, command remote.Command) (agent.Session, error) {
+	if !remote.Sleep(ctx, n.sudo) {
+		return nil, remote.Errorf(remote.Timeout, "sudo took too long")
+	}
+	return n.scripted.start(ctx, h, command)
+}
+
+func (n *slowCommands) Run(ctx context.Context, h remote.Host, c remote.Command) (remote.Output, error) {
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, timeout)) // as sshclient.Client has one
+	defer cancel()
+	if !remote.Sleep(limited, n.sudo) {
+		return remote.Output{}, remote.Errorf(remote.Timeout, "sudo took too long")
+	}
+	return n.scripted.Run(ctx, h, c)
+}
+
+// TestSlowSudoOfAnOldHost: where each request is a command with sudo, each may take as long as the login did.
+func TestSlowSudoOfAnOldHost(t *testing.T) {
+	for sudo, never := range map[time.Duration]bool{time.Second: false, 12 * time.Second: false, 25 * time.Second: false, 5 * time.Minute: true} {
+		t.Run(sudo.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &slowCommands{&scripted{command: func(context.Context, remote.Host) (remote.Output, error) { return remote.Output{}, nil }}, sudo}
+				pool, host := n.pool(), remote.Host{Name: "a"}
+				pool.Start, pool.Network, pool.Patience = n.start, n, 11*time.Second
+				defer pool.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				began := time.Now()
+				_, err := pool.Snapshot(ctx, host)
+				for ; err != nil && ctx.Err() == nil; time.Sleep(time.Second) {
+					_, err = pool.Snapshot(ctx, host)
+				}
+				require.Equal(t, never, err != nil)
+				if !never {
+					require.LessOrEqual(t, time.Since(began), 4*sudo)
+					_, err = pool.Execute(ctx, host, oneProcess)
+					require.NoError(t, err)
+				}
+			})
+		})
+	}
 }

@@ -86,7 +86,7 @@ func (readOnly) Execute(_ context.Context, host remote.Host, _ order.Order) (Exe
 }
 
 func (c *Conn) dial(ctx context.Context) (transport, error) {
-	p := c.pool
+	p, began := c.pool, time.Now()
 	stream, err := c.openStream(ctx)
 	if !hasNoServe(err) {
 		err = remote.Diagnose(ctx, p.Network, c.host, err)
@@ -96,7 +96,7 @@ func (c *Conn) dial(ctx context.Context) (transport, error) {
 	case err == nil:
 		t = stream
 	case class == remote.CommandFailed && hasNoServe(err):
-		commands := &Commands{Network: p.Network, Measure: p.Measure}
+		commands := &Commands{Network: p.Network, Measure: p.Measure, slow: time.Since(began)}
 		if p.Types {
 			commands.types = new(nvidiasmi.Types)
 		}

@@ -1,6 +1,7 @@
 package sshclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -255,7 +256,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 		return remote.Output{}, err
 	}
 	defer s.Close()
-	ctx, cancel := c.atMost(ctx, c.options.CommandTimeout)
+	ctx, cancel := c.atMost(ctx, cmp.Or(command.Timeout, c.options.CommandTimeout))
 	defer cancel()
 	if err := s.start(ctx, command.ShellLine()); err != nil {
 		return remote.Output{}, err
