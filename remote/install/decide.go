@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -90,8 +91,20 @@ func Decide(w *Options, program *Binary, login Login, s *Survey) (*Plan, error) 
 // decideAccount has a controller log in with its key, as an account that is made if it is missing.
 func (p *Plan) decideAccount(w *Options, s *Survey) {
 	if w.Key != "" && len(s.SSHRefuses) > 0 {
-		p.note("sshd refuses logins of %s: add it to %s in sshd_config there", w.Account,
-			text.OneLine(strings.Join(s.SSHRefuses, " and ")))
+		lists := make(map[string][]string)
+		var steps []string
+		for _, list := range s.SSHRefuses {
+			verb := "add it to "
+			if strings.HasPrefix(list, "Deny") {
+				verb = "remove it from "
+			}
+			lists[verb] = append(lists[verb], list)
+		}
+		for _, verb := range slices.Sorted(maps.Keys(lists)) {
+			steps = append(steps, verb+strings.Join(lists[verb], " and "))
+		}
+		p.note("sshd refuses logins of %s: %s in sshd_config there", w.Account,
+			text.OneLine(strings.Join(steps, " and ")))
 	}
 	if w.Key == "" || s.HasKey {
 		return

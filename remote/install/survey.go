@@ -30,7 +30,7 @@ type Survey struct {
 	Missing     []string // programs that the installation needs
 	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
 	HasKey      bool     // the account has the controller's key
-	SSHRefuses  []string // the lists of sshd_config that lack the account
+	SSHRefuses  []string // the lists of sshd_config that keep the account out, such as AllowUsers
 	SudoPath    string   // where sudo looks for programs
 	Shims       bool     // the shims are in their place
 	ShimFolders []Folder // that lead there

@@ -54,23 +54,31 @@ if [ -n "$key" ]; then
   keys=$(getent passwd "$account" | cut -d : -f 6)/.ssh/authorized_keys
   if [ -f "$keys" ] && limited 5 grep -qxF "$key" "$keys"; then say key; fi
   sshd=$(limited 5 "$(command -v sshd || echo /usr/sbin/sshd)" -T -C "user=$account,host=localhost,addr=127.0.0.1" 2>/dev/null)
-  # lists says that a list of sshd_config, if there is one, has none of the names that follow.
-  lists() {
-    option=$1 patterns=$(printf '%s\n' "$sshd" | sed -n "s/^$(echo "$1" | tr A-Z a-z) //p")
+  # refuses says so of a list of sshd_config: one that allows, and has none of the names that follow, or one that denies,
+  # and has one of them. What a list allows or denies to some machines may hold for this one, or not.
+  refuses() {
+    option=$1 patterns=$(printf '%s\n' "$sshd" | sed -n "s/^$(echo "$1" | tr A-Z a-z) //p") has=
     shift
-    [ -n "$patterns" ] || return 0
     for name do
       for pattern in $patterns; do
+        case $option$pattern in Deny*@*) continue ;; esac
         # shellcheck disable=SC2254 # it is a pattern
-        case $name in ${pattern%%@*}) return 0 ;; esac
+        case $name in ${pattern%%@*}) has=yes ;; esac
       done
     done
-    say ssh-refuses "$option"
+    case $option in
+    Allow*) [ -z "$patterns" ] || [ -n "$has" ] || say ssh-refuses "$option" ;;
+    Deny*) [ -z "$has" ] || say ssh-refuses "$option" ;;
+    esac
   }
   set -f
-  lists AllowUsers "$account"
-  # shellcheck disable=SC2046 # words
-  lists AllowGroups $(id -Gn -- "$account" 2>/dev/null || echo "$account")
+  groups=$(id -Gn -- "$account" 2>/dev/null || echo "$account")
+  refuses AllowUsers "$account"
+  refuses DenyUsers "$account"
+  # shellcheck disable=SC2086 # words
+  refuses AllowGroups $groups
+  # shellcheck disable=SC2086 # words
+  refuses DenyGroups $groups
   set +f
 fi
 say not-new "$(not_new)"
