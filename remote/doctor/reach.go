@@ -23,8 +23,8 @@ func (e *examination) resolve(ctx context.Context) bool {
 		e.way = &way
 	}
 	if err != nil {
-		e.fail(doctor.NameResolution, err, doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v",
-			err))
+		e.fail(doctor.NameResolution, err, doctor.If(errors.Is(err, remote.ErrNoNames), "no-name-service", "%v", err),
+			doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v", err))
 	} else if way.Direct() {
 		e.add(doctor.Good(doctor.NameResolution, "%s", addresses(way)))
 	}

@@ -188,6 +188,20 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 	return list, err
 }
 
+// noAddress is the error of a name that isn't there, or that can't be looked up.
+func noAddress(name string, err error) *remote.Error {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && !dns.IsNotFound {
+		failed := remote.Errorf(remote.Unreachable, "the name %s can't be looked up: %w (%w)", name, err, remote.ErrNoNames)
+		failed.Next = "look at /etc/resolv.conf of this machine and at the servers in it: the host may be up; `getent hosts " +
+			"NAME` shows what this machine finds"
+		return failed
+	}
+	failed := remote.Errorf(remote.Unreachable, "the address of %s: %w", name, err)
+	failed.Next = "correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; `getent " +
+		"hosts NAME` shows what this machine finds"
+	return failed
+}
+
 // stagger is how long an address may take before the next one is tried too (RFC 8305, section 5).
 const stagger = 250 * time.Millisecond
 
@@ -200,10 +214,7 @@ func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Con
 	}
 	left, err := c.addresses(ctx, s)
 	if err != nil {
-		failed := remote.Errorf(remote.Unreachable, "the address of %s: %w", s.HostName, err)
-		failed.Next = "correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; `getent " +
-			"hosts NAME` shows what this machine finds"
-		return nil, failed
+		return nil, noAddress(s.HostName, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	results, running := make(chan result), 0

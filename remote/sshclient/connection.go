@@ -177,15 +177,15 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	switch {
 	case err == nil:
 		return conn, nil
-	case ctx.Err() != nil && c.lifetime.Err() == nil: // packets are lost, nothing answers
-		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
-	case ctx.Err() != nil:
+	case c.lifetime.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
+	case errors.As(err, new(*remote.Error)): // no address to connect to or from
+		return nil, err
+	case ctx.Err() != nil: // packets are lost, nothing answers
+		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w",
 			err)
-	case errors.As(err, new(*remote.Error)): // no address to connect to or from
-		return nil, err
 	case isDrop(err):
 		err = &droppedError{err}
 	}

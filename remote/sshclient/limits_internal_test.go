@@ -25,7 +25,7 @@ import (
 
 // bastion is a jump host. Every login through it takes a second, or as long as it says, and fails.
 type bastion struct {
-	takes func(host string) time.Duration
+	takes                  func(host string) time.Duration
 	logins, underWay, most atomic.Int32
 }
 

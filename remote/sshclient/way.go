@@ -51,12 +51,12 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 		w.Addresses = append(w.Addresses, a.Addr())
 	}
 	switch {
-	case ctx.Err() != nil:
+	case err == nil:
+		return w, nil
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return w, stopped(ctx, "while resolving "+settings.HostName)
-	case err != nil:
-		return w, remote.Errorf(remote.Unreachable, "%s has no address: %w", settings.HostName, err)
 	}
-	return w, nil
+	return w, noAddress(settings.HostName, err)
 }
 
 // Shown is the machine that refused or did not finish a login, if the error is of a login
