@@ -207,7 +207,7 @@ func (f *Feed) Watched(within time.Duration) bool {
 	return !f.watched.IsZero() && f.options.Now().Sub(f.watched) <= within
 }
 
-// EventsDocument are those with a number greater than after, the oldest first. Those that are missing
+// Events are those with a number greater than after, the oldest first. Those that are missing
 // between two numbers are no longer kept.
 func (f *Feed) Events(after uint64) []FleetEvent {
 	f.mu.Lock()

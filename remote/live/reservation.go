@@ -32,9 +32,7 @@ func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *i
 	_, now := snapshot.RunningAt(s.Reservations, clock)
 	for i := range s.Reservations {
 		if b := &s.Reservations[i]; b.Holds(clock) {
-			list = append(list, Booking{
-				b.ID, gpus.UserName(b.Username, &b.UID), b.GPUs, b.From, b.Until, b.Reason,
-			})
+			list = append(list, Booking{b.ID, gpus.UserName(b.Username, &b.UID), b.GPUs, b.From, b.Until, b.Reason})
 		}
 	}
 	slices.SortFunc(list, func(a, b Booking) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })

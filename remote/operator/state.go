@@ -52,10 +52,9 @@ func (s State) With(other State) State {
 		s.Hold = other.Hold
 	}
 	for _, e := range other.Exemptions {
-		known := slices.ContainsFunc(s.Exemptions,
-			func(own policy.Exemption) bool {
-				return own.Same(&e.Who) && !own.Until.Before(e.Until) && own.Begun(e.From)
-			})
+		known := slices.ContainsFunc(s.Exemptions, func(own policy.Exemption) bool {
+			return own.Same(&e.Who) && !own.Until.Before(e.Until) && own.Begun(e.From)
+		})
 		if longer, err := s.Exemptions.Add(e); !known && err == nil { // with too many, the first ones stay
 			s.Exemptions = longer
 		}

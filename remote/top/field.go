@@ -2,58 +2,63 @@ package top
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // field is what rows of some tabs can be filtered by.
 type field struct {
 	name   string
-	kind   fieldKind
+	number func(string) (float64, error) // reads one; nil for a text
 	tabs   []tabID
-	values func(*scene, *row) []gpus.Value
+	values func(*tabRow) []gpus.Value
 }
 
-type fieldKind int
+// percentOrNumber reads a number with or without a per cent sign.
+func percentOrNumber(s string) (float64, error) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || math.IsNaN(n) {
+		return 0, fmt.Errorf("%s is not a number", text.Shown(s))
+	}
+	return n, nil
+}
 
-const (
-	textField fieldKind = iota
-	numberField
-	memoryField
-)
+func bytesOf(s string) (float64, error) {
+	n, err := text.ParseMemory(s)
+	return float64(n), err
+}
 
 // fields are all of them. Those of GPUs are columns of gpus.
 var fields = sync.OnceValue(func() []field {
 	onGPUs := []tabID{tabHosts, tabGPUs, tabProcesses}
 	onStates := []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory}
 	return []field{
-		{
-			"host", textField, append([]tabID{tabFailed}, onStates...),
-			func(_ *scene, r *row) []gpus.Value { return texts(r.id.host) },
-		},
-		{
-			"user", textField, append([]tabID{tabUsers}, onStates...),
-			func(_ *scene, r *row) []gpus.Value { return texts(usersOf(r)...) },
-		},
-		{"state", textField, onStates, (*scene).statesOf},
-		{"rule", textField, onStates, (*scene).rulesOf},
-		{"label", textField, []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed}, labels},
-		{"model", textField, onGPUs, ofGPUs("model")},
-		{"util", numberField, onGPUs, ofGPUs("util")},
-		{"mem", memoryField, []tabID{tabHosts, tabGPUs, tabUsers, tabProcesses}, memoryOf},
-		{"gpu", numberField, []tabID{tabGPUs, tabFindings, tabProcesses}, indicesOf},
-		{"pid", numberField, []tabID{tabGPUs, tabFindings, tabProcesses, tabHistory}, pids},
-		{"command", textField, []tabID{tabGPUs, tabFindings, tabProcesses}, commands},
-		{"container", textField, []tabID{tabFindings, tabProcesses}, containers},
-		{"free", numberField, []tabID{tabHosts}, func(_ *scene, r *row) []gpus.Value { return number(free(r.host)) }},
-		{"guard", textField, []tabID{tabHosts}, guardOf},
-		{"devices", numberField, []tabID{tabUsers}, func(_ *scene, r *row) []gpus.Value { return number(r.user.Attached) }},
-		{"idle", numberField, []tabID{tabUsers}, func(_ *scene, r *row) []gpus.Value { return number(r.user.Idle) }},
-		{"event", textField, []tabID{tabHistory}, func(_ *scene, r *row) []gpus.Value { return texts(r.event.Kind) }},
-		{"class", textField, []tabID{tabFailed}, func(_ *scene, r *row) []gpus.Value { return texts(r.failure.Class) }},
+		{"host", nil, append([]tabID{tabFailed}, onStates...), func(r *tabRow) []gpus.Value { return texts(r.id.host) }},
+		{"user", nil, append([]tabID{tabUsers}, onStates...), func(r *tabRow) []gpus.Value { return texts(usersOf(r)...) }},
+		{"state", nil, onStates, statesOf},
+		{"rule", nil, onStates, rulesOf},
+		{"label", nil, []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed}, labels},
+		{"model", nil, onGPUs, ofGPUs("model")},
+		{"util", percentOrNumber, onGPUs, ofGPUs("util")},
+		{"mem", bytesOf, []tabID{tabHosts, tabGPUs, tabUsers, tabProcesses}, memoryOf},
+		{"gpu", percentOrNumber, []tabID{tabGPUs, tabFindings, tabProcesses}, indicesOf},
+		{"pid", percentOrNumber, []tabID{tabGPUs, tabFindings, tabProcesses, tabHistory}, pids},
+		{"command", nil, []tabID{tabGPUs, tabFindings, tabProcesses}, commands},
+		{"container", nil, []tabID{tabFindings, tabProcesses}, containers},
+		{"free", percentOrNumber, []tabID{tabHosts}, func(r *tabRow) []gpus.Value { return number(free(r.host)) }},
+		{"guard", nil, []tabID{tabHosts}, guardOf},
+		{"devices", percentOrNumber, []tabID{tabUsers}, func(r *tabRow) []gpus.Value { return number(r.user.Attached) }},
+		{"idle", percentOrNumber, []tabID{tabUsers}, func(r *tabRow) []gpus.Value { return number(r.user.Idle) }},
+		{"event", nil, []tabID{tabHistory}, func(r *tabRow) []gpus.Value { return texts(r.event.Kind) }},
+		{"class", nil, []tabID{tabFailed}, func(r *tabRow) []gpus.Value { return texts(r.failure.Class) }},
 	}
 })
 
@@ -63,13 +68,6 @@ func fieldNames() (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func (s *scene) keep(f Filter, rows []row) []row {
-	if len(f.terms) == 0 {
-		return rows
-	}
-	return slices.DeleteFunc(rows, func(r row) bool { return !f.matches(s, &r) })
 }
 
 // ignored are the fields of a filter that the rows of a tab don't have.
@@ -95,10 +93,10 @@ func number[T ~int | ~int32 | ~int64](n T) []gpus.Value {
 	return []gpus.Value{{Number: float64(n), IsNumber: true}}
 }
 
-func ofGPUs(name string) func(*scene, *row) []gpus.Value {
+func ofGPUs(name string) func(*tabRow) []gpus.Value {
 	columns := gpus.Columns()
 	c := &columns[slices.IndexFunc(columns, func(c gpus.Column) bool { return c.Filter == name })]
-	return func(_ *scene, r *row) (values []gpus.Value) {
+	return func(r *tabRow) (values []gpus.Value) {
 		if r.gpu != nil {
 			return c.Values(r.gpu)
 		}
@@ -110,10 +108,10 @@ func ofGPUs(name string) func(*scene, *row) []gpus.Value {
 }
 
 // allTexts are the texts of a row, and what its tab shows.
-func (s *scene) allTexts(r *row) (values []gpus.Value) {
+func allTexts(r *tabRow) (values []gpus.Value) {
 	for _, f := range fields() {
-		if f.kind == textField && slices.Contains(f.tabs, r.id.tab) {
-			values = append(values, f.values(s, r)...)
+		if f.number == nil && slices.Contains(f.tabs, r.id.tab) {
+			values = append(values, f.values(r)...)
 		}
 	}
 	switch {
@@ -127,7 +125,7 @@ func (s *scene) allTexts(r *row) (values []gpus.Value) {
 	return values
 }
 
-func labels(_ *scene, r *row) (values []gpus.Value) {
+func labels(r *tabRow) (values []gpus.Value) {
 	if r.host == nil {
 		return nil
 	}
@@ -138,7 +136,7 @@ func labels(_ *scene, r *row) (values []gpus.Value) {
 }
 
 // statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an event what is done about it.
-func (s *scene) statesOf(r *row) (values []gpus.Value) {
+func statesOf(r *tabRow) (values []gpus.Value) {
 	switch {
 	case r.finding != nil:
 		return texts(string(r.finding.Decision), "finding")
@@ -147,11 +145,11 @@ func (s *scene) statesOf(r *row) (values []gpus.Value) {
 	}
 	for _, g := range gpusOf(r) {
 		values = append(values, texts(g.State)...)
-		if _, exempt := s.Exempt(r.id.host, g); exempt {
+		if _, exempt := r.scene.Exempt(r.id.host, g); exempt {
 			values = append(values, texts("exempt")...)
 		}
 	}
-	if len(s.rulesOf(r)) > 0 {
+	if len(rulesOf(r)) > 0 {
 		values = append(values, texts("finding")...)
 	}
 	if failureOf(r.host) != nil {
@@ -160,21 +158,21 @@ func (s *scene) statesOf(r *row) (values []gpus.Value) {
 	return values
 }
 
-func (s *scene) rulesOf(r *row) (values []gpus.Value) {
-	found := s.FindingsOn(r.id.host)
+func rulesOf(r *tabRow) (values []gpus.Value) {
+	found := r.scene.FindingsOn(r.id.host)
 	switch {
 	case r.finding != nil:
 		return texts(r.finding.Rule)
 	case r.event != nil:
 		return texts(r.event.Rule)
 	case r.process != nil:
-		f := findingOf(s, r)
+		f := findingOf(r)
 		if f == nil {
 			return nil
 		}
 		return texts(f.Rule)
 	case r.gpu != nil:
-		found = s.FindingsAbout(r.id.host, r.gpu.GPU)
+		found = r.scene.FindingsAbout(r.id.host, r.gpu.GPU)
 	}
 	for _, f := range found {
 		values = append(values, texts(f.Rule)...)
@@ -182,11 +180,11 @@ func (s *scene) rulesOf(r *row) (values []gpus.Value) {
 	return values
 }
 
-func pids(s *scene, r *row) []gpus.Value {
+func pids(r *tabRow) []gpus.Value {
 	pid := r.id.pid
 	switch {
 	case r.gpu != nil:
-		return ofGPUs("pid")(s, r)
+		return ofGPUs("pid")(r)
 	case r.event != nil:
 		pid = r.event.PID
 	}
@@ -196,17 +194,17 @@ func pids(s *scene, r *row) []gpus.Value {
 	return number(pid)
 }
 
-func commands(s *scene, r *row) []gpus.Value {
+func commands(r *tabRow) []gpus.Value {
 	switch {
 	case r.finding != nil:
 		return texts(cmp.Or(r.finding.Command, r.finding.PrivateCommand))
 	case r.process != nil:
 		return texts(r.process.CommandLine())
 	}
-	return ofGPUs("command")(s, r)
+	return ofGPUs("command")(r)
 }
 
-func containers(_ *scene, r *row) []gpus.Value {
+func containers(r *tabRow) []gpus.Value {
 	if r.finding != nil {
 		return texts((&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).
 			ContainerText())
@@ -214,21 +212,21 @@ func containers(_ *scene, r *row) []gpus.Value {
 	return texts(r.process.ContainerText())
 }
 
-func memoryOf(s *scene, r *row) []gpus.Value {
+func memoryOf(r *tabRow) []gpus.Value {
 	switch {
 	case r.user != nil:
 		return number(r.user.Memory)
 	case r.process == nil:
-		return ofGPUs("mem")(s, r)
+		return ofGPUs("mem")(r)
 	case r.process.memory == nil:
 		return nil
 	}
 	return number(*r.process.memory)
 }
 
-func indicesOf(s *scene, r *row) (values []gpus.Value) {
+func indicesOf(r *tabRow) (values []gpus.Value) {
 	if r.finding == nil {
-		return ofGPUs("gpu")(s, r)
+		return ofGPUs("gpu")(r)
 	}
 	for _, index := range r.finding.Devices {
 		values = append(values, number(index)...)
@@ -237,7 +235,7 @@ func indicesOf(s *scene, r *row) (values []gpus.Value) {
 }
 
 // guardOf is what a row of the hosts has to say about a guard.
-func guardOf(_ *scene, r *row) []gpus.Value {
+func guardOf(r *tabRow) []gpus.Value {
 	if r.host.Guard.String() == "" {
 		return nil
 	}

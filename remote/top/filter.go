@@ -3,9 +3,7 @@ package top
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -60,28 +58,16 @@ func ParseFilter(s string) (Filter, error) {
 }
 
 func splitWords(s string) (words []string, err error) {
-	var word strings.Builder
-	quoted, begun := false, false
-	for _, r := range s {
-		switch {
-		case r == '"':
-			quoted, begun = !quoted, true
-		case unicode.IsSpace(r) && !quoted:
-			if begun {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			begun = false
-		default:
-			word.WriteRune(r)
-			begun = true
-		}
-	}
+	quoted := false
+	words = strings.FieldsFunc(s, func(r rune) bool {
+		quoted = quoted != (r == '"')
+		return unicode.IsSpace(r) && !quoted
+	})
 	if quoted {
 		return nil, errors.New(`a closing " is missing`)
 	}
-	if begun {
-		words = append(words, word.String())
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], `"`, "")
 	}
 	return words, nil
 }
@@ -114,40 +100,30 @@ func parseTerm(word string) (condition, error) {
 }
 
 func (t condition) check() (condition, error) {
-	name, kind, compares := t.field.name, t.field.kind, strings.ContainsAny(t.operator, "<>")
+	name, number := t.field.name, t.field.number
 	switch {
-	case kind == textField && compares:
+	case number == nil && strings.ContainsAny(t.operator, "<>"):
 		return t, fmt.Errorf("%s is a text: compare it with =, !=, ~ or !~", name)
-	case kind != textField && strings.Contains(t.operator, "~"):
+	case number == nil:
+		return t, nil
+	case strings.Contains(t.operator, "~"):
 		return t, fmt.Errorf("%s is a number: compare it with =, !=, <, <=, > or >=", name)
 	}
 	var err error
-	switch kind {
-	case textField:
-	case numberField:
-		t.number, err = strconv.ParseFloat(strings.TrimSuffix(t.value, "%"), 64)
-		if err != nil || math.IsNaN(t.number) {
-			return t, fmt.Errorf("%s: %s is not a number", name, text.Shown(t.value))
-		}
-	case memoryField:
-		bytes, err := text.ParseMemory(t.value)
-		if err != nil {
-			return t, fmt.Errorf("%s: %w", name, err)
-		}
-		t.number = float64(bytes)
+	if t.number, err = number(t.value); err != nil {
+		return t, fmt.Errorf("%s: %w", name, err)
 	}
 	return t, nil
 }
 
 // matches reports whether a row meets all conditions. Those on fields that such rows don't have are ignored.
-func (f Filter) matches(s *scene, r *row) bool {
+func (f Filter) matches(r *tabRow) bool {
 	for i := range f.terms {
 		t := &f.terms[i]
-		if t.field == nil {
-			if !t.matches(s.allTexts(r)) {
-				return false
-			}
-		} else if slices.Contains(t.field.tabs, r.id.tab) && !t.matches(t.field.values(s, r)) {
+		switch {
+		case t.field == nil && !t.matches(allTexts(r)):
+			return false
+		case t.field != nil && slices.Contains(t.field.tabs, r.id.tab) && !t.matches(t.field.values(r)):
 			return false
 		}
 	}

@@ -1,8 +1,12 @@
 package top
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"os/exec"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -21,14 +25,15 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	m.message = ""
 	switch m.mode {
 	case typing:
-		return m.typed(name, msg.Text)
+		m.typed(name, msg.Text)
+		return nil
 	case confirm:
 		return m.decided(name)
 	case read:
 		m.mode, m.details = browse, nil
 		return nil
 	}
-	if m.move(name) || m.change(name) {
+	if m.move(name) {
 		return nil
 	}
 	return m.command(name)
@@ -72,31 +77,6 @@ func (m *Model) open(tab tabID) {
 	m.arrange()
 }
 
-func (m *Model) change(name string) bool {
-	switch name {
-	case "enter":
-		m.enter()
-	case "esc":
-		m.back()
-	case "/":
-		m.ask(inputFilter, "filter: ", m.filter.String())
-	case "s":
-		m.sortByNext()
-	case "S":
-		m.cursor().backward = !m.cursor().backward
-		m.arrange()
-	case "space":
-		m.tag()
-	case "p":
-		m.pause()
-	case "?":
-		m.mode, m.details = read, help
-	default:
-		return false
-	}
-	return true
-}
-
 // enter shows what belongs to the selected row, or all that is known about it.
 func (m *Model) enter() {
 	r := m.selectedOrSay()
@@ -116,7 +96,7 @@ func (m *Model) enter() {
 }
 
 func (m *Model) into(tab tabID, s scope) {
-	m.way = append(m.way, place{m.tab, m.scope, *m.cursor()})
+	m.way = append(m.way, visited{m.tab, m.scope, *m.cursor()})
 	m.tab, m.scope = tab, s
 	m.cursors[tab] = cursor{sort: m.cursors[tab].sort, backward: m.cursors[tab].backward}
 	m.arrange()
@@ -136,12 +116,8 @@ func (m *Model) back() {
 
 func (m *Model) sortByNext() {
 	c, list := m.cursor(), m.scene.columns(m.tab)
-	for c.sort++; c.sort <= len(list); c.sort++ {
-		if list[c.sort-1].compare != nil {
-			break
-		}
-	}
-	if c.sort > len(list) {
+	next := slices.IndexFunc(list[c.sort:], func(c column) bool { return c.compare != nil })
+	if c.sort += next + 1; next < 0 {
 		c.sort = 0
 	}
 	m.arrange()
@@ -153,25 +129,13 @@ func (m *Model) tag() {
 	if r == nil {
 		return
 	}
-	if m.tagged[r.id] {
-		delete(m.tagged, r.id)
-	} else {
-		m.tagged[r.id] = true
-	}
+	m.tagged[r.id] = !m.tagged[r.id]
+	maps.DeleteFunc(m.tagged, func(_ rowID, tagged bool) bool { return !tagged })
 	m.choose(m.cursor().at + 1)
 }
 
-// pause keeps what is shown, or shows what came meanwhile.
-func (m *Model) pause() {
-	m.paused = !m.paused
-	if !m.paused && m.waiting != nil {
-		m.show(m.waiting)
-		m.waiting = nil
-	}
-}
-
 // selectedOrSay is selected, and says it if there is none.
-func (m *Model) selectedOrSay() *row {
+func (m *Model) selectedOrSay() *tabRow {
 	r := m.selected()
 	switch {
 	case r != nil:
@@ -183,9 +147,29 @@ func (m *Model) selectedOrSay() *row {
 	return r
 }
 
-// command leaves the program, or asks for something that has an effect.
+// command does what a key is for that doesn't move.
 func (m *Model) command(name string) tea.Cmd {
 	switch name {
+	case "enter":
+		m.enter()
+	case "esc":
+		m.back()
+	case "/":
+		m.ask("filter: ", m.filter.String(), m.setFilter)
+	case "s":
+		m.sortByNext()
+	case "S":
+		m.cursor().backward = !m.cursor().backward
+		m.arrange()
+	case "space":
+		m.tag()
+	case "p":
+		if m.paused = !m.paused; !m.paused && m.waiting != nil {
+			m.show(m.waiting)
+			m.waiting = nil
+		}
+	case "?":
+		m.mode, m.details = read, help
 	case "q":
 		return tea.Quit
 	case "ctrl+l":
@@ -199,7 +183,11 @@ func (m *Model) command(name string) tea.Cmd {
 	case "e":
 		m.begin(operator.Exempt)
 	case "h":
-		m.begin(m.holdOrRelease())
+		kind := operator.Hold
+		if m.scene != nil && m.scene.Hold != nil {
+			kind = operator.Release
+		}
+		m.begin(kind)
 	}
 	return nil
 }
@@ -210,11 +198,10 @@ func (m *Model) ssh() tea.Cmd {
 	if r == nil {
 		return nil
 	}
-	if r.id.host == "" {
-		m.message = "select a row of a host"
-		return nil
-	}
 	command, err := sshCommand(m.options.SSH, string(r.id.host))
+	if r.id.host == "" {
+		err = errors.New("select a row of a host")
+	}
 	if err != nil {
 		m.message = err.Error()
 		return nil
@@ -229,10 +216,20 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-func (m *Model) answered(msg answerMsg) {
-	if m.message = draw.Shown(msg.text); msg.err != nil {
-		m.message = strings.TrimSpace(draw.Shown(msg.text + " " + msg.err.Error()))
+// sshCommand is `ssh HOST` with arguments before the host, such as -F FILE. No shell sees
+// it. A name that ssh could take for something else is refused.
+func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
+	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
+		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))
 	}
+	return exec.Command("ssh", slices.Concat(arguments, []string{"--", host})...), nil
+}
+
+func (m *Model) answered(msg answerMsg) {
+	if msg.err != nil {
+		msg.text = strings.TrimSpace(msg.text + " " + msg.err.Error())
+	}
+	m.message = draw.Shown(msg.text)
 }
 
 var help = []string{
@@ -253,43 +250,31 @@ var help = []string{
 	"e exempt for hours     h hold or release everything",
 }
 
-// inputKind is what is typed.
-type inputKind int
-
-const (
-	inputFilter inputKind = iota
-	inputHours
-	inputReason
-)
-
 // maxInput is how many bytes can be typed.
 const maxInput = 500
 
+// input is what is typed, and who gets it: what can't be understood is typed further, and the error says why.
 type input struct {
-	kind   inputKind
-	prompt string
-	text   string
+	prompt, text string
+	done         func(typed string) error
 }
 
 // add appends what is typed or pasted, on one line.
 func (i *input) add(s string) {
-	s = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, ""))
+	s = strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.ToValidUTF8(s, ""))
 	i.text = text.Cut(i.text+text.Masked(s), maxInput)
 }
 
-func (m *Model) ask(kind inputKind, prompt, text string) {
-	m.mode, m.input = typing, input{kind, prompt, text}
+func (m *Model) ask(prompt, text string, done func(string) error) {
+	m.mode, m.input = typing, input{prompt, text, done}
 }
 
-func (m *Model) typed(name, typed string) tea.Cmd {
+func (m *Model) typed(name, typed string) {
 	switch name {
 	case "enter":
-		m.entered()
+		if err := m.input.done(strings.TrimSpace(m.input.text)); err != nil {
+			m.message = err.Error()
+		}
 	case "esc":
 		if m.mode = browse; m.request != nil {
 			m.cancel()
@@ -302,19 +287,12 @@ func (m *Model) typed(name, typed string) tea.Cmd {
 	default:
 		m.input.add(typed)
 	}
-	return nil
 }
 
-// entered takes the line. One that can't be understood is typed further.
-func (m *Model) entered() {
-	if m.input.kind != inputFilter {
-		m.complete()
-		return
-	}
-	f, err := ParseFilter(m.input.text)
+func (m *Model) setFilter(typed string) error {
+	f, err := ParseFilter(typed)
 	if err != nil {
-		m.message = err.Error()
-		return
+		return err
 	}
 	m.filter, m.mode = f, browse
 	m.arrange()
@@ -322,4 +300,5 @@ func (m *Model) entered() {
 		m.message = ""
 		m.choose(0)
 	}
+	return nil
 }

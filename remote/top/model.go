@@ -30,11 +30,11 @@ type Model struct {
 
 	tab     tabID
 	scope   scope
-	way     []place // to go back with Esc
+	way     []visited // to go back with Esc
 	cursors [tabCount]cursor
 	tagged  map[rowID]bool
 	filter  Filter
-	rows    []row // of the tab, filtered and sorted
+	rows    []tabRow // of the tab, filtered and sorted
 
 	mode    mode
 	input   input
@@ -52,7 +52,7 @@ const (
 	read         // details or help, until a key is pressed
 )
 
-type place struct {
+type visited struct {
 	tab    tabID
 	scope  scope
 	cursor cursor
@@ -131,11 +131,9 @@ func (m *Model) take(msg updateMsg) {
 	switch {
 	case msg.err != nil || msg.update.Fleet == nil:
 	case m.paused:
-		events := msg.update.Events
 		if m.waiting != nil {
-			events = withEvents(m.waiting.Events, events)
+			msg.update.Events = withEvents(m.waiting.Events, msg.update.Events)
 		}
-		msg.update.Events = events
 		m.waiting = &msg.update
 	default:
 		m.show(&msg.update)
@@ -147,7 +145,7 @@ func (m *Model) show(u *Update) {
 	if m.scene != nil && m.scene.Run == u.Fleet.Run { // another controller counts from 1
 		kept = m.scene.events
 	}
-	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin
+	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events), m.options.Now), u.Origin
 	m.arrange()
 	m.forgetTags()
 }
@@ -159,21 +157,18 @@ func (m *Model) arrange() {
 	}
 	c := m.cursor()
 	rows := m.options.only(m.scene.rows(m.tab))
-	if m.scope != (scope{}) {
-		rows = slices.DeleteFunc(rows, func(r row) bool { return !m.scope.allows(&r) })
-	}
-	rows = m.scene.keep(m.filter, rows)
+	rows = slices.DeleteFunc(rows, func(r tabRow) bool { return !m.scope.allows(&r) || !m.filter.matches(&r) })
 	columns := m.scene.columns(m.tab)
 	if c.sort > len(columns) { // those about guards may vanish
 		c.sort = 0
 	}
 	if c.sort > 0 {
 		compare := columns[c.sort-1].compare
-		slices.SortStableFunc(rows, func(a, b row) int {
+		slices.SortStableFunc(rows, func(a, b tabRow) int {
 			if c.backward {
-				return compare(m.scene, &b, &a)
+				a, b = b, a
 			}
-			return compare(m.scene, &a, &b)
+			return compare(&a, &b)
 		})
 	}
 	m.rows = rows
@@ -184,17 +179,15 @@ func (m *Model) arrange() {
 func (m *Model) find() {
 	c := m.cursor()
 	if !c.chosen {
-		if len(m.rows) > 0 {
-			m.choose(0)
-		}
+		m.choose(0)
 		return
 	}
-	at := slices.IndexFunc(m.rows, func(r row) bool { return r.id == c.id })
+	at := slices.IndexFunc(m.rows, func(r tabRow) bool { return r.id == c.id })
 	if at >= 0 {
 		c.at, c.gone = at, false
 	} else if !c.gone {
 		c.gone = true
-		m.message = c.id.String() + " isn't here any more: move to select another row"
+		m.selectedOrSay()
 	}
 	m.scroll()
 }
@@ -220,7 +213,7 @@ func (m *Model) scroll() {
 func (m *Model) cursor() *cursor { return &m.cursors[m.tab] }
 
 // selected is the row on which keys act; nil if it is gone or there is none.
-func (m *Model) selected() *row {
+func (m *Model) selected() *tabRow {
 	c := m.cursor()
 	if !c.chosen || c.gone || c.at >= len(m.rows) || m.rows[c.at].id != c.id {
 		return nil
@@ -230,17 +223,8 @@ func (m *Model) selected() *row {
 
 // forgetTags forgets the tags of rows that are gone from the fleet.
 func (m *Model) forgetTags() {
-	if len(m.tagged) == 0 {
-		return
-	}
-	there := make(map[rowID]bool)
-	for tab := range tabCount {
-		for _, r := range m.scene.rows(tab) {
-			there[r.id] = true
-		}
-	}
 	for id := range m.tagged {
-		if !there[id] {
+		if !slices.ContainsFunc(m.scene.rows(id.tab), func(r tabRow) bool { return r.id == id }) {
 			delete(m.tagged, id)
 			m.message = id.String() + " was tagged and isn't here any more"
 		}

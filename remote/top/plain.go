@@ -77,13 +77,16 @@ func (p *plainWriter) write(fleet *live.FleetState) {
 	}
 	p.fleet = fleet
 	p.alert(alertsOf(fleet))
-	s := newScene(fleet, nil)
+	s := newScene(fleet, nil, p.options.Now)
 	there := make(map[snapshot.Hostname]bool)
 	var changed []*live.FleetHost
 	var failed []remote.Failure
-	for _, r := range s.keep(p.options.Filter, p.options.only(s.rows(tabHosts))) {
+	for _, r := range p.options.only(s.rows(tabHosts)) {
+		if !p.options.Filter.matches(&r) {
+			continue
+		}
 		there[r.id.host] = true
-		line := s.sentence(r.host)
+		line := sentence(&r)
 		if line == p.shown[r.id.host] {
 			continue
 		}
@@ -157,12 +160,12 @@ func (p *plainWriter) age(h *live.FleetHost) string {
 	return ""
 }
 
-func (s *scene) sentence(h *live.FleetHost) string {
+func sentence(r *tabRow) string {
+	h := r.host
 	name := draw.Shown(string(h.Name))
 	if h.Failure != nil {
 		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, draw.Shown(h.Failure.Error))
 	}
-	r := row{id: rowID{host: h.Name}, host: h}
 	var counts gpus.StateCounts
 	counts.Add(h.GPUs...)
 	line := fmt.Sprintf("%s: %d of %d GPUs free", name, counts.Free, len(h.GPUs))
@@ -171,9 +174,8 @@ func (s *scene) sentence(h *live.FleetHost) string {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
-	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(s, &r, time.Time{}).
-		Plain(), amount(utilization(&r), "%").Plain())
-	if users := joinUsers(&r); users != "" {
+	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(r).Plain(), amount(utilization(r), "%").Plain())
+	if users := joinUsers(r); users != "" {
 		line += "; users " + users
 	}
 	if guard := h.Guard.String(); guard != "" {
@@ -183,7 +185,7 @@ func (s *scene) sentence(h *live.FleetHost) string {
 		line += "; root owns the state files"
 	}
 	var found []string
-	for _, f := range s.FindingsOn(h.Name) {
+	for _, f := range r.scene.FindingsOn(h.Name) {
 		found = append(found, draw.Shown(f.Line))
 	}
 	if len(found) > 0 {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,11 +24,13 @@ func (m *Model) begin(kind operator.Verb) {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
 		return
 	}
-	list := []operator.Instruction{{}}
+	list, err := []operator.Instruction{{}}, error(nil)
 	if kind == operator.Exempt {
-		if list = m.exempted(); len(list) == 0 {
-			return
-		}
+		list, err = m.exempted()
+	}
+	if err != nil {
+		m.message = err.Error()
+		return
 	}
 	for i := range list {
 		list[i].Schema, list[i].Kind = operator.ActionSchema, kind
@@ -35,76 +38,94 @@ func (m *Model) begin(kind operator.Verb) {
 	m.request = list
 	switch kind {
 	case operator.Exempt:
-		m.ask(inputHours, "for how many hours: ", "")
+		m.ask("for how many hours: ", "", m.setHours)
 	case operator.Release:
 		m.mode = confirm
 	default:
-		m.ask(inputReason, "reason: ", "")
+		m.ask("reason: ", "", m.setReason)
 	}
 }
 
-// exempted are the narrowest exemptions of the tagged rows, or of the selected one; the message says why there are
-// none.
-func (m *Model) exempted() (list []operator.Instruction) {
-	var targets []*row
-	for i := range m.rows {
-		if m.tagged[m.rows[i].id] {
-			targets = append(targets, &m.rows[i])
-		}
-	}
+// exempted are the narrowest exemptions of the tagged rows, or of the selected one; the error says why there are none.
+func (m *Model) exempted() (list []operator.Instruction, err error) {
+	targets := slices.DeleteFunc(slices.Clone(m.rows), func(r tabRow) bool { return !m.tagged[r.id] })
 	if len(targets) == 0 {
 		r := m.selectedOrSay()
 		if r == nil {
-			return nil
+			return nil, errors.New(m.message)
 		}
-		targets = append(targets, r)
+		targets = []tabRow{*r}
 	}
 	if len(targets) > maxActions {
-		m.message = fmt.Sprintf("that would be %d actions: choose at most %d at a time", len(targets), maxActions)
-		return nil
+		return nil, fmt.Errorf("that would be %d actions: choose at most %d at a time", len(targets), maxActions)
 	}
-	for _, r := range targets {
-		choices := exemptions(r)
-		i := slices.IndexFunc(choices, func(a operator.Instruction) bool {
+	for i := range targets {
+		choices := exemptions(&targets[i])
+		at := slices.IndexFunc(choices, func(a operator.Instruction) bool {
 			e := a.Exemption()
 			return e.Who.Check() == nil
 		})
-		if i < 0 {
-			m.message = "select a user, a host, a GPU, a process or a finding"
-			return nil
+		if at < 0 {
+			return nil, errors.New("select a user, a host, a GPU, a process or a finding")
 		}
-		list = append(list, choices[i])
+		list = append(list, choices[at])
 	}
-	return list
+	return list, nil
 }
 
-// complete takes the hours or the reason that was typed. One that the controller would refuse is typed further.
-func (m *Model) complete() {
-	next, typed := slices.Clone(m.request), strings.TrimSpace(m.input.text)
-	hours := 0.0
-	if m.input.kind == inputHours {
-		var err error
-		if hours, err = strconv.ParseFloat(strings.TrimSuffix(typed, "h"), 64); err != nil {
-			m.message = "write a number of hours, such as 8"
-			return
+// exemptions are those that a row may be meant to have, the narrowest first.
+func exemptions(r *tabRow) []operator.Instruction {
+	user, host := append(usersOf(r), "")[0], r.id.host
+	switch {
+	case r.gpu != nil:
+		index := r.gpu.Index
+		return []operator.Instruction{{Host: host, Device: &index, UUID: r.gpu.UUID}}
+	case r.finding != nil:
+		rule := r.finding.Rule
+		return []operator.Instruction{
+			{User: user, Host: host, Rule: rule},
+			{User: user, Rule: rule},
+			{Host: host, Rule: rule},
 		}
+	case r.process != nil && user == "": // not all of the host for one process
+		return nil
+	case r.user != nil, r.process != nil, r.event != nil:
+		return []operator.Instruction{{User: user, Host: host}}
 	}
+	return []operator.Instruction{{Host: host}}
+}
+
+func (m *Model) setHours(typed string) error {
+	hours, err := strconv.ParseFloat(strings.TrimSuffix(typed, "h"), 64)
+	if err != nil {
+		return errors.New("write a number of hours, such as 8")
+	}
+	err = m.complete(func(a *operator.Instruction) { a.Hours, a.Reason = hours, "x" }) // the reason is asked for next
+	if err == nil {
+		m.ask("reason: ", "", m.setReason)
+	}
+	return err
+}
+
+func (m *Model) setReason(typed string) error {
+	err := m.complete(func(a *operator.Instruction) { a.Reason = typed })
+	if err == nil {
+		m.mode = confirm
+	}
+	return err
+}
+
+// complete adds what was typed to the request, unless the controller would refuse that.
+func (m *Model) complete(add func(*operator.Instruction)) error {
+	next := slices.Clone(m.request)
 	for i := range next {
-		if a := &next[i]; m.input.kind == inputHours {
-			a.Hours, a.Reason = hours, "x" // the reason is asked for next
-		} else {
-			a.Reason = typed
-		}
+		add(&next[i])
 		if err := next[i].Check(); err != nil {
-			m.message = err.Error()
-			return
+			return err
 		}
 	}
-	if m.request = next; m.input.kind == inputHours {
-		m.ask(inputReason, "reason: ", "")
-		return
-	}
-	m.mode = confirm
+	m.request = next
+	return nil
 }
 
 // decided acts on a key while a request is to be confirmed.
@@ -121,10 +142,10 @@ func (m *Model) decided(name string) tea.Cmd {
 	default:
 		return nil
 	}
-	list := m.request
+	send := m.send(m.request)
 	m.mode, m.request, m.tagged = browse, nil, make(map[rowID]bool)
 	m.message = "asking the controller …"
-	return m.send(list)
+	return send
 }
 
 func (m *Model) cancel() {
@@ -171,12 +192,4 @@ func question(list []operator.Instruction) []string {
 		lines = append(lines, "reason: "+draw.Shown(reason))
 	}
 	return lines
-}
-
-// holdOrRelease is what h asks for.
-func (m *Model) holdOrRelease() operator.Verb {
-	if m.scene != nil && m.scene.Hold != nil {
-		return operator.Release
-	}
-	return operator.Hold
 }

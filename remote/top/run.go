@@ -22,14 +22,13 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Options are what a view needs from outside.
 type Options struct {
-	Source Source
+	Source Updates
 	In     io.Reader
 	Out    io.Writer // a terminal, for Run
 	Now    func() time.Time
@@ -59,66 +58,9 @@ func Run(ctx context.Context, options Options) error {
 }
 
 // only leaves out rows of other hosts than those that are asked for.
-func (o *Options) only(rows []row) []row {
+func (o *Options) only(rows []tabRow) []tabRow {
 	if o.Hosts == nil {
 		return rows
 	}
-	return slices.DeleteFunc(rows, func(r row) bool { return r.id.host != "" && !o.Hosts[r.id.host] })
-}
-
-// Source has the present state of a fleet.
-type Source interface {
-	// Next waits for a change, and returns what is there then. The first call doesn't wait. An error says why there is
-	// nothing new, and the next call tries again after a moment.
-	Next(ctx context.Context) (Update, error)
-}
-
-// Update is what a Source has.
-type Update struct {
-	Fleet *live.FleetState
-	// Events are those since the last Update, the oldest first.
-	Events []live.FleetEvent
-	// Origin says who looked at the hosts, such as "controller".
-	Origin string
-}
-
-// OfFeed is a Source of a feed in this process. Its Close ends the watch.
-func OfFeed(feed live.Source, origin string) *FeedSource {
-	return &FeedSource{feed: feed, watch: feed.Watch(), origin: origin}
-}
-
-// FeedSource implements Source.
-type FeedSource struct {
-	feed   live.Source
-	watch  *live.Watcher
-	origin string
-	after  uint64 // the number of the last event
-}
-
-// Next implements Source.
-func (s *FeedSource) Next(ctx context.Context) (Update, error) {
-	select {
-	case <-ctx.Done():
-		return Update{}, ctx.Err()
-	case <-s.watch.C:
-	}
-	u := Update{Fleet: s.feed.Fleet(), Events: s.feed.Events(s.after), Origin: s.origin}
-	if len(u.Events) > 0 {
-		s.after = u.Events[len(u.Events)-1].Number
-	}
-	return u, nil
-}
-
-// Close ends the watch.
-func (s *FeedSource) Close() { s.watch.Close() }
-
-// maxEvents is how many events are kept for the history.
-const maxEvents = 4096
-
-func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
-	kept = append(slices.Clip(kept), more...)
-	if excess := len(kept) - maxEvents; excess > 0 {
-		kept = kept[excess:]
-	}
-	return kept
+	return slices.DeleteFunc(rows, func(r tabRow) bool { return r.id.host != "" && !o.Hosts[r.id.host] })
 }

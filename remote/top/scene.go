@@ -3,6 +3,7 @@ package top
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -15,12 +16,13 @@ import (
 type scene struct {
 	*live.Index
 	events  []live.FleetEvent // the oldest first
-	guarded bool              // there is something to say about the guard of a host
-	owned   bool              // root owns the state of a host
+	now     func() time.Time
+	guarded bool // there is something to say about the guard of a host
+	owned   bool // root owns the state of a host
 }
 
-func newScene(fleet *live.FleetState, events []live.FleetEvent) *scene {
-	s := &scene{Index: live.NewIndex(fleet), events: events}
+func newScene(fleet *live.FleetState, events []live.FleetEvent, now func() time.Time) *scene {
+	s := &scene{Index: live.NewIndex(fleet), events: events, now: now}
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
 		s.guarded, s.owned = s.guarded || h.Guard.String() != "", s.owned || h.RootOwnsState()
@@ -28,67 +30,67 @@ func newScene(fleet *live.FleetState, events []live.FleetEvent) *scene {
 	return s
 }
 
-func (s *scene) rows(tab tabID) []row {
+func (s *scene) rows(tab tabID) []tabRow {
 	f := s.FleetState
-	var rows []row
+	var rows []tabRow
 	switch tab {
 	case tabHosts:
-		rows = make([]row, len(f.Hosts))
+		rows = make([]tabRow, len(f.Hosts))
 		for i := range f.Hosts {
-			rows[i] = row{id: rowID{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
+			rows[i] = tabRow{id: rowID{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
 		}
 	case tabGPUs:
-		rows = make([]row, 0, s.Counts.Total())
+		rows = make([]tabRow, 0, s.Counts.Total())
 		for i := range f.Hosts {
 			rows = gpuRows(rows, &f.Hosts[i])
 		}
 	case tabUsers:
 		for i := range f.Users {
-			rows = append(rows, row{id: rowID{user: f.Users[i].Name}, user: &f.Users[i]})
+			rows = append(rows, tabRow{id: rowID{user: f.Users[i].Name}, user: &f.Users[i]})
 		}
 	case tabFindings:
 		for i := range f.Findings {
 			p := &f.Findings[i]
-			rows = append(rows, row{
+			rows = append(rows, tabRow{
 				id: rowID{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p,
 				host: s.Host(p.Host),
 			})
 		}
 	case tabProcesses:
-		rows = make([]row, 0, s.Counts.Total()) // about as many
+		rows = make([]tabRow, 0, s.Counts.Total()) // about as many
 		for i := range f.Hosts {
 			rows = processRows(rows, &f.Hosts[i])
 		}
 	case tabHistory:
 		for i := len(s.events) - 1; i >= 0; i-- { // the last one first
 			e := &s.events[i]
-			rows = append(rows, row{id: rowID{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)})
+			rows = append(rows, tabRow{id: rowID{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)})
 		}
 	case tabFailed:
 		for i := range f.Failed {
 			name := snapshot.Hostname(f.Failed[i].Host)
-			rows = append(rows, row{id: rowID{host: name}, failure: &f.Failed[i], host: s.Host(name)})
+			rows = append(rows, tabRow{id: rowID{host: name}, failure: &f.Failed[i], host: s.Host(name)})
 		}
 	}
 	for i := range rows {
-		rows[i].id.tab = tab
+		rows[i].id.tab, rows[i].scene = tab, s
 	}
 	return rows
 }
 
-func gpuRows(rows []row, h *live.FleetHost) []row {
+func gpuRows(rows []tabRow, h *live.FleetHost) []tabRow {
 	list := make([]gpus.Row, len(h.GPUs))
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		list[i] = gpus.Row{Host: h.Name, GPU: g}
-		rows = append(rows, row{id: rowID{host: h.Name, uuid: g.UUID, gpu: g.Index}, host: h, gpu: &list[i]})
+		rows = append(rows, tabRow{id: rowID{host: h.Name, uuid: g.UUID, gpu: g.Index}, host: h, gpu: &list[i]})
 	}
 	return rows
 }
 
 // processRows has a row for each process, also if it uses several GPUs.
-func processRows(rows []row, h *live.FleetHost) []row {
-	known := make(map[rowID]*process)
+func processRows(rows []tabRow, h *live.FleetHost) []tabRow {
+	known := make(map[rowID]*processUse)
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		for j := range g.Processes {
@@ -98,8 +100,8 @@ func processRows(rows []row, h *live.FleetHost) []row {
 				use.gpus, use.memory = append(use.gpus, g), sum(use.memory, p.Memory)
 				continue
 			}
-			known[id] = &process{Process: p, gpus: []*gpus.GPU{g}, memory: p.Memory}
-			rows = append(rows, row{id: id, host: h, process: known[id]})
+			known[id] = &processUse{Process: p, gpus: []*gpus.GPU{g}, memory: p.Memory}
+			rows = append(rows, tabRow{id: id, host: h, process: known[id]})
 		}
 	}
 	return rows
@@ -152,21 +154,24 @@ func (id rowID) String() string {
 	return "host " + draw.Shown(string(id.host))
 }
 
-// row is a line of a tab. Of the fields after id those are set that the tab has; they
+// tabRow is a line of a tab. Of the fields after id those are set that the tab has; they
 // belong to the fleet, and are not changed.
-type row struct {
+type tabRow struct {
 	id      rowID
+	scene   *scene
 	host    *live.FleetHost
 	gpu     *gpus.Row
-	process *process
+	process *processUse
 	user    *live.FleetUser
 	finding *live.Finding
 	event   *live.FleetEvent
 	failure *remote.Failure
 }
 
-// process is a process with all GPUs of its host that it uses.
-type process struct {
+func (r *tabRow) now() time.Time { return r.scene.now() }
+
+// processUse is a process with all GPUs of its host that it uses.
+type processUse struct {
 	*gpus.Process
 	gpus   []*gpus.GPU
 	memory *int64 // of all of them; nil if it is unknown for one
@@ -191,7 +196,7 @@ func (s scope) String() string {
 	return ""
 }
 
-func (s scope) allows(r *row) bool {
+func (s scope) allows(r *tabRow) bool {
 	switch {
 	case s.host != "" && r.id.host != s.host:
 		return false
@@ -203,12 +208,12 @@ func (s scope) allows(r *row) bool {
 	return true
 }
 
-func (p *process) uses(index snapshot.DeviceIndex) bool {
+func (p *processUse) uses(index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(p.gpus, func(g *gpus.GPU) bool { return g.Index == index })
 }
 
 // usersOf are the users whom a row is about.
-func usersOf(r *row) []snapshot.Username {
+func usersOf(r *tabRow) []snapshot.Username {
 	switch {
 	case r.user != nil:
 		return []snapshot.Username{r.user.Name}

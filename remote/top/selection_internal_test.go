@@ -58,7 +58,7 @@ func TestTheSelectionStays(t *testing.T) {
 				continue
 			}
 			require.Equal(t, before, m.cursor().id)
-			there := slices.ContainsFunc(m.rows, func(r row) bool { return r.id == before })
+			there := slices.ContainsFunc(m.rows, func(r tabRow) bool { return r.id == before })
 			if !there {
 				require.Nil(t, m.selected())
 				require.NotContains(t, strings.Join(m.screen(), "\n"), "\n>", "no row is marked")

@@ -143,9 +143,9 @@ func TestGuards(t *testing.T) {
 	require.Len(t, m.rows, 1)
 	require.Equal(t, snapshot.Hostname("gpu-2"), m.rows[0].id.host)
 
-	s := newScene(guarded(), nil)
-	require.Contains(t, s.sentence(s.Host("gpu-1")), "; kernel guard enforce; root owns the state files")
-	require.NotContains(t, s.sentence(s.Host("gpu-3")), "guard")
+	s := newScene(guarded(), nil, nil)
+	require.Contains(t, sentence(&tabRow{scene: s, id: rowID{host: "gpu-1"}, host: s.Host("gpu-1")}), "; kernel guard enforce; root owns the state files")
+	require.NotContains(t, sentence(&tabRow{scene: s, id: rowID{host: "gpu-3"}, host: s.Host("gpu-3")}), "guard")
 }
 
 // TestGuardsThatVanish: the rows may have been sorted by their column.

@@ -44,7 +44,7 @@ func cycle(run string, number int) *controller.Cycle {
 }
 
 // until takes updates until one is as expected, and returns it with the events of all.
-func until(t *testing.T, s Source, ok func(Update, error) bool) (Update, []live.FleetEvent) {
+func until(t *testing.T, s Updates, ok func(Update, error) bool) (Update, []live.FleetEvent) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -43,8 +43,8 @@ var tabs = [tabCount]struct {
 
 type column struct {
 	draw.ColumnLayout
-	cell    func(*scene, *row, time.Time) draw.Cell
-	compare func(*scene, *row, *row) int // nil if it can't be sorted by
+	cell    func(*tabRow) draw.Cell
+	compare func(a, b *tabRow) int // nil if it can't be sorted by
 }
 
 // flexible is a column that is at least so wide, and that may be cut to that.
@@ -61,17 +61,17 @@ func right(name string, width, order int) draw.ColumnLayout {
 }
 
 // worded is a column of a text, which the rows can be sorted by.
-func worded(as draw.ColumnLayout, value func(*row) string) column {
+func worded(as draw.ColumnLayout, value func(*tabRow) string) column {
 	return column{as, words(value), by(value)}
 }
 
-func counted(as draw.ColumnLayout, value func(*row) int) column {
-	return column{as, words(func(r *row) string { return strconv.Itoa(value(r)) }), by(value)}
+func counted(as draw.ColumnLayout, value func(*tabRow) int) column {
+	return column{as, words(func(r *tabRow) string { return strconv.Itoa(value(r)) }), by(value)}
 }
 
 // measured is a column of a number with a unit, which may be unknown.
-func measured[N int | float64](as draw.ColumnLayout, unit string, value func(*row) *N) column {
-	return column{as, func(_ *scene, r *row, _ time.Time) draw.Cell { return amount(value(r), unit) }, known(value)}
+func measured[N int | float64](as draw.ColumnLayout, unit string, value func(*tabRow) *N) column {
+	return column{as, func(r *tabRow) draw.Cell { return amount(value(r), unit) }, known(value)}
 }
 
 func amount[N int | float64](n *N, unit string) draw.Cell {
@@ -82,8 +82,8 @@ func amount[N int | float64](n *N, unit string) draw.Cell {
 }
 
 // words shows a foreign text.
-func words(value func(*row) string) func(*scene, *row, time.Time) draw.Cell {
-	return func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(value(r))) }
+func words(value func(*tabRow) string) func(*tabRow) draw.Cell {
+	return func(r *tabRow) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
 
 // columns are the columns of a tab. s may be nil.
@@ -95,13 +95,13 @@ func (s *scene) columns(tab tabID) []column {
 }
 
 // by compares rows by a value of theirs.
-func by[T cmp.Ordered](value func(*row) T) func(*scene, *row, *row) int {
-	return func(_ *scene, a, b *row) int { return cmp.Compare(value(a), value(b)) }
+func by[T cmp.Ordered](value func(*tabRow) T) func(a, b *tabRow) int {
+	return func(a, b *tabRow) int { return cmp.Compare(value(a), value(b)) }
 }
 
 // known compares rows by a value that may be unknown. Rows without it are the smallest.
-func known[T cmp.Ordered](value func(*row) *T) func(*scene, *row, *row) int {
-	return func(_ *scene, a, b *row) int {
+func known[T cmp.Ordered](value func(*tabRow) *T) func(a, b *tabRow) int {
+	return func(a, b *tabRow) int {
 		x, y := value(a), value(b)
 		switch {
 		case x == nil && y == nil:
@@ -116,7 +116,7 @@ func known[T cmp.Ordered](value func(*row) *T) func(*scene, *row, *row) int {
 }
 
 func hostColumn() column {
-	return worded(flexible("HOST", 10, 0), func(r *row) string { return string(r.id.host) })
+	return worded(flexible("HOST", 10, 0), func(r *tabRow) string { return string(r.id.host) })
 }
 
 // gpuColumns are those that all lists of GPUs have, and how old that is.
@@ -125,8 +125,8 @@ func gpuColumns() (list []column) {
 		if c.Name == "" {
 			continue
 		}
-		as := column{ColumnLayout: c.ColumnLayout, cell: func(_ *scene, r *row, now time.Time) draw.Cell {
-			s := c.Text(r.gpu, func(t time.Time) string { return short(now.Sub(t)) })
+		as := column{ColumnLayout: c.ColumnLayout, cell: func(r *tabRow) draw.Cell {
+			s := c.Text(r.gpu, func(t time.Time) string { return short(r.now().Sub(t)) })
 			if s == "?" {
 				return draw.Styled(s, draw.Faint)
 			}
@@ -136,38 +136,35 @@ func gpuColumns() (list []column) {
 			as.cell = stateCell
 		}
 		if c.Sorts() {
-			as.compare = func(_ *scene, a, b *row) int { return c.Compare(a.gpu, b.gpu) }
+			as.compare = func(a, b *tabRow) int { return c.Compare(a.gpu, b.gpu) }
 		}
 		list = append(list, as)
 	}
 	return append(list, column{right("AGE", 5, 10), ageCell, nil})
 }
 
-func stateCell(s *scene, r *row, _ time.Time) draw.Cell {
-	mark := s.mark(r.host, r.gpu.GPU)
+func stateCell(r *tabRow) draw.Cell {
+	mark := r.scene.mark(r.host, r.gpu.GPU)
 	return draw.Styled(mark.Text+" "+string(r.gpu.State), mark.Style)
 }
 
 func processColumns() []column {
 	return []column{
 		hostColumn(),
-		counted(right("PID", 7, 0), func(r *row) int { return int(r.id.pid) }),
-		worded(flexible("USER", 8, 0), func(r *row) string { return cmp.Or(string(r.process.User), "?") }),
+		counted(right("PID", 7, 0), func(r *tabRow) int { return int(r.id.pid) }),
+		worded(flexible("USER", 8, 0), func(r *tabRow) string { return cmp.Or(string(r.process.User), "?") }),
 		{left("GPU", 3, 0), words(indices), nil},
-		{
-			right("MEM", 8, 8), words(func(r *row) string { return memory(r.process.memory) }),
-			known(func(r *row) *int64 { return r.process.memory }),
-		},
+		memoryColumn(8, func(r *tabRow) *int64 { return r.process.memory }),
 		{left("STATE", 5, 7), processStateCell, nil},
-		worded(flexible("COMMAND", 8, 9), func(r *row) string { return r.process.ShownCommand() }),
-		{flexible("CONTAINER", 12, 5), words(func(r *row) string {
+		worded(flexible("COMMAND", 8, 9), func(r *tabRow) string { return r.process.ShownCommand() }),
+		{flexible("CONTAINER", 12, 5), words(func(r *tabRow) string {
 			return cmp.Or(r.process.ContainerName, r.process.Container)
 		}), nil},
 		{right("AGE", 5, 6), ageCell, nil},
 	}
 }
 
-func indices(r *row) string {
+func indices(r *tabRow) string {
 	names := make([]string, len(r.process.gpus))
 	for i, g := range r.process.gpus {
 		names[i] = g.Index.String()
@@ -175,17 +172,19 @@ func indices(r *row) string {
 	return strings.Join(names, ",")
 }
 
-// memory is an amount, if it is known.
-func memory(bytes *int64) string {
-	if bytes == nil {
-		return "?"
-	}
-	return text.GiB(*bytes)
+// memoryColumn is a column of an amount, if it is known.
+func memoryColumn(order int, bytes func(*tabRow) *int64) column {
+	return column{right("MEM", 8, order), words(func(r *tabRow) string {
+		if bytes(r) == nil {
+			return "?"
+		}
+		return text.GiB(*bytes(r))
+	}), known(bytes)}
 }
 
 // processStateCell says whether a process computes, and whether there is a finding.
-func processStateCell(s *scene, r *row, _ time.Time) draw.Cell {
-	if findingOf(s, r) != nil {
+func processStateCell(r *tabRow) draw.Cell {
+	if findingOf(r) != nil {
 		return draw.Styled("! finding", draw.Red)
 	}
 	for _, g := range r.process.gpus {
@@ -197,8 +196,8 @@ func processStateCell(s *scene, r *row, _ time.Time) draw.Cell {
 }
 
 // findingOf is what was found about a process; nil for nothing.
-func findingOf(s *scene, r *row) *live.Finding {
-	if list := s.FindingsOf(r.id.host, r.id.pid); len(list) > 0 {
+func findingOf(r *tabRow) *live.Finding {
+	if list := r.scene.FindingsOf(r.id.host, r.id.pid); len(list) > 0 {
 		return list[0]
 	}
 	return nil
@@ -206,22 +205,19 @@ func findingOf(s *scene, r *row) *live.Finding {
 
 func userColumns() []column {
 	return []column{
-		worded(flexible("USER", 10, 0), func(r *row) string { return string(r.user.Name) }),
-		counted(right("DEVICES", 7, 0), func(r *row) int { return r.user.Attached }),
-		counted(right("IDLE", 4, 0), func(r *row) int { return r.user.Idle }),
-		counted(right("USED", 4, 8), func(r *row) int { return r.user.Used }),
+		worded(flexible("USER", 10, 0), func(r *tabRow) string { return string(r.user.Name) }),
+		counted(right("DEVICES", 7, 0), func(r *tabRow) int { return r.user.Attached }),
+		counted(right("IDLE", 4, 0), func(r *tabRow) int { return r.user.Idle }),
+		counted(right("USED", 4, 8), func(r *tabRow) int { return r.user.Used }),
 		{right("CAP", 7, 9), capCell, nil},
-		{
-			right("MEM", 8, 7), words(func(r *row) string { return memory(&r.user.Memory) }),
-			by(func(r *row) int64 { return r.user.Memory }),
-		},
-		counted(right("HOSTS", 5, 6), func(r *row) int { return r.user.Hosts }),
-		counted(right("FINDINGS", 8, 5), func(r *row) int { return r.user.Findings }),
+		memoryColumn(7, func(r *tabRow) *int64 { return &r.user.Memory }),
+		counted(right("HOSTS", 5, 6), func(r *tabRow) int { return r.user.Hosts }),
+		counted(right("FINDINGS", 8, 5), func(r *tabRow) int { return r.user.Findings }),
 	}
 }
 
 // capCell is n/m: how many devices of those that the policy allows.
-func capCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func capCell(r *tabRow) draw.Cell {
 	if r.user.Cap == nil {
 		return draw.Styled("-", draw.Faint)
 	}
@@ -237,25 +233,25 @@ func capCell(_ *scene, r *row, _ time.Time) draw.Cell {
 
 func findingColumns() []column {
 	return []column{
-		{left("DUE", 8, 0), dueCell, by(func(r *row) int64 { return r.finding.Due.UnixNano() })},
-		worded(flexible("USER", 8, 0), func(r *row) string { return string(r.finding.User) }),
+		{left("DUE", 8, 0), dueCell, by(func(r *tabRow) int64 { return r.finding.Due.UnixNano() })},
+		worded(flexible("USER", 8, 0), func(r *tabRow) string { return string(r.finding.User) }),
 		hostColumn(),
-		worded(flexible("RULE", 8, 8), func(r *row) string { return string(r.finding.Rule) }),
-		{right("SINCE", 5, 9), func(_ *scene, r *row, now time.Time) draw.Cell {
-			return draw.Text(short(now.Sub(r.finding.Since)))
-		}, by(func(r *row) int64 { return -r.finding.Since.UnixNano() })},
+		worded(flexible("RULE", 8, 8), func(r *tabRow) string { return string(r.finding.Rule) }),
+		{right("SINCE", 5, 9), func(r *tabRow) draw.Cell {
+			return draw.Text(short(r.now().Sub(r.finding.Since)))
+		}, by(func(r *tabRow) int64 { return -r.finding.Since.UnixNano() })},
 		{flexible("WHY", 12, 7), words(why), nil},
 	}
 }
 
 // dueCell is when something is done about a finding, or why nothing is.
-func dueCell(_ *scene, r *row, now time.Time) draw.Cell {
+func dueCell(r *tabRow) draw.Cell {
 	f := r.finding
 	switch f.Decision {
 	case enforce.DecisionAct:
 		return draw.Styled("now", draw.Red)
 	case enforce.DecisionWait:
-		if left := f.Due.Sub(now); left > 0 && f.Waits == "" {
+		if left := f.Due.Sub(r.now()); left > 0 && f.Waits == "" {
 			return draw.Styled("in "+short(left), draw.Yellow)
 		}
 		return draw.Styled("waits", draw.Yellow)
@@ -268,7 +264,7 @@ func dueCell(_ *scene, r *row, now time.Time) draw.Cell {
 }
 
 // why is the line of a finding, and what it waits for.
-func why(r *row) string {
+func why(r *tabRow) string {
 	if r.finding.Waits == "" {
 		return r.finding.Line
 	}
@@ -278,18 +274,19 @@ func why(r *row) string {
 func historyColumns() []column {
 	return []column{
 		{left("TIME", 8, 0), timeCell, nil},
-		worded(left("EVENT", 8, 0), func(r *row) string { return string(r.event.Kind) }),
+		worded(left("EVENT", 8, 0), func(r *tabRow) string { return string(r.event.Kind) }),
 		hostColumn(),
-		worded(flexible("USER", 8, 9), func(r *row) string { return string(r.event.User) }),
-		{left("DECISION", 8, 8), words(func(r *row) string {
+		worded(flexible("USER", 8, 9), func(r *tabRow) string { return string(r.event.User) }),
+		{left("DECISION", 8, 8), words(func(r *tabRow) string {
 			return cmp.Or(string(r.event.Status), string(r.event.Decision))
 		}), nil},
-		{flexible("WHAT", 12, 7), words(func(r *row) string { return r.event.Text }), nil},
+		{flexible("WHAT", 12, 7), words(func(r *tabRow) string { return r.event.Text }), nil},
 	}
 }
 
 // timeCell has the date if the event isn't of today.
-func timeCell(_ *scene, r *row, now time.Time) draw.Cell {
+func timeCell(r *tabRow) draw.Cell {
+	now := r.now()
 	at := r.event.Time.In(now.Location())
 	if at.YearDay() != now.YearDay() || at.Year() != now.Year() {
 		return draw.Text(at.Format("01-02 15:04"))
@@ -301,9 +298,9 @@ func failedColumns() []column {
 	return []column{
 		hostColumn(),
 		{right("AGE", 6, 0), ageCell, by(age)},
-		{flexible("CAUSE", 10, 8), func(_ *scene, r *row, _ time.Time) draw.Cell {
+		{flexible("CAUSE", 10, 8), func(r *tabRow) draw.Cell {
 			return draw.Styled(draw.Shown(r.failure.Error), draw.Red)
-		}, by(func(r *row) string { return string(r.failure.Class) })},
-		{flexible("NEXT STEP", 10, 9), words(func(r *row) string { return r.failure.NextStep }), nil},
+		}, by(func(r *tabRow) string { return string(r.failure.Class) })},
+		{flexible("NEXT STEP", 10, 9), words(func(r *tabRow) string { return r.failure.NextStep }), nil},
 	}
 }

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,24 +16,19 @@ import (
 func hostColumns() []column {
 	return []column{
 		hostColumn(),
-		worded(flexible("MODEL", 7, 4), func(r *row) string { return modelsOf(r.host) }),
+		worded(flexible("MODEL", 7, 4), func(r *tabRow) string { return modelsOf(r.host) }),
 		{flexible("GPUS", 8, 0), gpuCells, nil},
-		{right("FREE", 5, 0), freeCell, by(func(r *row) int { return free(r.host) })},
+		{right("FREE", 5, 0), freeCell, by(func(r *tabRow) int { return free(r.host) })},
 		{right("MEM GIB", 7, 6), memoryCell, known(usedMemory)},
 		measured(right("UTIL", 4, 7), "%", utilization),
-		{flexible("USERS", 6, 5), words(joinUsers), by(func(r *row) int { return len(usersOf(r)) })},
-		{right("FINDINGS", 8, 8), findingsCell, byFindings},
+		{flexible("USERS", 6, 5), words(joinUsers), by(func(r *tabRow) int { return len(usersOf(r)) })},
+		{right("FINDINGS", 8, 8), findingsCell, by(findingsOn)},
 		{right("AGE", 5, 9), ageCell, by(age)},
 	}
 }
 
-// byFindings has the hosts with the fewest findings first.
-func byFindings(s *scene, a, b *row) int {
-	return cmp.Compare(len(s.FindingsOn(a.id.host)), len(s.FindingsOn(b.id.host)))
-}
-
 // age is the order of the AGE columns.
-func age(r *row) int64 { return -seen(r.host).UnixNano() }
+func age(r *tabRow) int64 { return -seen(r.host).UnixNano() }
 
 func seen(h *live.FleetHost) time.Time {
 	if h == nil {
@@ -56,13 +50,13 @@ func modelsOf(h *live.FleetHost) string {
 	return strings.Join(models, ", ")
 }
 
-func gpuCells(s *scene, r *row, _ time.Time) draw.Cell {
+func gpuCells(r *tabRow) draw.Cell {
 	if len(r.host.GPUs) == 0 && r.host.Failure != nil {
 		return draw.Styled("failed", draw.Red)
 	}
 	cells := make(draw.Cell, len(r.host.GPUs))
 	for i := range r.host.GPUs {
-		cells[i] = s.mark(r.host, &r.host.GPUs[i])
+		cells[i] = r.scene.mark(r.host, &r.host.GPUs[i])
 	}
 	return cells
 }
@@ -99,7 +93,7 @@ func free(h *live.FleetHost) int {
 	return counts.Free
 }
 
-func freeCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func freeCell(r *tabRow) draw.Cell {
 	n := free(r.host)
 	switch {
 	case r.host.Failure != nil:
@@ -110,7 +104,7 @@ func freeCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	return draw.Text(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)))
 }
 
-func gpusOf(r *row) []*gpus.GPU {
+func gpusOf(r *tabRow) []*gpus.GPU {
 	switch {
 	case r.gpu != nil:
 		return []*gpus.GPU{r.gpu.GPU}
@@ -127,7 +121,7 @@ func gpusOf(r *row) []*gpus.GPU {
 }
 
 // usedMemory is that of all GPUs; nil if it is unknown for one.
-func usedMemory(r *row) *int64 {
+func usedMemory(r *tabRow) *int64 {
 	return total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryUsed })
 }
 
@@ -143,13 +137,13 @@ func total[N int | int64](list []*gpus.GPU, amount func(*gpus.GPU) *N) *N {
 	return all
 }
 
-func memoryCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func memoryCell(r *tabRow) draw.Cell {
 	size := total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryTotal })
 	return draw.Text(text.UsedGiB(usedMemory(r), size))
 }
 
 // utilization is the mean of a host's GPUs; nil if it is unknown for one.
-func utilization(r *row) *int {
+func utilization(r *tabRow) *int {
 	all := total(gpusOf(r), func(g *gpus.GPU) *int { return g.Utilization })
 	if all != nil {
 		*all /= len(r.host.GPUs)
@@ -157,7 +151,7 @@ func utilization(r *row) *int {
 	return all
 }
 
-func joinUsers(r *row) string {
+func joinUsers(r *tabRow) string {
 	users := usersOf(r)
 	names := make([]string, len(users))
 	for i, u := range users {
@@ -166,25 +160,27 @@ func joinUsers(r *row) string {
 	return strings.Join(names, " ")
 }
 
-func findingsCell(s *scene, r *row, _ time.Time) draw.Cell {
-	n := len(s.FindingsOn(r.id.host))
+func findingsOn(r *tabRow) int { return len(r.scene.FindingsOn(r.id.host)) }
+
+func findingsCell(r *tabRow) draw.Cell {
+	n := findingsOn(r)
 	switch {
 	case n > 0:
 		return draw.Styled(strconv.Itoa(n), draw.Red)
-	case !s.Enforcing, r.host.Failure != nil:
+	case !r.scene.Enforcing, r.host.Failure != nil:
 		return draw.Text("-")
 	}
 	return draw.Text("0")
 }
 
 // ageCell says how old what is shown of a host is.
-func ageCell(s *scene, r *row, now time.Time) draw.Cell {
+func ageCell(r *tabRow) draw.Cell {
 	at := seen(r.host)
 	if at.IsZero() {
 		return draw.Styled("never", draw.Red)
 	}
-	age := now.Sub(at)
-	if failureOf(r.host) != nil || age > s.patience() {
+	age := r.now().Sub(at)
+	if failureOf(r.host) != nil || age > r.scene.patience() {
 		return draw.Styled("!"+short(age), draw.Red)
 	}
 	return draw.Text(short(age))
@@ -220,7 +216,7 @@ func (s *scene) guardColumns() (list []column) {
 	if s.guarded {
 		list = append(list, column{
 			left("GUARD", 7, 5), guardCell,
-			by(func(r *row) string { return guardMode(r.host) }),
+			by(func(r *tabRow) string { return guardMode(r.host) }),
 		})
 	}
 	if s.owned {
@@ -239,7 +235,7 @@ func guardMode(h *live.FleetHost) string {
 	return string(h.Guard.Mode)
 }
 
-func guardCell(_ *scene, r *row, _ time.Time) draw.Cell {
+func guardCell(r *tabRow) draw.Cell {
 	mode := guardMode(r.host)
 	switch {
 	case r.host.Guard.Differs():
@@ -250,7 +246,7 @@ func guardCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	return draw.Text(mode)
 }
 
-func serviceState(r *row) string {
+func serviceState(r *tabRow) string {
 	if r.host.Failure != nil {
 		return "-"
 	}

@@ -78,7 +78,7 @@ func (m *Model) body() []string {
 // cut leaves out lines for which the body has no room.
 func (m *Model) cut(lines []string) []string { return lines[:min(len(lines), m.room())] }
 
-func (m *Model) table(rows []row) *draw.Table {
+func (m *Model) table(rows []tabRow) *draw.Table {
 	c, list, selected := m.cursor(), m.scene.columns(m.tab), m.selected()
 	t := &draw.Table{
 		Painter: m.painter, Columns: make([]draw.ColumnLayout, len(list)), Rows: make([]draw.TableRow, len(rows)),
@@ -96,7 +96,7 @@ func (m *Model) table(rows []row) *draw.Table {
 			t.Rows[i].Prefix = t.Rows[i].Prefix[:1] + "*"
 		}
 		for j := range list {
-			t.Rows[i].Cells[j] = list[j].cell(m.scene, &rows[i], m.now)
+			t.Rows[i].Cells[j] = list[j].cell(&rows[i])
 		}
 	}
 	return t
@@ -180,10 +180,10 @@ func (m *Model) typingLine(wrong string) string {
 	return line + m.painter.Paint(" ", draw.Reverse)
 }
 
-func (m *Model) describe(r *row) []string {
+func (m *Model) describe(r *tabRow) []string {
 	lines := []string{}
 	for _, c := range m.scene.columns(m.tab) {
-		if s := c.cell(m.scene, r, m.now).Plain(); s != "" {
+		if s := c.cell(r).Plain(); s != "" {
 			lines = append(lines, c.Name+": "+s)
 		}
 	}

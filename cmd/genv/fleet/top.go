@@ -220,7 +220,7 @@ func (s *topSource) controller() string {
 	return s.path
 }
 
-// Next implements top.Source.
+// Next implements top.Updates.
 func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 	if s.follower == nil {
 		within, cancel := context.WithCancel(ctx)

@@ -3,11 +3,69 @@ package top
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
 )
+
+// Updates has the present state of a fleet.
+type Updates interface {
+	// Next waits for a change, and returns what is there then. The first call doesn't wait. An error says why there is
+	// nothing new, and the next call tries again after a moment.
+	Next(ctx context.Context) (Update, error)
+}
+
+// Update is what Updates have.
+type Update struct {
+	Fleet *live.FleetState
+	// Events are those since the last Update, the oldest first.
+	Events []live.FleetEvent
+	// Origin says who looked at the hosts, such as "controller".
+	Origin string
+}
+
+// OfFeed has the updates of a feed in this process. Its Close ends the watch.
+func OfFeed(feed live.Source, origin string) *FeedSource {
+	return &FeedSource{feed: feed, watch: feed.Watch(), origin: origin}
+}
+
+// FeedSource implements Updates.
+type FeedSource struct {
+	feed   live.Source
+	watch  *live.Watcher
+	origin string
+	after  uint64 // the number of the last event
+}
+
+// Next implements Updates.
+func (s *FeedSource) Next(ctx context.Context) (Update, error) {
+	select {
+	case <-ctx.Done():
+		return Update{}, ctx.Err()
+	case <-s.watch.C:
+	}
+	u := Update{Fleet: s.feed.Fleet(), Events: s.feed.Events(s.after), Origin: s.origin}
+	if last := len(u.Events) - 1; last >= 0 {
+		s.after = u.Events[last].Number
+	}
+	return u, nil
+}
+
+// Close ends the watch.
+func (s *FeedSource) Close() { s.watch.Close() }
+
+// maxEvents is how many events are kept for the history.
+const maxEvents = 4096
+
+func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
+	kept = append(slices.Clip(kept), more...)
+	if excess := len(kept) - maxEvents; excess > 0 {
+		kept = kept[excess:]
+	}
+	return kept
+}
 
 const (
 	// askEvery is the time between two questions for something new, and pauseFactor how often longer than an answer
@@ -18,7 +76,7 @@ const (
 	retryEvery = time.Second
 )
 
-// SocketSource is a Source of a controller's socket. It connects again when the controller was away.
+// SocketSource has the updates of a controller's socket. It connects again when the controller was away.
 type SocketSource struct {
 	client *live.Client
 	free   time.Time        // when it may be asked again
@@ -33,7 +91,7 @@ func Follow(client *live.Client) *SocketSource { return &SocketSource{client: cl
 // Close ends the connections.
 func (f *SocketSource) Close() { f.client.Close() }
 
-// Next implements Source.
+// Next implements Updates.
 func (f *SocketSource) Next(ctx context.Context) (Update, error) {
 	for {
 		if !remote.Sleep(ctx, time.Until(f.free)) {
