@@ -17,11 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-const (
-	maxGPUs     = 256
-	maxFindings = 500
-	maxEvents   = 100
-)
+const maxEvents = 100 // of a page
 
 // gpuRow is a GPU of a host with its letter.
 type gpuRow struct {
@@ -30,15 +26,17 @@ type gpuRow struct {
 	IdleSince time.Time
 }
 
-type findingRow struct {
-	*live.Finding
-	When string
+// findingTable and gpuTable are what the templates of these names need.
+type findingTable struct {
+	Rows []*live.Finding
+	Now  time.Time
 }
 
-// findingList are findings, and how many there are besides.
-type findingList struct {
-	Rows []findingRow
-	More int
+type gpuTable struct {
+	Columns []gpus.Column
+	Rows    []gpuRow
+	Hidden  bool
+	now     time.Time
 }
 
 func hostPage(p *page, r *http.Request) (string, any) {
@@ -46,8 +44,8 @@ func hostPage(p *page, r *http.Request) (string, any) {
 	type hostBody struct {
 		*live.FleetHost
 		Counts   gpus.StateCounts
-		GPUs     []gpuRow
-		Findings findingList
+		GPUs     gpuTable
+		Findings findingTable
 		Events   []live.FleetEvent
 	}
 	h := p.Fleet.Host(snapshot.Hostname(r.PathValue("host")))
@@ -58,16 +56,26 @@ func hostPage(p *page, r *http.Request) (string, any) {
 	p.Title = hostName(h.Name)
 	body := hostBody{FleetHost: h}
 	body.Counts.Add(h.GPUs...)
+	rows := make([]gpus.Row, len(h.GPUs))
 	for j := range h.GPUs {
-		body.GPUs = append(body.GPUs, p.gpu(gpus.Row{Host: h.Name, GPU: &h.GPUs[j]}))
+		rows[j] = gpus.Row{Host: h.Name, GPU: &h.GPUs[j]}
 	}
+	body.GPUs = p.gpuTable(rows, "Host")
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.Host == h.Name })
 	body.Events = p.events(func(e *live.FleetEvent) bool { return e.Host == h.Name })
 	return "host", body
 }
 
-func (p *page) gpu(row gpus.Row) gpuRow {
-	return gpuRow{&row, p.cell(row.Host, row.GPU), p.view.IdleSince(row.Host, row.Index)}
+// gpuTable lists GPUs without some columns.
+func (p *page) gpuTable(list []gpus.Row, without string) gpuTable {
+	t := gpuTable{Hidden: p.Hidden, now: p.Now, Columns: slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
+		return c.Page == "" || c.Page == without
+	})}
+	for i := range list {
+		r := &list[i]
+		t.Rows = append(t.Rows, gpuRow{r, p.cell(r.Host, r.GPU), p.view.IdleSince(r.Host, r.Index)})
+	}
+	return t
 }
 
 // userPage serves the page of a user. The database is asked before the page is rendered: it may be slow.
@@ -83,8 +91,8 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 	// userBody is what the page of a user shows.
 	type userBody struct {
 		live.FleetUser
-		GPUs     []gpuRow
-		Findings findingList
+		GPUs     gpuTable
+		Findings findingTable
 		Ended    []live.FleetEvent // what was done
 		Recorded bool              // Ended has what was done before this run
 		Partly   bool              // and some of that may be missing
@@ -96,11 +104,9 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 		return "", nil
 	}
 	body := userBody{FleetUser: live.FleetUser{Name: user}, Hours: hours, Days: ranges[0]}
-	known := false
-	for i := range p.Fleet.Users {
-		if p.Fleet.Users[i].Name == user {
-			body.FleetUser, known = p.Fleet.Users[i], true
-		}
+	at := slices.IndexFunc(p.Fleet.Users, func(u live.FleetUser) bool { return u.Name == user })
+	if at >= 0 {
+		body.FleetUser = p.Fleet.Users[at]
 	}
 	body.Ended = p.events(func(e *live.FleetEvent) bool {
 		return e.User == user && e.Kind == enforce.EventOutcome
@@ -110,13 +116,11 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 		body.Partly = !complete
 		body.Ended = append(body.Ended, endedBefore(list, user, maxEvents-len(body.Ended))...)
 	}
-	if !known && hours == nil && len(body.Ended) == 0 && !p.Hidden {
+	if at < 0 && hours == nil && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen lately."
 		return "", nil
 	}
-	for _, row := range p.Fleet.GPUsOf(user) {
-		body.GPUs = append(body.GPUs, p.gpu(row))
-	}
+	body.GPUs = p.gpuTable(p.Fleet.GPUsOf(user), "")
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == user })
 	p.Title = name(user)
 	return "userPage", body
@@ -143,7 +147,7 @@ func endedBefore(entries []audit.Entry, user snapshot.Username, most int) (list 
 func findingsPage(p *page, _ *http.Request) (string, any) {
 	// findingsBody is what the page of findings shows.
 	type findingsBody struct {
-		Findings findingList
+		Findings findingTable
 		Events   []live.FleetEvent
 	}
 	p.Title = "Findings"
@@ -152,20 +156,16 @@ func findingsPage(p *page, _ *http.Request) (string, any) {
 }
 
 // findings are those that are selected: what is done now before what waits.
-func (p *page) findings(selected func(*live.Finding) bool) (list findingList) {
+func (p *page) findings(selected func(*live.Finding) bool) findingTable {
+	t := findingTable{Now: p.Now}
 	for _, pending := range []bool{false, true} {
 		for i := range p.Fleet.Findings {
-			f := &p.Fleet.Findings[i]
-			switch {
-			case f.Pending != pending || !selected(f):
-			case len(list.Rows) >= maxFindings:
-				list.More++
-			default:
-				list.Rows = append(list.Rows, findingRow{f, when(p.Now, f)})
+			if f := &p.Fleet.Findings[i]; f.Pending == pending && selected(f) {
+				t.Rows = append(t.Rows, f)
 			}
 		}
 	}
-	return list
+	return t
 }
 
 // events are the last ones that are selected, the newest first.
@@ -173,35 +173,13 @@ func (p *page) events(selected func(*live.FleetEvent) bool) []live.FleetEvent {
 	var list []live.FleetEvent
 	for _, e := range slices.Backward(p.view.Events(0)) {
 		if selected(&e) {
-			if list = append(list, e); len(list) == maxEvents {
-				break
-			}
+			list = append(list, e)
+		}
+		if len(list) == maxEvents {
+			break
 		}
 	}
 	return list
-}
-
-// Parts of pages, with what they need of the page.
-type (
-	gpuTable struct {
-		Columns []gpus.Column
-		Rows    []gpuRow
-		More    int
-		Hidden  bool
-		now     time.Time
-	}
-	findingTable struct {
-		List findingList
-		Now  time.Time
-	}
-)
-
-// GPUTable is for the template of this name.
-func (p *page) GPUTable(rows []gpuRow, withHost bool) gpuTable {
-	shown := rows[:min(len(rows), maxGPUs)]
-	columns := slices.DeleteFunc(gpus.Columns(),
-		func(c gpus.Column) bool { return c.Page == "" || c.Page == "Host" && !withHost })
-	return gpuTable{columns, shown, len(rows) - len(shown), p.Hidden, p.Now}
 }
 
 // Since is for how long something is the case.
@@ -224,6 +202,3 @@ func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list 
 	}
 	return list
 }
-
-// FindingTable is for the template of this name.
-func (p *page) FindingTable(list findingList) findingTable { return findingTable{list, p.Now} }

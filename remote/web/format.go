@@ -37,19 +37,21 @@ var functions = template.FuncMap{
 	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName,
 	"share": usage.Percent,
 	"bar":   bar, "words": words, "kind": kind,
-	"via": func(via agent.Via) string { return unusual[via] }, "first": first, "more": more,
+	"via": func(via agent.Via) string { return unusual[via] }, "first": first, "more": more, "due": due,
 }
 
-// maxItems is how much of a list is shown: hosts and users may make it as long as they like.
+// maxItems is how much of a list is shown, unless a template says: hosts and users may make it as long as they like.
 const maxItems = 20
 
 // first is the beginning of a list; more is how much is left out.
-func first(list any) any {
+func first(list any, most ...int) any {
 	v := reflect.ValueOf(list)
-	return v.Slice(0, min(v.Len(), maxItems)).Interface()
+	return v.Slice(0, v.Len()-more(list, most...)).Interface()
 }
 
-func more(list any) int { return max(0, reflect.ValueOf(list).Len()-maxItems) }
+func more(list any, most ...int) int {
+	return max(0, reflect.ValueOf(list).Len()-append(most, maxItems)[0])
+}
 
 func ago(now, t time.Time) string {
 	if t.IsZero() {
@@ -161,7 +163,8 @@ func roundHours(seconds int64) string {
 	return strconv.FormatInt((seconds+1800)/3600, 10)
 }
 
-func when(now time.Time, f *live.Finding) string {
+// due is when something is done about a finding.
+func due(now time.Time, f *live.Finding) string {
 	switch {
 	case !f.Pending:
 		return ""

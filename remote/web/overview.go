@@ -2,29 +2,24 @@ package web
 
 import (
 	"cmp"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// How many rows a page has at most; beyond that it says how many there are.
 const (
-	maxUsers  = 300
 	maxModels = 50
-	maxFailed = 10
 	manyHosts = 100 // from which on they are drawn smaller
-	maxPlaces = 6   // hosts that are named for a model
-	maxTags   = 3   // users that are named for a host
+	maxCells  = 64  // GPUs of a host that have letters
 )
 
 type hostFilter struct {
@@ -73,8 +68,7 @@ func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 type modelRow struct {
 	Model  string
 	Counts gpus.StateCounts
-	Free1  []freeAt // where most are free
-	More   int      // hosts with free ones besides
+	Free   []freeAt // where most are free
 	Search string
 }
 
@@ -85,65 +79,42 @@ type freeAt struct {
 
 type tile struct {
 	*live.FleetHost
-	Counts   gpus.StateCounts
-	Cells    template.HTML // the letters of its GPUs
-	MoreGPUs int
-	Users    []snapshot.Username
-	More     int // users
-}
-
-type failedRow struct {
-	remote.Failure
-	Host snapshot.Hostname
-	Seen time.Time
+	Counts gpus.StateCounts
+	Cells  template.HTML // the letters of its GPUs
 }
 
 func overview(p *page, r *http.Request) (string, any) {
 	// overviewBody is what the first page shows.
 	type overviewBody struct {
-		Filter    hostFilter
-		Models    []modelRow
-		Tiles     []tile
-		Users     []live.FleetUser
-		MoreUsers int
-		Failed    []failedRow
-		// MoreFailed are those besides Failed.
-		MoreFailed int
+		Filter hostFilter
+		Models []modelRow
+		Tiles  []tile
+		Users  []live.FleetUser
+		Failed []*live.FleetHost
 	}
 	p.Title = "GPUs"
 	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet.FleetState)}
 	for i := range p.Fleet.Hosts {
 		h := &p.Fleet.Hosts[i]
-		switch {
-		case h.Failure == nil:
-		case len(body.Failed) < maxFailed:
-			body.Failed = append(body.Failed, failedRow{*h.Failure, h.Name, h.Seen})
-		default:
-			body.MoreFailed++
+		if h.Failure != nil {
+			body.Failed = append(body.Failed, h)
 		}
 		if body.Filter.selects(h) {
 			body.Tiles = append(body.Tiles, p.tile(h))
 		}
 	}
-	users := slices.Clone(p.Fleet.Users)
-	slices.SortStableFunc(users, func(a, b live.FleetUser) int {
+	body.Users = slices.Clone(p.Fleet.Users)
+	slices.SortStableFunc(body.Users, func(a, b live.FleetUser) int {
 		return cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used))
 	})
-	if excess := len(users) - maxUsers; excess > 0 {
-		users, body.MoreUsers = users[:maxUsers], excess
-	}
-	body.Users = users
 	return "overview", body
 }
 
 func (p *page) tile(h *live.FleetHost) tile {
-	t := tile{FleetHost: h, Users: h.Users(), MoreGPUs: max(0, len(h.GPUs)-maxCells)}
+	t := tile{FleetHost: h}
 	t.Counts.Add(h.GPUs...)
 	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
 		t.Cells += p.cell(h.Name, &h.GPUs[i]).html()
-	}
-	if excess := len(t.Users) - maxTags; excess > 0 {
-		t.Users, t.More = t.Users[:maxTags], excess
 	}
 	return t
 }
@@ -164,25 +135,19 @@ func modelsOf(f *live.FleetState) []modelRow {
 			}
 		}
 		for model, n := range free {
-			rows[model].Free1 = append(rows[model].Free1, freeAt{h.Name, n})
+			rows[model].Free = append(rows[model].Free, freeAt{h.Name, n})
 		}
 	}
 	list := make([]modelRow, 0, len(rows))
 	for _, row := range rows {
-		slices.SortStableFunc(row.Free1, func(a, b freeAt) int { return cmp.Compare(b.N, a.N) })
-		if excess := len(row.Free1) - maxPlaces; excess > 0 {
-			row.Free1, row.More = row.Free1[:maxPlaces], excess
-		}
+		slices.SortStableFunc(row.Free, func(a, b freeAt) int { return cmp.Compare(b.N, a.N) })
 		row.Search = "/?" + hostFilter{Model: model(row.Model), Free: true}.key() + "#hosts"
 		list = append(list, *row)
 	}
 	slices.SortFunc(list, func(a, b modelRow) int {
 		return cmp.Or(cmp.Compare(b.Counts.Free, a.Counts.Free), cmp.Compare(a.Model, b.Model))
 	})
-	if len(list) > maxModels {
-		list = list[:maxModels]
-	}
-	return list
+	return list[:min(len(list), maxModels)]
 }
 
 // cell is how a mark looks, and what it means.
@@ -220,30 +185,48 @@ func (p *page) cell(host snapshot.Hostname, g *gpus.GPU) *cell {
 // Legend explains the letters.
 func (*page) Legend() []cell { return cells }
 
-// maxCells is of how many GPUs a host has letters.
-const maxCells = 64
-
 // words are the numbers of a host's GPUs, for those who don't see the letters.
 func words(c gpus.StateCounts) string {
 	var list []string
-	for _, part := range []struct {
-		n    int
-		word string
-	}{
-		{c.Free, "free"},
-		{c.MIG, "MIG"},
-		{c.Busy, "busy"},
-		{c.Held(), "idle"},
-		{c.Unknown, "unknown"},
-		{c.Unusable, "unusable"},
-		{c.Failed, "failed"},
-	} {
-		if part.n > 0 {
-			list = append(list, strconv.Itoa(part.n)+" "+part.word)
+	words := []string{"free", "MIG", "busy", "idle", "unknown", "unusable", "failed"}
+	for i, n := range []int{c.Free, c.MIG, c.Busy, c.Held(), c.Unknown, c.Unusable, c.Failed} {
+		if n > 0 {
+			list = append(list, strconv.Itoa(n)+" "+words[i])
 		}
 	}
 	if len(list) == 0 {
 		return "no GPUs known"
 	}
 	return strings.Join(list, ", ")
+}
+
+// Bars consist of numbers and classes only, so that the texts of hosts can't get into them.
+
+func bar(c gpus.StateCounts) template.HTML {
+	rects, x := "", 0.0
+	for i, n := range []int{c.Free + c.MIG, c.Busy, c.Held(), c.Unknown + c.Unusable + c.Failed} {
+		if n > 0 {
+			width := 100 * float64(n) / float64(c.Total())
+			rects += rect("fbiu"[i:i+1], x, width)
+			x += width
+		}
+	}
+	return barOf(rects)
+}
+
+func rect(class string, x, width float64) string {
+	return fmt.Sprintf(`<rect class="%s" x="%.2f" width="%.2f" height="8"/>`, class, x, width)
+}
+
+func barOf(rects string) template.HTML {
+	return template.HTML(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">` +
+		rects + `</svg>`) //nolint:gosec // numbers only
+}
+
+// memoryBar is how full a memory is.
+func memoryBar(used, total *int64) template.HTML {
+	if used == nil || total == nil || *total <= 0 {
+		return ""
+	}
+	return barOf(rect("b", 0, min(100*float64(max(*used, 0))/float64(*total), 100)))
 }

@@ -44,7 +44,7 @@ type page struct {
 	Version string // of the script and the styles
 	Body    any
 
-	view *view
+	view *viewer
 }
 
 // Stale reports whether the state is older than it should be.
@@ -74,7 +74,7 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 	answer.send(w, r)
 }
 
-func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.FleetState, now time.Time) (*rendered, error) {
+func (s *server) render(of pageFunc, r *http.Request, v *viewer, fleet *live.FleetState, now time.Time) (*rendered, error) {
 	p := &page{
 		Fleet: live.NewIndex(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(),
 		Usage: s.options.Usage != nil, Version: staticVersion(), view: v, Path: r.URL.Path,

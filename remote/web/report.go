@@ -117,7 +117,7 @@ func (a *asked) values() string {
 }
 
 // report is the report that a request asks for, as the viewer may see it.
-func (s *server) report(r *http.Request, v *view) (a asked, d *usage.Report, status int, err error) {
+func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, status int, err error) {
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
 	}

@@ -62,11 +62,11 @@ type server struct {
 	pages   pageCache
 
 	mu    sync.Mutex
-	views map[snapshot.Username]*view // by what they may see; "" for those who have no name of their own
+	views map[snapshot.Username]*viewer // by what they may see; "" for those who have no name of their own
 }
 
-// view is what viewers with the same rights get to see.
-type view struct {
+// viewer is what viewers with the same rights get to see.
+type viewer struct {
 	live.Source
 	self snapshot.Username // only if it makes a difference
 	api  http.Handler
@@ -77,7 +77,7 @@ const maxViews = 32
 
 // New returns the handler of a feed.
 func New(feed *live.Feed, options Options) http.Handler {
-	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*view)}
+	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*viewer)}
 	for path, page := range map[string]pageFunc{"/{$}": overview, "/h/{host}": hostPage, "/findings": findingsPage, "/week": weekPage} {
 		s.mux.HandleFunc(path, s.page(page))
 	}
@@ -98,7 +98,7 @@ func New(feed *live.Feed, options Options) http.Handler {
 	return s.guard(s.mux)
 }
 
-func (s *server) view(r *http.Request) *view {
+func (s *server) view(r *http.Request) *viewer {
 	var self snapshot.Username
 	if s.options.Names == OwnName {
 		self = userOf(r)
@@ -110,7 +110,7 @@ func (s *server) view(r *http.Request) *view {
 		if len(s.views) >= maxViews {
 			clear(s.views)
 		}
-		v = &view{Source: s.feed.Public(), self: self}
+		v = &viewer{Source: s.feed.Public(), self: self}
 		if s.options.Names != AllNames {
 			v.Source = s.feed.For(self)
 		}

@@ -18,33 +18,25 @@ import (
 // week is a picture of the reservations of a week from today on: hosts down, hours across. Widths are in per cent, so
 // that it fits every screen; heights are in pixels.
 type week struct {
-	Days   []weekDay
-	Hosts  []weekHost
-	Bars   []weekBar
-	Rows   []weekRow
-	More   int // rows
-	Height int
-	Now    string // where it is
+	Days, Hosts []weekLabel
+	Rows        []weekRow
+	More        int // rows
+	Height      int
+	Now         string // where it is
 }
 
-type weekDay struct{ X, Label string }
-
-type weekHost struct {
-	Host snapshot.Hostname
+type weekLabel struct {
+	X    string
 	Y    int
+	Text string
 }
 
-// weekBar is a reservation in the picture.
-type weekBar struct {
-	X, Width    string
-	Y, Colour   int
-	Label, Text string
-}
-
-// weekRow is a reservation in the table.
+// weekRow is a reservation, in the table and in the picture.
 type weekRow struct {
 	Host snapshot.Hostname
 	live.Booking
+	X, Width  string
+	Y, Colour int
 }
 
 const (
@@ -75,7 +67,7 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 	w := &week{Height: weekTop, Now: percent(at(now))}
 	for day := range weekDays {
 		date := begin.AddDate(0, 0, day)
-		w.Days = append(w.Days, weekDay{percent(at(date)), date.Format("Mon 2")})
+		w.Days = append(w.Days, weekLabel{X: percent(at(date)), Text: date.Format("Mon 2")})
 	}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
@@ -88,9 +80,8 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 				w.More++
 				continue
 			}
-			w.Rows = append(w.Rows, weekRow{h.Name, r})
 			if len(lanes) == 0 {
-				w.Hosts = append(w.Hosts, weekHost{h.Name, w.Height + 16})
+				w.Hosts = append(w.Hosts, weekLabel{Y: w.Height + 16, Text: hostName(h.Name)})
 				w.Height += weekHeight
 			}
 			lane := slices.IndexFunc(lanes, func(until time.Time) bool { return !until.After(r.From) })
@@ -100,9 +91,8 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 			}
 			lanes[lane] = r.Until
 			x := at(r.From)
-			w.Bars = append(w.Bars, weekBar{
-				percent(x), percent(max(0.5, at(r.Until)-x)), w.Height + lane*weekHeight, colourOf(r.User),
-				fmt.Sprintf("%d %s", r.GPUs, r.User), r.String(),
+			w.Rows = append(w.Rows, weekRow{
+				h.Name, r, percent(x), percent(max(0.5, at(r.Until)-x)), w.Height + lane*weekHeight, colourOf(r.User),
 			})
 		}
 		w.Height += len(lanes) * weekHeight
