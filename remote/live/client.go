@@ -27,6 +27,9 @@ type Client struct {
 	fleet *FleetState // of etag
 }
 
+// address is any: the socket is the only one.
+const address = "http://controller"
+
 // NewClient returns the client of a socket. It doesn't connect yet.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -73,7 +76,7 @@ func (c *Client) Events(ctx context.Context, after uint64) (EventsDocument, erro
 }
 
 func (c *Client) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://controller"+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +120,7 @@ func SendAction(ctx context.Context, path string, action operator.Instruction) (
 	}
 	client := NewClient(path)
 	defer client.Close()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+ActionsPath,
-		bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address+ActionsPath, bytes.NewReader(body))
 	if err != nil {
 		return answer, err
 	}

@@ -60,10 +60,8 @@ func (m *lastCycle) fleet(before *FleetState) *FleetState {
 		f.Findings[i] = Finding{*finding, finding.Line(), cycle.Decision(finding)}
 	}
 	known, unable := make(map[snapshot.Hostname]*FleetHost), cycle.Unable()
-	if before != nil {
-		for i := range before.Hosts {
-			known[before.Hosts[i].Name] = &before.Hosts[i]
-		}
+	for i := 0; before != nil && i < len(before.Hosts); i++ {
+		known[before.Hosts[i].Name] = &before.Hosts[i]
 	}
 	for i := range cycle.Cluster.Hosts {
 		host := &f.Hosts[i]
@@ -84,8 +82,7 @@ func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 		snapshot: last.snapshot, Unable: unable[h.Name],
 	}
 	if h.Err != nil {
-		failure := remote.FailureOf(string(h.Name), h.Err)
-		host.Failure = &failure
+		host.Failure = new(remote.FailureOf(string(h.Name), h.Err))
 	}
 	if host.Failure == nil && last.snapshot != nil {
 		host.Guard, host.Service = m.guard(h, last.snapshot), last.snapshot.Service
@@ -119,9 +116,8 @@ func (h *FleetHost) same(before *FleetHost) bool {
 // unknown are the GPUs of a host that doesn't answer any more: only what they are is known.
 func unknown(rows []gpus.GPU) []gpus.GPU {
 	rows = slices.Clone(rows)
-	for i := range rows {
-		g := &rows[i]
-		*g = gpus.GPU{
+	for i, g := range rows {
+		rows[i] = gpus.GPU{
 			Index: g.Index, UUID: g.UUID, Model: g.Model, MemoryTotal: g.MemoryTotal, State: gpus.Unknown,
 			Attached: []gpus.Attachment{}, Processes: []gpus.Process{},
 		}
@@ -136,8 +132,10 @@ func (m *lastCycle) users(f *FleetState) []FleetUser {
 			here := &f.Hosts[i].users[j]
 			u := all.user(here.Name)
 			u.Hosts++
-			u.Attached, u.Idle, u.Used, u.Memory = u.Attached+here.Attached, u.Idle+here.Idle, u.Used+here.Used,
-				u.Memory+here.Memory
+			u.Attached += here.Attached
+			u.Idle += here.Idle
+			u.Used += here.Used
+			u.Memory += here.Memory
 		}
 	}
 	for i := range f.Findings {
@@ -146,10 +144,8 @@ func (m *lastCycle) users(f *FleetState) []FleetUser {
 		}
 	}
 	users := all.list()
-	for i := range users {
-		if m.options.Policy != nil {
-			users[i].Cap = m.options.Policy.Settings(enforce.Query{User: users[i].Name, At: m.cycle.Start}).MaxDevices
-		}
+	for i := 0; m.options.Policy != nil && i < len(users); i++ {
+		users[i].Cap = m.options.Policy.Settings(enforce.Query{User: users[i].Name, At: m.cycle.Start}).MaxDevices
 	}
 	return users
 }

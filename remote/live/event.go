@@ -32,10 +32,8 @@ type FleetEvent struct {
 	Record *audit.Entry `json:"-"`
 }
 
-type findings map[string]*enforce.Finding
-
-func byID(list []enforce.Finding) findings {
-	m := make(findings, len(list))
+func byID(list []enforce.Finding) map[string]*enforce.Finding {
+	m := make(map[string]*enforce.Finding, len(list))
 	for i := range list {
 		m[list[i].ID] = &list[i]
 	}
@@ -43,7 +41,7 @@ func byID(list []enforce.Finding) findings {
 }
 
 // eventsOf are what viewers get to see of an event of the controller; before returns the findings of the last cycle.
-func eventsOf(e *enforce.Event, before func() findings) []FleetEvent {
+func eventsOf(e *enforce.Event, before func() map[string]*enforce.Finding) []FleetEvent {
 	base := FleetEvent{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
 	switch e.Kind {
 	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:

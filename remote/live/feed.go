@@ -27,6 +27,7 @@ package live
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
 	"sync"
@@ -36,6 +37,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 const maxEvents = 4096
@@ -104,7 +106,7 @@ func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.options.Now()
-	before := sync.OnceValue(func() findings { return byID(f.state.cycle.Plan.Findings) })
+	before := sync.OnceValue(func() map[string]*enforce.Finding { return byID(f.state.cycle.Plan.Findings) })
 	for i := range events {
 		if events[i].Kind == enforce.EventNote && !f.options.Enforcing {
 			continue // it is about what can't be judged
@@ -249,4 +251,56 @@ func (f *Feed) wake() {
 		default: // it has yet to notice the last change
 		}
 	}
+}
+
+// lookEvery is how often is seen which GPUs compute nothing.
+const lookEvery = time.Minute
+
+type gpuKey struct {
+	host  snapshot.Hostname
+	index snapshot.DeviceIndex
+}
+
+// idleFor is since when a GPU computes nothing, for the same users.
+type idleFor struct {
+	users string
+	since time.Time
+}
+
+// idleGPUs are those of the last look, and since when each computes nothing.
+type idleGPUs struct {
+	looked time.Time
+	gpus   map[gpuKey]idleFor
+}
+
+// due reports whether it is time for a look.
+func (l *idleGPUs) due(now time.Time) bool {
+	return l.looked.IsZero() || now.Before(l.looked) || now.Sub(l.looked) >= lookEvery
+}
+
+// look sees which GPUs compute nothing. One of a host that failed is seen again when it answers.
+func (l *idleGPUs) look(f *FleetState, now time.Time) {
+	before := l.gpus
+	l.looked, l.gpus = now, make(map[gpuKey]idleFor)
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for j := range h.GPUs {
+			g, key := &h.GPUs[j], gpuKey{h.Name, h.GPUs[j].Index}
+			if g.State != gpus.Attached && g.State != gpus.Idle {
+				continue
+			}
+			users := fmt.Sprintf("%q", g.Users())
+			l.gpus[key] = idleFor{users, now}
+			if known := before[key]; !known.since.IsZero() && known.users == users {
+				l.gpus[key] = known
+			}
+		}
+	}
+}
+
+// IdleSince implements Source.
+func (f *Feed) IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.idle.gpus[gpuKey{host, gpu}].since
 }

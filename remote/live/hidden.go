@@ -1,6 +1,8 @@
 package live
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -20,6 +22,13 @@ import (
 // hiddenText is instead of a text that could contain a name.
 const hiddenText = "details are hidden"
 
+func hiddenUnlessEmpty(text string) string {
+	if text == "" {
+		return ""
+	}
+	return hiddenText
+}
+
 // hidden is a document without the names of users. It is derived once for all viewers.
 func (f *Feed) hidden(from *FleetState) *FleetState {
 	f.deriving.Lock()
@@ -33,26 +42,19 @@ func (f *Feed) hidden(from *FleetState) *FleetState {
 func withoutNames(f *FleetState) *FleetState {
 	h := &FleetState{
 		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took,
-		Interval:  f.Interval,
-		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]FleetHost, len(f.Hosts)), Users: []FleetUser{},
-		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{},
-		Failed:     make([]remote.Failure, len(f.Failed)),
-		Duplicates: f.Duplicates, HeldUsers: []safety.Held{}, HeldHosts: make([]safety.Held, len(f.HeldHosts)),
-		Exemptions: policy.ExemptionList{},
+		Interval: f.Interval, Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]FleetHost, len(f.Hosts)),
+		Users: []FleetUser{}, Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{},
+		Failed: make([]remote.Failure, len(f.Failed)), Duplicates: f.Duplicates, HeldUsers: []safety.Held{},
+		HeldHosts: make([]safety.Held, len(f.HeldHosts)), Exemptions: policy.ExemptionList{},
+		Unrecorded: hiddenUnlessEmpty(f.Unrecorded),
 	}
 	if f.Hold != nil {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
 	if e := f.Election; e != nil { // the name of a leader has that of its account
 		h.Election = &election.Shown{
-			Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince,
-			Answered: e.Answered, Memory: e.Memory, Refused: e.Refused,
-		}
-		if e.Leader != "" {
-			h.Election.Leader = hiddenText
-		}
-		if e.Error != "" {
-			h.Election.Error = hiddenText
+			Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered,
+			Memory: e.Memory, Refused: e.Refused, Leader: hiddenUnlessEmpty(e.Leader), Error: hiddenUnlessEmpty(e.Error),
 		}
 	}
 	for i := range f.Hosts {
@@ -66,12 +68,8 @@ func withoutNames(f *FleetState) *FleetState {
 	}
 	for i, held := range f.HeldHosts {
 		h.HeldHosts[i] = safety.Held{
-			Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments,
-			Because: hiddenText,
+			Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments, Because: hiddenText,
 		}
-	}
-	if f.Unrecorded != "" {
-		h.Unrecorded = hiddenText
 	}
 	return h
 }
@@ -81,16 +79,11 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	host := FleetHost{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
 		// the reason may name somebody
-		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
-		Waiting:      h.Waiting,
-		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved,
-	}
-	if h.Unable != "" {
-		host.Unable = hiddenText
+		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service, Waiting: h.Waiting,
+		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved, Unable: hiddenUnlessEmpty(h.Unable),
 	}
 	if h.Failure != nil {
-		failure := hideFailure(h.Failure)
-		host.Failure = &failure
+		host.Failure = new(hideFailure(h.Failure))
 	}
 	for i := range h.GPUs {
 		host.GPUs[i] = hideGPU(&h.GPUs[i], shown)
@@ -101,8 +94,7 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 func hideGPU(g *gpus.GPU, shown func(snapshot.Username) bool) gpus.GPU {
 	hidden := gpus.GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, Driver: g.Driver, State: g.State, Problem: g.Problem,
-		MIGMode: g.MIGMode, Display: g.Display,
-		MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
+		MIGMode: g.MIGMode, Display: g.Display, MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
 		Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power, Instances: g.Instances,
 		Attached: make([]gpus.Attachment, len(g.Attached)), Processes: make([]gpus.Process, len(g.Processes)),
 	}
@@ -141,6 +133,19 @@ func hideEvent(e *FleetEvent) {
 		Number: e.Number, Time: e.Time, Cycle: e.Cycle, Kind: e.Kind, Host: e.Host, Rule: e.Rule,
 		Decision: e.Decision, Status: e.Status, Text: string(e.Kind) + ": " + hiddenText,
 	}
+}
+
+// hideReservations leaves out who has reserved, and why, except for users that are shown.
+func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Booking {
+	list = slices.Clone(list)
+	for i := range list {
+		if !shown(list[i].User) {
+			id := fnv.New64a() // its owner may have chosen it
+			_, _ = id.Write([]byte(list[i].ID))
+			list[i].ID, list[i].User, list[i].Reason = fmt.Sprintf("%016x", id.Sum64()), "", ""
+		}
+	}
+	return list
 }
 
 // reveal is a document without names, except for what belongs to the user.

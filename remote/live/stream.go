@@ -22,17 +22,6 @@ const (
 	maxBatch = 64
 )
 
-// Change is the data of the message "fleet": there is a new revision to fetch.
-type Change struct {
-	Run      string `json:"run"`
-	Revision uint64 `json:"revision"`
-}
-
-// Missed is the data of the message "missed": so many events are no longer kept.
-type Missed struct {
-	Count uint64 `json:"count"`
-}
-
 // stream sends server-sent events for as long as the viewer reads them. Without a number
 // after which it wants events (`after`, or Last-Event-ID), it gets those from now on.
 func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +47,8 @@ func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-ping.C:
-			err = s.send([]byte(": ping\n\n"))
+			s.buffer.WriteString(": ping\n\n")
+			err = s.flush()
 		case <-watch.C:
 			if !remote.Sleep(r.Context(), together) {
 				return
@@ -106,14 +96,17 @@ func (s *stream) changes() error {
 		return nil
 	}
 	s.sent = now
-	s.add("fleet", "", Change{now.Run, now.Revision})
+	s.add("fleet", "", struct { // there is a new revision to fetch
+		Run      string `json:"run"`
+		Revision uint64 `json:"revision"`
+	}{now.Run, now.Revision})
 	return s.flush()
 }
 
 func (s *stream) events(run string) error {
 	list := s.feed.Events(s.after)
 	if len(list) > 0 && list[0].Number > s.after+1 {
-		s.add("missed", "", Missed{list[0].Number - s.after - 1})
+		s.add("missed", "", map[string]uint64{"count": list[0].Number - s.after - 1}) // no longer kept
 	}
 	for batch := range slices.Chunk(list, maxBatch) {
 		for i := range batch {
@@ -138,14 +131,9 @@ func (s *stream) add(kind, id string, data any) {
 	fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", kind, body)
 }
 
+// flush writes, and gives up on a viewer that doesn't read: see the deadlines of the server.
 func (s *stream) flush() error {
-	defer s.buffer.Reset()
-	return s.send(s.buffer.Bytes())
-}
-
-// send writes, and gives up on a viewer that doesn't read: see the deadlines of the server.
-func (s *stream) send(text []byte) error {
-	if _, err := s.w.Write(text); err != nil {
+	if _, err := s.buffer.WriteTo(s.w); err != nil {
 		return err
 	}
 	return s.control.Flush()
