@@ -181,7 +181,7 @@ func serveAction(w http.ResponseWriter, r *http.Request, do Do, names Usernames)
 func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, error) {
 	var action operator.Instruction
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return action, invalid("the Content-Type is not application/json")
+		return action, operator.RefuseInvalid("the Content-Type is not application/json")
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes))
 	decoder.DisallowUnknownFields()
@@ -189,16 +189,12 @@ func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, e
 		if removed := operator.CheckRemoved(action.Kind); removed != nil {
 			return action, removed
 		}
-		return action, invalid("not an action: %v", err)
+		return action, operator.RefuseInvalid("not an action: %v", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return action, invalid("there is more than one action")
+		return action, operator.RefuseInvalid("there is more than one action")
 	}
 	return action, nil
-}
-
-func invalid(format string, args ...any) error {
-	return operator.Refuse(operator.Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
 // PersonOf names a peer, with the user who logged in if that is another one: who used sudo.

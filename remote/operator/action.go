@@ -27,9 +27,6 @@ const (
 	Explain Verb = "explain"
 )
 
-// Kinds lists all kinds.
-func Kinds() []Verb { return []Verb{Exempt, Unexempt, Hold, Release, Explain} }
-
 // removed are kinds that versions before this one know.
 var removed = []Verb{"terminate", "warn", "detach"}
 
@@ -129,57 +126,49 @@ func Refuse(code Code, nextStep, format string, args ...any) *Refusal {
 	return &Refusal{Schema: AnswerSchema, Code: code, Text: fmt.Sprintf(format, args...), NextStep: nextStep}
 }
 
-func invalid(format string, args ...any) error {
+// RefuseInvalid returns a Refusal of what can't be understood.
+func RefuseInvalid(format string, args ...any) *Refusal {
 	return Refuse(Invalid, "Correct the request; docs/json.md describes it.", format, args...)
+}
+
+// fieldsOf are the fields that each kind has a use for, besides the reason.
+var fieldsOf = map[Verb]string{
+	Exempt: "host device uuid user rule hours from", Unexempt: "host device uuid user rule", Hold: "", Release: "",
+	Explain: "host user",
 }
 
 // Check returns a *Refusal of the code Invalid if an action is incomplete or says more than its kind has a use for: it
 // may have been meant otherwise. A reason is always needed, except to end a hold or an exemption.
 func (a *Instruction) Check() error {
-	if a.Schema != ActionSchema {
-		return invalid("schema %s: this controller knows %s", text.Shown(a.Schema), ActionSchema)
-	}
 	if err := CheckRemoved(a.Kind); err != nil {
 		return err
 	}
-	if !slices.Contains(Kinds(), a.Kind) {
-		return invalid("unknown action %s", text.Shown(string(a.Kind)))
+	used, known := fieldsOf[a.Kind]
+	e, err := a.Exemption(), error(nil)
+	switch {
+	case a.Schema != ActionSchema:
+		return RefuseInvalid("schema %s: this controller knows %s", text.Shown(a.Schema), ActionSchema)
+	case !known:
+		return RefuseInvalid("unknown action %s", text.Shown(string(a.Kind)))
+	case a.Reason != "":
+		err = policy.CheckReason(a.Reason)
+	case a.Kind == Exempt || a.Kind == Hold:
+		return RefuseInvalid("%s needs a reason", a.Kind)
 	}
-	if a.Reason == "" && a.Kind != Release && a.Kind != Unexempt && a.Kind != Explain {
-		return invalid("%s needs a reason", a.Kind)
+	if err == nil && (a.Kind == Exempt || a.Kind == Unexempt) {
+		err = e.Who.Check()
 	}
-	if a.Reason != "" {
-		if err := policy.CheckReason(a.Reason); err != nil {
-			return invalid("%v", err)
-		}
+	if err == nil && a.Kind == Exempt {
+		_, err = policy.ExemptionHours(a.Hours)
 	}
-	switch a.Kind {
-	case Exempt, Unexempt:
-		return a.checkExemption()
-	case Explain:
-		return a.checkOnly("host", "user")
-	case Hold, Release:
+	if err != nil {
+		return RefuseInvalid("%v", err)
 	}
-	return a.checkOnly()
-}
-
-// checkExemption checks what policy.Exemption.Check doesn't know: the fields that an exemption doesn't have.
-func (a *Instruction) checkExemption() error {
-	e := a.Exemption()
-	if err := e.Who.Check(); err != nil {
-		return invalid("%v", err)
-	}
-	if a.Kind == Unexempt {
-		return a.checkOnly("host", "device", "uuid", "user", "rule")
-	}
-	if _, err := policy.ExemptionHours(a.Hours); err != nil {
-		return invalid("%v", err)
-	}
-	return a.checkOnly("host", "device", "uuid", "user", "rule", "hours", "from")
+	return a.checkOnly(strings.Fields(used))
 }
 
 // checkOnly refuses fields that are set and not among those that are used.
-func (a *Instruction) checkOnly(used ...string) error {
+func (a *Instruction) checkOnly(used []string) error {
 	var needless []string
 	for name, set := range map[string]bool{
 		"host": a.Host != "", "device": a.Device != nil, "uuid": a.UUID != "", "user": a.User != "",
@@ -193,7 +182,7 @@ func (a *Instruction) checkOnly(used ...string) error {
 		return nil
 	}
 	slices.Sort(needless)
-	return invalid("%s has no use for %s", a.Kind, strings.Join(needless, ", "))
+	return RefuseInvalid("%s has no use for %s", a.Kind, strings.Join(needless, ", "))
 }
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.

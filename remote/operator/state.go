@@ -210,13 +210,13 @@ func (s State) After(who Author, a *Instruction, now time.Time) (next State, lin
 			before.Reason), nil
 	case Explain:
 	}
-	return s, "", invalid("unknown action %s", text.Shown(string(a.Kind)))
+	return s, "", RefuseInvalid("unknown action %s", text.Shown(string(a.Kind)))
 }
 
 func (s State) exempt(who Author, a *Instruction, now time.Time) (State, string, error) {
 	length, err := policy.ExemptionHours(a.Hours)
 	if err != nil {
-		return s, "", invalid("%v", err)
+		return s, "", RefuseInvalid("%v", err)
 	}
 	e := a.Exemption()
 	e.By, e.Created, e.Until = who.String(), now, cmp.Or(e.From, now).Add(length)
