@@ -58,14 +58,7 @@ type attachmentKey struct {
 
 // Terminate puts a process into the order because of a finding, which may be about unattached devices alone.
 func (d *Draft) Terminate(p *snapshot.Process, because string, unattached ...snapshot.DeviceIndex) {
-	if d.terminations == nil {
-		d.terminations = make(map[snapshot.PID]*Termination)
-	}
-	t := d.terminations[p.PID]
-	if t == nil {
-		t = &Termination{Process: *p, Unattached: unattached}
-		d.terminations[p.PID] = t
-	}
+	t := item(&d.terminations, p.PID, func() Termination { return Termination{Process: *p, Unattached: unattached} })
 	if len(unattached) == 0 {
 		t.Unattached = nil
 	}
@@ -115,16 +108,21 @@ func expect[K comparable](due *map[K]time.Time, key K, at time.Time) {
 
 // Detach puts a detachment into the order because of a finding.
 func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, unused bool, because string) {
-	if d.detachments == nil {
-		d.detachments = make(map[attachmentKey]*Detachment)
-	}
-	key := attachmentKey{device, env.EID}
-	x := d.detachments[key]
-	if x == nil {
-		x = &Detachment{Device: device, Environment: *env, Unused: unused}
-		d.detachments[key] = x
-	}
+	x := item(&d.detachments, attachmentKey{device, env.EID}, func() Detachment {
+		return Detachment{Device: device, Environment: *env, Unused: unused}
+	})
 	x.Because = append(x.Because, because)
+}
+
+// item is the one with a key, which is made if it is missing.
+func item[K comparable, V any](items *map[K]*V, key K, made func() V) *V {
+	if *items == nil {
+		*items = make(map[K]*V)
+	}
+	if (*items)[key] == nil {
+		(*items)[key] = new(made())
+	}
+	return (*items)[key]
 }
 
 // detaches reports whether an environment loses a device anyway.

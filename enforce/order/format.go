@@ -61,8 +61,11 @@ func EncodeNative(o Order) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := nativeOrder{order143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs}
-	d.Unattached = make(map[snapshot.PID][]snapshot.DeviceIndex)
+	d := nativeOrder{
+		order143: shared, Outside: []snapshot.PID{}, GPUs: o.GPUs,
+		Unattached: make(map[snapshot.PID][]snapshot.DeviceIndex),
+		Unused:     make(map[snapshot.DeviceIndex][]snapshot.EnvID),
+	}
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
 		if t.Outside() {
@@ -75,7 +78,6 @@ func EncodeNative(o Order) ([]byte, error) {
 			d.Unattached[t.Process.PID] = t.Unattached
 		}
 	}
-	d.Unused = make(map[snapshot.DeviceIndex][]snapshot.EnvID)
 	for i := range o.Detach {
 		if x := &o.Detach[i]; x.Unused {
 			d.Unused[x.Device] = append(d.Unused[x.Device], x.Environment.EID)
@@ -144,8 +146,8 @@ func DecodeNative(data []byte) (Order, error) {
 		t := &o.Terminate[i]
 		t.Counted = counted[t.Process.PID]
 		if !t.MayBeJudged() {
-			p := &t.Process
-			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
+			return Order{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid,
+				t.Process.PID)
 		}
 		t.Unattached = d.Unattached[t.Process.PID]
 		if d.Outside != nil {
@@ -213,7 +215,12 @@ func (o *Order) Reasons() (all AllReasons) {
 		all.Because, all.Findings = append(all.Because, r.Why), append(all.Findings, r.Because)
 		all.Judged = append(all.Judged, r.Judged)
 	}
-	return AllReasons{orNone(all.Because), orNone(all.Findings), orNone(all.Judged)}
+	for _, lists := range []*[][]string{&all.Because, &all.Findings, &all.Judged} {
+		if !slices.ContainsFunc(*lists, func(list []string) bool { return len(list) > 0 }) {
+			*lists = nil // no item has one
+		}
+	}
+	return all
 }
 
 // SetReasons sets what Reasons gave; nothing when it is of another order.
@@ -239,12 +246,4 @@ func (o *Order) reasons() (items []*Reasons) {
 		items = append(items, &o.Terminate[i].Reasons)
 	}
 	return items
-}
-
-// orNone is nil if no item has a list.
-func orNone(lists [][]string) [][]string {
-	if !slices.ContainsFunc(lists, func(list []string) bool { return len(list) > 0 }) {
-		return nil
-	}
-	return lists
 }

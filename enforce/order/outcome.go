@@ -1,6 +1,10 @@
 package order
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // OutcomeStatus is what came of one item of an Order. The texts appear in JSON.
 type OutcomeStatus string
@@ -33,12 +37,16 @@ const (
 
 // Known reports whether s is one of the above.
 func (s OutcomeStatus) Known() bool {
-	switch s {
-	case StatusTerminated, StatusKilled, StatusSignalled, StatusSurvived, StatusGone, StatusChanged, StatusRefused,
-		StatusDetached, StatusNotAttached, StatusFailed, StatusUnknown:
-		return true
-	}
-	return false
+	return s.IsOver() || slices.Contains([]OutcomeStatus{
+		StatusSignalled, StatusSurvived, StatusChanged, StatusRefused, StatusFailed, StatusUnknown,
+	}, s)
+}
+
+// IsOver reports whether there is certainly nothing left of the item.
+func (s OutcomeStatus) IsOver() bool {
+	return slices.Contains([]OutcomeStatus{
+		StatusTerminated, StatusKilled, StatusGone, StatusDetached, StatusNotAttached,
+	}, s)
 }
 
 // Outcome is what came of one item: a termination (PID is set) or a detachment
@@ -64,13 +72,4 @@ func (o *Order) ItemOf(outcome Outcome) (*Termination, *Detachment) {
 		}
 	}
 	return nil, nil
-}
-
-// IsOver reports whether there is certainly nothing left of the item.
-func (s OutcomeStatus) IsOver() bool {
-	switch s {
-	case StatusTerminated, StatusKilled, StatusGone, StatusDetached, StatusNotAttached:
-		return true
-	}
-	return false
 }
