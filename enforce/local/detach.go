@@ -20,8 +20,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 	if len(items) == 0 {
 		return outcomes
 	}
-	decided := false
-	release := func() {}
+	decided, release := false, func() {}
 	now, err := new(inspection), error(nil)
 	if len(x.gpus) > 0 || slices.ContainsFunc(items, func(d order.Detachment) bool { return d.Unused }) {
 		now, err = x.inspect(ctx)

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -66,14 +65,6 @@ func unused(freed []snapshot.DeviceIndex) string {
 // uuids are which GPU each index is.
 type uuids = map[snapshot.DeviceIndex]snapshot.GPUUUID
 
-// presentGPUs asks the driver which GPU each index is now, if the order names any.
-func (x *Executor) presentGPUs(ctx context.Context, named uuids) (uuids, error) {
-	if len(named) == 0 {
-		return nil, nil
-	}
-	return x.inspector.GPUs(ctx)
-}
-
 // otherGPU objects to a device that isn't the GPU any more that the order names, or isn't the
 // one to which it is attached by root's note. files may be nil.
 func otherGPU(index snapshot.DeviceIndex, named, now uuids, files *state.Files) objection {
@@ -84,11 +75,10 @@ func otherGPU(index snapshot.DeviceIndex, named, now uuids, files *state.Files) 
 	if now[index] != uuid {
 		return changed("GPU %s is another GPU now than was judged: the GPUs were renumbered", index)
 	}
-	if files == nil {
-		return objection{}
-	}
-	if d := files.Device(index); d != nil && d.UUID != "" && d.UUID != uuid {
-		return changed("GPU %s was another GPU when it was attached: root's genv has to look first", index)
+	if files != nil {
+		if d := files.Device(index); d != nil && d.UUID != "" && d.UUID != uuid {
+			return changed("GPU %s was another GPU when it was attached: root's genv has to look first", index)
+		}
 	}
 	return objection{}
 }

@@ -45,37 +45,19 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	}
 }
 
-// graceOf is how long the order waits for a target.
-func (x *execution) graceOf(t *target) time.Duration {
-	wait, _ := t.earlier.Rest(x.Grace)
-	return wait
-}
-
-// mayKill reports whether SIGKILL may follow then.
-func (x *execution) mayKill(t *target) bool {
-	_, kill := t.earlier.Rest(x.Grace)
-	return kill
-}
-
 // byGrace are the targets in groups that are treated alike, the shortest grace first.
-func (x *execution) byGrace(targets []*target) [][]*target {
-	type alike struct {
-		grace time.Duration
-		kill  bool
-	}
-	groups := map[alike]int{}
-	var list [][]*target
+func (x *execution) byGrace(targets []*target) (groups [][]*target) {
 	for _, t := range targets {
-		key := alike{x.graceOf(t), x.mayKill(t)}
-		i, known := groups[key]
-		if !known {
-			i = len(list)
-			groups[key], list = i, append(list, nil)
+		t.grace, t.mayKill = t.earlier.Rest(x.Grace)
+		alike := func(group []*target) bool { return group[0].grace == t.grace && group[0].mayKill == t.mayKill }
+		if i := slices.IndexFunc(groups, alike); i >= 0 {
+			groups[i] = append(groups[i], t)
+		} else {
+			groups = append(groups, []*target{t})
 		}
-		list[i] = append(list[i], t)
 	}
-	slices.SortStableFunc(list, func(a, b []*target) int { return cmp.Compare(x.graceOf(a[0]), x.graceOf(b[0])) })
-	return list
+	slices.SortStableFunc(groups, func(a, b []*target) int { return cmp.Compare(a[0].grace, b[0].grace) })
+	return groups
 }
 
 // earlierReason is what an outcome adds about a target that was asked before.

@@ -1,7 +1,29 @@
+// Package local carries out an order on this machine: it detaches environments
+// from devices, ends processes, and returns the outcome of each item.
+//
+//	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store} // of snapshot/local
+//	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
+//	for _, outcome := range x.Execute(ctx, order) {
+//		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
+//	}
+//
+// It doesn't decide which process must end: package enforce did, from a snapshot that is some time old. So a process
+// is only signalled if it still is what was judged. First it is opened by a pidfd; then the GPUs and /proc are read
+// again; and only if the pidfd's process was alive all that time, and has the start time, devices and environment of
+// the order, the signal is sent through that same pidfd. A process that reuses the PID can't receive it. On a kernel
+// without pidfds, the start time is read once more right before kill(2).
+//
+// Some processes are never signalled, whatever an order contains: PID 1, kernel threads, genv itself and its
+// ancestors, and system daemons (see safety.Protected).
+//
+// Each step is complete in itself: if genv dies halfway, there is nothing to
+// repair, and the next cycle starts from a new snapshot.
 package local
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +87,52 @@ type Executor struct {
 	onAction   func(line string)
 	onWarning  func(text string)
 	asker      asked.Authority
+}
+
+// New makes an Executor.
+func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
+	options.KillWait = cmp.Or(options.KillWait, order.KillWait)
+	return &Executor{
+		inspector: inspector, stateFiles: files, options: options,
+		memories: &memories{of: map[proc.ID]processRecord{}},
+		onAction: func(string) {}, onWarning: func(string) {},
+	}
+}
+
+// Execute carries out an order once, first the detachments, then the terminations, and returns the outcome of each
+// item: those of order.Detach in their order, then those of order.Terminate in theirs. Nothing is retried. When ctx
+// ends, no further step is begun; items that were not begun are StatusFailed.
+//
+// Calls don't wait for each other. An order that is passed twice is carried out twice: the caller must prevent that.
+func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
+	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
+	e.Grace, e.Kill = cmp.Or(o.Grace, x.options.Grace), x.options.Kill || o.Kill
+	e.Unprotected = slices.Concat(x.options.Unprotected, o.Unprotected)
+	detached := e.detach(ctx, o.Detach)
+	return append(detached, e.terminate(ctx, o.Terminate)...)
+}
+
+// As returns an Executor with the same memory that carries out the orders of a controller.
+func (x *Executor) As(asker asked.Authority) *Executor {
+	other := *x
+	other.asker = asker
+	return &other
+}
+
+// OnWarning returns an Executor with the same memory that calls f with what went wrong and is
+// no outcome of an item, in the goroutine of Execute.
+func (x *Executor) OnWarning(f func(text string)) *Executor {
+	other := *x
+	other.onWarning = f
+	return &other
+}
+
+// OnAction returns an Executor with the same memory that calls f with 1.4.3's line
+// for each action, right after it, in the goroutine of Execute.
+func (x *Executor) OnAction(f func(line string)) *Executor {
+	other := *x
+	other.onAction = f
+	return &other
 }
 
 // hold keeps other controllers from taking the place of the asker until release is called.

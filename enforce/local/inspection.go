@@ -21,9 +21,12 @@ type inspection struct {
 // inspect reads which processes use devices now. It comes after the pidfds are
 // opened: a process that lives through it is the one that the driver reports.
 func (x *execution) inspect(ctx context.Context) (*inspection, error) {
-	gpus, err := x.presentGPUs(ctx, x.gpus) // first, so that the processes are on these
-	if err != nil {
-		return nil, err
+	var gpus uuids
+	if len(x.gpus) > 0 { // first, so that the processes are on these
+		var err error
+		if gpus, err = x.inspector.GPUs(ctx); err != nil {
+			return nil, err
+		}
 	}
 	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
 	if err != nil {
@@ -33,13 +36,14 @@ func (x *execution) inspect(ctx context.Context) (*inspection, error) {
 	for i := range processes {
 		byPID[processes[i].PID] = &processes[i]
 	}
-	return &inspection{byPID, gpus, sync.OnceValues(func() ([]snapshot.Environment, error) {
-		environments, _, err := x.inspector.Environments(ctx)
-		return environments, err
-	}), sync.OnceValues(func() ([]snapshot.Device, error) {
-		devices, _, err := x.inspector.Devices(ctx)
-		return devices, err
-	})}, nil
+	return &inspection{byPID, gpus, once(ctx, x.inspector.Environments), once(ctx, x.inspector.Devices)}, nil
+}
+
+func once[T any](ctx context.Context, read func(context.Context) (T, []string, error)) func() (T, error) {
+	return sync.OnceValues(func() (T, error) {
+		value, _, err := read(ctx)
+		return value, err
+	})
 }
 
 // registered says whether a process is registered in an environment, so that its environ doesn't count.

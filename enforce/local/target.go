@@ -24,8 +24,11 @@ type target struct {
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
 
-	// earlier is what another order asked it; nil for nothing.
+	// earlier is what another order asked it; nil for nothing. So grace is how long the order waits for it, and mayKill
+	// says whether SIGKILL may follow then.
 	earlier *asked.Earlier
+	grace   time.Duration
+	mayKill bool
 
 	// stopping is the container that its engine was asked to stop; nil for none. failedStop
 	// then has the error of that, if it failed, and engineErr is why it was not asked.

@@ -41,17 +41,17 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 // await waits until the grace of targets, which is the same for all, is over, and ends then
 // what still runs if the order has it.
 func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
-	grace := x.graceOf(group[0])
+	grace, mayKill := group[0].grace, group[0].mayKill
 	left, err := wait(ctx, group, time.Until(begun.Add(grace)), order.StatusTerminated)
 	if err == nil {
 		left, err = x.awaitStops(ctx, left)
 	}
-	if err == nil && x.Kill && x.mayKill(group[0]) {
+	if err == nil && x.Kill && mayKill {
 		x.sendSIGKILL(ctx, left)
 		return
 	}
 	for _, t := range left {
-		if err == nil && !x.mayKill(t) {
+		if err == nil && !mayKill {
 			t.conclude(objection{status: order.StatusSignalled}) // another order may follow
 		} else {
 			t.conclude(notEnded(err, "SIGTERM", grace))
@@ -187,10 +187,8 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 // notEnded is the outcome of a process that did not end after a signal; err is why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) objection {
 	if err != nil {
-		return objection{
-			status: order.StatusSignalled,
-			reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err),
-		}
+		why := fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)
+		return objection{status: order.StatusSignalled, reason: why}
 	}
 	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
 	if signal == "SIGKILL" {
