@@ -66,7 +66,7 @@ var ErrNoProbe = errors.New("the host can't be probed")
 var ErrNoNames = errors.New("the name service doesn't answer as it should")
 
 // ErrLate is context.DeadlineExceeded in plain words.
-var ErrLate = text.Late(context.DeadlineExceeded, 0)
+var ErrLate = text.Worded(text.NoAnswer, context.DeadlineExceeded)
 
 // Outdated reports whether the cause of an error has changed since, such as known_hosts for a host key that was
 // refused: then another attempt is worthwhile at once.

@@ -14,7 +14,7 @@ func (f *File) Digest() string {
 	var b strings.Builder
 	b.WriteString(f.text)
 	write := func(whose string, s *Settings) {
-		for _, key := range keys {
+		for _, key := range keys() {
 			if s.has(key.Key) {
 				fmt.Fprintf(&b, "\n%s%s=%s", whose, key.Key, key.Text(&s.Settings))
 			}

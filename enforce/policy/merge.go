@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -59,7 +60,7 @@ func (s *Settings) merge(from *Settings) {
 		return
 	}
 	s.From = maps.Clone(s.From)
-	for _, key := range keys {
+	for _, key := range keys() {
 		if source, set := from.From[key.Key]; set {
 			key.Copy(&s.Settings, &from.Settings)
 			s.Set(key.Key, source)
@@ -68,26 +69,26 @@ func (s *Settings) merge(from *Settings) {
 }
 
 // keys are the settings in the order in which they are explained: rules' own warnings after that of all rules.
-var keys = func() []enforce.Setting {
+var keys = sync.OnceValue(func() []enforce.Setting {
 	list := enforce.Keys()
 	warn := slices.IndexFunc(list, func(s enforce.Setting) bool { return s.Key == "warn" })
 	return slices.Insert(list, warn+1, enforce.RuleWarns()...)
-}()
+})
 
 // misplaced are settings that somebody may write at the top of a file.
-var misplaced = func() strictyaml.Keys {
+func misplaced() strictyaml.Keys {
 	list := strictyaml.Keys{}
-	for _, key := range keys {
+	for _, key := range keys() {
 		list[key.Key] = func(n *strictyaml.Node) { n.Failf("%s: write it under `defaults:`", key.Key) }
 	}
 	return list
-}()
+}
 
 // readSettings reads a mapping of settings. It refuses those that may not differ
 // by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
 	read, ruleWarns := strictyaml.Keys{}, strictyaml.Keys{}
-	for _, key := range keys {
+	for _, key := range keys() {
 		name, list := key.Key, read
 		if rule, own := strings.CutPrefix(key.Key, enforce.WarnOfRule); own {
 			name, list = rule, ruleWarns

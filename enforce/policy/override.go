@@ -98,11 +98,11 @@ func (o *Override) overlap(other *Override) (minute int, key string, found bool)
 		!alike(hosts(o), hosts(other), o.hostRank, other.hostRank) {
 		return 0, "", false
 	}
-	at := slices.IndexFunc(keys, func(k enforce.Setting) bool { return o.Set.has(k.Key) && other.Set.has(k.Key) })
+	at := slices.IndexFunc(keys(), func(k enforce.Setting) bool { return o.Set.has(k.Key) && other.Set.has(k.Key) })
 	if minute, found = o.When.common(other.When); !found || at < 0 {
 		return 0, "", false
 	}
-	return minute, keys[at].Key, true
+	return minute, keys()[at].Key, true
 }
 
 // alike says whether two overrides select one of their names by the same rank. Without names they select all.
@@ -204,7 +204,7 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		list = append(list, Explanation{"exempt", gpu, from[i].String()})
 	}
 	settings := f.Resolve(q)
-	for _, key := range keys {
+	for _, key := range keys() {
 		if settings.has(key.Key) { // a rule may have no warning of its own
 			list = append(list, Explanation{key.Key, key.Text(&settings.Settings), settings.From[key.Key].String()})
 		}

@@ -72,7 +72,7 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 	for _, part := range parts {
 		keys[part.key] = func(n *strictyaml.Node) { nodes[part.key] = n }
 	}
-	r.doc.Root().Map(keys, misplaced, strictyaml.Keys{
+	r.doc.Root().Map(keys, misplaced(), strictyaml.Keys{
 		"fair-share": r.ignore("fair-share", useSchedules),
 		"templates":  r.ignore("templates", "use `contact:` to say who to ask, or a hook for texts of your own"),
 	})

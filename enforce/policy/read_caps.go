@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +45,7 @@ func (r *reader) readCap(n *strictyaml.Node) {
 		"when":         func(n *strictyaml.Node) { c.When = r.readWhen(n) },
 		"while":        func(n *strictyaml.Node) { c.Waiting = r.readWhile(n) },
 		"warn":         func(n *strictyaml.Node) { c.Warn = readCapWarn(n) },
-	}, partsOf)
+	}, partsOf())
 	if !n.IsMap() || r.doc.Errors() > before {
 		return
 	}
@@ -56,13 +55,13 @@ func (r *reader) readCap(n *strictyaml.Node) {
 }
 
 // partsOf are keys of `of:` that somebody may write beside it.
-var partsOf = func() strictyaml.Keys {
+func partsOf() strictyaml.Keys {
 	keys := strictyaml.Keys{}
 	for _, key := range []string{"hosts", "labels", "model"} {
 		keys[key] = func(n *strictyaml.Node) { n.Failf("%s: it is a part of `of`: write of: {%s: …}", key, key) }
 	}
 	return keys
-}()
+}
 
 // check records what contradicts itself in a cap.
 func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
@@ -169,7 +168,7 @@ func (c *Cap) amount() string {
 	return noun
 }
 
-var percent = regexp.MustCompile(`%$`)
+var percent = text.Pattern(`%$`)
 
 func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
 	written := n.Scalar()
@@ -186,7 +185,7 @@ func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
 			n.Failf("gpu-hours: %q is not a number of hours", written)
 		}
 		return enforce.CapLimit{Value: int64(math.Round(hours * 3600))}
-	case n.Matches(percent):
+	case n.Matches(percent()):
 		value, err := strconv.Atoi(strings.TrimSuffix(written, "%"))
 		if err != nil || value < 1 || value > 100 {
 			n.Failf("%q is not from 1%% to 100%%", written)

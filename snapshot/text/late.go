@@ -3,9 +3,14 @@ package text
 import (
 	"context"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
+
+// NoAnswer are the words of Late for a deadline of unknown length.
+const NoAnswer = "no answer in time"
 
 // Late is err in plain words where it has Go's for a deadline, as errors of net/http, os/exec and pgx do:
 // "no answer within 5s", or "no answer in time" where it isn't known within what, which is 0 then. The
@@ -14,7 +19,7 @@ func Late(err error, within time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	words := "no answer in time"
+	words := NoAnswer
 	if within > 0 {
 		words = "no answer within " + FormatDuration(within)
 	}
@@ -37,3 +42,8 @@ type worded struct {
 
 func (w *worded) Error() string   { return w.words }
 func (w *worded) Unwrap() []error { return w.causes }
+
+// Pattern compiles a regular expression when it is first used: every start of genv would pay for it otherwise.
+func Pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}

@@ -49,7 +49,11 @@ func named(args []string) string {
 func New(p Program, commands Commands) *cli.App { return build(p, commands, "") }
 
 func build(p Program, commands Commands, named string) *cli.App {
-	made, root := commands(p, named), func() *cli.App { return New(p, commands) }
+	root := func() *cli.App { return New(p, commands) }
+	var made []*cli.Command
+	if named != versionName { // which is called often, and alone
+		made = commands(p, named)
+	}
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -122,10 +126,12 @@ type VersionDocument struct {
 	Arch     string `json:"arch"`
 }
 
+const versionName = "version"
+
 func versionCommand(p Program) *cli.Command {
 	format := ""
 	return &cli.Command{
-		Name:  "version",
+		Name:  versionName,
 		Usage: "print the version",
 		Flags: []cli.Flag{FormatFlag(&format, "tui", "json")},
 		Action: func(*cli.Context) error {

@@ -46,7 +46,7 @@ func (s *Store) openFile(path string) error {
 	if err != nil {
 		return err
 	}
-	s.dialect, s.words = file{}, fileWords
+	s.dialect, s.words = file{}, fileWords()
 	s.db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
 	return err
 }

@@ -15,10 +15,12 @@ import (
 //	{part} {part,} {'',} the same for an empty text that earlier versions filled
 //	{least}, {greatest}
 
-var fileWords = strings.NewReplacer(
-	"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min",
-	"{greatest}", "max",
-)
+func fileWords() *strings.Replacer {
+	return strings.NewReplacer(
+		"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min",
+		"{greatest}", "max",
+	)
+}
 
 func serverWords(fleet int64) *strings.Replacer {
 	return strings.NewReplacer(
