@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// Denial is what a user was denied on a device within a minute.
+// Denial is what a user was denied on a device within a minute. The name of the user is not in guard-denials.json.
 type Denial struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
@@ -32,7 +32,7 @@ type Denial struct {
 	Minor       int                   `json:"minor"`
 	Index       *snapshot.DeviceIndex `json:"index,omitempty"`
 	UUID        snapshot.GPUUUID      `json:"uuid,omitempty"`
-	User        snapshot.Username     `json:"user,omitempty"` // not in guard-denials.json
+	User        snapshot.Username     `json:"user,omitempty"`
 }
 
 // Denials are the last denials of a host. The one that changed last is at the end.

@@ -148,12 +148,12 @@ type Device struct {
 	Why     string               `json:"why,omitempty"` // why it isn't
 }
 
-// AllowedUser is a user who may open guarded devices.
+// AllowedUser is a user who may open guarded devices. The name is not in guard.json.
 type AllowedUser struct {
 	UID     snapshot.UID           `json:"uid"`
 	Devices []snapshot.DeviceIndex `json:"devices"`
 	Exempt  bool                   `json:"exempt,omitempty"` // may open all
-	Name    snapshot.Username      `json:"name,omitempty"`   // not in guard.json
+	Name    snapshot.Username      `json:"name,omitempty"`
 }
 
 const (
