@@ -65,10 +65,7 @@ func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
 // `--type envs`, and of `genv gpus`, with the command lines that /proc would show to the user.
 func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (json.RawMessage, error) {
 	ctx = context.WithoutCancel(ctx)
-	document := func() (json.RawMessage, error) {
-		text, _, err := b.host.document(ctx, name)
-		return text, err
-	}
+	document := func() (json.RawMessage, error) { return b.host.view(ctx, name) }
 	switch name {
 	case "devices":
 		return b.devices.get(looksFor, document)
@@ -121,13 +118,10 @@ func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.S
 	return &visible
 }
 
-// views are the documents that root's service has for every user.
-var views = []string{"devices", "envs", "gpus"}
-
 // rootsView asks root's service for a document, since other users' nvidia-smi sees only the devices that a guard lets
 // them open. ok is false where the state isn't root's or the service doesn't answer; then a warning says so.
 func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok bool, warning string) {
-	if h.privileged || !slices.Contains(views, name) || h.Store.MayWrite() {
+	if h.privileged || !slices.Contains([]string{"devices", "envs", "gpus"}, name) || h.Store.MayWrite() {
 		return nil, false, ""
 	}
 	document, err := h.Service.Look(ctx, name)
@@ -168,27 +162,19 @@ func (b *changes) reservations() *service.Reservations {
 	return &service.Reservations{
 		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations,
 		GPUs: func(ctx context.Context) (int, error) {
-			files, err := b.host.Store.Read(ctx)
-			if errors.Is(err, state.ErrNoDevices) {
-				var found []snapshot.Device
-				if found, err = b.listDevices(ctx); err == nil {
-					files, err = b.host.Store.RegisterDevices(ctx, found)
-				}
-			}
+			files, err := b.host.Devices(ctx, false)
 			return len(files.Devices), err
 		},
 	}
 }
 
 // holders finds who has a GPU of this host: attached, or used by a process.
-func (b *changes) holders(ctx context.Context) func() (map[snapshot.UID]bool, error) {
-	return func() (map[snapshot.UID]bool, error) {
-		s, err := b.Snapshot(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return holdersIn(s)
+func (b *changes) holders(ctx context.Context) (map[snapshot.UID]bool, error) {
+	s, err := b.Snapshot(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return holdersIn(s)
 }
 
 // errHoldersUnknown says that anybody may have a GPU.

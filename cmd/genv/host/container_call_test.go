@@ -37,7 +37,7 @@ func TestDaemonJSON(t *testing.T) {
 		`{"runtimes": []}`:               "daemon.json: json",
 	} {
 		var out strings.Builder
-		err := (&program{command.Program{Out: &out, Err: io.Discard}}).setupDocker([]byte(before), genv)
+		err := (&hostCommands{command.Program{Out: &out, Err: io.Discard}}).setupDocker([]byte(before), genv)
 		if err != nil {
 			out.WriteString(err.Error())
 		}

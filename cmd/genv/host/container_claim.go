@@ -30,8 +30,7 @@ type claimed struct {
 // errRootless is why a container of a user's own engine gets nothing: this process is root only
 // in a namespace of that user, and can't judge what it sees of the state files from there.
 var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+
-	"runc, "+
-	"or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
+	"runc, or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed, error) {
@@ -69,12 +68,15 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		c.Username = system.Username(ctx, proof.UID)
 		done.record.UID, done.record.Proof = &proof.UID, container.ProofToken
 	}
-	done.Granted, err = r.apply(ctx, c, func(g grant.Granted) error {
-		if !container.IsID(r.id) {
-			return nil
-		}
-		done.record.EID = g.EID
-		return container.WriteRecord(run, done.record)
+	// The record is written before the state files are. nvidia-smi is asked for devices if too few are registered.
+	err = service.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
+		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
+			if done.Granted, err = c.Apply(f); err != nil || !container.IsID(r.id) {
+				return err
+			}
+			done.record.EID = done.EID
+			return container.WriteRecord(run, done.record)
+		})
 	})
 	if err != nil {
 		_ = container.RemoveRecord(run, r.id)
@@ -85,22 +87,6 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 			why))
 	}
 	return done, nil
-}
-
-// apply changes the state files, with a record that is written before they are. nvidia-smi
-// is asked for devices if too few are registered.
-func (r *runtime) apply(
-	ctx context.Context, c grant.Claim, write func(grant.Granted) error,
-) (g grant.Granted, err error) {
-	err = service.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
-		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
-			if g, err = c.Apply(f); err != nil {
-				return err
-			}
-			return write(g)
-		})
-	})
-	return g, err
 }
 
 // proof finds out for which user the container is started. The error says why that isn't known.
@@ -154,10 +140,7 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 		return err
 	}
 	c.SetVariables(config)
-	order, err := json.Marshal(hookOrder{
-		Run: disk.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime,
-		GPUs: c.GPUs, Registered: c.Registered,
-	})
+	order, err := json.Marshal(hookOrder{c.record, disk.RunDir(c.Getenv), c.GPUs, c.Registered})
 	if err != nil {
 		return err
 	}
@@ -176,14 +159,10 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 	return config.Write()
 }
 
-// hookOrder is what the runtime tells the hooks.
+// hookOrder is what the runtime tells the hooks: of the record, for whom the container is.
 type hookOrder struct {
-	Run     string         `json:"run"`
-	EID     snapshot.EnvID `json:"eid,omitempty"`
-	UID     *snapshot.UID  `json:"uid,omitempty"`
-	Proof   string         `json:"proof,omitempty"`
-	Runtime string         `json:"runtime,omitempty"`
-	GPUs    bool           `json:"gpus,omitempty"`
-
-	Registered bool `json:"registered,omitempty"`
+	container.Record
+	Run        string `json:"run"`
+	GPUs       bool   `json:"gpus,omitempty"`
+	Registered bool   `json:"registered,omitempty"`
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,8 +71,7 @@ func (h *hookCall) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("the container's state: %w", err)
 	}
 	if !container.IsID(h.state.ID) {
-		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused,
-			text.Quoted(h.state.ID, maxShown))
+		return notDockers(h.state.ID)
 	}
 	h.host = localhost.Open(h.Program)
 	if args[0] == hookStop {
@@ -86,16 +86,18 @@ func (h *hookCall) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the container's init: %w", err)
 	}
-	r := container.Record{
-		ID: h.state.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(),
-		PID: h.state.PID, Start: stat.Start,
-	}
+	r := h.Record
+	r.ID, r.StartedAt, r.PID, r.Start = h.state.ID, h.Now().UTC(), h.state.PID, stat.Start
 	if !h.Registered {
 		return container.WriteRecord(h.Run, r)
 	}
+	owner := grant.Nobody
+	if h.UID != nil {
+		owner = *h.UID
+	}
 	return h.host.Store.Update(ctx, func(f *state.Files) error {
 		env := f.Environment(h.EID)
-		if env == nil || env.UID != h.owner() {
+		if env == nil || env.UID != owner { // if it ended, another user may have one with the same id
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
 		if err := f.Activate(state.Activation{
@@ -107,28 +109,16 @@ func (h *hookCall) start(ctx context.Context) error {
 	})
 }
 
-// owner is the user of the container's environment: if it ended, another user may have one with the same id.
-func (h *hookCall) owner() snapshot.UID {
-	if h.UID == nil {
-		return grant.Nobody
-	}
-	return *h.UID
-}
-
 // stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
 // look at the state files finds that the init has ended.
 func (h *hookCall) stop(ctx context.Context) error {
 	r, err := container.ReadRecord(h.Run, h.state.ID)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && h.runsAgain(&r):
 		return nil
-	}
-	if err == nil && h.runsAgain(&r) {
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return errors.Join(err, container.RemoveRecord(h.Run, h.state.ID))
-	}
-	if r.EID != "" {
+	case r.EID != "":
 		err = h.host.Store.Update(ctx, func(f *state.Files) error {
 			forget(f, &r)
 			return nil
@@ -168,38 +158,37 @@ func (c *runcCall) starts() bool { return c.command == "create" || c.command == 
 // parseCall reads a command line of runc, without the program's name.
 func parseCall(args []string) *runcCall {
 	c := &runcCall{args: args, bundle: "."}
-	flags, rest := takeFlags(args, globalValued)
+	flags, rest := takeFlags(args, globalValued, true)
 	c.log = flags["log"]
-	if len(rest) == 0 {
-		return c
+	if len(rest) > 0 {
+		c.command = rest[0]
 	}
-	c.command = rest[0]
 	if !c.starts() {
 		return c
 	}
-	flags, rest = takeFlags(rest[1:], createValued)
-	for _, name := range []string{"bundle", "b"} {
-		if flags[name] != "" {
-			c.bundle = flags[name]
-		}
-	}
+	flags, rest = takeFlags(rest[1:], createValued, true)
+	c.bundle = cmp.Or(flags["b"], flags["bundle"], c.bundle)
 	if len(rest) > 0 {
 		c.id = rest[0]
 	}
 	return c
 }
 
-// takeFlags takes flags from the beginning, and returns the values of those that have one.
-func takeFlags(args, valued []string) (flags map[string]string, rest []string) {
+// takeFlags takes flags from the beginning, up to "--", and returns the values of those that have one. switches says
+// whether there are others than those.
+func takeFlags(args, valued []string, switches bool) (flags map[string]string, rest []string) {
 	flags = map[string]string{}
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
 		word := args[0]
-		args = args[1:]
-		if word == "--" {
+		name, value, joined := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		hasValue := slices.Contains(valued, name)
+		if word != "--" && !hasValue && !switches {
 			break
 		}
-		name, value, joined := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		if !joined && slices.Contains(valued, name) && len(args) > 0 {
+		if args = args[1:]; word == "--" {
+			break
+		}
+		if !joined && hasValue && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
 		flags[name] = value

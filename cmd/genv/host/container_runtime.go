@@ -66,21 +66,7 @@ func ContainerRuntime(ctx context.Context, p command.Program, args []string) int
 
 // ownFlags separates the flags of this program from the line for the real runtime.
 func ownFlags(args []string) (own map[string]string, line []string) {
-	own = map[string]string{}
-	for i := 0; i < len(args); i++ {
-		name, value, joined := strings.Cut(args[i], "=")
-		switch {
-		case name == "--":
-			return own, args[i+1:]
-		case name != "--real" && name != "--instead-of":
-			return own, args[i:]
-		case !joined && i+1 < len(args):
-			i++
-			value = args[i]
-		}
-		own[strings.TrimPrefix(name, "--")] = value
-	}
-	return own, nil
+	return takeFlags(args, []string{"real", "instead-of"}, false)
 }
 
 func realRuntime(given string) (string, error) {
@@ -97,20 +83,20 @@ func realRuntime(given string) (string, error) {
 // start prepares a container, and becomes the real runtime.
 func (r *runtime) start(ctx context.Context) error {
 	environ := os.Environ()
-	undo := func() {}
+	var prepared *claimed
 	if r.starts() {
-		prepared, err := r.prepare(ctx)
-		if err != nil {
+		var err error
+		if prepared, err = r.prepare(ctx); err != nil {
 			return err
 		}
-		if prepared != nil {
-			// It belongs to the environment until the container's init does.
-			environ = append(environ, snapshot.ClaimVariable+"="+string(prepared.EID))
-			undo = func() { prepared.undo(ctx) }
-		}
+	}
+	if prepared != nil { // this process belongs to the environment until the container's init does
+		environ = append(environ, snapshot.ClaimVariable+"="+string(prepared.EID))
 	}
 	err := r.exec(r.real, append([]string{r.real}, r.args...), environ)
-	undo()
+	if prepared != nil {
+		prepared.undo(ctx)
+	}
 	return fmt.Errorf("start the real container runtime %s: %w: correct --real in dockerd's daemon.json", r.real, err)
 }
 
@@ -132,11 +118,10 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	if !asks && request.Token == "" {
 		return nil, nil
 	}
-	if !container.IsID(r.id) && asks {
-		return nil, fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused,
-			text.Quoted(r.id, maxShown))
-	}
 	if asks {
+		if !container.IsID(r.id) {
+			return nil, notDockers(r.id)
+		}
 		return r.give(ctx, config, request)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -163,11 +148,12 @@ func (r *runtime) give(ctx context.Context, config *oci.ContainerConfig, request
 	return prepared, nil
 }
 
-const (
-	maxShown = 60 // bytes of a value in a message
-	// patience is how long a container that asks for no GPU waits for genv.
-	patience = 3 * time.Second
-)
+// patience is how long a container that asks for no GPU waits for genv.
+const patience = 3 * time.Second
+
+func notDockers(id string) error {
+	return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(id, 60))
+}
 
 // engineName is the engine that calls, as far as the paths that it gives show.
 func (c *runcCall) engineName() string {
@@ -199,10 +185,7 @@ func (r *runtime) report(err error) {
 	if r.log == "" {
 		return
 	}
-	line, err := json.Marshal(map[string]any{"level": "error", "msg": message, "time": r.Now().UTC()}) // as runc(8)
-	if err != nil {
-		return
-	}
+	line, _ := json.Marshal(map[string]any{"level": "error", "msg": message, "time": r.Now().UTC()}) // as runc(8)
 	file, err := os.OpenFile(r.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return

@@ -31,7 +31,7 @@ type daemonRuntime struct {
 }
 
 // setupDockerCommand is `genv host setup-docker`, which changes nothing: daemon.json is the site's.
-func (p *program) setupDockerCommand() *cli.Command {
+func (p *hostCommands) setupDockerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "setup-docker",
 		Usage: "print what " + dockerConfig + " has to say for genv's runtime, which gives containers GPUs and an " +
@@ -51,7 +51,7 @@ func (p *program) setupDockerCommand() *cli.Command {
 }
 
 // setupDocker prints what belongs into a daemon.json so that a genv is dockerd's runtime, or that it is there.
-func (p *program) setupDocker(daemonJSON []byte, genv string) error {
+func (p *hostCommands) setupDocker(daemonJSON []byte, genv string) error {
 	var found daemonConfig
 	if err := json.Unmarshal(daemonJSON, &found); len(daemonJSON) > 0 && err != nil {
 		return fmt.Errorf("%s: %w", dockerConfig, err)

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) doctorCommand() *cli.Command {
+func (p *hostCommands) doctorCommand() *cli.Command {
 	format, timeout := "", 10*time.Second
 	return &cli.Command{
 		Name:  "doctor",
@@ -36,7 +36,7 @@ func (p *program) doctorCommand() *cli.Command {
 }
 
 // doctorHere examines this machine. Without root it sees what every user may.
-func (p *program) doctorHere(c *cli.Context, format string, timeout time.Duration) error {
+func (p *hostCommands) doctorHere(c *cli.Context, format string, timeout time.Duration) error {
 	document := p.examine(c.Context, timeout)
 	var err error
 	if format == "json" {
@@ -50,7 +50,7 @@ func (p *program) doctorHere(c *cli.Context, format string, timeout time.Duratio
 	return checkup.Exit(document.Status)
 }
 
-func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.HostDocument {
+func (p *hostCommands) examine(ctx context.Context, timeout time.Duration) *doctor.HostDocument {
 	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
 	m := &doctor.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
@@ -75,7 +75,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Ho
 }
 
 // guardState is what the guard of this machine does, and was ordered; nil if that is unknown.
-func (p *program) guardState() *doctor.GuardState {
+func (p *hostCommands) guardState() *doctor.GuardState {
 	dir := disk.RunDir(p.Getenv)
 	now := hardware.Catalog{Run: dir}.Guard(p.Now())
 	if now == nil {

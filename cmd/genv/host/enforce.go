@@ -29,7 +29,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) enforceCommand() *cli.Command {
+func (p *hostCommands) enforceCommand() *cli.Command {
 	o, labels := new(enforcement.LoopFlags), []string(nil)
 	return &cli.Command{
 		Name: "enforce", Category: command.Configured, Usage: "enforce the rules on this machine, in a loop",
@@ -53,7 +53,7 @@ func labelsOf(words []string) (map[string]string, error) {
 }
 
 // enforceHere runs the controller's loop over a single host: this machine.
-func (p *program) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
+func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
 	labels, err := labelsOf(words)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (l *localLink) Guard(context.Context, remote.Host, agent.GuardRequest) (age
 
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
 
-func (p *program) monitorCommand() *cli.Command {
+func (p *hostCommands) monitorCommand() *cli.Command {
 	config := new(monitoring.ExportConfig)
 	return &cli.Command{
 		Name: "monitor", Usage: "export metrics of this machine for Prometheus, and configuration for it and Grafana",
@@ -145,7 +145,7 @@ func (p *program) monitorCommand() *cli.Command {
 	}
 }
 
-func (p *program) monitorHere(c *cli.Context, config *monitoring.ExportConfig) error {
+func (p *hostCommands) monitorHere(c *cli.Context, config *monitoring.ExportConfig) error {
 	if err := config.Check(); err != nil {
 		return err
 	}

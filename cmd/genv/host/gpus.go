@@ -31,7 +31,7 @@ type GPUsDocument struct {
 	Reservations []live.Booking `json:"reservations,omitempty"`
 }
 
-func (p *program) gpusCommand() *cli.Command {
+func (p *hostCommands) gpusCommand() *cli.Command {
 	o := new(gpulist.Flags)
 	return &cli.Command{
 		Name: "gpus", Usage: "list the GPUs of this machine: which are free, and who uses the others",
@@ -40,7 +40,7 @@ func (p *program) gpusCommand() *cli.Command {
 }
 
 // gpusHere lists the GPUs of this machine, and who uses them. It takes no root.
-func (p *program) gpusHere(c *cli.Context, o *gpulist.Flags) error {
+func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	o.Complete(&p.Program)
 	host := p.openHost()
 	all, warnings, err := host.gpus(c.Context)

@@ -30,7 +30,7 @@ type guarded struct {
 }
 
 // openGuard returns the guard of this machine. It does nothing before the first order.
-func (p *program) openGuard(c *cli.Context) *guarded {
+func (p *hostCommands) openGuard(c *cli.Context) *guarded {
 	log := p.Logger(c)
 	return &guarded{
 		dir: disk.RunDir(p.Getenv), now: guard.Now, log: log,

@@ -33,12 +33,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// program is genv as its commands see it.
-type program struct{ command.Program }
+// hostCommands are what root runs on a GPU host.
+type hostCommands struct{ command.Program }
 
 // Commands are what root runs on a GPU host.
 func Commands(with command.Program) []*cli.Command {
-	p := &program{with}
+	p := &hostCommands{with}
 	return []*cli.Command{
 		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(),
 		p.monitorCommand(), p.usageCommand(),
@@ -73,7 +73,7 @@ type host struct {
 // for a command, so that the outcome can be reported.
 const executeGrace = 10 * time.Second
 
-func (p *program) openHost() *host {
+func (p *hostCommands) openHost() *host {
 	here := localhost.Open(p.Program)
 	options := enforcelocal.ExecutorOptions{
 		Grace: executeGrace, UID: snapshot.UID(os.Geteuid()),
@@ -295,7 +295,7 @@ func (h *host) pruneRestarts(ctx context.Context) error {
 }
 
 // openFence keeps controllers that were replaced from acting on this host; nil without root, which acts for none.
-func (p *program) openFence(h *host) agent.Fence {
+func (p *hostCommands) openFence(h *host) agent.Fence {
 	if !h.privileged {
 		return nil
 	}
@@ -304,7 +304,7 @@ func (p *program) openFence(h *host) agent.Fence {
 
 // askedList is the list of the processes of this host that were asked to end; nil without
 // root, since only root may write it.
-func (p *program) askedList(fs proc.FS) *asked.Register {
+func (p *hostCommands) askedList(fs proc.FS) *asked.Register {
 	boot, err := fs.BootID()
 	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {
 		return nil

@@ -42,7 +42,7 @@ type serveOptions struct {
 	idle  time.Duration
 }
 
-func (p *program) usageServe(c *cli.Context, o *serveOptions) error {
+func (p *hostCommands) usageServe(c *cli.Context, o *serveOptions) error {
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
 	}

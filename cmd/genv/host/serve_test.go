@@ -44,7 +44,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	}
 	b.Setenv(gpus.EnvFile, machine.GPUs)
 	environ := map[string]string{"GENV_TMPDIR": machine.State, "PATH": machine.Bin()}
-	p := &program{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
+	p := &hostCommands{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
 	host := p.openHost()
 	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, disk.NewCache(host.Store)
 	s := &agent.Answers{Backend: host}
@@ -102,7 +102,8 @@ func TestServeThatPanics(t *testing.T) {
 // A round of upkeep that hangs keeps systemd's watchdog from being pinged, and rounds that are slow don't.
 func TestTheWatchdogFollowsUpkeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rounds := &pulse{begun: time.Now()}
+		rounds := new(pulse)
+		rounds.beat()
 		time.Sleep(stuckAfter - time.Second)
 		require.True(t, rounds.moves(), "the first round takes long")
 		for range 5 {

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -31,7 +32,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-func (p *program) serviceCommand() *cli.Command {
+func (p *hostCommands) serviceCommand() *cli.Command {
 	format := ""
 	return &cli.Command{
 		Name:  "host",
@@ -64,7 +65,7 @@ const upkeepEvery = 10 * time.Second
 
 // hostServe owns the state of this host until SIGTERM. What it has answered is durable, so
 // that it may be killed at any moment.
-func (p *program) hostServe(c *cli.Context) error {
+func (p *hostCommands) hostServe(c *cli.Context) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	log := p.Logger(c)
@@ -86,10 +87,15 @@ func (p *program) hostServe(c *cli.Context) error {
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rounds := &pulse{begun: time.Now()}
+	rounds := new(pulse)
+	rounds.beat()
 	backend := &changes{host: h}
 	booked := backend.reservations()
-	work.Go(func() { h.upkeep(ctx, log, rounds, func() error { return booked.Tend(p.Now(), backend.holders(ctx)) }) })
+	work.Go(func() {
+		h.upkeep(ctx, log, rounds, func() error {
+			return booked.Tend(p.Now(), func() (map[snapshot.UID]bool, error) { return backend.holders(ctx) })
+		})
+	})
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
 	server := &service.Server{
 		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
@@ -105,7 +111,7 @@ func (p *program) hostServe(c *cli.Context) error {
 }
 
 // lockService makes sure that one service runs. Its error is command.UsageError if another one does.
-func (p *program) lockService() (*os.File, error) {
+func (p *hostCommands) lockService() (*os.File, error) {
 	dir := disk.RunDir(p.Getenv)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
@@ -126,7 +132,7 @@ func (p *program) lockService() (*os.File, error) {
 }
 
 // listen takes the socket from systemd, or opens it.
-func (p *program) listen() (*net.UnixListener, error) {
+func (p *hostCommands) listen() (*net.UnixListener, error) {
 	listeners, err := activation.Listeners()
 	if err != nil {
 		return nil, err
@@ -144,15 +150,12 @@ func (p *program) listen() (*net.UnixListener, error) {
 const stuckAfter = 2 * time.Minute
 
 // pulse is when the last round of upkeep began. It is safe for concurrent use.
-type pulse struct {
-	begun time.Time
-	last  atomic.Int64 // in nanoseconds since begun, by a clock that can't be set
-}
+type pulse struct{ last atomic.Pointer[time.Time] }
 
-func (p *pulse) beat() { p.last.Store(int64(time.Since(p.begun))) }
+func (p *pulse) beat() { p.last.Store(new(time.Now())) }
 
 // moves reports whether that is not too long ago.
-func (p *pulse) moves() bool { return time.Since(p.begun)-time.Duration(p.last.Load()) < stuckAfter }
+func (p *pulse) moves() bool { return time.Since(*p.last.Load()) < stuckAfter }
 
 // upkeep registers the devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for
 // genv 1.4.3 as it should be.
@@ -181,7 +184,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, te
 }
 
 // hostHandover gives the state back.
-func (p *program) hostHandover(c *cli.Context) error {
+func (p *hostCommands) hostHandover(c *cli.Context) error {
 	lock, err := p.lockService()
 	if err != nil {
 		return err
@@ -194,12 +197,11 @@ func (p *program) hostHandover(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("give the state of this host back: %w", err)
 	}
+	format := "The state of this host doesn't belong to root: all users write it in %s.\n"
 	if given {
-		fmt.Fprintf(p.Out, "The state of this host is in %s again, where all users write it.\n", disk.Dir(p.Getenv))
-	} else {
-		fmt.Fprintf(p.Out, "The state of this host doesn't belong to root: all users write it in %s.\n",
-			disk.Dir(p.Getenv))
+		format = "The state of this host is in %s again, where all users write it.\n"
 	}
+	fmt.Fprintf(p.Out, format, disk.Dir(p.Getenv))
 	return nil
 }
 
@@ -216,7 +218,7 @@ type StatusDocument struct {
 }
 
 // hostStatus says who owns the state. It needs no root.
-func (p *program) hostStatus(c *cli.Context, format string) error {
+func (p *hostCommands) hostStatus(c *cli.Context, format string) error {
 	here := localhost.Open(p.Program)
 	owner, err := here.Store.Owner()
 	if err != nil {
@@ -239,7 +241,7 @@ func (p *program) hostStatus(c *cli.Context, format string) error {
 	return nil
 }
 
-func (p *program) printStatus(d *StatusDocument) {
+func (p *hostCommands) printStatus(d *StatusDocument) {
 	line := func(name, value string) { fmt.Fprintf(p.Out, "%-10s %s\n", name, value) }
 	local := func(t time.Time) string { return t.In(p.Now().Location()).Format(time.DateTime) }
 	if d.Owner == "root" {
@@ -268,13 +270,11 @@ func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 	said := time.Time{}
 	for {
 		err := h.takeOverOnce(ctx, log)
-		var busy *disk.BusyError
+		busy, ok := errors.AsType[*disk.BusyError](err)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, err == nil:
 			return nil
-		case err == nil:
-			return nil
-		case !errors.As(err, &busy):
+		case !ok:
 			return fmt.Errorf("take over the state of this host: %w", err)
 		case time.Since(said) > sayEvery:
 			said = time.Now()

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-func (p *program) usageCommand() *cli.Command {
+func (p *hostCommands) usageCommand() *cli.Command {
 	part, format := "", ""
 	serve := &serveOptions{idle: 10 * time.Minute}
 	return &cli.Command{
@@ -58,15 +58,14 @@ func (p *program) usageCommand() *cli.Command {
 	}
 }
 
-func (p *program) usageSnapshot(c *cli.Context, part string) error {
+func (p *hostCommands) usageSnapshot(c *cli.Context, part string) error {
 	host := p.openHost()
 	host.Machine.Brief = true
 	document, warnings, err := host.document(c.Context, part)
-	if err != nil {
-		return err
+	if err == nil {
+		p.Warn(warnings...)
+		_, err = p.Out.Write(append(document, '\n'))
 	}
-	p.Warn(warnings...)
-	_, err = p.Out.Write(append(document, '\n'))
 	return err
 }
 
@@ -126,7 +125,7 @@ func inexpressible(processes []snapshot.Process) []string {
 	return warnings
 }
 
-func (p *program) usageExecute(c *cli.Context) error {
+func (p *hostCommands) usageExecute(c *cli.Context) error {
 	input, err := io.ReadAll(io.LimitReader(p.In, order.MaxBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the order: %w", err)
@@ -156,7 +155,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 	return nil
 }
 
-func (p *program) usageWaitCommand() *cli.Command {
+func (p *hostCommands) usageWaitCommand() *cli.Command {
 	r, index := new(service.WaitRequest), ""
 	return &cli.Command{
 		Name:  "wait",
@@ -178,7 +177,7 @@ func (p *program) usageWaitCommand() *cli.Command {
 }
 
 // usageWait has no queue to wait in where the state isn't root's: then its error is service.ErrNotRunning.
-func (p *program) usageWait(ctx context.Context, r *service.WaitRequest) error {
+func (p *hostCommands) usageWait(ctx context.Context, r *service.WaitRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
