@@ -50,7 +50,7 @@ func (o *gpusOptions) write(a answers[live.HostGPUs]) error {
 	found := gpulist.List{Hosts: len(a.of), Failed: len(a.Failed)}
 	for i := range a.of {
 		host := a.of[i].Value
-		found.Add(string(host.Host), host.GPUs, &o.Selection)
+		found.Add(string(host.Host), host.GPUs, &o.Flags)
 		for _, r := range host.Reservations {
 			found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: string(host.Host) + ": " + r.String()})
 		}

@@ -67,14 +67,15 @@ func (l *List) waiting() string {
 	if more > 0 {
 		line += fmt.Sprintf(", and %d more", more)
 	}
-	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(l.waits, "command"), wait(l.waits), line[2:])
+	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(l.waits, "command"), verb(l.waits == 1, "waits", "wait"), line[2:])
 }
 
-func wait(n int) string {
-	if n == 1 {
-		return "waits"
+// verb is that of one, or of another number.
+func verb(ofOne bool, one, many string) string {
+	if ofOne {
+		return one
 	}
-	return "wait"
+	return many
 }
 
 // Reserved is a reservation in words, and when it begins.
@@ -90,7 +91,7 @@ const maxReserved = 8
 func (l *List) here() bool { return l.Hosts+l.Failed == 0 }
 
 // Add counts the GPUs of a host, and adds those that are selected.
-func (l *List) Add(host string, all []gpus.GPU, s *Selection) {
+func (l *List) Add(host string, all []gpus.GPU, s *Flags) {
 	l.Counts.Add(s.OfModel(all)...)
 	selected := s.Of(all)
 	for i := range selected {
@@ -100,7 +101,9 @@ func (l *List) Add(host string, all []gpus.GPU, s *Selection) {
 
 // Write prints the list as text or CSV; only text has a summary.
 func (l *List) Write(w io.Writer, output *Flags) error {
-	output.sort(l.Rows)
+	if order := output.order(); order != nil {
+		slices.SortStableFunc(l.Rows, func(a, b gpus.Row) int { return order(&a, &b) })
+	}
 	if output.Format == "csv" {
 		return l.writeCSV(w, output)
 	}
@@ -109,7 +112,7 @@ func (l *List) Write(w io.Writer, output *Flags) error {
 		l.writeTable(&b, output)
 	}
 	if !output.NoSummary {
-		fmt.Fprintf(&b, "\n%s\n", l.summary(&output.Selection))
+		fmt.Fprintf(&b, "\n%s\n", l.summary(output))
 		slices.SortStableFunc(l.Reserved, func(a, b Reserved) int { return a.From.Compare(b.From) })
 		for _, r := range l.Reserved[:min(len(l.Reserved), maxReserved)] {
 			fmt.Fprintln(&b, text.Printable(r.Text))
@@ -123,40 +126,27 @@ func (l *List) Write(w io.Writer, output *Flags) error {
 }
 
 // summary says how many are free, or how many a user has.
-func (l *List) summary(s *Selection) string {
-	free, total, failed, unknown := l.Counts.Free, l.Counts.Total(), l.Counts.Failed, l.Counts.Unknown
-	line := fmt.Sprintf("%d of %s %s free", free, text.Plural(total, "GPU"), is(free, total))
-	if s.User != "" {
-		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(s.User)), len(l.Rows),
+func (l *List) summary(o *Flags) string {
+	n := &l.Counts
+	free, total := n.Free, n.Total()
+	line := fmt.Sprintf("%d of %s %s free", free, text.Plural(total, "GPU"), verb(free == 1 || total == 1, "is", "are"))
+	if o.User != "" {
+		line = fmt.Sprintf("%s has or uses %d of %s", text.Shown(string(o.User)), len(l.Rows),
 			text.Plural(total, "GPU"))
 	}
 	if !l.here() {
 		line += " on " + text.Plural(l.Hosts, "host")
 	}
-	if failed > 0 && s.User == "" {
-		line += fmt.Sprintf("; %d %s failed", failed, has(failed))
+	if n.Failed > 0 && o.User == "" {
+		line += fmt.Sprintf("; %d %s failed", n.Failed, verb(n.Failed == 1, "has", "have"))
 	}
-	if unusable := l.Counts.Unusable; unusable > 0 && s.User == "" {
-		line += fmt.Sprintf("; %d %s unusable", unusable, is(unusable, 0))
+	if n.Unusable > 0 && o.User == "" {
+		line += fmt.Sprintf("; %d %s unusable", n.Unusable, verb(n.Unusable == 1, "is", "are"))
 	}
-	if unknown > 0 && s.User == "" {
-		line += fmt.Sprintf("; the state of %d is unknown", unknown)
+	if n.Unknown > 0 && o.User == "" {
+		line += fmt.Sprintf("; the state of %d is unknown", n.Unknown)
 	}
 	return line + render.AlsoFailed(l.Failed) + l.waiting()
-}
-
-func has(n int) string {
-	if n == 1 {
-		return "has"
-	}
-	return "have"
-}
-
-func is(n, of int) string {
-	if n == 1 || of == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // columns are those that a list has.
@@ -228,17 +218,12 @@ func (o *Flags) times(at time.Time) string {
 	return "now"
 }
 
-// Selection is which GPUs are listed, and in what order.
-type Selection struct {
+// Flags is what the flags of a list say: which GPUs are listed, in what order, and how it is printed.
+type Flags struct {
 	Free  bool              // only those that are free
 	User  snapshot.Username // only those that this user is attached to or uses; empty for all
 	Model Model             // only these models
-	Sort  string            // a key of orders; empty for hosts as they were named, by index
-}
-
-// Flags is what the flags of a list say, and how it is printed.
-type Flags struct {
-	Selection
+	Sort  string            // a column's key; empty for hosts as they were named, by index
 	render.Output
 	NoSummary bool
 	Width     int  // of the terminal in characters; 0 if there is none
@@ -284,44 +269,33 @@ func (m *Model) Matches(model string) bool {
 }
 
 // OfModel are the GPUs of the models. What isn't known to be of a model is not.
-func (s *Selection) OfModel(list []gpus.GPU) []gpus.GPU {
-	return slices.DeleteFunc(slices.Clone(list), func(g gpus.GPU) bool { return !s.Model.Matches(g.Model) })
+func (o *Flags) OfModel(list []gpus.GPU) []gpus.GPU {
+	return slices.DeleteFunc(slices.Clone(list), func(g gpus.GPU) bool { return !o.Model.Matches(g.Model) })
 }
 
 // Of are the selected GPUs of a host, sorted.
-func (s *Selection) Of(list []gpus.GPU) []gpus.GPU {
-	list = slices.DeleteFunc(slices.Clone(s.OfModel(list)), func(g gpus.GPU) bool {
-		return s.Free && g.State != gpus.Free || s.User != "" && !slices.Contains(g.Users(), s.User)
+func (o *Flags) Of(list []gpus.GPU) []gpus.GPU {
+	list = slices.DeleteFunc(o.OfModel(list), func(g gpus.GPU) bool {
+		return o.Free && g.State != gpus.Free || o.User != "" && !slices.Contains(g.Users(), o.User)
 	})
-	if c := s.sortColumn(); c != nil {
-		slices.SortStableFunc(list, func(a, b gpus.GPU) int {
-			return compare(c, &gpus.Row{GPU: &a}, &gpus.Row{GPU: &b})
-		})
+	if order := o.order(); order != nil {
+		slices.SortStableFunc(list, func(a, b gpus.GPU) int { return order(&gpus.Row{GPU: &a}, &gpus.Row{GPU: &b}) })
 	}
 	return list
 }
 
-func (s *Selection) sort(rows []gpus.Row) {
-	if c := s.sortColumn(); c != nil {
-		slices.SortStableFunc(rows, func(a, b gpus.Row) int { return compare(c, &a, &b) })
-	}
-}
-
-// sortColumn is the column of --sort; nil for none.
-func (s *Selection) sortColumn() *gpus.Column {
-	columns := gpus.Columns()
-	if i := slices.IndexFunc(columns, func(c gpus.Column) bool { return s.Sort != "" && c.Sort == s.Sort }); i >= 0 {
-		return &columns[i]
+// order is that of --sort, with the largest numbers first and what is unknown last; nil for none.
+func (o *Flags) order() func(a, b *gpus.Row) int {
+	for _, c := range gpus.Columns() {
+		switch {
+		case o.Sort == "" || c.Sort != o.Sort:
+		case c.Descending:
+			return func(a, b *gpus.Row) int { return c.Compare(b, a) }
+		default:
+			return c.Compare
+		}
 	}
 	return nil
-}
-
-// compare has the largest numbers first, and what is unknown last.
-func compare(c *gpus.Column, a, b *gpus.Row) int {
-	if c.Descending {
-		return c.Compare(b, a)
-	}
-	return c.Compare(a, b)
 }
 
 func sortNames() (names []string) {

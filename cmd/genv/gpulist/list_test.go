@@ -54,7 +54,7 @@ func lab() []gpus.Row {
 }
 
 // listOf is the list of the lab.
-func listOf(s *Selection) *List {
+func listOf(s *Flags) *List {
 	l := &List{Hosts: 2}
 	byHost := map[string][]gpus.GPU{}
 	for _, r := range lab() {
@@ -66,14 +66,14 @@ func listOf(s *Selection) *List {
 	return l
 }
 
-func written(t *testing.T, l *List, s *Selection, output Flags) string {
+func written(t *testing.T, l *List, s *Flags, output Flags) string {
 	t.Helper()
 	var b strings.Builder
 	output.Now = now
 	if output.Format == "" {
 		output.Format = "tui"
 	}
-	output.Selection = *s
+	output.Free, output.User, output.Model, output.Sort = s.Free, s.User, s.Model, s.Sort
 	require.NoError(t, l.Write(&b, &output))
 	return b.String()
 }
@@ -84,14 +84,14 @@ func TestREADME(t *testing.T) {
 	require.NoError(t, err)
 	shown := regexp.MustCompile(`(?m)^    (HOST .*)$`).FindStringSubmatch(string(readme))
 	require.Len(t, shown, 2)
-	header, _, _ := strings.Cut(written(t, &List{Rows: lab(), Hosts: 2}, &Selection{}, Flags{}), "\n")
+	header, _, _ := strings.Cut(written(t, &List{Rows: lab(), Hosts: 2}, &Flags{}, Flags{}), "\n")
 	require.Equal(t, strings.Fields(header), strings.Fields(shown[1]))
 }
 
 // TestWidths pins what a terminal of each width shows. GENV_GOLDEN=1 writes the files.
 func TestWidths(t *testing.T) {
 	for _, width := range []int{0, 40, 80, 120, 160, 200} {
-		got := written(t, listOf(&Selection{}), &Selection{}, Flags{Width: width})
+		got := written(t, listOf(&Flags{}), &Flags{}, Flags{Width: width})
 		file := filepath.Join("testdata", fmt.Sprintf("width-%d.txt", width))
 		if os.Getenv("GENV_GOLDEN") != "" {
 			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
@@ -105,7 +105,7 @@ func TestWidths(t *testing.T) {
 // TestNoLineIsTooLong: at each width down to that of the columns that are always there.
 func TestNoLineIsTooLong(t *testing.T) {
 	for width := 30; width < 300; width++ {
-		got := written(t, listOf(&Selection{}), &Selection{}, Flags{Width: width, NoSummary: true})
+		got := written(t, listOf(&Flags{}), &Flags{}, Flags{Width: width, NoSummary: true})
 		for line := range strings.Lines(got) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
 			require.NotRegexp(t, ` \n$`, line)
@@ -126,7 +126,7 @@ func TestHostsStayDistinct(t *testing.T) {
 			list.Rows = append(list.Rows, gpus.Row{Host: snapshot.Hostname(h), GPU: &gpus.GPU{State: gpus.Free}})
 		}
 		var shown []string
-		for line := range strings.Lines(written(t, &list, &Selection{}, Flags{Output: render.Output{NoHeader: true}, Width: 24, NoSummary: true})) {
+		for line := range strings.Lines(written(t, &list, &Flags{}, Flags{Output: render.Output{NoHeader: true}, Width: 24, NoSummary: true})) {
 			shown = append(shown, strings.Fields(line)[0])
 		}
 		require.Equal(t, want, strings.Join(slices.Compact(shown), "|"))
@@ -140,7 +140,7 @@ func TestWideCharacters(t *testing.T) {
 		{Host: "gpu-02", GPU: &gpus.GPU{State: gpus.Free}},
 	}}
 	for _, width := range []int{60, 80, 120} {
-		text := written(t, &l, &Selection{}, Flags{Width: width, NoSummary: true})
+		text := written(t, &l, &Flags{}, Flags{Width: width, NoSummary: true})
 		lines := strings.Split(text, "\n")
 		for _, line := range lines {
 			require.LessOrEqual(t, ansi.StringWidth(line), width, line)
@@ -158,30 +158,30 @@ func TestWideCharacters(t *testing.T) {
 func TestSelection(t *testing.T) {
 	model := func(pattern string) Model { return Model{Pattern: pattern} }
 	for name, row := range map[string]struct {
-		s       Selection
+		s       Flags
 		want    string
 		summary string
 	}{
-		"all":                    {Selection{}, "01/0 01/1 01/2 02/0 02/1", "1 of 5 GPUs is free on 2 hosts; the state of 1 is unknown"},
-		"free":                   {Selection{Free: true}, "02/0", "1 of 5 GPUs is free on 2 hosts; the state of 1 is unknown"},
-		"a user's":               {Selection{User: "alice"}, "01/0 01/1", "alice has or uses 2 of 5 GPUs on 2 hosts"},
-		"who only uses one":      {Selection{User: "uid 1004"}, "01/2", `"uid 1004" has or uses 1 of 5 GPUs on 2 hosts`},
-		"a part of a name":       {Selection{User: "ali"}, "", "ali has or uses 0 of 5 GPUs on 2 hosts"},
-		"a model":                {Selection{Model: model("rtx")}, "02/0", "1 of 1 GPU is free on 2 hosts"},
-		"with wildcards":         {Selection{Model: model("a100*80g?")}, "01/0 01/1 01/2", "0 of 3 GPUs are free on 2 hosts"},
-		"no such model":          {Selection{Model: model("a100.sxm")}, "", "0 of 0 GPUs are free on 2 hosts"},
-		"free, of a model":       {Selection{Free: true, Model: model("A100")}, "", "0 of 3 GPUs are free on 2 hosts"},
-		"by state":               {Selection{Sort: "state"}, "02/0 01/1 01/2 01/0 02/1", ""},
-		"by model":               {Selection{Sort: "model"}, "01/0 01/1 01/2 02/0 02/1", ""},
-		"by user":                {Selection{Sort: "user"}, "01/0 01/1 01/2 02/0 02/1", ""},
-		"by memory":              {Selection{Sort: "memory"}, "01/0 01/2 02/0 01/1 02/1", ""},
-		"by utilization":         {Selection{Sort: "utilization"}, "01/0 01/1 01/2 02/0 02/1", ""},
-		"by temperature":         {Selection{Sort: "temperature"}, "01/0 02/0 01/2 01/1 02/1", ""},
-		"by power":               {Selection{Sort: "power"}, "01/0 01/2 01/1 02/0 02/1", ""},
-		"by since":               {Selection{Sort: "since"}, "01/0 01/1 01/2 02/0 02/1", ""},
-		"a user's, by since":     {Selection{User: "bob", Sort: "since"}, "01/0 01/1", ""},
-		"a name with wildcards":  {Selection{User: "*"}, "", `"*" has or uses 0 of 5 GPUs on 2 hosts`},
-		"a pattern that is junk": {Selection{Model: model("[a-")}, "", "0 of 0 GPUs are free on 2 hosts"},
+		"all":                    {Flags{}, "01/0 01/1 01/2 02/0 02/1", "1 of 5 GPUs is free on 2 hosts; the state of 1 is unknown"},
+		"free":                   {Flags{Free: true}, "02/0", "1 of 5 GPUs is free on 2 hosts; the state of 1 is unknown"},
+		"a user's":               {Flags{User: "alice"}, "01/0 01/1", "alice has or uses 2 of 5 GPUs on 2 hosts"},
+		"who only uses one":      {Flags{User: "uid 1004"}, "01/2", `"uid 1004" has or uses 1 of 5 GPUs on 2 hosts`},
+		"a part of a name":       {Flags{User: "ali"}, "", "ali has or uses 0 of 5 GPUs on 2 hosts"},
+		"a model":                {Flags{Model: model("rtx")}, "02/0", "1 of 1 GPU is free on 2 hosts"},
+		"with wildcards":         {Flags{Model: model("a100*80g?")}, "01/0 01/1 01/2", "0 of 3 GPUs are free on 2 hosts"},
+		"no such model":          {Flags{Model: model("a100.sxm")}, "", "0 of 0 GPUs are free on 2 hosts"},
+		"free, of a model":       {Flags{Free: true, Model: model("A100")}, "", "0 of 3 GPUs are free on 2 hosts"},
+		"by state":               {Flags{Sort: "state"}, "02/0 01/1 01/2 01/0 02/1", ""},
+		"by model":               {Flags{Sort: "model"}, "01/0 01/1 01/2 02/0 02/1", ""},
+		"by user":                {Flags{Sort: "user"}, "01/0 01/1 01/2 02/0 02/1", ""},
+		"by memory":              {Flags{Sort: "memory"}, "01/0 01/2 02/0 01/1 02/1", ""},
+		"by utilization":         {Flags{Sort: "utilization"}, "01/0 01/1 01/2 02/0 02/1", ""},
+		"by temperature":         {Flags{Sort: "temperature"}, "01/0 02/0 01/2 01/1 02/1", ""},
+		"by power":               {Flags{Sort: "power"}, "01/0 01/2 01/1 02/0 02/1", ""},
+		"by since":               {Flags{Sort: "since"}, "01/0 01/1 01/2 02/0 02/1", ""},
+		"a user's, by since":     {Flags{User: "bob", Sort: "since"}, "01/0 01/1", ""},
+		"a name with wildcards":  {Flags{User: "*"}, "", `"*" has or uses 0 of 5 GPUs on 2 hosts`},
+		"a pattern that is junk": {Flags{Model: model("[a-")}, "", "0 of 0 GPUs are free on 2 hosts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listOf(&row.s)
@@ -199,21 +199,21 @@ func TestSelection(t *testing.T) {
 }
 
 func TestColour(t *testing.T) {
-	plain, colourful := written(t, listOf(&Selection{}), &Selection{}, Flags{Width: 120}), written(t, listOf(&Selection{}), &Selection{}, Flags{Width: 120, Colourful: true})
+	plain, colourful := written(t, listOf(&Flags{}), &Flags{}, Flags{Width: 120}), written(t, listOf(&Flags{}), &Flags{}, Flags{Width: 120, Colourful: true})
 	require.NotContains(t, plain, "\x1b")
 	require.Contains(t, colourful, "\x1b[32mfree\x1b[0m")
 	require.Equal(t, plain, regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colourful, ""), "colour moves nothing")
 }
 
 func TestFlagsOfOutput(t *testing.T) {
-	text := written(t, listOf(&Selection{}), &Selection{}, Flags{Output: render.Output{NoHeader: true, Timestamp: true}, NoSummary: true})
+	text := written(t, listOf(&Flags{}), &Flags{}, Flags{Output: render.Output{NoHeader: true, Timestamp: true}, NoSummary: true})
 	require.Equal(t, 5, strings.Count(text, "\n"))
 	require.NotContains(t, text, "HOST")
 	require.Contains(t, text, now.Add(-50*time.Hour).Local().Format("  2006-01-02 15:04  "))
 
-	text = written(t, listOf(&Selection{Free: true}), &Selection{Free: true}, Flags{Output: render.Output{Format: "csv", NoHeader: true, Timestamp: true}, Width: 10, Colourful: true})
+	text = written(t, listOf(&Flags{Free: true}), &Flags{Free: true}, Flags{Output: render.Output{Format: "csv", NoHeader: true, Timestamp: true}, Width: 10, Colourful: true})
 	require.Equal(t, "gpu-02.lab.example,0,GPU-0,NVIDIA GeForce RTX 4090,free,429496729,25769803776,0,38,22,,,,,550.163.01\n", text, "a line for each GPU, whole, and no summary")
-	text = written(t, listOf(&Selection{User: "bob"}), &Selection{User: "bob"}, Flags{Output: render.Output{Format: "csv", Timestamp: true}})
+	text = written(t, listOf(&Flags{User: "bob"}), &Flags{User: "bob"}, Flags{Output: render.Output{Format: "csv", Timestamp: true}})
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"alice, bob", `bob 5100, alice "my project"`, "2026-11-20T19:00:00Z"}, rows[2][10:13])
@@ -222,10 +222,10 @@ func TestFlagsOfOutput(t *testing.T) {
 // TestOneHost: the GPUs of this machine have no column for it.
 func TestOneHost(t *testing.T) {
 	var l List
-	l.Add("", []gpus.GPU{{State: gpus.Free}}, &Selection{})
+	l.Add("", []gpus.GPU{{State: gpus.Free}}, &Flags{})
 	require.Equal(t, "GPU  MODEL  STATE  MEM GIB  UTIL  TEMP  POWER  ATTACHED TO  SINCE  DRIVER  PROCESSES\n0    ?      free   ?/?      ?     ?     ?                          ?\n\n1 of 1 GPU is free\n",
-		written(t, &l, &Selection{}, Flags{}))
-	require.Equal(t, "0,,,free,,,,,,,,,,\n", written(t, &l, &Selection{}, Flags{Output: render.Output{Format: "csv", NoHeader: true}}))
+		written(t, &l, &Flags{}, Flags{}))
+	require.Equal(t, "0,,,free,,,,,,,,,,\n", written(t, &l, &Flags{}, Flags{Output: render.Output{Format: "csv", NoHeader: true}}))
 }
 
 // TestHostileNames: whatever users and hosts call things, each GPU is a line, and nothing
@@ -239,7 +239,7 @@ func TestHostileNames(t *testing.T) {
 			Model: evil, UUID: snapshot.GPUUUID(evil), State: gpus.Busy, Attached: []gpus.Attachment{{EID: snapshot.EnvID(evil), User: snapshot.Username(evil)}, {Name: evil}},
 			Processes: []gpus.Process{{PID: 1, User: snapshot.Username(evil), Command: evil, Container: evil}},
 		}
-		s := &Selection{User: snapshot.Username(evil)}
+		s := &Flags{User: snapshot.Username(evil)}
 		l := List{Hosts: 1}
 		l.Add(evil, []gpus.GPU{g}, s)
 		require.Len(t, l.Rows, 1)

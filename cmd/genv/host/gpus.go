@@ -49,7 +49,7 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	}
 	p.Warn(warnings...)
 	var found gpulist.List
-	found.Add("", all, &o.Selection)
+	found.Add("", all, o)
 	waits := service.Waits(disk.RunDir(p.Getenv), host.mayRun)
 	found.AddWaits(waits)
 	booked, err := host.Store.Reservations()

@@ -40,8 +40,8 @@ type Client struct {
 	sockets string // the folder in place of /proc/net
 }
 
-// Message is a message of a conversation.
-type Message struct {
+// ChatMessage is a message of a conversation.
+type ChatMessage struct {
 	Role    string `json:"role"` // user, assistant or system
 	Content string `json:"content"`
 }
@@ -112,12 +112,12 @@ func (c Client) pull(ctx context.Context, model string, progress io.Writer) erro
 }
 
 // Chat sends a conversation, and returns the answer. Its parts are written as they come.
-func (c Client) Chat(ctx context.Context, model string, conversation []Message, out io.Writer) (Message, error) {
-	answer := Message{Role: "assistant"}
+func (c Client) Chat(ctx context.Context, model string, conversation []ChatMessage, out io.Writer) (ChatMessage, error) {
+	answer := ChatMessage{Role: "assistant"}
 	request := map[string]any{"model": model, "messages": conversation}
 	size := 0
 	err := c.call(ctx, "POST", "/api/chat", request, func(line []byte) error {
-		var part struct{ Message Message }
+		var part struct{ Message ChatMessage }
 		if err := json.Unmarshal(line, &part); err != nil {
 			return garbled(line)
 		}
@@ -197,13 +197,13 @@ func garbled(line []byte) error {
 // Converse sends each line of in as a message, with all before it, and writes the answers to
 // out, until in ends or an answer fails.
 func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io.Writer) error {
-	var conversation []Message
+	var conversation []ChatMessage
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		if strings.TrimSpace(lines.Text()) == "" {
 			continue
 		}
-		conversation = append(conversation, Message{Role: "user", Content: lines.Text()})
+		conversation = append(conversation, ChatMessage{Role: "user", Content: lines.Text()})
 		answer, err := c.Chat(ctx, model, conversation, out)
 		if err != nil {
 			return err

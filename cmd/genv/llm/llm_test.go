@@ -107,10 +107,10 @@ func TestChat(t *testing.T) {
 		return 200, `{"message":{"role":"assistant","content":"Hel"},"done":false}` + "\n" + `{"message":{"role":"assistant","content":"lo\n\u001b]0;x"},"done":true}` + "\n"
 	})
 	var out bytes.Buffer
-	answer, err := c.Chat(t.Context(), "llama3", []Message{{Role: "user", Content: "Hi"}}, &out)
+	answer, err := c.Chat(t.Context(), "llama3", []ChatMessage{{Role: "user", Content: "Hi"}}, &out)
 	require.NoError(t, err)
 	require.Equal(t, "Hello\n\\x1b]0;x", out.String(), "nothing of it reaches the terminal unescaped")
-	require.Equal(t, Message{Role: "assistant", Content: "Hello\n\x1b]0;x"}, answer)
+	require.Equal(t, ChatMessage{Role: "assistant", Content: "Hello\n\x1b]0;x"}, answer)
 	require.Equal(t, []string{`POST /api/chat {"messages":[{"role":"user","content":"Hi"}],"model":"llama3"}`}, *asked)
 }
 
@@ -162,7 +162,7 @@ func TestNoRedirection(t *testing.T) {
 	var c Client
 	_, err := fmt.Sscan(port, &c.Port)
 	require.NoError(t, err)
-	_, err = c.Chat(t.Context(), "x", []Message{{Role: "user", Content: "secret"}}, io.Discard)
+	_, err = c.Chat(t.Context(), "x", []ChatMessage{{Role: "user", Content: "secret"}}, io.Discard)
 	require.ErrorContains(t, err, "status 307")
 	require.Empty(t, *asked)
 }

@@ -58,17 +58,15 @@ func Open(p command.Program) *Host {
 	smi := NvidiaSMI(p.Getenv, nvidiasmi.DefaultTimeout)
 	machine := &local.Collector{
 		Proc: processes, SMI: smi, StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
-		Service: func() (bool, error) {
-			owner, err := store.Owner()
-			return owner != nil, err
-		},
 		Reservations: store.Reservations,
 	}
-	return &Host{
-		Machine: machine, SMI: smi, Store: store, Instances: parts, Service: service.Client{Path: SocketPath(
-			p.Getenv)}, SharedAccount: p.SharedAccount, contained: contained(p.Getenv),
-		simulated: p.Getenv("GENV_ROOT_DIR") != "",
+	h := &Host{
+		Machine: machine, SMI: smi, Store: store, Instances: parts, SharedAccount: p.SharedAccount,
+		Service:   service.Client{Path: SocketPath(p.Getenv)},
+		contained: contained(p.Getenv), simulated: p.Getenv("GENV_ROOT_DIR") != "",
 	}
+	machine.Service = h.Served
+	return h
 }
 
 // SocketPath is the path of the socket of root's service.
@@ -96,7 +94,7 @@ const toldWithin = 4 * time.Second
 // the state is root's a service knows it.
 func Told(ctx context.Context, p command.Program) *service.Allowance {
 	here := Open(p)
-	if owner, err := here.Store.Owner(); err != nil || owner == nil {
+	if served, _ := here.Served(); !served {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, toldWithin)

@@ -38,10 +38,9 @@ var environmentVariables = []string{
 // Activate is the change that activates an environment in a shell.
 func Activate(a Active, noPrompt bool) Edit {
 	change := Update(a)
-	change.Shims = ShimsAdd
-	change.Prompt = PromptAdd
+	change.Enter = true
 	if noPrompt {
-		change.Prompt = PromptStay
+		change.Prefix = ""
 	}
 	return change
 }
@@ -57,7 +56,7 @@ func Update(a Active) Edit {
 		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
 		"CUDA_VISIBLE_DEVICES":  a.VisibleDevices(),
 	}
-	change := Edit{Prompt: PromptReplace, Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
+	change := Edit{Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
 	for _, variable := range environmentVariables {
 		if value := values[variable]; value != "" {
 			change.Set = append(change.Set, Variable{variable, value})
@@ -69,9 +68,7 @@ func Update(a Active) Edit {
 }
 
 // Deactivate is the change that gives a shell back what it had.
-func Deactivate() Edit {
-	return Edit{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
-}
+func Deactivate() Edit { return Edit{Restore: environmentVariables} }
 
 // VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given. Without any it is "-1",
 // which hides all: CUDA takes the devices before the first invalid index (CUDA C++ Programming Guide, "CUDA Environment
@@ -154,40 +151,20 @@ func (c Caller) Apply(change Edit) error {
 	return nil
 }
 
-// Edit is what a command does to the shell that called it. Rendered, it only
-// calls functions that Init defines. The zero Change does nothing.
+// Edit is what a command does to the shell that called it. Rendered, it only calls functions that Init defines. The zero
+// Edit does nothing.
 type Edit struct {
 	Set     []Variable // exported variables, in order
 	Unset   []string   // variables that this environment doesn't have
-	Restore []string   // variables that get back what they were
-	Shims   ShimsChange
-	Prompt  PromptChange
-	Prefix  string // what Prompt writes, from the function Prompt
+	Restore []string   // to leave the environment: variables that get back what they were, as PATH and PS1 do
+	Enter   bool       // add the folder of the shims to PATH, as the first entry, and Prefix to PS1
+	// Prefix is that of PS1, from the function Prompt; empty to leave PS1 alone. Without Enter it replaces the one that
+	// is there, if there is one: not after --no-prompt.
+	Prefix string
 }
 
 // Variable is an exported variable.
 type Variable struct{ Name, Value string }
-
-// ShimsChange is what happens to the folder of the shims in PATH.
-type ShimsChange int
-
-// The changes of PATH.
-const (
-	ShimsStay   ShimsChange = iota
-	ShimsAdd                // as the first entry
-	ShimsRemove             // PATH gets back what it was
-)
-
-// PromptChange is what happens to PS1.
-type PromptChange int
-
-// The changes of PS1.
-const (
-	PromptStay    PromptChange = iota
-	PromptAdd                  // add the prefix
-	PromptReplace              // replace the prefix, if there is one: not after --no-prompt
-	PromptRemove
-)
 
 // Render writes the change as code for an initialised shell. Every value is
 // quoted; a name or a value that no shell can hold is ErrUnquotable.
@@ -199,29 +176,25 @@ func (c Edit) Render() (string, error) {
 	for _, unset := range c.Unset {
 		code.call("__genv_unset", unset)
 	}
-	switch c.Shims {
-	case ShimsStay:
-	case ShimsAdd:
+	if c.Enter {
 		code.call("__genv_path_add", "PATH")
-	case ShimsRemove:
+	}
+	if len(c.Restore) > 0 {
 		code.call("__genv_path_remove", "PATH")
 	}
 	for _, restored := range c.Restore {
 		code.call("__genv_restore", restored)
 	}
-	switch c.Prompt {
-	case PromptStay:
-	case PromptAdd:
-		code.call("__genv_prompt", "PS1", c.Prefix)
-	case PromptReplace:
-		code.call("__genv_prompt_replace", "PS1", c.Prefix)
-	case PromptRemove:
+	switch {
+	case len(c.Restore) > 0:
 		code.call("__genv_prompt", "PS1", "")
+	case c.Prefix == "":
+	case c.Enter:
+		code.call("__genv_prompt", "PS1", c.Prefix)
+	default:
+		code.call("__genv_prompt_replace", "PS1", c.Prefix)
 	}
-	if code.err != nil {
-		return "", code.err
-	}
-	return code.text.String(), nil
+	return code.finish()
 }
 
 // script gathers lines, and keeps its first error.
@@ -230,17 +203,27 @@ type script struct {
 	err  error
 }
 
+func (s *script) line(words ...string) { s.text.WriteString(strings.Join(words, " ") + "\n") }
+
+func (s *script) quote(value string) string {
+	quoted, err := Quote(value)
+	s.err = cmp.Or(s.err, err)
+	return quoted
+}
+
 // call adds a line that calls a function about a variable.
 func (s *script) call(function, variable string, values ...string) {
-	err := checkName(variable)
-	line := function + " " + variable
+	s.err = cmp.Or(s.err, checkName(variable))
+	words := []string{function, variable}
 	for _, value := range values {
-		quoted, quoteErr := Quote(value)
-		err = cmp.Or(err, quoteErr)
-		line += " " + quoted
+		words = append(words, s.quote(value))
 	}
-	if err != nil && s.err == nil {
-		s.err = fmt.Errorf("code for the shell: %w", err)
+	s.line(words...)
+}
+
+func (s *script) finish() (string, error) {
+	if s.err != nil {
+		return "", fmt.Errorf("code for the shell: %w", s.err)
 	}
-	s.text.WriteString(line + "\n")
+	return s.text.String(), nil
 }

@@ -38,7 +38,7 @@ func TestNULIsRefused(t *testing.T) {
 		{Set: []shell.Variable{{"X;id", "fine"}}},
 		{Unset: []string{"$(id)"}},
 		{Restore: []string{""}},
-		{Prompt: shell.PromptAdd, Prefix: "\x00"},
+		{Enter: true, Prefix: "\x00"},
 	} {
 		code, err := change.Render()
 		require.ErrorIs(t, err, shell.ErrUnquotable)

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"cmp"
 	"io"
 	"slices"
 	"strconv"
@@ -43,15 +42,15 @@ func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
 	return Caller{PID: snapshot.PID(n), answer: out, render: s.Render}, nil
 }
 
-// Render writes a change as code for the shell. PromptReplace changes nothing: 1.4.3
-// doesn't show in the prompt which environment is active.
+// Render writes a change as code for the shell. Without Enter the prompt stays: 1.4.3 doesn't show in it which
+// environment is active.
 func (s Shell143) Render(change Edit) (string, error) {
 	code := &script143{shell: s}
 	if len(change.Restore) > 0 {
 		code.restore(change.Restore)
 		return code.finish()
 	}
-	code.keepLists = s.Active() || change.Shims == ShimsAdd
+	code.keepLists = s.Active() || change.Enter
 	code.set, code.backups = s.list(listSet), s.list(listBackups)
 	for _, v := range change.Set {
 		code.replace(v.Name, v.Value)
@@ -59,11 +58,11 @@ func (s Shell143) Render(change Edit) (string, error) {
 	for _, name := range change.Unset {
 		code.line("unset " + name)
 	}
-	if path := s.Environ("PATH"); change.Shims == ShimsAdd && s.Shims != "" &&
+	if path := s.Environ("PATH"); change.Enter && s.Shims != "" &&
 		!strings.Contains(":"+path+":", ":"+s.Shims+":") {
 		code.replace("PATH", strings.TrimSuffix(s.Shims+":"+path, ":"))
 	}
-	if change.Prompt == PromptAdd {
+	if change.Enter && change.Prefix != "" {
 		code.prompt(change.Prefix)
 	}
 	if code.keepLists {
@@ -90,22 +89,15 @@ func (s Shell143) list(name string) []string {
 		func(name string) bool { return checkName(name) != nil })
 }
 
-// script143 gathers lines, and keeps its first error.
+// script143 is a script that keeps the lists.
 type script143 struct {
+	script
 	shell        Shell143
 	keepLists    bool
 	set, backups []string // the new content of the lists
-	text         strings.Builder
-	err          error
 }
 
-func (c *script143) line(text string) { c.text.WriteString(text + "\n") }
-
-func (c *script143) export(name, value string) {
-	quoted, err := Quote(value)
-	c.err = cmp.Or(c.err, err)
-	c.line("export " + name + "=" + quoted)
-}
+func (c *script143) export(name, value string) { c.line("export " + name + "=" + c.quote(value)) }
 
 // replace sets a variable. What it was before the first time is kept for restore.
 func (c *script143) replace(name, value string) {
@@ -121,11 +113,9 @@ func (c *script143) replace(name, value string) {
 
 // prompt adds a prefix to PS1, which is seldom exported, so that only the shell knows it.
 func (c *script143) prompt(prefix string) {
-	quoted, err := Quote(prefix)
-	c.err = cmp.Or(c.err, err)
 	c.set, c.backups = append(c.set, "PS1"), append(c.backups, "PS1")
 	c.line("export " + backupPrefix + `PS1="${PS1-}"`)
-	c.line("PS1=" + quoted + `"${PS1-}"`)
+	c.line("PS1=" + c.quote(prefix) + `"${PS1-}"`)
 }
 
 // restore undoes the changes of all variables in the lists, and of more. A variable that is in the list more than once
@@ -136,12 +126,11 @@ func (c *script143) restore(more []string) {
 	names := append(slices.Clone(set), more...)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		own := slices.Contains(backups, name) && (name == "PATH" || name == "PS1" || count143(set, name) == 1)
+		twice := slices.Contains(set[slices.Index(set, name)+1:], name)
+		own := slices.Contains(backups, name) && (name == "PATH" || name == "PS1" || !twice && slices.Contains(set, name))
 		switch old := c.shell.Environ(backupPrefix + name); {
 		case own && name == "PS1":
-			quoted, err := Quote(old)
-			c.err = cmp.Or(c.err, err)
-			c.line("PS1=" + quoted)
+			c.line("PS1=" + c.quote(old))
 		case own && old != "":
 			c.export(name, old)
 		case name != "PATH":
@@ -154,14 +143,3 @@ func (c *script143) restore(more []string) {
 	}
 	c.line("unset " + listSet + " " + listBackups)
 }
-
-func count143(list []string, name string) (n int) {
-	for _, item := range list {
-		if item == name {
-			n++
-		}
-	}
-	return n
-}
-
-func (c *script143) finish() (string, error) { return c.text.String(), c.err }

@@ -156,13 +156,19 @@ func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	if devices != "" {
 		variables = append(variables, visible+"="+devices)
 	}
-	if env.Token != "" {
-		variables = append(variables, grant.TokenVariable) // the value is in docker's own environment
+	return c.with(args, variables, env.Token != ""), nil
+}
+
+// with is a command line with variables behind the user's own: the last one counts. The value of a token is in docker's
+// environment.
+func (c StartCommand) with(args, variables []string, token bool) []string {
+	if token {
+		variables = append(variables, grant.TokenVariable)
 	}
-	for _, variable := range variables { // behind the user's: the last one counts
+	for _, variable := range variables {
 		args = append(args, "-e", variable)
 	}
-	return append(args, c.rest...), nil
+	return append(args, c.rest...)
 }
 
 // WithoutDevices says whether the container gets no device although it asks for all, since none is attached.
@@ -251,16 +257,10 @@ func (c StartCommand) own(over, token bool) ([]string, error) {
 	if over {
 		set(grant.OverSubscribe, "1")
 	}
-	if token {
-		variables = append(variables, grant.TokenVariable) // the value is in docker's own environment
-	}
 	if !runtime {
 		args = append(args, "--runtime", Runtime)
 	}
-	for _, variable := range variables {
-		args = append(args, "-e", variable)
-	}
-	return append(args, c.rest...), nil
+	return c.with(args, variables, token), nil
 }
 
 // Runtime is the name of genv's container runtime in daemon.json.
