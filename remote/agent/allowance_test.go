@@ -21,7 +21,7 @@ func TestAllowance(t *testing.T) {
 	host := func() *agent.Pool {
 		n := &scripted{
 			capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities,
-			fence:        &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now},
+			fence:        &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now},
 			allow:        func(a *service.Allowance) { heard = append(heard, *a) },
 		}
 		return n.pool()

@@ -141,11 +141,11 @@ func TestClassify(t *testing.T) {
 
 // The next step of a refusal is one for this controller: with --leader, or with a state folder.
 func TestNextStepOfARefusal(t *testing.T) {
-	folder := &fence.Request{Who: fence.Folder("a")}
-	elected := &fence.Request{Who: fence.Election(1, "/genv/lab")}
+	folder := &fence.LeaseRequest{Who: fence.Folder("a")}
+	elected := &fence.LeaseRequest{Who: fence.Election(1, "/genv/lab")}
 	for name, tt := range map[string]struct {
 		refusal error
-		lease   *fence.Request
+		lease   *fence.LeaseRequest
 		want    string
 		later   bool
 	}{

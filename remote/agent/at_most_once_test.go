@@ -47,13 +47,13 @@ type victim struct {
 // onceHost is a host: the note, the list and the answers are root's, the processes are
 // simulated, and so is the order of the signals, as package local has it.
 type onceHost struct {
-	note     *fence.File
+	note     *fence.LeaseFile
 	register *asked.Register
 
 	// noting has room for one who asks the note, and compares the answer with the last one. A
 	// goroutine that waits for a mutex would keep the clock of the test from going on.
 	noting   chan struct{}
-	admitted *fence.Request // the last one that was noted
+	admitted *fence.LeaseRequest // the last one that was noted
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -65,7 +65,7 @@ type onceHost struct {
 func newOnceHost(dir string, random *rand.Rand) *onceHost {
 	boot := time.Now()
 	h := &onceHost{
-		note:     &fence.File{Path: filepath.Join(dir, "controller.json"), Now: time.Now},
+		note:     &fence.LeaseFile{Path: filepath.Join(dir, "controller.json"), Now: time.Now},
 		register: &asked.Register{Path: filepath.Join(dir, "asked.json"), BootID: "b", SinceBoot: func() (time.Duration, error) { return time.Since(boot), nil }},
 		noting:   make(chan struct{}, 1), random: random, victims: map[snapshot.PID]*victim{},
 	}
@@ -96,7 +96,7 @@ func (h *onceHost) fail(what string) {
 }
 
 // Admit implements agent.Fence.
-func (h *onceHost) Admit(c *fence.Request) error {
+func (h *onceHost) Admit(c *fence.LeaseRequest) error {
 	h.noting <- struct{}{}
 	defer func() { <-h.noting }()
 	err := h.note.Admit(c)
@@ -110,7 +110,7 @@ func (h *onceHost) Admit(c *fence.Request) error {
 }
 
 // Hold implements agent.Fence.
-func (h *onceHost) Hold(c *fence.Request) (func(), error) {
+func (h *onceHost) Hold(c *fence.LeaseRequest) (func(), error) {
 	h.noting <- struct{}{}
 	defer func() { <-h.noting }()
 	release, err := h.note.Hold(c)
@@ -121,12 +121,12 @@ func (h *onceHost) Hold(c *fence.Request) (func(), error) {
 }
 
 // GiveBack implements agent.Fence.
-func (h *onceHost) GiveBack(r *fence.Request) error { return h.note.GiveBack(r) }
+func (h *onceHost) GiveBack(r *fence.LeaseRequest) error { return h.note.GiveBack(r) }
 
 func (h *onceHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return []byte("{}"), nil
 }
-func (h *onceHost) Notify([]agent.Message) ([]agent.Shown, error) { return nil, nil }
+func (h *onceHost) Notify([]agent.Message) ([]agent.Receipt, error) { return nil, nil }
 
 // Execute implements agent.Backend. The genv that does it may be killed at any moment.
 func (h *onceHost) Execute(_ context.Context, o order.Order, asker asked.Authority) (done agent.Execution, err error) {
@@ -231,7 +231,7 @@ type conductor struct {
 
 // player is a controller.
 type player struct {
-	claim *fence.Request // nil for none
+	claim *fence.LeaseRequest // nil for none
 	last  *agent.ExecuteRequest
 	at    time.Time // at which the last order was sent
 }
@@ -247,7 +247,7 @@ func (c *conductor) startOf(source string, takeOver bool) *player {
 	p := &player{}
 	if source != "" {
 		c.epochs[source]++
-		p.claim = &fence.Request{Who: source, Epoch: c.epochs[source], Controller: "c" + source, TakeOver: takeOver}
+		p.claim = &fence.LeaseRequest{Who: source, Epoch: c.epochs[source], Controller: "c" + source, TakeOver: takeOver}
 		if source == run {
 			p.claim.Epoch = 1
 		}

@@ -27,7 +27,7 @@ type Backend interface {
 	// It acts only while asker holds its right.
 	Execute(ctx context.Context, o order.Order, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
-	Notify(messages []Message) ([]Shown, error)
+	Notify(messages []Message) ([]Receipt, error)
 }
 
 // NewGreeting is the greeting of a host that answers through Answers. more are capabilities that only some have.
@@ -83,13 +83,13 @@ type Answers struct {
 
 	codes    atomic.Bool // see SnapshotRequest.Codes
 	revision uint64
-	last     []byte         // the snapshot of that revision
-	lease    *fence.Request // of the controller; nil if it asked for none
+	last     []byte              // the snapshot of that revision
+	lease    *fence.LeaseRequest // of the controller; nil if it asked for none
 }
 
 // renew admits the request for a lease that comes with one for a snapshot, or else that of an earlier one. Any
 // controller may look without a lease. A host is taken over once: then another one may do it, too.
-func (a *Answers) renew(r *fence.Request) error {
+func (a *Answers) renew(r *fence.LeaseRequest) error {
 	if r != nil {
 		kept := *r
 		kept.TakeOver = false
@@ -103,20 +103,20 @@ func (a *Answers) renew(r *fence.Request) error {
 	return a.admit(r)
 }
 
-// Fence decides which controller may act on a host; *fence.File is one. It is safe for concurrent use.
+// Fence decides which controller may act on a host; *fence.LeaseFile is one. It is safe for concurrent use.
 type Fence interface {
 	// Admit returns an error if nothing may be done for a controller with this request, which is nil for one without.
-	Admit(r *fence.Request) error
+	Admit(r *fence.LeaseRequest) error
 	// Hold is Admit once more, right before something is done for the controller, and keeps
 	// others from being admitted in its place until release is called.
-	Hold(r *fence.Request) (release func(), err error)
+	Hold(r *fence.LeaseRequest) (release func(), err error)
 	// GiveBack notes that the controller with this request has ended.
-	GiveBack(r *fence.Request) error
+	GiveBack(r *fence.LeaseRequest) error
 	Given() (*fence.Lease, error) // the last lease; nil for none
 }
 
 // admit is Fence.Admit, on a host that has one.
-func (a *Answers) admit(r *fence.Request) error {
+func (a *Answers) admit(r *fence.LeaseRequest) error {
 	if a.Fence == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Exe
 }
 
 // asker is by what right an order of a controller with this request acts.
-func (a *Answers) asker(r *fence.Request) asked.Authority {
+func (a *Answers) asker(r *fence.LeaseRequest) asked.Authority {
 	if a.Fence == nil {
 		return asked.Authority{}
 	}

@@ -74,7 +74,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
 	ctx, cancel := leavingTime(ctx, 3, 4)
 	defer cancel()
-	found, err := readonly.Host{Runner: c.Network}.Devices(ctx, host)
+	found, err := readonly.Reading{Runner: c.Network}.Devices(ctx, host)
 	if err != nil {
 		s.Warnings = append(s.Warnings, "the utilization, temperature and power of the GPUs are unknown: "+err.Error())
 		return
@@ -104,7 +104,7 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	for i := range s.Devices {
 		numbered[s.Devices[i].Index] = numberOf(s.Devices[i].Index)
 	}
-	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Host{Runner: c.Network}, host})
+	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Reading{Runner: c.Network}, host})
 }
 
 // numberOf stands for the UUID of a GPU: the 1.4.3 format has only its index.
@@ -114,7 +114,7 @@ func numberOf(index snapshot.DeviceIndex) snapshot.GPUUUID {
 
 // typeSource asks a host for the types of processes.
 type typeSource struct {
-	look readonly.Host
+	look readonly.Reading
 	host remote.Host
 }
 
@@ -258,7 +258,7 @@ func (c Commands) requireRoot(ctx context.Context, host remote.Host) error {
 }
 
 // Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
-func (Commands) Notify(context.Context, remote.Host, []Message) ([]Shown, error) {
+func (Commands) Notify(context.Context, remote.Host, []Message) ([]Receipt, error) {
 	return nil, ErrCannotNotify
 }
 

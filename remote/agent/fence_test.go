@@ -19,13 +19,13 @@ import (
 
 // fenced is a host that refuses controllers that were replaced, and how often it acted.
 type fenced struct {
-	file     *fence.File
+	file     *fence.LeaseFile
 	orders   int
 	messages int
 }
 
 // controller connects a controller, which claims nothing if the claim is nil.
-func (f *fenced) controller(t *testing.T, claim *fence.Request) *agent.Pool {
+func (f *fenced) controller(t *testing.T, claim *fence.LeaseRequest) *agent.Pool {
 	pool := (&scripted{
 		capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file,
 		execute: func(context.Context) (agent.Execution, error) {
@@ -39,12 +39,12 @@ func (f *fenced) controller(t *testing.T, claim *fence.Request) *agent.Pool {
 	return pool
 }
 
-func leader(epoch uint64) *fence.Request {
-	return &fence.Request{Who: fence.Election(1, "/k"), Epoch: epoch, Controller: "c", Name: "genv on jump"}
+func leader(epoch uint64) *fence.LeaseRequest {
+	return &fence.LeaseRequest{Who: fence.Election(1, "/k"), Epoch: epoch, Controller: "c", Name: "genv on jump"}
 }
 
 func TestAReplacedControllerIsRefused(t *testing.T) {
-	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	old := f.controller(t, leader(1))
 	_, err := old.Snapshot(t.Context(), h)
@@ -79,10 +79,10 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 
 // A host that was taken over once is not taken over again by the same run: another controller may have done so since.
 func TestTakingOverHappensOnce(t *testing.T) {
-	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	from := func(folder string) *agent.Pool {
-		return f.controller(t, &fence.Request{Who: fence.Folder(folder), Epoch: 1, Controller: folder, TakeOver: true})
+		return f.controller(t, &fence.LeaseRequest{Who: fence.Folder(folder), Epoch: 1, Controller: folder, TakeOver: true})
 	}
 	first, second := from("first"), from("second")
 	for _, p := range []*agent.Pool{first, second} {
@@ -95,15 +95,15 @@ func TestTakingOverHappensOnce(t *testing.T) {
 	_, err = second.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 	second.GiveBack(t.Context())
-	third := f.controller(t, &fence.Request{Who: fence.Folder("third"), Epoch: 1, Controller: "third"})
+	third := f.controller(t, &fence.LeaseRequest{Who: fence.Folder("third"), Epoch: 1, Controller: "third"})
 	_, err = third.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 }
 
 // A host that couldn't note a claim yet wasn't taken over: after an upgrade of its genv it is.
 func TestTakingOverAfterAnUpgrade(t *testing.T) {
-	note := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
-	require.NoError(t, note.Admit(&fence.Request{Who: fence.Folder("other"), Epoch: 1, Controller: "other"}))
+	note := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	require.NoError(t, note.Admit(&fence.LeaseRequest{Who: fence.Folder("other"), Epoch: 1, Controller: "other"}))
 	h := remote.Host{Name: "a"}
 	host := &scripted{capabilities: agent.NewGreeting("v").Capabilities}
 	pool := host.pool()
@@ -114,7 +114,7 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 		last = s
 		return s, err
 	}
-	pool.Lease(&fence.Request{Who: fence.Folder("first"), Epoch: 1, Controller: "first", TakeOver: true})
+	pool.Lease(&fence.LeaseRequest{Who: fence.Folder("first"), Epoch: 1, Controller: "first", TakeOver: true})
 	_, err := pool.Snapshot(t.Context(), h)
 	require.NoError(t, err)
 
@@ -129,9 +129,9 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 
 // Where --take-over can't help, another step is named.
 func TestTheNextStepOfARefusal(t *testing.T) {
-	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
-	from := func(folder string, epoch uint64) *fence.Request {
-		return &fence.Request{Who: fence.Folder(folder), Epoch: epoch, Controller: folder}
+	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	from := func(folder string, epoch uint64) *fence.LeaseRequest {
+		return &fence.LeaseRequest{Who: fence.Folder(folder), Epoch: epoch, Controller: folder}
 	}
 	require.NoError(t, f.file.Admit(from("a", 2)))
 	_, err := f.controller(t, from("a", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
@@ -140,7 +140,7 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	_, err = f.controller(t, from("b", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "end the other one; if")
 
-	elected := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	elected := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	require.NoError(t, elected.file.Admit(leader(2)))
 	_, err = elected.controller(t, leader(1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "continues as a standby")
@@ -156,7 +156,7 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 // and not that there is none.
 func TestWhichControllerActs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "note.json")
-	f := &fenced{file: &fence.File{Path: path, Now: time.Now}}
+	f := &fenced{file: &fence.LeaseFile{Path: path, Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	ask := func(more ...string) (agent.Acting, error) {
 		pool := (&scripted{capabilities: agent.NewGreeting("v", more...).Capabilities, fence: f.file}).pool()
@@ -200,7 +200,7 @@ func TestAskOnce(t *testing.T) {
 		"not":   nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers := &agent.Answers{Fence: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}, Try: try}
+			answers := &agent.Answers{Fence: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}, Try: try}
 			s := &agent.Responder{ReadToken: true, Idle: time.Minute, Handler: answers.Handle, Greeting: agent.NewGreeting("v")}
 			var out bytes.Buffer
 			require.NoError(t, s.Serve(t.Context(), bytes.NewReader(agent.AskOnce("abc")), &out))

@@ -93,11 +93,11 @@ func (n *scripted) Execute(ctx context.Context, _ order.Order, _ asked.Authority
 	return n.execute(ctx)
 }
 
-func (n *scripted) Notify(m []agent.Message) ([]agent.Shown, error) {
+func (n *scripted) Notify(m []agent.Message) ([]agent.Receipt, error) {
 	if n.notify != nil {
 		n.notify()
 	}
-	return make([]agent.Shown, len(m)), nil
+	return make([]agent.Receipt, len(m)), nil
 }
 
 type scriptedSession struct {

@@ -16,7 +16,7 @@ import (
 // that this one replaced, and everything of this one once it is replaced: that fails with the class remote.Replaced. A
 // nil request asks for none, as a Pool does that isn't told so. After another one this controller only looks again:
 // hosts take all that comes on a connection for that of the controller that asked for a lease on it, so these end.
-func (p *Pool) Lease(r *fence.Request) {
+func (p *Pool) Lease(r *fence.LeaseRequest) {
 	if r != nil {
 		asked := *r
 		p.lease.Store(&asked)
@@ -57,7 +57,7 @@ func (p *Pool) allowance(host string) *service.Allowance {
 
 // leaseFor is the request for a host; nil for none. A host that was taken over once isn't
 // taken over again: since then another controller may have done so.
-func leaseFor(asked *fence.Request, tookOver bool) *fence.Request {
+func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	if asked == nil {
 		return nil
 	}

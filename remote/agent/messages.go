@@ -56,7 +56,7 @@ type SnapshotRequest struct {
 	Codes bool `json:"codes,omitempty"`
 	// Lease asks for a lease; nil from a controller that asks for none, or only looks. Only hosts with CapabilityFence
 	// get it. Earlier versions send it in the first request and when it has changed.
-	Lease *fence.Request `json:"claim,omitempty"`
+	Lease *fence.LeaseRequest `json:"claim,omitempty"`
 }
 
 // bounded is a number of milliseconds as a duration.
@@ -86,7 +86,7 @@ type ExecuteRequest struct {
 	ID string `json:"id,omitempty"` // of the order in the controller's log
 	order.AllReasons
 	// Lease is that of the controller: see SnapshotRequest.
-	Lease *fence.Request `json:"claim,omitempty"`
+	Lease *fence.LeaseRequest `json:"claim,omitempty"`
 }
 
 // Execution is the answer to an ExecuteRequest: what the host reports to have done.
@@ -120,22 +120,22 @@ type NotifyAnswer struct {
 	Kept []bool `json:"kept,omitempty"`
 }
 
-// Shown is what became of a message.
-type Shown struct {
+// Receipt is what became of a message.
+type Receipt struct {
 	Terminals int
 	Kept      bool // for the next login of the user
 }
 
 // shown is the answer message by message.
-func (a NotifyAnswer) shown() []Shown {
-	list := make([]Shown, len(a.Terminals))
+func (a NotifyAnswer) shown() []Receipt {
+	list := make([]Receipt, len(a.Terminals))
 	for i, n := range a.Terminals {
-		list[i] = Shown{Terminals: n, Kept: i < len(a.Kept) && a.Kept[i]}
+		list[i] = Receipt{Terminals: n, Kept: i < len(a.Kept) && a.Kept[i]}
 	}
 	return list
 }
 
-func answerOf(list []Shown) NotifyAnswer {
+func answerOf(list []Receipt) NotifyAnswer {
 	a := NotifyAnswer{Terminals: make([]int, len(list)), Kept: make([]bool, len(list))}
 	for i, s := range list {
 		a.Terminals[i], a.Kept[i] = s.Terminals, s.Kept

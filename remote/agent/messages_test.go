@@ -66,7 +66,7 @@ func FuzzController(f *testing.F) {
 
 // A leader that is elected again doesn't take hosts back from one that took them over since.
 func TestAHostIsTakenOverOnce(t *testing.T) {
-	file := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+	file := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
 	pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: file}).pool()
 	defer pool.Close()
 	ask := func(epoch uint64) error {
@@ -77,7 +77,7 @@ func TestAHostIsTakenOverOnce(t *testing.T) {
 		return err
 	}
 	require.NoError(t, ask(1))
-	require.NoError(t, file.Admit(&fence.Request{Who: fence.Folder("f"), Epoch: 1, Controller: "f", TakeOver: true}))
+	require.NoError(t, file.Admit(&fence.LeaseRequest{Who: fence.Folder("f"), Epoch: 1, Controller: "f", TakeOver: true}))
 	pool.Lease(nil)
 	require.Equal(t, remote.Replaced, remote.ClassOf(ask(2)))
 }

@@ -115,7 +115,7 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 				},
 			}
 			defer pool.Close()
-			pool.Lease(&fence.Request{Who: fence.Folder("0123456789abcdef"), Epoch: 3, Controller: "c-1"})
+			pool.Lease(&fence.LeaseRequest{Who: fence.Folder("0123456789abcdef"), Epoch: 3, Controller: "c-1"})
 			host := remote.Host{Name: "gpu01"}
 			s, err := pool.Snapshot(t.Context(), host)
 			require.NoError(t, err)
@@ -165,8 +165,8 @@ func (b *recordingBackend) Execute(_ context.Context, o order.Order, _ asked.Aut
 	return agent.Execution{}, nil
 }
 
-func (b *recordingBackend) Notify(messages []agent.Message) ([]agent.Shown, error) {
-	return make([]agent.Shown, len(messages)), nil
+func (b *recordingBackend) Notify(messages []agent.Message) ([]agent.Receipt, error) {
+	return make([]agent.Receipt, len(messages)), nil
 }
 
 // TestTheHostUnderstandsOlderControllers: each request of theirs is answered, and an order is the one that they sent.
@@ -179,7 +179,7 @@ func TestTheHostUnderstandsOlderControllers(t *testing.T) {
 			})
 			require.NoError(t, err)
 			backend := &recordingBackend{snapshot: encoded}
-			lease := &fence.File{Path: filepath.Join(t.TempDir(), "genv", "lease"), Now: time.Now}
+			lease := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "genv", "lease"), Now: time.Now}
 			server := &agent.Responder{
 				ReadToken: commit == "593d2121", Token: "t", Idle: time.Minute,
 				Greeting: agent.NewGreeting("v", agent.CapabilityFence), Handler: (&agent.Answers{Backend: backend, Fence: lease}).Handle,

@@ -38,8 +38,8 @@ func (g *grave) Execute(context.Context, order.Order, asked.Authority) (agent.Ex
 	return agent.Execution{Outcomes: []order.Outcome{}}, nil
 }
 
-func (g *grave) Notify(m []agent.Message) ([]agent.Shown, error) {
-	return make([]agent.Shown, len(m)), nil
+func (g *grave) Notify(m []agent.Message) ([]agent.Receipt, error) {
+	return make([]agent.Receipt, len(m)), nil
 }
 
 func (g *grave) count(n *int) {

@@ -63,7 +63,7 @@ type Pool struct {
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
 
-	lease      atomic.Pointer[fence.Request] // nil for one that asks for none
+	lease      atomic.Pointer[fence.LeaseRequest] // nil for one that asks for none
 	allowances atomic.Pointer[map[snapshot.Hostname]*service.Allowance]
 }
 
@@ -176,8 +176,8 @@ func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Ex
 
 // Notify has a host show messages to its users, and returns what became of each. The error is ErrCannotNotify if the
 // host can't do it. It is not worth a login.
-func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Shown, error) {
-	return onConn(p, host, func(c *Conn) ([]Shown, error) {
+func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Receipt, error) {
+	return onConn(p, host, func(c *Conn) ([]Receipt, error) {
 		t, ok := c.current().(*streamTransport)
 		if !ok || !t.able.Notify {
 			return nil, ErrCannotNotify

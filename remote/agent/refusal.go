@@ -96,7 +96,7 @@ const (
 
 // refusedByHost is the error of a refusal. lease is what the controller asked for; nil for none, as of one that was
 // elected and isn't any more.
-func refusedByHost(err error, lease *fence.Request) *remote.Error {
+func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch refused, ok := errors.AsType[*refusedError](err); {
 	case !ok || refused.Code == codeFailed:

@@ -14,14 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
-func ofFolder(name string) *fence.Request {
-	return &fence.Request{Who: fence.Folder(name), Epoch: 1, Controller: name}
+func ofFolder(name string) *fence.LeaseRequest {
+	return &fence.LeaseRequest{Who: fence.Folder(name), Epoch: 1, Controller: name}
 }
 
 // A host that is removed from the list of a controller may be acted on by another one, and by
 // the same one if it is added again.
 func TestRemovedHostsAreReleased(t *testing.T) {
-	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	acts := func(p *agent.Pool) error {
 		if _, err := p.Snapshot(t.Context(), h); err != nil {
@@ -53,7 +53,7 @@ func TestRemovedHostsAreReleased(t *testing.T) {
 
 // A controller that only looks releases nothing.
 func TestWhoOnlyLooksReleasesNothing(t *testing.T) {
-	f := &fenced{file: &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
 	h := remote.Host{Name: "a"}
 	_, err := f.controller(t, ofFolder("first")).Snapshot(t.Context(), h)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "note.json")
 			synctest.Test(t, func(t *testing.T) {
-				note := &fence.File{Path: path, Now: time.Now}
+				note := &fence.LeaseFile{Path: path, Now: time.Now}
 				capabilities := agent.NewGreeting("v", agent.CapabilityFence).Capabilities
 				sane := &scripted{capabilities: capabilities, fence: note}
 				hung := &scripted{capabilities: capabilities, unread: agent.RequestGiveBack}
@@ -106,12 +106,12 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 
 // cutOff is a host that loses the connection once, right after it has admitted a claim.
 type cutOff struct {
-	*fence.File
+	*fence.LeaseFile
 	cut func()
 }
 
-func (c *cutOff) Admit(claim *fence.Request) error {
-	err := c.File.Admit(claim)
+func (c *cutOff) Admit(claim *fence.LeaseRequest) error {
+	err := c.LeaseFile.Admit(claim)
 	if c.cut != nil {
 		c.cut()
 		c.cut = nil
@@ -124,7 +124,7 @@ func (c *cutOff) Admit(claim *fence.Request) error {
 func TestTheAnswerToATakeOverIsLost(t *testing.T) {
 	for name, meanwhile := range map[string]bool{"nothing happened meanwhile": false, "another one took over meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			note := &fence.File{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+			note := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
 			require.NoError(t, note.Admit(ofFolder("zeroth")))
 			other := ofFolder("other")
 			other.TakeOver = true

@@ -174,8 +174,8 @@ func (n *pretended) Execute(context.Context, order.Order, asked.Authority) (agen
 	return agent.Execution{}, nil
 }
 
-func (n *pretended) Notify(m []agent.Message) ([]agent.Shown, error) {
-	return make([]agent.Shown, len(m)), nil
+func (n *pretended) Notify(m []agent.Message) ([]agent.Receipt, error) {
+	return make([]agent.Receipt, len(m)), nil
 }
 
 func (n *pretended) pool() *agent.Pool {

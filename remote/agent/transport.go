@@ -75,7 +75,7 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 	}
 }
 
-type readOnly struct{ readonly.Host }
+type readOnly struct{ readonly.Reading }
 
 func (readOnly) via() Via          { return ViaReadOnly }
 func (readOnly) can() Capabilities { return Capabilities{Snapshot: true} }
@@ -105,7 +105,7 @@ func (c *Conn) dial(ctx context.Context) (transport, error) {
 		}
 		t = commands
 	case class == remote.GenvMissing:
-		t = &readOnly{readonly.Host{Runner: p.Network}}
+		t = &readOnly{readonly.Reading{Runner: p.Network}}
 	default:
 		return nil, err
 	}

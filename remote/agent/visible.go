@@ -56,7 +56,7 @@ func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snap
 	if err == nil && len(s.Devices) >= registered || err != nil && !readonly.ShowsNone(err) {
 		return s, err
 	}
-	known := readonly.Host{Runner: c.Network}.Published(ctx, host)
+	known := readonly.Reading{Runner: c.Network}.Published(ctx, host)
 	switch {
 	case known == nil:
 		return s, err
@@ -69,7 +69,7 @@ func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snap
 // visible is what nvidia-smi and /proc show, with the names of the processes' users and the time zone of the host's
 // clock, in which attachments have their times. registered says that the host has genv's state files.
 func (c Commands) visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, registered bool, err error) {
-	look := readonly.Host{Runner: c.Network}
+	look := readonly.Reading{Runner: c.Network}
 	s, err = look.Look(ctx, host)
 	if err != nil {
 		return nil, false, err

@@ -37,7 +37,7 @@ type batch struct {
 	messages   []agent.Message
 	about      [][]notify.Message // that each message is about
 	suppressed []notify.Message   // not sent
-	shown      []agent.Shown      // what became of each message
+	shown      []agent.Receipt    // what became of each message
 }
 
 // Name implements controller.Companion.
@@ -168,7 +168,7 @@ func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learn
 // notified is what became of the notifications.
 func (b *batch) notified(err error) (list []controller.Notified) {
 	for i, about := range b.about {
-		var shown agent.Shown
+		var shown agent.Receipt
 		if i < len(b.shown) {
 			shown = b.shown[i]
 		}

@@ -22,7 +22,7 @@ type Link interface {
 	Execute(ctx context.Context, host remote.Host, o order.Order) (agent.Execution, error)
 	// Notify shows messages to users of a host, and returns what became of each.
 	// agent.ErrCannotNotify: the host can't do it.
-	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Shown, error)
+	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Receipt, error)
 	// Guard gives or renews the order for a host's kernel guard. agent.ErrCannotGuard: the
 	// host has none.
 	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)

@@ -90,14 +90,14 @@ func (p *fakeFleet) Execute(_ context.Context, h remote.Host, o order.Order) (ag
 	return done, nil
 }
 
-func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.notifyErr != nil {
 		return nil, p.notifyErr
 	}
 	p.messages = append(p.messages, messages...)
-	return slices.Repeat([]agent.Shown{{Terminals: p.shown}}, len(messages)), nil
+	return slices.Repeat([]agent.Receipt{{Terminals: p.shown}}, len(messages)), nil
 }
 
 func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {

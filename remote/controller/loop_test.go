@@ -166,7 +166,7 @@ func TestSteps(t *testing.T) {
 // takesTime is a Link to a host on which an order takes a while.
 type takesTime struct{ order time.Duration }
 
-func (takesTime) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {
+func (takesTime) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Receipt, error) {
 	return nil, agent.ErrCannotNotify
 }
 

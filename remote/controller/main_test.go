@@ -172,7 +172,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 // plain is what a Link has that only takes snapshots and carries out orders.
 type plain struct{}
 
-func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {
+func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Receipt, error) {
 	return nil, agent.ErrCannotNotify
 }
 

@@ -57,12 +57,12 @@ func (a *attachments) Execute(_ context.Context, h remote.Host, o order.Order) (
 	return done, nil
 }
 
-func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
 	if err := a.fails[h.Name]; err != nil {
 		return nil, err
 	}
 	a.messages[h.Name] = append(a.messages[h.Name], messages...)
-	return slices.Repeat([]agent.Shown{{Terminals: a.shown}}, len(messages)), nil
+	return slices.Repeat([]agent.Receipt{{Terminals: a.shown}}, len(messages)), nil
 }
 
 // controller is one that mails, too.

@@ -61,11 +61,11 @@ func (h *twoHosts) Execute(_ context.Context, _ remote.Host, o order.Order) (age
 	return done, nil
 }
 
-func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages = append(h.messages, messages...)
-	return []agent.Shown{{Terminals: 2}}, nil
+	return []agent.Receipt{{Terminals: 2}}, nil
 }
 
 func (h *twoHosts) sent() int { return len(h.received()) }

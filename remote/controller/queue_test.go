@@ -128,8 +128,8 @@ func (h *guardedHost) Execute(_ context.Context, o order.Order, _ asked.Authorit
 	return done, nil
 }
 
-func (*guardedHost) Notify(m []agent.Message) ([]agent.Shown, error) {
-	return make([]agent.Shown, len(m)), nil
+func (*guardedHost) Notify(m []agent.Message) ([]agent.Receipt, error) {
+	return make([]agent.Receipt, len(m)), nil
 }
 
 func (h *guardedHost) Order(_ context.Context, r agent.GuardRequest) (agent.GuardAnswer, error) {

@@ -65,20 +65,20 @@ func electionOf(leader *election.Leader, list ...election.Registration) *Electio
 }
 
 // noting is a host in order that said something about its controller.
-func noting(name string, a *agent.Acting) Host {
-	return Host{Host: name, acting: a, Checks: []doctor.Check{doctor.Good(doctor.Disk, ""), doctor.Unknown(doctor.Controller, "")}}
+func noting(name string, a *agent.Acting) HostReport {
+	return HostReport{Host: name, acting: a, Checks: []doctor.Check{doctor.Good(doctor.Disk, ""), doctor.Unknown(doctor.Controller, "")}}
 }
 
 // said is a host that noted a claim of a source.
-func said(name, source string, epoch uint64, released bool) Host {
-	note := &fence.Lease{Request: fence.Request{Who: source, Epoch: epoch, Controller: "id", Name: "by " + source}, Since: noon, GivenBack: released}
+func said(name, source string, epoch uint64, released bool) HostReport {
+	note := &fence.Lease{LeaseRequest: fence.LeaseRequest{Who: source, Epoch: epoch, Controller: "id", Name: "by " + source}, Since: noon, GivenBack: released}
 	return noting(name, &agent.Acting{Refuses: true, Lease: note})
 }
 
 var fresh = noting("new", &agent.Acting{Refuses: true})
 
 // judged are the causes of what isn't in order, of hosts after their names, in a document.
-func judged(e *Election, hosts ...Host) (d Document, causes []string) {
+func judged(e *Election, hosts ...HostReport) (d FleetReport, causes []string) {
 	d = DocumentOf(hosts, e, doctor.GenvProgram{}, noon)
 	for i := range d.Hosts {
 		if c := d.Hosts[i].Check(doctor.Controller); c.Cause != "" {
@@ -94,7 +94,7 @@ func judged(e *Election, hosts ...Host) (d Document, causes []string) {
 }
 
 // rows are the names of the rows about an election.
-func rows(d *Document) string {
+func rows(d *FleetReport) string {
 	var names []string
 	for _, c := range d.Controllers {
 		names = append(names, string(c.Name))
@@ -161,29 +161,29 @@ func TestControllersOfHosts(t *testing.T) {
 	byLeader.acting.Lease.Name = leaderOf("1").Name
 	for name, row := range map[string]struct {
 		election *Election
-		hosts    []Host
+		hosts    []HostReport
 		causes   string
 		detail   string // of the first host
 	}{
-		"all the same":             {nil, []Host{said("a", other, 3, false), said("b", other, 3, false), fresh, old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
-		"one has released":         {nil, []Host{said("b", elected, 3, true), said("a", other, 3, false)}, "", `no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
-		"an earlier epoch":         {ok, []Host{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
-		"two without an election":  {nil, []Host{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
-		"one outside the election": {ok, []Host{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, "a other-controller b other-controller", "the host refuses the controllers of this election"},
-		"another cluster":          {ok, []Host{said("a", fence.Election(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
-		"released by another one":  {ok, []Host{said("a", fence.Election(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
-		"released before a leader": {vacant, []Host{said("a", fence.Election(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
-		"released by a folder":     {ok, []Host{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
-		"not in the leader's list": {ok, []Host{said("a", elected, 9, false), fresh, said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
-		"all have released":        {nil, []Host{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
-		"none has acted":           {nil, []Host{fresh}, "", "no controller has acted yet"},
-		"etcd was set up again":    {ok, []Host{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, "a later-epoch b later-epoch", "etcd was set up again as it was, or restored"},
-		"a later epoch by itself":  {vacant, []Host{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
-		"another one acts":         {vacant, []Host{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
-		"etcd was restored":        {ok, []Host{byLeader}, "a other-cluster", "no standby can take over here"},
-		"unknown is not none":      {nil, []Host{bad, fresh}, "bad controller-unknown", "none may: damaged"},
-		"can't refuse":             {ok, []Host{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
-		"can't refuse, and alone":  {nil, []Host{old}, "", "lets each controller act"},
+		"all the same":             {nil, []HostReport{said("a", other, 3, false), said("b", other, 3, false), fresh, old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
+		"one has released":         {nil, []HostReport{said("b", elected, 3, true), said("a", other, 3, false)}, "", `no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
+		"an earlier epoch":         {ok, []HostReport{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
+		"two without an election":  {nil, []HostReport{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
+		"one outside the election": {ok, []HostReport{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, "a other-controller b other-controller", "the host refuses the controllers of this election"},
+		"another cluster":          {ok, []HostReport{said("a", fence.Election(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
+		"released by another one":  {ok, []HostReport{said("a", fence.Election(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
+		"released before a leader": {vacant, []HostReport{said("a", fence.Election(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
+		"released by a folder":     {ok, []HostReport{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
+		"not in the leader's list": {ok, []HostReport{said("a", elected, 9, false), fresh, said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
+		"all have released":        {nil, []HostReport{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
+		"none has acted":           {nil, []HostReport{fresh}, "", "no controller has acted yet"},
+		"etcd was set up again":    {ok, []HostReport{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, "a later-epoch b later-epoch", "etcd was set up again as it was, or restored"},
+		"a later epoch by itself":  {vacant, []HostReport{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
+		"another one acts":         {vacant, []HostReport{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
+		"etcd was restored":        {ok, []HostReport{byLeader}, "a other-cluster", "no standby can take over here"},
+		"unknown is not none":      {nil, []HostReport{bad, fresh}, "bad controller-unknown", "none may: damaged"},
+		"can't refuse":             {ok, []HostReport{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
+		"can't refuse, and alone":  {nil, []HostReport{old}, "", "lets each controller act"},
 	} {
 		d, causes := judged(row.election, row.hosts...)
 		require.Equal(t, row.causes, strings.Join(causes, " "), name)

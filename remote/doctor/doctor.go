@@ -2,7 +2,7 @@
 // it: from the name to the login, what sudo allows there, the clock, and what the host's own `genv doctor` finds.
 //
 //	d := &doctor.Doctor{Client: client, Timeout: 30 * time.Second, Now: time.Now}
-//	results := remote.Each(ctx, hosts, 64, func(ctx context.Context, h remote.Host) (doctor.Host, error) {
+//	results := remote.Each(ctx, hosts, 64, func(ctx context.Context, h remote.Host) (doctor.HostReport, error) {
 //		return d.Examine(ctx, h), nil
 //	})
 //
@@ -28,8 +28,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-// Client reaches hosts; *sshclient.Client implements it.
-type Client interface {
+// Connector reaches hosts; *sshclient.Client implements it.
+type Connector interface {
 	remote.Runner
 	// Way is how a host is reached, without a connection.
 	Way(ctx context.Context, host remote.Host) (sshclient.Way, error)
@@ -41,7 +41,7 @@ type Client interface {
 
 // Doctor examines hosts. It is safe for concurrent use.
 type Doctor struct {
-	Client Client
+	Client Connector
 	// Timeout is for all commands on a host together. Connecting has that of the Client.
 	Timeout time.Duration
 	Now     func() time.Time // the controller's clock
@@ -53,8 +53,8 @@ type Doctor struct {
 	Guard func(host remote.Host) snapshot.GuardMode
 }
 
-// Host is what was found about a host.
-type Host struct {
+// HostReport is what was found about a host.
+type HostReport struct {
 	Host    string             `json:"host"`
 	Status  doctor.CheckStatus `json:"status"` // skipped if genv was stopped before
 	TookMS  int64              `json:"took_ms"`
@@ -68,7 +68,7 @@ type Host struct {
 }
 
 // Check is the check with a name. Each host has all of doctor.Names.
-func (h *Host) Check(name doctor.Name) *doctor.Check {
+func (h *HostReport) Check(name doctor.Name) *doctor.Check {
 	return &h.Checks[slices.IndexFunc(h.Checks, func(c doctor.Check) bool { return c.Name == name })]
 }
 
@@ -78,17 +78,17 @@ type examination struct {
 	token string         // marks the output of our commands
 	way   *sshclient.Way // nil if the configuration can't be used
 	found map[doctor.Name]doctor.Check
-	Host
+	HostReport
 }
 
 func (d *Doctor) begin(host remote.Host) *examination {
 	e := &examination{Doctor: d, host: host, token: "genv-" + rand.Text(), found: map[doctor.Name]doctor.Check{}}
-	e.Host.Host = host.Name
+	e.HostReport.Host = host.Name
 	return e
 }
 
 // Examine looks at a host. What could not be looked at is Skipped.
-func (d *Doctor) Examine(ctx context.Context, host remote.Host) Host {
+func (d *Doctor) Examine(ctx context.Context, host remote.Host) HostReport {
 	began, e := time.Now(), d.begin(host)
 	if e.resolve(ctx) {
 		e.look(ctx)
@@ -98,14 +98,14 @@ func (d *Doctor) Examine(ctx context.Context, host remote.Host) Host {
 }
 
 // NotBegun is a host that was not examined.
-func NotBegun(host remote.Host, why error) Host {
+func NotBegun(host remote.Host, why error) HostReport {
 	e := (*Doctor)(nil).begin(host)
 	e.fail(doctor.NameResolution, why)
 	return e.conclude()
 }
 
 // conclude puts the checks in order, and decides the status.
-func (e *examination) conclude() Host {
+func (e *examination) conclude() HostReport {
 	for _, name := range doctor.Names() {
 		c, made := e.found[name]
 		if !made {
@@ -116,7 +116,7 @@ func (e *examination) conclude() Host {
 	if e.Status = doctor.Overall(e.Checks); e.Status == doctor.OK && e.Failure != nil {
 		e.Status = doctor.Skipped // it was stopped
 	}
-	return e.Host
+	return e.HostReport
 }
 
 func (e *examination) add(checks ...doctor.Check) {
@@ -169,8 +169,8 @@ func (e *examination) run(ctx context.Context, command remote.Command) (remote.O
 // Schema names the document of `genv remote doctor --format json`; docs/json.md describes it.
 const Schema = "genv.remote.doctor/1"
 
-// Document is what a controller found about a fleet.
-type Document struct {
+// FleetReport is what a controller found about a fleet.
+type FleetReport struct {
 	Schema   string             `json:"schema"`
 	Time     time.Time          `json:"time"`
 	Genv     doctor.GenvProgram `json:"genv"`   // of the controller
@@ -178,7 +178,7 @@ type Document struct {
 	OK       int                `json:"ok"`     // hosts
 	Warnings int                `json:"warnings"`
 	Failures int                `json:"failures"`
-	Hosts    []Host             `json:"hosts"`
+	Hosts    []HostReport       `json:"hosts"`
 	// Controllers are the checks of an election.
 	Controllers []doctor.Check   `json:"controllers"`
 	Failed      []remote.Failure `json:"failed"` // hosts on which no command ran
@@ -187,8 +187,8 @@ type Document struct {
 }
 
 // DocumentOf judges the controllers of hosts, and counts hosts. e is nil if there is no election.
-func DocumentOf(hosts []Host, e *Election, genv doctor.GenvProgram, at time.Time) Document {
-	d := Document{
+func DocumentOf(hosts []HostReport, e *Election, genv doctor.GenvProgram, at time.Time) FleetReport {
+	d := FleetReport{
 		Schema: Schema, Time: at.UTC(), Genv: genv, Hosts: hosts, Failed: []remote.Failure{},
 		Duplicates: []controller.Duplicate{},
 	}

@@ -60,7 +60,7 @@ func AskEtcd(ctx context.Context, config etcd.Config, key, health string) *Elect
 	return e
 }
 
-func (e *Election) ask(ctx context.Context, client *etcd.Client) (err error) {
+func (e *Election) ask(ctx context.Context, client *etcd.Gateway) (err error) {
 	if e.Leader, e.Epoch, e.Cluster, err = election.LeaderOf(ctx, client, e.Key); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (e *examination) askActing(ctx context.Context) {
 	}
 }
 
-func (d *Document) judgeControllers(e *Election) {
+func (d *FleetReport) judgeControllers(e *Election) {
 	source := sourceOf(d.Hosts, e)
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
@@ -246,7 +246,7 @@ func (d *Document) judgeControllers(e *Election) {
 
 // sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on
 // most hosts; of several, that of the first host.
-func sourceOf(hosts []Host, e *Election) string {
+func sourceOf(hosts []HostReport, e *Election) string {
 	if e != nil {
 		return fence.Election(e.Cluster, e.Key)
 	}

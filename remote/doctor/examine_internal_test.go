@@ -48,7 +48,7 @@ func direct() sshclient.Way {
 	return sshclient.Way{Settings: config.HostConfig{HostName: "gpu-1", Port: 22}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}
 }
 
-func examine(ctx context.Context, n *network, host remote.Host) Host {
+func examine(ctx context.Context, n *network, host remote.Host) HostReport {
 	host.Name = "gpu-1"
 	d := &Doctor{Client: n, Timeout: 2 * time.Second, Now: time.Now}
 	return d.Examine(ctx, host)

@@ -117,7 +117,7 @@ var unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is 
 // checkProgram judges the file that the name of genv leads to, for the login and for sudo.
 func (e *examination) checkProgram(s survey) doctor.Check {
 	login, root := s.programs["login"], s.programs["sudo"]
-	writable := func(p program) doctor.Check {
+	writable := func(p genvFile) doctor.Check {
 		return doctor.If(p.path != "" && (p.uid != "0" || p.mode&0o022 != 0), "genv-writable",
 			"%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
 	}

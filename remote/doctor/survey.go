@@ -35,12 +35,12 @@ type survey struct {
 	system   doctor.System
 	sudoTook time.Duration // about
 	trial    remote.Trial  // of sudo; zero if it wasn't tried
-	programs map[string]program
+	programs map[string]genvFile
 	version  string // what `genv version` printed
 }
 
-// program is a file that genv's name leads to: by the path of the login, of sudo, or in one of the usual folders.
-type program struct {
+// genvFile is a file that genv's name leads to: by the path of the login, of sudo, or in one of the usual folders.
+type genvFile struct {
 	path string
 	uid  string
 	mode uint64
@@ -115,7 +115,7 @@ func sections(output []byte, token string) map[string]string {
 }
 
 func parseSurvey(parts map[string]string) survey {
-	s := survey{programs: map[string]program{}}
+	s := survey{programs: map[string]genvFile{}}
 	if seconds, err := strconv.Atoi(strings.TrimSpace(parts["sudo"])); err == nil {
 		s.sudoTook = time.Duration(seconds) * time.Second
 	}
@@ -135,7 +135,7 @@ func parseSurvey(parts map[string]string) survey {
 		}
 		mode, err := strconv.ParseUint(f[2], 8, 32)
 		if _, known := s.programs[f[0]]; err == nil && !known {
-			s.programs[f[0]] = program{path: f[4], uid: f[1], mode: mode, file: f[3]}
+			s.programs[f[0]] = genvFile{path: f[4], uid: f[1], mode: mode, file: f[3]}
 		}
 	}
 	if last := text.LastLine(parts["version"]); plainVersion().MatchString(last) { // or it is what it fails with

@@ -10,7 +10,7 @@
 //
 // Each controller, also a standby, is registered while it runs: see Registrar and Registered.
 //
-// State decides, and is pure; Elector asks etcd and keeps the time. What a leader does, and
+// Leadership decides, and is pure; Elector asks etcd and keeps the time. What a leader does, and
 // that hosts refuse one that was replaced, is decided elsewhere (remote/agent/fence).
 package election
 
@@ -23,17 +23,17 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// LeaseStore is what an Elector asks; *etcd.Client is one.
+// LeaseStore is what an Elector asks; *etcd.Gateway is one.
 type LeaseStore interface {
 	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
 	// Renew renews a lease, and reads a key after it. ttl is 0 for a lease that has ended. A renewal that
 	// a majority of etcd's members doesn't confirm is an error.
-	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.Entry, err error)
+	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.KeyValue, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
 	// Update writes a key that was created in a revision, and depends on a lease.
 	Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error
-	Get(ctx context.Context, key string) (*etcd.Entry, error)
+	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
 }
 
 // The times of an election.
@@ -89,7 +89,7 @@ type Elector struct {
 	changed chan struct{}
 
 	mu     sync.Mutex
-	state  State
+	state  Leadership
 	status Status
 	policy string // of this controller; empty if it isn't known
 	stated string // as its key has it
@@ -189,10 +189,10 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 	made, err := e.Cluster.Create(ctx, LeaderKey(e.Key), value, lease.ID)
 	if err != nil || !made.Own {
 		e.revoke(ctx, lease.ID)
-		e.learn(&made.Entry, err)
+		e.learn(&made.KeyValue, err)
 		return askEvery
 	}
-	e.set(func(s *State, status *Status) {
+	e.set(func(s *Leadership, status *Status) {
 		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
 		*status = Status{
 			Since: since, Epoch: made.Created, Cluster: made.Cluster, Answered: since, Followed: status.Followed,
@@ -213,18 +213,18 @@ func (e *Elector) value(since time.Time) (value []byte, policy string, err error
 
 // statePolicy writes the key of this controller if it has another policy since. What fails is tried again with the next
 // renewal.
-func (e *Elector) statePolicy(ctx context.Context, state State) {
+func (e *Elector) statePolicy(ctx context.Context, state Leadership) {
 	value, policy, err := e.value(e.Status().Since)
 	if err != nil || policy == e.stated ||
 		e.Cluster.Update(ctx, LeaderKey(e.Key), state.epoch, value, state.lease) != nil {
 		return
 	}
-	e.set(func(*State, *Status) { e.stated = policy })
+	e.set(func(*Leadership, *Status) { e.stated = policy })
 }
 
 // learn notes who leads, or that etcd doesn't answer.
-func (e *Elector) learn(entry *etcd.Entry, err error) {
-	e.set(func(_ *State, status *Status) {
+func (e *Elector) learn(entry *etcd.KeyValue, err error) {
+	e.set(func(_ *Leadership, status *Status) {
 		if status.Err = err; err != nil {
 			return
 		}
@@ -238,14 +238,14 @@ func (e *Elector) learn(entry *etcd.Entry, err error) {
 }
 
 // renew renews the lease, within the time for which it still leads.
-func (e *Elector) renew(ctx context.Context, state State, left time.Duration) time.Duration {
+func (e *Elector) renew(ctx context.Context, state Leadership, left time.Duration) time.Duration {
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	sent := e.Clock()
 	ttl, entry, err := e.Cluster.Renew(limited, state.lease, LeaderKey(e.Key))
 	gone := err == nil && (ttl == 0 || entry == nil || entry.Created != state.epoch) // or someone deleted the key
 	now := e.Clock()
-	e.set(func(s *State, status *Status) {
+	e.set(func(s *Leadership, status *Status) {
 		switch status.Err = err; {
 		case gone:
 			*s = s.Lost()
@@ -264,10 +264,10 @@ func (e *Elector) renew(ctx context.Context, state State, left time.Duration) ti
 }
 
 // retire gives up what may be left of a lease that has expired: then this controller campaigns again, for a new epoch.
-func (e *Elector) retire(ctx context.Context, state State) time.Duration {
-	e.set(func(*State, *Status) {}) // it leads no more
+func (e *Elector) retire(ctx context.Context, state Leadership) time.Duration {
+	e.set(func(*Leadership, *Status) {}) // it leads no more
 	err := e.Cluster.Revoke(ctx, state.lease)
-	e.set(func(s *State, status *Status) {
+	e.set(func(s *Leadership, status *Status) {
 		if status.Err = err; err == nil {
 			*s = s.Lost()
 		}
@@ -281,7 +281,7 @@ func (e *Elector) retire(ctx context.Context, state State) time.Duration {
 // resign ends the lease, so that the next leader doesn't wait for its end.
 func (e *Elector) resign(ctx context.Context) {
 	var lease int64
-	e.set(func(s *State, _ *Status) {
+	e.set(func(s *Leadership, _ *Status) {
 		lease = s.lease
 		*s = s.Lost()
 	})
@@ -298,7 +298,7 @@ func (e *Elector) revoke(ctx context.Context, lease int64) {
 }
 
 // set changes what is known, and wakes who waits for that.
-func (e *Elector) set(change func(*State, *Status)) {
+func (e *Elector) set(change func(*Leadership, *Status)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := e.status

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type cluster struct {
 	mu       sync.Mutex // over all of these
 	revision uint64
-	key      *etcd.Entry
+	key      *etcd.KeyValue
 	leases   map[int64]time.Time
 	silent   bool          // it doesn't answer
 	slow     time.Duration // for each answer
@@ -80,7 +80,7 @@ func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, err
 	return etcd.Lease{ID: id, TTL: ttl}, nil
 }
 
-func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duration, *etcd.Entry, error) {
+func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duration, *etcd.KeyValue, error) {
 	if err := c.answer(ctx); err != nil {
 		return 0, nil, err
 	}
@@ -134,15 +134,15 @@ func (c *cluster) Create(ctx context.Context, key string, value []byte, lease in
 	defer c.mu.Unlock()
 	if c.key == nil {
 		c.revision++
-		c.key = &etcd.Entry{Key: key, Value: value, Created: c.revision, Lease: lease}
+		c.key = &etcd.KeyValue{Key: key, Value: value, Created: c.revision, Lease: lease}
 	}
 	if c.lost {
 		return etcd.Creation{}, errSilent
 	}
-	return etcd.Creation{Entry: *c.key, Cluster: 0xabc, Own: c.key.Lease == lease}, nil
+	return etcd.Creation{KeyValue: *c.key, Cluster: 0xabc, Own: c.key.Lease == lease}, nil
 }
 
-func (c *cluster) Get(ctx context.Context, _ string) (*etcd.Entry, error) {
+func (c *cluster) Get(ctx context.Context, _ string) (*etcd.KeyValue, error) {
 	if err := c.answer(ctx); err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (c *cluster) taken() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revision++
-	c.key = &etcd.Entry{Value: []byte(`{"schema":"genv.election/1","id":"b","name":"bob on spare","since":"2026-03-01T10:00:00Z"}`), Created: c.revision, Lease: -1}
+	c.key = &etcd.KeyValue{Value: []byte(`{"schema":"genv.election/1","id":"b","name":"bob on spare","since":"2026-03-01T10:00:00Z"}`), Created: c.revision, Lease: -1}
 }
 
 // run starts an Elector in a bubble of synctest. stop ends it, and waits for its end.
@@ -351,7 +351,7 @@ func TestALostAnswer(t *testing.T) {
 
 func TestALeaderOfAnotherVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{key: &etcd.Entry{Value: []byte("{")}}
+		c := &cluster{key: &etcd.KeyValue{Value: []byte("{")}}
 		e, stop := run(c)
 		defer stop()
 		<-e.Changed()

@@ -45,7 +45,7 @@ func LeaderKey(key string) string { return key + "/leader" }
 
 // LeaderOf is what the key of the leader says; nil if no controller leads. The
 // epoch is that of the leader, and the cluster is etcd's.
-func LeaderOf(ctx context.Context, c *etcd.Client, key string) (leader *Leader, epoch, cluster uint64, err error) {
+func LeaderOf(ctx context.Context, c *etcd.Gateway, key string) (leader *Leader, epoch, cluster uint64, err error) {
 	entry, cluster, err := c.Look(ctx, LeaderKey(key))
 	if err != nil || entry == nil {
 		return nil, 0, cluster, err

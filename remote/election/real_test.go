@@ -32,7 +32,7 @@ func stand(t *testing.T, c *servers.EtcdCluster, id string) *candidate {
 }
 
 // campaign has an Elector campaign until it resigns or the test ends.
-func campaign(t *testing.T, client *etcd.Client, e *election.Elector) (resign func()) {
+func campaign(t *testing.T, client *etcd.Gateway, e *election.Elector) (resign func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { e.Campaign(ctx); close(ended) }()

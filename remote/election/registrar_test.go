@@ -21,7 +21,7 @@ type registry struct {
 	mu     sync.Mutex // over all of these
 	ends   map[int64]time.Time
 	ttls   map[int64]time.Duration
-	keys   map[string]etcd.Entry
+	keys   map[string]etcd.KeyValue
 	puts   int
 	silent bool
 	lease  int64
@@ -101,11 +101,11 @@ func (r *registry) Put(_ context.Context, key string, value []byte, lease int64)
 		return err
 	}
 	r.puts++
-	r.keys[key] = etcd.Entry{Key: key, Value: value, Lease: lease}
+	r.keys[key] = etcd.KeyValue{Key: key, Value: value, Lease: lease}
 	return nil
 }
 
-func (r *registry) List(_ context.Context, prefix string) (list []etcd.Entry, err error) {
+func (r *registry) List(_ context.Context, prefix string) (list []etcd.KeyValue, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err = r.answer()
@@ -118,7 +118,7 @@ func (r *registry) List(_ context.Context, prefix string) (list []etcd.Entry, er
 }
 
 func newRegistry() *registry {
-	return &registry{ends: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, keys: map[string]etcd.Entry{}}
+	return &registry{ends: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, keys: map[string]etcd.KeyValue{}}
 }
 
 var one = election.Registration{
@@ -209,9 +209,9 @@ func TestWhatIsNoRegistration(t *testing.T) {
 		"/k/controllers/1@jump-2": `{"schema":"genv.election.controller/1","id":"1","host":"jump-2","name":"a copy","pid":9}`,
 		"/k/leader":               `{"schema":"genv.election.controller/1","id":"1","name":"no controller's key"}`,
 	} {
-		r.keys[key] = etcd.Entry{Key: key, Value: []byte(value)}
+		r.keys[key] = etcd.KeyValue{Key: key, Value: []byte(value)}
 		if strings.HasSuffix(key, "jump-2") {
-			r.keys[key] = etcd.Entry{Key: key, Value: []byte(value), Lease: lost.ID}
+			r.keys[key] = etcd.KeyValue{Key: key, Value: []byte(value), Lease: lost.ID}
 		}
 	}
 	list, err := election.Registered(t.Context(), r, "/k")

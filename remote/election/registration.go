@@ -56,7 +56,7 @@ const (
 	keepLost = 7 * 24 * time.Hour
 )
 
-// Registry is what Registered and a Registrar ask; *etcd.Client is one.
+// Registry is what Registered and a Registrar ask; *etcd.Gateway is one.
 type Registry interface {
 	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
 	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
@@ -64,7 +64,7 @@ type Registry interface {
 	TimeToLive(ctx context.Context, lease int64) (left, granted time.Duration, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Put(ctx context.Context, key string, value []byte, lease int64) error
-	List(ctx context.Context, prefix string) ([]etcd.Entry, error)
+	List(ctx context.Context, prefix string) ([]etcd.KeyValue, error)
 }
 
 // Registered are the controllers of an election that run, and those that are Lost, by their

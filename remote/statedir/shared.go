@@ -19,9 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
-// Cluster is where Shared keeps the memory; *etcd.Client is one.
+// Cluster is where Shared keeps the memory; *etcd.Gateway is one.
 type Cluster interface {
-	Get(ctx context.Context, key string) (*etcd.Entry, error)
+	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
 	// PutAfter writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a revision, or key was
 	// modified in another one than it was.
 	PutAfter(
@@ -147,7 +147,7 @@ var errDamaged = errors.New("it is damaged")
 // read reads the document; nil if there is none. Nothing may be done before it is known what operators asked for, so it
 // asks again while this controller leads.
 func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
-	var entry *etcd.Entry
+	var entry *etcd.KeyValue
 	var err error
 	for range loadTries {
 		if entry, err = s.get(ctx); err == nil || etcd.Refused(err) || remote.MayBegin(ctx) != nil ||
@@ -166,7 +166,7 @@ func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 }
 
 // get asks etcd, for as long as it may take.
-func (s *Shared) get(ctx context.Context) (*etcd.Entry, error) {
+func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWithin)
 	defer cancel()
 	entry, err := s.Cluster.Get(ctx, sharedKey(s.Key))

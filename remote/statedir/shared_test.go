@@ -30,7 +30,7 @@ const documentKey = "/lab/memory/document"
 type cluster struct {
 	revision uint64
 	epoch    uint64 // of the key of the leader
-	entries  map[string]etcd.Entry
+	entries  map[string]etcd.KeyValue
 	fails    error
 	takes    time.Duration // each answer
 	silent   int           // how many reads have no answer
@@ -38,7 +38,7 @@ type cluster struct {
 	late     func() error  // carries the last one of them out
 }
 
-func newCluster() *cluster { return &cluster{epoch: 7, entries: make(map[string]etcd.Entry)} }
+func newCluster() *cluster { return &cluster{epoch: 7, entries: make(map[string]etcd.KeyValue)} }
 
 func (s *cluster) wait(ctx context.Context) error {
 	select {
@@ -49,7 +49,7 @@ func (s *cluster) wait(ctx context.Context) error {
 	}
 }
 
-func (s *cluster) Get(ctx context.Context, key string) (*etcd.Entry, error) {
+func (s *cluster) Get(ctx context.Context, key string) (*etcd.KeyValue, error) {
 	if s.silent > 0 {
 		s.silent--
 		<-ctx.Done()
@@ -61,7 +61,7 @@ func (s *cluster) Get(ctx context.Context, key string) (*etcd.Entry, error) {
 	if e, ok := s.entries[key]; ok {
 		return &e, nil
 	}
-	return nil, nil //nolint:nilnil // as etcd.Client does
+	return nil, nil //nolint:nilnil // as etcd.Gateway does
 }
 
 func (s *cluster) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error) {
@@ -81,7 +81,7 @@ func (s *cluster) put(guard string, created uint64, key string, modified uint64,
 		return etcd.ErrConflict
 	}
 	s.revision++
-	s.entries[key] = etcd.Entry{Key: key, Value: value, Modified: s.revision}
+	s.entries[key] = etcd.KeyValue{Key: key, Value: value, Modified: s.revision}
 	return nil
 }
 
@@ -207,7 +207,7 @@ func TestAHoldDoesNotAge(t *testing.T) {
 	require.Equal(t, m.Rules.Hours, got.Rules.Hours, "nor do GPU hours")
 
 	for _, value := range []string{"", "x", "\x1f\x8b damaged"} {
-		c.entries[documentKey] = etcd.Entry{Key: documentKey, Value: []byte(value), Modified: 99}
+		c.entries[documentKey] = etcd.KeyValue{Key: documentKey, Value: []byte(value), Modified: 99}
 		got, err = leader(t, c, "b", &now).Load(t.Context())
 		require.ErrorContains(t, err, "damaged", "%q", value)
 		require.Contains(t, got.Operator.Hold.Reason, "can't be read")
@@ -348,7 +348,7 @@ func FuzzShared(f *testing.F) {
 	}
 	f.Add(c.entries[documentKey].Value)
 	f.Fuzz(func(t *testing.T, value []byte) {
-		c.entries[documentKey] = etcd.Entry{Key: documentKey, Value: value, Modified: 1}
+		c.entries[documentKey] = etcd.KeyValue{Key: documentKey, Value: value, Modified: 1}
 		got, err := store.Load(t.Context())
 		require.True(t, err != nil || got.Rules.Resumed)
 	})

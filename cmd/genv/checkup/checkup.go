@@ -97,7 +97,7 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 
 // writeDetails writes what failed and the warnings, each cause once with its hosts and the
 // next step, and with All everything else.
-func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
+func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.FleetReport) {
 	statuses := []doctor.CheckStatus{doctor.Failed, doctor.Warning}
 	if s.All {
 		statuses = []doctor.CheckStatus{doctor.OK, doctor.Skipped, doctor.Warning, doctor.Failed}
@@ -117,7 +117,7 @@ func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.Document) {
 }
 
 // checksOf are the results of a check with a status, as failures of hosts.
-func checksOf(d *remotedoctor.Document, name doctor.Name, status doctor.CheckStatus) []remote.Failure {
+func checksOf(d *remotedoctor.FleetReport, name doctor.Name, status doctor.CheckStatus) []remote.Failure {
 	var found []remote.Failure
 	for i := range d.Hosts {
 		if c := d.Hosts[i].Check(name); c.Status == status {
@@ -161,7 +161,7 @@ func (s *Style) writeItem(b *strings.Builder, before, item string) {
 
 // WriteFleet prints what is not in order, and then a row for each host with a column for
 // each check: the table is what remains on the screen. Its error is that of w.
-func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
+func WriteFleet(w io.Writer, d *remotedoctor.FleetReport, s Style) error {
 	var b strings.Builder
 	if !s.TableOnly {
 		if len(d.Controllers) > 0 {
@@ -194,7 +194,7 @@ func titleOf(name doctor.Name) string {
 
 // writeTable writes the table. On a terminal that is too narrow for it, columns are left out in
 // which no host has a problem.
-func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
+func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	table := draw.Table{
 		Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.ColumnLayout{{Name: "HOST"}},
 		Rows: make([]draw.TableRow, len(d.Hosts)),

@@ -34,8 +34,8 @@ func TestExit(t *testing.T) {
 }
 
 // fleet is n hosts, all in order but the last ones, with these problems.
-func fleet(n int, problems ...doctor.Check) *remotedoctor.Document {
-	all := make([]remotedoctor.Host, n)
+func fleet(n int, problems ...doctor.Check) *remotedoctor.FleetReport {
+	all := make([]remotedoctor.HostReport, n)
 	for i := range all {
 		all[i].Host = fmt.Sprintf("gpu-%02d", i+1)
 		for _, name := range doctor.Names() {
@@ -51,7 +51,7 @@ func fleet(n int, problems ...doctor.Check) *remotedoctor.Document {
 	return &d
 }
 
-func printed(t *testing.T, d *remotedoctor.Document, s checkup.Style) string {
+func printed(t *testing.T, d *remotedoctor.FleetReport, s checkup.Style) string {
 	var b strings.Builder
 	require.NoError(t, checkup.WriteFleet(&b, d, s))
 	return b.String()

@@ -14,7 +14,7 @@ import (
 
 // writeOlder says on how many hosts an upgrade of this machine has left an older genv, which works: a genv with a
 // problem has its own next step.
-func writeOlder(b *strings.Builder, d *remotedoctor.Document) {
+func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 	var versions []string
 	count := 0
 	for i := range d.Hosts {

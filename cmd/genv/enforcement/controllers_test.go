@@ -24,7 +24,7 @@ import (
 )
 
 // doctorSays runs `genv remote doctor`.
-func doctorSays(t *testing.T, args ...string) (d remotedoctor.Document, code int) {
+func doctorSays(t *testing.T, args ...string) (d remotedoctor.FleetReport, code int) {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "doctor", "--format", "json"}, args...)...)
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &d), r.Err)
@@ -32,7 +32,7 @@ func doctorSays(t *testing.T, args ...string) (d remotedoctor.Document, code int
 }
 
 // row is the first row about an election with a name.
-func row(d *remotedoctor.Document, name doctor.Name) (c doctor.Check) {
+func row(d *remotedoctor.FleetReport, name doctor.Name) (c doctor.Check) {
 	if i := slices.IndexFunc(d.Controllers, func(c doctor.Check) bool { return c.Name == name }); i >= 0 {
 		c = d.Controllers[i]
 	}

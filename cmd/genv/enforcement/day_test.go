@@ -200,8 +200,8 @@ func hostNumber(name string) (n int) {
 }
 
 // Notify implements controller.Link.
-func (d *day) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
-	return make([]agent.Shown, len(messages)), nil
+func (d *day) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
+	return make([]agent.Receipt, len(messages)), nil
 }
 
 // Guard implements controller.Link.

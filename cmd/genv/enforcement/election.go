@@ -26,7 +26,7 @@ import (
 // participation is a run's part in an election. It is nil for a run without one, which acts.
 type participation struct {
 	*election.Elector
-	client *etcd.Client
+	client *etcd.Gateway
 	work   sync.WaitGroup
 	cancel context.CancelFunc // ends its work
 

@@ -23,7 +23,7 @@ import (
 type store struct {
 	mu       sync.Mutex
 	revision uint64
-	entries  map[string]etcd.Entry
+	entries  map[string]etcd.KeyValue
 	failed   error // why it answers nothing; nil if it does
 }
 
@@ -31,7 +31,7 @@ type store struct {
 func (s *store) elect(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(etcd.Entry{Key: election.LeaderKey(electionKey), Value: []byte(name)})
+	s.put(etcd.KeyValue{Key: election.LeaderKey(electionKey), Value: []byte(name)})
 }
 
 func (s *store) fail(err error) {
@@ -44,7 +44,7 @@ func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
 	return etcd.Lease{ID: 1, TTL: ttl}, nil
 }
 
-func (s *store) Renew(ctx context.Context, _ int64, key string) (time.Duration, *etcd.Entry, error) {
+func (s *store) Renew(ctx context.Context, _ int64, key string) (time.Duration, *etcd.KeyValue, error) {
 	entry, err := s.Get(ctx, key)
 	return election.TTL, entry, err
 }
@@ -61,23 +61,23 @@ func (s *store) Revoke(context.Context, int64) error {
 func (s *store) Create(_ context.Context, key string, value []byte, _ int64) (etcd.Creation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return etcd.Creation{Entry: s.put(etcd.Entry{Key: key, Value: value}), Own: true}, nil
+	return etcd.Creation{KeyValue: s.put(etcd.KeyValue{Key: key, Value: value}), Own: true}, nil
 }
 
-func (s *store) put(e etcd.Entry) etcd.Entry {
+func (s *store) put(e etcd.KeyValue) etcd.KeyValue {
 	s.revision++
 	e.Created, e.Modified = s.revision, s.revision
 	s.entries[e.Key] = e
 	return e
 }
 
-func (s *store) Get(_ context.Context, key string) (*etcd.Entry, error) {
+func (s *store) Get(_ context.Context, key string) (*etcd.KeyValue, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, known := s.entries[key]; known && s.failed == nil {
 		return &e, nil
 	}
-	return nil, s.failed //nolint:nilnil // as etcd.Client does
+	return nil, s.failed //nolint:nilnil // as etcd.Gateway does
 }
 
 func (s *store) Update(context.Context, string, uint64, []byte, int64) error { return s.failed }
@@ -91,7 +91,7 @@ func (s *store) PutAfter(_ context.Context, guard string, created uint64, key st
 	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
 		return 0, etcd.ErrConflict
 	}
-	return s.put(etcd.Entry{Key: key, Value: value}).Modified, nil
+	return s.put(etcd.KeyValue{Key: key, Value: value}).Modified, nil
 }
 
 const electionKey = "/genv/lab"
@@ -144,7 +144,7 @@ func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
 func TestMailOfALeaderThatEnds(t *testing.T) {
 	for name, mails := range map[string]int{"the server takes it": 1, "it doesn't": 0} {
 		t.Run(name, func(t *testing.T) {
-			m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
+			m, s := mailtest.Start(t), &store{entries: map[string]etcd.KeyValue{}}
 			if mails == 0 {
 				m.Answer("EHLO", "421 closed")
 			}
@@ -164,7 +164,7 @@ func TestMailOfALeaderThatEnds(t *testing.T) {
 
 // Who doesn't lead any more sends no mail: the next leader tells users.
 func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
-	m, s := mailtest.Start(t), &store{entries: map[string]etcd.Entry{}}
+	m, s := mailtest.Start(t), &store{entries: map[string]etcd.KeyValue{}}
 	l := electedLoop(t, s, m)
 	var recorded records
 	l.mail.record = recorded.add
@@ -183,7 +183,7 @@ func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
 // Who is elected again acts with the memory of those who led meanwhile, and not with its own.
 func TestAnEarlierEpochDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{entries: map[string]etcd.Entry{}}
+		s := &store{entries: map[string]etcd.KeyValue{}}
 		l := leading(&loop{part: electedPart(t, s)})
 		require.NoError(t, l.mayAct())
 		require.NoError(t, s.Revoke(t.Context(), 1))

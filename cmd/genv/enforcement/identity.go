@@ -88,15 +88,15 @@ func (r *runIdentity) name() string {
 	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(r.Person, r.Account), maxPerson), r.Hostname, r.PID)
 }
 
-func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Request {
-	return &fence.Request{
+func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.LeaseRequest {
+	return &fence.LeaseRequest{
 		Who: who, Epoch: epoch, Controller: r.ID + " " + r.Hostname, Name: r.name(), Start: r.Start, TakeOver: takeOver,
 	}
 }
 
 // leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none. Hosts
 // give none to a loop without a folder, by which they would know it again: they refuse it, or let it act.
-func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.Request, error) {
+func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.LeaseRequest, error) {
 	switch {
 	case options.TakeOver && !options.loops():
 		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. "+

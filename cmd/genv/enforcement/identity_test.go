@@ -59,7 +59,7 @@ func TestALaterEpochOnHosts(t *testing.T) {
 		}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &store{entries: map[string]etcd.Entry{}}
+			s := &store{entries: map[string]etcd.KeyValue{}}
 			l := leading(&loop{program: &command.Program{Now: time.Now}, part: electedPart(t, s)})
 			var log bytes.Buffer
 			l.log = zerolog.New(&log)

@@ -49,7 +49,7 @@ func TestAMemoryThatIsNotWritten(t *testing.T) {
 		"too large":            {[]error{statedir.ErrTooLarge, statedir.ErrTooLarge, nil}, []string{"it is too large for etcd", "again, after 2s"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, &store{entries: map[string]etcd.Entry{}})}
+			l := &loop{program: &command.Program{Now: time.Now}, part: electedPart(t, &store{entries: map[string]etcd.KeyValue{}})}
 			var log bytes.Buffer
 			l.log = zerolog.New(&log)
 			for _, err := range row.errors {
@@ -159,7 +159,7 @@ func TestARunThatDoesNotBegin(t *testing.T) {
 	held := operator.State{Hold: &operator.OnHold{By: "ann", Reason: "a new driver"}}
 	require.NoError(t, store.KeepOperator(held, time.Now()))
 	require.NoError(t, store.Close())
-	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.Request) {}}
+	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.LeaseRequest) {}}
 	program := &command.Program{Now: time.Now, Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}
 	err = newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options)
 	require.ErrorContains(t, err, "a single cycle")

@@ -69,7 +69,7 @@ type Options struct {
 	Progress      *render.Progress
 	// Announce, if set, has the hosts told who enforces them, and asked for a lease, which is nil
 	// for a single cycle and for a standby.
-	Announce func(id string, lease *fence.Request)
+	Announce func(id string, lease *fence.LeaseRequest)
 	// Allow, if set, has the hosts told by name what the policy allows there; nil for nothing.
 	Allow func(map[snapshot.Hostname]*hostservice.Allowance)
 	// GiveBack, if set, gives the leases of the hosts back: the controller has ended.

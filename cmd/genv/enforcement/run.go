@@ -217,7 +217,7 @@ type loop struct {
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
 	self     runIdentity
-	lease    *fence.Request // that hosts are asked for; nil for none
+	lease    *fence.LeaseRequest // that hosts are asked for; nil for none
 	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
 	saidUnfenced bool
 	saidLater    bool

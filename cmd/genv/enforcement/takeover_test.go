@@ -104,7 +104,7 @@ func TestResignation(t *testing.T) {
 		"etcd doesn't answer": {func(s *store) { s.fail(context.DeadlineExceeded) }, "ended while it wasn't known whether this controller still leads"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &store{entries: map[string]etcd.Entry{}}
+			s := &store{entries: map[string]etcd.KeyValue{}}
 			var log bytes.Buffer
 			l := &loop{program: &command.Program{Now: time.Now}, log: zerolog.New(&log), part: electedPart(t, s)}
 			time.Sleep(50 * time.Second)
@@ -119,7 +119,7 @@ func TestResignation(t *testing.T) {
 // An operator who asks a standby is told who leads.
 func TestAnOperatorAsksAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{entries: map[string]etcd.Entry{}}
+		s := &store{entries: map[string]etcd.KeyValue{}}
 		l := &loop{part: electedPart(t, s), queue: controller.NewQueue()}
 		s.elect("bob")
 		time.Sleep(10 * time.Second)

@@ -114,7 +114,7 @@ func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
 // examine looks at all hosts. Names of one machine are each examined.
 func (f *fleet) examine(
 	ctx context.Context, leader *enforcement.Leader, guards func(remote.Host) snapshot.GuardMode,
-) *remotedoctor.Document {
+) *remotedoctor.FleetReport {
 	pool := f.pool()
 	defer pool.Close()
 	d := &remotedoctor.Doctor{
@@ -122,7 +122,7 @@ func (f *fleet) examine(
 		Acting: pool.Acting, Guard: guards,
 	}
 	asker := f.asker()
-	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.Host, error) {
+	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.HostReport, error) {
 		found := d.Examine(ctx, h)
 		if found.Failure != nil {
 			return &found, remote.Errorf(found.Failure.Class, "%s", found.Failure.Error)
@@ -130,7 +130,7 @@ func (f *fleet) examine(
 		return &found, nil
 	})
 	_, duplicates := controller.Distinct(asker, results)
-	examined := make([]remotedoctor.Host, len(results))
+	examined := make([]remotedoctor.HostReport, len(results))
 	for i, r := range results {
 		if r.Value == nil { // it was stopped before this one
 			examined[i] = remotedoctor.NotBegun(r.Host, r.Err)

@@ -250,7 +250,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	r := genvtest.Run(t, append(line, "--format", "json")...)
 	require.Equal(t, 3, r.Code, r.Err)
 	require.True(t, before == stateOf(t, f), "doctor changes nothing")
-	var d remotedoctor.Document
+	var d remotedoctor.FleetReport
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
 	require.Equal(t, remotedoctor.Schema, d.Schema)
 	require.Len(t, d.Hosts, len(hosts))

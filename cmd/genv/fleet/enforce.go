@@ -99,7 +99,7 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	}
 	reach := func(o *enforcement.Options, config *hostConfig) {
 		f.reach(o, config, pool)
-		o.Announce = func(_ string, lease *fence.Request) { pool.Lease(lease) }
+		o.Announce = func(_ string, lease *fence.LeaseRequest) { pool.Lease(lease) }
 		o.GiveBack, o.Allow = pool.GiveBack, pool.Allow
 	}
 	reach(&options, &config)

@@ -94,7 +94,7 @@ type localLink struct {
 	asker  atomic.Pointer[string] // the name of the run in the list of processes that were asked to end
 }
 
-func (l *localLink) announce(id string, _ *fence.Request) {
+func (l *localLink) announce(id string, _ *fence.LeaseRequest) {
 	name := "enforce " + id
 	l.asker.Store(&name)
 }
@@ -126,7 +126,7 @@ func (l *localLink) Execute(ctx context.Context, _ remote.Host, o order.Order) (
 	return l.host.execution(ctx, o, asker), nil
 }
 
-func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
 	return l.host.notify(ctx, messages), nil
 }
 

@@ -299,7 +299,7 @@ func (p *hostCommands) openFence(h *host) agent.Fence {
 	if !h.privileged {
 		return nil
 	}
-	return &fence.File{Path: fence.Path(p.Getenv), Now: p.Now}
+	return &fence.LeaseFile{Path: fence.Path(p.Getenv), Now: p.Now}
 }
 
 // askedList is the list of the processes of this host that were asked to end; nil without

@@ -61,9 +61,9 @@ func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 
 // notify writes messages to users' terminals, and keeps them to be read again. What has not been
 // read waits for the next login of its user. Both are in this host's audit log.
-func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Shown {
+func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Receipt {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
-	shown := make([]agent.Shown, len(messages))
+	shown := make([]agent.Receipt, len(messages))
 	if h.noMessages {
 		return shown
 	}

@@ -26,12 +26,12 @@ func TestMessagesWithoutAReader(t *testing.T) {
 	require.NoError(t, os.WriteFile(passwd, []byte("alice:x:60781:60781::/home/alice:/bin/sh\n"), 0o600))
 	for name, tt := range map[string]struct {
 		typed []time.Duration // on each terminal, before the message
-		want  agent.Shown
+		want  agent.Receipt
 	}{
-		"typed lately":         {typed: []time.Duration{time.Minute}, want: agent.Shown{Terminals: 1}},
-		"not lately":           {typed: []time.Duration{time.Hour}, want: agent.Shown{Terminals: 1, Kept: true}},
-		"lately on one of two": {typed: []time.Duration{time.Hour, time.Minute}, want: agent.Shown{Terminals: 2}},
-		"no terminal":          {want: agent.Shown{Kept: true}},
+		"typed lately":         {typed: []time.Duration{time.Minute}, want: agent.Receipt{Terminals: 1}},
+		"not lately":           {typed: []time.Duration{time.Hour}, want: agent.Receipt{Terminals: 1, Kept: true}},
+		"lately on one of two": {typed: []time.Duration{time.Hour, time.Minute}, want: agent.Receipt{Terminals: 2}},
+		"no terminal":          {want: agent.Receipt{Kept: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, before := range tt.typed {
@@ -47,7 +47,7 @@ func TestMessagesWithoutAReader(t *testing.T) {
 				getenv: func(name string) string { return map[string]string{"GENV_ROOT_DIR": root}[name] },
 				record: &hostRecord{now: time.Now}, names: userNames{now: time.Now, accounts: nss.Passwd{File: passwd}},
 			}
-			require.Equal(t, []agent.Shown{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, Text: "x"}}))
+			require.Equal(t, []agent.Receipt{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, Text: "x"}}))
 			kept, err := notify.Box{Root: root}.Notices(uid, time.Now())
 			require.NoError(t, err)
 			require.Len(t, kept, 1, "it can be read again")

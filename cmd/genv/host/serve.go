@@ -164,7 +164,7 @@ func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority
 }
 
 // Notify implements agent.Backend.
-func (h *host) Notify(messages []agent.Message) ([]agent.Shown, error) {
+func (h *host) Notify(messages []agent.Message) ([]agent.Receipt, error) {
 	return h.notify(context.Background(), messages), nil
 }
 

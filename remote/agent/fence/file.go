@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// File has the lease of a host. It is safe for concurrent use, by other processes too. It must
+// LeaseFile has the lease of a host. It is safe for concurrent use, by other processes too. It must
 // not be copied after its first use.
-type File struct {
+type LeaseFile struct {
 	Path string // see Path
 	Now  func() time.Time
 
@@ -46,7 +46,7 @@ type storedLease struct {
 // Admit decides on a request, which is nil for a controller that asks for no lease. If it returns nil, the lease is on
 // the disk, and what the controller sent may be done. Otherwise nothing may be done: the error is a *RefusedError, or
 // says why the lease can't be read or written.
-func (f *File) Admit(r *Request) error {
+func (f *LeaseFile) Admit(r *LeaseRequest) error {
 	if r != nil {
 		if err := r.Check(); err != nil {
 			return err
@@ -56,21 +56,21 @@ func (f *File) Admit(r *Request) error {
 }
 
 // Given is the lease that was given last, for those who only look; nil if there is none.
-func (f *File) Given() (*Lease, error) {
+func (f *LeaseFile) Given() (*Lease, error) {
 	var given *Lease
 	err := f.update(false, nil, func(l *Lease) (*Lease, error) { given = l; return l, nil })
 	return given, err
 }
 
 // GiveBack notes that the controller with the lease has ended, if it is the one with this request.
-func (f *File) GiveBack(r *Request) error {
+func (f *LeaseFile) GiveBack(r *LeaseRequest) error {
 	return f.update(false, nil, func(l *Lease) (*Lease, error) { return l.GiveBack(r), nil })
 }
 
 // Hold admits a request that was admitted before, and keeps the lease as it is until release is called: so no other
 // controller begins between this answer and what is done because of it. With an error, which is as of Admit, nothing
 // may be done.
-func (f *File) Hold(r *Request) (release func(), err error) {
+func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 	lock, err := f.hold(r)
 	if err != nil {
 		return nil, unlessRefused(err)
@@ -79,7 +79,7 @@ func (f *File) Hold(r *Request) (release func(), err error) {
 }
 
 // hold returns the lock; nil if no lock is needed, since no lease can be given.
-func (f *File) hold(r *Request) (lock *os.File, err error) {
+func (f *LeaseFile) hold(r *LeaseRequest) (lock *os.File, err error) {
 	dir, err := folder.OpenTrusted(filepath.Dir(f.Path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, checkHeld(nil, r, f.Now())
@@ -108,7 +108,7 @@ func (f *File) hold(r *Request) (lock *os.File, err error) {
 }
 
 // checkHeld admits a request of the controller that has the lease, or one for none.
-func checkHeld(l *Lease, r *Request, now time.Time) error {
+func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 	_, err := l.Admit(r, now)
 	if err == nil && r.leases() && (!l.isOf(r) || l.GivenBack) {
 		return errors.New("this controller doesn't act on the host any more")
@@ -128,7 +128,7 @@ func unlessRefused(err error) error {
 // update changes the lease under the lock. The lock is only taken for a change, so that a folder that became read-only,
 // or a genv that hangs, doesn't keep a host from what needs none. For the same reason a lease of the controller with
 // a request needn't be renewed. Without create, a folder that is missing stays so.
-func (f *File) update(create bool, r *Request, change func(*Lease) (*Lease, error)) error {
+func (f *LeaseFile) update(create bool, r *LeaseRequest, change func(*Lease) (*Lease, error)) error {
 	open := folder.OpenTrusted
 	if create {
 		open = folder.MakeTrusted
@@ -160,7 +160,7 @@ func (f *File) update(create bool, r *Request, change func(*Lease) (*Lease, erro
 	return nil
 }
 
-func (f *File) replace(dir *folder.Folder, within time.Duration, change func(*Lease) (*Lease, error)) error {
+func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change func(*Lease) (*Lease, error)) error {
 	name := filepath.Base(f.Path)
 	lock, err := dir.Lock(name+".lock", within)
 	if err != nil {
@@ -181,7 +181,7 @@ func (f *File) replace(dir *folder.Folder, within time.Duration, change func(*Le
 
 // read reads the lease; nil if there is none. One that is damaged is an error: it may have been that of a higher epoch.
 // What is read is safe on the disk: who wrote it may have been killed before it had the folder synced.
-func (f *File) read(dir *folder.Folder, name string) (*Lease, error) {
+func (f *LeaseFile) read(dir *folder.Folder, name string) (*Lease, error) {
 	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -204,7 +204,7 @@ func (f *File) read(dir *folder.Folder, name string) (*Lease, error) {
 	return &s.Lease, nil
 }
 
-func (f *File) file() folder.Note[storedLease] {
+func (f *LeaseFile) file() folder.Note[storedLease] {
 	return folder.Note[storedLease]{
 		Name: filepath.Base(f.Path), Max: maxBytes, Mode: 0o600, Durable: true, Invalid: errDamaged,
 		Check: func(s *storedLease) error { return cmp.Or(folder.CheckSchema(s.Schema, schema), s.Check()) },

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 )
 
-func newFile(t *testing.T) *fence.File {
-	return &fence.File{Path: filepath.Join(t.TempDir(), "root", "controller.json"), Now: func() time.Time { return now }}
+func newFile(t *testing.T) *fence.LeaseFile {
+	return &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "root", "controller.json"), Now: func() time.Time { return now }}
 }
 
 func TestFile(t *testing.T) {
@@ -56,7 +56,7 @@ func TestFileWithoutItsLock(t *testing.T) {
 // While something is done for a controller, no other one is admitted.
 func TestHold(t *testing.T) {
 	f := newFile(t)
-	for _, c := range []*fence.Request{nil, request(run, 1, "a")} {
+	for _, c := range []*fence.LeaseRequest{nil, request(run, 1, "a")} {
 		release, err := f.Hold(c)
 		require.NoError(t, err, "nothing is noted")
 		release()
@@ -103,17 +103,17 @@ func TestFileAtTheSameTime(t *testing.T) {
 
 // What can't be read or written is not known, and so nothing is admitted.
 func TestFileThatCannotBeUsed(t *testing.T) {
-	for name, spoil := range map[string]func(f *fence.File) error{
-		"empty":          func(f *fence.File) error { return os.WriteFile(f.Path, nil, 0o600) },
-		"cut":            func(f *fence.File) error { return os.Truncate(f.Path, 20) },
-		"another schema": func(f *fence.File) error { return os.WriteFile(f.Path, []byte(`{"schema":"x/1"}`), 0o600) },
-		"no epoch": func(f *fence.File) error {
+	for name, spoil := range map[string]func(f *fence.LeaseFile) error{
+		"empty":          func(f *fence.LeaseFile) error { return os.WriteFile(f.Path, nil, 0o600) },
+		"cut":            func(f *fence.LeaseFile) error { return os.Truncate(f.Path, 20) },
+		"another schema": func(f *fence.LeaseFile) error { return os.WriteFile(f.Path, []byte(`{"schema":"x/1"}`), 0o600) },
+		"no epoch": func(f *fence.LeaseFile) error {
 			return os.WriteFile(f.Path, []byte(`{"schema":"genv.host.controller/1","source":"folder:a","controller":"a"}`), 0o600)
 		},
-		"a folder":        func(f *fence.File) error { return os.Mkdir(f.Path, 0o700) },
-		"too large":       func(f *fence.File) error { return os.Truncate(f.Path, 1<<20) },
-		"a folder of all": func(f *fence.File) error { return os.Chmod(filepath.Dir(f.Path), 0o777) },
-		"a symbolic link": func(f *fence.File) error { return os.Symlink("/dev/null", f.Path) },
+		"a folder":        func(f *fence.LeaseFile) error { return os.Mkdir(f.Path, 0o700) },
+		"too large":       func(f *fence.LeaseFile) error { return os.Truncate(f.Path, 1<<20) },
+		"a folder of all": func(f *fence.LeaseFile) error { return os.Chmod(filepath.Dir(f.Path), 0o777) },
+		"a symbolic link": func(f *fence.LeaseFile) error { return os.Symlink("/dev/null", f.Path) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFile(t)

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	runtime.LockOSThread() // strace counts the calls of each thread by itself
 	n, err := strconv.ParseUint(epoch, 10, 64)
 	if err == nil {
-		err = (&fence.File{Path: path, Now: time.Now}).Admit(request(folder, n, "a"))
+		err = (&fence.LeaseFile{Path: path, Now: time.Now}).Admit(request(folder, n, "a"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,7 +73,7 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 	_, err := os.Stat("/usr/bin/strace")
 	proctest.Need(t, err == nil && os.Geteuid() == 0, "strace(1), and root")
 	t.Parallel()
-	noted := func(t *testing.T) *fence.File {
+	noted := func(t *testing.T) *fence.LeaseFile {
 		f := newFile(t)
 		require.NoError(t, f.Admit(request(folder, 1, "a")))
 		return f
@@ -171,7 +171,7 @@ func TestOnAFullDisk(t *testing.T) {
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "so nothing is done")
 	require.ErrorIs(t, f.GiveBack(request(folder, 2, "a")), unix.ENOSPC)
-	again := &fence.File{Path: f.Path, Now: f.Now} // of another process
+	again := &fence.LeaseFile{Path: f.Path, Now: f.Now} // of another process
 	require.NoError(t, again.Admit(request(folder, 2, "a")))
 	require.NoError(t, os.Remove(filler))
 	require.NoError(t, again.Admit(request(folder, 3, "a")))

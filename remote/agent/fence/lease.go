@@ -4,7 +4,7 @@
 // answers, and refuses every other controller. So a controller that was frozen, or cut off, and doesn't know yet that
 // another one took its place, does no harm.
 //
-//	file := &fence.File{Path: fence.Path(os.Getenv), Now: time.Now}
+//	file := &fence.LeaseFile{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(request) // *RefusedError: another controller has the host
 //
 // What a request says is believed, since anyone who can send one is root on the host.
@@ -20,9 +20,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Request asks for a lease. Its keys are those of the claims of earlier versions, so that hosts and controllers of
+// LeaseRequest asks for a lease. Its keys are those of the claims of earlier versions, so that hosts and controllers of
 // different versions understand each other.
-type Request struct {
+type LeaseRequest struct {
 	// Who has the lease: an election, or the controllers with one state folder; see Election and Folder.
 	Who string `json:"source"`
 	// Epoch is higher for each later leader of the election, or start of the controller: from 1 on.
@@ -73,14 +73,14 @@ func Election(cluster uint64, key string) string {
 }
 
 // Elected reports whether the lease is that of an election.
-func (r *Request) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
+func (r *LeaseRequest) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
 
 // leases reports whether the request is for a lease. Single cycles make none, and neither do controllers without a
 // state folder.
-func (r *Request) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
+func (r *LeaseRequest) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
 
 // ID names the controller of a request, whatever its epoch; "" for none.
-func (r *Request) ID() string {
+func (r *LeaseRequest) ID() string {
 	if r == nil {
 		return ""
 	}
@@ -88,7 +88,7 @@ func (r *Request) ID() string {
 }
 
 // Check returns an error if a request is incomplete or longer than that of any controller.
-func (r *Request) Check() error {
+func (r *LeaseRequest) Check() error {
 	known := r.Elected() || strings.HasPrefix(r.Who, folderPrefix) || !r.leases()
 	switch {
 	case !known || r.Epoch == 0 || r.Controller == "":
@@ -99,19 +99,19 @@ func (r *Request) Check() error {
 	return nil
 }
 
-func (r *Request) duration() time.Duration {
+func (r *LeaseRequest) duration() time.Duration {
 	seconds := min(max(r.Seconds, int(shortest/time.Second)), int(longest/time.Second))
 	return time.Duration(seconds) * time.Second
 }
 
 // sameStart reports whether requests with the same owner and epoch are from one start of a controller.
-func (r *Request) sameStart(other *Request) bool {
+func (r *LeaseRequest) sameStart(other *LeaseRequest) bool {
 	return r.Controller == other.Controller && (r.Start == other.Start || r.Start == "" || other.Start == "")
 }
 
 // Lease is the lease that a host gave last.
 type Lease struct {
-	Request
+	LeaseRequest
 	Since time.Time `json:"since"` // when it was given first; this and Until are by the host's clock
 	// Until is when it ends unless it is renewed; zero if an earlier version gave it, which doesn't say it.
 	Until     time.Time `json:"until,omitzero"`
@@ -129,7 +129,7 @@ type Replacement struct {
 }
 
 // isOf reports whether a request is of the controller that was replaced, or of an earlier one.
-func (p *Replacement) isOf(r *Request) bool {
+func (p *Replacement) isOf(r *LeaseRequest) bool {
 	return p != nil && p.Who == r.Who && (r.Epoch <= p.Epoch || r.Start != "" && r.Start == p.Start)
 }
 
@@ -170,7 +170,7 @@ func (e *RefusedError) Error() string {
 
 // Admit decides on a request, and returns the lease to keep: the same one if there is nothing new. l is nil if the host
 // gave none, and r if the controller asks for none. The error is a *RefusedError.
-func (l *Lease) Admit(r *Request, now time.Time) (*Lease, error) {
+func (l *Lease) Admit(r *LeaseRequest, now time.Time) (*Lease, error) {
 	switch {
 	case !r.leases():
 		if l.Runs(now) {
@@ -183,13 +183,13 @@ func (l *Lease) Admit(r *Request, now time.Time) (*Lease, error) {
 		return l.follow(r, now)
 	case r.Epoch > l.Epoch:
 		return give(r, now), nil
-	case r.Epoch < l.Epoch || !r.sameStart(&l.Request):
+	case r.Epoch < l.Epoch || !r.sameStart(&l.LeaseRequest):
 		return l, l.refused(false, now)
 	}
 	return l.renew(r, now), nil
 }
 
-func (l *Lease) follow(r *Request, now time.Time) (*Lease, error) {
+func (l *Lease) follow(r *LeaseRequest, now time.Time) (*Lease, error) {
 	if l.free(now) {
 		return give(r, now), nil
 	}
@@ -201,15 +201,15 @@ func (l *Lease) follow(r *Request, now time.Time) (*Lease, error) {
 	return next, nil
 }
 
-func give(r *Request, now time.Time) *Lease {
-	l := &Lease{Request: *r, Since: now.Truncate(time.Second).UTC()}
+func give(r *LeaseRequest, now time.Time) *Lease {
+	l := &Lease{LeaseRequest: *r, Since: now.Truncate(time.Second).UTC()}
 	l.TakeOver, l.Back = false, false // it is asked once
 	return l.until(r, now)
 }
 
 // renew returns the lease with a later end. It stays the same one for half of its time, so that not each request
 // writes.
-func (l *Lease) renew(r *Request, now time.Time) *Lease {
+func (l *Lease) renew(r *LeaseRequest, now time.Time) *Lease {
 	left := l.Until.Sub(now)
 	if !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
 		return l
@@ -219,14 +219,14 @@ func (l *Lease) renew(r *Request, now time.Time) *Lease {
 	return next.until(r, now)
 }
 
-func (l *Lease) until(r *Request, now time.Time) *Lease {
+func (l *Lease) until(r *LeaseRequest, now time.Time) *Lease {
 	l.Until = now.Add(r.duration()).Truncate(time.Second).UTC()
 	return l
 }
 
 // GiveBack returns the lease to keep when the controller with this request has ended: the same one if there is nothing
 // new.
-func (l *Lease) GiveBack(r *Request) *Lease {
+func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	if !l.isOf(r) || l.GivenBack {
 		return l
 	}
@@ -236,7 +236,7 @@ func (l *Lease) GiveBack(r *Request) *Lease {
 }
 
 // isOf reports whether the start of a controller that makes a request has the lease.
-func (l *Lease) isOf(r *Request) bool {
+func (l *Lease) isOf(r *LeaseRequest) bool {
 	return l != nil && r.leases() && l.Who == r.Who && l.Epoch == r.Epoch && l.sameStart(r)
 }
 

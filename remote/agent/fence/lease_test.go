@@ -21,16 +21,16 @@ var (
 	election = fence.Election(0xcdf818194e3a8c32, "/genv/lab")
 )
 
-func request(who string, epoch uint64, id string) *fence.Request {
-	return &fence.Request{Who: who, Epoch: epoch, Controller: id, Name: "genv on " + id}
+func request(who string, epoch uint64, id string) *fence.LeaseRequest {
+	return &fence.LeaseRequest{Who: who, Epoch: epoch, Controller: id, Name: "genv on " + id}
 }
 
-func taking(r *fence.Request) *fence.Request { r.TakeOver = true; return r }
+func taking(r *fence.LeaseRequest) *fence.LeaseRequest { r.TakeOver = true; return r }
 
-func started(r *fence.Request, start string) *fence.Request { r.Start = start; return r }
+func started(r *fence.LeaseRequest, start string) *fence.LeaseRequest { r.Start = start; return r }
 
 // given is a lease that a host gave earlier.
-func given(t *testing.T, r *fence.Request) *fence.Lease {
+func given(t *testing.T, r *fence.LeaseRequest) *fence.Lease {
 	t.Helper()
 	l, err := (*fence.Lease)(nil).Admit(r, earlier)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestStarts(t *testing.T) {
 	first, second := started(request(folder, 7, "a"), "1"), started(request(folder, 7, "a"), "2")
 	lease := given(t, first)
 	for name, row := range map[string]struct {
-		request *fence.Request
+		request *fence.LeaseRequest
 		refused bool
 	}{
 		"the one that has the lease":        {first, false},
@@ -63,7 +63,7 @@ func TestStarts(t *testing.T) {
 
 func TestAdmit(t *testing.T) {
 	for name, row := range map[string]struct {
-		known, request *fence.Request
+		known, request *fence.LeaseRequest
 		refused        string
 		changed        bool
 	}{
@@ -109,7 +109,7 @@ func TestAdmit(t *testing.T) {
 			}
 			want := *row.request
 			want.TakeOver, want.Back = false, false // it asks once, and isn't part of what is kept
-			require.Equal(t, want, next.Request)
+			require.Equal(t, want, next.LeaseRequest)
 			require.Equal(t, now, next.Since)
 			require.Equal(t, now.Add(time.Minute), next.Until)
 			require.False(t, next.GivenBack)
@@ -164,7 +164,7 @@ func TestALeaseThatIsNotRenewed(t *testing.T) {
 		lease := given(t, request(who, 7, "a"))
 		day := lease.Until.Add(fence.FreeAfter)
 		for name, row := range map[string]struct {
-			request *fence.Request
+			request *fence.LeaseRequest
 			at      time.Time
 			refused string
 		}{
@@ -198,7 +198,7 @@ func TestALeaseOfAnEarlierVersion(t *testing.T) {
 	require.NoError(t, err)
 	later := now.Add(100 * time.Hour)
 	for name, row := range map[string]struct {
-		request *fence.Request
+		request *fence.LeaseRequest
 		refused bool
 	}{
 		"a single cycle":      {nil, true},
@@ -222,7 +222,7 @@ func TestALeaseOfAnEarlierVersion(t *testing.T) {
 func TestGiveBack(t *testing.T) {
 	for _, who := range []string{folder, election} {
 		lease := given(t, request(who, 7, "a"))
-		for name, r := range map[string]*fence.Request{
+		for name, r := range map[string]*fence.LeaseRequest{
 			"another owner": request(other, 7, "a"), "an earlier start": request(who, 6, "a"), "another controller": request(who, 7, "b"), "none": nil,
 		} {
 			require.Same(t, lease, lease.GiveBack(r), name)
@@ -232,7 +232,7 @@ func TestGiveBack(t *testing.T) {
 		require.True(t, back.GivenBack)
 		require.False(t, lease.GivenBack)
 		for name, row := range map[string]struct {
-			request  *fence.Request
+			request  *fence.LeaseRequest
 			admitted bool
 		}{
 			"another folder":          {request(other, 1, "b"), who == folder}, // the next leader has the lease of an election
@@ -264,7 +264,7 @@ func TestATakeOverIsResent(t *testing.T) {
 	lease, err = lease.Admit(second, now)
 	require.NoError(t, err)
 	for name, row := range map[string]struct {
-		request  *fence.Request
+		request  *fence.LeaseRequest
 		admitted bool
 	}{
 		"resent":                   {first, false},
@@ -311,7 +311,7 @@ func TestTheKeysOfEarlierVersions(t *testing.T) {
 func TestCheck(t *testing.T) {
 	require.NoError(t, request(folder, 1, "a").Check())
 	require.NoError(t, request(election, 1<<63, "a").Check())
-	for name, r := range map[string]*fence.Request{
+	for name, r := range map[string]*fence.LeaseRequest{
 		"nothing":            {},
 		"no owner":           request("", 1, "a"),
 		"an unknown owner":   request("clock:1", 1, "a"),
@@ -326,7 +326,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestANameIsShownSafely(t *testing.T) {
-	lease := given(t, &fence.Request{Who: folder, Epoch: 2, Controller: "a", Name: "a\x1b[2J\nb"})
+	lease := given(t, &fence.LeaseRequest{Who: folder, Epoch: 2, Controller: "a", Name: "a\x1b[2J\nb"})
 	_, err := lease.Admit(request(folder, 1, "b"), now)
 	require.NotContains(t, err.Error(), "\x1b")
 	require.NotContains(t, err.Error(), "\n")

@@ -19,7 +19,7 @@ import (
 const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
 
 // Published are the devices of a host as root sees them; nil if root's genv has published none.
-func (r Host) Published(ctx context.Context, host remote.Host) []hardware.BusDevice {
+func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.BusDevice {
 	out, err := r.Run(ctx, host, remote.Command{Args: marked("sh", "-c", published)})
 	if err != nil {
 		return nil

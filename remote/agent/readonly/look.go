@@ -1,6 +1,6 @@
 // Package readonly looks at a host that has no genv, with nvidia-smi and /proc, as the login and without sudo.
 //
-//	s, err := readonly.Host{Runner: client}.Snapshot(ctx, host)
+//	s, err := readonly.Reading{Runner: client}.Snapshot(ctx, host)
 //
 // There are no environments on such a host, and the login can't read what its processes
 // claim, so every process is unknown: nothing can be judged there, and nothing is done.
@@ -19,12 +19,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Host runs commands on hosts.
-type Host struct{ remote.Runner }
+// Reading runs commands on hosts.
+type Reading struct{ remote.Runner }
 
 // Snapshot has no names of users: it is judged, and what others report about such a host
 // proves nothing about the user of a process.
-func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, err := r.Look(ctx, host)
 	if err == nil && len(s.Processes) > 0 {
 		r.Describe(ctx, host, s.Processes)
@@ -33,7 +33,7 @@ func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsho
 }
 
 // Look is what nvidia-smi shows. If that is only that a GPU is lost, root's genv says which there are.
-func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+func (r Reading) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	listing, err := r.list(ctx, host)
 	if errors.Is(err, nvidiasmi.ErrGPULost) {
 		if known := r.Published(ctx, host); len(known) > 0 {
@@ -70,19 +70,19 @@ const (
 )
 
 // Devices are the devices of a host, without attachments.
-func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
+func (r Reading) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
 	listing, err := r.list(ctx, host)
 	return devicesOf(listing), err
 }
 
-func (r Host) list(ctx context.Context, host remote.Host) (nvidiasmi.Listing, error) {
+func (r Reading) list(ctx context.Context, host remote.Host) (nvidiasmi.Listing, error) {
 	return new(nvidiasmi.DeviceQuery).Ask(func(args []string, parse nvidiasmi.ParseListing) (nvidiasmi.Listing, error) {
 		return smi(ctx, r, host, args, parse)
 	})
 }
 
 // Details are the details of the GPUs of a host.
-func (r Host) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
+func (r Reading) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
 	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
 }
 
@@ -95,7 +95,7 @@ func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
 }
 
 // smi runs nvidia-smi on a host and parses its answer. What it printed is in the error.
-func smi[T any](ctx context.Context, r Host, host remote.Host, args []string,
+func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 	parse func(nvidiasmi.RunResult) (T, error),
 ) (value T, err error) {
 	out, err := r.Run(ctx, host, remote.Command{Args: markedSMI(args...)})
@@ -119,7 +119,7 @@ func smi[T any](ctx context.Context, r Host, host remote.Host, args []string,
 
 // indices are those of the devices. It also sets the Instances of the devices, which only `nvidia-smi
 // -L` lists, and of the processes on them.
-func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device,
+func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapshot.Device,
 	usage *nvidiasmi.Usage,
 ) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)

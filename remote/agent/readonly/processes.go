@@ -34,7 +34,7 @@ const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
 	`LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed "s/^ */Command /" | cut -c1-1024`
 
 // Describe adds the owners, commands and containers of processes, as far as they are visible.
-func (r Host) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {
+func (r Reading) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {
 	d := Descriptions{byPID: make(map[string]*snapshot.Process), Names: make(map[snapshot.UID]snapshot.Username)}
 	args := []string{"sh", "-c", describeProcesses, "sh"}
 	for i := range processes {

@@ -131,9 +131,9 @@ func TestPublished(t *testing.T) {
 		`{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-a"},{"index":1,"uuid":"GPU-b"}]}`: 2,
 		"": 0, "{": 0, `{"schema":"genv.hardware/2","devices":[{"index":0}]}`: 0,
 	} {
-		require.Len(t, Host{Runner: answer{text: text}}.Published(t.Context(), remote.Host{}), want, text)
+		require.Len(t, Reading{Runner: answer{text: text}}.Published(t.Context(), remote.Host{}), want, text)
 	}
-	require.Nil(t, Host{Runner: answer{err: errors.New("no such file")}}.Published(t.Context(), remote.Host{}))
+	require.Nil(t, Reading{Runner: answer{err: errors.New("no such file")}}.Published(t.Context(), remote.Host{}))
 }
 
 func TestShowsNone(t *testing.T) {

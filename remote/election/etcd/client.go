@@ -34,8 +34,8 @@ type Config struct {
 	Password  string
 }
 
-// Client asks a cluster. It is safe for concurrent use.
-type Client struct {
+// Gateway asks a cluster. It is safe for concurrent use.
+type Gateway struct {
 	config Config
 	http   *http.Client
 
@@ -52,9 +52,9 @@ const memberTimeout = time.Second
 const maxAnswer = 64 << 20
 
 // New returns a Client. It connects when it is asked first.
-func New(config Config) *Client {
+func New(config Config) *Gateway {
 	dialer := &net.Dialer{Timeout: memberTimeout, KeepAlive: 5 * time.Second}
-	return &Client{config: config, http: &http.Client{Transport: &http.Transport{
+	return &Gateway{config: config, http: &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: config.TLS, TLSHandshakeTimeout: memberTimeout,
 		MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
 	}, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -63,7 +63,7 @@ func New(config Config) *Client {
 }
 
 // Close closes the connections that wait for the next call.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Gateway) Close() { c.http.CloseIdleConnections() }
 
 // MemberError is what a member answered instead of a result.
 type MemberError struct {
@@ -127,7 +127,7 @@ func IsFull(err error) bool {
 // call asks the cluster. A *MemberError says that a member refused the request; every other error
 // that none of them answered, and then whether the request was carried out isn't known. It takes
 // at most a second for each member, and up to four times that if the token is missing or has expired.
-func (c *Client) call(ctx context.Context, path string, request, answer any) error {
+func (c *Gateway) call(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 }
 
 // login returns the token of the user; empty without one.
-func (c *Client) login(ctx context.Context) (string, error) {
+func (c *Gateway) login(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	token := c.token
 	c.mu.Unlock()
@@ -170,11 +170,11 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	return answer.Token, nil
 }
 
-func (c *Client) credentials() map[string]string {
+func (c *Gateway) credentials() map[string]string {
 	return map[string]string{"name": c.config.User, "password": c.config.Password}
 }
 
-func (c *Client) setToken(token string) {
+func (c *Gateway) setToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = token
@@ -182,7 +182,7 @@ func (c *Client) setToken(token string) {
 
 // try asks one member after the other, from that which answered last, or from the next one if that
 // didn't answer in time since.
-func (c *Client) try(ctx context.Context, path, token string, body []byte, answer any) error {
+func (c *Gateway) try(ctx context.Context, path, token string, body []byte, answer any) error {
 	c.mu.Lock()
 	first := c.current
 	c.mu.Unlock()
@@ -210,7 +210,7 @@ func (c *Client) try(ctx context.Context, path, token string, body []byte, answe
 
 // skip has the next call begin with the member after one that didn't answer, unless another call has
 // found one already. ctx may have left too little time to ask that one now.
-func (c *Client) skip(at int) {
+func (c *Gateway) skip(at int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == at {
@@ -219,7 +219,7 @@ func (c *Client) skip(at int) {
 }
 
 // ask asks one member. A *MemberError is what it said itself.
-func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []byte, answer any) error {
+func (c *Gateway) ask(ctx context.Context, endpoint, path, token string, body []byte, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	status, data, err := c.post(ctx, endpoint+path, token, body)
@@ -232,7 +232,7 @@ func (c *Client) ask(ctx context.Context, endpoint, path, token string, body []b
 	return c.explain(endpoint, err)
 }
 
-func (c *Client) post(ctx context.Context, url, token string, body []byte) (status int, data []byte, err error) {
+func (c *Gateway) post(ctx context.Context, url, token string, body []byte) (status int, data []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err

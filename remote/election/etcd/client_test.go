@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, config etcd.Config) *etcd.Client {
+func open(t *testing.T, config etcd.Config) *etcd.Gateway {
 	c := etcd.New(config)
 	t.Cleanup(c.Close)
 	return c
@@ -99,7 +99,7 @@ func TestARealEtcd(t *testing.T) {
 }
 
 // requireRevoked ends a lease, and requires that its key ends with it.
-func requireRevoked(t *testing.T, c *etcd.Client, id int64) {
+func requireRevoked(t *testing.T, c *etcd.Gateway, id int64) {
 	t.Helper()
 	ctx := t.Context()
 	require.NoError(t, c.Revoke(ctx, id))

@@ -110,7 +110,7 @@ func (u unanswered) Unwrap() []error { return u }
 
 // explain says why a member doesn't answer, for operators: an error of TLS alone tells few what to
 // change. The words between parentheses name flags of `genv remote enforce`.
-func (c *Client) explain(endpoint string, err error) error {
+func (c *Gateway) explain(endpoint string, err error) error {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err // without the method and the path
 	}
@@ -123,7 +123,7 @@ func (c *Client) explain(endpoint string, err error) error {
 }
 
 // hint is what an operator can do about an error of a member that is asked with TLS, or without.
-func (c *Client) hint(secure bool, err error) string {
+func (c *Gateway) hint(secure bool, err error) string {
 	var (
 		noTLS     tls.RecordHeaderError
 		authority x509.UnknownAuthorityError

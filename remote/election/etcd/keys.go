@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Entry is a key with its value.
-type Entry struct {
+// KeyValue is a key with its value.
+type KeyValue struct {
 	Key   string
 	Value []byte // nil from Keys
 	// Created and Modified are the revisions of the cluster in which the key was created and
@@ -30,8 +30,8 @@ type entryMessage struct {
 	Lease    int64  `json:"lease,string,omitempty"`
 }
 
-func (m *entryMessage) entry() Entry {
-	return Entry{string(m.Key), m.Value, m.Created, m.Modified, m.Lease}
+func (m *entryMessage) entry() KeyValue {
+	return KeyValue{string(m.Key), m.Value, m.Created, m.Modified, m.Lease}
 }
 
 type rangeRequest struct {
@@ -90,7 +90,7 @@ type transactionResult struct {
 }
 
 // transact writes a key if all conditions hold, and else reads it. Without otherwise, that they don't hold is ErrConflict.
-func (c *Client) transact(ctx context.Context, put entryMessage, otherwise []operation, conditions ...compare) (
+func (c *Gateway) transact(ctx context.Context, put entryMessage, otherwise []operation, conditions ...compare) (
 	result transactionResult, err error,
 ) {
 	err = c.call(ctx, "/v3/kv/txn", transaction{conditions, []operation{{Put: &put}}, otherwise}, &result)
@@ -102,14 +102,14 @@ func (c *Client) transact(ctx context.Context, put entryMessage, otherwise []ope
 
 // Creation is what came of Create: the key as it is now.
 type Creation struct {
-	Entry
+	KeyValue
 	Cluster uint64 // the id of the cluster
 	Own     bool   // the key depends on the caller's lease
 }
 
 // Create makes a key that depends on a lease, unless there is one. The key that is there is
 // the caller's Own also if it is from a try of which the answer was lost.
-func (c *Client) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
+func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
 	put := entryMessage{Key: []byte(key), Value: value, Lease: lease}
 	o, err := c.transact(ctx, put, []operation{{Range: &rangeRequest{Key: put.Key}}}, createdIn(key, 0))
 	switch {
@@ -126,25 +126,25 @@ func (c *Client) Create(ctx context.Context, key string, value []byte, lease int
 }
 
 // Update writes a key that was created in a revision, and depends on a lease; ErrConflict if it is another one.
-func (c *Client) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
+func (c *Gateway) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
 	put := entryMessage{Key: []byte(key), Value: value, Lease: lease}
 	_, err := c.transact(ctx, put, nil, createdIn(key, created))
 	return err
 }
 
 // Get reads a key; nil if there is none.
-func (c *Client) Get(ctx context.Context, key string) (*Entry, error) {
+func (c *Gateway) Get(ctx context.Context, key string) (*KeyValue, error) {
 	entry, _, err := c.get(ctx, key)
 	return entry, err
 }
 
 // Look is Get, and the id of the cluster.
-func (c *Client) Look(ctx context.Context, key string) (entry *Entry, cluster uint64, err error) {
+func (c *Gateway) Look(ctx context.Context, key string) (entry *KeyValue, cluster uint64, err error) {
 	entry, h, err := c.get(ctx, key)
 	return entry, h.Cluster, err
 }
 
-func (c *Client) get(ctx context.Context, key string) (*Entry, header, error) {
+func (c *Gateway) get(ctx context.Context, key string) (*KeyValue, header, error) {
 	var answer rangeAnswer
 	err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(key)}, &answer)
 	if err != nil || len(answer.Entries) == 0 {
@@ -155,12 +155,12 @@ func (c *Client) get(ctx context.Context, key string) (*Entry, header, error) {
 }
 
 // List are the entries of the keys with a prefix, with their values.
-func (c *Client) List(ctx context.Context, prefix string) ([]Entry, error) {
+func (c *Gateway) List(ctx context.Context, prefix string) ([]KeyValue, error) {
 	var answer rangeAnswer
 	if err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(prefix), End: after(prefix)}, &answer); err != nil {
 		return nil, err
 	}
-	list := make([]Entry, len(answer.Entries))
+	list := make([]KeyValue, len(answer.Entries))
 	for i := range answer.Entries {
 		list[i] = answer.Entries[i].entry()
 	}
@@ -168,7 +168,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]Entry, error) {
 }
 
 // Put writes a key, which then depends on a lease, and on no other one; 0 for none.
-func (c *Client) Put(ctx context.Context, key string, value []byte, lease int64) error {
+func (c *Gateway) Put(ctx context.Context, key string, value []byte, lease int64) error {
 	return c.call(ctx, "/v3/kv/put", entryMessage{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
 }
 
@@ -190,7 +190,7 @@ var ErrConflict = errors.New("another controller leads, or wrote in the meantime
 // PutAfter writes a key, and returns the revision in which it did, if the key guard was created in a revision, and the
 // key was modified in a revision; 0 for one that isn't there. Otherwise the error is ErrConflict. So a write that
 // arrives late changes nothing that was written meanwhile.
-func (c *Client) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
+func (c *Gateway) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
 	value []byte,
 ) (uint64, error) {
 	put := entryMessage{Key: []byte(key), Value: value}
@@ -214,19 +214,19 @@ func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 // Grant makes a lease of ttl, rounded down to seconds; less than 1 s is an error of etcd. The
 // cluster may give a longer one.
-func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+func (c *Gateway) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	var answer leaseMessage
 	err := c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
 	return Lease{answer.ID, seconds(answer.TTL)}, err
 }
 
 // KeepAlive has a lease last for its whole TTL again, which it returns; 0 if it has ended.
-func (c *Client) KeepAlive(ctx context.Context, id int64) (ttl time.Duration, err error) {
+func (c *Gateway) KeepAlive(ctx context.Context, id int64) (ttl time.Duration, err error) {
 	ttl, _, err = c.keepAlive(ctx, id)
 	return ttl, err
 }
 
-func (c *Client) keepAlive(ctx context.Context, id int64) (ttl time.Duration, term uint64, err error) {
+func (c *Gateway) keepAlive(ctx context.Context, id int64) (ttl time.Duration, term uint64, err error) {
 	var answer struct {
 		leaseMessage
 		Header header `json:"header"`
@@ -245,7 +245,7 @@ var errTerm = errors.New("etcd elected another leader of its members meanwhile")
 // doesn't confirm the renewal: a member with a disk that hangs answers keep-alives although the others
 // have elected another leader, and have ended the lease (https://github.com/etcd-io/etcd/issues/15247).
 // Reads need a majority, and both answers must be of the same term.
-func (c *Client) Renew(ctx context.Context, id int64, key string) (ttl time.Duration, entry *Entry, err error) {
+func (c *Gateway) Renew(ctx context.Context, id int64, key string) (ttl time.Duration, entry *KeyValue, err error) {
 	ttl, term, err := c.keepAlive(ctx, id)
 	if err != nil || ttl == 0 {
 		return 0, nil, err
@@ -258,7 +258,7 @@ func (c *Client) Renew(ctx context.Context, id int64, key string) (ttl time.Dura
 }
 
 // TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
-func (c *Client) TimeToLive(ctx context.Context, id int64) (left, granted time.Duration, err error) {
+func (c *Gateway) TimeToLive(ctx context.Context, id int64) (left, granted time.Duration, err error) {
 	var answer struct {
 		leaseMessage
 		Granted int64 `json:"grantedTTL,string"`
@@ -270,7 +270,7 @@ func (c *Client) TimeToLive(ctx context.Context, id int64) (left, granted time.D
 }
 
 // Revoke ends a lease now. One that has ended isn't an error.
-func (c *Client) Revoke(ctx context.Context, id int64) error {
+func (c *Gateway) Revoke(ctx context.Context, id int64) error {
 	err := c.call(ctx, "/v3/lease/revoke", leaseMessage{ID: id}, &struct{}{})
 	if isNotFound(err) {
 		return nil
@@ -292,7 +292,7 @@ type Member struct {
 
 // Members asks each member alone, all at the same time, for at most a second: calls go to the first
 // that answers, so that what is wrong with another one would show when the first is lost.
-func (c *Client) Members(ctx context.Context, key string) []Member {
+func (c *Gateway) Members(ctx context.Context, key string) []Member {
 	members := make([]Member, len(c.config.Endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range c.config.Endpoints {
@@ -306,7 +306,7 @@ func (c *Client) Members(ctx context.Context, key string) []Member {
 }
 
 // clusterOf asks a member what needs no token: to read a key or, with users, to log in.
-func (c *Client) clusterOf(ctx context.Context, endpoint, key string) (uint64, error) {
+func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, error) {
 	path, request := "/v3/kv/range", any(rangeRequest{Key: []byte(key), KeysOnly: true})
 	if c.config.User != "" {
 		path, request = "/v3/auth/authenticate", c.credentials()
@@ -322,7 +322,7 @@ func (c *Client) clusterOf(ctx context.Context, endpoint, key string) (uint64, e
 
 // OutOfSpace reports whether etcd has raised the alarm that a member's space is used up: until an
 // operator ends it, etcd renews leases and answers reads, but neither writes nor grants leases.
-func (c *Client) OutOfSpace(ctx context.Context) (bool, error) {
+func (c *Gateway) OutOfSpace(ctx context.Context) (bool, error) {
 	var status struct {
 		Errors []string `json:"errors"` // alarms, such as "memberID:10276657743932975437 alarm:NOSPACE "
 	}

@@ -175,11 +175,11 @@ func (b *conversation) Wait(ctx context.Context) error {
 }
 
 // Notify implements agent.Backend: users of this host have no terminals.
-func (b *conversation) Notify(messages []agent.Message) ([]agent.Shown, error) {
+func (b *conversation) Notify(messages []agent.Message) ([]agent.Receipt, error) {
 	b.host.mu.Lock()
 	behavior := b.host.behavior(agent.RequestNotify)
 	b.host.mu.Unlock()
-	return make([]agent.Shown, len(messages)), behavior.pause(b.wanted, b.wanted)
+	return make([]agent.Receipt, len(messages)), behavior.pause(b.wanted, b.wanted)
 }
 
 // as does what a request asks for, and behaves as the host does now.
