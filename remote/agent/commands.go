@@ -104,7 +104,7 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	for i := range s.Devices {
 		numbered[s.Devices[i].Index] = numberOf(s.Devices[i].Index)
 	}
-	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Reading{Runner: c.Network}, host})
+	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Reading{Runner: c.Network}, host}, nil)
 }
 
 // numberOf stands for the UUID of a GPU: the 1.4.3 format has only its index.

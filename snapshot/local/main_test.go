@@ -88,6 +88,7 @@ type smi struct {
 	apps, devices, list, details string
 	modes                        []string // in devices
 	err                          error
+	detailsAge                   time.Duration // of the answer
 }
 
 // fakeFiles are state files in memory.
@@ -197,7 +198,7 @@ func (s *smi) Details(context.Context, time.Duration) (nvidiasmi.Details, error)
 		return nvidiasmi.Details{}, err
 	}
 	details, err := nvidiasmi.ParseDetails(answer(s.details))
-	details.Time.Began = s.m.Now()
+	details.Time.Began = s.m.Now().Add(-s.detailsAge)
 	return details, err
 }
 

@@ -74,3 +74,18 @@ func (o *observer) findHolders(seen []observation) {
 		}
 	}
 }
+
+// majorDRI is the major number of the nodes in /dev/dri (Documentation/admin-guide/devices.txt).
+const majorDRI = 226
+
+// mayDraw says whether a process may be one of a desktop: it has a node of /dev/dri open, or nvidia-smi says that
+// another process of its account draws. True is also unknown.
+func (o *observer) mayDraw(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool {
+	for pid := range drawing {
+		if uid, err := o.fs.UID(pid); err == nil && p.UID != nil && uid == *p.UID {
+			return true
+		}
+	}
+	has, err := o.quotas.Of(accountOf(p)).HasNode(o.fs, p.PID, majorDRI)
+	return has || err != nil
+}

@@ -88,7 +88,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	s.Bound()
 	if c.Types != nil {
 		within, cancel := context.WithTimeout(asking, typesWithin)
-		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI)
+		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI, observer.mayDraw)
 		cancel()
 	}
 	_, offset := c.now().Zone()

@@ -1,15 +1,18 @@
 package local_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -93,4 +96,40 @@ func TestTypesOfProcesses(t *testing.T) {
 			require.Equal(t, tt.types, []snapshot.ProcessType{s.Processes[0].Usage[0].Type, s.Processes[1].Usage[0].Type})
 		})
 	}
+}
+
+// TestShortProcessesOnADesktop: of an account without a desktop, those compute that have no node of /dev/dri open.
+func TestShortProcessesOnADesktop(t *testing.T) {
+	node := filepath.Join(t.TempDir(), "card0")
+	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(226, 0))); err != nil {
+		t.Skip(err)
+	}
+	m, now := newMachine(t), time.Now()
+	m.Types, m.Now = new(nvidiasmi.Types), func() time.Time { return now }
+	m.smi.modes, m.smi.devices = []string{"display_active"}, "0, GPU-0, 81559, 10, 0, 31, 70.12, H100, Enabled\n"
+	m.smi.details, m.smi.detailsAge = "<nvidia_smi_log><pid>90</pid><type>G</type></nvidia_smi_log>", 10*time.Second
+	m.process(90, 1003, 5, "A=1\x00")
+	next := 100
+	look := func() (types []snapshot.ProcessType) {
+		m.smi.apps, now = "", now.Add(30*time.Second)
+		for uid := 1001; uid <= 1003; uid++ {
+			next++
+			m.process(next, uid, 5000+next, "A=1\x00")
+			m.smi.apps += fmt.Sprintf("GPU-0, %d, 11\n", next)
+			m.write(fmt.Sprintf("%d/maps", next), "7f00-7f01 rw-s 00000000 00:05 0\n") // without a file
+			fd := filepath.Join(m.Proc.Root, strconv.Itoa(next), "fd")
+			require.NoError(t, errors.Join(os.MkdirAll(fd, 0o755), os.MkdirAll(filepath.Join(fd, "../task"), 0o755)))
+			if uid == 1002 {
+				require.NoError(t, os.Symlink(node, filepath.Join(fd, "3")))
+			}
+		}
+		for _, p := range m.snapshot().Processes {
+			types = append(types, p.Usage[0].Type)
+		}
+		return types
+	}
+	for range 3 {
+		require.Equal(t, []snapshot.ProcessType{"?", "?", "?"}, look(), "nvidia-smi is waited for")
+	}
+	require.Equal(t, []snapshot.ProcessType{"C", "?", "?"}, look(), "the second has a node, and the third a desktop")
 }

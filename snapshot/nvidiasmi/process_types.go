@@ -18,15 +18,34 @@ type TypeSource interface {
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
 }
 
+// MayDraw says whether a process may be one of a desktop, by more than its type; drawing are those that nvidia-smi
+// says to draw. True is also unknown.
+type MayDraw func(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool
+
 // Types finds out the types of processes on GPUs with an active display, which only Details tells. What an answer
 // says of a process is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
 	mu     sync.Mutex
 	uses   map[gpuUse]knownUse
 	gpus   Listing   // which says what displays are active
+	last   Details   // the answer about types that came last
 	asked  time.Time // when it asked last
 	asking bool
+
+	// ended are the accounts of which a process on a GPU ended without a type since the last answer, and untyped is after
+	// how many answers in a row that was so.
+	ended   map[gpuAccount]bool
+	untyped map[gpuAccount]int
 }
+
+type gpuAccount struct {
+	gpu snapshot.GPUUUID
+	uid snapshot.UID
+}
+
+// maxUntyped is after how many answers the processes of an account are ones that end before nvidia-smi says what they
+// are, on purpose or not. A program that was just started is waited for, unless it is one of these.
+const maxUntyped = 3
 
 type gpuUse struct {
 	gpu   snapshot.GPUUUID
@@ -37,15 +56,17 @@ type gpuUse struct {
 type knownUse struct {
 	since time.Time            // when it was seen first
 	kind  snapshot.ProcessType // empty if it isn't known
+	uid   *snapshot.UID
 }
 
 // Set sets what is known about displays and about the types of the processes of a snapshot. If it has to ask, it
 // waits until ctx ends, and at most every 30 s. The types that are unknown then are pending on GPUs with an active
-// display, and where that isn't known.
+// display, and where that isn't known; but not of an account of which only short processes are seen there that
+// nvidia-smi never gets to say the types of: these compute unless they may draw. Without mayDraw all may.
 //
 // Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
-	now time.Time, source TypeSource,
+	now time.Time, source TypeSource, mayDraw MayDraw,
 ) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,9 +79,14 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	case unknown: // the answer to an earlier question may have come
 		t.learn(WithoutCall(ctx), source)
 	}
-	each(s, gpus, func(u *snapshot.DeviceUsage, key gpuUse) {
-		if u.Type = t.uses[key].kind; u.Type == "" && !t.isDark(key.gpu) {
-			u.Type = snapshot.TypePending
+	each(s, gpus, func(p *snapshot.Process, u *snapshot.DeviceUsage, key gpuUse) {
+		if u.Type = t.uses[key].kind; u.Type != "" || t.isDark(key.gpu) {
+			return
+		}
+		u.Type = snapshot.TypePending
+		if p.UID != nil && t.untyped[gpuAccount{key.gpu, *p.UID}] >= maxUntyped && mayDraw != nil &&
+			!mayDraw(p, t.last.Drawing) {
+			u.Type = snapshot.TypeCompute
 		}
 	})
 	for i := range s.Devices {
@@ -70,11 +96,13 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	}
 }
 
-func each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, do func(*snapshot.DeviceUsage, gpuUse)) {
+func each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
+	do func(*snapshot.Process, *snapshot.DeviceUsage, gpuUse),
+) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for j := range p.Usage {
-			do(&p.Usage[j], gpuUse{gpus[p.Usage[j].Index], p.PID, p.Start})
+			do(p, &p.Usage[j], gpuUse{gpus[p.Usage[j].Index], p.PID, p.Start})
 		}
 	}
 }
@@ -94,15 +122,23 @@ func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snaps
 	unknown bool,
 ) {
 	uses := make(map[gpuUse]knownUse, len(t.uses))
-	each(s, gpus, func(_ *snapshot.DeviceUsage, key gpuUse) {
+	each(s, gpus, func(p *snapshot.Process, _ *snapshot.DeviceUsage, key gpuUse) {
 		known, found := t.uses[key]
 		if !found || key.start == 0 && (due || !known.kind.Draws()) { // the PID may be another process's by now
-			known = knownUse{since: now}
+			known = knownUse{since: now, uid: p.UID}
 		}
 		uses[key] = known
 		wasDark := t.isDark(key.gpu) && !t.gpus.Time.Began.Before(known.since)
 		unknown = unknown || known.kind == "" && !wasDark
 	})
+	for key, known := range t.uses {
+		if _, runs := uses[key]; !runs && known.kind == "" && known.uid != nil && key.start != 0 && !t.isDark(key.gpu) {
+			if t.ended == nil {
+				t.ended = map[gpuAccount]bool{}
+			}
+			t.ended[gpuAccount{key.gpu, *known.uid}] = true
+		}
+	}
 	t.uses = uses
 	return unknown
 }
@@ -129,10 +165,20 @@ func (t *Types) learnTypes(ctx context.Context, source TypeSource) {
 	t.mu.Unlock()
 	details, err := source.Details(ctx, typesEvery)
 	t.mu.Lock()
+	if err != nil {
+		return
+	}
 	for key, known := range t.uses {
-		if err == nil && known.kind == "" && !details.Time.Began.Before(known.since) {
+		if known.kind == "" && !details.Time.Began.Before(known.since) {
 			known.kind = cmp.Or(details.Drawing[key.pid], snapshot.TypeCompute)
 			t.uses[key] = known
 		}
+	}
+	if details.Time.Began.After(t.last.Time.Began) {
+		untyped := make(map[gpuAccount]int, len(t.ended))
+		for account := range t.ended {
+			untyped[account] = t.untyped[account] + 1
+		}
+		t.last, t.untyped, t.ended = details, untyped, nil
 	}
 }

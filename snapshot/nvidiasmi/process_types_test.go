@@ -38,6 +38,7 @@ type typesLook struct {
 	says                    map[snapshot.PID]snapshot.ProcessType
 	failed, failedOfScreens error
 	before                  time.Duration // it is the answer to a question of so long ago
+	mayDraw                 bool          // by more than what nvidia-smi says
 	want                    []snapshot.ProcessType
 }
 
@@ -120,6 +121,39 @@ func TestTypes(t *testing.T) {
 	})
 }
 
+// short is a look every 30 s, at another process each time, with an answer that is older than it.
+func short(pid snapshot.PID, want snapshot.ProcessType) typesLook {
+	return typesLook{
+		after: 30 * time.Second, uses: []snapshot.PID{pid}, says: drawn(), before: 10 * time.Second, asked: "dq",
+		want: []snapshot.ProcessType{want},
+	}
+}
+
+// TestShortProcesses: who has only processes of which nvidia-smi never gets to say the type has no desktop.
+func TestShortProcesses(t *testing.T) {
+	look := func(l typesLook, change func(*typesLook)) typesLook { change(&l); return l }
+	first := []typesLook{short(5, "?"), short(6, "?"), short(7, "?")}
+	lookForTypes(t, map[string][]typesLook{
+		"one after the other": append(first, short(8, "C"), short(9, "C")),
+		"with a node of /dev/dri, or beside a desktop": append(first,
+			look(short(8, "?"), func(l *typesLook) { l.mayDraw = true })),
+		"without answers": append(first[:2:2],
+			look(short(7, "?"), func(l *typesLook) { l.failed = nvidiasmi.ErrTimeout }),
+			look(short(8, "?"), func(l *typesLook) { l.failed = nvidiasmi.ErrTimeout }),
+			look(short(9, "?"), func(l *typesLook) { l.failed = nvidiasmi.ErrTimeout })),
+		"many within one answer": append(first[:1:1],
+			typesLook{after: 5 * time.Second, uses: []snapshot.PID{6}, says: drawn(), before: 15 * time.Second, want: []snapshot.ProcessType{"?"}},
+			typesLook{after: 5 * time.Second, uses: []snapshot.PID{7}, says: drawn(), before: 20 * time.Second, want: []snapshot.ProcessType{"?"}},
+			typesLook{after: 5 * time.Second, uses: []snapshot.PID{8}, says: drawn(), before: 25 * time.Second, want: []snapshot.ProcessType{"?"}}),
+		"and then a longer one": append(first, short(8, "C"),
+			look(short(8, "C+G"), func(l *typesLook) { l.says, l.before = drawn(8), 0 }), short(9, "?")),
+		"none in between": append(first, typesLook{after: 30 * time.Second},
+			look(short(8, "C"), func(l *typesLook) { l.before = 0 }),
+			look(short(8, "C"), func(l *typesLook) { l.asked = "" }),
+			look(short(9, "?"), func(l *typesLook) { l.after = 5 * time.Second })),
+	})
+}
+
 func lookForTypes(t *testing.T, rows map[string][]typesLook) {
 	t.Helper()
 	for name, looks := range rows {
@@ -127,13 +161,13 @@ func lookForTypes(t *testing.T, rows map[string][]typesLook) {
 			var types nvidiasmi.Types
 			now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 			for i := range looks {
-				l, asked := &looks[i], ""
+				l, asked, uid := &looks[i], "", snapshot.UID(1000)
 				s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0}, {Index: 1}, {Index: 2}}}
 				for _, pid := range l.uses {
-					s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, Usage: []snapshot.DeviceUsage{{Index: l.on}}})
+					s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: l.on}}})
 				}
 				now = now.Add(l.after)
-				types.Set(t.Context(), s, gpusByIndex, now, typeSource{l, now, &asked})
+				types.Set(t.Context(), s, gpusByIndex, now, typeSource{l, now, &asked}, func(*snapshot.Process, map[snapshot.PID]snapshot.ProcessType) bool { return l.mayDraw })
 				require.Equal(t, l.asked, asked, "look %d", i+1)
 				for j, want := range l.want {
 					require.Equal(t, want, s.Processes[j].Usage[0].Type, "look %d", i+1)
@@ -161,7 +195,7 @@ func TestTypesOfProcessesWithoutAStartTime(t *testing.T) {
 		for pid := range snapshot.PID(2) {
 			s.Processes = append(s.Processes, snapshot.Process{PID: 5 + pid, Usage: []snapshot.DeviceUsage{{}}})
 		}
-		types.Set(t.Context(), s, gpusByIndex, now, typeSource{&look, now, &asked})
+		types.Set(t.Context(), s, gpusByIndex, now, typeSource{&look, now, &asked}, nil)
 		require.Equal(t, look.asked, asked)
 		require.Equal(t, look.want, []snapshot.ProcessType{s.Processes[0].Usage[0].Type, s.Processes[1].Usage[0].Type})
 		now = now.Add(20 * time.Second)
@@ -199,17 +233,17 @@ func TestTypesDoNotDelayOthers(t *testing.T) {
 	first, done := look(), make(chan struct{})
 	go func() {
 		defer close(done)
-		types.Set(t.Context(), first, gpusByIndex, now, source)
+		types.Set(t.Context(), first, gpusByIndex, now, source, nil)
 	}()
 	<-source.asked
 	second := look()
-	types.Set(t.Context(), second, gpusByIndex, now.Add(time.Hour), source)
+	types.Set(t.Context(), second, gpusByIndex, now.Add(time.Hour), source, nil)
 	require.Equal(t, snapshot.TypePending, second.Processes[0].Usage[0].Type)
 	close(source.release)
 	<-done
 	require.Equal(t, snapshot.ProcessType("C+G"), first.Processes[0].Usage[0].Type)
 	later := look()
-	types.Set(t.Context(), later, gpusByIndex, now, nil)
+	types.Set(t.Context(), later, gpusByIndex, now, nil, nil)
 	require.Equal(t, snapshot.ProcessType("C+G"), later.Processes[0].Usage[0].Type, "the answer is kept")
 	require.EqualValues(t, 1, source.calls.Load())
 }
