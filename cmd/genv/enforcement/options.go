@@ -49,7 +49,7 @@ type Options struct {
 	Leader Leader
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
-	Listen listeners.Config
+	Listen listeners.Endpoints
 	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the users
 	// of the policy's groups, as they are then. A reload doesn't change it.
 	OpenUsage func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)

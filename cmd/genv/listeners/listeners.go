@@ -1,12 +1,12 @@
 // Package listeners is where a controller serves what it knows: the flags of `genv remote
 // enforce` and `genv remote watch`, and the listeners that they ask for.
 //
-//	config, err := flags.Read(c, getenv, once)
-//	open, err := listeners.Open(ctx, config, listeners.Content{Feed: feed}, log)
+//	endpoints, err := flags.Read(c, getenv, once)
+//	open, err := listeners.Open(ctx, endpoints, listeners.Content{Feed: feed}, log)
 //	defer open.Close()
 //
-// Each listener has a file with its flags, the part of Config that they fill, and a method of Listeners that opens it;
-// Open calls them in turn. All are served by serve, which bounds what clients can do. The flags are read once: a reload
+// Each listener has a part of Endpoints, which its flags fill, and a method of Listeners that opens it; Open calls them in
+// turn. All are served by serve, which bounds what clients can do. The flags are read once: a reload
 // changes what is shown, and not where.
 package listeners
 
@@ -14,6 +14,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -29,10 +30,10 @@ import (
 	"github.com/seed-3119e985/genv/remote/web"
 )
 
-// Config is what the flags say. The zero value opens nothing.
-type Config struct {
+// Endpoints is what the flags say. The zero value opens nothing.
+type Endpoints struct {
 	Socket  Socket
-	Metrics Metrics
+	Metrics netip.AddrPort // what Prometheus scrapes
 	Web     Web
 	// Access is the path of the file that says who may use the TCP listeners; empty for none.
 	Access string
@@ -66,8 +67,8 @@ func (o *Flags) Flags() []cli.Flag {
 }
 
 // Read checks the flags. once says that the command runs one cycle and ends: there is nothing to look at then.
-func (o *Flags) Read(c *cli.Context, getenv func(string) string, once bool) (Config, error) {
-	var config Config
+func (o *Flags) Read(c *cli.Context, getenv func(string) string, once bool) (Endpoints, error) {
+	var config Endpoints
 	var err error
 	if config.Socket, err = o.readSocket(c, getenv, once); err != nil {
 		return config, err
@@ -76,8 +77,7 @@ func (o *Flags) Read(c *cli.Context, getenv func(string) string, once bool) (Con
 		if once {
 			return config, needsLoop("metrics")
 		}
-		m := &config.Metrics
-		if m.Address, m.Port, err = readAddress("metrics", o.metrics, "127.0.0.1:9400", ""); err != nil {
+		if config.Metrics, err = readAddress("metrics", o.metrics, "127.0.0.1:9400", ""); err != nil {
 			return config, err
 		}
 	}
@@ -89,7 +89,7 @@ func (o *Flags) Read(c *cli.Context, getenv func(string) string, once bool) (Con
 		return config, nil
 	case o.webConfig == "":
 		return config, command.WrongFlag("web-config", ": write the path of a file")
-	case config.Web.Address == "" && !config.Metrics.asked():
+	case !config.Web.Address.IsValid() && !config.Metrics.IsValid():
 		return config, command.WrongFlag("web-config",
 			" needs --web or --metrics with an address; a unix socket has neither TLS nor passwords")
 	}
@@ -102,13 +102,11 @@ func needsLoop(flag string) error {
 }
 
 // Any reports whether anything is to be opened.
-func (config Config) Any() bool {
-	return config.Socket.Path != "" || config.Metrics.asked() || config.Web.asked()
-}
+func (config Endpoints) Any() bool { return config.Socket.Path != "" || config.Asked() }
 
 // Asked reports whether a flag or the environment asks for something.
-func (config Config) Asked() bool {
-	return config.Socket.Required || config.Metrics.asked() || config.Web.asked()
+func (config Endpoints) Asked() bool {
+	return config.Socket.Required || config.Metrics.IsValid() || config.Web.asked()
 }
 
 // Content is what the listeners serve.
@@ -135,8 +133,8 @@ type Listeners struct {
 	closers []func()
 }
 
-// Open opens what a Config asks for. If it fails, nothing is open.
-func Open(ctx context.Context, config Config, shown Content, log zerolog.Logger) (*Listeners, error) {
+// Open opens what a Endpoints asks for. If it fails, nothing is open.
+func Open(ctx context.Context, config Endpoints, shown Content, log zerolog.Logger) (*Listeners, error) {
 	l := &Listeners{shown: shown, log: log}
 	for _, open := range []func() error{
 		func() error { return l.openAccess(config.Access) },
@@ -174,22 +172,14 @@ func (l *Listeners) serve(listener net.Listener, handler http.Handler, address s
 	l.closers = append(l.closers, func() { stop(); <-ended })
 }
 
-// Metrics is the port that Prometheus scrapes.
-type Metrics struct {
-	Address string // empty for none
-	Port    int
-}
-
-func (m *Metrics) asked() bool { return m.Address != "" }
-
 // openMetrics serves only what Prometheus needs. On loopback, browsers on this machine
 // could be made to read it by another site (DNS rebinding), so the name is checked.
 // Elsewhere it answers to any name. Without --web-config anyone who reaches the port may read it.
-func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
-	if !config.asked() {
+func (l *Listeners) openMetrics(ctx context.Context, at netip.AddrPort) error {
+	if !at.IsValid() {
 		return nil
 	}
-	listener, address, err := l.listenTCP(ctx, config.Address, config.Port)
+	listener, address, err := l.listenTCP(ctx, at)
 	if err != nil {
 		return command.WrongFlag("metrics", ": %w", err)
 	}
@@ -199,7 +189,7 @@ func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
 	if l.access != nil {
 		handler = l.access.Protect(handler)
 	}
-	if isLoopback(config.Address) {
+	if isLoopback(at) {
 		handler = loopbackOnly(handler)
 	}
 	l.serve(listener, handler, address+"metrics")

@@ -3,6 +3,7 @@ package listeners_test
 import (
 	"io"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,20 +22,20 @@ import (
 )
 
 func TestAddresses(t *testing.T) {
-	for text, want := range map[string]listeners.Metrics{
-		"127.0.0.1:9400": {Address: "127.0.0.1", Port: 9400}, "localhost:0": {Address: "127.0.0.1"}, ":9400": {Address: "0.0.0.0", Port: 9400},
-		"[::1]:9400": {Address: "::1", Port: 9400}, "192.0.2.1:80": {Address: "192.0.2.1", Port: 80},
-		"": {}, "9400": {}, "127.0.0.1": {}, "127.0.0.1:": {}, "127.0.0.1:65536": {}, "127.0.0.1:-1": {}, "gpu-01:9400": {}, "http://127.0.0.1:9400": {}, "::1:9400": {},
+	for text, want := range map[string]string{
+		"127.0.0.1:9400": "127.0.0.1:9400", "localhost:0": "127.0.0.1:0", ":9400": "0.0.0.0:9400", "[::1]:9400": "[::1]:9400",
+		"192.0.2.1:80": "192.0.2.1:80", "": "", "9400": "", "127.0.0.1": "", "127.0.0.1:": "", "127.0.0.1:65536": "", "127.0.0.1:-1": "",
+		"gpu-01:9400": "", "http://127.0.0.1:9400": "", "::1:9400": "",
 	} {
 		flags := new(listeners.Flags)
 		app := &cli.App{Flags: flags.Flags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
 			config, err := flags.Read(c, func(string) string { return "" }, false)
-			if want.Address == "" {
+			if want == "" {
 				require.ErrorContains(t, err, "--metrics", text)
 				return nil
 			}
 			require.NoError(t, err, text)
-			require.Equal(t, want, config.Metrics, text)
+			require.Equal(t, want, config.Metrics.String(), text)
 			require.True(t, config.Asked())
 			_, err = flags.Read(c, func(string) string { return "" }, true)
 			require.ErrorContains(t, err, "--metrics needs a loop")
@@ -48,7 +49,7 @@ func TestMetrics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now, Version: "v7"}}
-	config := listeners.Config{Socket: listeners.Socket{Path: path}, Metrics: listeners.Metrics{Address: "127.0.0.1"}}
+	config := listeners.Endpoints{Socket: listeners.Socket{Path: path}, Metrics: netip.MustParseAddrPort("127.0.0.1:0")}
 	open, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
 	require.NoError(t, err)
 	defer open.Close()
@@ -81,7 +82,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	config.Socket.Path = ""
-	config.Metrics.Address = "192.0.2.77"
+	config.Metrics = netip.MustParseAddrPort("192.0.2.77:0")
 	_, err = listeners.Open(t.Context(), config, shown, zerolog.Nop())
 	require.ErrorContains(t, err, "--metrics: 192.0.2.77 is not an address of this machine")
 }
@@ -90,7 +91,7 @@ func TestMetrics(t *testing.T) {
 func TestMetricsOnEveryAddress(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
-	open, err := listeners.Open(t.Context(), listeners.Config{Metrics: listeners.Metrics{Address: "0.0.0.0"}}, shown, zerolog.Nop())
+	open, err := listeners.Open(t.Context(), listeners.Endpoints{Metrics: netip.MustParseAddrPort("0.0.0.0:0")}, shown, zerolog.Nop())
 	require.NoError(t, err)
 	defer open.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(open.Addresses[0], "http://["), "]:")
@@ -113,7 +114,7 @@ func TestMetricsOfTheWebPage(t *testing.T) {
 	feed.Consume(cycle.AtEnd(), nil)
 	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}}
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
-		open, err := listeners.Open(t.Context(), listeners.Config{Web: listeners.Web{Address: "127.0.0.1", Names: names}}, shown, zerolog.Nop())
+		open, err := listeners.Open(t.Context(), listeners.Endpoints{Web: listeners.Web{Address: netip.MustParseAddrPort("127.0.0.1:0"), Names: names}}, shown, zerolog.Nop())
 		require.NoError(t, err)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, open.Addresses[0]+"metrics", http.NoBody)
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestSocket(t *testing.T) {
 		require.True(t, known)
 		require.NoError(t, json.NewEncoder(w).Encode(peer))
 	})
-	config := listeners.Config{Socket: listeners.Socket{Path: path, Required: true}}
+	config := listeners.Endpoints{Socket: listeners.Socket{Path: path, Required: true}}
 	open, err := listeners.Open(t.Context(), config, listeners.Content{Feed: feed, Actions: actions}, zerolog.Nop())
 	require.NoError(t, err)
 	require.Equal(t, []string{path}, open.Addresses)

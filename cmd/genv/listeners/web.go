@@ -19,9 +19,8 @@ import (
 
 // Web is where the web page is served, and to whom.
 type Web struct {
-	Unix    string // path of a socket; empty for TCP
-	Address string // of TCP
-	Port    int
+	Unix    string         // path of a socket; empty for TCP
+	Address netip.AddrPort // of TCP
 	Names   web.Names
 	Hosts   []string // names besides those of loopback
 }
@@ -31,13 +30,13 @@ func (w *Web) Page() string {
 	switch {
 	case !w.asked() || len(w.Hosts) == 0:
 		return ""
-	case w.exposed() && w.Port != 443:
-		return "https://" + net.JoinHostPort(w.Hosts[0], strconv.Itoa(w.Port))
+	case w.exposed() && w.Address.Port() != 443:
+		return "https://" + net.JoinHostPort(w.Hosts[0], strconv.Itoa(int(w.Address.Port())))
 	}
 	return "https://" + w.Hosts[0] // of a proxy in front
 }
 
-func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
+func (w *Web) asked() bool { return w.Unix != "" || w.Address.IsValid() }
 
 func (o *Flags) readWeb(c *cli.Context, once bool) (Web, error) {
 	if !c.IsSet("web") {
@@ -58,15 +57,13 @@ func (o *Flags) readWeb(c *cli.Context, once bool) (Web, error) {
 	return w, w.check(o.webConfig != "")
 }
 
-func (w *Web) readAddress(text string) error {
+func (w *Web) readAddress(text string) (err error) {
 	if path, found := strings.CutPrefix(text, "unix:"); found && path != "" {
-		var err error
 		w.Unix, err = filepath.Abs(path)
 		return err
 	}
-	var err error
 	const orSocket = ", or a socket, such as unix:/run/genv-controller/web.sock"
-	w.Address, w.Port, err = readAddress("web", text, "127.0.0.1:8080", orSocket)
+	w.Address, err = readAddress("web", text, "127.0.0.1:8080", orSocket)
 	return err
 }
 
@@ -118,7 +115,7 @@ func (w *Web) where() string {
 	if w.Unix != "" {
 		return "unix:" + w.Unix
 	}
-	return net.JoinHostPort(w.Address, strconv.Itoa(w.Port))
+	return w.Address.String()
 }
 
 func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error {
@@ -144,7 +141,7 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 			return err
 		}
 	}
-	listener, address, err := l.listenTCP(ctx, config.Address, config.Port)
+	listener, address, err := l.listenTCP(ctx, config.Address)
 	if err != nil {
 		return command.WrongFlag("web", ": %w", err)
 	}
@@ -166,28 +163,25 @@ func (l *Listeners) openAccess(path string) (err error) {
 }
 
 // listenTCP opens a port, with TLS if the file of --web-config has a certificate. The URL is for people.
-func (l *Listeners) listenTCP(ctx context.Context, address string, port int) (net.Listener, string, error) {
-	listener, err := socket.ListenTCP(ctx, address, port)
+func (l *Listeners) listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, string, error) {
+	listener, err := socket.ListenTCP(ctx, at.Addr().String(), int(at.Port()))
 	if err != nil {
 		return nil, "", err
 	}
-	at := "://" + listener.Addr().String() + "/"
-	if l.access == nil {
-		return listener, "http" + at, nil
+	url := "://" + listener.Addr().String() + "/"
+	if l.access != nil && l.access.TLS() != nil {
+		return tls.NewListener(listener, l.access.TLS()), "https" + url, nil
 	}
-	if secure := l.access.TLS(); secure != nil {
-		return tls.NewListener(listener, secure), "https" + at, nil
-	}
-	return listener, "http" + at, nil
+	return listener, "http" + url, nil
 }
 
-// readAddress reads an address of this machine and a port, as a flag has them. example is
-// one of both, and or what else the flag takes.
-func readAddress(flag, text, example, or string) (address string, port int, err error) {
+// readAddress reads an address of this machine and a port, as a flag has them. example is one of both, and or what else
+// the flag takes.
+func readAddress(flag, text, example, or string) (at netip.AddrPort, err error) {
 	host, after, err := net.SplitHostPort(text)
-	number, notANumber := strconv.ParseUint(after, 10, 16)
+	port, notANumber := strconv.ParseUint(after, 10, 16)
 	if err != nil || notANumber != nil {
-		return "", 0, command.WrongFlag(flag, " %q: write an address and a port, as %s%s", text, example, or)
+		return at, command.WrongFlag(flag, " %q: write an address and a port, as %s%s", text, example, or)
 	}
 	switch host {
 	case "":
@@ -195,11 +189,12 @@ func readAddress(flag, text, example, or string) (address string, port int, err 
 	case "localhost":
 		host = "127.0.0.1"
 	}
-	if _, err := netip.ParseAddr(host); err != nil {
-		return "", 0, command.WrongFlag(flag, " %q: write the address of this machine in numbers, as %s", text, example)
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return at, command.WrongFlag(flag, " %q: write the address of this machine in numbers, as %s", text, example)
 	}
-	return host, int(number), nil
+	return netip.AddrPortFrom(address, uint16(port)), nil
 }
 
 // isLoopback reports whether only this machine can connect to an address.
-func isLoopback(address string) bool { return netip.MustParseAddr(address).Unmap().IsLoopback() }
+func isLoopback(at netip.AddrPort) bool { return at.Addr().Unmap().IsLoopback() }

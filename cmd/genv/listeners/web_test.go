@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,7 +36,7 @@ import (
 )
 
 // read reads flags as a command does.
-func read(once bool, flags ...string) (config listeners.Config, err error) {
+func read(once bool, flags ...string) (config listeners.Endpoints, err error) {
 	app := cli.NewApp()
 	o := new(listeners.Flags)
 	app.Flags, app.Writer, app.ErrWriter = o.Flags(), io.Discard, io.Discard
@@ -130,21 +131,21 @@ func accessFiles(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not
-// offered to those who would prefer it.
 func TestAddressOfThePage(t *testing.T) {
 	for want, w := range map[string]listeners.Web{
-		"":                              {Address: "127.0.0.1", Port: 8080},
-		"https://gpus.example.org":      {Address: "127.0.0.1", Port: 8080, Hosts: []string{"gpus.example.org", "g"}},
+		"":                              {Address: netip.MustParseAddrPort("127.0.0.1:8080")},
+		"https://gpus.example.org":      {Address: netip.MustParseAddrPort("127.0.0.1:8080"), Hosts: []string{"gpus.example.org", "g"}},
 		"https://a":                     {Unix: "/run/web.sock", Hosts: []string{"a"}},
-		"https://b":                     {Address: "0.0.0.0", Port: 443, Hosts: []string{"b"}},
-		"https://gpus.example.org:8443": {Address: "0.0.0.0", Port: 8443, Hosts: []string{"gpus.example.org"}},
+		"https://b":                     {Address: netip.MustParseAddrPort("0.0.0.0:443"), Hosts: []string{"b"}},
+		"https://gpus.example.org:8443": {Address: netip.MustParseAddrPort("0.0.0.0:8443"), Hosts: []string{"gpus.example.org"}},
 	} {
 		require.Equal(t, want, w.Page())
 	}
 	require.Empty(t, (&listeners.Web{Hosts: []string{"no page"}}).Page())
 }
 
+// TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not offered to those who
+// would prefer it.
 func TestWebWithTLS(t *testing.T) {
 	dir := accessFiles(t)
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")
