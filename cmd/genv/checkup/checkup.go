@@ -6,9 +6,11 @@
 package checkup
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -130,12 +132,7 @@ func checksOf(d *remotedoctor.FleetReport, name doctor.Name, status doctor.Check
 }
 
 func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
-	for causes := remote.Causes(found); len(causes) > 0; {
-		same := causes
-		if other := slices.IndexFunc(causes,
-			func(c remote.Cause) bool { return c.Class != causes[0].Class }); other > 0 {
-			same = causes[:other]
-		}
+	for _, same := range render.ByClass(remote.Causes(found)) {
 		chunk := len(same)
 		if s.All { // all causes, else not more than are read
 			chunk = 1
@@ -150,7 +147,6 @@ func (s *Style) writeCauses(b *strings.Builder, found []remote.Failure) {
 				s.writeItem(b, "    next: ", step)
 			}
 		}
-		causes = causes[len(same):]
 	}
 }
 
@@ -185,13 +181,6 @@ var titles = map[doctor.Name]string{
 	doctor.Controller: "CTRL",
 }
 
-func titleOf(name doctor.Name) string {
-	if title, other := titles[name]; other {
-		return title
-	}
-	return strings.ToUpper(string(name))
-}
-
 // writeTable writes the table. On a terminal that is too narrow for it, columns are left out in
 // which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
@@ -203,7 +192,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 		table.Rows[i].Cells = []draw.Cell{draw.Text(text.Printable(d.Hosts[i].Host))}
 	}
 	for _, n := range doctor.Names() {
-		column := draw.ColumnLayout{Name: titleOf(n), Order: 1}
+		column := draw.ColumnLayout{Name: cmp.Or(titles[n], strings.ToUpper(string(n))), Order: 1}
 		for i := range d.Hosts {
 			status := d.Hosts[i].Check(n).Status
 			table.Rows[i].Cells = append(table.Rows[i].Cells, s.cell(words[status].word, status))
@@ -218,4 +207,44 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	if left := table.LeftOut(); len(left) > 0 {
 		s.wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(left, ", "))
 	}
+}
+
+// writeOlder says on how many hosts an upgrade of this machine has left an older genv, which works: a genv with a
+// problem has its own next step.
+func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
+	var versions []string
+	count := 0
+	for i := range d.Hosts {
+		h := &d.Hosts[i]
+		if version := text.OneLine(h.Genv.Version); h.Check(doctor.Genv).Status == doctor.OK &&
+			older(version, d.Genv.Version) {
+			versions, count = append(versions, version), count+1
+		}
+	}
+	if count == 0 {
+		return
+	}
+	slices.Sort(versions)
+	fmt.Fprintf(b, "genv on %s is older (%s, here %s): genv remote install -H @all --upgrade\n",
+		text.Plural(count, "host"), strings.Join(slices.Compact(versions), ", "), d.Genv.Version)
+}
+
+// older compares the numbers that versions begin with. Without them it is not known, and false.
+func older(version, than string) bool {
+	a, b := numbers(version), numbers(than)
+	return a != nil && b != nil && slices.Compare(a, b) < 0
+}
+
+// startsWithNumbers is such as "v2.1.0".
+var startsWithNumbers = text.Pattern(`^v?\d{1,9}(\.\d{1,9})+`)
+
+func numbers(version string) (found []int) {
+	if !startsWithNumbers().MatchString(version) {
+		return nil
+	}
+	for number := range strings.SplitSeq(strings.TrimPrefix(startsWithNumbers().FindString(version), "v"), ".") {
+		n, _ := strconv.Atoi(number) // it has at most 9 digits
+		found = append(found, n)
+	}
+	return found
 }

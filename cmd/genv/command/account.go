@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -70,6 +71,22 @@ func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	}
 	account, err := nss.Passwd{}.Named(ctx, name)
 	return err != nil || int(account.UID) != os.Geteuid()
+}
+
+// OtherOwner is the name of the user who owns a file, as sudo takes it; empty for this one.
+func OtherOwner(path string) (string, error) {
+	var about unix.Stat_t
+	if err := unix.Lstat(path, &about); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if int(about.Uid) == os.Geteuid() {
+		return "", nil
+	}
+	uid := strconv.FormatUint(uint64(about.Uid), 10)
+	if owner, err := user.LookupId(uid); err == nil {
+		return owner.Username, nil
+	}
+	return "#" + uid, nil
 }
 
 // becomeAccount runs this program again as the controller's account, if it is root's and there is one. Its error is

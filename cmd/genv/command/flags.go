@@ -362,8 +362,18 @@ func (p *Program) Time(text string) (time.Time, error) {
 	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
 }
 
-// Ago reads the value of a flag: a time, or how long ago it was, as 2h or 7d; the zero time if it is empty.
-func (p *Program) Ago(flag, written string) (time.Time, error) {
+// Period reads --since and --until: a time, or how long ago it was, as 2h or 7d; the zero time if one is empty.
+func (p *Program) Period(since, until string) (from, to time.Time, err error) {
+	if from, err = p.ago("since", since); err == nil {
+		to, err = p.ago("until", until)
+	}
+	if err == nil && !to.IsZero() && !to.After(from) {
+		err = WrongFlag("since", " %s is not before --until %s", from.Format(time.DateTime), to.Format(time.DateTime))
+	}
+	return from, to, err
+}
+
+func (p *Program) ago(flag, written string) (time.Time, error) {
 	if written == "" {
 		return time.Time{}, nil
 	}

@@ -79,7 +79,10 @@ func (o *Options) Show(p *command.Program, c *cli.Context, path string, host sna
 	if o.stats {
 		return writeStats(p, o.output, audit.Sum(entries))
 	}
-	return write(p, o.output, entries)
+	if o.output.Format == "json" {
+		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: entries})
+	}
+	return table(o.output, entries).Write(p.Out)
 }
 
 // read is what the flags select.
@@ -89,17 +92,8 @@ func (o *Options) read(p *command.Program) (q audit.Filter, err error) {
 	}
 	q = o.filter
 	q.PID, q.Notices = snapshot.PID(o.pid), q.Notices || o.stats
-	if q.Since, err = p.Ago("since", o.since); err != nil {
-		return q, err
-	}
-	if q.Until, err = p.Ago("until", o.until); err != nil {
-		return q, err
-	}
-	if !q.Until.IsZero() && !q.Until.After(q.Since) {
-		return q, command.WrongFlag("since", " %s is not before --until %s",
-			q.Since.Format(time.DateTime), q.Until.Format(time.DateTime))
-	}
-	return q, nil
+	q.Since, q.Until, err = p.Period(o.since, o.until)
+	return q, err
 }
 
 // read reads what a query finds, and says which lines can't be read.
@@ -120,13 +114,6 @@ func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error
 type EntriesDocument struct {
 	Schema  string        `json:"schema"`
 	Entries []audit.Entry `json:"entries"`
-}
-
-func write(p *command.Program, output render.Output, entries []audit.Entry) error {
-	if output.Format == "json" {
-		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: entries})
-	}
-	return table(output, entries).Write(p.Out)
 }
 
 // table has the id of a decision before its reason, in CSV behind all that was there before it.

@@ -4,7 +4,6 @@
 package monitoring
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -180,17 +179,9 @@ func (config *ExportConfig) Check() (err error) {
 
 // target is where a Prometheus on this machine finds the server.
 func (config *ExportConfig) target(port int) string {
-	ip := net.ParseIP(config.Address)
-	if ip.IsUnspecified() || ip.IsLoopback() {
-		return net.JoinHostPort(cmp.Or(loopback(ip), "localhost"), strconv.Itoa(port))
+	host := config.Address
+	if ip := net.ParseIP(host); ip.IsUnspecified() || ip.Equal(net.IPv4(127, 0, 0, 1)) {
+		host = "localhost"
 	}
-	return net.JoinHostPort(config.Address, strconv.Itoa(port))
-}
-
-// loopback is the address if it is one that the name localhost doesn't lead to.
-func loopback(ip net.IP) string {
-	if ip.IsUnspecified() || ip.Equal(net.IPv4(127, 0, 0, 1)) {
-		return ""
-	}
-	return ip.String()
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }

@@ -36,7 +36,6 @@ type exemptionWithID struct {
 
 // exemptOptions is what the flags of `genv remote exempt` say.
 type exemptOptions struct {
-	*program
 	controllerOptions
 	output               render.Output
 	host                 []string
@@ -51,8 +50,8 @@ type exemptOptions struct {
 // exemptCommand is `genv remote exempt`. It asks the running controller over its socket; if none runs, it changes the
 // exemptions in the folder of the stopped one. It connects to no host, and package operator decides which exemptions
 // are allowed.
-func (p *program) exemptCommand() *cli.Command {
-	o := &exemptOptions{program: p}
+func exemptCommand(p command.Program) *cli.Command {
+	o := &exemptOptions{controllerOptions: controllerOptions{Program: p}}
 	return &cli.Command{
 		Name:  "exempt",
 		Usage: "exempt a user, a host or a GPU from the rules for some time, list exemptions, or end one",
@@ -73,7 +72,10 @@ func (p *program) exemptCommand() *cli.Command {
 }
 
 // controllerOptions find the controller of an operator's action.
-type controllerOptions struct{ socket, stateDir, auditLog string }
+type controllerOptions struct {
+	command.Program
+	socket, stateDir, auditLog string
+}
 
 func (o *controllerOptions) controllerFlags() []cli.Flag {
 	return []cli.Flag{
@@ -138,7 +140,7 @@ func (o *exemptOptions) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := o.exemptions(c, &o.controllerOptions, o.list)
+	at, err := o.exemptions(c, o.list)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -36,10 +34,10 @@ type exemptions interface {
 }
 
 // exemptions finds the controller, or else the folder, which may be in use if it is only read.
-func (p *program) exemptions(c *cli.Context, o *controllerOptions, readOnly bool) (exemptions, error) {
+func (o *controllerOptions) exemptions(c *cli.Context, readOnly bool) (exemptions, error) {
 	path := o.socket
 	if path == "" {
-		path = socket.Find(p.Getenv, os.Geteuid())
+		path = socket.Find(o.Getenv, os.Geteuid())
 	}
 	if path != "" && path != socket.Off {
 		living, err := socket.Answers(c.Context, path)
@@ -55,7 +53,7 @@ func (p *program) exemptions(c *cli.Context, o *controllerOptions, readOnly bool
 				" %s: no controller listens there; start it, or change its folder: --socket off --state-dir DIR", path)
 		}
 	}
-	return p.stoppedController(o, readOnly)
+	return o.stoppedController(readOnly)
 }
 
 // runningController is a controller that runs.
@@ -96,16 +94,16 @@ func (r *runningController) names(ctx context.Context) (hosts, users []string) {
 
 // stoppedController is the folder of a controller that doesn't run.
 type stoppedController struct {
-	program *program
-	dir     string
-	store   *statedir.Folder
-	log     *audit.Log // nil for none
+	*controllerOptions
+	dir   string
+	store *statedir.Folder
+	log   *audit.Log // nil for none
 }
 
-func (p *program) stoppedController(o *controllerOptions, readOnly bool) (*stoppedController, error) {
+func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController, error) {
 	dir := o.stateDir
 	if dir == "" {
-		dirs := enforcement.ControllerDirs(p.Getenv)
+		dirs := enforcement.ControllerDirs(o.Getenv)
 		switch len(dirs) {
 		case 0:
 			return nil, command.UsageError("no controller runs, and none has run here: " +
@@ -118,7 +116,7 @@ func (p *program) stoppedController(o *controllerOptions, readOnly bool) (*stopp
 				strings.Join(dirs, " and "))
 		}
 	}
-	s := &stoppedController{program: p, dir: dir}
+	s := &stoppedController{controllerOptions: o, dir: dir}
 	if path := o.auditLog; path != "" {
 		if err := audit.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, command.WrongFlag("audit-log", ": %w; nothing was done", err)
@@ -130,38 +128,27 @@ func (p *program) stoppedController(o *controllerOptions, readOnly bool) (*stopp
 	}
 	var err error
 	s.store, err = statedir.Open(dir)
-	switch owner := otherOwner(dir); {
+	owner, _ := command.OtherOwner(dir) // without it the error alone is said
+	switch {
 	case errors.Is(err, statedir.ErrInUse) && readOnly:
 	case errors.Is(err, statedir.ErrInUse):
 		_ = s.store.Close() // it was only read
 		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
 	case err != nil && owner != "":
 		return nil, command.UsageError("%s belongs to %s, the controller's account: %s, "+
-			"with that account as `account:` in /etc/genv/config.yaml (%w)", dir, owner, command.AskWithSudo, err)
+			"with that account as `account:` in /etc/genv/config.yaml (%w)", dir,
+			strings.Replace(owner, "#", "uid ", 1), command.AskWithSudo, err)
 	case err != nil:
 		return nil, command.WrongFlag("state-dir", ": %w", err)
 	}
 	return s, nil
 }
 
-// otherOwner is the name of the user who owns a folder; empty for this one.
-func otherOwner(dir string) string {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) == os.Geteuid() {
-		return ""
-	}
-	uid := strconv.FormatUint(uint64(st.Uid), 10)
-	if account, err := user.LookupId(uid); err == nil {
-		return account.Username
-	}
-	return "uid " + uid
-}
-
 func (s *stoppedController) where() (path, stateDir string) { return "", s.dir }
 func (s *stoppedController) close()                         { _ = s.store.Close() } // what was done is on the disk
 
 func (s *stoppedController) state(context.Context) (operator.State, error) {
-	now := s.program.Now()
+	now := s.Now()
 	state, err := s.store.LoadOperator(now)
 	if err != nil {
 		return operator.State{}, err
@@ -181,7 +168,7 @@ func (s *stoppedController) act(ctx context.Context, a *operator.Instruction) (s
 			return "", err
 		}
 	}
-	line, err := s.store.Operate(enforcement.Self(ctx), a, log, s.program.Now())
+	line, err := s.store.Operate(enforcement.Self(ctx), a, log, s.Now())
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +178,7 @@ func (s *stoppedController) act(ctx context.Context, a *operator.Instruction) (s
 // checkRule refuses a rule that is neither known nor a cap of the policy that the next controller reads.
 func (s *stoppedController) checkRule(e policy.Exemption) error {
 	file := policy.Default()
-	path, err := command.FindConfig(s.program.Getenv, command.PolicyFile)
+	path, err := command.FindConfig(s.Getenv, command.PolicyFile)
 	if err == nil && path != "" {
 		file, err = policycheck.ReadPolicy(path)
 	}
@@ -205,7 +192,7 @@ func (s *stoppedController) checkRule(e policy.Exemption) error {
 }
 
 func (s *stoppedController) names(context.Context) (hosts, users []string) {
-	selection := inventory.Selection{DefaultFiles: command.ConfigPaths(s.program.Getenv, command.HostsFile)}
+	selection := inventory.Selection{DefaultFiles: command.ConfigPaths(s.Getenv, command.HostsFile)}
 	list, _, err := inventory.Known(selection, command.OpenAtOnce)
 	if err != nil {
 		return nil, nil

@@ -1,3 +1,5 @@
+// Package operators has the commands with which operators tell a controller what not to do: `genv remote exempt`,
+// `hold` and `release`. The controller runs, or has left its state in a folder.
 package operators
 
 import (
@@ -15,9 +17,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// Commands are those of `genv remote`.
+func Commands(with command.Program) []*cli.Command {
+	return []*cli.Command{exemptCommand(with), holdCommand(with), releaseCommand(with)}
+}
+
 // holdCommand is `genv remote hold`. Hosts are held by an exemption for as long as one may last.
-func (p *program) holdCommand() *cli.Command {
-	return p.holdOrRelease("hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
+func holdCommand(p command.Program) *cli.Command {
+	return holdOrRelease(p, "hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
 		"most 30 days", func(reason string, host snapshot.Hostname) operator.Instruction {
 		if host == "" {
 			return operator.Instruction{Kind: operator.Hold, Reason: reason}
@@ -26,8 +33,8 @@ func (p *program) holdCommand() *cli.Command {
 	})
 }
 
-func (p *program) releaseCommand() *cli.Command {
-	return p.holdOrRelease("release", "end what genv remote hold began",
+func releaseCommand(p command.Program) *cli.Command {
+	return holdOrRelease(p, "release", "end what genv remote hold began",
 		func(reason string, host snapshot.Hostname) operator.Instruction {
 			if host == "" {
 				return operator.Instruction{Kind: operator.Release, Reason: reason}
@@ -37,48 +44,46 @@ func (p *program) releaseCommand() *cli.Command {
 }
 
 // holdOrRelease is a command that has an action done for each host that is named, or once for all.
-func (p *program) holdOrRelease(
-	name, usage string, action func(reason string, host snapshot.Hostname) operator.Instruction,
+func holdOrRelease(
+	p command.Program, name, usage string, action func(reason string, host snapshot.Hostname) operator.Instruction,
 ) *cli.Command {
-	var o struct {
-		controllerOptions
-		host   []string
-		reason string
-	}
+	var host []string
+	var reason string
+	o := &controllerOptions{Program: p}
 	return &cli.Command{
 		Name: name, Usage: usage,
 		Flags: append([]cli.Flag{
-			command.Strings(&o.host, "host,H", "only on these `HOSTS`: a,b or gpu[01-16].lab or @group"),
-			command.String(&o.reason, "reason", "why, for the record and for other operators: `TEXT`"),
+			command.Strings(&host, "host,H", "only on these `HOSTS`: a,b or gpu[01-16].lab or @group"),
+			command.String(&reason, "reason", "why, for the record and for other operators: `TEXT`"),
 		}, o.controllerFlags()...),
 		Action: func(c *cli.Context) error {
-			if name == "hold" && o.reason == "" {
+			if name == "hold" && reason == "" {
 				return command.UsageError("hold needs a reason: give --reason TEXT")
 			}
-			hosts, err := p.hostsToHold(o.host)
+			hosts, err := o.hostsToHold(host)
 			if err != nil {
 				return err
 			}
 			actions := make([]operator.Instruction, len(hosts))
 			for i, host := range hosts {
-				actions[i] = action(o.reason, host)
+				actions[i] = action(reason, host)
 				actions[i].Schema = operator.ActionSchema
 				if err := actions[i].Check(); err != nil {
 					return withNextStep(err)
 				}
 			}
-			return p.operate(c, &o.controllerOptions, actions)
+			return o.operate(c, actions)
 		},
 	}
 }
 
 // hostsToHold are the hosts that are named; one without a name for all.
-func (p *program) hostsToHold(named []string) ([]snapshot.Hostname, error) {
+func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, error) {
 	if len(named) == 0 {
 		return []snapshot.Hostname{""}, nil
 	}
 	list, err := inventory.Load(inventory.Selection{
-		Hosts: named, DefaultFiles: command.ConfigPaths(p.Getenv, command.HostsFile), OpenDefault: command.OpenConfig,
+		Hosts: named, DefaultFiles: command.ConfigPaths(o.Getenv, command.HostsFile), OpenDefault: command.OpenConfig,
 	}, command.OpenAtOnce)
 	hosts := make([]snapshot.Hostname, len(list))
 	for i := range list {
@@ -88,12 +93,12 @@ func (p *program) hostsToHold(named []string) ([]snapshot.Hostname, error) {
 }
 
 // said is what was done; a host is held by an exemption, which the controller calls so.
-func (p *program) said(a *operator.Instruction, done string) string {
+func (o *controllerOptions) said(a *operator.Instruction, done string) string {
 	switch {
 	case a.Host == "":
 		return done
 	case a.Kind == operator.Exempt:
-		until := p.Now().Add(policy.MaxExemption).Local().Format(time.DateTime)
+		until := o.Now().Add(policy.MaxExemption).Local().Format(time.DateTime)
 		return fmt.Sprintf("held host %s until %s: %s", a.Host, until, a.Reason)
 	default:
 		return fmt.Sprintf("ended the hold of host %s", a.Host)
@@ -101,13 +106,13 @@ func (p *program) said(a *operator.Instruction, done string) string {
 }
 
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.
-func (p *program) operate(c *cli.Context, o *controllerOptions, actions []operator.Instruction) error {
-	at, err := p.exemptions(c, o, false)
+func (o *controllerOptions) operate(c *cli.Context, actions []operator.Instruction) error {
+	at, err := o.exemptions(c, false)
 	if err != nil {
 		return err
 	}
 	defer at.close()
-	if err := p.checkNames(c.Context, at, actions...); err != nil {
+	if err := o.checkNames(c.Context, at, actions...); err != nil {
 		return err
 	}
 	var nothing []error
@@ -123,14 +128,14 @@ func (p *program) operate(c *cli.Context, o *controllerOptions, actions []operat
 		case err != nil:
 			return withNextStep(err)
 		default:
-			fmt.Fprintln(p.Out, text.OneLine(p.said(&actions[i], done)))
+			fmt.Fprintln(o.Out, text.OneLine(o.said(&actions[i], done)))
 		}
 	}
 	if len(nothing) == len(actions) {
 		return command.UsageError("%w", errors.Join(nothing...))
 	}
 	for _, err := range nothing {
-		p.Warn(err.Error())
+		o.Warn(err.Error())
 	}
 	return nil
 }

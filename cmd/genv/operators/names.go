@@ -28,7 +28,7 @@ type knownNames struct {
 
 // checkNames refuses to exempt a host or a user that certainly doesn't exist: nothing would be protected. Where that
 // can't be known it warns.
-func (p *program) checkNames(ctx context.Context, at exemptions, actions ...operator.Instruction) error {
+func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Instruction) error {
 	ctx, cancel := context.WithTimeout(ctx, accountsWithin)
 	defer cancel()
 	var known knownNames
@@ -53,7 +53,7 @@ func (p *program) checkNames(ctx context.Context, at exemptions, actions ...oper
 			return err
 		}
 		if warning != "" {
-			p.Warn(warning)
+			o.Warn(warning)
 		}
 	}
 	return nil

@@ -55,21 +55,17 @@ type Warning struct {
 // at the first place where it is.
 func Check(references []policy.Reference, known Known) Result {
 	var result Result
-	for _, kind := range []string{policy.ToHost, policy.ToLabel} {
-		if len(known.Hosts) == 0 && slices.ContainsFunc(references,
-			func(r policy.Reference) bool { return r.Kind == kind }) {
-			result.Unchecked = append(result.Unchecked,
-				fmt.Sprintf("%ss: no inventory was found; name one with -H hosts.yaml", kind))
+	unchecked := func(isUnknown bool, why string, kinds ...string) {
+		named := func(r policy.Reference) bool { return slices.Contains(kinds, r.Kind) }
+		if isUnknown && slices.ContainsFunc(references, named) {
+			result.Unchecked = append(result.Unchecked, why)
 		}
 	}
-	if known.Accounts.Err != nil && slices.ContainsFunc(references,
-		func(r policy.Reference) bool { return r.Kind == policy.ToUser || r.Kind == policy.ToUnixGroup }) {
-		result.Unchecked = append(result.Unchecked, fmt.Sprintf("users: %v", known.Accounts.Err))
-	}
-	if len(known.Models) == 0 && slices.ContainsFunc(references,
-		func(r policy.Reference) bool { return r.Kind == policy.ToModel }) {
-		result.Unchecked = append(result.Unchecked, "models: no controller on this machine has seen GPUs yet")
-	}
+	const noInventory = "s: no inventory was found; name one with -H hosts.yaml"
+	unchecked(len(known.Hosts) == 0, policy.ToHost+noInventory, policy.ToHost)
+	unchecked(len(known.Hosts) == 0, policy.ToLabel+noInventory, policy.ToLabel)
+	unchecked(known.Accounts.Err != nil, fmt.Sprint("users: ", known.Accounts.Err), policy.ToUser, policy.ToUnixGroup)
+	unchecked(len(known.Models) == 0, "models: no controller on this machine has seen GPUs yet", policy.ToModel)
 	seen := map[string]bool{} // names with a warning
 	for i := range references {
 		r := &references[i]

@@ -43,22 +43,28 @@ func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %s failed:\n", len(failures), text.Plural(total, "host"))
-	for causes := remote.Causes(failures); len(causes) > 0; {
-		class := causes[0].Class
-		n := 1
-		for n < len(causes) && causes[n].Class == class {
-			n++
-		}
-		fmt.Fprintf(&b, "  %s (%d)\n", class, hosts[class])
-		for _, line := range CauseLines(causes[:n]) {
+	for _, causes := range ByClass(remote.Causes(failures)) {
+		fmt.Fprintf(&b, "  %s (%d)\n", causes[0].Class, hosts[causes[0].Class])
+		for _, line := range CauseLines(causes) {
 			fmt.Fprintf(&b, "    %s\n", line)
 		}
-		for _, step := range NextSteps(causes[:n]) {
+		for _, step := range NextSteps(causes) {
 			fmt.Fprintf(&b, "    next: %s\n", step)
 		}
-		causes = causes[n:]
 	}
 	_, _ = io.WriteString(w, b.String()) // at once, so that it isn't mixed with other output
+}
+
+// ByClass splits causes where the class changes.
+func ByClass(causes []remote.Cause) (split [][]remote.Cause) {
+	for len(causes) > 0 {
+		other := slices.IndexFunc(causes, func(c remote.Cause) bool { return c.Class != causes[0].Class })
+		if other < 0 {
+			other = len(causes)
+		}
+		split, causes = append(split, causes[:other]), causes[other:]
+	}
+	return split
 }
 
 // AlsoFailed is the end of a summary: how many hosts failed, if any did.

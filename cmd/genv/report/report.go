@@ -12,14 +12,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
@@ -166,11 +163,7 @@ func (p *options) find(name, missing string) (path string, err error) {
 }
 
 func (p *options) query() (q usage.Query, err error) {
-	since, err := p.Ago("since", p.since)
-	if err != nil {
-		return q, err
-	}
-	until, err := p.Ago("until", p.until)
+	since, until, err := p.Period(p.since, p.until)
 	if err != nil {
 		return q, err
 	}
@@ -182,26 +175,18 @@ func (p *options) query() (q usage.Query, err error) {
 	case until.IsZero():
 		until = now
 	}
-	if !until.After(since) {
-		return q, command.WrongFlag("since", " %s is not before --until %s",
-			since.Format(time.DateTime), until.Format(time.DateTime))
-	}
 	return usage.Query{By: p.by, Since: since.Unix(), Until: until.Unix(), Days: p.output.Format == html}, nil
 }
 
-// checkOwner refuses the file of another user, even to root: SQLite would have to trust what
-// that user wrote, and to write files next to it.
+// checkOwner refuses the file of another user, even to root: SQLite would have to trust what that user wrote, and to
+// write files next to it.
 func checkOwner(path string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return command.UsageError("%s: %w", path, err)
+	owner, err := command.OtherOwner(path)
+	if err != nil {
+		return command.UsageError("%w", err)
 	}
-	if int(st.Uid) == unix.Geteuid() {
+	if owner == "" {
 		return nil
-	}
-	owner := "#" + strconv.FormatUint(uint64(st.Uid), 10) // as sudo takes it
-	if account, err := user.LookupId(owner[1:]); err == nil {
-		owner = account.Username
 	}
 	return command.UsageError("%s belongs to %s: run this as that account: sudo -u %s genv remote …", path, owner,
 		remote.Quote(owner))
