@@ -134,14 +134,15 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 // before the next device that is in use.
 func (c *Choice) take(d *HeldDevice) {
 	c.set(d, true)
-	if c.chosen = append(c.chosen, d); len(d.Uses) == 0 || len(d.mates) == 1 {
+	c.chosen = append(c.chosen, d)
+	ends := func(mate *HeldDevice) bool {
+		return !mate.gone && mate.Exempt == judging.Unused && !c.enough(d.cost) && c.costOf(mate) <= costEndsAnyway
+	}
+	if len(d.Uses) == 0 || !slices.ContainsFunc(d.mates, ends) {
 		return
 	}
 	for _, mate := range slices.SortedFunc(slices.Values(d.mates), c.compare) {
-		if mate.gone || mate.Exempt != judging.Unused || c.enough(d.cost) || c.costOf(mate) > costEndsAnyway {
-			continue
-		}
-		if c.freedWith(mate) <= c.Excess {
+		if ends(mate) && c.freedWith(mate) <= c.Excess {
 			c.set(mate, true)
 			c.chosen = append(c.chosen, mate)
 		}

@@ -270,17 +270,17 @@ func BenchmarkListedCaps(b *testing.B) {
 		}
 		cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprint("h", h)), Snapshot: s})
 	}
-	for _, n := range []int{0, 64} {
+	for _, most := range []int64{0, 20, 5} { // none, 64, and 64 that are exceeded
 		var list []*enforce.Cap
-		for i := range n {
-			c := listed(fmt.Sprint("c", i), int64(5+i%5), ofModel("A"))
+		for i := range min(most, 1) * 64 {
+			c := listed(fmt.Sprint("c", i), most+i%5, ofModel("A"))
 			if i%4 == 0 {
 				together(c)
-				c.Limit = limitOf(enforce.CapLimit{Value: 90, Percent: true})
+				c.Limit = limitOf(enforce.CapLimit{Value: min(85+most, 100), Percent: true})
 			}
 			list = append(list, c)
 		}
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(fmt.Sprint(len(list), " of ", most), func(b *testing.B) {
 			for b.Loop() {
 				_ = evaluate(stated{all: enforce.Settings{CountOutside: true}, list: list}, cluster, time.Time{})
 			}
