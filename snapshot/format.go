@@ -39,6 +39,10 @@ type (
 	environmentOf struct {
 		*Environment
 		UID *UID `json:"uid"`
+		// Former are indices that hosts of earlier versions let its shells use after GPUs were renumbered.
+		Former []struct {
+			Index DeviceIndex `json:"device"`
+		} `json:"former,omitempty"`
 	}
 	deviceOf struct {
 		Index *DeviceIndex `json:"index"`
@@ -182,6 +186,13 @@ func (r *reader) parts(s *Snapshot, processes []processOf, envs []environmentOf,
 		return err
 	}
 	s.Devices, err = r.devices(devices)
+	for i := range envs {
+		for _, f := range envs[i].Former {
+			if d := s.Device(f.Index); d != nil {
+				d.Unidentified = true
+			}
+		}
+	}
 	return err
 }
 

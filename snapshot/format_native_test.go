@@ -204,6 +204,16 @@ func TestHTMLIsNotEscaped(t *testing.T) {
 	require.Contains(t, string(data), name)
 }
 
+// A host of an earlier version lets shells use indices after GPUs were renumbered: what is attached there is unknown.
+func TestFormerIndicesOfEarlierVersions(t *testing.T) {
+	s, err := snapshot.DecodeNative([]byte(`{"processes":[],"envs":[{"eid":"1","uid":7,"creation":"20/11/2026 21:10:33","username":"x",` +
+		`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[],"former":[{"device":1,"until":9}]}],` +
+		`"devices":[{"index":0,"total_memory":"100mi","attachments":[]},{"index":1,"total_memory":"100mi","attachments":[]}]}`))
+	require.NoError(t, err)
+	require.False(t, s.Device(0).Unidentified)
+	require.True(t, s.Device(1).Unidentified)
+}
+
 // TestHostileBookings: what no honest host has is refused or left out when a snapshot is read.
 func TestHostileBookings(t *testing.T) {
 	read := func(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -13,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// A folder may never answer (FUSE, a broken NFS): the helper that looks is given up, and all folders together may take
-// kernelsWithin. The rest is unknown.
+// A folder may never answer (FUSE, a broken NFS): the helper that looks is given up after kernelsWithin. Users are
+// looked for side by side, so that only the kernels of that user are unknown.
 const (
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // in one look, since any user can register any uid
@@ -24,17 +25,29 @@ const (
 func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
 	ctx, cancel := context.WithTimeout(context.Background(), kernelsWithin)
 	defer cancel()
+	var group sync.WaitGroup
+	var mu sync.Mutex
 	all, asked := map[Kernel]Liveness{}, 0
 	for uid, list := range kernels {
-		var folders []string
-		complete := false
-		if asked++; asked <= maxKernelUsers {
-			folders, complete = p.runtimeFolders(ctx, uid, pids)
+		if asked++; asked > maxKernelUsers {
+			mu.Lock()
+			for _, k := range list {
+				all[k] = Unknown
+			}
+			mu.Unlock()
+			continue
 		}
-		for _, k := range list {
-			all[k] = p.kernelFileIn(ctx, folders, complete, k)
-		}
+		group.Go(func() {
+			folders, complete := p.runtimeFolders(ctx, uid, pids)
+			for _, k := range list {
+				now := p.kernelFileIn(ctx, folders, complete, k)
+				mu.Lock()
+				all[k] = now
+				mu.Unlock()
+			}
+		})
 	}
+	group.Wait()
 	return all
 }
 
