@@ -59,6 +59,8 @@ func relay(args []string) (int, error) {
 		attr.Files[3], attr.Sys.Setctty, attr.Sys.Ctty = slave, true, 3
 		defer t.show()()
 	}
+	signals := passedOn(unix.SIGCONT, unix.SIGWINCH) // also those that come as soon as the program has begun
+	defer signal.Stop(signals)
 	monitor, err := os.StartProcess("/proc/self/exe", append([]string{MonitorName}, args...), &attr)
 	_ = tells.Close()
 	if t != nil {
@@ -67,7 +69,7 @@ func relay(args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return t.attend(monitor, asks), nil
+	return t.attend(monitor, asks, signals), nil
 }
 
 // terminalOf is root's controlling terminal, or another one that root's process has; -1 for none.
@@ -84,9 +86,7 @@ func terminalOf(files []*os.File) int {
 }
 
 // attend passes on signals and what is typed, stops and goes on with the program, and returns its exit code.
-func (t *terminal) attend(monitor *os.Process, asks *os.File) int {
-	signals := passedOn(unix.SIGCONT, unix.SIGWINCH)
-	defer signal.Stop(signals)
+func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.Signal) int {
 	changes, asked, over := waitFor(monitor.Pid), make(chan struct{}), make(chan struct{})
 	defer close(over)
 	go func() {

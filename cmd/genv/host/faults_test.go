@@ -25,7 +25,7 @@ func (h *ownHost) serveWithFault(fault string, nth int, path string) {
 	h.t.Helper()
 	call, _, _ := strings.Cut(fault, ":")
 	cmd := h.as(0, "host", "serve")
-	words := []string{"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, fmt.Sprintf("--inject=%s:when=%d", fault, nth), "--trace-path=" + path}
+	words := []string{"strace", "--follow-forks", "--quiet=all", "--output=" + filepath.Join(h.dir, "faults"), "--trace=" + call, fmt.Sprintf("--inject=%s:when=%d", fault, nth), "--trace-path=" + path}
 	cmd.Args = append(append(words, h.binary), cmd.Args[1:]...)
 	cmd.Path = "/usr/bin/strace"
 	require.NoError(h.t, cmd.Start())
@@ -37,6 +37,13 @@ func (h *ownHost) serveWithFault(fault string, nth int, path string) {
 		_ = cmd.Wait()
 	})
 	require.Eventually(h.t, func() bool { pid = h.servicePID(); return pid != 0 }, 30*time.Second, 20*time.Millisecond)
+}
+
+// faults is how many calls have failed so.
+func (h *ownHost) faults() int {
+	log, err := os.ReadFile(filepath.Join(h.dir, "faults"))
+	require.NoError(h.t, err)
+	return strings.Count(string(log), "(INJECTED)")
 }
 
 func (h *ownHost) servicePID() int {
@@ -97,18 +104,20 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 				}
 				return ok
 			}
-			answered, unanswered, failed := "", []string{}, false
+			answered, unanswered, failed, spared := "", []string{}, false, false
 			for i := 0; i < 50 && (!failed || i < 5); i++ {
-				name := fmt.Sprintf("name-%d", i)
-				if change(name) {
-					answered, unanswered = name, nil
-				} else {
-					unanswered, failed = append(unanswered, name), true
+				value, before := fmt.Sprintf("name-%d", i), h.faults()
+				ok := change(value)
+				hits := h.faults() - before
+				if ok {
+					answered, unanswered, spared = value, nil, spared || hits > 0
+				} else { // what is done again can be by a thread that has its own fault in it
+					unanswered, failed = append(unanswered, value), failed || name != "no space is left" || hits < 2
 				}
 				text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
 				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, text)
 			}
-			require.Equal(t, name != "no space is left", failed, "the fault has happened, and there are blocks for what has no space")
+			require.Equal(t, name == "no space is left", spared && !failed, "the fault has happened, and there are blocks for what has no space")
 			require.Equal(t, name == "the folder isn't synced", unsure > 0)
 			if strings.Contains(row.fault, "KILL") {
 				require.Zero(t, h.servicePID())
