@@ -92,8 +92,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 // proof finds out for which user the container is started. The error says why that isn't known.
 func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.Holder, error) {
 	if request.Token == "" {
-		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an " +
-			"environment")
+		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
 	}
 	notes := grant.RestartNotes{Dir: disk.RootDir(r.Getenv), Now: r.Now}
 	holder, err := r.host.Service.Redeem(ctx, request.Token)

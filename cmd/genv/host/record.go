@@ -71,15 +71,16 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 	defer cancel()
 	var records []audit.Record
 	for i, m := range messages {
-		notified := here.Notify(m.UID, m.Text)
-		shown[i].Terminals = len(notified.Terminals)
 		r := audit.Record{
 			Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs,
 			Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by,
 		}
-		if m.DueMS > 0 {
+		if m.DueMS > 0 { // a notice may be read later than it is written
 			r.Due = h.record.now().Add(time.Duration(m.DueMS) * time.Millisecond).UTC()
+			m.Text += "\nDue at " + snapshot.When(r.Due.Local()) + "."
 		}
+		notified := here.Notify(m.UID, m.Text)
+		shown[i].Terminals = len(notified.Terminals)
 		if kept := h.keep(ctx, m, notified.Terminals); kept && !notified.InUse {
 			shown[i].Kept, r.Channel = true, audit.ChannelLogin
 		}

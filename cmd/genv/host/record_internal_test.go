@@ -47,10 +47,14 @@ func TestMessagesWithoutAReader(t *testing.T) {
 				getenv: func(name string) string { return map[string]string{"GENV_ROOT_DIR": root}[name] },
 				record: &hostRecord{now: time.Now}, names: userNames{now: time.Now, accounts: nss.Passwd{File: passwd}},
 			}
-			require.Equal(t, []agent.Receipt{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, Text: "x"}}))
+			require.Equal(t, []agent.Receipt{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, Text: "x", DueMS: 600_000}}))
 			kept, err := notify.Box{Root: root}.Notices(uid, time.Now())
 			require.NoError(t, err)
 			require.Len(t, kept, 1, "it can be read again")
+			require.Contains(t, []string{
+				"x\nDue at " + snapshot.When(kept[0].Time.Add(10*time.Minute).Local()) + ".",
+				"x\nDue at " + snapshot.When(kept[0].Time.Add(10*time.Minute-time.Second).Local()) + ".",
+			}, kept[0].Text)
 			require.Len(t, kept[0].Terminals, len(tt.typed))
 		})
 	}

@@ -40,9 +40,8 @@ func (p *program) envsCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list them", Flags: o.listFlags(), Action: o.list},
 			{
-				Name: "activate",
-				Usage: "register a process or a Jupyter kernel in an environment, " +
-					"which is created if it doesn't exist",
+				Name:  "activate",
+				Usage: "register a process or a Jupyter kernel in an environment, which is created if it doesn't exist",
 				Flags: append(o.settings.Flags(), eid, pid, kernel,
 					command.String(&o.uid, "uid", "fail unless the process has this `UID`"),
 					command.String(&o.username, "username", "the `NAME` of that user, if its account has none")),

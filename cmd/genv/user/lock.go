@@ -19,9 +19,8 @@ import (
 
 func (p *program) lockCommand() *cli.Command {
 	return &cli.Command{
-		Name: "lock",
-		Usage: "run a command, or without one only wait, while no other `genv lock` uses this environment's " +
-			"GPUs",
+		Name:            "lock",
+		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's
 		Action:          p.lock,
