@@ -78,11 +78,12 @@ type Version struct {
 
 // Outcome is what was done on a host; in JSON, a part of the document of `genv remote install`.
 type Outcome struct {
-	Arch    string   `json:"arch"`
-	Path    string   `json:"path"`                 // of genv there
-	Before  *Version `json:"before"`               // the genv there before it
-	Now     *Version `json:"now"`                  // the genv after it
-	Result  string   `json:"result"`               // with --check: what would be done
+	Arch   string   `json:"arch"`
+	Path   string   `json:"path"`   // of genv there
+	Before *Version `json:"before"` // the genv there before it
+	Now    *Version `json:"now"`    // the genv after it
+	// Result is unchanged, installed, upgraded, repaired or uninstalled; with --check: what would be done.
+	Result  string   `json:"result"`
 	Account string   `json:"sudoers_for,omitzero"` // an account
 	Sudoers bool     `json:"sudoers_changed"`      // written, or removed
 	Shims   bool     `json:"shims_changed"`        // linked, or removed
