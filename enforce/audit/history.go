@@ -55,8 +55,10 @@ const ActionNotice = "notice"
 // order item without an outcome was sent by a controller that ended before it
 // received the outcome, which therefore is unknown.
 func History(path string, filter Filter) ([]Entry, Damage, error) {
-	j := newJoiner()
-	damage, err := Scan(path, func(r *Record) error { j.add(r, &filter); return nil })
+	j := joiner{
+		&filter, map[string]lastNotices{}, map[string]bool{}, map[itemKey]*Entry{}, map[itemKey]*Entry{}, nil,
+	}
+	damage, err := Scan(path, func(r *Record) error { j.add(r); return nil })
 	list := make([]Entry, 0, len(j.list))
 	for _, e := range j.list {
 		list = append(list, *e)
@@ -82,6 +84,7 @@ func (r *Record) key() itemKey {
 }
 
 type joiner struct {
+	filter   *Filter
 	notified map[string]lastNotices // by finding
 	warned   map[string]bool        // findings of which there was a notice, or about which something was done
 	open     map[itemKey]*Entry     // order items without an outcome yet
@@ -111,21 +114,14 @@ func (n lastNotices) warned(action time.Time) time.Time {
 	return n.last
 }
 
-func newJoiner() joiner {
-	return joiner{
-		notified: map[string]lastNotices{}, warned: map[string]bool{}, open: map[itemKey]*Entry{},
-		undone: map[itemKey]*Entry{},
-	}
-}
-
-func (j *joiner) add(r *Record, filter *Filter) {
+func (j *joiner) add(r *Record) {
 	switch r.Kind {
 	case KindFinding:
 		if r.Decision == enforce.DecisionAct {
 			j.firstOf(r.IDs) // what its user is notified of from now on isn't a warning
 		}
 		if r.Decision == enforce.DecisionDryRun && r.Finding != nil && len(r.IDs) > 0 {
-			j.wouldAct(r, filter)
+			j.wouldAct(r)
 		}
 	case KindCleared:
 		for _, id := range r.IDs {
@@ -134,9 +130,9 @@ func (j *joiner) add(r *Record, filter *Filter) {
 			j.isOver(id)
 		}
 	case KindHook:
-		j.notice(r, filter)
+		j.notice(r)
 	case KindNotified:
-		j.notice(r, filter)
+		j.notice(r)
 		if r.Channel == ChannelLogin {
 			return // it may not have been read
 		}
@@ -146,14 +142,14 @@ func (j *joiner) add(r *Record, filter *Filter) {
 			}
 		}
 	case KindDenied:
-		j.operator(r, filter, ActionDenied)
+		j.operator(r, ActionDenied)
 	case KindOperator, KindExtension:
 		if r.Kind == KindExtension {
 			j.firstOf(r.IDs) // the answer to a request isn't a warning
 		}
-		j.operator(r, filter, "")
+		j.operator(r, "")
 	case KindOrder, KindOutcome:
-		if filter.Matches(r) || j.open[r.key()] != nil { // an outcome may come after Until
+		if j.filter.Matches(r) || j.open[r.key()] != nil { // an outcome may come after Until
 			j.action(r)
 		}
 	}
@@ -172,12 +168,12 @@ func (j *joiner) firstOf(ids []string) []string {
 }
 
 // notice describes a delivery to a user, if that is asked for.
-func (j *joiner) notice(r *Record, filter *Filter) {
+func (j *joiner) notice(r *Record) {
 	var warned []string
 	if r.Kind == KindNotified && r.Reason == "" {
 		warned = j.firstOf(r.IDs)
 	}
-	if !filter.Notices || !filter.Matches(r) {
+	if !j.filter.Notices || !j.filter.Matches(r) {
 		return
 	}
 	e := j.entry(r)
@@ -193,8 +189,8 @@ func (j *joiner) notice(r *Record, filter *Filter) {
 }
 
 // operator describes what an operator had done, or what a record without an action is about.
-func (j *joiner) operator(r *Record, filter *Filter, action string) {
-	if !filter.Matches(r) {
+func (j *joiner) operator(r *Record, action string) {
+	if !j.filter.Matches(r) {
 		return
 	}
 	e := j.entry(r)
@@ -235,111 +231,91 @@ func (j *joiner) action(r *Record) {
 	}
 }
 
-// Stats count what was done, or would have been done in a dry run, by user and rule.
-type Stats struct {
-	// Rows are sorted by user and rule. What was done because of several rules counts in each.
-	Rows []StatsRow `json:"rows"`
-	// Total counts each of it once.
-	Total ActionCounts `json:"total"`
-}
+// StatusDryRun is the Status of an Entry about what a dry run would have done.
+const StatusDryRun order.OutcomeStatus = "dry-run"
 
-// StatsRow is what was done to a user because of a rule. The user is the uid where no name
-// is known, and empty for what concerned a host; the rule is empty for what no rule led to.
-type StatsRow struct {
-	User snapshot.Username `json:"user"` // the uid without a name, empty for what concerned a host
-	Rule enforce.Rule      `json:"rule"` // empty for what an operator had done
-	ActionCounts
-}
-
-// ActionCounts are numbers of actions.
-type ActionCounts struct {
-	Warned     int `json:"warned"`     // findings of which the user was notified before
-	Terminated int `json:"terminated"` // processes
-	Detached   int `json:"detached"`   // GPUs
-	Exempted   int `json:"exempted"`   // by operators
-	Refused    int `json:"refused"`    // by the host
-	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
-	// WouldTerminate is what a dry run would have ended.
-	WouldTerminate int `json:"would_terminate,omitempty"`
-	WouldDetach    int `json:"would_detach,omitempty"`
-}
-
-func (c ActionCounts) plus(d ActionCounts) ActionCounts {
-	return ActionCounts{
-		c.Warned + d.Warned, c.Terminated + d.Terminated, c.Detached + d.Detached,
-		c.Exempted + d.Exempted, c.Refused + d.Refused, c.Failed + d.Failed,
-		c.WouldTerminate + d.WouldTerminate, c.WouldDetach + d.WouldDetach,
+// wouldAct lists what would have been done because of a finding.
+func (j *joiner) wouldAct(r *Record) {
+	for _, p := range r.Finding.Terminate {
+		item := *r
+		item.Host, item.PID, item.Device = p.Host, p.PID, nil
+		j.leftUndone(&item, fmt.Sprintf("Would terminate process %d", p.PID))
+	}
+	for _, d := range r.Finding.Detach {
+		item := *r
+		item.Host, item.PID, item.EID, item.Device = d.Host, 0, d.EID, &d.Index
+		j.leftUndone(&item, fmt.Sprintf("Would detach device %s of environment %s", d.Index, d.EID))
 	}
 }
 
-// Sum counts entries, which must include notices: see Filter.
-func Sum(entries []Entry) Stats {
-	type row struct {
-		user snapshot.Username
-		rule enforce.Rule
+// leftUndone lists one action. It is listed once while its findings last, also if it is because of
+// several ones.
+func (j *joiner) leftUndone(r *Record, what string) {
+	if !j.filter.Notices || !j.filter.Matches(r) {
+		return
 	}
-	rows := make(map[row]ActionCounts)
-	var s Stats
-	add := func(user snapshot.Username, rules []enforce.Rule, c ActionCounts) {
-		if c == (ActionCounts{}) {
-			return
-		}
-		if len(rules) == 0 {
-			rules = []enforce.Rule{""}
-		}
-		for _, rule := range rules {
-			rows[row{user, rule}] = rows[row{user, rule}].plus(c)
-		}
-		s.Total = s.Total.plus(c)
+	item := *r
+	item.Order = ""
+	e := j.undone[item.key()]
+	if e == nil {
+		e = j.entry(r)
+		e.ID, e.Status, e.Text, e.By, e.IDs, e.Why = WarningID(r.IDs[0]), StatusDryRun, what, "", nil, nil
+		j.undone[item.key()] = e
 	}
-	for i := range entries {
-		e := &entries[i]
-		user := userOfEntry(e)
-		for _, id := range e.warned {
-			add(user, (&Record{IDs: []string{id}}).rules(), ActionCounts{Warned: 1})
+	if !slices.Contains(e.IDs, r.IDs[0]) {
+		e.IDs, e.Why = append(e.IDs, r.IDs[0]), append(e.Why, r.Text)
+		e.Rules = (&Record{IDs: e.IDs}).rules()
+	}
+}
+
+// isOver forgets what would have been done because of a finding.
+func (j *joiner) isOver(id string) {
+	for key, e := range j.undone {
+		if slices.Contains(e.IDs, id) {
+			delete(j.undone, key)
 		}
-		add(user, e.Rules, countsOf(e))
 	}
-	s.Rows = make([]StatsRow, 0, len(rows))
-	for r, c := range rows {
-		s.Rows = append(s.Rows, StatsRow{User: r.user, Rule: r.rule, ActionCounts: c})
-	}
-	slices.SortFunc(s.Rows, func(a, b StatsRow) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Rule, b.Rule))
+}
+
+// Decided returns the entries about the decision with an id, of a list with notices: an
+// action; or the warnings about a finding, and what was done because of it.
+func Decided(entries []Entry, id string) []Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })
 	})
-	return s
 }
 
-func userOfEntry(e *Entry) snapshot.Username {
-	if e.User == "" && e.UID != nil {
-		return snapshot.Username(fmt.Sprint(*e.UID))
+// Latest returns the last action, of an order, in a list, or a later warning that runs, or what was said about all of
+// that since; none if there is neither.
+func Latest(entries []Entry, now time.Time) []Entry {
+	last := make(map[string]int) // notice about a finding
+	for i, e := range slices.Backward(entries) {
+		if e.Order != "" {
+			return entries[i : i+1]
+		}
+		if e.Due.After(now) {
+			said := len(entries)
+			for _, id := range e.IDs {
+				said = min(said, max(i, last[id]))
+			}
+			if said == len(entries) {
+				said = i
+			}
+			return entries[said : said+1]
+		}
+		for _, id := range e.IDs {
+			if e.Action == ActionNotice && e.Status == "" {
+				last[id] = max(last[id], i)
+			}
+		}
 	}
-	return e.User
+	return nil
 }
 
-// countsOf is what an entry counts for, apart from warnings: nothing if there was nothing
-// to do any more.
-func countsOf(e *Entry) ActionCounts {
-	switch {
-	case e.Status == StatusDryRun && e.Device != nil:
-		return ActionCounts{WouldDetach: 1}
-	case e.Status == StatusDryRun:
-		return ActionCounts{WouldTerminate: 1}
-	case e.Action == "exempt" && e.Status == "":
-		return ActionCounts{Exempted: 1}
-	case e.Action != "":
-		return ActionCounts{}
+// Decided is an item of an order, before its outcome is known.
+func (r *Record) Decided() *Entry {
+	return &Entry{
+		ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
+		By: r.By, Text: r.Text, Judged: r.Judged, Why: r.Why,
 	}
-	switch e.Status {
-	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
-		return ActionCounts{Terminated: 1}
-	case order.StatusDetached:
-		return ActionCounts{Detached: 1}
-	case order.StatusRefused:
-		return ActionCounts{Refused: 1}
-	case order.StatusFailed, order.StatusSurvived, order.StatusUnknown:
-		return ActionCounts{Failed: 1}
-	case order.StatusGone, order.StatusChanged, order.StatusNotAttached:
-	}
-	return ActionCounts{}
 }

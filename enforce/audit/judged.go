@@ -89,7 +89,7 @@ func processLine(p *snapshot.Process) string {
 	if p.Start != 0 {
 		parts = append(parts, fmt.Sprintf("started %d ticks after boot", p.Start))
 	}
-	parts = append(parts, userText(p))
+	parts = append(parts, userText(p.Username, p.UID))
 	if command := p.CommandOrName(); command != "" {
 		parts = append(parts, "command "+text.Quoted(
 			strings.Join(strings.Fields(text.Cut(command, snapshot.MaxCommand)), " "), maxCommand))
@@ -111,14 +111,14 @@ func processLine(p *snapshot.Process) string {
 	return strings.Join(parts, ", ")
 }
 
-func userText(p *snapshot.Process) string {
+func userText(name snapshot.Username, uid *snapshot.UID) string {
 	switch {
-	case p.UID == nil:
+	case uid == nil:
 		return "user unknown"
-	case p.Username == "":
-		return fmt.Sprintf("uid %d", *p.UID)
+	case name == "":
+		return fmt.Sprintf("uid %d", *uid)
 	}
-	return fmt.Sprintf("user %s (uid %d)", shown(string(p.Username)), *p.UID)
+	return fmt.Sprintf("user %s (uid %d)", shown(string(name)), *uid)
 }
 
 // device says how full a device is; nothing if the snapshot doesn't have it.
@@ -152,11 +152,7 @@ func (e *explainer) device(index snapshot.DeviceIndex) []string {
 
 // environment is an environment with its attachments.
 func (e *explainer) environment(env *snapshot.Environment) string {
-	user := fmt.Sprintf("uid %d", env.UID)
-	if env.Username != "" {
-		user = fmt.Sprintf("user %s (uid %d)", shown(string(env.Username)), env.UID)
-	}
-	parts := []string{fmt.Sprintf("environment %s of %s", shown(string(env.EID)), user)}
+	parts := []string{fmt.Sprintf("environment %s of %s", shown(string(env.EID)), userText(env.Username, &env.UID))}
 	if !env.Creation.IsZero() {
 		parts = append(parts, "created "+env.Creation.ISO())
 	}

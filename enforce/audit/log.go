@@ -312,7 +312,11 @@ func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 		return err
 	}
 	for _, dir := range []string{filepath.Dir(path), filepath.Dir(UserLogPath(path, 0))} {
-		if err := makeReadable(dir); err != nil {
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			err = os.Chmod(dir, 0o755) // whatever the umask; the administrator may have given others to one that exists
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -334,16 +338,6 @@ func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 		}
 	}
 	return errs
-}
-
-// makeReadable makes a folder that users may enter, whatever the umask. One that
-// exists already keeps the mode that the administrator gave it.
-func makeReadable(dir string) error {
-	err := os.Mkdir(dir, 0o755)
-	if errors.Is(err, os.ErrExist) {
-		return nil
-	}
-	return errors.Join(err, os.Chmod(dir, 0o755))
 }
 
 func appendUserLog(path string, uid snapshot.UID, names []string, records []Record) error {

@@ -148,25 +148,18 @@ func Check(path string) error {
 	} else if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: it is not a regular file: %w", path, ErrNotALog)
 	}
-	found, err := holdsRecords(io.LimitReader(f, maxBytes))
-	if err == nil && !found {
-		err = fmt.Errorf("%s: %w", path, ErrNotALog)
-	}
-	return err
-}
-
-// holdsRecords says whether one of the first lines is a record, or the file is
-// empty.
-func holdsRecords(r io.Reader) (bool, error) {
-	lines := bufio.NewScanner(r)
+	lines := bufio.NewScanner(io.LimitReader(f, maxBytes))
 	lines.Buffer(nil, maxBytes+1)
 	n := 0
 	for ; n < maxLines && lines.Scan(); n++ {
 		var record Record
 		if json.Unmarshal(lines.Bytes(), &record) == nil && slices.Contains(kinds, record.Kind) &&
 			!record.Time.IsZero() {
-			return true, nil
+			return nil
 		}
 	}
-	return n == 0, lines.Err()
+	if err := lines.Err(); err != nil || n == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, ErrNotALog)
 }

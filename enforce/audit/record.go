@@ -138,49 +138,6 @@ func encode(r *Record) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Decided returns the entries about the decision with an id, of a list with notices: an
-// action; or the warnings about a finding, and what was done because of it.
-func Decided(entries []Entry, id string) []Entry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
-		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })
-	})
-}
-
-// Latest returns the last action, of an order, in a list, or a later warning that runs, or what was said about all of
-// that since; none if there is neither.
-func Latest(entries []Entry, now time.Time) []Entry {
-	last := make(map[string]int) // notice about a finding
-	for i, e := range slices.Backward(entries) {
-		if e.Order != "" {
-			return entries[i : i+1]
-		}
-		if e.Due.After(now) {
-			said := len(entries)
-			for _, id := range e.IDs {
-				said = min(said, max(i, last[id]))
-			}
-			if said == len(entries) {
-				said = i
-			}
-			return entries[said : said+1]
-		}
-		for _, id := range e.IDs {
-			if e.Action == ActionNotice && e.Status == "" {
-				last[id] = max(last[id], i)
-			}
-		}
-	}
-	return nil
-}
-
-// Decided is an item of an order, before its outcome is known.
-func (r *Record) Decided() *Entry {
-	return &Entry{
-		ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
-		Text: r.Text, Why: r.Why, By: r.By, Judged: r.Judged,
-	}
-}
-
 // OrderRecords are the records of an order's items, in the order of its
 // outcomes. The snapshot, which may be nil, has the names of users.
 func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) []Record {
@@ -227,50 +184,4 @@ func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 		records[i] = r
 	}
 	return records
-}
-
-// StatusDryRun is the Status of an Entry about what a dry run would have done.
-const StatusDryRun order.OutcomeStatus = "dry-run"
-
-// wouldAct lists what would have been done because of a finding.
-func (j *joiner) wouldAct(r *Record, filter *Filter) {
-	for _, p := range r.Finding.Terminate {
-		item := *r
-		item.Host, item.PID, item.Device = p.Host, p.PID, nil
-		j.leftUndone(&item, fmt.Sprintf("Would terminate process %d", p.PID), filter)
-	}
-	for _, d := range r.Finding.Detach {
-		item := *r
-		item.Host, item.PID, item.EID, item.Device = d.Host, 0, d.EID, &d.Index
-		j.leftUndone(&item, fmt.Sprintf("Would detach device %s of environment %s", d.Index, d.EID), filter)
-	}
-}
-
-// leftUndone lists one action. It is listed once while its findings last, also if it is because of
-// several ones.
-func (j *joiner) leftUndone(r *Record, what string, filter *Filter) {
-	if !filter.Notices || !filter.Matches(r) {
-		return
-	}
-	item := *r
-	item.Order = ""
-	e := j.undone[item.key()]
-	if e == nil {
-		e = j.entry(r)
-		e.ID, e.Status, e.Text, e.By, e.IDs, e.Why = WarningID(r.IDs[0]), StatusDryRun, what, "", nil, nil
-		j.undone[item.key()] = e
-	}
-	if !slices.Contains(e.IDs, r.IDs[0]) {
-		e.IDs, e.Why = append(e.IDs, r.IDs[0]), append(e.Why, r.Text)
-		e.Rules = (&Record{IDs: e.IDs}).rules()
-	}
-}
-
-// isOver forgets what would have been done because of a finding.
-func (j *joiner) isOver(id string) {
-	for key, e := range j.undone {
-		if slices.Contains(e.IDs, id) {
-			delete(j.undone, key)
-		}
-	}
 }

@@ -1,0 +1,120 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Stats count what was done, or would have been done in a dry run, by user and rule.
+type Stats struct {
+	// Rows are sorted by user and rule. What was done because of several rules counts in each.
+	Rows []StatsRow `json:"rows"`
+	// Total counts each of it once.
+	Total ActionCounts `json:"total"`
+}
+
+// StatsRow is what was done to a user because of a rule. The user is the uid where no name
+// is known, and empty for what concerned a host; the rule is empty for what no rule led to.
+type StatsRow struct {
+	User snapshot.Username `json:"user"` // the uid without a name, empty for what concerned a host
+	Rule enforce.Rule      `json:"rule"` // empty for what an operator had done
+	ActionCounts
+}
+
+// ActionCounts are numbers of actions.
+type ActionCounts struct {
+	Warned     int `json:"warned"`     // findings of which the user was notified before
+	Terminated int `json:"terminated"` // processes
+	Detached   int `json:"detached"`   // GPUs
+	Exempted   int `json:"exempted"`   // by operators
+	Refused    int `json:"refused"`    // by the host
+	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
+	// WouldTerminate is what a dry run would have ended.
+	WouldTerminate int `json:"would_terminate,omitempty"`
+	WouldDetach    int `json:"would_detach,omitempty"`
+}
+
+func (c ActionCounts) plus(d ActionCounts) ActionCounts {
+	return ActionCounts{
+		c.Warned + d.Warned, c.Terminated + d.Terminated, c.Detached + d.Detached,
+		c.Exempted + d.Exempted, c.Refused + d.Refused, c.Failed + d.Failed,
+		c.WouldTerminate + d.WouldTerminate, c.WouldDetach + d.WouldDetach,
+	}
+}
+
+// Sum counts entries, which must include notices: see Filter.
+func Sum(entries []Entry) Stats {
+	type row struct {
+		user snapshot.Username
+		rule enforce.Rule
+	}
+	rows := make(map[row]ActionCounts)
+	var s Stats
+	add := func(user snapshot.Username, rules []enforce.Rule, c ActionCounts) {
+		if c == (ActionCounts{}) {
+			return
+		}
+		if len(rules) == 0 {
+			rules = []enforce.Rule{""}
+		}
+		for _, rule := range rules {
+			rows[row{user, rule}] = rows[row{user, rule}].plus(c)
+		}
+		s.Total = s.Total.plus(c)
+	}
+	for i := range entries {
+		e := &entries[i]
+		user := userOfEntry(e)
+		for _, id := range e.warned {
+			add(user, (&Record{IDs: []string{id}}).rules(), ActionCounts{Warned: 1})
+		}
+		add(user, e.Rules, countsOf(e))
+	}
+	s.Rows = make([]StatsRow, 0, len(rows))
+	for r, c := range rows {
+		s.Rows = append(s.Rows, StatsRow{User: r.user, Rule: r.rule, ActionCounts: c})
+	}
+	slices.SortFunc(s.Rows, func(a, b StatsRow) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Rule, b.Rule))
+	})
+	return s
+}
+
+func userOfEntry(e *Entry) snapshot.Username {
+	if e.User == "" && e.UID != nil {
+		return snapshot.Username(fmt.Sprint(*e.UID))
+	}
+	return e.User
+}
+
+// countsOf is what an entry counts for, apart from warnings: nothing if there was nothing
+// to do any more.
+func countsOf(e *Entry) ActionCounts {
+	switch {
+	case e.Status == StatusDryRun && e.Device != nil:
+		return ActionCounts{WouldDetach: 1}
+	case e.Status == StatusDryRun:
+		return ActionCounts{WouldTerminate: 1}
+	case e.Action == "exempt" && e.Status == "":
+		return ActionCounts{Exempted: 1}
+	case e.Action != "":
+		return ActionCounts{}
+	}
+	switch e.Status {
+	case order.StatusTerminated, order.StatusKilled, order.StatusSignalled:
+		return ActionCounts{Terminated: 1}
+	case order.StatusDetached:
+		return ActionCounts{Detached: 1}
+	case order.StatusRefused:
+		return ActionCounts{Refused: 1}
+	case order.StatusFailed, order.StatusSurvived, order.StatusUnknown:
+		return ActionCounts{Failed: 1}
+	case order.StatusGone, order.StatusChanged, order.StatusNotAttached:
+	}
+	return ActionCounts{}
+}
