@@ -141,6 +141,36 @@ func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }
 
+// TestWhatIsOverBetweenTwoTicks: it lasted until it was judged, however long ago the tick was.
+func TestWhatIsOverBetweenTwoTicks(t *testing.T) {
+	var out, errs bytes.Buffer
+	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
+	tick := time.Unix(1_800_000_000, 0)
+	f := &enforce.Finding{ID: "x", Rule: enforce.RuleEnvDevices, Since: tick.Add(time.Minute), Pending: true}
+	w.Consume(&controller.Cycle{Start: tick, Now: f.Since}, []enforce.Event{{Kind: enforce.EventNew, ID: "x", Decision: enforce.DecisionWait, Finding: f}})
+	w.Consume(&controller.Cycle{Start: tick, Now: tick.Add(6 * time.Minute)}, []enforce.Event{{Kind: enforce.EventOver, ID: "x"}})
+	require.Contains(t, errs.String(), "Resolved after 5m: ")
+}
+
+// TestWhatIsDoneIsPrintedBeforeWhatIsOver: a host may show that something has gone before it says what it did.
+func TestWhatIsDoneIsPrintedBeforeWhatIsOver(t *testing.T) {
+	var out bytes.Buffer
+	w := &cycleWriter{out: &out, err: &out, bar: &render.Progress{}}
+	f := enforce.Finding{ID: "x", Rule: enforce.RuleEnvDevices, Detach: []enforce.DeviceRef{{}}}
+	cycle := &controller.Cycle{Start: time.Unix(1_800_000_000, 0)}
+	for _, e := range []enforce.Event{
+		{Kind: enforce.EventDue, ID: "x", Decision: enforce.DecisionAct, Finding: &f},
+		{Kind: enforce.EventNew, ID: "x", Decision: enforce.DecisionAct, Finding: &f},
+		{Kind: enforce.EventDue, ID: "x", Decision: enforce.DecisionAct, Finding: &f},
+		{Kind: enforce.EventActing, Findings: []enforce.Finding{f}},
+		{Kind: enforce.EventOver, ID: "x"},
+		{Kind: enforce.EventOutcome, Findings: []enforce.Finding{f}, Lines: []string{"Detaching environment 1"}},
+	} {
+		w.Consume(cycle, []enforce.Event{e})
+	}
+	require.Regexp(t, `(?s)^Process 0 .*\nDetaching environment 1\nResolved after 1s: .*\n$`, out.String())
+}
+
 // TestHowLongAFindingWaits: it is judged some time after its cycle began, for which it doesn't
 // wait longer than the policy says.
 func TestHowLongAFindingWaits(t *testing.T) {

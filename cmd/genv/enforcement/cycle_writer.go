@@ -81,8 +81,11 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.holds(e, now)
 		case controller.EventOperator: // also with -q and for programs: people decided it
 			w.remark(e.Text)
+		case enforce.EventActing:
+			w.underWay(e, 1)
 		case enforce.EventOutcome:
 			w.outcome(e, now)
+			w.underWay(e, -1)
 		case enforce.EventGuard:
 			w.note(e.Host, e.Text)
 		case enforce.EventNote:
@@ -99,16 +102,38 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 				w.finding(e, now)
 			}
 		case enforce.EventOver:
-			if f := w.findings[e.ID]; f != nil && len(f.said) > 0 {
-				w.note(e.Host, fmt.Sprintf("Resolved after %s: %s",
-					text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
+			if f := w.findings[e.ID]; f != nil {
+				lasted := max(now.Sub(f.since), cycle.Now.Sub(f.since), time.Second)
+				f.over = on(e.Host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(lasted), f.line))
+				w.resolved(e.ID)
 			}
-			delete(w.findings, e.ID)
 		}
 	}
 }
 
-// time is when a cycle judged.
+// underWay counts the orders about findings that hosts carry out.
+func (w *cycleWriter) underWay(e *enforce.Event, n int) {
+	for i := range e.Findings {
+		if f := w.findings[e.Findings[i].ID]; f != nil {
+			f.orders = max(f.orders+n, 0)
+			w.resolved(e.Findings[i].ID)
+		}
+	}
+}
+
+// resolved says that a finding is over, after what was done about it.
+func (w *cycleWriter) resolved(id string) {
+	f := w.findings[id]
+	if f.over == "" || f.orders > 0 {
+		return
+	}
+	if len(f.said) > 0 {
+		w.note("", f.over)
+	}
+	delete(w.findings, id)
+}
+
+// time is when a cycle began.
 func (w *cycleWriter) time(cycle *controller.Cycle) time.Time {
 	if cycle.Start.IsZero() && w.now != nil {
 		return w.now()
@@ -131,7 +156,8 @@ func (w *cycleWriter) look(cycle *controller.Cycle) {
 // finding prints a finding as 1.4.3 does, and why nothing is done about it: when it begins or changes.
 func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	known, earlier := w.findings[e.ID]
-	if !earlier {
+	if !earlier || known.over != "" {
+		earlier = false
 		known = &printedFinding{
 			line: e.Finding.String(), since: cmp.Or(e.Finding.Since, now), said: make(map[enforce.Decision]time.Time),
 		}

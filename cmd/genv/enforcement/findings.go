@@ -15,6 +15,9 @@ type printedFinding struct {
 	line  string // 1.4.3's
 	since time.Time
 	said  map[enforce.Decision]time.Time // when it was last printed with each decision
+
+	orders int    // about it, which are under way
+	over   string // what is printed when these have ended; empty while it isn't over
 }
 
 // say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes
