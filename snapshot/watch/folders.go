@@ -16,8 +16,8 @@ func isDevice(name string) bool {
 	return ok && len(number) >= 1 && len(number) <= 4 && strings.Trim(number, "0123456789") == ""
 }
 
-// stateNames are the state files, and waits.json of the run folder. Others there are locks and notes.
-var stateNames = []string{"envs.json", "devices.json", "waits.json"}
+// stateNames are the state files and reservations, and waits.json of the run folder. Others there are locks and notes.
+var stateNames = []string{"envs.json", "devices.json", "waits.json", "reservations.json"}
 
 // askedFile is that of service.AskedNote.
 const askedFile = "asked.json"

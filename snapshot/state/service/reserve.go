@@ -185,17 +185,29 @@ type Booking struct {
 	Unknown bool `json:"unknown,omitempty"`
 }
 
+// askAgain is how soon the enforcer of the policy is asked again about somebody of whom it doesn't know enough yet.
+const askAgain = 200 * time.Millisecond
+
 // bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if an own
 // cap doesn't allow so many.
 func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known int) (*Booking, error) {
-	t := s.allowanceFor(ctx, uid)
-	if !t.holds(s.Now()) {
-		return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
-	}
-	person, isKnown := t.People[uid]
-	if !isKnown || person.Booking != nil && person.Booking.Unknown {
-		return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try " +
-			"it again in a minute"}
+	var person Person
+	begun, t := time.Now(), s.allowanceFor(ctx, uid)
+	for isKnown := false; ; t = s.lookAgain(ctx, uid) {
+		if !t.holds(s.Now()) {
+			return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
+		}
+		if person, isKnown = t.People[uid]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
+			break
+		}
+		if time.Since(begun) > lookWithin || ctx.Err() != nil {
+			return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try " +
+				"it again in a minute"}
+		}
+		select { // the controller asks the directory of accounts about somebody who is new to it
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+		}
 	}
 	for i := range person.Caps {
 		u := &person.Caps[i]
