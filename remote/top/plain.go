@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -184,12 +183,10 @@ func sentence(r *tabRow) string {
 	if h.RootOwnsState() {
 		line += "; root owns the state files"
 	}
-	var found []string
+	before := "; findings: "
 	for _, f := range r.scene.FindingsOn(h.Name) {
-		found = append(found, draw.Shown(f.Line))
-	}
-	if len(found) > 0 {
-		line += "; findings: " + strings.Join(found, "; ")
+		line += before + draw.Shown(f.Line)
+		before = "; "
 	}
 	return line
 }

@@ -3,12 +3,13 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
@@ -165,11 +166,11 @@ func processColumns() []column {
 }
 
 func indices(r *tabRow) string {
-	names := make([]string, len(r.process.gpus))
+	list := make([]snapshot.DeviceIndex, len(r.process.gpus))
 	for i, g := range r.process.gpus {
-		names[i] = g.Index.String()
+		list[i] = g.Index
 	}
-	return strings.Join(names, ",")
+	return text.JoinIndices(list)
 }
 
 // memoryColumn is a column of an amount, if it is known.
@@ -187,10 +188,8 @@ func processStateCell(r *tabRow) draw.Cell {
 	if findingOf(r) != nil {
 		return draw.Styled("! finding", draw.Red)
 	}
-	for _, g := range r.process.gpus {
-		if g.State != gpus.Idle {
-			return draw.Styled("A busy", draw.Cyan)
-		}
+	if slices.ContainsFunc(r.process.gpus, func(g *gpus.GPU) bool { return g.State != gpus.Idle }) {
+		return draw.Styled("A busy", draw.Cyan)
 	}
 	return draw.Styled("a idle", draw.Yellow)
 }

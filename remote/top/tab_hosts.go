@@ -1,7 +1,9 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,11 +42,9 @@ func seen(h *live.FleetHost) time.Time {
 // modelsOf are the models of a host's GPUs, each once, without the maker.
 func modelsOf(h *live.FleetHost) string {
 	var models []string
-	known := make(map[string]bool)
 	for i := range h.GPUs {
-		if m := h.GPUs[i].Model; m != "" && !known[m] {
-			known[m] = true
-			models = append(models, gpus.ShortModel(m))
+		if m := gpus.ShortModel(h.GPUs[i].Model); m != "" && !slices.Contains(models, m) {
+			models = append(models, m)
 		}
 	}
 	return strings.Join(models, ", ")
@@ -94,14 +94,14 @@ func free(h *live.FleetHost) int {
 }
 
 func freeCell(r *tabRow) draw.Cell {
-	n := free(r.host)
-	switch {
-	case r.host.Failure != nil:
-		return draw.Text("-")
-	case n > 0:
-		return draw.Styled(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)), draw.Green)
+	n, as := free(r.host), draw.Plain
+	if n > 0 {
+		as = draw.Green
 	}
-	return draw.Text(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)))
+	if r.host.Failure != nil {
+		return draw.Text("-")
+	}
+	return draw.Styled(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)), as)
 }
 
 func gpusOf(r *tabRow) []*gpus.GPU {
@@ -126,13 +126,11 @@ func usedMemory(r *tabRow) *int64 {
 }
 
 // total is the sum of an amount; nil if it is unknown for one.
-func total[N int | int64](list []*gpus.GPU, amount func(*gpus.GPU) *N) *N {
-	if len(list) == 0 {
-		return nil
-	}
-	all := new(N)
-	for _, g := range list {
-		all = sum(all, amount(g))
+func total[N int | int64](list []*gpus.GPU, amount func(*gpus.GPU) *N) (all *N) {
+	for i, g := range list {
+		if all = sum(all, amount(g)); i == 0 {
+			all = amount(g)
+		}
 	}
 	return all
 }
@@ -152,10 +150,9 @@ func utilization(r *tabRow) *int {
 }
 
 func joinUsers(r *tabRow) string {
-	users := usersOf(r)
-	names := make([]string, len(users))
-	for i, u := range users {
-		names[i] = draw.Shown(string(u))
+	var names []string
+	for _, u := range usersOf(r) {
+		names = append(names, draw.Shown(string(u)))
 	}
 	return strings.Join(names, " ")
 }
@@ -188,55 +185,43 @@ func ageCell(r *tabRow) draw.Cell {
 
 // patience is the age from which data counts as old.
 func (s *scene) patience() time.Duration {
-	interval := time.Duration(s.Interval * float64(time.Second))
-	took := time.Duration(s.Took * float64(time.Second))
-	return 2*interval + took + 5*time.Second
+	return time.Duration((2*s.Interval + s.Took + 5) * float64(time.Second))
 }
 
 // short is a duration in one unit: 5s, 12m, 3h, 9d.
 func short(d time.Duration) string {
+	unit := time.Second
 	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Minute:
-		return text.FormatDuration(d.Truncate(time.Second))
-	case d < time.Hour:
-		return text.FormatDuration(d.Truncate(time.Minute))
-	case d < 48*time.Hour:
-		return text.FormatDuration(d.Truncate(time.Hour))
+	case d >= 48*time.Hour:
+		unit = 24 * time.Hour
+	case d >= time.Hour:
+		unit = time.Hour
+	case d >= time.Minute:
+		unit = time.Minute
 	}
-	return text.FormatDuration(d.Truncate(24 * time.Hour))
+	return text.FormatDuration(max(d, 0).Truncate(unit))
 }
 
 // guardColumns are about the hosts' kernel guards, and whether root owns their state: none for a fleet without them.
 func (s *scene) guardColumns() (list []column) {
-	if s == nil {
-		return nil
+	if s != nil && s.guarded {
+		list = append(list, column{left("GUARD", 7, 5), guardCell, by(guardMode)})
 	}
-	if s.guarded {
-		list = append(list, column{
-			left("GUARD", 7, 5), guardCell,
-			by(func(r *tabRow) string { return guardMode(r.host) }),
-		})
-	}
-	if s.owned {
+	if s != nil && s.owned {
 		list = append(list, worded(left("SERVICE", 7, 4), serviceState))
 	}
 	return list
 }
 
-func guardMode(h *live.FleetHost) string {
-	switch {
-	case h.Failure != nil:
+func guardMode(r *tabRow) string {
+	if r.host.Failure != nil {
 		return "-"
-	case h.Guard.Mode == "":
-		return "?"
 	}
-	return string(h.Guard.Mode)
+	return cmp.Or(string(r.host.Guard.Mode), "?")
 }
 
 func guardCell(r *tabRow) draw.Cell {
-	mode := guardMode(r.host)
+	mode := guardMode(r)
 	switch {
 	case r.host.Guard.Differs():
 		return draw.Styled("!"+mode, draw.Red)

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -23,17 +24,10 @@ func (m *Model) frame() []string {
 	if m.width <= 0 || m.height <= 0 {
 		return nil
 	}
-	lines := []string{m.header()}
-	if m.height >= 6 {
-		lines = append(lines, m.tabs())
-	}
-	lines = append(lines, m.alerts()...)
-	lines = append(lines, m.body()...)
+	lines := append(m.head(), m.body()...)
 	if m.height >= 2 {
 		foot := m.foot()
-		for len(lines) < m.height-len(foot) {
-			lines = append(lines, "")
-		}
+		lines = append(lines, make([]string, m.height)...) // empty ones
 		lines = append(lines[:m.height-len(foot)], foot...)
 	}
 	for i := range lines {
@@ -42,12 +36,18 @@ func (m *Model) frame() []string {
 	return lines
 }
 
+// head is what is above the body.
+func (m *Model) head() []string {
+	lines := []string{m.header()}
+	if m.height >= 6 {
+		lines = append(lines, m.tabs())
+	}
+	return append(lines, m.alerts()...)
+}
+
 // room is how many lines the body has.
 func (m *Model) room() int {
-	room := m.height - 1 - len(m.alerts())
-	if m.height >= 6 {
-		room--
-	}
+	room := m.height - len(m.head())
 	if m.height >= 2 {
 		room -= len(m.foot())
 	}
@@ -137,7 +137,7 @@ func (m *Model) foot() []string {
 func (m *Model) footer() string {
 	switch {
 	case m.mode == confirm:
-		return m.painter.Paint(m.said("Ask for this? y/n"), draw.Bold)
+		return m.painter.Paint(cmp.Or(draw.Shown(m.message), "Ask for this? y/n"), draw.Bold)
 	case m.mode == typing:
 		return m.typingLine(draw.Shown(m.message))
 	case m.mode == read:
@@ -159,13 +159,6 @@ func (m *Model) footer() string {
 	}
 	left = ansi.Truncate(left, max(0, m.width-len(right)), "…")
 	return m.painter.Paint(left+strings.Repeat(" ", max(0, m.width-draw.Width(left)-len(right)))+right, as)
-}
-
-func (m *Model) said(otherwise string) string {
-	if m.message != "" {
-		return draw.Shown(m.message)
-	}
-	return otherwise
 }
 
 // typingLine shows the end of what is typed, and what is wrong with it; empty for nothing.

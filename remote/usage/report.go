@@ -219,10 +219,10 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 		return found, nil
 	}
 	found, err := r.read(ctx, q)
+	if err != nil && errors.Is(context.Cause(ctx), ErrBusy) {
+		err = ErrBusy
+	}
 	if err != nil {
-		if errors.Is(context.Cause(ctx), ErrBusy) {
-			err = ErrBusy
-		}
 		return nil, err
 	}
 	r.mu.Lock()

@@ -28,16 +28,13 @@ const (
 var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath,
-	"hostPath":   hostPath,
-	"when":       func(t time.Time) string { return t.Local().Format("Mon 2 Jan 15:04") },
-	"decision":   func(d enforce.Decision) string { return decisions[d] },
-	"state":      func(s gpus.State) string { return states[s] },
-	"memoryBar":  memoryBar,
-	"rule":       func(r enforce.Rule) string { return line(string(r)) },
+	"hostPath": hostPath, "memoryBar": memoryBar, "share": usage.Percent, "bar": bar, "words": words, "kind": kind,
 	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName,
-	"share": usage.Percent,
-	"bar":   bar, "words": words, "kind": kind,
-	"via": func(via agent.Via) string { return unusual[via] }, "first": first, "more": more, "due": due,
+	"when":     func(t time.Time) string { return t.Local().Format("Mon 2 Jan 15:04") },
+	"decision": func(d enforce.Decision) string { return decisions[d] },
+	"state":    func(s gpus.State) string { return states[s] },
+	"rule":     func(r enforce.Rule) string { return line(string(r)) },
+	"via":      func(via agent.Via) string { return unusual[via] }, "first": first, "more": more, "due": due,
 }
 
 // maxItems is how much of a list is shown, unless a template says: hosts and users may make it as long as they like.
@@ -82,17 +79,15 @@ func stamp(t time.Time) string { return t.Format(time.RFC3339) }
 
 // bytesText is an amount of memory; – if it is unknown.
 func bytesText(value any) string {
-	var bytes int64
 	switch v := value.(type) {
-	case *int64:
-		if v == nil {
-			return "–"
-		}
-		bytes = *v
 	case int64:
-		bytes = v
+		return text.GiB(v)
+	case *int64:
+		if v != nil {
+			return text.GiB(*v)
+		}
 	}
-	return text.GiB(bytes)
+	return "–"
 }
 
 func memoryText(used, total *int64) string {

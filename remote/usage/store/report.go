@@ -60,7 +60,7 @@ func (t *tx) report(q *usage.Query) (*usage.Report, error) {
 	at := func(second int64) time.Time { return time.Unix(second, 0).In(t.options.In) }
 	report := &usage.Report{
 		Schema: usage.ReportSchema, By: q.By, Since: at(since), Until: at(until), Begun: at(t.begun),
-		Recorded: at(t.databaseFacts.Until), Rows: []usage.ReportRow{}, Days: make(usage.Days),
+		Recorded: at(t.Until), Rows: []usage.ReportRow{}, Days: make(usage.Days),
 		Total: usage.ReportRow{Amounts: total.Amounts, Peak: &total.Peak},
 	}
 	for name, row := range rows {
