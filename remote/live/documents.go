@@ -41,29 +41,27 @@ type EventsDocument struct {
 }
 
 // hostOf is a host with the findings about it; false if the fleet has no such host.
-func hostOf(f *FleetState, name string) (HostDocument, bool) {
+func hostOf(f *FleetState, name string) (document any, found bool) {
 	i := slices.IndexFunc(f.Hosts, func(h FleetHost) bool { return string(h.Name) == name })
 	if i < 0 {
-		return HostDocument{}, false
+		return nil, false
 	}
 	about := func(finding *Finding) bool { return finding.Host == f.Hosts[i].Name }
 	return HostDocument{Schema: "genv.live.host/1", FleetHost: f.Hosts[i], Findings: selected(f.Findings, about)}, true
 }
 
 // userOf is a user with GPUs and findings; false if the user has nothing.
-func userOf(f *FleetState, name string) (UserDocument, bool) {
+func userOf(f *FleetState, name string) (document any, found bool) {
 	i := slices.IndexFunc(f.Users, func(u FleetUser) bool { return string(u.Name) == name })
 	if i < 0 {
-		return UserDocument{}, false
+		return nil, false
 	}
 	user := f.Users[i]
 	about := func(finding *Finding) bool { return finding.User == user.Name }
-	document := UserDocument{
-		Schema: "genv.live.user/1", FleetUser: user, GPUs: []gpus.Row{},
+	return UserDocument{
+		Schema: "genv.live.user/1", FleetUser: user, GPUs: append([]gpus.Row{}, f.GPUsOf(user.Name)...),
 		Findings: selected(f.Findings, about),
-	}
-	document.GPUs = append(document.GPUs, f.GPUsOf(user.Name)...)
-	return document, true
+	}, true
 }
 
 // GPUsOf are those that are attached to a user's environments, or used by the user.

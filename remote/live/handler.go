@@ -31,10 +31,8 @@ func NewHandler(feed Source) http.Handler {
 	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *FleetState, _ string) (any, bool) {
 		return FindingsDocument{Schema: "genv.live.findings/1", Findings: f.Findings}, true
 	}))
-	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host",
-		func(f *FleetState, name string) (any, bool) { return hostOf(f, name) }))
-	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user",
-		func(f *FleetState, name string) (any, bool) { return userOf(f, name) }))
+	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host", hostOf))
+	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user", userOf))
 	mux.HandleFunc("GET /api/v1/events", h.events)
 	mux.HandleFunc("GET /events", h.stream)
 	return mux
@@ -43,7 +41,8 @@ func NewHandler(feed Source) http.Handler {
 // part serves the state or a part of it, or that there is no such thing as the one that the path names.
 func (h *feedHandler) part(what string, of func(f *FleetState, name string) (any, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if etag := etagOf(h.feed.Position()); matches(r, etag) {
+		now := h.feed.Position()
+		if etag := etagOf(now.Run, now.Revision); matches(r, etag) {
 			w.Header().Set("ETag", etag)
 			w.Header().Set("Cache-Control", "no-cache")
 			w.WriteHeader(http.StatusNotModified)
@@ -55,7 +54,7 @@ func (h *feedHandler) part(what string, of func(f *FleetState, name string) (any
 			http.Error(w, "unknown "+what, http.StatusNotFound)
 			return
 		}
-		sendJSON(w, r, etagOf(Position{Run: fleet.Run, Revision: fleet.Revision}), value)
+		sendJSON(w, r, etagOf(fleet.Run, fleet.Revision), value)
 	}
 }
 
@@ -88,8 +87,8 @@ func number(text string) (uint64, error) {
 }
 
 // etagOf changes with the content: revisions begin again with each run.
-func etagOf(p Position) string {
-	return fmt.Sprintf("%q", fmt.Sprintf("%s-%d", p.Run, p.Revision))
+func etagOf(run string, revision uint64) string {
+	return strconv.Quote(fmt.Sprintf("%s-%d", run, revision))
 }
 
 func matches(r *http.Request, etag string) bool {
@@ -100,10 +99,9 @@ func matches(r *http.Request, etag string) bool {
 }
 
 func sendJSON(w http.ResponseWriter, r *http.Request, etag string, value any) {
-	header := w.Header()
-	header.Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
+	w.Header().Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
 	if etag != "" {
-		header.Set("ETag", etag)
+		w.Header().Set("ETag", etag)
 	}
 	send(w, r, http.StatusOK, value)
 }

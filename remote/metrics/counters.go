@@ -96,13 +96,9 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 
 // ruleOf is the rule of the first of some findings, with which their ids begin.
 func ruleOf(because []string) enforce.Rule {
-	if len(because) > 0 {
-		name, _, _ := strings.Cut(because[0], "/")
-		for _, rule := range rules() {
-			if string(rule) == name {
-				return rule
-			}
-		}
+	name, _, _ := strings.Cut(strings.Join(because[:min(1, len(because))], ""), "/")
+	if rule := enforce.Rule(name); slices.Contains(rules(), rule) {
+		return rule
 	}
 	return otherRule
 }

@@ -231,8 +231,7 @@ func (k *keyPair) parse(n *strictyaml.Node) {
 		"cert_file": file(&k.cert), "key_file": file(&k.key), "client_ca_file": file(&k.clientCA),
 		"client_auth_type": func(n *strictyaml.Node) {
 			k.clientAuth = clientAuthTypes[n.OneOf("NoClientCert", "RequestClientCert", "RequireClientCert",
-				"RequireAnyClientCert",
-				"VerifyClientCertIfGiven", "RequireAndVerifyClientCert")]
+				"RequireAnyClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")]
 		},
 		"min_version": func(n *strictyaml.Node) {
 			if n.OneOf("TLS12", "TLS13") == "TLS13" {

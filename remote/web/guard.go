@@ -44,8 +44,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 			s.refuse(w, r, http.StatusMethodNotAllowed, "This page only shows: GET and HEAD.")
 			return
 		}
-		user, status := s.authenticate(r)
-		switch status {
+		switch user, status := s.authenticate(r); status {
 		case http.StatusOK:
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 		case http.StatusBadRequest:

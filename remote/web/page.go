@@ -117,10 +117,7 @@ var staticKinds = map[string]string{
 var staticVersion = sync.OnceValue(func() string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(staticKinds)) {
-		content, err := staticFiles.ReadFile("static/" + name)
-		if err != nil {
-			panic(err) // it is embedded
-		}
+		content, _ := staticFiles.ReadFile("static/" + name) // it is embedded
 		hash.Write(content)
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:8])
@@ -168,9 +165,9 @@ type pageCache struct {
 }
 
 // get is a page, which is rendered unless that was just done.
-func (c *pageCache) get(key string, revision uint64, now time.Time, render func() (*rendered, error)) (*rendered,
-	error,
-) {
+func (c *pageCache) get(
+	key string, revision uint64, now time.Time, render func() (*rendered, error),
+) (*rendered, error) {
 	c.mu.Lock()
 	if c.pages == nil || c.revision != revision || now.After(c.until) || now.Add(freshFor).Before(c.until) ||
 		len(c.pages) >= maxPages {

@@ -105,13 +105,9 @@ func (a *asked) readTime(days string, now time.Time) error {
 
 // values are what asks for the same report.
 func (a *asked) values() string {
-	values := url.Values{"by": {a.query.By}, "top": {strconv.Itoa(a.Top)}}
-	if a.Days > 0 {
-		values.Set("range", strconv.Itoa(a.Days)+"d")
-	} else {
-		values.Set("range", "dates")
-		values.Set("since", a.Since)
-		values.Set("until", a.Until)
+	values := url.Values{"by": {a.query.By}, "top": {strconv.Itoa(a.Top)}, "range": {strconv.Itoa(a.Days) + "d"}}
+	if a.Days == 0 {
+		values["range"], values["since"], values["until"] = []string{"dates"}, []string{a.Since}, []string{a.Until}
 	}
 	return values.Encode()
 }
@@ -165,10 +161,7 @@ func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.Repor
 	}
 	ctx, cancel := context.WithTimeout(ctx, hoursTimeout)
 	defer cancel()
-	lately, err := readReport(nil, false, s.options.Now())
-	if err != nil {
-		return nil
-	}
+	lately, _ := readReport(nil, false, s.options.Now()) // nothing of it can be wrong
 	lately.query.Days = false
 	d, err := s.options.Usage.Report(ctx, lately.query)
 	if err != nil {

@@ -137,7 +137,9 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	share(path)
+	if gid := GroupID(); gid != 0 && os.Lchown(path, -1, gid) == nil {
+		_ = os.Chmod(path, 0o660) // else it stays the account's own
+	}
 	return listener, nil
 }
 
@@ -151,18 +153,10 @@ func checkDead(ctx context.Context, path string) error {
 		return err
 	}
 	defer conn.Close()
-	peer, err := peerOf(conn)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, ErrInUse)
+	if peer, err := peerOf(conn); err == nil {
+		return fmt.Errorf("%s: %w: PID %d", path, ErrInUse, peer.PID)
 	}
-	return fmt.Errorf("%s: %w: PID %d", path, ErrInUse, peer.PID)
-}
-
-// share lets the group connect, if there is one.
-func share(path string) {
-	if gid := GroupID(); gid != 0 && os.Lchown(path, -1, gid) == nil {
-		_ = os.Chmod(path, 0o660) // else it stays the account's own
-	}
+	return fmt.Errorf("%s: %w", path, ErrInUse)
 }
 
 // GroupID is the id of Group; 0 if there is none.
@@ -277,6 +271,5 @@ func parseLogin(text string) *snapshot.UID {
 	if err != nil || n == math.MaxUint32 {
 		return nil
 	}
-	uid := snapshot.UID(n)
-	return &uid
+	return new(snapshot.UID(n))
 }

@@ -16,6 +16,7 @@ import (
 const (
 	Name   = "controller.sock"
 	folder = "genv-controller"
+	common = "/run/" + folder + "/" + Name // only root makes folders there
 )
 
 // Variable names the socket for controllers and those who look at them; Off is its value for none.
@@ -27,14 +28,14 @@ const (
 // DefaultPath is where a controller with this environment and uid opens its socket: in systemd's RuntimeDirectory=, in
 // /run for root, and else in the user's XDG_RUNTIME_DIR; empty if there is none of these.
 func DefaultPath(getenv func(string) string, uid int) string {
-	if dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":"); dir != "" {
+	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
+	switch user := getenv("XDG_RUNTIME_DIR"); {
+	case dir != "":
 		return filepath.Join(dir, Name)
-	}
-	if uid == 0 {
-		return filepath.Join("/run", folder, Name)
-	}
-	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, folder, Name)
+	case uid == 0:
+		return common
+	case filepath.IsAbs(user):
+		return filepath.Join(user, folder, Name)
 	}
 	return ""
 }
@@ -42,18 +43,15 @@ func DefaultPath(getenv func(string) string, uid int) string {
 // Find returns the socket of a running controller: the one that GENV_SOCKET names, or else
 // the user's own or the one in /run, if there is one; empty if there is none.
 func Find(getenv func(string) string, uid int) string {
-	switch path := getenv(Variable); path {
-	case Off:
+	named, own := getenv(Variable), DefaultPath(getenv, uid)
+	switch {
+	case named == Off:
 		return ""
-	case "":
-	default:
-		return path
-	}
-	common := filepath.Join("/run", folder, Name)
-	switch own := DefaultPath(getenv, uid); {
+	case named != "":
+		return named
 	case isSocket(own, func(owner int) bool { return owner == uid || owner == 0 }):
 		return own
-	case isSocket(common, func(int) bool { return true }): // only root makes folders there
+	case isSocket(common, func(int) bool { return true }):
 		return common
 	}
 	return ""
