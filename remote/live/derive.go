@@ -88,16 +88,18 @@ func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 		host.Guard, host.Service = m.guard(h, last.snapshot), last.snapshot.Service
 		host.Waiting = waitingIn(last.snapshot)
 	}
+	if last.snapshot != nil {
+		host.Reservations, host.Reserved = BookingsOf(last.snapshot, last.at) // they begin and end by themselves
+	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users
-		host.Reservations, host.Reserved = before.Reservations, before.Reserved
+		host.Reserved = before.Reserved
 		return host
 	}
 	if last.snapshot == nil {
 		return host
 	}
 	host.GPUs, host.Warnings = gpus.Of(last.snapshot), last.snapshot.Warnings
-	host.Reservations, host.Reserved = BookingsOf(last.snapshot, last.at)
 	if host.Failure != nil {
 		host.GPUs, host.Reserved = unknown(host.GPUs), nil
 	}
@@ -109,7 +111,8 @@ func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 func (h *FleetHost) same(before *FleetHost) bool {
 	failed, failedBefore := h.Failure, before.Failure
 	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard && h.Unable == before.Unable &&
-		maps.Equal(h.Labels, before.Labels) &&
+		maps.Equal(h.Labels, before.Labels) && slices.Equal(h.Reservations, before.Reservations) &&
+		(h.Failure != nil || *cmp.Or(h.Reserved, new(int)) == *cmp.Or(before.Reserved, new(int))) &&
 		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
 }
 

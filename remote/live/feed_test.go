@@ -71,6 +71,22 @@ func statesOf(h live.FleetHost) (list []gpus.State) {
 	return list
 }
 
+// TestAReservationBeginsAndEnds: also on a host of which nothing else changes.
+func TestAReservationBeginsAndEnds(t *testing.T) {
+	h := answered("a", "alice")
+	s := newStage(h)
+	h.Snapshot.Reservations = []snapshot.Reservation{{ID: "1", Username: "bob", GPUs: 2, From: s.now.Add(15 * time.Second), Until: s.now.Add(25 * time.Second)}}
+	h.Snapshot.Waits = []snapshot.Wait{{Username: "carol", GPUs: 1, Seconds: 30}, {UID: 7, GPUs: 2, Seconds: 90}}
+	for i, want := range []int{0, 2, 0} {
+		f := s.run(nil)
+		require.Equal(t, want, *f.Hosts[0].Reserved, i)
+		require.Len(t, f.Hosts[0].Reservations, []int{1, 1, 0}[i])
+		require.Equal(t, f.Revision, f.Hosts[0].Changed, "the reservation has")
+		require.Equal(t, &live.Waiting{Commands: 2, GPUs: 3, Longest: 60, People: []live.WaitingPerson{{User: "uid 7", GPUs: 2, Seconds: 60}, {User: "carol", GPUs: 1}}}, f.Hosts[0].Waiting)
+		require.Equal(t, []live.WaitingPerson{{GPUs: 2, Seconds: 60}, {User: "carol", GPUs: 1}}, s.For("carol").Fleet().Hosts[0].Waiting.People)
+	}
+}
+
 func TestBeforeTheFirstCycle(t *testing.T) {
 	f := newStage().Fleet()
 	require.Equal(t, "genv.live.fleet/1", f.Schema)

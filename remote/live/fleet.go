@@ -109,18 +109,29 @@ type Waiting struct {
 	Commands int `json:"commands"`
 	GPUs     int `json:"gpus"` // that they wait for
 	// Longest is for how long the first of them has been waiting, to the minute.
-	Longest int64 `json:"longest_seconds"`
+	Longest int64           `json:"longest_seconds"`
+	People  []WaitingPerson `json:"people"` // a row for each command, the longest wait first
+}
+
+// WaitingPerson is who waits for how many GPUs.
+type WaitingPerson struct {
+	User    snapshot.Username `json:"user,omitempty"`
+	GPUs    int               `json:"gpus"`
+	Seconds int64             `json:"seconds"` // to the minute
 }
 
 func waitingIn(s *snapshot.Snapshot) *Waiting {
 	if s.Waits == nil {
 		return nil
 	}
-	w := &Waiting{Commands: len(s.Waits)}
+	w := &Waiting{Commands: len(s.Waits), People: make([]WaitingPerson, len(s.Waits))}
 	for i := range s.Waits {
-		w.GPUs += s.Waits[i].GPUs
-		w.Longest = max(w.Longest, s.Waits[i].Seconds/60*60)
+		wait, minutes := &s.Waits[i], s.Waits[i].Seconds/60*60
+		w.GPUs += wait.GPUs
+		w.Longest = max(w.Longest, minutes)
+		w.People[i] = WaitingPerson{gpus.UserName(wait.Username, &wait.UID), wait.GPUs, minutes}
 	}
+	slices.SortStableFunc(w.People, func(a, b WaitingPerson) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	return w
 }
 

@@ -79,11 +79,20 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	host := FleetHost{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
 		// the reason may name somebody
-		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service, Waiting: h.Waiting,
+		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
 		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved, Unable: hiddenUnlessEmpty(h.Unable),
 	}
 	if h.Failure != nil {
 		host.Failure = new(hideFailure(h.Failure))
+	}
+	if h.Waiting != nil {
+		host.Waiting = new(*h.Waiting)
+		host.Waiting.People = slices.Clone(h.Waiting.People)
+	}
+	for i := 0; h.Waiting != nil && i < len(h.Waiting.People); i++ {
+		if p := &host.Waiting.People[i]; !shown(p.User) {
+			p.User = ""
+		}
 	}
 	for i := range h.GPUs {
 		host.GPUs[i] = hideGPU(&h.GPUs[i], shown)
@@ -155,7 +164,8 @@ func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 	for i := range all.Hosts {
 		h := &all.Hosts[i]
 		if slices.ContainsFunc(h.GPUs, func(g gpus.GPU) bool { return slices.Contains(g.Users(), r.user) }) ||
-			slices.ContainsFunc(h.Reservations, func(b Booking) bool { return r.owns(b.User) }) {
+			slices.ContainsFunc(h.Reservations, func(b Booking) bool { return r.owns(b.User) }) || h.Waiting != nil &&
+			slices.ContainsFunc(h.Waiting.People, func(p WaitingPerson) bool { return r.owns(p.User) }) {
 			f.Hosts[i] = hideHost(h, r.owns)
 		}
 	}

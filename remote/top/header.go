@@ -101,6 +101,12 @@ func (m *Model) alerts() []string {
 	if m.scene != nil && leads(m.scene.Election) {
 		list = append(list, draw.Shown(m.scene.Election.String()))
 	}
+	if m.scene != nil && m.scene.waiting != nil {
+		list = append(list, "Waiting: "+strings.Join(m.scene.waiting, "; "))
+	}
+	if m.scene != nil && m.scene.booked != nil {
+		list = append(list, "Reserved: "+strings.Join(m.scene.booked, "; "))
+	}
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
 

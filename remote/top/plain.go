@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -182,6 +183,12 @@ func sentence(r *tabRow) string {
 	}
 	if h.RootOwnsState() {
 		line += "; root owns the state files"
+	}
+	for _, p := range cmp.Or(h.Waiting, new(live.Waiting)).People { // since when would be another line each minute
+		line += fmt.Sprintf("; %s waits for %s", draw.Shown(string(p.User)), text.Plural(p.GPUs, "GPU"))
+	}
+	for _, b := range r.scene.bookings(h) {
+		line += "; " + draw.Shown(b.String())
 	}
 	before := "; findings: "
 	for _, f := range r.scene.FindingsOn(h.Name) {

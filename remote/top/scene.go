@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
@@ -17,8 +19,10 @@ type scene struct {
 	*live.Index
 	events  []live.FleetEvent // the oldest first
 	now     func() time.Time
-	guarded bool // there is something to say about the guard of a host
-	owned   bool // root owns the state of a host
+	guarded bool     // there is something to say about the guard of a host
+	owned   bool     // root owns the state of a host
+	waiting []string // who waits for what; nil for nobody
+	booked  []string // what is reserved, now or in the next day
 }
 
 func newScene(fleet *live.FleetState, events []live.FleetEvent, now func() time.Time) *scene {
@@ -26,6 +30,13 @@ func newScene(fleet *live.FleetState, events []live.FleetEvent, now func() time.
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
 		s.guarded, s.owned = s.guarded || h.Guard.String() != "", s.owned || h.RootOwnsState()
+		for _, p := range cmp.Or(h.Waiting, new(live.Waiting)).People {
+			s.waiting = append(s.waiting, fmt.Sprintf("%s for %s on %s since %s", draw.Shown(string(p.User)),
+				text.Plural(p.GPUs, "GPU"), draw.Shown(string(h.Name)), short(time.Duration(p.Seconds)*time.Second)))
+		}
+		for _, b := range s.bookings(h) {
+			s.booked = append(s.booked, draw.Shown(string(h.Name))+": "+draw.Shown(b.String()))
+		}
 	}
 	return s
 }

@@ -186,6 +186,20 @@ func TestPlainSaysAHold(t *testing.T) {
 	require.Equal(t, strings.Replace(said[0], "Z ", "Z over: ", 1), said[1])
 }
 
+// TestPlainSaysWhoWaits: once for each change of who that is, and not each minute.
+func TestPlainSaysWhoWaits(t *testing.T) {
+	f, later := inCycle(41), inCycle(42)
+	for i, f := range []*live.FleetState{f, later} {
+		f.Hosts = f.Hosts[2:3]
+		f.Hosts[0].Waiting = &live.Waiting{Commands: 1, GPUs: 2, People: []live.WaitingPerson{{User: "erin", GPUs: 2, Seconds: int64(60 * i)}}}
+		f.Hosts[0].Reservations = []live.Booking{{User: "bob", GPUs: 2, From: noon.Add(3 * time.Hour), Until: noon.Add(50 * time.Hour)}}
+	}
+	lines, _, err := plainLines(t, Options{}, 0, f, later)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0], "; erin waits for 2 GPUs; 2 GPUs reserved by bob from ")
+}
+
 func TestPlainEnds(t *testing.T) {
 	lines, fleet, err := plainLines(t, Options{Filter: must(t, "host=gpu-3")}, 1, inCycle(0), inCycle(41), inCycle(42))
 	require.NoError(t, err)

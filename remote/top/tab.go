@@ -90,7 +90,7 @@ func words(value func(*tabRow) string) func(*tabRow) draw.Cell {
 // columns are the columns of a tab. s may be nil.
 func (s *scene) columns(tab tabID) []column {
 	if tab == tabHosts {
-		return append(hostColumns(), s.guardColumns()...)
+		return append(hostColumns(), s.rareColumns()...)
 	}
 	return tabs[tab].columns()
 }

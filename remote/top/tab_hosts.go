@@ -202,15 +202,53 @@ func short(d time.Duration) string {
 	return text.FormatDuration(max(d, 0).Truncate(unit))
 }
 
-// guardColumns are about the hosts' kernel guards, and whether root owns their state: none for a fleet without them.
-func (s *scene) guardColumns() (list []column) {
-	if s != nil && s.guarded {
-		list = append(list, column{left("GUARD", 7, 5), guardCell, by(guardMode)})
+// rareColumns are those that are there only if there is something to say: about who waits, what is reserved, the
+// kernel guard, and whether root owns the state.
+func (s *scene) rareColumns() (list []column) {
+	if s == nil {
+		return nil
 	}
-	if s != nil && s.owned {
-		list = append(list, worded(left("SERVICE", 7, 4), serviceState))
+	for _, c := range []struct {
+		there bool
+		column
+	}{
+		{s.waiting != nil, column{right("WAIT", 4, 4), waitCell, by(waitedFor)}},
+		{s.booked != nil, worded(left("RESERVED", 11, 4), reserved)},
+		{s.guarded, column{left("GUARD", 7, 5), guardCell, by(guardMode)}},
+		{s.owned, worded(left("SERVICE", 7, 4), serviceState)},
+	} {
+		if c.there {
+			list = append(list, c.column)
+		}
 	}
 	return list
+}
+
+// waitedFor is for how many GPUs of a host commands wait.
+func waitedFor(r *tabRow) int { return cmp.Or(r.host.Waiting, new(live.Waiting)).GPUs }
+
+func waitCell(r *tabRow) draw.Cell {
+	if r.host.Waiting == nil {
+		return draw.Styled("?", draw.Faint)
+	}
+	return draw.Styled(strconv.Itoa(waitedFor(r)), map[bool]draw.Style{true: draw.Yellow}[waitedFor(r) > 0])
+}
+
+// reserved is how many GPUs are reserved now, and when the next reservation begins.
+func reserved(r *tabRow) string {
+	if n := *cmp.Or(r.host.Reserved, new(int)); n > 0 {
+		return fmt.Sprintf("%d now", n)
+	}
+	for _, b := range r.scene.bookings(r.host) {
+		return fmt.Sprintf("%d at %s", b.GPUs, b.From.In(r.now().Location()).Format("15:04"))
+	}
+	return ""
+}
+
+// bookings are the reservations of the next day, and those that run.
+func (s *scene) bookings(h *live.FleetHost) []live.Booking {
+	soon := func(b live.Booking) bool { return b.From.Before(s.now().Add(24*time.Hour)) && b.Until.After(s.now()) }
+	return slices.DeleteFunc(slices.Clone(h.Reservations), func(b live.Booking) bool { return !soon(b) })
 }
 
 func guardMode(r *tabRow) string {
