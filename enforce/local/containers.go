@@ -21,8 +21,7 @@ type Containers interface {
 	Stop(ctx context.Context, r container.Running, grace time.Duration) error
 }
 
-// engineGrace is how long a container has to end by itself if the order gives processes
-// no time: as with `docker stop`.
+// engineGrace is how long a container has to end if the order gives no time, as with `docker stop`.
 const engineGrace = 10 * time.Second
 
 // findContainer returns the container of which the target is the first process; nil for none, or if it could not be

@@ -94,8 +94,7 @@ func (r reference) close() {
 
 func (r reference) alive() (bool, error) { return r.proc.Alive(r.pid, r.start) }
 
-// signal sends a signal, or with 0 only asks whether it may be sent. ESRCH means that the process has ended, and
-// perhaps was reaped.
+// signal sends a signal, or with 0 asks whether it may be sent. ESRCH: the process has ended, perhaps was reaped.
 func (r reference) signal(sig unix.Signal) error {
 	if r.pidfd != noPidfd {
 		if err := unix.PidfdSendSignal(r.pidfd, sig, nil, 0); !lacksPidfd(err) {

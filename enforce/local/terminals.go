@@ -49,8 +49,7 @@ var held sync.Map
 // showWithin is how long the terminals of one user may take.
 const showWithin = 500 * time.Millisecond
 
-// inUse is for how long after the last input a terminal counts as in use. The pane of a detached
-// tmux session is a terminal without a reader.
+// inUse is how long a terminal counts as in use after input: a detached tmux pane has no reader.
 const inUse = 10 * time.Minute
 
 // ShownOn is where a text was shown.
@@ -116,8 +115,7 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 	return list
 }
 
-// withoutRepeats leaves out what shows the same as a terminal before it in the list, or as the panes of tmux and
-// screen.
+// withoutRepeats leaves out what shows the same as an earlier terminal, or as the panes of tmux and screen.
 func withoutRepeats(list []terminal) []terminal {
 	pids, _ := proc.FS{}.PIDs() // without them each terminal is one of its own
 	shownBy, shows := make(map[uint64]snapshot.PID), make(map[uint64]bool)

@@ -38,8 +38,7 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 	return outcomes
 }
 
-// await waits until the grace of targets, which is the same for all, is over, and ends then
-// what still runs if the order has it.
+// await waits for the end of the targets' common grace, then ends what still runs if the order says so.
 func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
 	grace, mayKill := group[0].grace, group[0].mayKill
 	left, err := wait(ctx, group, time.Until(begun.Add(grace)), order.StatusTerminated)

@@ -15,8 +15,7 @@ import (
 // endWithin is how long a process of our own may take to end.
 const endWithin = 5 * time.Second
 
-// Try tries what ending a process needs: it starts a helper that reads processes, and ends it as Execute does. It is
-// nil where there is no helper.
+// Try starts a helper that reads processes, and ends it as Execute does; nil where there is no helper.
 func (x *Executor) Try() *snapshot.Trial {
 	if x.proc().Reader == nil {
 		return nil

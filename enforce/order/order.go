@@ -6,8 +6,7 @@
 //	data, err := order.EncodeNative(d.Order(lines))
 //	o, err := order.DecodeNative(data)
 //
-// Everything that is read is checked; an error wraps snapshot.ErrInvalid, and then nothing of the order may be
-// carried out.
+// All that is read is checked; an error wraps snapshot.ErrInvalid, and then nothing may be carried out.
 package order
 
 import (
@@ -80,8 +79,7 @@ type Termination struct {
 type Detachment struct {
 	Device      snapshot.DeviceIndex
 	Environment snapshot.Environment
-	// Unused says that it was judged to be used by no process of the environment or its user. A host
-	// finds out right before whether it still is.
+	// Unused: it was judged to be used by nothing of the environment or its user. A host checks that again.
 	Unused bool
 	Reasons
 }

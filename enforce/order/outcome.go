@@ -49,8 +49,7 @@ func (s OutcomeStatus) IsOver() bool {
 	}, s)
 }
 
-// Outcome is what came of one item: a termination (PID is set) or a detachment
-// (PID is 0, and Device and EID say which).
+// Outcome is what came of a termination (PID is set) or a detachment (PID is 0; Device and EID say which).
 type Outcome struct {
 	PID    snapshot.PID         `json:"pid,omitempty"`
 	Device snapshot.DeviceIndex `json:"device"`

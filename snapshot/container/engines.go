@@ -35,8 +35,7 @@ func (e Engines) apis(runtime string) (list []api) {
 	return list
 }
 
-// Inspect asks the engine about a container. The error is ErrNotFound, or wraps ErrUnknown if no engine
-// that may have the container answers.
+// Inspect asks the engine of a container. The error is ErrNotFound, or wraps ErrUnknown if none answers.
 func (e Engines) Inspect(ctx context.Context, place proc.ContainerCgroup) (Details, error) {
 	missing, failed := false, error(nil)
 	for _, api := range e.apis(place.Runtime) {

@@ -131,8 +131,7 @@ var ErrInvalidRecord = errors.New("invalid record of a container")
 
 // How it was proved for which user a container was started; empty if nothing is, and Record.UID is nil then.
 const (
-	// ProofToken: the user's shim had a one-time token from root's service, bound to the uid at
-	// the other end of the socket.
+	// ProofToken: the user's shim had a one-time token from root's service, bound to its socket peer's uid.
 	ProofToken = "token"
 	// ProofRootless: the container's user namespace belongs to the user. Earlier versions wrote
 	// it; a container that still runs keeps its environment.

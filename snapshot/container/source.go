@@ -51,8 +51,7 @@ type Lookup struct {
 	Engines Inspector
 	Run     string  // root's run folder, in which the hook's records are
 	Proc    proc.FS // the zero FS is /proc
-	// Wait is for how long one look asks engines at most, and then again for how long it reads
-	// the hook's records; 0 for 250 ms.
+	// Wait bounds asking engines in one look, and then reading the hook's records; 0 for 250 ms.
 	Wait time.Duration
 	Now  func() time.Time
 
@@ -91,8 +90,7 @@ func (s *Lookup) now() time.Time {
 	return s.Now()
 }
 
-// ask finds out about containers, and keeps that. The cgroups of users come last, so that
-// they take no time from root's containers.
+// ask finds out about containers and keeps that. Users' cgroups come last, to take no time from root's.
 func (s *Lookup) ask(ctx context.Context, wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
 	if len(wanted) == 0 {
 		return

@@ -80,8 +80,7 @@ func (g *GuardState) shown() string {
 	return fmt.Sprintf("%s: %s", g.Mode, g.Reason)
 }
 
-// CompareGuard judges whether the guard does what the policy wants, which is empty or off for no guard. own
-// is the host's own check.
+// CompareGuard judges whether the guard does what the policy wants (empty or off: none). own is the host's check.
 func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 	says := fmt.Sprintf("the policy says %s, and ", wanted)
 	switch {

@@ -52,8 +52,7 @@ func CheckServices(absent bool, output string, err error) Check {
 	return together(Services, "", "none of genv's units is installed", found, ", ")
 }
 
-// checkUnit judges a unit: active is active, inactive, failed and so on, file enabled, disabled or static;
-// it is empty if there is no file.
+// checkUnit judges a unit: active is active, inactive, failed …; file enabled, disabled, static, or empty for none.
 func checkUnit(name, active, file string) Check {
 	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"),
 		cmp.Or(file, "unknown"))
@@ -145,8 +144,7 @@ type DriverCall struct {
 	Modes nvidiasmi.Listing
 	Took  time.Duration
 	Err   error // of package nvidiasmi
-	// Restricted says that a guard may hide devices from the user who called it, so that
-	// the others have other indices than for root.
+	// Restricted: a guard may hide devices from the caller, so that others have other indices than for root.
 	Restricted bool
 }
 

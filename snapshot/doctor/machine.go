@@ -109,8 +109,7 @@ func clock() Check {
 // noCommand is a number that bpf(2) doesn't define.
 const noCommand = 1 << 30
 
-// hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused,
-// whoever asks, and nothing is loaded.
+// hasBPF says whether the kernel has bpf(2): an unknown command is refused, and nothing is loaded.
 func hasBPF() bool {
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
 	return err != unix.ENOSYS
@@ -196,8 +195,7 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	return s
 }
 
-// statFolder is the folder itself. A link of root or of this user in its place is followed,
-// as genv does; one of another user is not.
+// statFolder is the folder itself, or where a link of root's or this user's leads, as for genv.
 func statFolder(path string) (FileFacts, error) {
 	f, err := stat(path, os.Lstat)
 	if err == nil && f.Mode&fs.ModeSymlink != 0 && (f.UID == 0 || int(f.UID) == os.Geteuid()) {
@@ -234,8 +232,7 @@ func retry(ctx context.Context, attempts int, pause time.Duration, done func() b
 	return done()
 }
 
-// read decodes a state file. genv 1.4.3 truncates a file before it writes it, so one that
-// can't be decoded is read again.
+// read decodes a state file, again if it can't: genv 1.4.3 truncates a file before it writes it.
 func read(ctx context.Context, dir *folder.Folder, name string, f FileFacts) FileFacts {
 	if f.Name = name; !f.Mode.IsRegular() {
 		return f
@@ -291,8 +288,7 @@ func CheckSpace(what, path string) Check {
 	return s.check()
 }
 
-// space is the file system of a folder, or of the nearest one that exists. Root, unlike the users who
-// write state files, may use what is reserved.
+// space is the file system of the nearest existing folder. Root may use what is reserved; users may not.
 func space(what, path string, root bool) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t

@@ -115,8 +115,7 @@ func (f *FileFacts) check(path string, bits uint32) Check {
 		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))
 }
 
-// narrowed is a folder or file that not all users can use as these bits say. Root may have made it
-// readable only on purpose, if mayBe is set.
+// narrowed: not all users can use it as these bits say. With mayBe, root may have made it readable only.
 func (f *FileFacts) narrowed(path string, bits uint32, mayBe bool) Check {
 	cause, readable := Cause("state-mode"), bits&0o555
 	if mayBe && f.UID == 0 && f.permissions()&readable == readable {

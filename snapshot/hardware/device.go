@@ -21,8 +21,7 @@ type BusDevice struct {
 	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
 	// Minor is the number of its device node, /dev/nvidiaN; nil if it is unknown.
 	Minor *int `json:"minor,omitempty"`
-	// Address is that of the PCI bus as the driver's /proc folder names it, such as
-	// "0000:62:00.0"; empty if it is unknown.
+	// Address is on the PCI bus, as in the driver's /proc folder ("0000:62:00.0"); empty if unknown.
 	Address   string              `json:"address,omitempty"`
 	Name      string              `json:"name,omitempty"`
 	Bytes     *int64              `json:"total_memory,omitempty"`   // of memory; nil without nvidia-smi
@@ -206,8 +205,7 @@ func (s Catalog) Guarded(now time.Time) bool {
 	return on(status.Mode) && !status.ended(now)
 }
 
-// Guard is what the guard of this machine does; nil if that can't be said. Without the file, no guard was on since the
-// machine was started.
+// Guard is what this machine's guard does; nil if unknown. Without the file, none was on since boot.
 func (s Catalog) Guard(now time.Time) *snapshot.Guard {
 	if s.Run == "" {
 		return nil

@@ -95,8 +95,7 @@ func Read(dir string) ([]BusDevice, error) {
 	return p.Devices, err
 }
 
-// Decode decodes the content of devices.json, and checks everything: a program of root's may
-// follow it. Its error is ErrGarbled.
+// Decode decodes devices.json and checks everything: root's programs may follow it. Its error is ErrGarbled.
 func Decode(data []byte) ([]BusDevice, error) {
 	p, err := devicesNote.Decode(data)
 	return p.Devices, err
@@ -136,8 +135,7 @@ type Catalog struct {
 // NodeMajor is the major number of the driver's device nodes.
 const NodeMajor = 195
 
-// HasNodes says whether each process that uses a GPU has a node of NodeMajor open or mapped. The
-// drivers of Tegra and of WSL have other nodes.
+// HasNodes says whether processes on GPUs have a node of NodeMajor open or mapped. Tegra and WSL have others.
 func (s Catalog) HasNodes() bool {
 	dev := cmp.Or(s.Dev, "/dev")
 	for _, other := range []string{"nvgpu", "nvhost-gpu", "dxg"} {

@@ -7,8 +7,7 @@
 //		return err // the state of this machine is unknown, which does not mean that nothing runs
 //	}
 //
-// A source that fails as a whole makes the snapshot fail. Something unknown about one process does not: the process is
-// marked, and there is a warning.
+// A source that fails as a whole fails the snapshot. What is unknown about a process only marks it, with a warning.
 //
 // Which environment a process is in is asked in this order: its registration, its own environ, its container, the last
 // answer, and the nearest ancestor of the same account. See snapshot.Owner.
@@ -34,8 +33,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// SMI queries nvidia-smi; *nvidiasmi.Querier implements it. Where no new answer comes until ctx ends, an earlier one
-// serves that is at most as old as oldest.
+// SMI queries nvidia-smi, as *nvidiasmi.Querier does. If no answer comes in time, one as old as oldest serves.
 type SMI interface {
 	Apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error)
 	Devices(ctx context.Context, oldest time.Duration) (nvidiasmi.Listing, error)
@@ -76,8 +74,7 @@ type Collector struct {
 	DeviceListTTL time.Duration
 	// Now is the clock for the caches; nil is system.Now.
 	Now func() time.Time
-	// Brief omits the Container and the Command of processes, and the StateFolder, which the
-	// 1.4.3 format does not contain.
+	// Brief omits Container, Command and StateFolder, which the 1.4.3 format does not contain.
 	Brief bool
 	// Service says whether root owns the state files; nil where that isn't known.
 	Service func() (bool, error)

@@ -105,8 +105,7 @@ func (l *deviceList) toParents(usage *nvidiasmi.Usage) {
 	}
 }
 
-// lacks says whether a process uses a device that may be missing in the list, or whether more
-// GPUs are lost than in the list.
+// lacks says whether a process may use a device that isn't listed, or more GPUs are lost than listed.
 func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	failed := 0
 	for i := range l.devices {
@@ -218,8 +217,7 @@ func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 	return uuids
 }
 
-// identifies says whether the GPUs at the registered indices are those that root's note names,
-// as far as this process can change that.
+// identifies says whether the registered indices are the GPUs of root's note, if this process can tell.
 func (l *deviceList) identifies(files *state.Files) bool {
 	return !files.KeepsNote || !slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool {
 		known := files.Device(g.Index)

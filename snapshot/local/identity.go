@@ -187,8 +187,7 @@ func (d *processDetails) unreadable(h *proc.Handle, err error) *snapshot.Unreada
 	return u
 }
 
-// hideOwner hides the environment of a process of unknown owner, too: what the process claims
-// would count for the owner of that.
+// hideOwner hides the environment of a process of unknown owner, too: its claim would count for that owner.
 func (s *observation) hideOwner(err error) {
 	s.process.EID, s.process.EnvUnknown, s.process.EnvOverwritten, s.process.Unreadable = "", true, false, nil
 	s.environErr = fmt.Errorf("the owner of process %d: %w", s.process.PID, err)
@@ -197,8 +196,7 @@ func (s *observation) hideOwner(err error) {
 // accountsWithin is how long one look waits for accounts. What is unknown then is for a later one.
 const accountsWithin = 500 * time.Millisecond
 
-// awaitAccount is the account for which a uid counts. Users can have many subordinate uids: one
-// look waits for them together.
+// awaitAccount is the account of a uid. One look waits for all together: users can have many subordinate uids.
 func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	account, err := o.fs.Account(uid)
 	if err == nil || o.patience <= 0 {

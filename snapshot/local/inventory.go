@@ -84,8 +84,7 @@ func (c *Collector) published() ([]snapshot.Device, error) {
 	return hardware.Devices(known), nil
 }
 
-// Instances are the devices of this machine with their MIG instances. The error is one of
-// nvidia-smi or hardware.ErrNotPublished.
+// Instances are the devices with their MIG instances. The error is nvidia-smi's or hardware.ErrNotPublished.
 func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	devices, err := c.readDevices(ctx, 0)
 	if err != nil {
@@ -166,8 +165,7 @@ func (c *Collector) HiddenWarning() string {
 	return cmp.Or(c.cached().devices, &deviceList{}).hiddenWarning()
 }
 
-// hiddenWarning says that a guard hides devices, or that this process is in a container without
-// them; empty if none are hidden.
+// hiddenWarning says that a guard, or a container without them, hides devices; empty if none are hidden.
 func (l *deviceList) hiddenWarning() string {
 	words := "a guard hides GPUs %s from this user: whether they are in use is unknown"
 	switch {

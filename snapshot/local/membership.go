@@ -17,10 +17,8 @@ var (
 	errNoAccount    = errors.New("the account of the process is unknown")
 )
 
-// resolve finds the environments of the processes in the state files. These are read
-// after the processes, so that no environment of an observed process can be missing.
-// With readErr they could not be read, and only an environ shows an environment; likewise if their PIDs are of another
-// PID namespace.
+// resolve finds the environments of processes in the state files, which are read after the processes, so that no
+// environment of one can be missing. With readErr, or PIDs of another namespace, only an environ shows one.
 func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
 	if readErr != nil || files.LivenessUnknown {
 		readErr, files = errNoStateFiles, state.Files{}
@@ -81,8 +79,7 @@ func (o *observer) remember(s *observation, owner *snapshot.Owner,
 	}
 }
 
-// lineage is a process and its ancestors, as Register.Owner asks for them. Without the state files, nothing counts
-// but the process itself.
+// lineage is a process and its ancestors for Register.Owner; without the state files, the process alone.
 func (o *observer) lineage(s *observation, readErr error) iter.Seq2[snapshot.Relative, error] {
 	return func(yield func(snapshot.Relative, error) bool) {
 		self := snapshot.Relative{PID: s.process.PID, Start: s.process.Start, UID: s.account, Claim: s.claim}

@@ -64,8 +64,7 @@ func startOf(at time.Time) snapshot.StartTime {
 	return now - min(now, snapshot.StartTime(time.Since(at)/proc.Tick)) + 1
 }
 
-// slowWarning says that the list of processes is one of an earlier look. Its text changes twice a
-// minute, so that it isn't news in each cycle.
+// slowWarning says how old the list of processes is. It changes twice a minute, so it isn't news in each cycle.
 func slowWarning(at time.Time) string {
 	const step = 30 * time.Second
 	age := (time.Since(at) + step - 1).Truncate(step)
@@ -84,8 +83,7 @@ func (o *observer) unseenWarnings() (warnings []string) {
 	return warnings
 }
 
-// askAboutContainers completes the processes in containers. What could not be found out is
-// asked for again in the next snapshot.
+// askAboutContainers completes processes in containers. What is unknown is asked for again in the next snapshot.
 func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []observation) {
 	if c.Containers == nil {
 		return

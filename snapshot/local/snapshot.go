@@ -274,8 +274,7 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 // maxMismatches bounds how many environments with another owner are named: any user can register thousands of them.
 const maxMismatches = 20
 
-// fileWarnings are the warnings of the state files, and one for each environment of which
-// the kernel reports another owner.
+// fileWarnings are those of the state files, and of environments with another owner by the kernel.
 func fileWarnings(files state.Files) []string {
 	warnings := slices.Clone(files.Warnings)
 	mismatches := 0

@@ -101,8 +101,7 @@ func (p Passwd) Local(uid snapshot.UID) (found Account, err error) {
 	return Account{}, cmp.Or(err, ErrNoAccount)
 }
 
-// Names are those of a uid: in the file, and as the directory says within ctx. It is empty if there is no account, or
-// if that is unknown.
+// Names are those of a uid, in the file and the directory; empty if there is no account, or if that is unknown.
 func (p Passwd) Names(ctx context.Context, uid snapshot.UID) (names []string) {
 	all, _ := p.local() // without the file the directory may know
 	for _, a := range all {

@@ -21,8 +21,7 @@ type sortedOutput struct {
 	out      RunResult
 }
 
-// The exit codes of an answer in which nothing is missing but lost GPUs: that an infoROM is
-// corrupted is only a warning.
+// The exit codes of an answer that lacks nothing but lost GPUs: a corrupted infoROM is only a warning.
 const (
 	exitInfoROM = 14
 	exitLost    = 15

@@ -40,8 +40,7 @@ func (u *Usage) GPUs() []snapshot.GPUUUID {
 	return all
 }
 
-// ToParent attributes to a GPU what the list says of its MIG instances. Drivers name these by their own UUIDs, or by
-// that of the GPU, as in "MIG-GPU-…/1/0".
+// ToParent attributes to a GPU what is listed for its MIG instances, named by UUIDs or "MIG-GPU-…/1/0".
 func (u *Usage) ToParent(gpu snapshot.GPUUUID, instances []snapshot.Instance) {
 	listed := func(id snapshot.GPUUUID) bool {
 		return slices.ContainsFunc(instances, func(i snapshot.Instance) bool { return i.UUID == id })

@@ -62,7 +62,9 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 type withoutCall struct{}
 
 // WithoutCall has a Querier make no new call: earlier answers serve, or the error is ErrTimeout.
-func WithoutCall(ctx context.Context) context.Context { return context.WithValue(ctx, withoutCall{}, true) }
+func WithoutCall(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutCall{}, true)
+}
 
 // MayCall says whether ctx isn't one of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }

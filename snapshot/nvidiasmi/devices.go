@@ -153,8 +153,7 @@ func enabled(value string) *bool {
 	return ifSo(&on, on || strings.EqualFold(value, "Disabled"))
 }
 
-// isVersion says whether a text is a version of the driver, such as 550.163.01, or empty: it is unknown. What else
-// follows a comma belongs to the name.
+// isVersion says whether a text is a driver's version, such as 550.163.01, or empty; else it is part of the name.
 func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".0123456789") == "" }
 
 // maxIndex is the limit of the 1.4.3 codec, and more than any machine has.

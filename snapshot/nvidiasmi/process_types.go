@@ -143,8 +143,7 @@ func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snaps
 	return unknown
 }
 
-// learn asks for displays, and for types if a display is active on a GPU of which the type of a process is unknown. It
-// unlocks t while it waits.
+// learn asks for displays, and for types if one is active where a type is unknown. It unlocks t while it waits.
 func (t *Types) learn(ctx context.Context, source TypeSource) {
 	t.mu.Unlock()
 	gpus, err := source.Devices(ctx, typesEvery)

@@ -59,8 +59,7 @@ type Querier struct {
 	questions map[string]*question // by their arguments
 }
 
-// New returns a Querier. A method returns within timeout, or within twice that after Keep, even if
-// nvidia-smi does not; 0 is DefaultTimeout.
+// New returns a Querier. Methods return within timeout (0: DefaultTimeout), after Keep within twice that.
 func New(runner Runner, timeout time.Duration) *Querier {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
@@ -139,8 +138,7 @@ func (q *Querier) ofCall() <-chan struct{} {
 // killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
 const killTime = time.Second
 
-// take waits until no call is in progress: until ctx ends, or only for killTime if the call was abandoned. The error is
-// ErrHung, or the cause of ctx.
+// take waits until no call is in progress, or killTime if one was abandoned. The error is ErrHung or ctx's cause.
 func (q *Querier) take(ctx context.Context) error {
 	inProgress := q.ofCall()
 	abandoned, hangs := inProgress, (<-chan time.Time)(nil)

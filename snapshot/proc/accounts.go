@@ -47,12 +47,10 @@ type knownAccount struct {
 }
 
 const (
-	// answerFor is how long an answer holds, and failedFor for how long no question is asked
-	// after one without an answer.
+	// answerFor is how long an answer holds, and failedFor how long nothing is asked after none came.
 	answerFor = time.Minute
 	failedFor = 10 * time.Second
-	// askWithin bounds one question to the directory service. It is about few enough keys that one
-	// user's uids can't make it take longer.
+	// askWithin bounds a question, about so few keys that one user's uids can't make it take longer.
 	askWithin = 2 * time.Second
 	askAtOnce = 100
 )
@@ -68,9 +66,8 @@ var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown"
 
 var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
 
-// Of is the account that a uid belongs to. It doesn't wait for a directory service: the error
-// wraps ErrAccountUnknown until there is an answer, and the uid is the first one of the range, or UnknownAccount,
-// then, for what is shared out meanwhile.
+// Of is the account that a uid belongs to, without waiting for a directory: until there is an answer the error wraps
+// ErrAccountUnknown, and the uid, for what is shared out then, is the first of the range, or UnknownAccount.
 func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The runtimes that the name of a cgroup shows. Docker's and containerd's containers may
-// also have bare ids, which show none.
+// The runtimes that a cgroup's name shows. Docker and containerd may also use bare ids, which show none.
 const (
 	Docker     = "docker"
 	Podman     = "podman"
@@ -28,8 +27,7 @@ type ContainerCgroup struct {
 	Runtime string // one of the constants, or empty if the name doesn't show it
 	// Path is the path of the container's cgroup: two processes are in the same container only if it is the same.
 	Path string
-	// Delegated says that the cgroup is below that of a user's session or service: a user
-	// may have made it, with any name.
+	// Delegated says that it is below a user's session or service: a user may have made it, with any name.
 	Delegated bool
 	// Nested says that a cgroup with the name of another container is below that of this one: an engine in it has made
 	// that, or a user who gave it as a parent to a container of root's engine.
@@ -132,9 +130,8 @@ var byPrefix = map[string]string{
 // maxContainer is the maximum length of a container's id, in bytes.
 const maxContainer = 128
 
-// Container is the process's container according to its cgroup, or one with the ID snapshot.UnnamedContainer if only
-// its PID namespace, which is not that of PID 1, shows that it is in a container. It is empty if the process is in
-// none, or if the kernel doesn't show it.
+// Container is the process's container by its cgroup, or snapshot.UnnamedContainer if only its PID namespace, which is
+// not that of PID 1, shows one. It is empty if there is none, or if the kernel doesn't show it.
 //
 // Users can put their own processes into a cgroup with any name, or into a PID namespace, but not the processes of
 // other users, and they can't leave a PID namespace. So a container may remove an exemption, but never grants one.

@@ -138,8 +138,7 @@ func (h *Handle) environOf(name string) ([]byte, error) {
 	return data, nil
 }
 
-// memory is the stat of the process, or of a thread that still has the memory of the
-// process if the first thread has ended.
+// memory is the stat of the process, or of a thread that has its memory after the first thread has ended.
 func (h *Handle) memory() (Stat, error) {
 	stat, err := h.Stat()
 	if err != nil || stat.hasMemory() {

@@ -59,8 +59,7 @@ type Machine struct {
 	accounts Accounts
 	mounts   mounts
 	bootID   atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
-	// lockHolders remembers which holders of locks don't answer: reading the stat of one that is in execve(2) can take
-	// for ever.
+	// lockHolders remembers which ones don't answer: reading the stat during execve(2) can take for ever.
 	lockHolders ReaderProcess
 }
 
@@ -277,8 +276,7 @@ func HasEnded(pidfd int) (bool, error) {
 	return err == nil && n > 0, os.NewSyscallError("poll", err)
 }
 
-// Hiding says whether /proc hides the processes of users from each other: its mount options
-// hidepid and gid, see proc(5).
+// Hiding says whether /proc hides the processes of other users: its mount options hidepid and gid (proc(5)).
 type Hiding struct {
 	On    bool
 	Group string // the number of a group from which nothing is hidden; empty for none

@@ -38,8 +38,7 @@ func (p *LockHolder) String() string {
 	return text
 }
 
-// maxLocks is how much of /proc/locks is read, in bytes: users can hold millions of locks, and the kernel begins
-// from the first one at each read.
+// maxLocks bounds what is read of /proc/locks, in bytes: users can hold millions, and each read begins at the first.
 const maxLocks = 1 << 20
 
 // LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is mounted.

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are those that this process sees. Their list can be long, and is read again only where the kernel says that
-// something was mounted or unmounted, and each minute: it doesn't say so of options that change through another mount
-// namespace.
+// mounts are those that this process sees. The long list is read again only when the kernel reports a mount, and each
+// minute, since options that change through another mount namespace are not reported.
 type mounts struct {
 	mu   sync.Mutex
 	file *os.File // nil before the first reading and after one that failed
@@ -79,8 +78,7 @@ func (m *mounts) read() (list string, err error) {
 	return m.list, err
 }
 
-// changed says whether something may have been mounted or unmounted since it was called before, or since the file was
-// opened.
+// changed says whether something may have been (un)mounted since the last call, or since the file was opened.
 func (m *mounts) changed() bool {
 	events := []unix.PollFd{{Fd: int32(m.file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(events, 0)

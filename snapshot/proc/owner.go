@@ -14,9 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owner is the account for which a process counts: that of its real uid (see Accounts), or that of the owner of its
-// user namespace if a user created that. Rootless containers run under subordinate uids: with these, one user could
-// count as many.
+// Owner is the account for which a process counts: that of its real uid, or of the owner of its user namespace if a
+// user made that: with the subordinate uids of rootless containers, one user could count as many.
 //
 // With nested namespaces, the outermost one below our own counts: its owner is a user of this machine. If that is root
 // (Docker's userns-remap, systemd's PrivateUsers), root has chosen the uids, and the real uid counts. The real uid also
@@ -149,8 +148,7 @@ func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 	return uid, nil
 }
 
-// statusLimit is more than the lines up to that of the uid take. The rest is as long as the process makes it, with up
-// to 65,536 groups.
+// statusLimit is more than the lines up to the uid take. The rest can be long: a process has up to 65,536 groups.
 const statusLimit = 1 << 10
 
 // InInnerNamespace says whether the process is in a PID namespace inside that of this /proc, for as long as it runs.

@@ -7,8 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Quota is what reading the processes of one account may take in one look: who has many or slow processes, or
-// many files, makes no look longer for others.
+// Quota limits reading for one account in one look: its many or slow processes, or files, delay no one else.
 type Quota struct {
 	spent time.Duration
 	files int // in which device nodes were looked for

@@ -10,16 +10,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// slowReads are the users of the processes of which a stat or a link is still being read. Some kernels have readers
-// wait while the process is in execve(2), in which FUSE can hold it. They end with this process, unlike those of what
-// a helper reads, and cost too little for one.
+// slowReads are the users of processes of which a stat or link is still being read: some kernels let readers wait
+// during execve(2), which FUSE can hold. These reads end with this process, and cost too little for a helper.
 type slowReads struct {
 	mu     sync.Mutex
 	userOf map[snapshot.PID]snapshot.UID
 }
 
-// statWithin is how long such a reading may take. Of one user, only maxSlow processes may be slow, each for less time
-// than the one before.
+// statWithin bounds such a reading. Of one user maxSlow processes may be slow, each for less time than the last.
 const (
 	statWithin = 150 * time.Millisecond
 	maxSlow    = 4

@@ -12,11 +12,9 @@ import (
 
 // Stall is what holds the memory of a process, as far as the kernel shows that to root.
 type Stall struct {
-	// FUSE says that a thread of it changes its memory and waits for FUSE, and Network that one waits for a
-	// network file system.
+	// FUSE says that a thread changes its memory and waits for FUSE; Network, for a network file system.
 	FUSE, Network bool
-	// Mounter is the user who mounted all FUSE file systems that the process sees; nil if there are
-	// none, or others, too.
+	// Mounter mounted all FUSE file systems that the process sees; nil for none, or if others did, too.
 	Mounter *snapshot.UID
 }
 
@@ -65,8 +63,7 @@ func (h *Handle) stacks() []string {
 	return stacks
 }
 
-// mounter is Stall.Mounter. A file system that isn't mounted in our namespace, too, is the owner's if the process
-// is in a user namespace of the owner.
+// mounter is Stall.Mounter. What isn't mounted in our namespace is the owner's if the process is rootless.
 func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	read := func(dir int, name string) (map[string]snapshot.UID, error) {
 		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
@@ -108,8 +105,7 @@ func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 	return mounts
 }
 
-// WaitsForFUSE says whether a thread of a process waits for a FUSE file system: signals don't end it before the
-// server answers or ends.
+// WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before that answers or ends.
 func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
 	stacks, _ := with(fs, pid, func(h *Handle) ([]string, error) { return h.stacks(), nil })
 	return slices.ContainsFunc(stacks, func(stack string) bool {

@@ -19,8 +19,7 @@
 // The owner of a process decides how long its environ, cmdline, maps and fd take to read. A ReaderProcess has them read
 // by another program, which it kills if that takes too long.
 //
-// The package sends no other signals and writes nothing. Its facts are from proc(5), Documentation/filesystems/proc.rst
-// and fs/proc of the kernel.
+// It sends no other signals and writes nothing. Sources: proc(5), the kernel's filesystems/proc.rst and fs/proc.
 package proc
 
 import (
@@ -69,8 +68,7 @@ func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
 
-// IsKernelThread says that the process is a thread of the kernel: it has no program and
-// no environment, and is never signalled.
+// IsKernelThread is so of a thread of the kernel, which has no program and no environment, and is never signalled.
 func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
 
 // hasMemory says that the process has memory of its own, which we may read.
@@ -99,8 +97,7 @@ func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
 	return stat, nil
 }
 
-// Stat reads /proc/PID/stat of one process. A single file needs no Handle: an open file
-// of /proc belongs to one process too.
+// Stat reads /proc/PID/stat. A single file needs no Handle: an open file of /proc is of one process.
 func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
 		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
@@ -214,8 +211,7 @@ func (fs FS) MemTotal() (kib int64, err error) {
 	return kib, nil
 }
 
-// SinceBoot is the time since this machine was started, suspend included (CLOCK_BOOTTIME): what
-// start times of processes count in.
+// SinceBoot is the time since boot, suspend included (CLOCK_BOOTTIME), in which start times count.
 func SinceBoot() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -54,8 +54,7 @@ func (s *subuids) read(now time.Time) {
 	}
 }
 
-// owners are those who have a uid as a subordinate one, and the start of their first range with it:
-// without one UnknownAccount. uid 0 is root's.
+// owners have a uid as a subordinate one; first begins their first range with it, or is UnknownAccount.
 func (s *subuids) owners(uid snapshot.UID) (owners []string, first snapshot.UID) {
 	first = UnknownAccount
 	for _, r := range s.ranges {

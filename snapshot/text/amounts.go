@@ -51,8 +51,7 @@ func GiB(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// CapAmount writes so much of what a cap counts for people. Counts is "gpus", "memory" in bytes, "environments", or
-// "gpu-hours" in seconds.
+// CapAmount writes an amount for people: of "gpus", "memory" (bytes), "environments", or "gpu-hours" (seconds).
 func CapAmount(counts string, n int64) string {
 	switch counts {
 	case "memory":

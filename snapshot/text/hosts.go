@@ -87,8 +87,7 @@ func (p HostPattern) Matches(name string) bool {
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
 }
 
-// matchParts says whether the parts are a whole name. It takes time in proportion to the length of both, also with
-// many stars.
+// matchParts says whether the parts are a whole name, in time proportional to both lengths, also with many stars.
 func matchParts(parts []hostPart, name string) bool {
 	at := make([]bool, len(name)+1) // how far the parts so far may reach
 	at[0] = true

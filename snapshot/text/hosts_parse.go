@@ -13,8 +13,7 @@ const (
 	maxDigits   = 9   // of a number, so that no sum or padding overflows
 )
 
-// ParseHosts reads a pattern: a host name with ranges, or an IP address. Its error
-// is one line that says what to write instead.
+// ParseHosts reads a pattern: a host name with ranges, or an IP address. Its error says what to write.
 func ParseHosts(text string) (HostPattern, error) {
 	p := HostPattern{text: text, count: 1}
 	var err error

@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The variables of a container that speak to genv. People set them with `docker run -e`,
-// or with the flags of `genv docker run`.
+// The variables that speak to genv, set with `docker run -e` or the flags of `genv docker run`.
 const (
 	TokenVariable = "GENV_CONTAINER_TOKEN" // of root's service, for its user
 	GPUs          = "GENV_GPUS"            // how many devices, or "all", in an environment of its own
@@ -216,8 +215,7 @@ func (g Granted) SetVariables(c *oci.ContainerConfig) {
 	}
 	list := g.visible()
 	c.SetEnv(visible, list)
-	// A container sees only its own devices, so that an index given by the user, which counts
-	// from the first of them, is as good as a UUID.
+	// A container sees only its own devices: a user's index, from the first of them, is as good as a UUID.
 	if _, set := c.LookupEnv(cudaVisible); !set && g.UUIDs != nil {
 		c.SetEnv(cudaVisible, list)
 	}

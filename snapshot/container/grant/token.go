@@ -71,8 +71,7 @@ func (t *Tokens) Issue(h Holder) (string, error) {
 	return text, nil
 }
 
-// Redeem returns who a token is for, once. ok is false for one that was redeemed, that is
-// too old, or that was never issued.
+// Redeem returns, once, who a token is for; ok is false if it is redeemed, too old, or was never issued.
 func (t *Tokens) Redeem(text string) (h Holder, ok bool) {
 	sum, now := sha256.Sum256([]byte(text)), t.now()
 	t.mu.Lock()

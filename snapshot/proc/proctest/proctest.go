@@ -1,5 +1,4 @@
-// Package proctest helps tests with real processes, and says what tests need. It is for processes that a
-// test starts, never for genv itself.
+// Package proctest helps tests with real processes that they start, and says what tests need.
 package proctest
 
 import (

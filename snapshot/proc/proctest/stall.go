@@ -22,9 +22,8 @@ import (
 // stallVariable says which process of Stall the test's program is.
 const stallVariable = "GENV_TEST_STALL"
 
-// Stall starts a process of an ordinary user of which the memory is held by FUSE: its server takes what is written,
-// and never answers. With inExec that happens in execve(2). It sees so many other mounts. It ends with the test. The
-// TestMain of the package must call RunStall.
+// Stall starts an ordinary user's process, with its memory held by a FUSE server that never answers, with inExec in
+// execve(2). It sees so many other mounts, and ends with the test. TestMain must call RunStall.
 func Stall(t *testing.T, inExec bool, mounts ...int) (pid snapshot.PID, uid snapshot.UID) {
 	t.Helper()
 	NeedRoot(t)

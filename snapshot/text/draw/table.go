@@ -167,8 +167,7 @@ func (t *Table) length() func(string) int {
 	return t.Length
 }
 
-// squeeze fits columns of these widths into a screen: it leaves out those for which there is no room,
-// and cuts the widest of the others.
+// squeeze fits columns into a screen: it leaves out those without room, and cuts the widest others.
 func squeeze(columns []ColumnLayout, widths []int, screen int) {
 	least := slices.Clone(widths)
 	for i, c := range columns {
