@@ -1,15 +1,22 @@
 package agent
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse everything of the controllers
@@ -91,4 +98,81 @@ func giveBack(ctx context.Context, conns []*Conn) {
 		}
 	}
 	calls.Wait()
+}
+
+// RequestActing asks which controller a host lets act, and has it try what acting needs.
+const RequestActing = "acting"
+
+// Acting is what a host says about the controller that it lets act.
+type Acting struct {
+	Lease *fence.Lease `json:"noted,omitempty"` // nil for none
+	// Unknown is why the host can't say, and then it lets no controller act.
+	Unknown string `json:"noted_unknown,omitempty"`
+	// Trial is what the host found when it tried, just now, what acting there needs; nil if it didn't.
+	Trial *snapshot.Trial `json:"trial,omitempty"`
+	// Refuses says that the host refuses other controllers; without that it gives no leases.
+	Refuses bool `json:"-"`
+}
+
+func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ error) {
+	if a.Fence == nil {
+		return answer, nil
+	}
+	var err error
+	if answer.Lease, err = a.Fence.Given(); err != nil {
+		answer = Acting{Unknown: err.Error()}
+	}
+	if a.Try != nil {
+		answer.Trial = a.Try(ctx)
+	}
+	return answer, nil
+}
+
+// maxUnknown is how long a reason of a host may be, in bytes.
+const maxUnknown = 256
+
+// bounded is the answer of a host with what can be true of it.
+func (a Acting) bounded() Acting {
+	b := Acting{Unknown: text.Cut(a.Unknown, maxUnknown), Trial: a.Trial.Bounded(), Refuses: true}
+	if a.Lease != nil && a.Lease.Check() == nil {
+		b.Lease = a.Lease
+	}
+	return b
+}
+
+// Acting asks a host which controller acts there. A genv that is too old to say it is an error of the
+// class remote.Version.
+func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
+	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
+		t, err := c.connected(ctx)
+		if err != nil || !t.can().Fence {
+			return answer, err
+		}
+		stream, ok := t.(*streamTransport)
+		if !ok || !stream.stream.Greeting.Can(RequestActing) {
+			return answer, remote.Errorf(remote.Version, "the genv there is too old to say which controller acts")
+		}
+		answer, err = request[Acting](ctx, c, stream, p.Timeout, RequestActing, struct{}{})
+		return answer.bounded(), err
+	})
+}
+
+// AskOnce is the input of a `genv usage serve` that is only asked RequestActing: see ReadOnce.
+func AskOnce(token string) []byte {
+	f := frame.Frame{Kind: frame.KindRequest, Name: RequestActing, ID: 1, Body: []byte("{}")}
+	return f.Append([]byte(token + "\n"))
+}
+
+// ReadOnce reads what such a genv prints. The trial is nil if it didn't try anything.
+func ReadOnce(output io.Reader, token string) (*frame.Greeting, *snapshot.Trial, error) {
+	in := bufio.NewReader(output)
+	greeting, err := frame.ReadGreeting(in, token)
+	if err != nil {
+		return nil, nil, fmt.Errorf("genv does not greet: %w", err)
+	}
+	var answer Acting
+	if f, err := frame.Read(in); err == nil && f.Kind == frame.KindAnswer && json.Unmarshal(f.Body, &answer) == nil {
+		return &greeting, answer.Trial.Bounded(), nil
+	}
+	return &greeting, nil, nil
 }

@@ -169,28 +169,32 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 func (e *Elector) works() bool { return e.Works == nil || e.Works() }
 
 func (e *Elector) campaign(ctx context.Context) time.Duration {
-	entry, err := e.Cluster.Get(ctx, LeaderKey(e.Key))
-	if err != nil || entry != nil || !e.works() {
-		e.learn(entry, err)
-		return askEvery
+	leader, err := e.Cluster.Get(ctx, LeaderKey(e.Key))
+	if err == nil && leader == nil && e.works() {
+		if leader, err = e.stand(ctx); err == nil && leader == nil {
+			return 0 // it leads
+		}
 	}
+	e.learn(leader, err)
+	return askEvery
+}
+
+// stand makes the key of the leader. If another controller made it before, that is returned.
+func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	sent := e.Clock()
 	lease, err := e.Cluster.Grant(ctx, TTL)
 	if err != nil {
-		e.learn(nil, err)
-		return askEvery
+		return nil, err
 	}
 	since := e.Now()
 	value, policy, err := e.value(since)
 	if err != nil {
-		e.learn(nil, err)
-		return askEvery
+		return nil, err
 	}
 	made, err := e.Cluster.Create(ctx, LeaderKey(e.Key), value, lease.ID)
 	if err != nil || !made.Own {
 		e.revoke(ctx, lease.ID)
-		e.learn(&made.KeyValue, err)
-		return askEvery
+		return &made.KeyValue, err
 	}
 	e.set(func(s *Leadership, status *Status) {
 		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
@@ -199,7 +203,7 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 		}
 		e.stated = policy
 	})
-	return 0
+	return nil, nil //nolint:nilnil // no other one leads
 }
 
 // value is that of the key of this controller, with its policy as it is now.
