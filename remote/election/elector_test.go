@@ -3,6 +3,8 @@ package election_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,16 +20,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is an etcd in memory, of which the leases end by the test's clock. It is used by one goroutine at a time.
+// cluster is an etcd in memory, of which the leases end by the test's clock.
 type cluster struct {
 	mu       sync.Mutex // over all of these
 	revision uint64
-	key      *etcd.KeyValue
-	leases   map[int64]time.Time
+	key      *etcd.KeyValue           // of the leader
+	others   map[string]etcd.KeyValue // by key
+	leases   map[int64]time.Time      // their ends
+	ttls     map[int64]time.Duration  // of leases
+	puts     int
 	silent   bool          // it doesn't answer
 	slow     time.Duration // for each answer
 	lost     bool          // answers to Create are lost
 	unread   bool          // Get fails
+}
+
+func newCluster() *cluster {
+	return &cluster{leases: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, others: map[string]etcd.KeyValue{}}
+}
+
+func slowCluster() *cluster {
+	c := newCluster()
+	c.slow = time.Millisecond
+	return c
 }
 
 var errSilent = errors.New("no answer")
@@ -66,6 +81,7 @@ func (c *cluster) end(lease int64) {
 		c.key = nil
 		c.revision++
 	}
+	maps.DeleteFunc(c.others, func(_ string, e etcd.KeyValue) bool { return e.Lease == lease })
 }
 
 func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error) {
@@ -76,29 +92,60 @@ func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, err
 	defer c.mu.Unlock()
 	c.revision++
 	id := int64(c.revision) //nolint:gosec // a small number
-	c.leases[id] = time.Now().Add(ttl)
+	c.leases[id], c.ttls[id] = time.Now().Add(ttl), ttl
 	return etcd.Lease{ID: id, TTL: ttl}, nil
 }
 
 func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duration, *etcd.KeyValue, error) {
-	if err := c.answer(ctx); err != nil {
+	ttl, err := c.KeepAlive(ctx, id)
+	if err != nil || ttl == 0 {
 		return 0, nil, err
 	}
-	if !c.keepAlive(id) {
-		return 0, nil, nil
-	}
 	entry, err := c.Get(ctx, key)
-	return election.TTL, entry, err
+	return ttl, entry, err
 }
 
-func (c *cluster) keepAlive(id int64) bool {
+func (c *cluster) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	if err := c.answer(ctx); err != nil {
+		return 0, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.leases[id]
-	if ok {
-		c.leases[id] = time.Now().Add(election.TTL)
+	if _, ok := c.leases[id]; !ok {
+		return 0, nil
 	}
-	return ok
+	c.leases[id] = time.Now().Add(c.ttls[id])
+	return c.ttls[id], nil
+}
+
+func (c *cluster) TimeToLive(ctx context.Context, id int64) (left, granted time.Duration, err error) {
+	err = c.answer(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Until(c.leases[id]), c.ttls[id], err
+}
+
+func (c *cluster) Put(ctx context.Context, key string, value []byte, lease int64) error {
+	if err := c.answer(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.puts++
+	c.others[key] = etcd.KeyValue{Key: key, Value: value, Lease: lease}
+	return nil
+}
+
+func (c *cluster) List(ctx context.Context, prefix string) (list []etcd.KeyValue, err error) {
+	err = c.answer(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, e := range c.others {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, e)
+		}
+	}
+	return list, err
 }
 
 func (c *cluster) Update(ctx context.Context, _ string, created uint64, value []byte, lease int64) error {
@@ -174,7 +221,6 @@ func run(c *cluster) (e *election.Elector, stop func()) { return runWith(c, nil)
 
 // elector is one that doesn't campaign yet.
 func elector(c *cluster, works func() bool) *election.Elector {
-	c.leases = make(map[int64]time.Time)
 	begun := time.Now()
 	return election.New(election.Options{
 		Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "a", Name: "ann on jump"},
@@ -192,7 +238,7 @@ func runWith(c *cluster, works func() bool) (e *election.Elector, stop func()) {
 
 func TestTheFirstLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		e, stop := run(c)
 		require.False(t, e.Leads(), "before it is asked")
 		<-e.Changed()
@@ -215,7 +261,7 @@ func TestTheFirstLeads(t *testing.T) {
 
 func TestAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		c.taken()
 		e, stop := run(c)
 		defer stop()
@@ -235,7 +281,8 @@ func TestAStandby(t *testing.T) {
 func TestALeaderWithoutEtcd(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"fast": time.Millisecond, "slow": 700 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &cluster{slow: slow}
+			c := newCluster()
+			c.slow = slow
 			e, stop := run(c)
 			defer stop()
 			<-e.Changed()
@@ -267,7 +314,7 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 // but no reads: another controller may lead by then.
 func TestAKeepAliveThatIsNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		e, stop := run(c)
 		defer stop()
 		<-e.Changed()
@@ -297,7 +344,7 @@ func TestAKeepAliveThatIsNotConfirmed(t *testing.T) {
 func TestALeaderThatWasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64 // nanoseconds
-		c := &cluster{slow: time.Millisecond, leases: make(map[int64]time.Time)}
+		c := slowCluster()
 		begun := time.Now()
 		e := election.New(election.Options{Cluster: c, Key: "/k", Clock: func() time.Duration { return time.Since(begun) + time.Duration(slept.Load()) }, Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -319,7 +366,7 @@ func TestALeaderThatWasStopped(t *testing.T) {
 
 func TestTheKeyIsDeletedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		e, stop := run(c)
 		defer stop()
 		<-e.Changed()
@@ -337,7 +384,8 @@ func TestTheKeyIsDeletedByHand(t *testing.T) {
 // The answer to a campaign is lost: the lease is given up, since whether it leads isn't known.
 func TestALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond, lost: true}
+		c := slowCluster()
+		c.lost = true
 		e, stop := run(c)
 		time.Sleep(time.Minute)
 		require.False(t, e.Leads())
@@ -351,7 +399,8 @@ func TestALostAnswer(t *testing.T) {
 
 func TestALeaderOfAnotherVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{key: &etcd.KeyValue{Value: []byte("{")}}
+		c := newCluster()
+		c.key = &etcd.KeyValue{Value: []byte("{")}
 		e, stop := run(c)
 		defer stop()
 		<-e.Changed()

@@ -89,7 +89,7 @@ func TestCertificates(t *testing.T) {
 // answer, so that the next leader doesn't wait for the end of the lease.
 func TestAResignationThatTakesASecondMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		e, stop := run(c)
 		<-e.Changed()
 		require.True(t, e.Leads())
@@ -183,7 +183,7 @@ func TestRole(t *testing.T) {
 // not again before the loop works.
 func TestALeaderThatDoesNotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		var hangs atomic.Bool
 		e, stop := runWith(c, func() bool { return !hangs.Load() })
 		defer stop()
@@ -216,7 +216,7 @@ func TestALeaderThatDoesNotWork(t *testing.T) {
 // A loop that hangs for less than a lease lasts keeps it.
 func TestALeaderThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		var hangs atomic.Bool
 		e, stop := runWith(c, func() bool { return !hangs.Load() })
 		defer stop()
@@ -235,7 +235,7 @@ func TestALeaderThatIsLate(t *testing.T) {
 // Each role has a context that ends with it, and that of a leader may begin nothing from the end of its lease on.
 func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		ctx, cancel := context.WithCancel(t.Context())
 		var roles []string
 		var epoch uint64
@@ -282,7 +282,7 @@ func TestRoles(t *testing.T) {
 func TestARoleThatReturns(t *testing.T) {
 	errBroken := errors.New("stdout is closed")
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		err := elector(c, nil).Run(t.Context(), election.Roles{
 			Changed: func(election.Status) {},
 			Stand:   func(ctx context.Context) error { <-ctx.Done(); return nil },
@@ -295,7 +295,7 @@ func TestARoleThatReturns(t *testing.T) {
 // Each controller knows if the leader has another policy, also when one of them reads another one.
 func TestAnotherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{slow: time.Millisecond}
+		c := slowCluster()
 		a := elector(c, nil)
 		a.SetPolicy("1")
 		b := election.New(election.Options{Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "b"}, Clock: a.Clock, Now: time.Now})

@@ -2,9 +2,7 @@ package election_test
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,111 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
-// registry is an etcd in memory, of which the leases end by the test's clock.
-type registry struct {
-	mu     sync.Mutex // over all of these
-	ends   map[int64]time.Time
-	ttls   map[int64]time.Duration
-	keys   map[string]etcd.KeyValue
-	puts   int
-	silent bool
-	lease  int64
-}
-
-func (r *registry) answer() error {
-	if r.silent {
-		return errors.New("no answer")
-	}
-	for id, end := range r.ends {
-		if time.Now().After(end) {
-			_ = r.end(id)
-		}
-	}
-	return nil
-}
-
-func (r *registry) end(lease int64) error {
-	delete(r.ends, lease)
-	for key, e := range r.keys {
-		if e.Lease == lease {
-			delete(r.keys, key)
-		}
-	}
-	return nil
-}
-
-func (r *registry) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.answer(); err != nil {
-		return etcd.Lease{}, err
-	}
-	r.lease++
-	r.ends[r.lease], r.ttls[r.lease] = time.Now().Add(ttl), ttl
-	return etcd.Lease{ID: r.lease, TTL: ttl}, nil
-}
-
-func (r *registry) KeepAlive(_ context.Context, lease int64) (time.Duration, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.answer(); err != nil {
-		return 0, err
-	}
-	if _, ok := r.ends[lease]; !ok {
-		return 0, nil
-	}
-	r.ends[lease] = time.Now().Add(r.ttls[lease])
-	return r.ttls[lease], nil
-}
-
-func (r *registry) TimeToLive(_ context.Context, lease int64) (left, granted time.Duration, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.answer(); err != nil {
-		return 0, 0, err
-	}
-	return time.Until(r.ends[lease]), r.ttls[lease], nil
-}
-
-func (r *registry) Revoke(_ context.Context, lease int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.end(lease)
-}
-
-func (r *registry) isSilent(silent bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.silent = silent
-}
-
-func (r *registry) Put(_ context.Context, key string, value []byte, lease int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.answer(); err != nil {
-		return err
-	}
-	r.puts++
-	r.keys[key] = etcd.KeyValue{Key: key, Value: value, Lease: lease}
-	return nil
-}
-
-func (r *registry) List(_ context.Context, prefix string) (list []etcd.KeyValue, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	err = r.answer()
-	for key, e := range r.keys {
-		if strings.HasPrefix(key, prefix) {
-			list = append(list, e)
-		}
-	}
-	return list, err
-}
-
-func newRegistry() *registry {
-	return &registry{ends: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, keys: map[string]etcd.KeyValue{}}
-}
-
 var one = election.Registration{
 	Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 7"}, Host: "jump-1", Version: "2.0.0", Interval: 10, Hosts: 40,
 }
@@ -129,7 +22,7 @@ var one = election.Registration{
 // again when it is back; what hasn't changed isn't written again.
 func TestRegistrar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry()
+		r := newCluster()
 		registrar := election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -150,11 +43,11 @@ func TestRegistrar(t *testing.T) {
 		require.Equal(t, cycled, shown()[0].Cycled)
 
 		wait(time.Minute)
-		r.isSilent(true)
+		r.set(func() { r.silent = true })
 		wait(time.Minute)
 		_, err := election.Registered(t.Context(), r, "/genv/lab")
 		require.ErrorContains(t, err, "no answer", "it isn't known that there are none")
-		r.isSilent(false)
+		r.set(func() { r.silent = false })
 		lost := one
 		lost.Cycled, lost.Lost = cycled, true
 		require.Equal(t, []election.Registration{lost}, shown())
@@ -170,7 +63,7 @@ func TestRegistrar(t *testing.T) {
 // An operator may have etcd forget all controllers, to forget those that are lost.
 func TestARunningControllerIsRememberedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry()
+		r := newCluster()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -185,9 +78,7 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 			return len(list)
 		}
 		require.Equal(t, 1, remembered())
-		r.mu.Lock()
-		delete(r.keys, known+"1@jump-1")
-		r.mu.Unlock()
+		r.set(func() { delete(r.others, known+"1@jump-1") })
 		require.Zero(t, remembered())
 		time.Sleep(time.Minute + 2*time.Second)
 		require.Equal(t, 1, remembered(), "also if it has not completed a cycle since")
@@ -197,10 +88,10 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 }
 
 func TestWhatIsNoRegistration(t *testing.T) {
-	r := newRegistry()
+	r := newCluster()
 	lost, err := r.Grant(t.Context(), 7*24*time.Hour)
 	require.NoError(t, err)
-	r.ends[lost.ID] = time.Now().Add(time.Hour)
+	r.leases[lost.ID] = time.Now().Add(time.Hour)
 	for key, value := range map[string]string{
 		"/k/controllers/1@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"it"}`,
 		"/k/controllers/2@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"another key"}`,
@@ -209,9 +100,9 @@ func TestWhatIsNoRegistration(t *testing.T) {
 		"/k/controllers/1@jump-2": `{"schema":"genv.election.controller/1","id":"1","host":"jump-2","name":"a copy","pid":9}`,
 		"/k/leader":               `{"schema":"genv.election.controller/1","id":"1","name":"no controller's key"}`,
 	} {
-		r.keys[key] = etcd.KeyValue{Key: key, Value: []byte(value)}
+		r.others[key] = etcd.KeyValue{Key: key, Value: []byte(value)}
 		if strings.HasSuffix(key, "jump-2") {
-			r.keys[key] = etcd.KeyValue{Key: key, Value: []byte(value), Lease: lost.ID}
+			r.others[key] = etcd.KeyValue{Key: key, Value: []byte(value), Lease: lost.ID}
 		}
 	}
 	list, err := election.Registered(t.Context(), r, "/k")
