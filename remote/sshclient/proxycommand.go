@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,64 +35,33 @@ func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	command := exec.Command("/bin/sh", "-c", "exec "+line)
 	stderr := &text.Tail{Limit: 4 << 10}
 	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, stderr
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.WaitDelay = proxyGrace
-	err = command.Start()
+	group, err := startGroup(command)
 	_ = theirs.Close() // the command has it
 	if err != nil {
 		_ = conn.Close()
 		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
 	}
-	p := &proxyConn{Conn: conn, command: command, stderr: stderr, ended: make(chan struct{})}
-	if !c.spawn(p.wait) {
+	if !c.spawn(func() { group.reap(false) }) {
 		_ = conn.Close()
-		p.wait()
+		group.reap(false)
 		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	}
-	return p, nil
+	return &proxyConn{Conn: conn, processGroup: group, stderr: stderr}, nil
 }
 
 type proxyConn struct {
 	net.Conn
-	command *exec.Cmd
-	stderr  *text.Tail
-	ended   chan struct{}
-
-	mu     sync.Mutex
-	closed bool
-	killer *time.Timer
-}
-
-func (p *proxyConn) wait() {
-	_ = p.command.Wait() // its stderr explains more than its status
-	close(p.ended)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.killer != nil {
-		p.killer.Stop()
-	}
+	*processGroup
+	stderr *text.Tail
+	closed sync.Once
 }
 
 // Close sends SIGHUP to the command and its children, and SIGKILL if they don't end.
 func (p *proxyConn) Close() error {
 	err := p.Conn.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.closed = true
-		p.signal(unix.SIGHUP)
-		p.killer = time.AfterFunc(proxyGrace, func() { p.signal(unix.SIGKILL) })
-	}
+	p.closed.Do(func() { p.end(unix.SIGHUP, proxyGrace) })
 	return err
-}
-
-// signal signals the command's process group, unless its leader was reaped: then the PID may belong to another process.
-func (p *proxyConn) signal(signal unix.Signal) {
-	select {
-	case <-p.ended:
-	default:
-		_ = unix.Kill(-p.command.Process.Pid, signal) // it may have ended already
-	}
 }
 
 // explain adds the last line that the command wrote to stderr to the error of its

@@ -78,17 +78,57 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e
 func (e statusError) ExitStatus() int { return int(e) }
 func (statusError) Signal() string    { return "" }
 
+// processGroup is a command of ours with its children.
+type processGroup struct {
+	command *exec.Cmd
+	ended   chan struct{} // closed when the command has ended
+	err     error         // of the command, valid after ended
+
+	mu   sync.Mutex
+	gone bool // its PID may belong to another process
+}
+
+func startGroup(command *exec.Cmd) (*processGroup, error) {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return &processGroup{command: command, ended: make(chan struct{})}, command.Start()
+}
+
+// reap waits for the command, and may end the children that it left behind.
+func (g *processGroup) reap(children bool) {
+	for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	if children {
+		g.signal(unix.SIGKILL)
+	}
+	g.mu.Lock()
+	g.gone = true
+	g.mu.Unlock()
+	g.err = g.command.Wait()
+	close(g.ended)
+}
+
+func (g *processGroup) signal(signal unix.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.gone {
+		_ = unix.Kill(-g.command.Process.Pid, signal) // it may have ended already
+	}
+}
+
+// end ends the command and its children, without waiting: by SIGKILL if they don't end within a time after a signal.
+func (g *processGroup) end(signal unix.Signal, within time.Duration) {
+	g.signal(signal)
+	time.AfterFunc(within, func() { g.signal(unix.SIGKILL) })
+}
+
 // sshProcess is an ssh that runs one command: a channel.
 type sshProcess struct {
 	login *sshLogin
-	ssh   *exec.Cmd
-	pipes [3]pipe       // stdin, stdout, stderr
-	ended chan struct{} // closed when ssh has ended; nil if it was not started
-	err   error         // of ssh, valid after ended
+	pipes [3]pipe // stdin, stdout, stderr
 
 	mu     sync.Mutex
-	ending bool // end was called
-	gone   bool // ssh has ended: its PID may belong to another process
+	ssh    *processGroup // nil if it was not started
+	ending bool          // end was called
 }
 
 // pipe has one end for us and one for ssh.
@@ -129,56 +169,38 @@ func (s *sshProcess) Start(commandLine string) error {
 		return errEnded
 	}
 	words := s.login.running(commandLine)
-	s.ssh = exec.Command(words[0], words[1:]...)
-	s.ssh.Env = sshEnvironment()
-	s.ssh.Stdin, s.ssh.Stdout, s.ssh.Stderr = s.pipes[0].theirs, s.pipes[1].theirs, s.pipes[2].theirs
-	s.ssh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := s.ssh.Start(); err != nil {
+	command := exec.Command(words[0], words[1:]...)
+	command.Env = sshEnvironment()
+	command.Stdin, command.Stdout, command.Stderr = s.pipes[0].theirs, s.pipes[1].theirs, s.pipes[2].theirs
+	ssh, err := startGroup(command)
+	if err != nil {
 		return fmt.Errorf("start ssh: %w", err)
 	}
 	for _, p := range s.pipes {
 		_ = p.theirs.Close() // ssh has it
 	}
-	s.ended = make(chan struct{})
-	go s.reap()
+	s.ssh = ssh
+	go func() {
+		ssh.reap(true) // a ProxyCommand would keep the pipes open
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ending {
+			s.closePipes() // a ControlMaster has the other ends too, and may be frozen
+		}
+	}()
 	return nil
-}
-
-// reap waits for ssh, and ends the children that it left behind, such as a ProxyCommand: they
-// would keep the pipes open.
-func (s *sshProcess) reap() {
-	for unix.Waitid(unix.P_PID, s.ssh.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
-	s.signal(unix.SIGKILL)
-	s.mu.Lock()
-	s.gone = true
-	ending := s.ending
-	s.mu.Unlock()
-	s.err = s.ssh.Wait()
-	if ending {
-		s.closePipes() // a ControlMaster has the other ends too, and may be frozen
-	}
-	close(s.ended)
-}
-
-func (s *sshProcess) signal(signal unix.Signal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.gone {
-		_ = unix.Kill(-s.ssh.Process.Pid, signal) // it may have ended already
-	}
 }
 
 // Wait returns when ssh has ended: nil for a command that succeeded, a statusError for one
 // that failed, errSSH, or another error if the status of the command is not known.
 func (s *sshProcess) Wait() error {
-	<-s.ended
-	exit, ok := errors.AsType[*exec.ExitError](s.err)
+	<-s.ssh.ended
+	exit, ok := errors.AsType[*exec.ExitError](s.ssh.err)
 	switch {
-	case s.err == nil:
+	case s.ssh.err == nil:
 		return nil
 	case !ok || !exit.Exited():
-		return fmt.Errorf("ssh was ended: %w", s.err)
+		return fmt.Errorf("ssh was ended: %w", s.ssh.err)
 	case exit.ExitCode() == sshFailedStatus:
 		return errSSH
 	}
@@ -186,15 +208,14 @@ func (s *sshProcess) Wait() error {
 }
 
 // end ends ssh and its children, without waiting. What was not started yet can't be started any more.
-func (s *sshProcess) end() {
+func (s *sshProcess) end() *processGroup {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ending = true
-	started := s.ended != nil
-	s.mu.Unlock()
-	if started {
-		s.signal(unix.SIGTERM)
-		time.AfterFunc(sshGrace, func() { s.signal(unix.SIGKILL) })
+	if s.ssh != nil {
+		s.ssh.end(unix.SIGTERM, sshGrace)
 	}
+	return s.ssh
 }
 
 // Close ends ssh and its children, and returns when they have ended.
@@ -202,9 +223,8 @@ func (s *sshProcess) Close() error {
 	s.login.mu.Lock()
 	delete(s.login.open, s)
 	s.login.mu.Unlock()
-	s.end()
-	if s.ended != nil {
-		<-s.ended
+	if ssh := s.end(); ssh != nil {
+		<-ssh.ended
 	}
 	s.closePipes()
 	return nil

@@ -97,6 +97,6 @@ func TestSSHCloses(t *testing.T) {
 	require.Less(t, time.Since(begun), 10*time.Second)
 	require.Error(t, s.Wait())
 	require.Eventually(t, func() bool {
-		return unix.Kill(-s.ssh.Process.Pid, 0) == unix.ESRCH
+		return unix.Kill(-s.ssh.command.Process.Pid, 0) == unix.ESRCH
 	}, 10*time.Second, 10*time.Millisecond)
 }
