@@ -42,6 +42,9 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
+	if q, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeNative, "--type", "queue"); err == nil { // older ones have none
+		s.Waits, s.Reservations = q.Waits, q.Reservations
+	}
 	if unread != nil {
 		s.HideState(unread)
 	}

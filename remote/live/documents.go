@@ -105,6 +105,8 @@ type HostGPUs struct {
 	Warnings []string          `json:"warnings,omitempty"`
 	// Reservations are those that have not ended.
 	Reservations []Booking `json:"reservations,omitempty"`
+	// Waits are who waits for GPUs there; missing where there is no queue, and in what a controller serves.
+	Waits []snapshot.Wait `json:"waits,omitzero"`
 }
 
 // ListGPUs lists the GPUs of hosts. It does not change them.
@@ -126,7 +128,7 @@ func (f *FleetState) AllGPUs() *GPUs {
 	hosts := make([]HostGPUs, 0, len(f.Hosts))
 	for i := range f.Hosts {
 		if h := &f.Hosts[i]; h.Failure == nil {
-			hosts = append(hosts, HostGPUs{h.Name, h.Via, h.GPUs, h.Warnings, h.Reservations})
+			hosts = append(hosts, HostGPUs{h.Name, h.Via, h.GPUs, h.Warnings, h.Reservations, nil})
 		}
 	}
 	return ListGPUs(hosts, f.Failed, f.Duplicates)

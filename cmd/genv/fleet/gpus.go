@@ -41,6 +41,7 @@ func (f *fleet) gpus(ctx context.Context, h remote.Host) (live.HostGPUs, error) 
 	reservations, _ := live.BookingsOf(s, time.Now())
 	return live.HostGPUs{
 		Host: snapshot.Hostname(h.Name), Via: via, GPUs: gpus.Of(s), Warnings: s.Warnings, Reservations: reservations,
+		Waits: s.Waits,
 	}, nil
 }
 
@@ -51,6 +52,7 @@ func (o *gpusOptions) write(a answers[live.HostGPUs]) error {
 	for i := range a.of {
 		host := a.of[i].Value
 		found.Add(string(host.Host), host.GPUs, &o.Flags)
+		found.AddWaits(host.Waits)
 		for _, r := range host.Reservations {
 			found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: string(host.Host) + ": " + r.String()})
 		}

@@ -34,7 +34,7 @@ type List struct {
 	Hosts  int              // that answered; 0 for `genv gpus`
 	Failed int              // hosts
 
-	waits  int // commands
+	waits  map[string]bool // the ids of commands, each of which may wait on several hosts
 	people map[snapshot.Username]int
 	// Reserved are the reservations, in words.
 	Reserved []Reserved
@@ -42,17 +42,20 @@ type List struct {
 
 // AddWaits counts who waits for GPUs of a host.
 func (l *List) AddWaits(list []snapshot.Wait) {
+	if l.waits == nil {
+		l.waits, l.people = make(map[string]bool), make(map[snapshot.Username]int)
+	}
 	for i := range list {
-		if l.waits++; l.people == nil {
-			l.people = make(map[snapshot.Username]int)
+		if w := &list[i]; !l.waits[w.ID] {
+			l.waits[w.ID] = true
+			l.people[gpus.UserName(w.Username, &w.UID)] += w.GPUs
 		}
-		l.people[gpus.UserName(list[i].Username, &list[i].UID)] += list[i].GPUs
 	}
 }
 
 // waiting says who waits for how many GPUs, those who ask for most first.
 func (l *List) waiting() string {
-	if l.waits == 0 {
+	if len(l.waits) == 0 {
 		return ""
 	}
 	names := slices.SortedFunc(maps.Keys(l.people), func(a, b snapshot.Username) int {
@@ -67,7 +70,7 @@ func (l *List) waiting() string {
 	if more > 0 {
 		line += fmt.Sprintf(", and %d more", more)
 	}
-	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(l.waits, "command"), verb(l.waits == 1, "waits", "wait"), line[2:])
+	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(len(l.waits), "command"), verb(len(l.waits) == 1, "waits", "wait"), line[2:])
 }
 
 // verb is that of one, or of another number.

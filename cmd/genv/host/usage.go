@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -30,8 +31,8 @@ func (p *hostCommands) usageCommand() *cli.Command {
 				Name:  "snapshot",
 				Usage: "print the GPUs, environments and processes of this host, as JSON",
 				Flags: []cli.Flag{
-					command.String(&part, "type", "only one `PART`: devices, envs or processes").
-						OneOf("devices", "envs", "processes"),
+					command.String(&part, "type", "only one `PART`: devices, envs, processes or queue").
+						OneOf("devices", "envs", "processes", "queue"),
 					command.FormatFlag(&format, "json"),
 				},
 				Action: func(c *cli.Context) error { return p.usageSnapshot(c, part) },
@@ -85,8 +86,10 @@ func (h *host) document(ctx context.Context, part string) (document []byte, warn
 		return encoded(ctx, h.Machine.Environments, snapshot.EncodeEnvironments)
 	case "processes":
 		return encoded(ctx, h.processes, snapshot.EncodeProcesses)
+	case "queue":
+		return encoded(ctx, h.queue, snapshot.EncodeNative)
 	}
-	return nil, nil, command.WrongFlag("type", " %q: write devices, envs or processes", part)
+	return nil, nil, command.WrongFlag("type", " %q: write devices, envs, processes or queue", part)
 }
 
 func encoded[T any](
@@ -106,6 +109,12 @@ func (h *host) wholeSnapshot(ctx context.Context) (*snapshot.Snapshot, []string,
 		return nil, nil, err
 	}
 	return s, append(s.Warnings, inexpressible(s.Processes)...), nil
+}
+
+// queue is who waits for GPUs here and who has reserved some, as every login may see it; nil where that is unknown.
+func (h *host) queue(context.Context) (*snapshot.Snapshot, []string, error) {
+	booked, _ := h.Store.Reservations()
+	return &snapshot.Snapshot{Waits: service.Waits(disk.RunDir(h.getenv), h.mayRun), Reservations: booked}, nil, nil
 }
 
 func (h *host) processes(ctx context.Context) ([]snapshot.Process, []string, error) {
