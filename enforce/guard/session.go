@@ -85,7 +85,6 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 	}
 }
 
-// begin starts what runs next to the session.
 func (s *lockedKeeper) begin(ctx context.Context) {
 	var err error
 	s.watch, err = newStateWatch(OrderFile, filepath.Base(s.Veto), state.Envs.String(), state.Devices.String())
@@ -168,7 +167,6 @@ func (s *lockedKeeper) again() {
 	}
 }
 
-// readOrder reads the order and the veto.
 func (s *lockedKeeper) readOrder() {
 	s.veto = exists(s.Veto)
 	given, err := ReadOrder(s.RunDir)
@@ -308,7 +306,6 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 	return true
 }
 
-// renew sets mode and lease in the kernel.
 func (s *lockedKeeper) renew(now At) {
 	m, reason := s.order.Mode, ""
 	if unknown := s.view.knowsUsers(&s.order); m == Enforce && s.loaded.full {

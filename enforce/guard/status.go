@@ -73,7 +73,6 @@ func (s *lockedKeeper) publish(now At) {
 	s.written = next
 }
 
-// status is what guard.json says.
 func (s *lockedKeeper) status() Status {
 	st := Status{
 		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
@@ -207,7 +206,6 @@ func (s *Status) Now(at time.Time) Mode {
 	return s.Mode
 }
 
-// awaitEvery is how often Await looks.
 const awaitEvery = 5 * time.Millisecond
 
 // Await waits until the kernel lets a user open devices that were attached, or until ctx ends. Where no guard is on,

@@ -162,7 +162,6 @@ func (s *lockedKeeper) askForUsers() {
 // usersWithin bounds the time for finding out uids.
 const usersWithin = 10 * time.Second
 
-// resolve finds out the uids of users. It may ask a directory service.
 func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempted {
 	ctx, cancel := context.WithTimeout(ctx, usersWithin)
 	defer cancel()

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// guardCommands are `genv guard …`.
 type guardCommands struct{ command.Program }
 
 // Command is `genv guard …`.
@@ -65,7 +64,6 @@ func Command(with command.Program) *cli.Command {
 	}
 }
 
-// options is what the flags of `genv guard …` say.
 type options struct {
 	format                   string
 	mode                     string

@@ -156,7 +156,6 @@ func (r *reporter) showPending(uid snapshot.UID) {
 	r.show(uid, noticeOf(list))
 }
 
-// noticeOf is what a user reads.
 func noticeOf(list []guard.Denial) string {
 	if last := list[len(list)-1]; last.Subordinate {
 		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its " +

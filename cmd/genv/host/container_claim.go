@@ -124,7 +124,6 @@ func (c *claimed) undo(ctx context.Context) {
 	_ = container.RemoveRecord(run, c.id)
 }
 
-// forget removes the process of a record from its environment.
 func forget(f *state.Files, r *container.Record) {
 	if env := f.EnvironmentOf(r.PID); env != nil && env.EID == r.EID {
 		f.Deactivate(r.PID)

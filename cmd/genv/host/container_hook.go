@@ -34,7 +34,6 @@ const hookWithin = 30 * time.Second
 // maxState bounds the state of a container on stdin, in bytes.
 const maxState = 1 << 20
 
-// hookCall is one call of a hook.
 type hookCall struct {
 	command.Program
 	host *localhost.Host

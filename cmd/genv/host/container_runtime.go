@@ -41,7 +41,6 @@ const (
 	HookCommand    = "container-hook"
 )
 
-// runtime is one call of the runtime.
 type runtime struct {
 	command.Program
 	host *localhost.Host
@@ -171,7 +170,6 @@ func (c *runcCall) engineName() string {
 	return ""
 }
 
-// errNoService is why a user is not proved.
 var errNoService = errors.New("root's service doesn't run (`genv host serve`)")
 
 // report says why a container can't be started: on stderr, and in the file from which the

@@ -50,7 +50,6 @@ func (p *hostCommands) setupDockerCommand() *cli.Command {
 	}
 }
 
-// setupDocker prints what belongs into a daemon.json so that a genv is dockerd's runtime, or that it is there.
 func (p *hostCommands) setupDocker(daemonJSON []byte, genv string) error {
 	var found daemonConfig
 	if err := json.Unmarshal(daemonJSON, &found); len(daemonJSON) > 0 && err != nil {

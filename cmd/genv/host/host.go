@@ -33,7 +33,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// hostCommands are what root runs on a GPU host.
 type hostCommands struct{ command.Program }
 
 // Commands are what root runs on a GPU host.

@@ -36,7 +36,6 @@ const gcPercentServed = 400
 // for a process on a device that isn't in it.
 const devicesFor = time.Minute
 
-// serveOptions is what the flags of `genv usage serve` say.
 type serveOptions struct {
 	token string
 	idle  time.Duration

@@ -217,7 +217,6 @@ type StatusDocument struct {
 	Error    string          `json:"error,omitempty"` // why not
 }
 
-// hostStatus says who owns the state. It needs no root.
 func (p *hostCommands) hostStatus(c *cli.Context, format string) error {
 	here := localhost.Open(p.Program)
 	owner, err := here.Store.Owner()

@@ -65,7 +65,6 @@ var direct = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// readyEvery is how often WaitReady asks.
 const readyEvery = 200 * time.Millisecond
 
 // WaitReady waits until the server answers. Its error is that of the context.

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// attachOptions is what the flags of `genv attach` and `genv devices attach` say.
 type attachOptions struct {
 	environment.SettingFlags
 	waitOptions

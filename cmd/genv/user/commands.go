@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// program is genv as its commands see it.
 type program struct{ command.Program }
 
 // Commands are what people type on a GPU host.
@@ -80,7 +79,6 @@ func shellFlag(to *string) cli.Flag {
 	return command.String(to, "shell", "answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout")
 }
 
-// stateOptions is what the flags say of the commands that list what is in the state files.
 type stateOptions struct {
 	render.Output
 	noCleanup, reset bool

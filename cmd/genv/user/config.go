@@ -23,7 +23,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// configOptions is what the flags of `genv config` and `genv envs config` say.
 type configOptions struct {
 	clear, save, load, quiet bool
 	count, gpuMemory, name   string

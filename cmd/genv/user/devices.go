@@ -107,7 +107,6 @@ func localDevicesOf(b *state.Files) LocalDevices {
 	return document
 }
 
-// devicesOptions is what the flags of `genv devices` and of the commands below it say.
 type devicesOptions struct {
 	*program
 	stateOptions

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// envsOptions is what the flags of `genv envs` and of the commands below it say.
 type envsOptions struct {
 	*program
 	stateOptions

@@ -40,19 +40,11 @@ func (p *program) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.E
 	if !w.Store.MayWrite() {
 		look = w.rootsLook
 	}
-	var seen inUse
-	var err error
-	looked := make(chan struct{})
-	go func() {
-		defer close(looked)
-		seen, err = look(within)
-	}()
-	select {
-	case <-looked:
-	case <-time.After(inUseSlow):
+	slow := time.AfterFunc(inUseSlow, func() {
 		p.Warn(fmt.Sprintf("nvidia-smi takes long: waiting for it up to %s", inUseTimeout))
-		<-looked
-	}
+	})
+	seen, err := look(within)
+	slow.Stop()
 	if err != nil {
 		return w.unseen(err, errors.Is(within.Err(), context.DeadlineExceeded))
 	}
@@ -106,13 +98,12 @@ func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 // rootsLook is what root's service sees, from which a guard hides nothing.
 func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 	document, err := w.Service.Look(ctx, "gpus")
-	if err != nil {
-		return inUse{}, err
+	if err == nil {
+		if err = json.Unmarshal(document, &seen.gpus); err != nil {
+			err = fmt.Errorf("the service gave an answer that is not understood: %w", err)
+		}
 	}
-	if err := json.Unmarshal(document, &seen.gpus); err != nil {
-		return inUse{}, fmt.Errorf("the service gave an answer that is not understood: %w", err)
-	}
-	return seen, nil
+	return seen, err
 }
 
 // maxInUse is how many processes are named.
@@ -121,22 +112,18 @@ const maxInUse = 8
 // warnings name the processes that use the devices that were attached, and say of which devices it is unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
-	doubtful, more := make(map[[2]string][]snapshot.DeviceIndex), 0
+	doubtful := make(map[[2]string][]snapshot.DeviceIndex)
 	for _, index := range attached {
 		g := u.gpu(index)
 		for i := range g.Processes {
-			if len(lines) < maxInUse {
-				lines = append(lines, useLine(index, &g.Processes[i]))
-			} else {
-				more++
-			}
+			lines = append(lines, useLine(index, &g.Processes[i]))
 		}
 		if about, why := u.doubt(g); why != "" {
 			doubtful[[2]string{why, about}] = append(doubtful[[2]string{why, about}], index)
 		}
 	}
-	if more > 0 {
-		lines = append(lines, fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
+	if more := len(lines) - maxInUse; more > 0 {
+		lines = append(lines[:maxInUse], fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
 	}
 	for _, d := range slices.SortedFunc(maps.Keys(doubtful), func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) }) {
 		lines = append(lines, fmt.Sprintf(d[1], text.JoinIndices(doubtful[d]), d[0]))

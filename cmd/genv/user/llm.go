@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// llmOptions is what the flags of `genv llm` and of the commands below it say.
 type llmOptions struct {
 	*program
 	activateOptions
@@ -80,7 +79,6 @@ func (o *llmOptions) serve(c *cli.Context) error {
 	})
 }
 
-// served is what the command line asks to serve.
 func (o *llmOptions) served(c *cli.Context) (s llm.ServedModel, err error) {
 	s = llm.ServedModel{Model: c.Args().First(), Port: o.port}
 	if c.NArg() != 1 || s.Model == "" || strings.HasPrefix(s.Model, "-") {

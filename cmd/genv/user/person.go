@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// hostUser is the user of a command on a GPU host.
 type hostUser struct {
 	*localhost.Host
 	uid    snapshot.UID   // the account

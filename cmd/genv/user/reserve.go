@@ -23,7 +23,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reserveOptions is what the flags of `genv reserve` say.
 type reserveOptions struct {
 	gpus         int
 	from, reason string
@@ -80,7 +79,6 @@ func (p *program) reserve(c *cli.Context, o *reserveOptions) error {
 	return p.reportReservation(o, "Reserved", made, err)
 }
 
-// reservation is what the flags ask for.
 func (o *reserveOptions) reservation(now time.Time, uid snapshot.UID) (r snapshot.Reservation, err error) {
 	r = snapshot.Reservation{UID: uid, GPUs: o.gpus, Reason: o.reason}
 	if r.From, err = parseStart(o.from, now); err != nil {

@@ -43,7 +43,6 @@ func (p *program) runCommand() *cli.Command {
 	}
 }
 
-// envCommand is a command that runs in an environment of its own.
 type envCommand struct {
 	words   []string
 	name    string   // of the environment, instead of that of the flags; empty for that

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// shellOptions is what the flags of `genv shell` say.
 type shellOptions struct {
 	init, ok, deinit, reattach, reconfigure bool
 	shell                                   string

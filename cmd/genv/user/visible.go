@@ -89,6 +89,12 @@ func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
 	}
 }
 
+// migInstance is a MIG instance of a device.
+type migInstance struct {
+	snapshot.Instance
+	of snapshot.DeviceIndex
+}
+
 // instances reads --mig: which MIG instances of which devices it means. Which ones are free
 // is decided again when they are attached.
 func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
@@ -103,44 +109,34 @@ func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]
 	if err != nil {
 		return nil, err
 	}
+	var all []migInstance
+	for i := range devices {
+		for _, instance := range devices[i].Instances {
+			all = append(all, migInstance{instance, devices[i].Index})
+		}
+	}
 	var requests []state.InstanceRequest
 	for name := range strings.SplitSeq(mig, ",") {
-		request, known := chooseInstance(devices, files.Devices, strings.TrimSpace(name), requests)
-		switch {
-		case request != nil:
-			request.Shares = shares(devices, files.Devices, eid, request, requests)
-			requests = append(requests, *request)
-		case known:
-			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
-		default:
+		name = strings.TrimSpace(name)
+		named := slices.DeleteFunc(slices.Clone(all), func(i migInstance) bool {
+			return name == "" || string(i.UUID) != name && i.Profile != name
+		})
+		if len(named) == 0 {
 			return nil, command.WrongFlag("mig", " %s: there is no such MIG instance or profile here; %s",
-				text.Shown(name), listed(devices))
+				text.Shown(name), listed(all))
 		}
+		at := slices.IndexFunc(named, func(i migInstance) bool {
+			return string(i.UUID) == name || !isTaken(requests, i.UUID) && i.isFree(&files)
+		})
+		if at < 0 {
+			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
+		}
+		chosen := named[at]
+		requests = append(requests, state.InstanceRequest{
+			Index: chosen.of, UUID: chosen.UUID, Memory: chosen.Memory(), Shares: chosen.shares(all, &files, eid, requests),
+		})
 	}
 	return requests, nil
-}
-
-// chooseInstance finds the instance with a UUID, or the first one of a profile to which no
-// environment is attached. known says that there is one.
-func chooseInstance(
-	devices, attached []snapshot.Device, name string, taken []state.InstanceRequest,
-) (request *state.InstanceRequest, known bool) {
-	for i := range devices {
-		d := &devices[i]
-		for _, instance := range d.Instances {
-			byUUID := instance.UUID == snapshot.GPUUUID(name)
-			if !byUUID && (name == "" || instance.Profile != name) {
-				continue
-			}
-			known = true
-			chosen := state.InstanceRequest{Index: d.Index, UUID: instance.UUID, Memory: instance.Memory()}
-			if byUUID || !isTaken(taken, instance.UUID) && isFree(snapshot.FindDevice(attached, d.Index),
-				instance.UUID) {
-				return &chosen, true
-			}
-		}
-	}
-	return nil, known
 }
 
 func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
@@ -149,35 +145,31 @@ func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
 
 // shares says whether an instance has its memory in common with one that the environment has or
 // asks for, too: they are compute instances of one GPU instance.
-func shares(
-	devices, attached []snapshot.Device, eid snapshot.EnvID, request *state.InstanceRequest,
-	others []state.InstanceRequest,
+func (i *migInstance) shares(
+	all []migInstance, files *state.Files, eid snapshot.EnvID, others []state.InstanceRequest,
 ) bool {
 	var has []snapshot.GPUUUID
-	if d := snapshot.FindDevice(attached, request.Index); d != nil && d.Attachment(eid) != nil {
+	if d := files.Device(i.of); d != nil && d.Attachment(eid) != nil {
 		has = d.Attachment(eid).Instances
 	}
-	list := snapshot.FindDevice(devices, request.Index).Instances
-	own := list[slices.IndexFunc(list, func(i snapshot.Instance) bool { return i.UUID == request.UUID })].Pool
-	return own != "" && slices.ContainsFunc(list, func(i snapshot.Instance) bool {
-		return i.UUID != request.UUID && i.Pool == own && (slices.Contains(has, i.UUID) || isTaken(others, i.UUID))
+	return i.Pool != "" && slices.ContainsFunc(all, func(o migInstance) bool {
+		return o.of == i.of && o.UUID != i.UUID && o.Pool == i.Pool &&
+			(slices.Contains(has, o.UUID) || isTaken(others, o.UUID))
 	})
 }
 
-// isFree says whether no environment has a MIG instance of a device, or all of the device.
-func isFree(d *snapshot.Device, uuid snapshot.GPUUUID) bool {
+// isFree says whether no environment has the instance, or all of its device.
+func (i *migInstance) isFree(files *state.Files) bool {
+	d := files.Device(i.of)
 	return d == nil || !slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
-		return len(a.Instances) == 0 || slices.Contains(a.Instances, uuid)
+		return len(a.Instances) == 0 || slices.Contains(a.Instances, i.UUID)
 	})
 }
 
-func listed(devices []snapshot.Device) string {
+func listed(all []migInstance) string {
 	var names []string
-	for i := range devices {
-		for _, instance := range devices[i].Instances {
-			names = append(names,
-				strings.TrimSpace(instance.Profile+" "+string(instance.UUID))+" of GPU "+devices[i].Index.String())
-		}
+	for _, i := range all {
+		names = append(names, strings.TrimSpace(i.Profile+" "+string(i.UUID))+" of GPU "+i.of.String())
 	}
 	if names == nil {
 		return "nvidia-smi lists no MIG instances"

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// waitOptions is what --wait says.
 type waitOptions struct {
 	wait   bool
 	within time.Duration // 0 for ever

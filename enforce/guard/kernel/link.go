@@ -108,7 +108,6 @@ func (l bpfLink) detach() error {
 	return err
 }
 
-// facts asks the kernel about the link.
 func (l bpfLink) facts() (linkFacts, error) {
 	var info struct {
 		kind, id, program, _ uint32

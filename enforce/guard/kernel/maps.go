@@ -97,7 +97,6 @@ func loadMaps(dir string) (*maps, error) {
 	return m, nil
 }
 
-// pin pins all maps in dir.
 func (m *maps) pin(dir string) error {
 	for _, each := range m.all() {
 		if err := classify("pin the map "+each.name, (*each.m).Pin(filepath.Join(dir, each.name))); err != nil {

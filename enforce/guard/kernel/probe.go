@@ -33,7 +33,6 @@ type Support struct {
 // Probe says what is there and what is missing, without attaching or pinning anything.
 func Probe(o Location) Support { return gather(o).report() }
 
-// probedFacts are what Probe judges.
 type probedFacts struct {
 	options  Location
 	release  string // uname -r
@@ -93,7 +92,6 @@ func lockdown() string {
 	return mode
 }
 
-// report judges the facts.
 func (f probedFacts) report() Support {
 	r := Support{Programs: f.programs}
 	r.add("programs and maps", true, f.loadErr, "Linux "+f.release, f.whyNotLoaded())

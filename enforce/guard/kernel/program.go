@@ -14,7 +14,6 @@ import (
 // nvidiaMajor is the major number of the NVIDIA driver's devices.
 const nvidiaMajor = 195
 
-// programName is how bpftool shows the guard.
 const programName = "genv_guard"
 
 // eventInterval is the time between two events of the same kind, uid and minor.
