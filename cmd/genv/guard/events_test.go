@@ -5,10 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -147,4 +153,162 @@ func (s *site) opened() []snapshot.PID {
 	require.NoError(s, err)
 	require.NoError(s, json.Unmarshal(data, &content))
 	return content.PIDs
+}
+
+// ability is what a process of genv lacks in a test; empty for nothing.
+type ability string
+
+const (
+	abilityVariable         = "GENV_GUARD_TEST_ABILITY"
+	noBPF           ability = "no BPF"
+	lockedDown      ability = "locked down"
+	noPermission    ability = "no permission"
+)
+
+const securityFolder = "/sys/kernel/security"
+
+// unable runs genv with this process's arguments on a kernel that lacks an ability. Its mount namespace is its own.
+func unable() error {
+	runtime.LockOSThread() // capabilities and filters are the thread's
+	var err error
+	switch ability(os.Getenv(abilityVariable)) {
+	case noBPF:
+		err = refuseBPF(unix.ENOSYS)
+	case lockedDown:
+		if err = unix.Mount("genv", securityFolder, "tmpfs", 0, ""); err == nil {
+			err = os.WriteFile(securityFolder+"/lockdown", []byte("none integrity [confidentiality]\n"), 0o644)
+		}
+		if err == nil {
+			err = refuseBPF(unix.EPERM)
+		}
+	case noPermission:
+		for _, capability := range []uintptr{unix.CAP_BPF, unix.CAP_SYS_ADMIN} {
+			if err == nil {
+				err = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Exec(filepath.Join(filepath.Dir(os.Args[0]), "genv"), os.Args, os.Environ())
+}
+
+// refuseBPF lets bpf(2) fail, with seccomp(2).
+func refuseBPF(errno unix.Errno) error {
+	const loadNumber, isEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	filter := []unix.SockFilter{
+		{Code: loadNumber},
+		{Code: isEqual, K: unix.SYS_BPF, Jf: 1},
+		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+}
+
+// inTheWay attaches a program to the site's cgroup that shares it with no other.
+func (s *site) inTheWay() {
+	s.Helper()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "foreign", Type: ebpf.CGroupDevice, AttachType: ebpf.AttachCGroupDevice, License: "Apache-2.0",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()},
+	})
+	require.NoError(s, err)
+	folder, err := os.Open(s.cgroup)
+	require.NoError(s, err)
+	require.NoError(s, link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(folder.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice}))
+	s.Cleanup(func() { // it ends with the cgroup
+		require.NoError(s, program.Close())
+		require.NoError(s, folder.Close())
+	})
+}
+
+// simulate gives the site an nvidia-smi that answers.
+func (s *site) simulate() {
+	s.Helper()
+	program, driver := filepath.Join(s.dir, "nvidia-smi.real"), filepath.Join(s.dir, "gpus.json")
+	require.NoError(s, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
+	require.NoError(s, gpus.Driver{Devices: gpus.H100s("guard", 4)}.Write(driver))
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", gpus.EnvFile, driver, program)
+	require.NoError(s, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), []byte(script)))
+}
+
+// TestKernelsThatCannotGuard: each says why, to an administrator and to a controller, no open is
+// denied, and the controller goes on by polling.
+func TestKernelsThatCannotGuard(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		make func(s *site)
+		says []string
+	}{
+		"no BPF":        {func(s *site) { s.able = noBPF }, []string{"not supported here", "Linux 5.8 with CONFIG_CGROUP_BPF is needed"}},
+		"locked down":   {func(s *site) { s.able = lockedDown }, []string{"no permission", "the kernel is locked down: confidentiality"}},
+		"no permission": {func(s *site) { s.able = noPermission }, []string{"no permission", "root with CAP_BPF and CAP_NET_ADMIN is needed"}},
+		"foreign":       {func(s *site) { s.inTheWay() }, []string{"another program is in the way", "BPF_F_ALLOW_MULTI"}},
+		"no cgroup2":    {func(s *site) { s.folder = s.dir }, []string{"not supported here", "not in a cgroup2 hierarchy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.simulate()
+			b := s.person(bob)
+			if _, err := os.Stat(securityFolder); err != nil && name == "locked down" {
+				t.Skipf("skipped, because a lockdown can't be simulated: %v", err)
+			}
+			c.make(s)
+			check := func(text string) {
+				t.Helper()
+				for _, want := range c.says {
+					require.Contains(t, text, want)
+				}
+			}
+			out, err := s.genv("guard", "run", "--mode", "enforce")
+			require.Error(t, err)
+			check(out)
+			require.Contains(t, out, "no guard is possible here; `genv enforce` works without")
+			require.NoFileExists(t, filepath.Join(s.root, "run/guard-order.json"))
+			d := s.document()
+			require.False(t, d.Kernel.Possible)
+			check(d.Kernel.Why)
+			check(s.must("guard", "status"))
+			stream := s.serve()
+			require.Eventually(t, func() bool {
+				now := stream.order(asked(guard.Enforce, time.Minute)).State
+				return now.Mode == guard.Off && strings.Contains(strings.Join(now.Problems, " "), c.says[0])
+			}, 20*time.Second, 50*time.Millisecond)
+			var answer agent.SnapshotAnswer
+			stream.ask(agent.RequestSnapshot, agent.SnapshotRequest{}, &answer)
+			require.Contains(t, string(answer.Snapshot), "H100", "it is polled")
+			require.True(t, b.opens(0))
+		})
+	}
+}
+
+// TestRunRefuses says what is wrong, and changes nothing.
+func TestRunRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for line, want := range map[string]string{
+		"":                                    "--mode watch or --mode enforce",
+		"--mode off":                          "write watch or enforce",
+		"--mode enforce --lease 0":            "--lease",
+		"--mode enforce --lease 100ms":        "lease of 100ms",
+		"--mode enforce --lease 30h":          "lease of 30h",
+		"--mode enforce --first-uid 0":        "--first-uid 0",
+		"--mode enforce --exempt-device x":    "--exempt-device",
+		"--mode enforce --exempt-device 9999": "index that no GPU can have",
+		"--mode enforce --exempt-user a:b":    "can't be the name of a user",
+	} {
+		out, err := s.genv(append([]string{"guard", "run"}, strings.Fields(line)...)...)
+		require.Error(t, err, line)
+		require.Contains(t, out, want, line)
+	}
+	s.cgroup = s.dir
+	out, err := s.genv("guard", "run", "--mode", "enforce")
+	s.cgroup = filepath.Join(place, "cgroup", "genv-guard-test-"+filepath.Base(s.dir))
+	require.Error(t, err)
+	require.Contains(t, out, "no guard is possible here")
+	require.NoDirExists(t, s.pins)
+	require.NoFileExists(t, filepath.Join(s.root, "run/guard-order.json"))
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -77,11 +77,8 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newOwnHost(t) // before another test forks: a program that is being written can't be run
 			t.Parallel()
-			job := exec.Command("sleep", "1000")
-			job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}, Pdeathsig: syscall.SIGKILL}
-			require.NoError(t, job.Start())
-			t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
-			text, ok := h.does(4001, "envs", "activate", "--eid", "job", "--pid", strconv.Itoa(job.Process.Pid))
+			job := proctest.Sleeper(t, 4001)
+			text, ok := h.does(4001, "envs", "activate", "--eid", "job", "--pid", fmt.Sprint(job))
 			require.True(t, ok, text)
 			first := h.serve()
 			require.NoError(t, first.Process.Signal(syscall.SIGTERM))
@@ -156,11 +153,7 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	const alice = 4001
-	job := exec.Command("sleep", "1000")
-	job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, job.Start())
-	t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
-	pid := strconv.Itoa(job.Process.Pid)
+	pid := fmt.Sprint(proctest.Sleeper(t, alice))
 	service := h.serve()
 	text, ok := h.does(alice, "envs", "activate", "--eid", "job", "--pid", pid)
 	require.True(t, ok, text)
@@ -207,4 +200,10 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 	}
 	text, _ = h.does(alice, "envs")
 	require.Contains(t, text, "again")
+}
+
+func TestMain(m *testing.M) {
+	host.ServeAndCrash()
+	proctest.RunStall()
+	genvtest.Main(m)
 }

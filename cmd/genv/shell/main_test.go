@@ -151,3 +151,150 @@ func bothShells(t *testing.T, test func(t *testing.T, kind shell.Kind)) {
 		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
 	}
 }
+
+var hostile = []string{
+	"", "plain", "Norwegian Wood", "it's", "'", "''", "'x", "x'", `a''b`, `\`, `\'`, `"$(id)"`, "`id`", "$HOME", "!!", "!$",
+	"a\nb\n\n", "\t", "*?[a-z]~{a,b}", "-n", "#x", "; touch /nonexistent", "a\\\nb", "é漢\u202e", "\xff\xfe", "\x01\x1b[31m", "%n%~", "=ls",
+}
+
+func TestQuotedTextComesOutTheSame(t *testing.T) {
+	for _, kind := range []shell.Kind{shell.Bash, shell.Zsh} {
+		options := map[shell.Kind][]string{shell.Bash: nil, shell.Zsh: {"-o", "rcquotes", "-o", "extendedglob", "-o", "globsubst"}}
+		var script strings.Builder
+		for _, text := range hostile {
+			quoted, err := shell.Quote(text)
+			require.NoError(t, err)
+			script.WriteString("printf '%s|end\\n' " + quoted + "\n")
+		}
+		r := newSession(t, kind).raw(script.String(), options[kind]...)
+		require.Empty(t, r.stderr, kind)
+		require.Equal(t, strings.Join(hostile, "|end\n")+"|end\n", r.stdout, kind)
+	}
+}
+
+func TestNULIsRefused(t *testing.T) {
+	_, err := shell.Quote("a\x00b")
+	require.ErrorIs(t, err, shell.ErrUnquotable)
+	for _, change := range []shell.Edit{
+		{Set: []shell.Variable{{"X", "fine"}, {"Y", "a\x00"}}},
+		{Set: []shell.Variable{{"X;id", "fine"}}},
+		{Unset: []string{"$(id)"}},
+		{Restore: []string{""}},
+		{Enter: true, Prefix: "\x00"},
+	} {
+		code, err := change.Render()
+		require.ErrorIs(t, err, shell.ErrUnquotable)
+		require.Empty(t, code)
+	}
+	_, err = shell.Init(shell.InitOptions{Kind: shell.Bash, Exe: "/a\x00b"})
+	require.ErrorIs(t, err, shell.ErrUnquotable)
+	_, err = shell.Init(shell.InitOptions{Kind: "fish", Exe: "/a"})
+	require.ErrorIs(t, err, shell.ErrUnknownShell)
+}
+
+func FuzzQuote(f *testing.F) {
+	for _, text := range hostile {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		quoted, err := shell.Quote(text)
+		require.Equal(t, strings.Contains(text, "\x00"), err != nil)
+		if err == nil {
+			require.Equal(t, text, unquote(t, quoted))
+		}
+	})
+}
+
+// unquote reads a word as POSIX (2.2, "Quoting") has it, of single quotes and backslashes alone.
+func unquote(t *testing.T, word string) string {
+	var text strings.Builder
+	for word != "" {
+		switch {
+		case word[0] == '\'':
+			end := strings.IndexByte(word[1:], '\'')
+			require.GreaterOrEqual(t, end, 0, "open quote")
+			text.WriteString(word[1 : 1+end])
+			word = word[end+2:]
+		case word[0] == '\\' && len(word) > 1:
+			text.WriteByte(word[1])
+			word = word[2:]
+		default:
+			t.Fatalf("unquoted: %q", word)
+		}
+	}
+	return text.String()
+}
+
+// No name can have a prompt run anything when it is shown.
+func TestPromptIsHarmless(t *testing.T) {
+	for text, want := range map[string]string{
+		"my-env":          "(genv:my-env) ",
+		"llm/llama3:8b":   "(genv:llm/llama3:8b) ",
+		"été 2":           "(genv:été 2) ",
+		"$(id)`id`\\u%n":  "(genv:??id??id??u?n) ",
+		"a!b\n\x1b[0m'\"": "(genv:a?b???0m??) ",
+		"\xff":            "(genv:?) ",
+	} {
+		require.Equal(t, want, shell.Prompt(text))
+	}
+}
+
+func TestParseKind(t *testing.T) {
+	for text, want := range map[string]shell.Kind{
+		"bash": shell.Bash, "-bash": shell.Bash, "/usr/bin/bash": shell.Bash, "rbash\n": shell.Bash, "zsh": shell.Zsh, "-zsh": shell.Zsh, "zsh-5.9": shell.Zsh,
+	} {
+		kind, err := shell.ParseKind(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, kind)
+	}
+	for _, text := range []string{"", "sh", "dash", "fish", "-", "bashful", "python3"} {
+		_, err := shell.ParseKind(text)
+		require.ErrorIs(t, err, shell.ErrUnknownShell, text)
+	}
+}
+
+func TestRenderedActivation(t *testing.T) {
+	a := shell.Active{EID: "1667", Config: snapshot.EnvConfig{Name: "it's"}}
+	code, err := shell.Activate(a, false).Render()
+	require.NoError(t, err)
+	require.Equal(t, `__genv_set GENV_SHELL '1'
+__genv_set GENV_ENVIRONMENT_ID '1667'
+__genv_set GENV_ENVIRONMENT_NAME 'it'\''s'
+__genv_set CUDA_DEVICE_ORDER 'PCI_BUS_ID'
+__genv_set CUDA_VISIBLE_DEVICES '-1'
+__genv_unset GENV_GPU_MEMORY
+__genv_unset GENV_GPUS
+__genv_path_add PATH
+__genv_prompt PS1 '(genv:it?s) '
+`, code)
+}
+
+func TestTheZeroChangeDoesNothing(t *testing.T) {
+	code, err := shell.Edit{}.Render()
+	require.NoError(t, err)
+	require.Empty(t, code)
+}
+
+func TestVisibleDevices(t *testing.T) {
+	for want, active := range map[string]shell.Active{
+		"-1":          {},
+		"0,1,6":       {Devices: []snapshot.DeviceIndex{0, 1, 6}},
+		"GPU-f,GPU-a": {Devices: []snapshot.DeviceIndex{5, 0}, UUIDs: []snapshot.GPUUUID{"GPU-f", "GPU-a"}},
+	} {
+		require.Equal(t, want, active.VisibleDevices())
+	}
+}
+
+func TestNoCallerWithoutAnInitialisedShell(t *testing.T) {
+	for _, environ := range []map[string]string{
+		nil,
+		{"GENV_SHELL": "1"},
+		{"GENV_SHELL_KIND": "bash", "GENV_SHELL_PID": "77", "GENV_SHELL_FD": "1"},
+		{"GENV_SHELL_KIND": "bash", "GENV_SHELL_PID": "1", "GENV_SHELL_FD": "3"},
+		{"GENV_SHELL_KIND": "bash", "GENV_SHELL_PID": "77", "GENV_SHELL_FD": "60000"}, // closed
+		{"GENV_SHELL_KIND": "fish", "GENV_SHELL_PID": "77", "GENV_SHELL_FD": "3"},
+	} {
+		_, err := shell.CallerFrom(func(name string) string { return environ[name] })
+		require.ErrorIs(t, err, shell.ErrNotInitialised, environ)
+	}
+}

@@ -133,11 +133,7 @@ func BenchmarkUsageServe(b *testing.B) {
 	d := busyDesk(b)
 	cmd := d.command(d.genv, "usage", "serve", "--token", "t")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(b, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(b, err)
-	require.NoError(b, cmd.Start())
+	in, out := proctest.StartPiped(b, cmd)
 	b.Cleanup(func() {
 		_ = in.Close() // and so it ends
 		_ = cmd.Wait()

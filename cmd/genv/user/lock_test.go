@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func pidText(pid snapshot.PID) string { return strconv.Itoa(int(pid)) }
@@ -54,11 +55,7 @@ func TestLockExcludesFlockBothWays(t *testing.T) {
 		require.Equal(t, genvtest.Result{Code: code}, u.run("genv", "lock", "flock", "-n", "-E", "9", file(index), "true"), "device %s", index)
 	}
 	holder := u.command("flock", file("3"), "sh", "-c", "echo held; read line")
-	in, err := holder.StdinPipe()
-	require.NoError(t, err)
-	out, err := holder.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, holder.Start())
+	in, out := proctest.StartPiped(t, holder)
 	held, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "held\n", held)

@@ -3,12 +3,10 @@ package user_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -175,23 +173,6 @@ func replayLocal(t *testing.T, steps []recorded, envs []snapshot.Environment, de
 	requireSteps(t, steps, got)
 }
 
-// startSleeper is a process of a user for the time of the test.
-func startSleeper(t *testing.T, uid int) snapshot.PID {
-	t.Helper()
-	cmd := exec.Command("/bin/sleep", "1000000")
-	cmd.Dir, cmd.Env = "/", genvtest.Outside
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if uid != os.Geteuid() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
-	}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return snapshot.PID(cmd.Process.Pid)
-}
-
 var inShellDifferences = []difference{
 	{
 		command: `env | grep -E "GENV_|CUDA_VISIBLE"`,
@@ -265,7 +246,7 @@ func TestReplayEnforce(t *testing.T) {
 	proctest.NeedRoot(t)
 	step := recording(t, "enforce.txt")[0]
 	s := newStation(t)
-	alices, bobs, outside := startJob(t, 1001, "GENV_ENVIRONMENT_ID=1667"), startJob(t, 1002, "GENV_ENVIRONMENT_ID=2020"), startJob(t, 1002)
+	alices, bobs, outside := proctest.Sleeper(t, 1001, "GENV_ENVIRONMENT_ID=1667"), proctest.Sleeper(t, 1002, "GENV_ENVIRONMENT_ID=2020"), proctest.Sleeper(t, 1002, "PATH=/usr/bin:/bin")
 	var toRecorded []string
 	for recorded, pid := range map[string]snapshot.PID{"27940": alices, "27941": bobs, "27942": outside} {
 		toRecorded = append(toRecorded, fmt.Sprintf("rocess %d ", pid), "rocess "+recorded+" ")
@@ -324,16 +305,8 @@ func (s *station) apps(apps ...gpus.App) {
 	require.NoError(s.t, host.Write(s.path("gpus.json")))
 }
 
-// startJob is a sleeper with variables of its own.
-func startJob(t *testing.T, uid int, environ ...string) snapshot.PID {
+// startSleeper is a process of a user for the time of the test.
+func startSleeper(t *testing.T, uid int) snapshot.PID {
 	t.Helper()
-	cmd := exec.Command("/bin/sleep", "1000000")
-	cmd.Dir, cmd.Env = "/", append([]string{"PATH=/usr/bin:/bin"}, environ...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return snapshot.PID(cmd.Process.Pid)
+	return proctest.Sleeper(t, uid, genvtest.Outside...)
 }

@@ -260,3 +260,5 @@ func (s *station) stateFiles() map[string]string {
 	}
 	return files
 }
+
+func TestMain(m *testing.M) { genvtest.Main(m) }

@@ -145,3 +145,9 @@ func TestMinorsThatAreNotAGPUAreNeverInASet(t *testing.T) {
 	require.False(t, all.Has(256))
 	require.Equal(t, guard.MinorsOf(1, 2), guard.MinorsOf(1).Or(guard.MinorsOf(2)))
 }
+
+// WithMajor guards the devices of another driver: one that this machine has.
+func WithMajor(o Location, major int) Location {
+	o.major = int32(major)
+	return o
+}

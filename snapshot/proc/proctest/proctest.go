@@ -3,6 +3,7 @@ package proctest
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,4 +151,29 @@ func InEtc(t *testing.T, files map[string]string) bool {
 	require.NoError(t, err, string(output))
 	require.Contains(t, string(output), "--- PASS: "+t.Name())
 	return false
+}
+
+// StartPiped starts a program with pipes to its stdin and from its stdout.
+func StartPiped(t testing.TB, cmd *exec.Cmd) (stdin io.WriteCloser, stdout io.ReadCloser) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err = cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return stdin, stdout
+}
+
+// Sleeper starts a process of a user, with an environment or this one's, that does nothing until the test ends.
+func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000000")
+	cmd.Dir, cmd.Env = "/", environ
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return snapshot.PID(cmd.Process.Pid)
 }

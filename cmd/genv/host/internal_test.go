@@ -1,0 +1,233 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// A name that could not be asked for is unknown, which is not "has no name": a policy may exempt the user by it.
+func TestUserNames(t *testing.T) {
+	const vip, nameless = snapshot.UID(4_000_000_001), snapshot.UID(4_000_000_002) // no /etc/passwd has them
+	s := &snapshot.Snapshot{}
+	for _, uid := range []snapshot.UID{vip, 0, vip, nameless} {
+		s.Processes = append(s.Processes, snapshot.Process{UID: &uid})
+	}
+	s.Processes = append(s.Processes, snapshot.Process{})
+	now, asked := time.Now(), 0
+	var down, gone error
+	gone = exec.Command("sh", "-c", "exit 2").Run()
+	n := userNames{now: func() time.Time { return now }, accounts: nss.Passwd{Getent: func(_ context.Context, _ string, ids ...string) ([]byte, error) {
+		asked++
+		if down != nil {
+			return nil, down
+		}
+		if ids[0] == "4000000001" {
+			return []byte(strings.Join([]string{"vip", "x", ids[0], "1", "", "/", "/bin/sh"}, ":") + "\n"), nil
+		}
+		return nil, gone
+	}}}
+	requireNames := func(vipName snapshot.Username, vipUnknown, namelessUnknown bool, questions int) {
+		t.Helper()
+		asked = 0
+		n.ask(t.Context(), s)
+		require.Equal(t, questions, asked)
+		for uid, want := range map[snapshot.UID]userNameSeen{0: {"root", false}, vip: {vipName, vipUnknown}, nameless: {"", namelessUnknown}} {
+			name, unknown := n.of(uid)
+			require.Equal(t, want, userNameSeen{name, unknown}, uid)
+		}
+	}
+	for _, down = range []error{errors.New("timeout"), context.DeadlineExceeded, exec.Command("sh", "-c", "exit 1").Run(), exec.Command("sh", "-c", "kill -9 $$").Run()} {
+		require.Error(t, down)
+		requireNames("", true, true, 2)
+	}
+	down = nil
+	requireNames("vip", false, false, 2)
+	requireNames("vip", false, false, 0)
+	now = now.Add(namelessFor)
+	requireNames("vip", false, false, 1)
+	now, down = now.Add(namelessFor), errors.New("timeout")
+	requireNames("vip", false, true, 1)
+	down = exec.ErrNotFound
+	requireNames("vip", false, false, 1)
+
+	n.known = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n.ask(ctx, s)
+	_, unknown := n.of(vip)
+	require.True(t, unknown)
+}
+
+type userNameSeen struct {
+	name    snapshot.Username
+	unknown bool
+}
+
+func TestAProgramThatHangs(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := runProgram(ctx, "sleep", "60")
+	require.EqualError(t, err, "no answer in time")
+}
+
+// TestAllowancesAreRenewed: at once if they are new, and otherwise well before they end.
+func TestAllowancesAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const two, three = "2", "3"
+		var passed []string
+		var failure error
+		a := &allowances{pass: func(_ context.Context, a service.Allowance) error {
+			passed = append(passed, a.By)
+			return failure
+		}}
+		defer a.close()
+		say := func(by string) []string {
+			passed = nil
+			a.renew(&service.Allowance{By: by, ForMS: 60000})
+			synctest.Wait()
+			return passed
+		}
+		require.Equal(t, []string{two}, say(two))
+		require.Empty(t, say(two))
+		require.Equal(t, []string{three}, say(three))
+		time.Sleep(19 * time.Second)
+		require.Empty(t, say(three))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{three}, say(three))
+		failure = service.ErrNotRunning
+		require.Equal(t, []string{two}, say(two))
+		require.Equal(t, []string{two}, say(two), "the service may have started")
+		a.renew(nil)
+		synctest.Wait()
+		require.Len(t, passed, 1)
+	})
+}
+
+// TestAnAllowanceWaitsForNothing: a service that hangs delays no snapshot.
+func TestAnAllowanceWaitsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		a := &allowances{pass: func(ctx context.Context, _ service.Allowance) error {
+			calls++
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		defer a.close()
+		began := time.Now()
+		a.renew(&service.Allowance{})
+		a.renew(&service.Allowance{By: "x"})
+		require.Equal(t, began, time.Now())
+		time.Sleep(passWithin)
+		synctest.Wait()
+		require.Equal(t, 1, calls, "one at a time")
+		a.renew(&service.Allowance{By: "x"})
+		synctest.Wait()
+		require.Equal(t, 2, calls)
+	})
+}
+
+// An answer is shared for its age, unless something changed after it was asked for.
+func TestRecentAnswers(t *testing.T) {
+	var r recent[int]
+	asked := 0
+	get := func(age time.Duration, during func()) int {
+		value, err := r.get(age, func() (int, error) {
+			asked++
+			during()
+			return asked, nil
+		})
+		require.NoError(t, err)
+		return value
+	}
+	nothing := func() {}
+	require.Equal(t, 1, get(time.Hour, nothing))
+	require.Equal(t, 1, get(time.Hour, nothing))
+	require.Equal(t, 2, get(0, nothing))
+	r.outdated.Store(true)
+	require.Equal(t, 3, get(time.Hour, func() { r.outdated.Store(true) }), "it changed while it was asked for")
+	require.Equal(t, 4, get(time.Hour, nothing))
+	require.Equal(t, 4, get(time.Hour, nothing))
+}
+
+// Where it is unknown who uses a GPU, nobody is said to hold nothing.
+func TestHolders(t *testing.T) {
+	alice := snapshot.UID(4001)
+	used := []snapshot.DeviceUsage{{Index: 0}}
+	for name, tt := range map[string]struct {
+		s    snapshot.Snapshot
+		want map[snapshot.UID]bool // nil for unknown
+	}{
+		"nobody":     {snapshot.Snapshot{Devices: []snapshot.Device{{}}}, map[snapshot.UID]bool{}},
+		"a process":  {snapshot.Snapshot{Processes: []snapshot.Process{{UID: &alice, Usage: used}}}, map[snapshot.UID]bool{alice: true}},
+		"no GPU":     {snapshot.Snapshot{Processes: []snapshot.Process{{}}}, map[snapshot.UID]bool{}},
+		"more":       {snapshot.Snapshot{More: []snapshot.More{{UID: &alice}}}, map[snapshot.UID]bool{alice: true}},
+		"whose":      {snapshot.Snapshot{Processes: []snapshot.Process{{Usage: used}}}, nil},
+		"whose more": {snapshot.Snapshot{More: []snapshot.More{{}}}, nil},
+		"a GPU":      {snapshot.Snapshot{Devices: []snapshot.Device{{}, {ProcessesUnknown: true}}}, nil},
+	} {
+		held, err := holdersIn(&tt.s)
+		require.Equal(t, tt.want == nil, err != nil, name)
+		require.Equal(t, tt.want, held, name)
+	}
+}
+
+// TestMessagesWithoutAReader: what is shown on a terminal that is not used is shown at the next login, too. The pane
+// of a detached tmux session is such a terminal.
+func TestMessagesWithoutAReader(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give terminals to users")
+	}
+	const uid = snapshot.UID(60781) // no real user gets a message
+	passwd := filepath.Join(t.TempDir(), "passwd")
+	require.NoError(t, os.WriteFile(passwd, []byte("alice:x:60781:60781::/home/alice:/bin/sh\n"), 0o600))
+	for name, tt := range map[string]struct {
+		typed []time.Duration // on each terminal, before the message
+		want  agent.Receipt
+	}{
+		"typed lately":         {typed: []time.Duration{time.Minute}, want: agent.Receipt{Terminals: 1}},
+		"not lately":           {typed: []time.Duration{time.Hour}, want: agent.Receipt{Terminals: 1, Kept: true}},
+		"lately on one of two": {typed: []time.Duration{time.Hour, time.Minute}, want: agent.Receipt{Terminals: 2}},
+		"no terminal":          {want: agent.Receipt{Kept: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, before := range tt.typed {
+				screen, tty, err := pty.Open()
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = screen.Close(); _ = tty.Close() })
+				require.NoError(t, os.Chown(tty.Name(), int(uid), 5)) // 5 is the group tty
+				require.NoError(t, os.Chmod(tty.Name(), 0o620))
+				require.NoError(t, os.Chtimes(tty.Name(), time.Now().Add(-before), time.Now()))
+			}
+			root := t.TempDir() + "/root"
+			h := &host{
+				getenv: func(name string) string { return map[string]string{"GENV_ROOT_DIR": root}[name] },
+				record: &hostRecord{now: time.Now}, names: userNames{now: time.Now, accounts: nss.Passwd{File: passwd}},
+			}
+			require.Equal(t, []agent.Receipt{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, Text: "x", DueMS: 600_000}}))
+			kept, err := notify.Box{Root: root}.Notices(uid, time.Now())
+			require.NoError(t, err)
+			require.Len(t, kept, 1, "it can be read again")
+			require.Contains(t, []string{
+				"x\nDue at " + snapshot.When(kept[0].Time.Add(10*time.Minute).Local()) + ".",
+				"x\nDue at " + snapshot.When(kept[0].Time.Add(10*time.Minute-time.Second).Local()) + ".",
+			}, kept[0].Text)
+			require.Len(t, kept[0].Terminals, len(tt.typed))
+		})
+	}
+}

@@ -1,9 +1,0 @@
-package user_test
-
-import (
-	"testing"
-
-	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
-)
-
-func TestMain(m *testing.M) { genvtest.Main(m) }
