@@ -129,7 +129,7 @@ func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 // CheckCount refuses more GPUs than the host has.
 func (f *Files) CheckCount(n int) error {
 	if total := len(f.Devices); n > total {
-		return unavailable("Requested more devices (%d) than total available (%d)", n, total)
+		return Unavailable("Requested more devices (%d) than total available (%d)", n, total)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 			continue
 		}
 		if reason := r.refuses(d); reason != "" {
-			return nil, &UnavailableError{Reason: reason}
+			return nil, Unavailable("%s", reason)
 		}
 		if !r.fits(d) {
 			reason := fmt.Sprintf("Device %d is not available", index)
@@ -255,7 +255,7 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 		smaller := memory.Known() && (!a.GPUMemory.Known() || memory.Bytes() <= a.GPUMemory.Bytes())
 		switch reason := r.refuses(d); {
 		case reason != "":
-			return &UnavailableError{Reason: reason}
+			return Unavailable("%s", reason)
 		case !smaller && !r.fits(&others):
 			reason := fmt.Sprintf("GPU %d has too little free memory: nothing was changed", d.Index)
 			return &UnavailableError{Reason: reason, Conflicts: f.conflicts(eid, &d.Index)}

@@ -16,7 +16,7 @@ func (f *Files) attachInstances(r AttachRequest) error {
 			return f.NoDevice(wanted.Index)
 		}
 		if reason := r.refuses(d); reason != "" {
-			return &UnavailableError{Reason: reason}
+			return Unavailable("%s", reason)
 		}
 		own := d.Attachment(r.EID)
 		switch {

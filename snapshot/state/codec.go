@@ -139,6 +139,11 @@ type UnavailableError struct {
 	Conflicts []Conflict `json:"conflicts,omitempty"`
 }
 
+// Unavailable is an UnavailableError without more than its Reason.
+func Unavailable(format string, args ...any) error {
+	return &UnavailableError{Reason: fmt.Sprintf(format, args...)}
+}
+
 func (e *UnavailableError) Error() string { return e.Reason }
 
 // Unwrap makes errors.Is find ErrUnavailable.

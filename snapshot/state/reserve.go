@@ -61,10 +61,6 @@ func indexOf(list []snapshot.Reservation, id string) int {
 	return slices.IndexFunc(list, func(b snapshot.Reservation) bool { return b.ID == id })
 }
 
-func unavailable(format string, args ...any) error {
-	return &UnavailableError{Reason: fmt.Sprintf(format, args...)}
-}
-
 func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	switch {
 	case r.ID == "" || len(r.ID) > maxID || !text.IsMadeOf(r.ID, ""):
@@ -74,11 +70,11 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	case r.GPUs < 1:
 		return Refuse("%d GPUs: reserve at least 1", r.GPUs)
 	case r.GPUs > known:
-		return unavailable("this host has %s, fewer than %d", text.Plural(known, "GPU"), r.GPUs)
+		return Unavailable("this host has %s, fewer than %d", text.Plural(known, "GPU"), r.GPUs)
 	case len(r.Reason) > snapshot.MaxBookingReason:
 		return Refuse("the reason is longer than %d bytes", snapshot.MaxBookingReason)
 	case r.From.Before(now):
-		return unavailable("%s is in the past", snapshot.When(r.From))
+		return Unavailable("%s is in the past", snapshot.When(r.From))
 	}
 	if err := cmp.Or(r.CheckTimes(), snapshot.CheckText("the reason", r.Reason)); err != nil {
 		return Refuse("%w", err)
@@ -102,10 +98,10 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 	}
 	switch {
 	case own >= MaxReservations:
-		return unavailable("%s are the maximum of one person on a host: genv reserve --cancel ID ends one",
+		return Unavailable("%s are the maximum of one person on a host: genv reserve --cancel ID ends one",
 			text.Plural(own, "reservation"))
 	case all >= snapshot.MaxReservations:
-		return unavailable("this host has %s, its maximum: reserve on another host, or ask your administrator",
+		return Unavailable("this host has %s, its maximum: reserve on another host, or ask your administrator",
 			text.Plural(all, "reservation"))
 	}
 	for _, at := range moments {
@@ -119,7 +115,7 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 				until = running[i].Until
 			}
 		}
-		return unavailable("%d of the %s of this host are reserved at %s, the first until %s: genv reserve --list "+
+		return Unavailable("%d of the %s of this host are reserved at %s, the first until %s: genv reserve --list "+
 			"shows by whom", reserved, text.Plural(known, "GPU"), snapshot.When(at.In(r.From.Location())),
 			snapshot.When(until.In(r.From.Location())))
 	}
@@ -130,7 +126,7 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, now time.Time) error {
 	rule := by.Rule
 	if rule == nil {
-		return unavailable("the policy lets you reserve nothing here: ask your administrator, who may do it for you " +
+		return Unavailable("the policy lets you reserve nothing here: ask your administrator, who may do it for you " +
 			"(genv reserve --user)")
 	}
 	var own []snapshot.Reservation
@@ -142,16 +138,16 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 	own = append(own, by.Elsewhere...)
 	switch length := r.Until.Sub(r.From); {
 	case rule.GPUs > 0 && r.GPUs > rule.GPUs:
-		return unavailable("you may reserve at most %s at once", text.Plural(rule.GPUs, "GPU"))
+		return Unavailable("you may reserve at most %s at once", text.Plural(rule.GPUs, "GPU"))
 	case rule.Longest > 0 && length > rule.Longest:
-		return unavailable("you may reserve for at most %s, and this is %s", text.FormatDuration(rule.Longest),
+		return Unavailable("you may reserve for at most %s, and this is %s", text.FormatDuration(rule.Longest),
 			text.FormatDuration(length))
 	case rule.Ahead > 0 && r.From.After(now.Add(rule.Ahead)):
-		return unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
+		return Unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
 			snapshot.When(now.Add(rule.Ahead).In(r.From.Location())))
 	}
 	if why := rule.TooMany(own, r, now); why != "" {
-		return &UnavailableError{Reason: why}
+		return Unavailable("%s", why)
 	}
 	return nil
 }
@@ -163,10 +159,10 @@ func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Ti
 	i := indexOf(list, id)
 	switch {
 	case i < 0:
-		return list, snapshot.Reservation{}, unavailable("this host has no reservation %s: genv reserve --list shows "+
+		return list, snapshot.Reservation{}, Unavailable("this host has no reservation %s: genv reserve --list shows "+
 			"them", text.Shown(text.Cut(id, 40)))
 	case by != 0 && by != list[i].UID:
-		return list, list[i], unavailable("reservation %s is another person's: only its owner and root may cancel it", id)
+		return list, list[i], Unavailable("reservation %s is another person's: only its owner and root may cancel it", id)
 	case !list[i].Holds(now):
 		return list, list[i], nil
 	}
@@ -279,6 +275,6 @@ func (f *Files) CheckReserved(list []snapshot.Reservation, before int, now time.
 	if len(names) > 1 {
 		who = fmt.Sprintf("%d people", len(names))
 	}
-	return unavailable("%s of this host are reserved by %s, until %s: too few are left for this, and nothing was "+
+	return Unavailable("%s of this host are reserved by %s, until %s: too few are left for this, and nothing was "+
 		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who, snapshot.When(until.Local()))
 }

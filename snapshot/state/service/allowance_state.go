@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -38,9 +37,9 @@ const (
 func (t *allowanceState) holds(now time.Time) bool { return t != nil && now.Before(t.until) }
 
 // allow notes what who enforces a policy says. A single host's says nothing against a fleet's.
-func (s *Server) allow(a *Allowance, by callerProcess) Answer {
-	if int(by.uid) != os.Geteuid() || by.unknown != nil {
-		return failure(fmt.Errorf("%w: only root says what the policy allows", state.ErrNotOwner))
+func (s *Server) allow(a *Allowance, by callerProcess) (Answer, error) {
+	if !by.isRoot() {
+		return Answer{}, fmt.Errorf("%w: only root says what the policy allows", state.ErrNotOwner)
 	}
 	now := s.Now()
 	holds := min(time.Duration(max(a.ForMS, 0)), maxAllowance/time.Millisecond) * time.Millisecond
@@ -49,7 +48,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) Answer {
 	defer s.allowing.Unlock()
 	last := s.allowed.Load()
 	if last.holds(now) && a.OneHost && !last.OneHost {
-		return Answer{}
+		return Answer{}, nil
 	}
 	next.Since, next.Expired = now, false
 	if last.holds(now) && last.By == a.By && reflect.DeepEqual(last.Rules, a.Rules) {
@@ -59,7 +58,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) Answer {
 	if s.allowed.Store(next); last != nil {
 		close(last.replaced)
 	}
-	return Answer{}
+	return Answer{}, nil
 }
 
 // allowance is that of who asks, and nothing about others but sums; none if no controller is known.

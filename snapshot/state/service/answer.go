@@ -23,41 +23,44 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProc
 		limit = maxAnswer // of Allow
 	}
 	line, err := readLine(conn, limit)
+	var r Request
 	var answer Answer
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		answer = failure(state.Refuse("it didn't come within %s", s.admission.bounds.Send))
+		err = state.Refuse("it didn't come within %s", s.admission.bounds.Send)
 	case errors.Is(err, errTooLong):
-		answer = failure(state.Refuse("it is longer than %d bytes", limit))
+		err = state.Refuse("it is longer than %d bytes", limit)
 	case err != nil: // the client is gone
 		return
 	default:
-		r, err := decodeRequest(line)
-		switch {
-		case err != nil:
-			answer = failure(err)
-		case r.Wait != nil:
-			s.served.Add(1)
-			s.wait(ctx, conn, r.Wait, by, release)
-			return
-		default:
-			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), changeWithin)
-			ctx, cancel := untilClosed(ctx, conn)
-			answer = s.answer(ctx, &r, by)
-			cancel()
-			done()
-		}
+		r, err = decodeRequest(line)
+	}
+	switch {
+	case err != nil:
+	case r.Wait != nil:
+		s.served.Add(1)
+		s.wait(ctx, conn, r.Wait, by, release)
+		return
+	default:
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), changeWithin)
+		ctx, cancel := untilClosed(ctx, conn)
+		answer, err = s.answer(ctx, &r, by)
+		cancel()
+		done()
+	}
+	if err != nil {
+		answer = failure(err)
 	}
 	s.served.Add(1)
 	if answer.Busy {
 		s.refused.Add(1)
 	}
-	_ = s.say(conn, answer) // a client that is gone looks for itself
+	_ = s.say(conn, answer, takeWithin) // a client that is gone looks for itself
 }
 
-func (s *Server) say(conn net.Conn, answer Answer) error {
+func (s *Server) say(conn net.Conn, answer Answer, within time.Duration) error {
 	answer.Version = Version
-	_ = conn.SetWriteDeadline(time.Now().Add(takeWithin))
+	_ = conn.SetWriteDeadline(time.Now().Add(within))
 	return writeLine(conn, answer)
 }
 
@@ -84,23 +87,20 @@ func failure(err error) Answer {
 	return Answer{Error: change.EncodeError(err), Busy: errors.As(err, &tooMany)}
 }
 
-func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answer {
+func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answer, error) {
 	switch {
 	case r.Status:
 		return Answer{Status: &Status{
 			PID: os.Getpid(), Genv: s.Genv, Since: s.since.UTC(), Connections: s.admission.connections(),
 			Served: s.served.Load(), Refused: s.refused.Load(),
-		}}
+		}}, nil
 	case r.Look != "":
 		viewer := Viewer{by.account, by.groups}
 		if by.contained {
 			viewer = Viewer{UID: snapshot.NoUID}
 		}
 		document, err := s.Backend.Look(ctx, r.Look, viewer)
-		if err != nil {
-			return failure(err)
-		}
-		return Answer{Document: document}
+		return Answer{Document: document}, err
 	case r.Token != nil:
 		return s.issue(r.Token.EID, by)
 	case r.Redeem != "":
@@ -108,7 +108,7 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answe
 	case r.Allow != nil:
 		return s.allow(r.Allow, by)
 	case r.Allowance:
-		return s.allowance(ctx, by)
+		return s.allowance(ctx, by), nil
 	case r.Reserve != nil:
 		return s.reserve(ctx, r.Reserve, by)
 	case r.Cancel != "":
@@ -116,15 +116,14 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) Answe
 	}
 	asked, err := change.Decode(r.Change)
 	if err != nil && !by.contained {
-		return failure(err)
+		return Answer{}, err
 	}
 	asked.Avoid(s.waits.keptFrom(by.account))
 	result, err := s.changeWithinCaps(ctx, asked, by)
-	if err != nil {
-		return failure(err)
+	if err == nil {
+		s.waits.wake()
 	}
-	s.waits.wake()
-	return Answer{Result: &result}
+	return Answer{Result: &result}, err
 }
 
 // changeWithinCaps makes a change, after another look of the controller if a cap would refuse it. Who enters an

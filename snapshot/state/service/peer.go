@@ -29,6 +29,9 @@ type callerProcess struct {
 	name snapshot.Username
 }
 
+// isRoot says whether it is a process of root, or of this user on a simulated host, on the host itself.
+func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
+
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +
 	"PIDs; run genv on the host itself")
 

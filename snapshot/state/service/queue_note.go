@@ -32,13 +32,6 @@ type waitsNote struct {
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
 
-// shown is a wait at a time, for a snapshot.
-func (n *noted) shown(now time.Duration) snapshot.Wait {
-	w := n.Wait
-	w.Seconds, w.Passed = int64(max(now-n.since, 0).Seconds()), now < n.passed
-	return w
-}
-
 // load reads the waits that are noted.
 func (n *waitsNote) load(run string) (err error) {
 	*n, err = waitsFile.Read(run)
@@ -58,7 +51,8 @@ func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snap
 	list, now := []snapshot.Wait{}, sinceBoot()
 	for i := range note.Waits {
 		if n := &note.Waits[i]; n.since <= now && (n.PID == 0 || alive(n.PID, n.Start)) {
-			list = append(list, n.shown(now))
+			n.Seconds, n.Passed = int64((now - n.since).Seconds()), now < n.passed
+			list = append(list, n.Wait)
 		}
 	}
 	return list

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -121,28 +120,38 @@ func (r *Reservations) lapsing(
 	return lapse
 }
 
-// reserve books for who asks; root may book for others.
-func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by callerProcess) Answer {
-	asked, booker := *r, state.Booker{UID: by.account}
-	switch root := int(by.uid) == os.Geteuid() && by.unknown == nil; {
+// bookable refuses who may not change reservations. For root it returns 0.
+func (s *Server) bookable(by callerProcess) (snapshot.UID, error) {
+	switch {
 	case s.Reservations == nil:
-		return failure(state.Refuse("this service keeps no reservations"))
+		return 0, state.Refuse("this service keeps no reservations")
 	case by.contained:
-		return failure(errContained)
-	case root:
-		booker.UID = 0
-	default:
-		asked.UID = by.account
+		return 0, errContained
+	case by.isRoot():
+		return 0, nil
+	}
+	return by.account, nil
+}
+
+// reserve books for who asks; root may book for others.
+func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by callerProcess) (Answer, error) {
+	uid, err := s.bookable(by)
+	if err != nil {
+		return Answer{}, err
+	}
+	asked, booker := *r, state.Booker{UID: uid}
+	if !by.isRoot() {
+		asked.UID = uid
 	}
 	asked.Username = s.Username(ctx, asked.UID)
 	known, err := s.Reservations.GPUs(ctx)
-	if booking := (*Booking)(nil); err == nil && booker.UID != 0 {
-		if booking, err = s.bookingOf(ctx, booker.UID, asked.GPUs, known); booking != nil {
+	if booking := (*Booking)(nil); err == nil && uid != 0 {
+		if booking, err = s.bookingOf(ctx, uid, asked.GPUs, known); booking != nil {
 			booker.Rule, booker.Elsewhere = &booking.BookingRule, booking.Elsewhere
 		}
 	}
 	if err != nil {
-		return failure(err)
+		return Answer{}, err
 	}
 	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
 		[]snapshot.Reservation, snapshot.Reservation, error,
@@ -150,31 +159,20 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 		list, _ = state.End(list, nil, s.Now()) // so that no number of cancelled ones fills the disk
 		return state.Reserve(list, asked, booker, known, s.Now())
 	})
-	return answerWith(made, err)
+	return Answer{Reservation: &made}, err
 }
 
-func (s *Server) cancel(id string, by callerProcess) Answer {
-	uid := by.account
-	switch {
-	case s.Reservations == nil:
-		return failure(state.Refuse("this service keeps no reservations"))
-	case by.contained:
-		return failure(errContained)
-	case int(by.uid) == os.Geteuid() && by.unknown == nil:
-		uid = 0
+func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
+	uid, err := s.bookable(by)
+	if err != nil {
+		return Answer{}, err
 	}
-	return answerWith(s.Reservations.change(func(list []snapshot.Reservation) (
+	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
 		[]snapshot.Reservation, snapshot.Reservation, error,
 	) {
 		return state.Cancel(list, id, uid, s.Now())
-	}))
-}
-
-func answerWith(b snapshot.Reservation, err error) Answer {
-	if err != nil {
-		return failure(err)
-	}
-	return Answer{Reservation: &b}
+	})
+	return Answer{Reservation: &made}, err
 }
 
 // Booking is what a policy lets a person reserve, and what the person has reserved on other hosts.
@@ -195,14 +193,14 @@ func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known in
 	begun, t := time.Now(), s.allowanceFor(ctx, uid)
 	for isKnown := false; ; t = s.lookAgain(ctx, uid) {
 		if !t.holds(s.Now()) {
-			return nil, &state.UnavailableError{Reason: "only root may reserve GPUs while no policy is enforced here"}
+			return nil, state.Unavailable("only root may reserve GPUs while no policy is enforced here")
 		}
 		if person, isKnown = t.People[uid]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
 			break
 		}
 		if time.Since(begun) > lookWithin || ctx.Err() != nil {
-			return nil, &state.UnavailableError{Reason: "it isn't known yet what the policy lets you reserve here: try " +
-				"it again in a minute"}
+			return nil, state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
+				"again in a minute")
 		}
 		select { // the controller asks the directory of accounts about somebody who is new to it
 		case <-time.After(askAgain):
@@ -214,8 +212,8 @@ func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known in
 		c := t.cap(u)
 		others := known - len(c.GPUs)
 		if c.Counts == "gpus" && !c.While && !c.Together && int64(gpus-others) > u.Limit {
-			return nil, &state.UnavailableError{Reason: fmt.Sprintf("%s allows you %s: reserve at most %d here",
-				cmp.Or(c.Name, c.Rule, "a cap"), text.CapAmount(c.Counts, u.Limit), max(0, int64(others)+u.Limit))}
+			return nil, state.Unavailable("%s allows you %s: reserve at most %d here", cmp.Or(c.Name, c.Rule, "a cap"),
+				text.CapAmount(c.Counts, u.Limit), max(0, int64(others)+u.Limit))
 		}
 	}
 	return person.Booking, nil

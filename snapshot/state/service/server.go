@@ -190,10 +190,7 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 
 func (s *Server) refuse(conn net.Conn, why error) {
 	s.refused.Add(1)
-	answer := failure(why)
-	answer.Version = Version
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // there is room, but this machine may be busy
-	_ = writeLine(conn, answer)                            // or the client is gone
+	_ = s.say(conn, failure(why), time.Second) // there is room, but this machine may be busy, or the client is gone
 	_ = conn.Close()
 }
 

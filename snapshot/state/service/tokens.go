@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
@@ -12,27 +11,24 @@ import (
 )
 
 // issue makes a token for anyone. Whether the environment is that user's is looked at when the container starts.
-func (s *Server) issue(eid snapshot.EnvID, by callerProcess) Answer {
+func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
 	if by.unknown != nil { // a container can have processes of any uid
-		return failure(by.unknown)
+		return Answer{}, by.unknown
 	}
 	text, err := s.tokens.Issue(grant.Holder{UID: by.account, EID: eid})
-	if err != nil {
-		return failure(err)
-	}
-	return Answer{Token: text}
+	return Answer{Token: text}, err
 }
 
 // redeem is for root's container runtime alone.
-func (s *Server) redeem(text string, by callerProcess) Answer {
-	if int(by.uid) != os.Geteuid() || by.unknown != nil {
-		return failure(fmt.Errorf("%w: only root's container runtime redeems tokens", state.ErrNotOwner))
+func (s *Server) redeem(text string, by callerProcess) (Answer, error) {
+	if !by.isRoot() {
+		return Answer{}, fmt.Errorf("%w: only root's container runtime redeems tokens", state.ErrNotOwner)
 	}
 	holder, ok := s.tokens.Redeem(text)
 	if !ok {
-		return failure(state.Refuse("the token was used before, is too old, or isn't of this service"))
+		return Answer{}, state.Refuse("the token was used before, is too old, or isn't of this service")
 	}
-	return Answer{Holder: &holder}
+	return Answer{Holder: &holder}, nil
 }
 
 // Token asks for a token that proves who starts a container, in an environment or (if eid is empty) in one of its own.

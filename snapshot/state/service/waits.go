@@ -132,14 +132,14 @@ func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, b
 	w, err := s.enter(ctx, r, by)
 	release()
 	if err != nil {
-		_ = s.say(conn, failure(err)) // or the client is gone
+		_ = s.say(conn, failure(err), takeWithin) // or the client is gone
 		return
 	}
 	defer s.waits.leave(w)
 	for {
 		select {
 		case a := <-w.events:
-			if last := a.Waiting == nil; s.say(conn, a) != nil || last {
+			if last := a.Waiting == nil; s.say(conn, a, takeWithin) != nil || last {
 				return
 			}
 		case <-ctx.Done():
