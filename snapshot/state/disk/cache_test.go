@@ -33,11 +33,9 @@ func TestCache(t *testing.T) {
 	cache := disk.NewCache(disk.New(dir, disk.Config{System: machine, Now: func() time.Time { return now }}))
 	same := func() {
 		t.Helper()
-		want, err := other.Read(t.Context())
-		require.NoError(t, err)
+		want := read(t, other)
 		for range 3 {
-			got, err := cache.Read(t.Context())
-			require.NoError(t, err)
+			got := read(t, cache)
 			require.Equal(t, want, got)
 		}
 	}
@@ -50,8 +48,7 @@ func TestCache(t *testing.T) {
 	same()
 	require.Equal(t, before, machine.boots, "nothing changed, so the files were not read")
 
-	got, err := cache.Read(t.Context())
-	require.NoError(t, err)
+	got := read(t, cache)
 	got.Environments[0].EID = "spoilt"
 	same()
 
@@ -68,14 +65,12 @@ func TestCache(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "envs.json"), changed, 0o666))
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), time.Now(), time.Now().Add(-time.Hour)))
 	same()
-	got, err = cache.Read(t.Context())
-	require.NoError(t, err)
+	got = read(t, cache)
 	require.EqualValues(t, "2", got.Environments[0].EID, "as long and with an old time, and noticed")
 
 	same()
 	machine.gone = true
-	got, err = cache.Read(t.Context())
-	require.NoError(t, err)
+	got = read(t, cache)
 	require.Empty(t, got.Environments, "its last process has ended")
 }
 
@@ -91,8 +86,7 @@ func TestCacheReadsWhatWasRegistered(t *testing.T) {
 		_, err = cache.RegisterDevices(t.Context(), found)
 		require.NoError(t, err)
 		for range 2 {
-			got, err := cache.Read(t.Context())
-			require.NoError(t, err)
+			got := read(t, cache)
 			require.Equal(t, uuid, got.Devices[0].UUID)
 		}
 	}

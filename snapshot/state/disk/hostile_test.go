@@ -252,8 +252,7 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 			machine.running = row.running
 			machine.processes = map[snapshot.PID]system.ProcessStatus{1: owner(1), 50: owner(alice), 51: owner(bob)}
 			put(t, dir, "envs.json", `{"envs": [`+one+`,`+row.odd+`]}`)
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			require.NotNil(t, files.Environment("1"))
 			require.Contains(t, strings.Join(files.Warnings, "\n"), "envs.json: ")
 			if row.eid != "" {
@@ -262,8 +261,7 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 			}
 			others := map[snapshot.EnvID]bool{"1": true, cmp.Or(row.eid, "1"): true}
 			require.Len(t, files.Environments, len(others))
-			again, err := store.Read(t.Context())
-			require.NoError(t, err)
+			again := read(t, store)
 			read, err := files.Encode(state.Envs)
 			require.NoError(t, err)
 			written, err := again.Encode(state.Envs)
@@ -286,8 +284,7 @@ func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
 		tries++
 		put(t, dir, "envs.json", whole[:len(whole)*tries/2])
 	})
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Equal(t, 2, tries)
 	require.Len(t, files.Environments, 2)
 }

@@ -154,16 +154,14 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: ownEID(), UID: 4002, KernelID: "0f1e", At: at("12:00:00")})
 	}))
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.NotNil(t, files.Environment(ownEID()))
 
 	require.NoError(t, os.Remove(filepath.Join(runtime, "kernel-0f1e.json")))
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
 	require.NoError(t, err)
 	require.Equal(t, string(ownEID())+" [] false\n", string(output), "another user doesn't know")
-	files, err = store.Read(t.Context())
-	require.NoError(t, err)
+	files = read(t, store)
 	require.Nil(t, files.Environment(ownEID()), "root does")
 }
 

@@ -81,8 +81,7 @@ func TestChangesKilledAtEachSystemCall(t *testing.T) {
 			var exit *exec.ExitError
 			require.ErrorAs(t, err, &exit)
 			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), output)
-			files, err := h.store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, h.store)
 			require.Len(t, files.AttachedTo("7"), 1)
 			if i > synced {
 				require.Len(t, files.AttachedTo("20"), 1)

@@ -59,8 +59,7 @@ func TestABusyLockNamesItsHolder(t *testing.T) {
 	require.Contains(t, err.Error(), busy.Holder.String())
 
 	letGo()
-	_, err = store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 }
 
 // Who holds the lock for ever doesn't keep root's genv from reading and judging; nothing is written, and changes wait.
@@ -72,8 +71,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	envs := filepath.Join(dir, "envs.json")
 	read := func() state.Files {
 		t.Helper()
-		files, err := store.Read(t.Context())
-		require.NoError(t, err)
+		files := read(t, store)
 		require.Equal(t, indices{0}, files.AttachedTo("1102"))
 		require.Contains(t, files.Warnings[len(files.Warnings)-1], "genv.lock is held by process")
 		return files
@@ -113,8 +111,7 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 func TestTheLockFileIsNeverReplaced(t *testing.T) {
 	dir := recordedFolder(t)
 	store := everyoneLives(dir)
-	_, err := store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 	before, err := os.Stat(filepath.Join(dir, "genv.lock"))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
@@ -215,8 +212,7 @@ func TestAWriterThatIsKilled(t *testing.T) {
 			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
 
 			store := everyoneLives(dir)
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			require.Equal(t, tt.activated, files.Environment("20") != nil)
 			require.Equal(t, tt.gotFree, len(files.AttachedTo("20")) == 1)
 			require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))

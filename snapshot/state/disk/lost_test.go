@@ -111,8 +111,7 @@ func TestLostStateIsUnknown(t *testing.T) {
 				}
 				require.NoError(t, store.ResetEnvironments(t.Context()))
 				require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
-				files, err := store.Read(t.Context())
-				require.NoError(t, err)
+				files := read(t, store)
 				require.Empty(t, files.Environments)
 				require.Len(t, files.Devices, 2)
 			})
@@ -161,8 +160,7 @@ func TestADroppedEnvironmentIsRemembered(t *testing.T) {
 	store, machine, dir, root := kept(t)
 	put(t, dir, "envs.json", `{"envs": []}`) // as 1.4.3 writes where a file is missing
 	for range 2 {
-		files, err := store.Read(t.Context())
-		require.NoError(t, err)
+		files := read(t, store)
 		require.Empty(t, files.Environments)
 		require.True(t, files.WasRegistered("1102", alice))
 		require.False(t, files.WasRegistered("1102", bob))
@@ -192,11 +190,10 @@ func TestAUserKnowsThatStateIsLost(t *testing.T) {
 func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	_, _, dir, root := kept(t)
 	store := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.True(t, files.LivenessUnknown)
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	_, err = store.Read(t.Context())
+	_, err := store.Read(t.Context())
 	require.ErrorIs(t, err, disk.ErrLost)
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrLost)
 	require.NoFileExists(t, filepath.Join(dir, "envs.json"))

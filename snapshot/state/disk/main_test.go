@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -210,4 +211,14 @@ func sleeper(t *testing.T, environ []string) sleeping {
 	})
 	t.Cleanup(end)
 	return sleeping{snapshot.PID(cmd.Process.Pid), end}
+}
+
+// read returns what a store reads.
+func read(t *testing.T, s interface {
+	Read(ctx context.Context) (state.Files, error)
+}) state.Files {
+	t.Helper()
+	files, err := s.Read(t.Context())
+	require.NoError(t, err)
+	return files
 }

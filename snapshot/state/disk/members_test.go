@@ -58,8 +58,7 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 			machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}, running: tt.running, hidden: tt.hidden}
 			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			require.Equal(t, 1, machine.walks)
 			if tt.want == nil {
 				require.Empty(t, files.Environments)
@@ -116,12 +115,10 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 			}))
 			machine.processes = map[snapshot.PID]system.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
 			machine.running = tt.running
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			require.Equal(t, []snapshot.PID{1102, tt.pid}, files.Environment("1102").PIDs, "with one of its own it stays")
 			machine.processes[1102] = system.ProcessStatus{Liveness: system.Gone}
-			files, err = store.Read(t.Context())
-			require.NoError(t, err)
+			files = read(t, store)
 			require.Equal(t, tt.lives, files.Environment("1102") != nil)
 			require.False(t, tt.pid == 9 && files.Environment("1102").OwnerMismatch, "root has recorded it")
 		})
@@ -149,8 +146,7 @@ func TestProcIsNotReadWhileARegisteredProcessLives(t *testing.T) {
 	machine := &fakeSystem{}
 	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	began(t, store, machine)
-	_, err := store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 	require.Zero(t, machine.walks)
 }
 
@@ -161,8 +157,7 @@ func TestSuccessorsAreBounded(t *testing.T) {
 	}
 	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	began(t, store, machine)
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Len(t, files.Environment("1102").PIDs, 16)
 	require.Equal(t, snapshot.PID(2000), files.Environment("1102").PIDs[0])
 }
@@ -201,8 +196,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 				return nil
 			}))
 			require.Equal(t, tt.want, remaining)
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			if tt.want == nil {
 				require.Empty(t, files.Environments)
 				return
@@ -243,13 +237,11 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 	}))
 	work := sleeper(t, []string{"GENV_ENVIRONMENT_ID=" + string(eid)})
 	shell.end()
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.NotNil(t, files.Environment(eid))
 	require.Equal(t, []snapshot.PID{work.pid}, files.Environment(eid).PIDs)
 	work.end()
-	files, err = store.Read(t.Context())
-	require.NoError(t, err)
+	files = read(t, store)
 	require.Empty(t, files.Environments)
 }
 
@@ -259,12 +251,10 @@ func TestAfterARebootNoProcessRuns(t *testing.T) {
 	store := disk.New(sharedDir(t), disk.Config{System: machine, RootDir: rootDir(t)})
 	machine.uptime = 5000
 	began(t, store, machine)
-	_, err := store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 	machine.boot, machine.hidden = "boot-2", true
 	machine.running = []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden })}
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Empty(t, files.Environments)
 	require.Zero(t, machine.walks)
 }

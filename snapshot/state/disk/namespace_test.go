@@ -63,8 +63,7 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 			machine.namespaces = tt.in
 			store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 			for range 2 { // the second look is no wiser
-				files, err := store.Read(t.Context())
-				require.NoError(t, err)
+				files := read(t, store)
 				require.Equal(t, !tt.wantGone, files.LivenessUnknown)
 				if tt.wantGone {
 					require.Empty(t, files.Environments)
@@ -108,12 +107,10 @@ func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
 	require.NoError(t, err)
 	store := disk.New(dir, disk.Config{RootDir: root, System: machine})
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.True(t, files.LivenessUnknown)
 	require.NoError(t, store.ResetEnvironments(t.Context()))
-	files, err = store.Read(t.Context())
-	require.NoError(t, err)
+	files = read(t, store)
 	require.False(t, files.LivenessUnknown)
 	require.Empty(t, files.Environments)
 }
@@ -157,8 +154,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
 	}
 	shell.end()
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Empty(t, files.Environments, "here it is known to be gone")
 }
 

@@ -35,7 +35,7 @@ func requireFree(t *testing.T, dir string) {
 func TestProcessesAreReadWithoutTheLock(t *testing.T) {
 	gone := map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}
 	roots := map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Alive, Owner: new(snapshot.UID)}}
-	read := func(ctx context.Context, s *disk.Store) error {
+	look := func(ctx context.Context, s *disk.Store) error {
 		_, err := s.Read(ctx)
 		return err
 	}
@@ -47,8 +47,8 @@ func TestProcessesAreReadWithoutTheLock(t *testing.T) {
 		first, does func(context.Context, *disk.Store) error
 		processes   map[snapshot.PID]system.ProcessStatus
 	}{
-		"what remains": {processes: gone, does: read},
-		"of root":      {processes: roots, does: read},
+		"what remains": {processes: gone, does: look},
+		"of root":      {processes: roots, does: look},
 		"who leaves": {does: func(ctx context.Context, s *disk.Store) error {
 			return s.Update(ctx, func(f *state.Files) error { f.Deactivate(1102); return nil })
 		}},
@@ -73,8 +73,7 @@ func TestProcessesAreReadWithoutTheLock(t *testing.T) {
 			require.NoError(t, tt.does(t.Context(), store))
 			require.Positive(t, readings)
 			require.LessOrEqual(t, readings, 4)
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			require.Equal(t, []snapshot.PID{50}, files.Environment("1102").PIDs)
 			require.Equal(t, indices{0}, files.AttachedTo("1102"))
 		})
@@ -93,13 +92,11 @@ func TestTheFilesChangeAfterTheReading(t *testing.T) {
 		}))
 		machine.processes[2020] = system.ProcessStatus{Liveness: system.Gone}
 	}
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Nil(t, files.Environment("1102"))
 	require.NotNil(t, files.Environment("2020"), "its job may have begun after the reading")
 	machine.running = []system.RunningProcess{job(50, alice, "2020")}
-	files, err = store.Read(t.Context())
-	require.NoError(t, err)
+	files = read(t, store)
 	require.Equal(t, []snapshot.PID{50}, files.Environment("2020").PIDs)
 }
 
@@ -109,12 +106,10 @@ func TestAProcessEndsAfterTheReading(t *testing.T) {
 	owner := alice
 	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}, 50: {Liveness: system.Alive, Start: 6000, Owner: &owner}}
 	machine.running = []system.RunningProcess{job(50, alice, "1102")} // its start time is 50
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Equal(t, []snapshot.PID{50}, files.Environment("1102").PIDs)
 	machine.running = nil
-	files, err = store.Read(t.Context())
-	require.NoError(t, err)
+	files = read(t, store)
 	require.Nil(t, files.Environment("1102"))
 }
 
@@ -152,13 +147,11 @@ func TestAStalledProcessIsReadWithoutTheLock(t *testing.T) {
 	}))
 	shell.end()
 	began := time.Now()
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.NotNil(t, files.Environment("1"))
 	require.Nil(t, files.Environment("2"))
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error { b.Deactivate(pid); return nil }))
-	files, err = store.Read(t.Context())
-	require.NoError(t, err)
+	files = read(t, store)
 	require.Nil(t, files.Environment("1"), "what can't be read does not hold who leaves")
 	require.Equal(t, 2, machine.walks)
 	require.Less(t, time.Since(began), 3*time.Second)

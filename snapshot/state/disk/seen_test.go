@@ -36,8 +36,7 @@ func (c *clocked) pass(d time.Duration) {
 // since is when the age of the attachment to device 0 begins, as a look now shows it.
 func (c *clocked) since(t *testing.T, s *disk.Store) string {
 	t.Helper()
-	f, err := s.Read(t.Context())
-	require.NoError(t, err)
+	f := read(t, s)
 	since := f.Devices[0].Attachments[0].Since
 	if since == 0 {
 		return ""

@@ -136,16 +136,14 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	files, err = store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.Equal(t, gpus(2), files.Devices)
-	_, err = store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 }
 
 func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 	store := everyoneLives(sharedDir(t))
 	_, err := store.RegisterDevices(t.Context(), nil)
 	require.NoError(t, err)
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Empty(t, files.Devices)
 }
 
@@ -175,8 +173,7 @@ func graveyard() *fakeSystem {
 func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	dir := recordedFolder(t)
 	store := disk.New(dir, disk.Config{System: graveyard()})
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Empty(t, files.Environments)
 	require.Empty(t, files.AttachedTo("1667"))
 
@@ -227,8 +224,7 @@ func TestResetReplacesBrokenFiles(t *testing.T) {
 		require.ErrorIs(t, err, disk.ErrCorrupt)
 		require.NoError(t, store.ResetEnvironments(t.Context()))
 		require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
-		files, err := store.Read(t.Context())
-		require.NoError(t, err)
+		files := read(t, store)
 		require.Len(t, files.Devices, 2)
 		require.Empty(t, files.AttachedTo("1667"))
 		require.Empty(t, files.Environments)
@@ -244,8 +240,7 @@ func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {
 	store := everyoneLives(dir)
 	require.NoError(t, store.ResetEnvironments(t.Context()))
 	require.Equal(t, "precious", readFile(t, target))
-	_, err := store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 }
 
 func TestOwnersThatTheKernelContradicts(t *testing.T) {

@@ -76,8 +76,7 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 
 	require.NoError(t, stdin.Close())
 	_ = kernel.Wait() // `read` ends with 1 at the end of its input
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.Nil(t, files.Environment(ownEID()))
 }
 
@@ -92,8 +91,7 @@ func TestARealProcessOfItsOwnUser(t *testing.T) {
 			Username: system.Username(t.Context(), me),
 		})
 	}))
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.False(t, files.Environment("me").OwnerMismatch)
 }
 

@@ -230,8 +230,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 				tt.other(t, dir, root)
 			}
 			machine.processes[7], machine.boot = tt.now, tt.boot
-			files, err := store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, store)
 			require.Equal(t, tt.lives, files.Environment("7") != nil)
 			require.Equal(t, tt.lives, len(files.AttachedTo("7")) == 1)
 		})
@@ -262,8 +261,7 @@ func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	machine.processes[7] = started(200)
 	require.NoError(t, store.Update(t.Context(), enter(7)), "the old one is gone, so this is a new environment")
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.NotNil(t, files.Environment("7"))
 }
 
@@ -273,11 +271,9 @@ func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 		25936: started(1), 25937: started(2), 25938: started(3),
 	}}
 	store := disk.New(dir, disk.Config{System: machine, RootDir: rootDir(t)})
-	_, err := store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 	maps.Copy(machine.processes, map[snapshot.PID]system.ProcessStatus{25938: started(30)})
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, store)
 	require.NotNil(t, files.Environment("1667"))
 	require.Nil(t, files.Environment("2020"))
 }
@@ -285,11 +281,9 @@ func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 func TestAReadThatChangesNothingWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
 	store := disk.New(dir, disk.Config{System: &fakeSystem{boot: "boot-1"}})
-	_, err := store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 	before := stats(t, dir)
-	_, err = store.Read(t.Context())
-	require.NoError(t, err)
+	_ = read(t, store)
 	require.Equal(t, before, stats(t, dir))
 }
 

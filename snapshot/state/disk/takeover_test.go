@@ -244,8 +244,7 @@ func TestChangesOfRootsStateThatAreKilled(t *testing.T) {
 			h.takeOver(t)
 			output, err := child(t.Context(), "move-and-die", h.dir, h.root, "change", step).CombinedOutput()
 			require.ErrorContains(t, err, "signal: killed", string(output))
-			files, err := h.store.Read(t.Context())
-			require.NoError(t, err)
+			files := read(t, h.store)
 			require.NotNil(t, files.Environment("7"))
 			require.Len(t, files.AttachedTo("7"), 1)
 			if slices.Index(steps, step) >= slices.Index(steps, "synced") {
@@ -275,8 +274,7 @@ func TestWaitingForTheLockDuringAMove(t *testing.T) {
 		require.NoError(t, move())
 		require.NoError(t, <-done)
 	}
-	files, err := h.store.Read(t.Context())
-	require.NoError(t, err)
+	files := read(t, h.store)
 	require.Len(t, files.Environments, 3)
 }
 

@@ -119,8 +119,7 @@ func TestAnUpgradeAndBack(t *testing.T) {
 			requireFormatOf143(t, h.dir, "1667", "2020", "7", "1.4.3")
 
 			h.takeOver(t)
-			now, err := h.store.Read(t.Context())
-			require.NoError(t, err)
+			now := read(t, h.store)
 			require.Equal(t, "renamed", now.Environment("2020").Config.Name)
 			require.Equal(t, indices{0}, now.AttachedTo("1667"))
 			require.Equal(t, indices{0, 3}, now.AttachedTo("2020"))

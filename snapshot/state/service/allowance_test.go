@@ -39,7 +39,6 @@ func allowanceChild(args []string) error {
 // nothing once it isn't renewed.
 func TestAllowance(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket)
 	require.NoError(t, err)

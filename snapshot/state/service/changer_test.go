@@ -110,7 +110,6 @@ func TestARefusedChangeChangesNothing(t *testing.T) {
 }
 
 func TestTheClientsErrors(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	leave := change.Change{Leave: &change.Leave{Kernel: "k"}}
 	_, err := h.client().Change(t.Context(), leave)
@@ -158,7 +157,6 @@ func TestTheClientsErrors(t *testing.T) {
 
 // A socket of systemd's on which the service doesn't serve yet.
 func TestAServiceThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	listener, err := net.Listen("unix", h.socket)
 	require.NoError(t, err)

@@ -16,7 +16,6 @@ import (
 // one user could otherwise be counted as thousands.
 func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket) // it accepts later
 	require.NoError(t, err)

@@ -58,7 +58,6 @@ func TestACrowdedSocket(t *testing.T) {
 
 // A client waits until there is room in the queue of the socket, or until it is interrupted.
 func TestAFullQueue(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	listener, err := service.Listen(h.socket)
 	require.NoError(t, err)

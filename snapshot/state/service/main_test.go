@@ -126,8 +126,12 @@ func (h *host) Look(_ context.Context, name string, _ service.Viewer) (json.RawM
 	return json.RawMessage(`[{"seen":"by root"}]`), nil
 }
 
+// newHost is a host for a test, which runs beside others then.
 func newHost(t testing.TB, devices int) *host {
 	t.Helper()
+	if test, isTest := t.(*testing.T); isTest {
+		test.Parallel()
+	}
 	return newHostIn(t, "/tmp", devices) // a socket's path is short
 }
 

@@ -47,7 +47,6 @@ func (h *host) reservations() *service.Reservations {
 // TestReservations: what the policy says decides who may reserve, and from its start others are refused what is reserved.
 func TestReservations(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 4)
 	server, _ := h.serve(t, service.Bounds{})
 	server.Reservations = h.reservations()
@@ -121,7 +120,7 @@ func TestAReservationLapses(t *testing.T) {
 		"unknown":                 {func(int) string { return unknown }, 0},
 		"unknown in between":      {func(m int) string { return map[bool]string{true: unknown, false: unheld}[m == 20] }, 51},
 	} {
-		h := newHost(t, 4)
+		h := newHostIn(t, "/tmp", 4)
 		r, now := h.reservations(), time.Now()
 		require.NoError(t, h.store.SaveReservations([]snapshot.Reservation{
 			{ID: "a", UID: alice, GPUs: 1, From: now, Until: now.Add(time.Hour), Made: now, Known: 4},
@@ -156,7 +155,6 @@ func TestAReservationLapses(t *testing.T) {
 // Reservations that can't be read are unknown: none is made, and none counts.
 func TestReservationsThatAreLost(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 4)
 	_, err := h.store.Reservations()
 	require.Error(t, err, "before the service ran")
@@ -187,7 +185,6 @@ func TestReservationsThatAreLost(t *testing.T) {
 // TestReserveAndCancel makes the list no longer, however often.
 func TestReserveAndCancel(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 4)
 	server, _ := h.serve(t, service.Bounds{})
 	server.Reservations = h.reservations()

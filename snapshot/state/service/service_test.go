@@ -30,7 +30,6 @@ const alice, mallory = 4001, 4002
 
 func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
 	require.Equal(t, []string{"now []", "now [0 1]", "now [1]"}, h.ask(t, alice,
@@ -64,7 +63,6 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 // such a file, as an ordinary user with the real files and the real socket.
 func TestWhatAUserCannotForge(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
 	bob := exec.Command("sleep", "1000")
@@ -114,7 +112,6 @@ func TestWhatAUserCannotForge(t *testing.T) {
 // What users may still do in the state folder delays no change, and an id that they can see is not taken from its user.
 func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
 	holder := exec.Command("flock", filepath.Join(h.dir, "genv.lock"), "flock", filepath.Join(h.dir, "devices", "0.lock"), "sh", "-c", "echo; exec sleep 1000", "kernel-6a1b.json")
@@ -136,7 +133,6 @@ func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
 // An environment with another user's process, or from a container, is never registered.
 func TestAClientInAnotherPIDNamespace(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 1)
 	h.serve(t, service.Bounds{})
 	cmd := child(t, alice, "ask", h.socket, `{"enter":{"eid":"c","pid":PID}}`, `{"leave":{"pid":1}}`, `{"enter":{"eid":"c","kernel_id":"k"}}`)
@@ -158,7 +154,6 @@ func TestAClientInAnotherPIDNamespace(t *testing.T) {
 
 // A process that ends while it is registered is not registered, whatever gets its PID.
 func TestAProcessThatEndsMeanwhile(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	h.serve(t, service.Bounds{})
 	sleeper := exec.Command("sleep", "1000")
@@ -187,7 +182,6 @@ func (h *host) raw(t *testing.T, send func(io.Writer)) string {
 }
 
 func TestGarbageOnTheSocket(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	server, _ := h.serve(t, service.Bounds{PerUser: 64, Burst: 1000, Send: 200 * time.Millisecond})
 	for name, tt := range map[string]struct {
@@ -239,7 +233,6 @@ func TestGarbageOnTheSocket(t *testing.T) {
 
 // What is asked for by a client that has ended, before its turn comes, is not done; what is begun is done as a whole.
 func TestClientsThatEnd(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	entered, goOn := make(chan string, 2), make(chan struct{})
 	h.before = func(c change.Change) {
@@ -310,7 +303,7 @@ func TestConnectionsThatAreHeld(t *testing.T) {
 		t.Skipf("a process may open %d files here", limit.Max)
 	}
 	for request, n := range map[string]int{"": 10_000, `{"version":1,"look":"devices"}` + "\n": 200} {
-		h := newHost(t, 1)
+		h := newHostIn(t, "/tmp", 1)
 		h.large = true
 		h.serve(t, service.Bounds{Send: time.Minute})
 		sitting := child(t, mallory, "sit", h.socket, strconv.Itoa(n), request)
@@ -333,7 +326,6 @@ func TestConnectionsThatAreHeld(t *testing.T) {
 
 // The service ends after it has answered what has come.
 func TestTheServiceEndsCleanly(t *testing.T) {
-	t.Parallel()
 	h := newHost(t, 1)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	h.before = func(change.Change) { close(begun); <-goOn }

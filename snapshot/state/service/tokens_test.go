@@ -18,7 +18,6 @@ import (
 // A token proves the user at the other end of the socket, once, and to root alone.
 func TestTokensProveWhoAsked(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 1)
 	_, stop := h.serve(t, service.Bounds{})
 	ask := func(uid int, flags uintptr, args ...string) (string, error) {

@@ -115,7 +115,6 @@ func (h *host) waits() (ids []string) {
 
 func TestWaitsTakeTurns(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 2)
 	_, stop := h.serve(t, service.Bounds{})
 	first := h.waiter(t, alice, "a1", 2)
@@ -147,7 +146,6 @@ func TestWaitsTakeTurns(t *testing.T) {
 
 func TestAnOfferIsKeptForItsUser(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 3)
 	h.serve(t, service.Bounds{})
 	offered := h.waiter(t, alice, "a1", 0)
@@ -162,7 +160,6 @@ func TestAnOfferIsKeptForItsUser(t *testing.T) {
 
 func TestAControllerFreesGPUsForAWait(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 2)
 	h.serve(t, service.Bounds{})
 	holder := h.waiter(t, mallory, "m1", 2)
@@ -182,7 +179,6 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 // TestNobodyWaits: then the host isn't looked at, whatever is changed and told.
 func TestNobodyWaits(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 2)
 	h.looks = func() { t.Error("the host is looked at") }
 	_, stop := h.serve(t, service.Bounds{})
@@ -196,7 +192,6 @@ func TestNobodyWaits(t *testing.T) {
 // TestASlowTurn: while GPUs are attached for a wait, nobody else waits for that, or gets these.
 func TestASlowTurn(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 2)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	h.begins = func(c change.Change) {
@@ -219,7 +214,6 @@ func TestASlowTurn(t *testing.T) {
 // TestWaitsThatBegin: until they are in the queue, they count like other requests; afterwards no more.
 func TestWaitsThatBegin(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 2)
 	goOn := make(chan struct{})
 	h.looks = func() { <-goOn }
@@ -241,7 +235,6 @@ func TestWaitsThatBegin(t *testing.T) {
 // TestTooManyWaits: waits of one user are bounded, and none of them takes a connection from others.
 func TestTooManyWaits(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 1)
 	h.serve(t, service.Bounds{Burst: 1000, PerUser: 48})
 	h.waiter(t, alice, "a", 1).says("now [0]")
@@ -261,7 +254,6 @@ func TestTooManyWaits(t *testing.T) {
 // TestAWaitForMoreThanThereIs holds nothing: it would hold it for ever.
 func TestAWaitForMoreThanThereIs(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
 	h := newHost(t, 1)
 	h.serve(t, service.Bounds{})
 	h.waiter(t, mallory, "m1", 0).says("1 of 1") // for two
