@@ -40,11 +40,10 @@ func shownUsers(r *Row, _ Times) string {
 
 // since is for how long the GPU has been attached, or since when.
 func since(r *Row, times Times) string {
-	at := r.Since()
-	if at.IsZero() {
-		return ""
+	if at := r.Since(); !at.IsZero() {
+		return times(at)
 	}
-	return times(at)
+	return ""
 }
 
 // processesOf is as in "alice 4242 60.1 GiB python train.py; bob 77 0.5 GiB sleep 60 (container web (cuda:12))".

@@ -59,16 +59,13 @@ func Columns() []Column {
 		{CSV: "UUID", value: func(r *Row) Value { return Value{Text: string(r.UUID)} }},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "MODEL", Width: 8, Least: 8, Order: 7}, CSV: "MODEL", Sort: "model",
-			Filter: "model",
-			value:  func(r *Row) Value { return Value{Text: r.Model} },
-			text:   func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
+			Filter: "model", value: func(r *Row) Value { return Value{Text: r.Model} },
+			text: func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "STATE", Width: 8}, CSV: "STATE", Page: "State", Sort: "state", Filter: "state",
 			value: func(r *Row) Value { return Value{Text: string(r.State)} },
-			order: func(r *Row) Value {
-				return Value{Number: float64(slices.Index(States(), r.State)), IsNumber: true}
-			},
+			order: func(r *Row) Value { n := slices.Index(States(), r.State); return number(&n) },
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "MEM GIB", Width: 7, Order: 9, Right: true}, CSV: "MEMORY USED", Page: "Memory",
@@ -79,14 +76,13 @@ func Columns() []Column {
 		{CSV: "MEMORY TOTAL", value: func(r *Row) Value { return number(r.MemoryTotal) }},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use",
-			Unit: "%",
-			Sort: "utilization", Descending: true, Filter: "util",
+			Unit: "%", Sort: "utilization", Descending: true, Filter: "util",
 			value: func(r *Row) Value { return number(r.Utilization) },
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.",
-			Unit: "°C",
-			Sort: "temperature", Descending: true, value: func(r *Row) Value { return number(r.Temperature) },
+			Unit: "°C", Sort: "temperature", Descending: true,
+			value: func(r *Row) Value { return number(r.Temperature) },
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "POWER", Width: 5, Order: 2, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
@@ -99,18 +95,15 @@ func Columns() []Column {
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "ATTACHED TO", Width: 11, Least: 11, Order: 5}, CSV: "ATTACHED TO",
-			Page: "Attached to",
-			text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
+			Page: "Attached to", text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since",
-			Descending: true,
-			value:      func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
+			Descending: true, value: func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
 		},
 		{
 			ColumnLayout: draw.ColumnLayout{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES",
-			Page:  "Processes",
-			text:  func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
+			Page: "Processes", text: func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
 			data:  func(r *Row, _ Times) string { return processesOf(r.GPU) },
 			order: func(r *Row) Value { return Value{Number: float64(len(r.Processes)), IsNumber: true} },
 		},
@@ -208,9 +201,9 @@ func (c *Column) Sorts() bool { return c.value != nil || c.order != nil }
 
 // Compare orders texts from a to z and the smallest number first; what is unknown comes last, as --sort has it.
 func (c *Column) Compare(a, b *Row) int {
-	key := c.value
-	if c.order != nil {
-		key = c.order
+	key := c.order
+	if key == nil {
+		key = c.value
 	}
 	x, y := key(a), key(b)
 	if unknown := (Value{}); x == unknown || y == unknown {

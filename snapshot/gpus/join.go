@@ -10,18 +10,18 @@ import (
 
 // Of lists the GPUs of a host by index. A process that uses several is on each of them.
 func Of(s *snapshot.Snapshot) []GPU {
-	j := &join{s, snapshot.ByID(s.Environments)}
+	environments := snapshot.ByID(s.Environments)
 	list, position := make([]GPU, len(s.Devices)), make(map[snapshot.DeviceIndex]int, len(s.Devices))
 	described := slices.ContainsFunc(s.Devices, func(d snapshot.Device) bool { return d.UUID != "" })
 	for i := range s.Devices {
-		list[i], position[s.Devices[i].Index] = j.gpu(&s.Devices[i]), i
+		list[i], position[s.Devices[i].Index] = gpuOf(s, &s.Devices[i], environments), i
 	}
 	used := make([]bool, len(list)) // by more than a desktop on its screen, and what is unproved
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
 			if at, known := position[usage.Index]; known {
-				process := j.process(p, usage)
+				process := processOf(p, usage, environments)
 				used[at] = used[at] || !p.NodeMissing && !s.OfDesktop(usage)
 				process.Instances = list[at].own(p.Instances)
 				list[at].Processes = append(list[at].Processes, process)
@@ -52,14 +52,10 @@ func Of(s *snapshot.Snapshot) []GPU {
 	return list
 }
 
-// join is what a list is made of.
-type join struct {
-	snapshot     *snapshot.Snapshot
-	environments map[snapshot.EnvID]*snapshot.Environment
-}
+type environmentsByID = map[snapshot.EnvID]*snapshot.Environment
 
-// gpu is a GPU without its processes and its state.
-func (j *join) gpu(d *snapshot.Device) GPU {
+// gpuOf is a GPU without its processes and its state.
+func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments environmentsByID) GPU {
 	g := GPU{
 		Index: d.Index, UUID: d.UUID, Model: d.Name, Driver: d.Driver, Problem: Problem(d.Problem),
 		MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.Capacity()), Utilization: d.Utilization,
@@ -73,7 +69,13 @@ func (j *join) gpu(d *snapshot.Device) GPU {
 		g.Attached = make([]Attachment, 0, len(d.Attachments))
 	}
 	for _, a := range d.Attachments {
-		g.Attached = append(g.Attached, j.attachment(a))
+		attached := Attachment{
+			EID: a.EID, Memory: bytesOf(a.GPUMemory), Instances: a.Instances, Since: s.When(a.Since, a.Time),
+		}
+		if e := environments[a.EID]; e != nil { // else it isn't registered any more
+			attached.Name, attached.User = e.Config.Name, UserName(e.Username, &e.UID)
+		}
+		g.Attached = append(g.Attached, attached)
 	}
 	return g
 }
@@ -88,23 +90,11 @@ func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 	return own
 }
 
-// attachment describes an attachment. One of an environment that isn't registered any more has no user.
-func (j *join) attachment(a snapshot.Attachment) Attachment {
-	described := Attachment{
-		EID: a.EID, Memory: bytesOf(a.GPUMemory), Instances: a.Instances, Since: j.snapshot.When(a.Since, a.Time),
-	}
-	if e := j.environments[a.EID]; e != nil {
-		described.Name, described.User = e.Config.Name, UserName(e.Username, &e.UID)
-	}
-	return described
-}
-
-func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
+func processOf(p *snapshot.Process, usage snapshot.DeviceUsage, environments environmentsByID) Process {
 	described := Process{
-		PID: p.PID, Start: p.Start, User: UserName(p.Account(j.environments[p.EID])), EID: p.EID,
-		Command:        p.CommandOrName(),
-		PrivateCommand: p.PrivateCommand,
-		Memory:         bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
+		PID: p.PID, Start: p.Start, User: UserName(p.Account(environments[p.EID])), EID: p.EID,
+		Command: p.CommandOrName(), PrivateCommand: p.PrivateCommand,
+		Memory: bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}
 	if usage.Type != snapshot.TypePending {
 		described.Type = usage.Type
@@ -139,9 +129,7 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 			states[g.Index] = g.State
 		case g.MIGMode:
 			states[g.Index] = MIG
-		case g.State == Unknown:
-			states[g.Index] = Unknown
-		case g.Problem != "":
+		case g.State == Unknown, g.Problem != "":
 			states[g.Index] = Unknown
 		case len(g.Processes) > 0, g.State == Idle, g.State == Busy:
 			states[g.Index] = g.State
@@ -160,11 +148,10 @@ func Last(list []GPU) []snapshot.DeviceIndex {
 		}
 	}
 	rank := func(g *GPU) (rank int) {
-		if g.Display == nil || *g.Display {
-			rank++
-		}
-		if g.Display != nil && *g.Display {
-			rank++
+		if g.Display == nil {
+			rank = 1
+		} else if *g.Display {
+			rank = 2
 		}
 		if g.MemoryTotal != nil && *g.MemoryTotal < largest/2 {
 			rank += 2

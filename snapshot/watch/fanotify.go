@@ -28,16 +28,11 @@ func openFanotify(no bool, nodes []string) (*fanotify, error) {
 	f := &fanotify{fd}
 	for _, node := range nodes {
 		if err := f.mark(node); err != nil && !errors.Is(err, os.ErrNotExist) {
-			f.close()
+			_ = unix.Close(fd)
 			return nil, err
 		}
 	}
 	return f, nil
-}
-
-func (f *fanotify) close() {
-	_ = unix.Close(f.fd)
-	f.fd = -1 // the number may become that of another file
 }
 
 // mark watches a node, for as long as the node exists. Marking it again changes nothing.

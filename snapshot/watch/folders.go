@@ -47,11 +47,6 @@ func newFolders(c *Config) (*folders, error) {
 	return f, nil
 }
 
-func (f *folders) close() {
-	_ = unix.Close(f.fd)
-	f.fd = -1 // the number may become that of another file
-}
-
 // watchAgain watches the folders that there are now, also those that were made again.
 func (f *folders) watchAgain() {
 	const made = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
@@ -71,10 +66,7 @@ func (f *folders) watch(dir string, mask uint32) {
 }
 
 func (f *folders) nodes() []string {
-	entries, err := os.ReadDir(f.dev)
-	if err != nil {
-		return nil
-	}
+	entries, _ := os.ReadDir(f.dev) // it may be made later
 	var list []string
 	for _, e := range entries {
 		if isDevice(e.Name()) {

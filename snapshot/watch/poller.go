@@ -23,11 +23,12 @@ type poller struct {
 	epoll *os.File
 	fd    int // of epoll
 
-	mu    sync.Mutex // over all of these
-	files *folders
-	opens *fanotify // nil if opens are watched in another way
-	guard *OpenLogReader
-	ends  map[snapshot.PID]int
+	mu     sync.Mutex // over all of these
+	closed bool       // the numbers of descriptors may be those of other files
+	files  *folders
+	opens  *fanotify // nil if opens are watched in another way
+	guard  *OpenLogReader
+	ends   map[snapshot.PID]int
 }
 
 func (w *Watcher) begin() {
@@ -77,7 +78,7 @@ func (p *poller) watchOpens() {
 	opens, err := openFanotify(p.w.config.noFanotify, p.files.nodes())
 	if err == nil {
 		if err = p.add(opens.fd); err != nil {
-			opens.close()
+			_ = unix.Close(opens.fd)
 		}
 	}
 	if err == nil {
@@ -130,12 +131,8 @@ func (p *poller) read(ready []unix.EpollEvent) (happened []source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range ready {
-		switch fd := int(e.Fd); {
-		case fd == p.files.fd, p.opens != nil && fd == p.opens.fd:
-		default:
-			if p.ended(fd) {
-				happened = append(happened, source{party: processEnds})
-			}
+		if p.ended(int(e.Fd)) {
+			happened = append(happened, source{party: processEnds})
 		}
 	}
 	return append(happened, p.drain()...)
@@ -143,6 +140,9 @@ func (p *poller) read(ready []unix.EpollEvent) (happened []source) {
 
 // drain reads all events of files and devices; p.mu is held.
 func (p *poller) drain() (happened []source) {
+	if p.closed {
+		return nil
+	}
 	seen := p.files.read()
 	if seen.state {
 		happened = append(happened, source{party: stateFiles})
@@ -191,18 +191,17 @@ func (p *poller) close() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closed = true
 	_ = p.epoll.Close()
-	p.fd = -1 // the number may become that of another file
 	if p.files != nil {
-		p.files.close()
+		_ = unix.Close(p.files.fd)
 	}
 	if p.opens != nil {
-		p.opens.close()
+		_ = unix.Close(p.opens.fd)
 	}
 	for _, fd := range p.ends {
 		_ = unix.Close(fd)
 	}
-	clear(p.ends)
 }
 
 // maxEnds processes are watched for their end, with a descriptor each. The next look shows the others.
@@ -215,6 +214,9 @@ func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
 	p.files.watchAgain()
 	for pid, fd := range p.ends {
 		if !shown[pid] {
@@ -232,14 +234,13 @@ func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 // watchEnd watches the end of a process. One that has ended since the look, or now, is seen by the next look.
 func (p *poller) watchEnd(pid snapshot.PID) {
 	fd, err := unix.PidfdOpen(int(pid), 0)
-	if err != nil {
-		return
-	}
-	if p.add(fd) != nil {
+	switch {
+	case err != nil:
+	case p.add(fd) != nil:
 		_ = unix.Close(fd)
-		return
+	default:
+		p.ends[pid] = fd
 	}
-	p.ends[pid] = fd
 }
 
 // ended closes the descriptor of a process that has ended; false for another descriptor.

@@ -94,7 +94,7 @@ func TestHowOpensAreWatched(t *testing.T) {
 	if f, err := openFanotify(false, nil); err != nil {
 		t.Skipf("this process has no fanotify: %v", err)
 	} else {
-		f.close()
+		_ = unix.Close(f.fd)
 	}
 	method, err = MethodOf(dev)
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestNodesThatFanotifyCannotWatch(t *testing.T) {
 	require.NoError(t, os.WriteFile(node, nil, 0o600))
 	f, err := openFanotify(false, []string{filepath.Join(dev, "gone"), node})
 	require.NoError(t, err)
-	f.close()
+	_ = unix.Close(f.fd)
 	_, err = openFanotify(false, []string{node, filepath.Join(node, "in a file")})
 	require.ErrorIs(t, err, unix.ENOTDIR)
 }

@@ -26,6 +26,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
@@ -217,11 +219,11 @@ func methodOf(devDir string, noFanotify bool) (Method, error) {
 	if err != nil {
 		return NotAtAll, err
 	}
-	defer files.close()
+	defer func() { _ = unix.Close(files.fd) }()
 	opens, err := openFanotify(noFanotify, files.nodes())
 	if err != nil {
 		return ByInotify, err
 	}
-	opens.close()
+	_ = unix.Close(opens.fd)
 	return ByFanotify, nil
 }

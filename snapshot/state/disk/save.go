@@ -1,17 +1,19 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// writeError means that the state could be read but not written.
-type writeError struct{ error }
+// errUnwritten is wrapped if the state could be read but not written.
+var errUnwritten = errors.New("the state was not written")
 
-func (e *writeError) Unwrap() error { return e.error }
+func unwritten(err error) error { return text.Worded(err.Error(), errUnwritten, err) }
 
 // writeChanges writes the files that differ from what was loaded, and returns the contents that both have then.
 func (t *transaction) writeChanges() (next state.Contents, err error) {
@@ -24,7 +26,7 @@ func (t *transaction) writeChanges() (next state.Contents, err error) {
 			continue
 		}
 		if err := checkReadable(file, next[file]); err != nil {
-			return next, &writeError{err}
+			return next, unwritten(err)
 		}
 		changed[file] = next[file]
 	}
@@ -55,7 +57,7 @@ func (t *transaction) replace(next state.Contents) (err error) {
 	defer func() {
 		if err != nil {
 			t.dir.Discard(files...)
-			err = &writeError{err}
+			err = unwritten(err)
 		}
 	}()
 	for _, file := range stateFiles {

@@ -82,14 +82,13 @@ func (s *Store) Read(ctx context.Context) (state.Files, error) {
 // read is Read, and returns the versions of the state files that it read.
 func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	t, err := s.updateOrRead(ctx, func(*state.Files) error { return nil })
-	files, err := s.finish(ctx, t, t.unwritten(err))
+	files, err := s.finish(ctx, t, t.readable(err))
 	return files, t.versions, err
 }
 
-// unwritten makes an error of writing a warning: what the files should have is known.
-func (t *transaction) unwritten(err error) error {
-	var unwritten *writeError
-	if errors.As(err, &unwritten) {
+// readable makes an error of writing a warning: what the files should have is known.
+func (t *transaction) readable(err error) error {
+	if errors.Is(err, errUnwritten) {
 		t.files.Warn("the state could be read but not written: %v", err)
 		return nil
 	}
@@ -156,7 +155,7 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 		f.MergeDevices(found)
 		return nil
 	})
-	return s.finish(ctx, t, t.unwritten(err))
+	return s.finish(ctx, t, t.readable(err))
 }
 
 // ResetEnvironments replaces envs.json, also a corrupt one, by one without environments, when a user asks for it.

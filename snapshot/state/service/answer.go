@@ -83,8 +83,7 @@ func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func
 }
 
 func failure(err error) Answer {
-	var tooMany refused
-	return Answer{Error: change.EncodeError(err), Busy: errors.As(err, &tooMany)}
+	return Answer{Error: change.EncodeError(err), Busy: errors.Is(err, ErrBusy)}
 }
 
 func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answer, error) {
@@ -185,7 +184,7 @@ func (s *Server) change(
 	turn := func(ctx context.Context) (func(), error) {
 		release, err := s.turns.Take(ctx, by.account)
 		if errors.Is(err, quota.ErrBusy) {
-			err = refused{by.account}
+			err = tooMany(by.account)
 		}
 		return release, err
 	}

@@ -25,11 +25,7 @@ func (b Bounds) withDefaults() Bounds {
 	}
 }
 
-type refused struct{ uid snapshot.UID }
-
-func (r refused) Error() string {
-	return fmt.Sprintf("too many requests from uid %d, try again", r.uid)
-}
+func tooMany(uid snapshot.UID) error { return fmt.Errorf("%w from uid %d, try again", ErrBusy, uid) }
 
 // admission counts the connections of users, and their requests in the last time.
 type admission struct {

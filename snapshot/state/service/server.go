@@ -165,7 +165,7 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	by.account, _ = s.Proc.Account(by.uid)
 	release, ok := s.admission.admit(by.account)
 	if !ok {
-		s.refuse(conn, refused{by.account})
+		s.refuse(conn, tooMany(by.account))
 		return
 	}
 	s.users.Go(func() {
@@ -173,7 +173,7 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 		if owner, _ := s.Proc.Account(by.owner); owner != by.account { // of its user namespace
 			release()
 			if release, ok = s.admission.admit(owner); !ok {
-				s.refuse(conn, refused{owner})
+				s.refuse(conn, tooMany(owner))
 				return
 			}
 		}

@@ -349,5 +349,5 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 
 // isGone says whether an error means that a GPU isn't free any more, or a cap doesn't allow it now: the wait goes on.
 func isGone(err error) bool {
-	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrCap) || errors.As(err, new(refused))
+	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrCap) || errors.Is(err, ErrBusy)
 }
