@@ -49,7 +49,8 @@ type Times func(time.Time) string
 func Columns() []Column {
 	return []Column{
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "HOST", Width: 10, Least: 10}, CSV: "HOST", Page: "Host", Filter: "host",
+			ColumnLayout: draw.ColumnLayout{Name: "HOST", Width: 10, Least: 10},
+			CSV:          "HOST", Page: "Host", Filter: "host",
 			value: func(r *Row) Value { return Value{Text: string(r.Host)} },
 		},
 		{
@@ -63,29 +64,31 @@ func Columns() []Column {
 			text: func(r *Row, _ Times) string { return cmp.Or(ShortModel(r.Model), "?") },
 		},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "STATE", Width: 8}, CSV: "STATE", Page: "State", Sort: "state", Filter: "state",
+			ColumnLayout: draw.ColumnLayout{Name: "STATE", Width: 8},
+			CSV:          "STATE", Page: "State", Sort: "state", Filter: "state",
 			value: func(r *Row) Value { return Value{Text: string(r.State)} },
 			order: func(r *Row) Value { n := slices.Index(States(), r.State); return number(&n) },
 		},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "MEM GIB", Width: 7, Order: 9, Right: true}, CSV: "MEMORY USED", Page: "Memory",
-			Sort: "memory", Descending: true, Filter: "mem",
+			ColumnLayout: draw.ColumnLayout{Name: "MEM GIB", Width: 7, Order: 9, Right: true},
+			CSV:          "MEMORY USED", Page: "Memory", Sort: "memory", Descending: true, Filter: "mem",
 			value: func(r *Row) Value { return number(r.MemoryUsed) },
 			text:  func(r *Row, _ Times) string { return text.UsedGiB(r.MemoryUsed, r.MemoryTotal) },
 		},
 		{CSV: "MEMORY TOTAL", value: func(r *Row) Value { return number(r.MemoryTotal) }},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "UTIL", Width: 4, Order: 6, Right: true}, CSV: "UTILIZATION", Page: "Use",
-			Unit: "%", Sort: "utilization", Descending: true, Filter: "util",
+			ColumnLayout: draw.ColumnLayout{Name: "UTIL", Width: 4, Order: 6, Right: true},
+			CSV:          "UTILIZATION", Page: "Use", Unit: "%", Sort: "utilization", Descending: true, Filter: "util",
 			value: func(r *Row) Value { return number(r.Utilization) },
 		},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "TEMP", Width: 4, Order: 3, Right: true}, CSV: "TEMPERATURE", Page: "Temp.",
-			Unit: "°C", Sort: "temperature", Descending: true,
+			ColumnLayout: draw.ColumnLayout{Name: "TEMP", Width: 4, Order: 3, Right: true},
+			CSV:          "TEMPERATURE", Page: "Temp.", Unit: "°C", Sort: "temperature", Descending: true,
 			value: func(r *Row) Value { return number(r.Temperature) },
 		},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "POWER", Width: 5, Order: 2, Right: true}, CSV: "POWER", Page: "Power", Unit: "W",
+			ColumnLayout: draw.ColumnLayout{Name: "POWER", Width: 5, Order: 2, Right: true},
+			CSV:          "POWER", Page: "Power", Unit: "W",
 			Sort: "power", Descending: true, value: func(r *Row) Value { return number(r.Power) },
 		},
 		{
@@ -98,11 +101,13 @@ func Columns() []Column {
 			Page: "Attached to", text: func(r *Row, _ Times) string { return attachedTo(r.GPU) },
 		},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "SINCE", Width: 5, Order: 4, Right: true}, CSV: "SINCE", Sort: "since",
+			ColumnLayout: draw.ColumnLayout{Name: "SINCE", Width: 5, Order: 4, Right: true},
+			CSV:          "SINCE", Sort: "since",
 			Descending: true, value: func(r *Row) Value { return age(r.Since()) }, text: since, data: since,
 		},
 		{
-			ColumnLayout: draw.ColumnLayout{Name: "PROCESSES", Width: 10, Least: 14, Order: 8}, Last: true, CSV: "PROCESSES",
+			ColumnLayout: draw.ColumnLayout{Name: "PROCESSES", Width: 10, Least: 14, Order: 8},
+			Last:         true, CSV: "PROCESSES",
 			Page: "Processes", text: func(r *Row, _ Times) string { return problemAndProcesses(r.GPU) },
 			data:  func(r *Row, _ Times) string { return processesOf(r.GPU) },
 			order: func(r *Row) Value { return Value{Number: float64(len(r.Processes)), IsNumber: true} },
