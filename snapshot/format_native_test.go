@@ -60,7 +60,7 @@ func TestNativeCarriesEverything(t *testing.T) {
 
 // TestUnknownWaitsStayUnknown: only a host that says so has no waits.
 func TestUnknownWaitsStayUnknown(t *testing.T) {
-	const rest = `"processes":[],"envs":[],"devices":[]}`
+	const rest = `"service":true,"processes":[],"envs":[],"devices":[]}`
 	for text, want := range map[string][]snapshot.Wait{
 		`{`: nil, `{"waits":null,`: nil, `{"waits":[],`: {}, `{"waits":[{"id":"","gpus":1},{"id":"w","gpus":0}],`: {},
 		`{"waits":[{"id":"w","gpus":1},{"id":"w","gpus":2}],`: {{ID: "w", GPUs: 1}},
@@ -70,6 +70,9 @@ func TestUnknownWaitsStayUnknown(t *testing.T) {
 		require.Equal(t, want, s.Waits, text)
 		require.Nil(t, s.Reservations, text)
 	}
+	s, err := snapshot.DecodeNative([]byte(`{"waits":[],"reservations":[],"processes":[],"envs":[],"devices":[]}`))
+	require.NoError(t, err)
+	require.True(t, s.Waits == nil && s.Reservations == nil, "where users write the state they could make up any")
 }
 
 // What a host doesn't say about its guard, or what only a later version understands, is unknown: not off.
@@ -217,6 +220,7 @@ func TestFormerIndicesOfEarlierVersions(t *testing.T) {
 // TestHostileBookings: what no honest host has is refused or left out when a snapshot is read.
 func TestHostileBookings(t *testing.T) {
 	read := func(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
+		s.Service = new(true)
 		data, err := snapshot.EncodeNative(s)
 		require.NoError(t, err)
 		return snapshot.DecodeNative(data)

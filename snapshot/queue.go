@@ -42,6 +42,8 @@ type Reservation struct {
 	Reason string `json:"reason,omitempty"` // as its owner wrote it
 	// ByRoot says that root booked it, beyond what the policy lets its owner do.
 	ByRoot bool `json:"by_root,omitempty"`
+	// Unheld is since when none of its GPUs is held, while it runs; nil while they are, or that is unknown.
+	Unheld *time.Time `json:"unheld_since,omitempty"`
 	// Ended is when it was cancelled, or lapsed because its GPUs were not held; nil while it holds.
 	Ended  *time.Time `json:"ended,omitempty"`
 	Lapsed bool       `json:"lapsed,omitempty"`
@@ -74,8 +76,12 @@ const (
 	MaxAskers = 256
 )
 
-// queue reads waits and reservations. A list that the host doesn't send stays unknown.
+// queue reads waits and reservations. A list that the host doesn't send stays unknown, and so does one of a host on
+// which users write the state: they could make up any.
 func (r *reader) queue(s *Snapshot) (err error) {
+	if !orZero(s.Service) {
+		s.Waits, s.Reservations = nil, nil
+	}
 	if s.Waits != nil {
 		s.Waits, err = kept(r, s.Waits, "wait", MaxWaits, (*Wait).read, func(w *Wait) string { return w.ID })
 	}

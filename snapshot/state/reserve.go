@@ -53,7 +53,7 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 		return list, r, err
 	}
 	r.From, r.Until, r.Made, r.Known = r.From.UTC(), r.Until.UTC(), now.UTC(), known
-	r.Ended, r.Lapsed, r.ByRoot = nil, false, by.UID == 0
+	r.Unheld, r.Ended, r.Lapsed, r.ByRoot = nil, nil, false, by.UID == 0
 	return append(slices.Clone(list), r), r, nil
 }
 
@@ -176,15 +176,18 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// End ends reservations that are over, so that no clock begins them again, or lapse, and forgets what counts no more.
-// changed says whether it did anything.
-func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time) (left []snapshot.Reservation, changed bool) {
+// End ends reservations that are over, so that no clock begins them again, or lapse, and forgets what counts no more. By
+// a clock that isn't believed, which may be in the future, nothing is over for good. changed says whether it did anything.
+func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, believed bool) (
+	left []snapshot.Reservation, changed bool,
+) {
 	latest := make(map[snapshot.UID]*snapshot.Reservation) // of those that ended, who counts longest
 	next := slices.Clone(list)
 	for i := range next {
 		b := &next[i]
 		switch {
 		case b.Ended != nil:
+		case !believed:
 		case !b.Holds(now):
 			until := b.Until
 			b.Ended, changed = &until, true
@@ -196,7 +199,7 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time) (lef
 		}
 	}
 	left = slices.DeleteFunc(slices.Clone(next), func(b snapshot.Reservation) bool {
-		return b.Ended != nil && (b.ID != latest[b.UID].ID || now.Sub(*b.Ended) > keepEnded)
+		return b.Ended != nil && (b.ID != latest[b.UID].ID || believed && now.Sub(*b.Ended) > keepEnded)
 	})
 	for ended := endedFirst(left); len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] {
 		left = slices.DeleteFunc(left, func(b snapshot.Reservation) bool { return b.ID == ended[0].ID })
@@ -216,9 +219,9 @@ func usedUntil(b *snapshot.Reservation) time.Time {
 	return until
 }
 
-// Overbooked is how many GPUs people have attached beyond what running reservations leave them. What somebody has
-// within an own reservation, and what root has, isn't counted.
-func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time) int {
+// Overbooked is how many GPUs people have beyond what running reservations leave them: attached, or used by the
+// processes of these people. What somebody has within an own reservation, and what root has, isn't counted.
+func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[snapshot.DeviceIndex][]snapshot.UID) int {
 	running, reserved := snapshot.RunningAt(list, at)
 	if reserved == 0 {
 		return 0
@@ -237,16 +240,17 @@ func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time) int {
 	}
 	counted := 0
 	for i := range f.Devices {
-		others := false
-		seen := make(map[snapshot.UID]bool)
+		people := slices.Clone(used[f.Devices[i].Index])
 		for _, a := range f.Devices[i].Attachments {
-			uid, registered := owners[a.EID]
-			if !registered || uid == 0 || seen[uid] {
-				continue
+			people = append(people, owners[a.EID]) // root's if it isn't registered
+		}
+		slices.Sort(people)
+		others := false
+		for _, uid := range slices.Compact(people) {
+			if uid != 0 {
+				covered[uid]--
+				others = others || covered[uid] < 0
 			}
-			seen[uid] = true
-			covered[uid]--
-			others = others || covered[uid] < 0
 		}
 		if others {
 			counted++
@@ -255,9 +259,9 @@ func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time) int {
 	return max(0, counted-max(0, newest.Known-reserved))
 }
 
-// CheckReserved refuses a change after which more is attached beyond reservations than before.
-func (f *Files) CheckReserved(list []snapshot.Reservation, before int, now time.Time) error {
-	if f.Overbooked(list, now) <= before {
+// CheckReserved refuses a change after which people have more beyond reservations than before. after is Overbooked.
+func CheckReserved(list []snapshot.Reservation, before, after int, now time.Time) error {
+	if after <= before {
 		return nil
 	}
 	running, reserved := snapshot.RunningAt(list, now)

@@ -127,18 +127,20 @@ func TestCancelReservation(t *testing.T) {
 // A clock that is set back begins no reservation again, and what counts no more is forgotten.
 func TestEndReservations(t *testing.T) {
 	list := []snapshot.Reservation{booked("a", 1, 1, 1, 2), booked("b", 2, 1, 1, 20), booked("c", 1, 1, -9, -8)}
-	after, changed := state.End(list, map[string]bool{"b": true}, bookingTime(2))
+	after, changed := state.End(list, map[string]bool{"b": true}, bookingTime(2), true)
 	require.True(t, changed)
 	require.Equal(t, []snapshot.Reservation{ended(list[0], 2, false), ended(list[1], 2, true)}, after)
-	again, changed := state.End(after, nil, bookingTime(1.5))
+	again, changed := state.End(after, nil, bookingTime(1.5), true)
 	require.False(t, changed)
 	running, _ := snapshot.RunningAt(again, bookingTime(1.5))
 	require.Empty(t, running)
-	again, changed = state.End(after, nil, bookingTime(24*400))
+	again, changed = state.End(after, nil, bookingTime(24*400), true)
 	require.True(t, changed)
 	require.Empty(t, again)
-	_, changed = state.End(list[:1], nil, bookingTime(1.9))
+	_, changed = state.End(list[:1], nil, bookingTime(1.9), true)
 	require.False(t, changed)
+	_, changed = state.End(list[:2], nil, bookingTime(24*4000), false)
+	require.False(t, changed, "by a clock that is in the future at the boot")
 }
 
 func TestOverbooked(t *testing.T) {
@@ -179,8 +181,10 @@ func TestOverbooked(t *testing.T) {
 		"several reservations":              {has("a", "b", "c", "c"), append(two, known(4, booked("y", 2, 1, 0, 9))), 1, 1},
 		"what isn't registered":             {has("b", "c", "z", "z"), two, 1, 0},
 	} {
-		require.Equal(t, tt.want, tt.files.Overbooked(tt.list, bookingTime(tt.at)), name)
+		require.Equal(t, tt.want, tt.files.Overbooked(tt.list, bookingTime(tt.at), nil), name)
 	}
+	used := map[snapshot.DeviceIndex][]snapshot.UID{0: {2}, 2: {3, 3}, 3: {0, 1}}
+	require.Equal(t, 1, has("b", "b", "", "").Overbooked(two, bookingTime(1), used), "what processes use counts likewise")
 }
 
 // TestEndKeepsABoundedList: a host with more reservations than a controller reads would not be read at all.
@@ -190,7 +194,7 @@ func TestEndKeepsABoundedList(t *testing.T) {
 		list = append(list, ended(booked(fmt.Sprint("m", i), snapshot.UID(i+1), 1, -2000+float64(i)/10, -1999+float64(i)/10), float64(i)/10-1999, true))
 	}
 	list = append(list, booked("holds", 1, 1, 1, 2))
-	left, changed := state.End(list, nil, bookingTime(0))
+	left, changed := state.End(list, nil, bookingTime(0), true)
 	require.True(t, changed)
 	require.Len(t, left, snapshot.MaxReserved-snapshot.MaxReservations+1)
 	require.Equal(t, "holds", left[len(left)-1].ID)

@@ -160,7 +160,7 @@ func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 // reservations are those of this host, in root's note.
 func (b *changes) reservations() *service.Reservations {
 	return &service.Reservations{
-		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations,
+		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations, Believed: service.ClockBelieved,
 		GPUs: func(ctx context.Context) (int, error) {
 			files, err := b.host.Devices(ctx, false)
 			return len(files.Devices), err

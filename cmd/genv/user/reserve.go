@@ -217,7 +217,7 @@ func (p *program) tellReserved(ctx context.Context, who *hostUser, added []snaps
 	}
 	for i := range list {
 		r := &list[i]
-		over := min(files.Overbooked(list, r.From), len(added))
+		over := min(files.Overbooked(list, r.From, nil), len(added))
 		if r.UID == who.uid || r.Runs(p.Now()) || over == 0 {
 			continue
 		}

@@ -140,13 +140,14 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 		return Result{}, err
 	}
 	f.Asker = by.PID
-	before := f.Overbooked(by.Reserved, by.Instant)
+	before := f.Overbooked(by.Reserved, by.Instant, by.Used)
 	envs := f.EnvironmentsOf(by.UID)
 	result, err := o.apply(f, by)
 	if grows := c.Enter != nil || c.Attach != nil || c.Configure != nil; err == nil && grows {
 		err = CheckShare(f, by.UID)
 		if err == nil && by.UID != 0 {
-			err = f.CheckReserved(by.Reserved, before, by.Instant)
+			after := f.Overbooked(by.Reserved, by.Instant, by.Used)
+			err = state.CheckReserved(by.Reserved, before, after, by.Instant)
 		}
 	}
 	if err == nil && by.Caps != nil && (c.Attach != nil || c.Enter != nil) {

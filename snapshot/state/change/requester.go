@@ -20,9 +20,10 @@ type Requester struct {
 	Username func(snapshot.UID) snapshot.Username
 	// Lacks says that a uid certainly has no account: it gets no environment. Nil doesn't ask.
 	Lacks func(snapshot.UID) bool
-	// Reserved are the reservations of the host, at an Instant; nil refuses nothing.
+	// Reserved are the reservations of the host, at an Instant; nil refuses nothing. Used is who used GPUs lately.
 	Reserved []snapshot.Reservation
 	Instant  time.Time
+	Used     map[snapshot.DeviceIndex][]snapshot.UID
 	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; entered
 	// says that there is one environment more. Nil allows all.
 	Caps func(f *state.Files, r *Result, entered bool) error

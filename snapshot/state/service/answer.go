@@ -160,6 +160,11 @@ func (s *Server) requester(ctx context.Context, by callerProcess, named *process
 		// Where they can't be read nothing is refused for them, and upkeep reports it.
 		asker.Instant = s.Now()
 		asker.Reserved, _ = s.Reservations.All()
+		if running, _ := snapshot.RunningAt(asker.Reserved, asker.Instant); len(running) > 0 {
+			if look, err := s.Backend.Snapshot(ctx); err == nil { // else what is attached counts alone
+				asker.Used = peopleOn(look)
+			}
+		}
 	}
 	if by.unknown == nil {
 		asker.PID = by.pid

@@ -73,6 +73,7 @@ type host struct {
 	before            func(change.Change) // a change is made
 	made              []change.Change     // the changes that were made
 	looks             func()              // before the host is looked at
+	used              []snapshot.Process  // what it shows
 	begins            func(change.Change) // before its turn to make a change
 	large             bool                // the document that it shows
 	mu                sync.Mutex
@@ -101,7 +102,7 @@ func (h *host) Change(ctx context.Context, c change.Change, by change.Requester,
 	}.Change(ctx, c, by)
 }
 
-// Snapshot implements service.Backend: without processes.
+// Snapshot implements service.Backend.
 func (h *host) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	if h.looks != nil {
 		h.looks()
@@ -112,7 +113,7 @@ func (h *host) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		devices[i].UUID = snapshot.GPUUUID(fmt.Sprint("GPU-", i))
 		devices[i].UsedMemory = snapshot.MustMemory("1mi")
 	}
-	return &snapshot.Snapshot{Devices: devices, Environments: files.Environments}, err
+	return &snapshot.Snapshot{Devices: devices, Environments: files.Environments, Processes: h.used}, err
 }
 
 // Look implements service.Backend.

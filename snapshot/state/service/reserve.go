@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -28,12 +30,23 @@ type Reservations struct {
 	Save func([]snapshot.Reservation) error
 	// GPUs is how many GPUs this host knows.
 	GPUs func(context.Context) (int, error)
+	// Believed says whether the clock is: otherwise nothing is over or lapses for good. Nil for always.
+	Believed func() bool
 
 	mu     sync.Mutex
 	list   []snapshot.Reservation // nil until they were read
-	unheld map[string]time.Time   // since when nothing of a running one is held, by a clock that can't be set
-	looked time.Time              // when that was found out
+	looked time.Time              // when it was found out who holds GPUs
+	noted  bool                   // since when nothing is held is by this service's clock
 }
+
+// ClockBelieved says whether the clock of this machine is synchronised, or has had an hour for that since the boot.
+func ClockBelieved() bool {
+	var t unix.Timex
+	state, err := unix.Adjtimex(&t)
+	return err == nil && state != unix.TIME_ERROR || sinceBoot() > time.Hour
+}
+
+func (r *Reservations) believed() bool { return r.Believed == nil || r.Believed() }
 
 // read has list read, once. Without it nothing is changed.
 func (r *Reservations) read() error {
@@ -83,41 +96,52 @@ func (r *Reservations) Tend(now time.Time, held func() (map[snapshot.UID]bool, e
 	if err != nil {
 		return err
 	}
-	lapse := r.lapsing(list, now, held)
+	believed, since := r.believed(), now.Sub(r.looked)
+	looks := believed && (since < 0 || since >= holdersEvery)
+	var holders map[snapshot.UID]bool
+	var unknown error
+	if looks {
+		r.looked = now
+		if running, _ := snapshot.RunningAt(list, now); len(running) > 0 {
+			holders, unknown = held()
+		}
+	}
 	_, err = r.change(func(list []snapshot.Reservation) ([]snapshot.Reservation, snapshot.Reservation, error) {
-		list, _ = state.End(list, lapse, now)
+		var lapse map[string]bool
+		if looks {
+			held := func(uid snapshot.UID) bool { return unknown != nil || holders[uid] }
+			list, lapse = lapsing(list, now, !r.noted, held)
+			r.noted = true
+		}
+		list, _ = state.End(list, lapse, now, believed)
 		return list, snapshot.Reservation{}, nil
 	})
 	return err
 }
 
-// lapsing are those of which nothing was held for too long. While that is unknown, the time begins again.
-func (r *Reservations) lapsing(
-	list []snapshot.Reservation, now time.Time, held func() (map[snapshot.UID]bool, error),
-) map[string]bool {
-	running, _ := snapshot.RunningAt(list, now)
-	if since := now.Sub(r.looked); since >= 0 && since < holdersEvery {
-		return nil
-	}
-	r.looked = now
-	unheld := make(map[string]time.Time)
-	lapse := make(map[string]bool)
-	if len(running) > 0 {
-		holders, err := held()
-		for i := range running {
-			b := &running[i]
-			if err != nil || holders[b.UID] {
-				continue
-			}
-			since, known := r.unheld[b.ID]
-			if !known {
-				since = now
-			}
-			unheld[b.ID], lapse[b.ID] = since, now.Sub(since) >= LapsesAfter
+// lapsing notes since when nothing of running reservations is held, and returns for which that is too long. What an
+// earlier service noted is by a clock that may have been set since: at least one more look shows it. While it is unknown
+// who holds GPUs, the time begins again.
+func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(snapshot.UID) bool) (
+	next []snapshot.Reservation, lapse map[string]bool,
+) {
+	next, lapse = slices.Clone(list), make(map[string]bool)
+	for i := range next {
+		b := &next[i]
+		switch {
+		case b.Ended != nil:
+		case !b.Runs(now) || held(b.UID):
+			b.Unheld = nil
+		case b.Unheld == nil:
+			b.Unheld = &now
+		case first:
+			since := now.Add(-min(max(now.Sub(*b.Unheld), 0), LapsesAfter-holdersEvery))
+			b.Unheld = &since
+		default:
+			lapse[b.ID] = now.Sub(*b.Unheld) >= LapsesAfter
 		}
 	}
-	r.unheld = unheld
-	return lapse
+	return next, lapse
 }
 
 // bookable refuses who may not change reservations. For root it returns 0.
@@ -156,7 +180,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
 		[]snapshot.Reservation, snapshot.Reservation, error,
 	) {
-		list, _ = state.End(list, nil, s.Now()) // so that no number of cancelled ones fills the disk
+		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed()) // so that no number of cancelled ones fills the disk
 		return state.Reserve(list, asked, booker, known, s.Now())
 	})
 	return Answer{Reservation: &made}, err

@@ -94,6 +94,9 @@ func TestReservations(t *testing.T) {
 	answers := h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`, `{"attach":{"eid":"m","count":2}}`)
 	require.Contains(t, answers[1], "error: 2 GPUs of this host are reserved by somebody, until ")
 	require.Equal(t, "now [0 1]", answers[2])
+	h.used = []snapshot.Process{{PID: 1, UID: new(snapshot.UID(4003)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}}}
+	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":1}}`)[1], "are reserved by somebody", "others use the rest")
+	h.used = nil
 	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`))
 	require.Equal(t, []string{"now []", "now [0 1 2 3]"}, h.ask(t, 0, `{"enter":{"eid":"r","pid":PID}}`, `{"attach":{"eid":"r","count":4}}`))
 
@@ -150,6 +153,42 @@ func TestAReservationLapses(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, list[0].Ended, name)
 	}
+}
+
+// A new service goes on with the time for which nothing is held, and looks once more before it acts on it. By a clock that
+// isn't believed yet, which may be in the future, nothing ends.
+func TestReservationsAfterARestart(t *testing.T) {
+	proctest.NeedRoot(t)
+	h, now := newHost(t, 4), time.Now()
+	require.NoError(t, h.store.SaveReservations([]snapshot.Reservation{
+		{ID: "a", UID: alice, GPUs: 1, From: now, Until: now.Add(2 * time.Hour), Made: now, Known: 4},
+	}))
+	tend := func(r *service.Reservations, minute int) snapshot.Reservation {
+		t.Helper()
+		none := func() (map[snapshot.UID]bool, error) { return nil, nil }
+		require.NoError(t, r.Tend(now.Add(time.Duration(minute)*time.Minute), none))
+		list, err := h.store.Reservations()
+		require.NoError(t, err)
+		return list[0]
+	}
+	before := h.reservations()
+	for minute := range 20 {
+		require.Nil(t, tend(before, minute).Ended)
+	}
+	believed := false
+	after := h.reservations()
+	after.Believed = func() bool { return believed }
+	require.Nil(t, tend(after, 1_000_000).Ended)
+	require.Nil(t, tend(after, 1_000_040).Ended)
+	believed = true
+	require.Nil(t, tend(after, 29).Ended)
+	require.True(t, tend(after, 30).Lapsed, "not after another half an hour")
+	require.NoError(t, h.store.SaveReservations([]snapshot.Reservation{
+		{ID: "a", UID: alice, GPUs: 1, From: now, Until: now.Add(2 * time.Hour), Made: now, Known: 4, Unheld: &now},
+	}))
+	later := h.reservations()
+	require.Nil(t, tend(later, 100).Ended, "the clock may have been set")
+	require.True(t, tend(later, 101).Lapsed)
 }
 
 // Reservations that can't be read are unknown: none is made, and none counts.

@@ -86,14 +86,15 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 		return false
 	}
 	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
-	before := files.Overbooked(list, s.Now())
+	used := peopleOn(look)
+	before := files.Overbooked(list, s.Now(), used)
 	const eid = "waits"
 	files.Environments = append(slices.Clone(files.Environments), snapshot.Environment{EID: eid, UID: w.UID})
 	for _, index := range free[:missing] {
 		d := files.Device(index)
 		d.Attachments = append(slices.Clone(d.Attachments), snapshot.Attachment{EID: eid})
 	}
-	return files.Overbooked(list, s.Now()) > before
+	return files.Overbooked(list, s.Now(), used) > before
 }
 
 // offer keeps GPUs for waits without a change of which it is the turn, and takes these out of given; q.mu is held.

@@ -26,14 +26,17 @@ type candidate struct {
 	barred bool // by a cap, by reservations, or since too few GPUs work: it keeps its place, and is passed over
 }
 
-// keptBack is which wait is the first one for which there is not enough, and since when something is kept back for it.
+// keptBack is which wait is the first one for which there is not enough, and since when something is kept back for it,
+// and for how long. A wait that is overdue keeps it until it begins, but for as long at most: else long jobs of others
+// could let it wait for ever.
 type keptBack struct {
-	id    string // empty for none
-	since time.Duration
+	id     string // empty for none
+	since  time.Duration
+	length time.Duration
 }
 
 // keeps says whether what is free is kept back, rather than left to those behind.
-func (h keptBack) keeps(now time.Duration) bool { return h.id != "" && now-h.since < keepBackFor }
+func (h keptBack) keeps(now time.Duration) bool { return h.id != "" && now-h.since < h.length }
 
 // decide says which waits get which GPUs. The queue is one of people: who has fewest (have) comes first, then who waits
 // longest. last is what it returned before.
@@ -55,7 +58,7 @@ func decide(
 			inOrder(rest, have, now)
 		} else if next.id != "" {
 			continue
-		} else if next = last.passedTo(c.id, given[last.id] != nil, len(free) > 0, now); !next.keeps(now) {
+		} else if next = last.passedTo(&c, given[last.id] != nil, len(free) > 0, now); !next.keeps(now) {
 			continue
 		}
 		for _, index := range free {
@@ -67,11 +70,13 @@ func decide(
 
 // passedTo is what is kept back for the first wait now. The time goes on while waits come and go, so that no number of
 // them keeps GPUs back for longer. It begins with something to keep, and again when the one before begins.
-func (h keptBack) passedTo(id string, begins, anything bool, now time.Duration) keptBack {
-	if h.id == "" || begins || now-h.since >= 2*keepBackFor || h.keeps(now) && !anything {
+func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
+	if h.id == "" || begins || now-h.since >= 2*h.length || h.keeps(now) && !anything {
 		h.since = now
 	}
-	h.id = id
+	if h.id, h.length = c.id, keepBackFor; now-c.since > overdue {
+		h.length = overdue
+	}
 	return h
 }
 

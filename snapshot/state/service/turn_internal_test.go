@@ -39,12 +39,12 @@ func TestDecide(t *testing.T) {
 		"a day is not over":              {[]candidate{{"a", 1, 1, gpusOf(1), 76 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
 		"over a cap is passed over":      {[]candidate{{"a", 1, 1, gpusOf(1), 90 * hour, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{}, "map[b:[0]]", ""},
 		"the first holds":                {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{}, "map[]", "a"},
-		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 29*time.Minute}, "map[]", "a"},
+		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 29*time.Minute, keepBackFor}, "map[]", "a"},
 		"it holds what suits it":         {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{}, "map[b:[1]]", "a"},
-		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
-		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - hour}, "map[]", "a"},
-		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"gone", now - 31*time.Minute}, "map[b:[0]]", "a passes"},
-		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{"c", now - 31*time.Minute}, "map[c:[0]]", "a"},
+		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 31*time.Minute, keepBackFor}, "map[b:[0]]", "a passes"},
+		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - hour, keepBackFor}, "map[]", "a"},
+		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"gone", now - 31*time.Minute, keepBackFor}, "map[b:[0]]", "a passes"},
+		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{"c", now - 31*time.Minute, keepBackFor}, "map[c:[0]]", "a"},
 	} {
 		given, next := decide(row.candidates, row.have, row.last, now)
 		require.Equal(t, row.want, fmt.Sprint(given), name)
@@ -111,4 +111,37 @@ func TestPropertyQueue(t *testing.T) {
 		}
 		require.Empty(t, waiting, "seed %d: somebody is forgotten", seed)
 	}
+}
+
+// TestAWaitForAllGPUs: while others always wait for one, whose jobs last for hours, a wait for all begins after a day.
+func TestAWaitForAllGPUs(t *testing.T) {
+	const gpus, job = 4, 5 * time.Hour
+	ends, last := [gpus]time.Duration{}, keptBack{}
+	for now := time.Duration(0); now < 48*time.Hour; now += 10 * time.Minute {
+		list := []candidate{{id: "all", uid: 1, gpus: gpus}}
+		for i := range gpus {
+			list = append(list, candidate{id: fmt.Sprint(now, i), uid: snapshot.UID(2 + i), gpus: 1, since: now})
+			if now == 0 {
+				ends[i] = time.Duration(i) * 75 * time.Minute
+			}
+		}
+		for i := range list {
+			for k, end := range ends {
+				if end <= now {
+					list[i].free = append(list[i].free, snapshot.DeviceIndex(k))
+				}
+			}
+		}
+		var given map[string][]snapshot.DeviceIndex
+		given, last = decide(list, nil, last, now)
+		if given["all"] != nil {
+			require.Greater(t, now, overdue)
+			require.Less(t, now, overdue+job)
+			return
+		}
+		for _, chosen := range given {
+			ends[chosen[0]] = now + job
+		}
+	}
+	t.Fatal("it waits for ever")
 }

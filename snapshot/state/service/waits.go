@@ -347,6 +347,24 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	return has
 }
 
+// peopleOn are those with processes on the GPUs of a host: what is proved, and no system account's or desktop's.
+func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
+	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
+	for i := range look.Processes {
+		p := &look.Processes[i]
+		uid := p.CountedUID()
+		if uid == nil || *uid == 0 || look.FirstUID != nil && *uid < *look.FirstUID || p.NodeMissing || p.Protected != "" {
+			continue
+		}
+		for _, u := range p.Usage {
+			if !look.OfDesktop(u) && !look.TypeUnknown(u) {
+				people[u.Index] = append(people[u.Index], *uid)
+			}
+		}
+	}
+	return people
+}
+
 // isGone says whether an error means that a GPU isn't free any more, or a cap doesn't allow it now: the wait goes on.
 func isGone(err error) bool {
 	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrCap) || errors.Is(err, ErrBusy)
