@@ -42,7 +42,7 @@ type Reservation struct {
 	Reason string `json:"reason,omitempty"` // as its owner wrote it
 	// ByRoot says that root booked it, beyond what the policy lets its owner do.
 	ByRoot bool `json:"by_root,omitempty"`
-	// Unheld is since when none of its GPUs is held, while it runs; nil while they are, or that is unknown.
+	// Unheld is since when nothing of it is held while it runs; nil otherwise.
 	Unheld *time.Time `json:"unheld_since,omitempty"`
 	// Ended is when it was cancelled, or lapsed because its GPUs were not held; nil while it holds.
 	Ended  *time.Time `json:"ended,omitempty"`
