@@ -61,20 +61,16 @@ type ExecutorOptions struct {
 	Grace time.Duration
 	// Kill sends SIGKILL, even if the order does not ask for it, to what still runs, and still is what was judged,
 	// when the grace is over. Without a grace there is no SIGKILL.
-	Kill bool
-	// KillWait is how long a process has to end after SIGKILL; 0 for order.KillWait.
-	KillWait time.Duration
+	Kill     bool
+	KillWait time.Duration // how long a process has to end after SIGKILL; 0 for order.KillWait
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that may be signalled although they are
 	// among safety.Protected, in addition to those of the order.
 	Unprotected []string
 	// UID is the user that genv runs as. Like all commands, it changes the environments of others as root (0) alone.
-	UID snapshot.UID
-	// Containers has containers stopped; nil to signal their processes only.
-	Containers Containers
-	// Asked is the list of the processes that were asked to end; nil to keep none.
-	Asked *asked.Register
-	// Proc is the proc file system; the zero FS is /proc.
-	Proc proc.FS
+	UID        snapshot.UID
+	Containers Containers      // Containers has containers stopped; nil to signal their processes only
+	Asked      *asked.Register // the list of the processes that were asked to end; nil to keep none
+	Proc       proc.FS         // the proc file system; the zero FS is /proc
 }
 
 // Executor carries out orders on this machine. It is safe for concurrent use. Use
@@ -149,10 +145,9 @@ func (x *Executor) proc() proc.FS { return x.options.Proc }
 type execution struct {
 	*Executor
 	order.Options
-	id   string // of the order
-	gpus uuids  // of the order
-	// attached are the environments that kept a device, see stillAttached.
-	attached map[snapshot.EnvID]objection
+	id       string                       // of the order
+	gpus     uuids                        // of the order
+	attached map[snapshot.EnvID]objection // the environments that kept a device, see stillAttached
 	// stops are the requests to stop containers, and stopping is their context: they go on when that of the order ends.
 	stops    sync.WaitGroup
 	stopping context.Context

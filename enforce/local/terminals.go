@@ -23,12 +23,9 @@ import (
 // to the kernel, and only while they accept messages (mesg(1): the group may write). Of those that one program shows,
 // such as the panes of a tmux server, the one that was used last gets the message.
 type Terminals struct {
-	// Dev is where the terminals are; empty for /dev.
-	Dev string
-	// Host is named in the message; empty for "this host".
-	Host string
-	// Now is the clock; nil for time.Now.
-	Now func() time.Time
+	Dev  string           // where the terminals are; empty for /dev
+	Host string           // named in the message; empty for "this host"
+	Now  func() time.Time // the clock; nil for time.Now
 }
 
 // maxTerminals is on how many terminals of a user a message appears at most: on those that were used last.

@@ -32,8 +32,7 @@ type Order struct {
 	// is another GPU by now is left alone. A 1.4.3 host doesn't know of them.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
 
-	// ID is what the controller's log calls it; empty for none.
-	ID string
+	ID string // what the controller's log calls it; empty for none
 }
 
 // DefaultGrace is how long a host gives processes if the order leaves that to it.
@@ -68,11 +67,9 @@ type Termination struct {
 	// A host finds out right before whether they still aren't.
 	Unattached []snapshot.DeviceIndex
 
-	// Counted says that it ends for what its account uses, whatever its environment is.
-	Counted bool
+	Counted bool // Counted says that it ends for what its account uses, whatever its environment is
 
-	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
-	InNoEnvironment *bool
+	InNoEnvironment *bool // the answer of Outside; nil if the controller did not send it
 }
 
 // Detachment takes a device from an environment.

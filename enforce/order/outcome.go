@@ -10,28 +10,18 @@ import (
 type OutcomeStatus string
 
 const (
-	// StatusTerminated: the process ended after SIGTERM.
-	StatusTerminated OutcomeStatus = "terminated"
-	// StatusKilled: it ended after SIGKILL only.
-	StatusKilled OutcomeStatus = "killed"
-	// StatusSignalled: SIGTERM was sent, and the end was not waited for.
-	StatusSignalled OutcomeStatus = "signalled"
-	// StatusSurvived: it still ran when the wait was over.
-	StatusSurvived OutcomeStatus = "survived"
-	// StatusGone: it had ended before anything was done.
-	StatusGone OutcomeStatus = "gone"
-	// StatusChanged: the PID, its devices or its environment are no longer what was judged; nothing was sent.
-	StatusChanged OutcomeStatus = "changed"
-	// StatusRefused: a process that is never signalled (see the reason).
-	StatusRefused OutcomeStatus = "refused"
-	// StatusDetached: the attachment was removed.
-	StatusDetached OutcomeStatus = "detached"
-	// StatusNotAttached: there was no such attachment any more.
-	StatusNotAttached OutcomeStatus = "not-attached"
-	// StatusFailed: it was tried and the system refused (see the reason).
-	StatusFailed OutcomeStatus = "failed"
-	// StatusUnknown: the connection was lost while the order ran. It is never
-	// sent again; the next cycle judges a fresh snapshot.
+	StatusTerminated  OutcomeStatus = "terminated"   // the process ended after SIGTERM
+	StatusKilled      OutcomeStatus = "killed"       // it ended after SIGKILL only
+	StatusSignalled   OutcomeStatus = "signalled"    // SIGTERM was sent, and the end was not waited for
+	StatusSurvived    OutcomeStatus = "survived"     // it still ran when the wait was over
+	StatusGone        OutcomeStatus = "gone"         // it had ended before anything was done
+	StatusChanged     OutcomeStatus = "changed"      // PID, devices or environment are not as judged; nothing was sent
+	StatusRefused     OutcomeStatus = "refused"      // a process that is never signalled (see the reason)
+	StatusDetached    OutcomeStatus = "detached"     // the attachment was removed
+	StatusNotAttached OutcomeStatus = "not-attached" // there was no such attachment any more
+	StatusFailed      OutcomeStatus = "failed"       // it was tried and the system refused (see the reason)
+	// StatusUnknown: the connection was lost while the order ran. It is never sent again; the next cycle judges a
+	// fresh snapshot.
 	StatusUnknown OutcomeStatus = "unknown"
 )
 

@@ -125,9 +125,8 @@ type Details struct {
 	Name   string // without Docker's leading slash
 	Image  string // as it was named when the container was made, with its tag
 	Labels map[string]string
-	// EID is the environment that genv's shim gave to the container; empty for none.
-	EID  snapshot.EnvID
-	Init snapshot.PID // the container's first process; 0 if it is unknown or doesn't run
+	EID    snapshot.EnvID // the environment that genv's shim gave to the container; empty for none
+	Init   snapshot.PID   // the container's first process; 0 if it is unknown or doesn't run
 }
 
 // ParseDocker reads the answer about a container of Docker's API, or Podman's copy of it. The error says what is wrong.

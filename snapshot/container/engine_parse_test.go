@@ -116,7 +116,7 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-func docker() proc.ContainerCgroup { return proc.ContainerCgroup{ID: id, Runtime: proc.Docker} }
+func docker() proc.Cgroup { return proc.Cgroup{ID: id, Runtime: proc.Docker} }
 
 func TestInspectAsksTheEngine(t *testing.T) {
 	root := t.TempDir()
@@ -144,7 +144,7 @@ func TestInspectAsksTheEngine(t *testing.T) {
 	}
 	code = 404
 	for _, runtime := range []string{proc.Containerd, proc.CRIO, ""} {
-		_, err = e.Inspect(t.Context(), proc.ContainerCgroup{ID: id, Runtime: runtime})
+		_, err = e.Inspect(t.Context(), proc.Cgroup{ID: id, Runtime: runtime})
 		require.ErrorIs(t, err, container.ErrUnknown, "an engine without an API may have it")
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 // Engines are the container engines of this machine that root runs, Docker and Podman.
 type Engines struct {
-	// Root is put before the paths of their sockets; empty for none.
-	Root string
+	Root string // put before the paths of their sockets; empty for none
 }
 
 // apis are those that may know a container. Docker's second socket is where /var/run isn't a link to /run.
@@ -36,7 +35,7 @@ func (e Engines) apis(runtime string) (list []api) {
 }
 
 // Inspect asks the engine of a container. The error is ErrNotFound, or wraps ErrUnknown if none answers.
-func (e Engines) Inspect(ctx context.Context, place proc.ContainerCgroup) (Details, error) {
+func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error) {
 	missing, failed := false, error(nil)
 	for _, api := range e.apis(place.Runtime) {
 		details, err := api.inspect(ctx, place.ID)
@@ -61,7 +60,7 @@ var ErrNoEngine = errors.New("no container engine that could stop it answers on 
 // Stop has the engine of a container stop it: its stop signal, the grace, then SIGKILL. It
 // returns when the container has stopped. The error is ErrNotFound if it doesn't exist,
 // and may wrap ErrNoEngine; after any other one it is unknown whether it stops.
-func (e Engines) Stop(ctx context.Context, place proc.ContainerCgroup, grace time.Duration) error {
+func (e Engines) Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error {
 	result := ErrNoEngine
 	for _, api := range e.apis(place.Runtime) {
 		switch err := api.stop(ctx, place.ID, grace); {

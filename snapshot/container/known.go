@@ -9,10 +9,9 @@ import (
 )
 
 type knownContainer struct {
-	info snapshot.ContainerInfo
-	path string // of its cgroup; empty if that isn't known
-	// found says that it exists, or may exist: see info.Unknown.
-	found bool
+	info  snapshot.ContainerInfo
+	path  string       // of its cgroup; empty if that isn't known
+	found bool         // found says that it exists, or may exist: see info.Unknown
 	init  snapshot.PID // its first process; 0 if that isn't known
 	start snapshot.StartTime
 	at    time.Time // zero if there was no time to ask about it
@@ -20,8 +19,7 @@ type knownContainer struct {
 }
 
 const (
-	// maxAge is when an answer is asked for again: a container can be given another name.
-	maxAge = time.Minute
+	maxAge = time.Minute // when an answer is asked for again: a container can be given another name
 	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
 	// container: without it, a container that has taken the place of this one isn't noticed.
 	maxAgeWithoutInit = 30 * time.Second
@@ -29,9 +27,11 @@ const (
 
 // recall returns what is known about the containers of processes, and for those that have to
 // be asked about, whether a user can have made their cgroups.
-func (s *Lookup) recall(members []ContainedProcess, now time.Time) (wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer) {
-	wanted, entries = make(map[proc.ContainerCgroup]bool), make(map[proc.ContainerCgroup]*knownContainer, len(members))
-	runs := map[proc.ContainerCgroup]bool{} // the first processes that were looked for
+func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
+	wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer,
+) {
+	wanted, entries = make(map[proc.Cgroup]bool), make(map[proc.Cgroup]*knownContainer, len(members))
+	runs := map[proc.Cgroup]bool{} // the first processes that were looked for
 	for i := range members {
 		m := &members[i]
 		if !m.inspectable() {
@@ -56,7 +56,7 @@ func (s *Lookup) recall(members []ContainedProcess, now time.Time) (wanted map[p
 }
 
 // knownAs is what is known about a container; nil for nothing.
-func (s *Lookup) knownAs(place proc.ContainerCgroup) *knownContainer {
+func (s *Lookup) knownAs(place proc.Cgroup) *knownContainer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[place]
@@ -93,7 +93,7 @@ func (s *Lookup) runs(e *knownContainer) bool {
 
 // update puts what was found out into entries. What is known stays known while the container
 // runs, and what there was no time for is asked again in the next look.
-func (s *Lookup) update(wanted map[proc.ContainerCgroup]bool, found, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
+func (s *Lookup) update(wanted map[proc.Cgroup]bool, found, entries map[proc.Cgroup]*knownContainer, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
 		less := e == nil || e.info.Unknown && (e.init == 0 || before != nil && !before.info.Unknown)
@@ -117,9 +117,9 @@ func (s *Lookup) update(wanted map[proc.ContainerCgroup]bool, found, entries map
 }
 
 // keep keeps what was asked for, and forgets containers that have ended.
-func (s *Lookup) keep(wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
+func (s *Lookup) keep(wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer, now time.Time) {
 	if s.known == nil {
-		s.known = make(map[proc.ContainerCgroup]*knownContainer)
+		s.known = make(map[proc.Cgroup]*knownContainer)
 	}
 	for place, e := range s.known {
 		if age := now.Sub(e.at); age < 0 || age > 2*maxAge || e.init == 0 && age > maxAgeWithoutInit {
@@ -135,17 +135,15 @@ func (s *Lookup) keep(wanted map[proc.ContainerCgroup]bool, entries map[proc.Con
 
 // ContainedProcess is a process in a container.
 type ContainedProcess struct {
-	PID   snapshot.PID
-	Start snapshot.StartTime // 0 if it is unknown
-	Place proc.ContainerCgroup
-	// Rootless says that the process is in a user namespace that UID made.
-	Rootless bool
+	PID      snapshot.PID
+	Start    snapshot.StartTime // 0 if it is unknown
+	Place    proc.Cgroup
+	Rootless bool // Rootless says that the process is in a user namespace that UID made
 	UID      snapshot.UID
 	// Ancestors are those of the process as they were just read; empty if they are older. A
 	// container's first process among them needn't be looked for.
-	Ancestors []proc.ID
-	// InnerNamespace says that it is in another PID namespace than the machine's.
-	InnerNamespace bool
+	Ancestors      []proc.ID
+	InnerNamespace bool // InnerNamespace says that it is in another PID namespace than the machine's
 }
 
 // inspectable says whether one of root's engines may know the container of the process.

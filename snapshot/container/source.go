@@ -41,9 +41,9 @@ import (
 // Inspector knows containers; Engines are those of this machine.
 type Inspector interface {
 	// Inspect asks until ctx ends. Its errors are those of Engines.
-	Inspect(ctx context.Context, place proc.ContainerCgroup) (Details, error)
+	Inspect(ctx context.Context, place proc.Cgroup) (Details, error)
 	// Stop stops a container.
-	Stop(ctx context.Context, place proc.ContainerCgroup, grace time.Duration) error
+	Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error
 }
 
 // Lookup finds out about containers. Its exported fields are set before its first use; it is safe for concurrent use.
@@ -55,18 +55,15 @@ type Lookup struct {
 	Wait time.Duration
 	Now  func() time.Time
 
-	mu    sync.Mutex
-	known map[proc.ContainerCgroup]*knownContainer
-	// silentUntil is until when engines are not asked, since one didn't answer in time.
-	silentUntil time.Time
+	mu          sync.Mutex
+	known       map[proc.Cgroup]*knownContainer
+	silentUntil time.Time // until when engines are not asked, since one didn't answer in time
 }
 
 const (
 	defaultWait = 250 * time.Millisecond
-	// silence is for how long engines are left alone after one didn't answer in time.
-	silence = 30 * time.Second
-	// maxParallel is how many containers engines are asked about at the same time.
-	maxParallel = 8
+	silence     = 30 * time.Second // for how long engines are left alone after one didn't answer in time
+	maxParallel = 8                // how many containers engines are asked about at the same time
 )
 
 // Look finds out about the containers of processes, in their order. It is nil for a
@@ -91,7 +88,9 @@ func (s *Lookup) now() time.Time {
 }
 
 // ask finds out about containers and keeps that. Users' cgroups come last, to take no time from root's.
-func (s *Lookup) ask(ctx context.Context, wanted map[proc.ContainerCgroup]bool, entries map[proc.ContainerCgroup]*knownContainer, now time.Time) {
+func (s *Lookup) ask(
+	ctx context.Context, wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer, now time.Time,
+) {
 	if len(wanted) == 0 {
 		return
 	}
@@ -106,7 +105,7 @@ func (s *Lookup) ask(ctx context.Context, wanted map[proc.ContainerCgroup]bool, 
 	if silent {
 		cancel()
 	}
-	found := make(map[proc.ContainerCgroup]*knownContainer, len(wanted))
+	found := make(map[proc.Cgroup]*knownContainer, len(wanted))
 	inTime := s.askAll(asking, reading, wanted, false, found)
 	late := !silent && ctx.Err() == nil && asking.Err() != nil && inTime == 0
 	s.askAll(asking, reading, wanted, true, found)
@@ -121,8 +120,8 @@ func (s *Lookup) ask(ctx context.Context, wanted map[proc.ContainerCgroup]bool, 
 
 // askAll finds out about the containers that are, or are not, in cgroups of users. It asks
 // engines until asking ends, and reads the hook's records until reading ends.
-func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.ContainerCgroup]bool, ofUsers bool,
-	found map[proc.ContainerCgroup]*knownContainer,
+func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.Cgroup]bool, ofUsers bool,
+	found map[proc.Cgroup]*knownContainer,
 ) (inTime int) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
@@ -148,7 +147,7 @@ func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.Contain
 	return inTime
 }
 
-func (s *Lookup) find(ctx context.Context, place proc.ContainerCgroup) *knownContainer {
+func (s *Lookup) find(ctx context.Context, place proc.Cgroup) *knownContainer {
 	e := &knownContainer{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
 	if place.Runtime == proc.LXC || place.Runtime == proc.Nspawn { // what the cgroup shows is the name
 		e.info.Name = place.ID
@@ -169,7 +168,7 @@ func (s *Lookup) find(ctx context.Context, place proc.ContainerCgroup) *knownCon
 }
 
 // first reads when a process started, and its cgroup; runs is false if it doesn't run.
-func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.ContainerCgroup, runs bool) {
+func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.Cgroup, runs bool) {
 	if pid <= 0 {
 		return 0, place, false
 	}
@@ -207,9 +206,8 @@ func (s *Lookup) readRecord(e *knownContainer, id string) {
 
 // Running is a container that was found to run, by its first process.
 type Running struct {
-	place proc.ContainerCgroup
-	// Text names the container, safe to show, as in "container web (pytorch:24.10)".
-	Text string
+	place proc.Cgroup
+	Text  string // Text names the container, safe to show, as in "container web (pytorch:24.10)"
 }
 
 // ErrNotInit means that a process is not, or not any more, the first one of a container of root's.

@@ -30,7 +30,7 @@ type engines struct {
 	err   error
 }
 
-func (e *engines) Inspect(ctx context.Context, place proc.ContainerCgroup) (container.Details, error) {
+func (e *engines) Inspect(ctx context.Context, place proc.Cgroup) (container.Details, error) {
 	e.asked.Add(1)
 	if e.hangs {
 		<-ctx.Done()
@@ -42,7 +42,7 @@ func (e *engines) Inspect(ctx context.Context, place proc.ContainerCgroup) (cont
 	return container.Details{}, container.ErrNotFound
 }
 
-func (e *engines) Stop(context.Context, proc.ContainerCgroup, time.Duration) error {
+func (e *engines) Stop(context.Context, proc.Cgroup, time.Duration) error {
 	return container.ErrNoEngine
 }
 
@@ -193,7 +193,7 @@ func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	unknown := strings.Repeat("0", 64)
 	for name, m := range map[string]container.ContainedProcess{
 		"none":                          {PID: 5},
-		"another PID namespace":         {PID: 5, Place: proc.ContainerCgroup{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
+		"another PID namespace":         {PID: 5, Place: proc.Cgroup{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
 		"a user's cgroup with its name": member(5, "/user.slice/user-1001.slice/user@1001.service/docker-"+id+".scope"),
 		"another cgroup with its name":  member(5, "/slurm/docker/"+id),
 		"of an id that no engine knows": member(5, "/slurm/docker/"+unknown),

@@ -98,9 +98,8 @@ type Space struct {
 	NoInodes bool   // the file system doesn't count inodes
 	ReadOnly bool
 	Err      error
-	// Folder is the folder of the record, which Owner has to own; nil if that doesn't matter.
-	Folder *FileFacts
-	Owner  snapshot.UID
+	Folder   *FileFacts // the folder of the record, which Owner has to own; nil if that doesn't matter
+	Owner    snapshot.UID
 }
 
 // What is too little. The record of a busy day is some megabytes.

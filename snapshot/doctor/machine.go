@@ -33,20 +33,16 @@ type Machine struct {
 	// Run runs a program for a few seconds at most, and returns its output.
 	Run func(ctx context.Context, program string, args ...string) ([]byte, error)
 
-	StateDir string // the state folder
-	RootDir  string // the folder of root's notes
-	Record   string // the file of the host's record; empty for none
-	Proc     string // where /proc is mounted
-	SysRun   string // /run
-	// Owner has to own RootDir and the folder of Record: root, except in a demo.
-	Owner snapshot.UID
+	StateDir string       // the state folder
+	RootDir  string       // the folder of root's notes
+	Record   string       // the file of the host's record; empty for none
+	Proc     string       // where /proc is mounted
+	SysRun   string       // /run
+	Owner    snapshot.UID // Owner has to own RootDir and the folder of Record: root, except in a demo
 
-	// Restricted says that a guard may hide devices from this user.
-	Restricted bool
-	// Guard is what its guard does; nil if that is unknown.
-	Guard *GuardState
-	// Trial is what came of trying what acting needs; nil if it wasn't tried.
-	Trial *snapshot.Trial
+	Restricted bool            // Restricted says that a guard may hide devices from this user
+	Guard      *GuardState     // what its guard does; nil if that is unknown
+	Trial      *snapshot.Trial // what came of trying what acting needs; nil if it wasn't tried
 
 	Genv GenvProgram
 }

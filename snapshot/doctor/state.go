@@ -15,34 +15,28 @@ import (
 
 // StateFacts is what was found in the place of the state folder. Facts that are unknown are nil.
 type StateFacts struct {
-	Path    string
-	Missing bool  // there is no folder yet
-	Owned   bool  // it is root's own
-	Systemd bool  // root's service could own it
-	Err     error // why it could not be looked at
-	// Tampered says what a user did to the folder that all share; empty for nothing.
-	Tampered string
+	Path     string
+	Missing  bool   // there is no folder yet
+	Owned    bool   // it is root's own
+	Systemd  bool   // root's service could own it
+	Err      error  // why it could not be looked at
+	Tampered string // Tampered says what a user did to the folder that all share; empty for nothing
 	Folder   *FileFacts
 	Files    []FileFacts // those that exist
-	// Lost are files that root saw in this boot, and which are missing.
-	Lost []string
-	// Holder is the process that holds the lock, if it does so for longer than a moment.
-	Holder string
-	// Root is the folder of root's notes, which Owner has to own; nil if there is none.
-	Root  *FileFacts
-	Owner snapshot.UID
+	Lost     []string    // files that root saw in this boot, and which are missing
+	Holder   string      // the process that holds the lock, if it does so for longer than a moment
+	Root     *FileFacts  // the folder of root's notes, which Owner has to own; nil if there is none
+	Owner    snapshot.UID
 }
 
 // FileFacts is a file, or what is in its place.
 type FileFacts struct {
-	Name string
-	Mode fs.FileMode // its type and permissions
-	UID  snapshot.UID
-	Size int64
-	// Links is how many names it has.
-	Links uint64
-	// Content says what is wrong with what is in it; nil if nothing is, or if Unread.
-	Content error
+	Name    string
+	Mode    fs.FileMode // its type and permissions
+	UID     snapshot.UID
+	Size    int64
+	Links   uint64   // how many names it has
+	Content error    // Content says what is wrong with what is in it; nil if nothing is, or if Unread
 	Odd     []string // entries in it that are left out
 	Unread  string   // why its content was not looked at; empty if it was
 }

@@ -72,8 +72,7 @@ type Collector struct {
 	// snapshot. What is measured, such as UsedMemory and Utilization, is as old as the
 	// list. If a process uses a device that is not in the list, it is read at once.
 	DeviceListTTL time.Duration
-	// Now is the clock for the caches; nil is system.Now.
-	Now func() time.Time
+	Now           func() time.Time // the clock for the caches; nil is system.Now
 	// Brief omits Container, Command and StateFolder, which the 1.4.3 format does not contain.
 	Brief bool
 	// Service says whether root owns the state files; nil where that isn't known.
@@ -82,8 +81,7 @@ type Collector struct {
 	Reservations func() ([]snapshot.Reservation, error)
 	// Containers finds out about the containers of processes; nil to report their ids alone.
 	Containers Containers
-	// Types finds the types of processes; nil leaves them unknown.
-	Types *nvidiasmi.Types
+	Types      *nvidiasmi.Types // Types finds the types of processes; nil leaves them unknown
 
 	mu    sync.Mutex
 	cache cache
@@ -95,8 +93,7 @@ type cache struct {
 	processes processCache
 	// located are the MIG instances that processes use, by device and PID; empty for unknown.
 	located map[located]snapshot.GPUUUID
-	// state are the warnings about the state files.
-	state []string
+	state   []string // the warnings about the state files
 	// loaded are the devices that computed without a process, and when that was measured first.
 	loaded map[snapshot.GPUUUID]time.Time
 }

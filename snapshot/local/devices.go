@@ -18,11 +18,10 @@ type deviceList struct {
 	devices []nvidiasmi.GPU
 	index   map[snapshot.GPUUUID]snapshot.DeviceIndex
 	// unlisted are ids that processes use and nvidia-smi does not list, so that it is not called again for these.
-	unlisted map[snapshot.GPUUUID]bool
-	// hidden are the devices of which nvidia-smi shows this process nothing.
-	hidden    []snapshot.DeviceIndex
-	contained bool              // this process is in a container that has only some devices
-	details   nvidiasmi.Details // asked for when there were MIG instances
+	unlisted  map[snapshot.GPUUUID]bool
+	hidden    []snapshot.DeviceIndex // the devices of which nvidia-smi shows this process nothing
+	contained bool                   // this process is in a container that has only some devices
+	details   nvidiasmi.Details      // asked for when there were MIG instances
 	warnings  []string
 	machine   snapshot.Memory // of the machine, where a device shares it
 	at        time.Time

@@ -26,8 +26,7 @@ type Age struct {
 	Measured time.Duration
 	// Oldest is how old any answer may be where no new one comes in time; 0 takes no earlier answer.
 	Oldest time.Duration
-	// Until is when waiting for an answer ends; zero for the end of the context.
-	Until time.Time
+	Until  time.Time // when waiting for an answer ends; zero for the end of the context
 }
 
 // typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.

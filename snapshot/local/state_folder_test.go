@@ -36,11 +36,11 @@ func TestStateFolder(t *testing.T) {
 // jobs is an engine; the id of each container is its first process.
 type jobs struct{}
 
-func (jobs) Stop(context.Context, proc.ContainerCgroup, time.Duration) error {
+func (jobs) Stop(context.Context, proc.Cgroup, time.Duration) error {
 	return container.ErrNoEngine
 }
 
-func (jobs) Inspect(_ context.Context, place proc.ContainerCgroup) (container.Details, error) {
+func (jobs) Inspect(_ context.Context, place proc.Cgroup) (container.Details, error) {
 	init, err := strconv.ParseInt(place.ID, 16, 32)
 	return container.Details{Name: "job", Init: snapshot.PID(init)}, err
 }

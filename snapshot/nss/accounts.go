@@ -65,9 +65,8 @@ type Passwd struct {
 	// File is read first, since an unreachable directory service can take seconds; empty for /etc/passwd.
 	File string
 	// Getent is the function Getent, or stands for it; nil for that.
-	Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
-	// Nsswitch names the directory services; empty for /etc/nsswitch.conf.
-	Nsswitch string
+	Getent   func(ctx context.Context, database string, keys ...string) ([]byte, error)
+	Nsswitch string // Nsswitch names the directory services; empty for /etc/nsswitch.conf
 }
 
 // WithUID is the account of a uid.

@@ -31,8 +31,7 @@ type GroupMembers struct {
 	Ask func(ctx context.Context, program string, args ...string) ([]byte, error)
 	// Ready returns an error if the directory doesn't answer: the programs then leave out its groups.
 	Ready func(context.Context) error
-	// Wait is for how long Member may wait for answers in all; 0 for not at all.
-	Wait time.Duration
+	Wait  time.Duration // for how long Member may wait for answers in all; 0 for not at all
 
 	mu     sync.Mutex
 	groups map[string]*groupAnswer // by name: its gid
@@ -129,7 +128,8 @@ func (g *GroupMembers) refreshNow() {
 
 func (g *GroupMembers) want(list map[string]*groupAnswer, name string) *groupAnswer {
 	if list[name] == nil && len(list) >= maxAsked { // names that aren't known make room
-		maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && !a.isNew() && a.known.IsZero() })
+		unknown := func(_ string, a *groupAnswer) bool { return !a.pending && !a.isNew() && a.known.IsZero() }
+		maps.DeleteFunc(list, unknown)
 	}
 	if list[name] == nil && len(list) < maxAsked {
 		list[name] = &groupAnswer{}

@@ -13,11 +13,10 @@ import (
 // App is a compute process on a device; graphics processes are not listed. A process
 // appears once for each device that it uses, also where that has MIG instances.
 type App struct {
-	GPU    snapshot.GPUUUID
-	PID    snapshot.PID
-	Memory snapshot.Memory // unknown if the driver does not report it
-	// Instance is the MIG instance that it uses, if Details or ToParent tells it.
-	Instance snapshot.GPUUUID
+	GPU      snapshot.GPUUUID
+	PID      snapshot.PID
+	Memory   snapshot.Memory  // unknown if the driver does not report it
+	Instance snapshot.GPUUUID // the MIG instance that it uses, if Details or ToParent tells it
 }
 
 // Usage is who uses the devices.
@@ -25,10 +24,9 @@ type Usage struct {
 	Apps []App
 	// NotListed are the devices of which the driver does not list the processes: there may be any number of them.
 	NotListed []snapshot.GPUUUID
-	// Lost is how many GPUs nvidia-smi says here that are lost.
-	Lost     int
-	Warnings []string
-	Time     Time
+	Lost      int // how many GPUs nvidia-smi says here that are lost
+	Warnings  []string
+	Time      Time
 }
 
 // GPUs are the ids of all devices and MIG instances in it.
@@ -67,7 +65,8 @@ func (u *Usage) ToParent(gpu snapshot.GPUUUID, instances []snapshot.Instance) {
 
 // NamesInstance says whether the list names a MIG instance that ToParent didn't find.
 func (u *Usage) NamesInstance() bool {
-	return slices.ContainsFunc(u.GPUs(), func(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") })
+	isOne := func(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") }
+	return slices.ContainsFunc(u.GPUs(), isOne)
 }
 
 // AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process: it is the

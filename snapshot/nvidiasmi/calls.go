@@ -10,8 +10,7 @@ import (
 // Time is when an answer was given. It is the zero Time where that isn't known.
 type Time struct {
 	Began, Ended time.Time // the call
-	// Late says that a newer answer didn't come in time.
-	Late bool
+	Late         bool      // Late says that a newer answer didn't come in time
 }
 
 // reply is what came of a call.

@@ -17,9 +17,8 @@ import (
 // names of processes, which may have lines of any content: what it says of a process only ever spares that.
 type Details struct {
 	Instances map[snapshot.GPUUUID][]InstanceDetails // of each GPU, in the order of `nvidia-smi -L`
-	// Drawing are the types of processes that draw, on whichever GPU.
-	Drawing map[snapshot.PID]snapshot.ProcessType
-	Time    Time
+	Drawing   map[snapshot.PID]snapshot.ProcessType  // the types of processes that draw, on whichever GPU
+	Time      Time
 }
 
 // InstanceDetails is a MIG instance: a compute instance of a GPU instance.

@@ -20,10 +20,9 @@ const (
 	Apptainer  = "apptainer"
 )
 
-// ContainerCgroup is the container that a cgroup belongs to. The zero ContainerCgroup means none.
-type ContainerCgroup struct {
-	// ID is the container's id or name, safe to show, and at most 128 bytes long.
-	ID      string
+// Cgroup is the container that a cgroup belongs to. The zero Cgroup means none.
+type Cgroup struct {
+	ID      string // the container's id or name, safe to show, and at most 128 bytes long
 	Runtime string // one of the constants, or empty if the name doesn't show it
 	// Path is the path of the container's cgroup: two processes are in the same container only if it is the same.
 	Path string
@@ -37,7 +36,7 @@ type ContainerCgroup struct {
 // ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid), as made by Docker,
 // Podman, containerd, nerdctl, CRI-O, Kubernetes, LXC, systemd-nspawn or Apptainer. With nested containers it is the
 // outermost one. Slices, services, and the scopes of users and of batch systems are not containers.
-func ParsePlace(data []byte) ContainerCgroup {
+func ParsePlace(data []byte) Cgroup {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
 		fields := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
@@ -48,10 +47,10 @@ func ParsePlace(data []byte) ContainerCgroup {
 			return place
 		}
 	}
-	return ContainerCgroup{}
+	return Cgroup{}
 }
 
-func placeIn(path string) ContainerCgroup {
+func placeIn(path string) Cgroup {
 	names := strings.Split(path, "/")
 	parent, length, delegated := "", 0, false
 	for i, name := range names {
@@ -65,7 +64,7 @@ func placeIn(path string) ContainerCgroup {
 			id, runtime = systemContainer(parent, name, child)
 		}
 		if id != "" {
-			return ContainerCgroup{
+			return Cgroup{
 				ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length],
 				Delegated: delegated, Nested: isNested(names[i:]),
 			}
@@ -74,7 +73,7 @@ func placeIn(path string) ContainerCgroup {
 		parent = name
 		length++ // the slash
 	}
-	return ContainerCgroup{}
+	return Cgroup{}
 }
 
 func isNested(names []string) bool {
@@ -135,7 +134,7 @@ const maxContainer = 128
 //
 // Users can put their own processes into a cgroup with any name, or into a PID namespace, but not the processes of
 // other users, and they can't leave a PID namespace. So a container may remove an exemption, but never grants one.
-func (h *Handle) Container() ContainerCgroup {
+func (h *Handle) Container() Cgroup {
 	place := h.Place()
 	if place.ID == "" && h.InInnerNamespace() {
 		place.ID = snapshot.UnnamedContainer
@@ -144,10 +143,10 @@ func (h *Handle) Container() ContainerCgroup {
 }
 
 // Place is the process's container according to its cgroup alone.
-func (h *Handle) Place() ContainerCgroup {
+func (h *Handle) Place() Cgroup {
 	data, err := h.read("cgroup", smallLimit)
 	if err != nil {
-		return ContainerCgroup{}
+		return Cgroup{}
 	}
 	return ParsePlace(data)
 }

@@ -140,14 +140,14 @@ func TestRecorded(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		cgroup string
-		want   proc.ContainerCgroup
+		want   proc.Cgroup
 	}{
-		"LXC 5.0.2":                          {all("/lxc.payload.web"), proc.ContainerCgroup{ID: "web", Runtime: proc.LXC, Path: "/lxc.payload.web"}},
-		"its monitor":                        {all("/lxc.monitor.web"), proc.ContainerCgroup{}},
-		"Podman 4.3.1 and runc":              {all("/libpod_parent/libpod-" + of), proc.ContainerCgroup{ID: of, Runtime: proc.Podman, Path: "/libpod_parent/libpod-" + of}},
-		"its monitor, conmon":                {"9:name=systemd:/\n8:pids:/libpod_parent/conmon\n0::/\n", proc.ContainerCgroup{}},
-		"systemd-nspawn 252 without systemd": {"9:name=systemd:/payload\n8:pids:/\n0::/payload\n", proc.ContainerCgroup{}},
-		"its supervisor":                     {"9:name=systemd:/supervisor\n8:pids:/\n0::/supervisor\n", proc.ContainerCgroup{}},
+		"LXC 5.0.2":                          {all("/lxc.payload.web"), proc.Cgroup{ID: "web", Runtime: proc.LXC, Path: "/lxc.payload.web"}},
+		"its monitor":                        {all("/lxc.monitor.web"), proc.Cgroup{}},
+		"Podman 4.3.1 and runc":              {all("/libpod_parent/libpod-" + of), proc.Cgroup{ID: of, Runtime: proc.Podman, Path: "/libpod_parent/libpod-" + of}},
+		"its monitor, conmon":                {"9:name=systemd:/\n8:pids:/libpod_parent/conmon\n0::/\n", proc.Cgroup{}},
+		"systemd-nspawn 252 without systemd": {"9:name=systemd:/payload\n8:pids:/\n0::/payload\n", proc.Cgroup{}},
+		"its supervisor":                     {"9:name=systemd:/supervisor\n8:pids:/\n0::/supervisor\n", proc.Cgroup{}},
 	} {
 		require.Equal(t, row.want, proc.ParsePlace([]byte(row.cgroup)), name)
 	}
@@ -174,14 +174,14 @@ func FuzzParse(f *testing.F) {
 		require.LessOrEqual(t, len(place.ID), 128)
 		require.True(t, utf8.ValidString(place.ID))
 		require.NoError(t, snapshot.CheckText("container", place.ID))
-		require.Equal(t, place.ID == "", place == proc.ContainerCgroup{})
+		require.Equal(t, place.ID == "", place == proc.Cgroup{})
 		require.Contains(t, string(data), place.Path)
 	})
 }
 
 func TestPlace(t *testing.T) {
 	const user = "/user.slice/user-1001.slice/user@1001.service"
-	for path, want := range map[string]proc.ContainerCgroup{
+	for path, want := range map[string]proc.Cgroup{
 		"/docker/" + container:                                      {Runtime: proc.Docker, Path: "/docker/" + container},
 		"/docker/" + container + "/system.slice/x":                  {Runtime: proc.Docker, Path: "/docker/" + container},
 		"/system.slice/docker-" + container + ".scope":              {Runtime: proc.Docker, Path: "/system.slice/docker-" + container + ".scope"},

@@ -35,12 +35,10 @@ const (
 
 // FS is a mounted /proc file system.
 type FS struct {
-	// Root is its mount point; empty for /proc.
-	Root string
+	Root string // its mount point; empty for /proc
 	// ReaderProcess reads what users can make large or slow; nil to read that here.
-	Reader *ReaderProcess
-	// Accounts are those of its uids; nil for this machine's.
-	Accounts *Accounts
+	Reader   *ReaderProcess
+	Accounts *Accounts // those of its uids; nil for this machine's
 }
 
 // Account is the account that a uid of the kernel belongs to: see Accounts.Of.
@@ -72,9 +70,8 @@ func (fs FS) root() string { return cmp.Or(fs.Root, machineRoot) }
 
 // Handle is a process that existed when Open found it. It is not safe for concurrent use.
 type Handle struct {
-	PID snapshot.PID
-	// Quota is that of its account; nil for none.
-	Quota *Quota
+	PID   snapshot.PID
+	Quota *Quota // that of its account; nil for none
 	fs    FS
 	dir   int // the descriptor of /proc/PID, which is of this process only
 }

@@ -26,15 +26,13 @@ var (
 
 // How long a file may take, and for how long a process that took longer isn't asked again.
 const (
-	readWithin  = 400 * time.Millisecond
-	againWithin = 20 * time.Millisecond // if it has taken longer before
-	leastWithin = 5 * time.Millisecond
-	// provedWithin is more than a large environment takes on a busy machine.
-	provedWithin = 50 * time.Millisecond
-	startWithin  = 5 * time.Second
-	stalledFor   = time.Minute
-	// forgottenAfter is when a process that was not asked again has certainly ended.
-	forgottenAfter = time.Hour
+	readWithin     = 400 * time.Millisecond
+	againWithin    = 20 * time.Millisecond // if it has taken longer before
+	leastWithin    = 5 * time.Millisecond
+	provedWithin   = 50 * time.Millisecond // more than a large environment takes on a busy machine
+	startWithin    = 5 * time.Second
+	stalledFor     = time.Minute
+	forgottenAfter = time.Hour // when a process that was not asked again has certainly ended
 )
 
 // ReaderProcess reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
@@ -248,7 +246,7 @@ func startHelper(command []string) (*helper, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	h := &helper{cmd: cmd, in: in, to: json.NewEncoder(in), answers: make(chan readAnswer, 1), ended: make(chan struct{})}
+	h := &helper{cmd, in, json.NewEncoder(in), make(chan readAnswer, 1), make(chan struct{})}
 	go func() {
 		defer close(h.ended)
 		from := json.NewDecoder(out)

@@ -14,7 +14,7 @@
 // its environment, the error is also ErrOverwritten.
 //
 // ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and asks no runtime: a
-// name is a claim where a user may have made the cgroup (ContainerCgroup.Delegated).
+// name is a claim where a user may have made the cgroup (Cgroup.Delegated).
 //
 // The owner of a process decides how long its environ, cmdline, maps and fd take to read. A ReaderProcess has them read
 // by another program, which it kills if that takes too long.
@@ -55,8 +55,7 @@ type Stat struct {
 	// NoEnviron says that it was started with an empty environment: env_end (field 51) is env_start. They differ if a
 	// program wrote its title over its environment.
 	NoEnviron bool
-	// EnvSize is the size of the environment in its memory, in bytes; 0 also if it isn't shown.
-	EnvSize uint64
+	EnvSize   uint64 // the size of the environment in its memory, in bytes; 0 also if it isn't shown
 }
 
 // kernelThread is PF_KTHREAD of include/linux/sched.h.

@@ -288,7 +288,7 @@ func (h *host) pruneRestarts(ctx context.Context) error {
 		if note.Runtime == "" || ctx.Err() != nil { // any engine may have it
 			return false
 		}
-		_, err := container.Engines{}.Inspect(ctx, proc.ContainerCgroup{ID: note.ID, Runtime: note.Runtime})
+		_, err := container.Engines{}.Inspect(ctx, proc.Cgroup{ID: note.ID, Runtime: note.Runtime})
 		return errors.Is(err, container.ErrNotFound) && ctx.Err() == nil
 	})
 }

@@ -51,7 +51,9 @@ func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 		return with(list, &request, turn, mine, now)
 	})
 	end = func(got []proc.ID) error {
-		return r.update(func(list []askedProcess, now time.Duration) []askedProcess { return signalled(list, turn, got, now) })
+		return r.update(func(list []askedProcess, now time.Duration) []askedProcess {
+			return signalled(list, turn, got, now)
+		})
 	}
 	return end, found, err
 }
@@ -73,10 +75,9 @@ type askedList struct {
 }
 
 const (
-	schema   = "genv.host.asked/1"
-	maxBytes = 2 << 20 // of maxEntries, each at most 250
-	// lockWithin is how long another genv may hold the lock: it only writes a small file.
-	lockWithin = time.Second
+	schema     = "genv.host.asked/1"
+	maxBytes   = 2 << 20     // of maxEntries, each at most 250
+	lockWithin = time.Second // how long another genv may hold the lock: it only writes a small file
 )
 
 // update changes the list, which change may overwrite.

@@ -20,8 +20,7 @@ const (
 	GPUMemory     = "GENV_GPU_MEMORY"
 	OverSubscribe = "GENV_ALLOW_OVER_SUBSCRIPTION"
 	Name          = "GENV_ENVIRONMENT_NAME"
-	// Contained is set in containers with an environment.
-	Contained = "GENV_CONTAINER"
+	Contained     = "GENV_CONTAINER" // set in containers with an environment
 )
 
 const visible = "NVIDIA_VISIBLE_DEVICES"

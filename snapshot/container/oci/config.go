@@ -25,13 +25,12 @@ var ErrGarbled = errors.New("config.json is not understood")
 
 // ContainerConfig is what a config.json says. The values are read only; Set, Add and Remove change what Encode writes.
 type ContainerConfig struct {
-	Env         []string // of the container's first process
-	Annotations map[string]string
-	Devices     []DeviceNode // which the runtime makes
-	AllDevices  bool         // every device of the machine is allowed, as with --privileged
-	Hooks       map[string][]Hook
-	// InUserNamespace says that the container has uids of its own.
-	InUserNamespace bool
+	Env             []string // of the container's first process
+	Annotations     map[string]string
+	Devices         []DeviceNode // which the runtime makes
+	AllDevices      bool         // every device of the machine is allowed, as with --privileged
+	Hooks           map[string][]Hook
+	InUserNamespace bool // InUserNamespace says that the container has uids of its own
 
 	dir   string // of the bundle; empty for none
 	whole object
