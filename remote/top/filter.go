@@ -1,12 +1,17 @@
 package top
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -163,4 +168,232 @@ func (t *condition) meets(v gpus.Value) bool {
 		return v.IsNumber && v.Number >= t.number
 	}
 	return t.equals(v)
+}
+
+// field is what rows of some tabs can be filtered by.
+type field struct {
+	name   string
+	number func(string) (float64, error) // reads one; nil for a text
+	tabs   []tabID
+	values func(*tabRow) []gpus.Value
+}
+
+// percentOrNumber reads a number with or without a per cent sign.
+func percentOrNumber(s string) (float64, error) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || math.IsNaN(n) {
+		return 0, fmt.Errorf("%s is not a number", text.Shown(s))
+	}
+	return n, nil
+}
+
+func bytesOf(s string) (float64, error) {
+	n, err := text.ParseMemory(s)
+	return float64(n), err
+}
+
+// fields are all of them. Those of GPUs are columns of gpus.
+var fields = sync.OnceValue(func() []field {
+	onGPUs := []tabID{tabHosts, tabGPUs, tabProcesses}
+	onStates := []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory}
+	return []field{
+		{"host", nil, append([]tabID{tabFailed}, onStates...), func(r *tabRow) []gpus.Value { return texts(r.id.host) }},
+		{"user", nil, append([]tabID{tabUsers}, onStates...), func(r *tabRow) []gpus.Value { return texts(usersOf(r)...) }},
+		{"state", nil, onStates, statesOf},
+		{"rule", nil, onStates, rulesOf},
+		{"label", nil, []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed}, labels},
+		{"model", nil, onGPUs, ofGPUs("model")},
+		{"util", percentOrNumber, onGPUs, ofGPUs("util")},
+		{"mem", bytesOf, []tabID{tabHosts, tabGPUs, tabUsers, tabProcesses}, memoryOf},
+		{"gpu", percentOrNumber, []tabID{tabGPUs, tabFindings, tabProcesses}, indicesOf},
+		{"pid", percentOrNumber, []tabID{tabGPUs, tabFindings, tabProcesses, tabHistory}, pids},
+		{"command", nil, []tabID{tabGPUs, tabFindings, tabProcesses}, commands},
+		{"container", nil, []tabID{tabFindings, tabProcesses}, containers},
+		{"free", percentOrNumber, []tabID{tabHosts}, func(r *tabRow) []gpus.Value { return number(free(r.host)) }},
+		{"guard", nil, []tabID{tabHosts}, guardOf},
+		{"devices", percentOrNumber, []tabID{tabUsers}, func(r *tabRow) []gpus.Value { return number(r.user.Attached) }},
+		{"idle", percentOrNumber, []tabID{tabUsers}, func(r *tabRow) []gpus.Value { return number(r.user.Idle) }},
+		{"event", nil, []tabID{tabHistory}, func(r *tabRow) []gpus.Value { return texts(r.event.Kind) }},
+		{"class", nil, []tabID{tabFailed}, func(r *tabRow) []gpus.Value { return texts(r.failure.Class) }},
+	}
+})
+
+func fieldNames() (names []string) {
+	for _, f := range fields() {
+		names = append(names, f.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ignored are the fields of a filter that the rows of a tab don't have.
+func ignored(f Filter, tab tabID) (names []string) {
+	for i := range f.terms {
+		if has := f.terms[i].field; has != nil && !slices.Contains(has.tabs, tab) {
+			names = append(names, has.name)
+		}
+	}
+	return names
+}
+
+func texts[T ~string](list ...T) (values []gpus.Value) {
+	for _, s := range list {
+		if s != "" {
+			values = append(values, gpus.Value{Text: string(s)})
+		}
+	}
+	return values
+}
+
+func number[T ~int | ~int32 | ~int64](n T) []gpus.Value {
+	return []gpus.Value{{Number: float64(n), IsNumber: true}}
+}
+
+func ofGPUs(name string) func(*tabRow) []gpus.Value {
+	columns := gpus.Columns()
+	c := &columns[slices.IndexFunc(columns, func(c gpus.Column) bool { return c.Filter == name })]
+	return func(r *tabRow) (values []gpus.Value) {
+		if r.gpu != nil {
+			return c.Values(r.gpu)
+		}
+		for _, g := range gpusOf(r) {
+			values = append(values, c.Values(&gpus.Row{Host: r.id.host, GPU: g})...)
+		}
+		return values
+	}
+}
+
+// allTexts are the texts of a row, and what its tab shows.
+func allTexts(r *tabRow) (values []gpus.Value) {
+	for _, f := range fields() {
+		if f.number == nil && slices.Contains(f.tabs, r.id.tab) {
+			values = append(values, f.values(r)...)
+		}
+	}
+	switch {
+	case r.finding != nil:
+		return append(values, texts(r.finding.Line)...)
+	case r.event != nil:
+		return append(values, texts(r.event.Text)...)
+	case r.failure != nil:
+		return append(values, texts(r.failure.Error)...)
+	}
+	return values
+}
+
+func labels(r *tabRow) (values []gpus.Value) {
+	if r.host == nil {
+		return nil
+	}
+	for key, label := range r.host.Labels {
+		values = append(values, gpus.Value{Text: key + "=" + label})
+	}
+	return values
+}
+
+// statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an event what is done about it.
+func statesOf(r *tabRow) (values []gpus.Value) {
+	switch {
+	case r.finding != nil:
+		return texts(string(r.finding.Decision), "finding")
+	case r.event != nil:
+		return texts(string(r.event.Decision), string(r.event.Status))
+	}
+	for _, g := range gpusOf(r) {
+		values = append(values, texts(g.State)...)
+		if _, exempt := r.scene.Exempt(r.id.host, g); exempt {
+			values = append(values, texts("exempt")...)
+		}
+	}
+	if len(rulesOf(r)) > 0 {
+		values = append(values, texts("finding")...)
+	}
+	if failureOf(r.host) != nil {
+		values = append(values, texts("failed")...)
+	}
+	return values
+}
+
+func rulesOf(r *tabRow) (values []gpus.Value) {
+	found := r.scene.FindingsOn(r.id.host)
+	switch {
+	case r.finding != nil:
+		return texts(r.finding.Rule)
+	case r.event != nil:
+		return texts(r.event.Rule)
+	case r.process != nil:
+		f := findingOf(r)
+		if f == nil {
+			return nil
+		}
+		return texts(f.Rule)
+	case r.gpu != nil:
+		found = r.scene.FindingsAbout(r.id.host, r.gpu.GPU)
+	}
+	for _, f := range found {
+		values = append(values, texts(f.Rule)...)
+	}
+	return values
+}
+
+func pids(r *tabRow) []gpus.Value {
+	pid := r.id.pid
+	switch {
+	case r.gpu != nil:
+		return ofGPUs("pid")(r)
+	case r.event != nil:
+		pid = r.event.PID
+	}
+	if pid == 0 {
+		return nil
+	}
+	return number(pid)
+}
+
+func commands(r *tabRow) []gpus.Value {
+	switch {
+	case r.finding != nil:
+		return texts(cmp.Or(r.finding.Command, r.finding.PrivateCommand))
+	case r.process != nil:
+		return texts(r.process.CommandLine())
+	}
+	return ofGPUs("command")(r)
+}
+
+func containers(r *tabRow) []gpus.Value {
+	if r.finding != nil {
+		return texts((&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).
+			ContainerText())
+	}
+	return texts(r.process.ContainerText())
+}
+
+func memoryOf(r *tabRow) []gpus.Value {
+	switch {
+	case r.user != nil:
+		return number(r.user.Memory)
+	case r.process == nil:
+		return ofGPUs("mem")(r)
+	case r.process.memory == nil:
+		return nil
+	}
+	return number(*r.process.memory)
+}
+
+func indicesOf(r *tabRow) (values []gpus.Value) {
+	if r.finding == nil {
+		return ofGPUs("gpu")(r)
+	}
+	for _, index := range r.finding.Devices {
+		values = append(values, number(index)...)
+	}
+	return values
+}
+
+// guardOf is what a row of the hosts has to say about a guard.
+func guardOf(r *tabRow) []gpus.Value {
+	if r.host.Guard.String() == "" {
+		return nil
+	}
+	return texts(cmp.Or(string(r.host.Guard.Mode), "unknown"))
 }

@@ -1,14 +1,23 @@
 package web
 
 import (
+	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
 // contentPolicy is what browsers may do with the pages. They contain no scripts and styles.
@@ -102,4 +111,112 @@ func headerUser(header http.Header) (snapshot.Username, int) {
 		}
 	}
 	return snapshot.Username(user), http.StatusOK
+}
+
+// Bounds of how much a server works for those who guess passwords.
+const (
+	maxWaiting = 32 // checks of a client
+	maxRight   = 1024
+	rightFor   = 10 * time.Minute
+	// maxUserName is the longest name in bytes that somebody may log in with.
+	maxUserName = 256
+)
+
+// Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody, is for all.
+func (a *Access) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch _, status := a.login(r); status {
+		case http.StatusOK:
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, demand(w.Header(), status), status)
+		}
+	})
+}
+
+// demand sets the headers of a refused login, and returns what to say.
+func demand(header http.Header, status int) string {
+	if status == http.StatusServiceUnavailable {
+		header.Set("Retry-After", "2")
+		return "Too many logins at a time: try again."
+	}
+	header.Set("WWW-Authenticate", `Basic realm="genv", charset="UTF-8"`)
+	return "A user name and a password are required."
+}
+
+// login is who asks, if the file has users, and whether the request may go on.
+func (a *Access) login(r *http.Request) (snapshot.Username, int) {
+	if a.current().hashes == nil || strings.HasPrefix(r.URL.Path, "/-/") {
+		return "", http.StatusOK
+	}
+	user, password, ok := r.BasicAuth()
+	if !ok || len(user) > maxUserName {
+		return "", http.StatusUnauthorized
+	}
+	switch right, err := a.check(r.Context(), clientOf(r.RemoteAddr), user, password); {
+	case errors.Is(err, quota.ErrBusy):
+		return "", http.StatusServiceUnavailable
+	case err != nil || !right:
+		return "", http.StatusUnauthorized
+	}
+	return snapshot.Username(user), http.StatusOK
+}
+
+// clientOf is whose turn a check takes: an address, or a network of IPv6, of which a client may have all addresses.
+func clientOf(remote string) string {
+	address, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	ip := address.Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.Prefix(64) // an IPv6 address has one
+	return network.String()
+}
+
+// check reports whether a user has a password. What was right is remembered for some minutes, unless the files change.
+// A check of an unknown user takes as long as one of a known user. The error says that nothing was checked.
+func (a *Access) check(ctx context.Context, client, user, password string) (bool, error) {
+	if _, _, known := a.lookUp(user, password); known {
+		return true, nil
+	}
+	done, err := a.turns.Take(ctx, client)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	hash, id, known := a.lookUp(user, password)
+	if known { // a page asks for several things at once
+		return true, nil
+	}
+	right := bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	right = right && bytes.Equal(a.rules.hashes[user], hash) // nil for an unknown user
+	if right {
+		if len(a.right) >= maxRight {
+			clear(a.right)
+		}
+		a.right[id] = a.now().Add(rightFor)
+	}
+	return right, nil
+}
+
+// lookUp is the hash to compare with, and whether this was found right before.
+func (a *Access) lookUp(user, password string) (hash []byte, id [sha256.Size]byte, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refresh()
+	hash, exists := a.rules.hashes[user]
+	if !exists {
+		hash = a.rules.slowest
+	}
+	mac := hmac.New(sha256.New, a.key)
+	fmt.Fprintf(mac, "%d %s %s ", len(user), user, hash)
+	mac.Write([]byte(password))
+	mac.Sum(id[:0])
+	until, known := a.right[id]
+	return hash, id, known && a.now().Before(until)
 }
