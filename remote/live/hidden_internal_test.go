@@ -2,6 +2,7 @@ package live
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -121,4 +123,83 @@ func TestHiddenOthers(t *testing.T) {
 	require.Equal(t, []FleetUser{{Name: "alice"}}, f.Users)
 	require.Equal(t, []gpus.Attachment{{User: "alice", EID: "1"}, {}}, f.Hosts[0].GPUs[0].Attached)
 	require.Equal(t, []gpus.Process{{}, {User: "alice", PID: 8}, {}}, f.Hosts[0].GPUs[0].Processes)
+}
+
+var midnight = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+
+// held is a GPU that a user holds in a state.
+func held(state gpus.State, users ...snapshot.Username) gpus.GPU {
+	g := gpus.GPU{State: state}
+	for _, user := range users {
+		g.Attached = append(g.Attached, gpus.Attachment{User: user})
+		if state == gpus.Busy {
+			g.Processes = append(g.Processes, gpus.Process{User: user})
+		}
+	}
+	return g
+}
+
+func oneHost(list ...gpus.GPU) *FleetState {
+	for i := range list {
+		list[i].Index = snapshot.DeviceIndex(i)
+	}
+	return &FleetState{Hosts: []FleetHost{{Name: "a", GPUs: list}}}
+}
+
+func TestIdleSince(t *testing.T) {
+	feed := NewFeed(Options{Now: time.Now})
+	later := midnight.Add(time.Minute)
+	feed.idle.look(oneHost(held(gpus.Attached, "alice"), held(gpus.Idle, "bob"), held(gpus.Busy, "bob"), held(gpus.Free)), midnight)
+	feed.idle.look(oneHost(held(gpus.Idle, "alice"), held(gpus.Idle, "alice"), held(gpus.Busy, "bob"), held(gpus.Free)), later)
+	require.Equal(t, midnight, feed.IdleSince("a", 0))
+	require.Equal(t, later, feed.IdleSince("a", 1), "of another user")
+	require.Zero(t, feed.IdleSince("a", 2))
+	require.Zero(t, feed.IdleSince("a", 3))
+	failed := oneHost(held(gpus.Unknown))
+	failed.Hosts[0].Failure = &remote.Failure{}
+	feed.idle.look(failed, later.Add(time.Minute))
+	require.Zero(t, feed.IdleSince("a", 0), "it isn't known while the host fails")
+	feed.idle.look(oneHost(held(gpus.Idle, "alice")), later.Add(2*time.Minute))
+	require.Equal(t, later.Add(2*time.Minute), feed.IdleSince("a", 0))
+}
+
+// BenchmarkFleet is the state of 10,000 hosts with 8 GPUs, which are attached and used: from
+// what hosts said to what a viewer reads. Divide by 10,000 for a host.
+func BenchmarkFleet(b *testing.B) {
+	cycle := &controller.Cycle{Run: "r", Number: 1, Start: midnight}
+	for i := range 10_000 {
+		s := &snapshot.Snapshot{}
+		for j := range 8 {
+			eid, user := snapshot.EnvID(fmt.Sprint(4000+j)), snapshot.Username(fmt.Sprintf("user-%d", (i+j)%300))
+			percent := 50
+			s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: 1001, Username: user})
+			s.Devices = append(s.Devices, snapshot.Device{
+				Index: snapshot.DeviceIndex(j), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d-%d", i, j)), Name: "NVIDIA H100", TotalMemory: snapshot.MiB(81559),
+				UsedMemory: snapshot.MiB(6000), Utilization: &percent, Attachments: []snapshot.Attachment{{EID: eid}},
+			})
+			s.Processes = append(s.Processes, snapshot.Process{PID: snapshot.PID(100 + j), Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(j), Memory: snapshot.MiB(5000)}}})
+		}
+		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%d", i)), Snapshot: s})
+	}
+	feed := NewFeed(Options{Now: time.Now})
+	feed.Consume(cycle.AtEnd(), nil)
+	fleet := feed.Fleet()
+	for name, run := range map[string]func(){
+		"take":   func() { feed.take(cycle) },
+		"derive": func() { feed.state.fleet(nil) },
+		"again":  func() { feed.state.fleet(fleet) },
+		"hide":   func() { withoutNames(fleet) },
+		"encode": func() {
+			if _, err := json.Marshal(fleet); err != nil {
+				b.Fatal(err)
+			}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				run()
+			}
+		})
+	}
 }

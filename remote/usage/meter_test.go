@@ -1,6 +1,7 @@
 package usage_test
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 	"time"
@@ -70,72 +71,33 @@ const gib = 1024 * 100
 // whatCounts is what 100 seconds amount to, for what a host shows. The sums of alice and of the
 // host differ where devices are shared.
 type whatCounts struct {
-	name             string
-	host             *host
-	alice, everybody usage.Amounts
+	name      string
+	host      *host
+	alice     usage.Amounts
+	everybody *usage.Amounts // nil for the same
 }
 
 func TestWhatCountsForOne(t *testing.T) {
 	for _, test := range []whatCounts{
-		{"nothing attached", newHost(), usage.Amounts{}, usage.Amounts{}},
-		{"idle", newHost().attach(0, "1", "alice"), usage.Amounts{Attached: 100, Idle: 100}, usage.Amounts{Attached: 100, Idle: 100}},
-		{"two devices", newHost().attach(0, "1", "alice").attach(1, "1", "alice"), usage.Amounts{Attached: 200, Idle: 200}, usage.Amounts{Attached: 200, Idle: 200}},
-		{
-			"used", newHost().attach(0, "1", "alice").run(0, "1", "alice"),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
-		{
-			"used by two processes", newHost().attach(0, "1", "alice").run(0, "1", "alice").run(0, "1", "alice"),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: 2 * gib},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: 2 * gib},
-		},
-		{
-			"5 % is not computing", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(new(5))),
-			usage.Amounts{Attached: 100, Used: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Memory: gib},
-		},
-		{
-			"an unknown utilization", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(nil)),
-			usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib},
-		},
-		{
-			"unknown processes are not idle", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].ProcessesUnknown = true }),
-			usage.Amounts{Attached: 100, Unmeasured: 100},
-			usage.Amounts{Attached: 100, Unmeasured: 100},
-		},
-		{
-			"which GPU is attached is unknown", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].Unidentified = true }),
-			usage.Amounts{Attached: 100, Unmeasured: 100},
-			usage.Amounts{Attached: 100, Unmeasured: 100},
-		},
-		{
-			"unknown memory", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].Usage[0].Memory = snapshot.Memory{} }),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100},
-		},
-		{"not attached", newHost().run(0, "", "alice"), usage.Amounts{Used: 100, Computing: 100, Memory: gib}, usage.Amounts{Used: 100, Computing: 100, Memory: gib}},
-		{
-			"on another device than the attached one", newHost().attach(0, "1", "alice").run(1, "1", "alice"),
-			usage.Amounts{Attached: 100, Idle: 100, Used: 100, Computing: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Idle: 100, Used: 100, Computing: 100, Memory: gib},
-		},
-		{
-			"two environments of a user", newHost().attach(0, "1", "alice").attach(0, "2", "alice").run(0, "2", "alice"),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
-		{
-			"shared with bob, who uses it", newHost().attach(0, "1", "alice").attach(0, "2", "bob").run(0, "2", "bob"),
-			usage.Amounts{Attached: 100, Idle: 100},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
+		{"nothing attached", newHost(), usage.Amounts{}, nil},
+		{"idle", newHost().attach(0, "1", "alice"), usage.Amounts{Attached: 100, Idle: 100}, nil},
+		{"two devices", newHost().attach(0, "1", "alice").attach(1, "1", "alice"), usage.Amounts{Attached: 200, Idle: 200}, nil},
+		{"used", newHost().attach(0, "1", "alice").run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
+		{"used by two processes", newHost().attach(0, "1", "alice").run(0, "1", "alice").run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: 2 * gib}, nil},
+		{"5 % is not computing", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(new(5))), usage.Amounts{Attached: 100, Used: 100, Memory: gib}, nil},
+		{"an unknown utilization", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(nil)), usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}, nil},
+		{"unknown processes are not idle", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].ProcessesUnknown = true }), usage.Amounts{Attached: 100, Unmeasured: 100}, nil},
+		{"which GPU is attached is unknown", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].Unidentified = true }), usage.Amounts{Attached: 100, Unmeasured: 100}, nil},
+		{"unknown memory", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].Usage[0].Memory = snapshot.Memory{} }), usage.Amounts{Attached: 100, Used: 100, Computing: 100}, nil},
+		{"not attached", newHost().run(0, "", "alice"), usage.Amounts{Used: 100, Computing: 100, Memory: gib}, nil},
+		{"on another device than the attached one", newHost().attach(0, "1", "alice").run(1, "1", "alice"), usage.Amounts{Attached: 100, Idle: 100, Used: 100, Computing: 100, Memory: gib}, nil},
+		{"two environments of a user", newHost().attach(0, "1", "alice").attach(0, "2", "alice").run(0, "2", "alice"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
+		{"shared with bob, who uses it", newHost().attach(0, "1", "alice").attach(0, "2", "bob").run(0, "2", "bob"), usage.Amounts{Attached: 100, Idle: 100}, &usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}},
 		{"two MIG instances", newHost().attach(0, "1", "alice").attach(0, "2", "bob").with(func(s *snapshot.Snapshot) {
 			s.Devices[0].Utilization = nil
 			s.Devices[0].Instances = []snapshot.Instance{{UUID: "MIG-1"}, {UUID: "MIG-2"}}
 			s.Devices[0].Attachments[0].Instances, s.Devices[0].Attachments[1].Instances = []snapshot.GPUUUID{"MIG-1"}, []snapshot.GPUUUID{"MIG-2"}
-		}).run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}, usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}},
+		}).run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}, nil},
 	} {
 		t.Run(test.name, test.run)
 	}
@@ -143,36 +105,12 @@ func TestWhatCountsForOne(t *testing.T) {
 
 func TestForWhomProcessesCount(t *testing.T) {
 	for _, test := range []whatCounts{
-		{
-			"a process of root in the environment", newHost().attach(0, "1", "alice").run(0, "1", "root"),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
-		{
-			"bob's process that claims it", newHost().attach(0, "1", "alice").run(0, "1", "bob"),
-			usage.Amounts{Attached: 100, Idle: 100},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
-		{
-			"an environment that bob registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments[0].OwnerMismatch = true }),
-			usage.Amounts{},
-			usage.Amounts{Attached: 100, Idle: 100},
-		},
-		{
-			"an environment that isn't registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments = nil }),
-			usage.Amounts{},
-			usage.Amounts{Attached: 100, Idle: 100},
-		},
-		{
-			"a host that reports no uids", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].UID, s.Processes[0].Username = nil, "" }),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
-		{
-			"an environ that can't be read", newHost().attach(0, "1", "alice").run(0, "", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].EnvUnknown, s.Processes[0].Inherited = true, "1" }),
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-			usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib},
-		},
+		{"a process of root in the environment", newHost().attach(0, "1", "alice").run(0, "1", "root"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
+		{"bob's process that claims it", newHost().attach(0, "1", "alice").run(0, "1", "bob"), usage.Amounts{Attached: 100, Idle: 100}, &usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}},
+		{"an environment that bob registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments[0].OwnerMismatch = true }), usage.Amounts{}, &usage.Amounts{Attached: 100, Idle: 100}},
+		{"an environment that isn't registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments = nil }), usage.Amounts{}, &usage.Amounts{Attached: 100, Idle: 100}},
+		{"a host that reports no uids", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].UID, s.Processes[0].Username = nil, "" }), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
+		{"an environ that can't be read", newHost().attach(0, "1", "alice").run(0, "", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].EnvUnknown, s.Processes[0].Inherited = true, "1" }), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
 	} {
 		t.Run(test.name, test.run)
 	}
@@ -182,12 +120,12 @@ func (test *whatCounts) run(t *testing.T) {
 	account := usage.NewMeter(time.UTC)
 	account.Look(begin, clusterOf(on(test.host)))
 	account.Settle(begin.Add(100 * time.Second))
-	sums := account.Take()
+	sums, everybody := account.Take(), *cmp.Or(test.everybody, &test.alice)
 	require.Equal(t, test.alice, sum(sums, usage.OfUser, "alice").Amounts)
 	for kind, name := range map[usage.SumKind]string{usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: ""} {
-		require.Equal(t, test.everybody, sum(sums, kind, name).Amounts)
+		require.Equal(t, everybody, sum(sums, kind, name).Amounts)
 	}
-	require.Equal(t, test.everybody.Attached/100, sum(sums, usage.OfAll, "").Peak)
+	require.Equal(t, everybody.Attached/100, sum(sums, usage.OfAll, "").Peak)
 }
 
 func utilization(u *int) func(*snapshot.Snapshot) {
