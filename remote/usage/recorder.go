@@ -75,19 +75,12 @@ type Recorder struct {
 	end     chan struct{} // closed by Close
 	ended   chan struct{}
 
-	mu      sync.Mutex
-	meter   *Meter
-	counted           // what take returns
-	looked  time.Time // the last time
-	woken   time.Time // when wake was sent last
-}
-
-// counted is what was counted since the last write.
-type counted struct {
-	sums   Sums  // of which the meter has the rest
-	begun  int64 // the first look, since the start or since it was a standby; 0 for none
-	until  int64 // the last one
-	paused bool  // it is a standby since
+	mu     sync.Mutex
+	meter  *Meter
+	begun  int64     // the first look, since the start or since it was a standby; 0 for none
+	looked time.Time // the last one
+	paused bool      // it is a standby since
+	woken  time.Time // when wake was sent last
 }
 
 // StartRecorder begins to record. Call Close at the end.
@@ -96,8 +89,8 @@ func StartRecorder(options RecorderOptions) *Recorder {
 		options.MaxWaiting = DefaultMaxWaiting
 	}
 	r := &Recorder{
-		options: options, meter: NewMeter(options.In), counted: counted{sums: make(Sums)},
-		wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+		options: options, meter: NewMeter(options.In), wake: make(chan struct{}, 1), end: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	go (&dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}).run()
 	return r
@@ -120,7 +113,10 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	now := r.options.Now()
 	switch {
 	case r.options.Shared && cycle.Standby:
-		r.pause(now)
+		if r.begun != 0 && !r.paused { // another one leads, and counts from its first look on: this is written at once
+			r.meter.Forget()
+			r.paused, r.woken = true, now.Add(-writeEvery)
+		}
 	case !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
 		r.looked, r.paused = now, false
 		if r.begun == 0 {
@@ -138,24 +134,6 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		case r.wake <- struct{}{}:
 		default: // it is busy, and will be woken again
 		}
-	}
-}
-
-// pause ends what this controller counts: another one leads, and counts from its first look on.
-func (r *Recorder) pause(now time.Time) {
-	if r.begun == 0 || r.paused {
-		return
-	}
-	r.gather()
-	r.meter.Forget()
-	r.paused, r.woken = true, now.Add(-writeEvery) // so that it is written at once
-}
-
-// gather takes what the meter has.
-func (r *Recorder) gather() {
-	r.sums.Merge(r.meter.Take())
-	if !r.paused {
-		r.until = r.looked.Unix()
 	}
 }
 
@@ -179,17 +157,16 @@ func (r *Recorder) Close() {
 	}
 }
 
-// take returns what was counted since it was called last.
-func (r *Recorder) take() counted {
+// take returns what was counted since it was called last, from when until when, and whether another controller leads.
+// begun is 0 if nothing was looked at, or if that was said already.
+func (r *Recorder) take() (sums Sums, begun, until int64, paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gather()
-	taken := r.counted
-	r.counted = counted{sums: make(Sums), begun: taken.begun, until: taken.until}
-	if taken.paused {
+	begun = r.begun
+	if r.paused {
 		r.begun = 0
 	}
-	return taken
+	return r.meter.Take(), begun, r.looked.Unix(), r.paused
 }
 
 // dbWriter writes what a Recorder counts. It is used by one goroutine alone.
@@ -198,7 +175,7 @@ type dbWriter struct {
 	store   Store  // nil while it can't be opened
 	entry   Entry  // what wasn't given to the store yet
 	pending *Entry // what was given to it, and may have been kept; nil for none
-	paused  bool   // another controller leads since the last look
+	standby bool   // another controller leads since the last look
 	said    string // why, if it was said
 	dropped bool   // something is missing since then
 	tidied  time.Time
@@ -234,18 +211,16 @@ func (w *dbWriter) closeStore() {
 func (w *dbWriter) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	taken := w.take()
-	w.entry.Sums.Merge(taken.sums)
-	if taken.begun == 0 && len(w.entry.Sums) == 0 && w.pending == nil {
+	sums, begun, until, paused := w.take()
+	w.entry.Sums.Merge(sums)
+	if begun == 0 && len(w.entry.Sums) == 0 && w.pending == nil {
 		return
 	}
-	if taken.begun != 0 {
-		w.paused = taken.paused
+	if begun != 0 {
+		w.standby = paused
 	}
-	w.entry.Mark = Mark{Until: taken.until, Ended: ended || w.paused}
-	if w.entry.Since == 0 {
-		w.entry.Since = cmp.Or(taken.begun, taken.until)
-	}
+	w.entry.Mark = Mark{Until: until, Ended: ended || w.standby}
+	w.entry.Since = cmp.Or(w.entry.Since, begun, until)
 	err := w.add(ctx)
 	if errors.Is(err, ErrDamaged) && w.options.Replace != nil {
 		w.closeStore()
@@ -261,7 +236,7 @@ func (w *dbWriter) write(ended bool) {
 	}
 	w.written()
 	w.tidy(ctx)
-	if w.paused { // another controller writes now
+	if w.standby { // another controller writes now
 		w.closeStore()
 		w.entry.Since = 0
 	}

@@ -176,30 +176,25 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 	return s.translated(err)
 }
 
-// begin begins a transaction. A connection to a server from before may have been lost since.
-func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
-	begun, err := s.beginOnce(ctx)
-	if connecting := new(pgconn.ConnectError); s.shared && err != nil && ctx.Err() == nil &&
-		!errors.As(err, &connecting) {
-		begun, err = s.beginOnce(ctx)
-	}
-	return begun, err
-}
-
-func (s *Store) beginOnce(ctx context.Context) (*sql.Tx, error) {
+// begin begins a transaction. A connection to a server from before may have been lost since: it is tried twice.
+func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	options := &sql.TxOptions{ReadOnly: !s.writes}
 	if s.shared && !s.writes {
 		options.Isolation = sql.LevelRepeatableRead
 	}
-	begun, err := s.db.BeginTx(ctx, options)
-	if err != nil || !s.shared {
-		return begun, err
+	for range 2 {
+		begun, err = s.db.BeginTx(ctx, options)
+		if err == nil && s.shared {
+			if _, err = begun.ExecContext(ctx, serverBegin); err != nil {
+				_ = begun.Rollback() // nothing was done in it
+			}
+		}
+		connecting := new(pgconn.ConnectError)
+		if err == nil || !s.shared || ctx.Err() != nil || errors.As(err, &connecting) {
+			break
+		}
 	}
-	if _, err := begun.ExecContext(ctx, serverBegin); err != nil {
-		_ = begun.Rollback() // nothing was done in it
-		return nil, err
-	}
-	return begun, nil
+	return begun, err
 }
 
 // each does something in one transaction after the other, until nothing is to be done.
