@@ -30,6 +30,7 @@ const timeout = 10 * time.Second
 // scripted is a Network of hosts that are asked over pipes, in the time of a test
 // bubble. Fields that are nil do no harm.
 type scripted struct {
+	neverReached
 	capabilities []string // nil for all
 	fence        agent.Fence
 	execute      func(context.Context) (agent.Execution, error)
@@ -54,18 +55,7 @@ func (n *scripted) start(_ context.Context, _ remote.Host, _ remote.Command) (ag
 	if n.capabilities != nil {
 		greeting.Capabilities = n.capabilities
 	}
-	requests, out := io.Pipe()
-	in, answers := io.Pipe()
-	server := &agent.Responder{ReadToken: true, Greeting: greeting, Handler: (&agent.Answers{Backend: n, Fence: n.fence, Allow: n.allow}).Handle, Idle: 24 * time.Hour}
-	s := &scriptedSession{Reader: in, out: out, unread: n.unread, ended: make(chan struct{})}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.close = func() { cancel(); _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
-	go func() {
-		defer close(s.ended)
-		_ = server.Serve(ctx, requests, answers)
-		s.close()
-	}()
-	return s, nil
+	return &scriptedSession{newPiped(&agent.Answers{Backend: n, Fence: n.fence, Allow: n.allow}, greeting), n.unread}, nil
 }
 
 func (n *scripted) Run(ctx context.Context, h remote.Host, c remote.Command) (remote.Output, error) {
@@ -76,11 +66,7 @@ func (n *scripted) Run(ctx context.Context, h remote.Host, c remote.Command) (re
 	document, err := snapshot.EncodeSnapshot(&snapshot.Snapshot{Environments: []snapshot.Environment{}, Devices: []snapshot.Device{}})
 	return remote.Output{Stdout: document, Stderr: flood}, err
 }
-func (*scripted) Peer(remote.Host) (remote.Peer, bool) { return remote.Peer{}, false }
-func (*scripted) Resolve(context.Context, remote.Host) {}
-
 func (*scripted) Probe(context.Context, remote.Host) error { return nil }
-func (*scripted) Disconnect(remote.Host)                   {}
 
 func (n *scripted) Snapshot(ctx context.Context, _ local.Age) ([]byte, error) {
 	if n.look != nil {
@@ -100,12 +86,10 @@ func (n *scripted) Notify(m []agent.Message) ([]agent.Receipt, error) {
 	return make([]agent.Receipt, len(m)), nil
 }
 
+// scriptedSession doesn't read a part of what it is sent.
 type scriptedSession struct {
-	io.Reader
-	out    io.Writer
+	*piped
 	unread string
-	close  func()
-	ended  chan struct{}
 }
 
 func (s *scriptedSession) Write(p []byte) (int, error) {
@@ -113,12 +97,7 @@ func (s *scriptedSession) Write(p []byte) (int, error) {
 		<-s.ended
 		return 0, io.ErrClosedPipe
 	}
-	return s.out.Write(p)
-}
-func (s *scriptedSession) Close() { s.close() }
-func (s *scriptedSession) Wait() error {
-	<-s.ended
-	return remote.Errorf(remote.OutcomeUnknown, "cut off")
+	return s.piped.Write(p)
 }
 
 // flood is what a host writes to stderr.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,15 +51,8 @@ const noOrder = `{"report":{"terminate":[],"detach":{}}}`
 
 // join opens a stream to a server of the backend.
 func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, hangUp func() error) {
-	requests, out := io.Pipe()
-	in, answers := io.Pipe()
-	ended := make(chan error, 1)
 	server := &agent.Responder{Token: "t", Greeting: greeting, Handler: (&agent.Answers{Backend: g}).Handle, Idle: time.Minute}
-	go func() {
-		ended <- server.Serve(t.Context(), requests, answers)
-		_ = answers.Close()
-		_ = requests.Close()
-	}()
+	in, out, ended := both(t.Context(), server)
 	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	return c, func() error {

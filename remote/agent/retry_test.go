@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 )
@@ -35,6 +36,7 @@ const (
 
 // pretended is a network of hosts that all do the same, in the time of a test bubble.
 type pretended struct {
+	neverReached
 	jump bool // hosts can't be probed
 
 	mu             sync.Mutex
@@ -62,8 +64,6 @@ func (n *pretended) now(count *int) (mode, <-chan struct{}) {
 
 // connectTimeout is that of a failed login.
 const connectTimeout = 10 * time.Second
-
-func (*pretended) Resolve(context.Context, remote.Host) {}
 
 func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
 	if n.jump {
@@ -108,16 +108,24 @@ func (n *pretended) start(ctx context.Context, _ remote.Host, _ remote.Command) 
 	}
 	time.Sleep(200 * time.Millisecond)
 	_, changed = n.now(new(int))
-	return newPiped(n, changed), nil
+	s := newPiped(&agent.Answers{Backend: n}, agent.NewGreeting("v"))
+	go func() {
+		select {
+		case <-changed:
+			if m, _ := n.now(new(int)); m == refusing { // it was shut down; otherwise its connections hang
+				s.close()
+			}
+		case <-s.ended:
+		}
+	}()
+	return s, nil
 }
 
 func (n *pretended) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
 	return remote.Output{}, remote.Errorf(remote.CommandFailed, "there are no commands here")
 }
-func (n *pretended) Peer(remote.Host) (remote.Peer, bool) { return remote.Peer{}, false }
-func (n *pretended) Disconnect(remote.Host)               {}
 
-// piped is a session with `usage serve` until its host changes.
+// piped is a session with a `usage serve` in this process.
 type piped struct {
 	io.Reader
 	io.Writer
@@ -131,27 +139,16 @@ func (s *piped) Wait() error {
 	return remote.Errorf(remote.OutcomeUnknown, "cut off")
 }
 
-func newPiped(n *pretended, changed <-chan struct{}) *piped {
-	requests, out := io.Pipe()
-	in, answers := io.Pipe()
-	s := &piped{Reader: in, Writer: out, ended: make(chan struct{})}
-	s.close = func() { _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
-	server := &agent.Responder{ReadToken: true, Greeting: agent.NewGreeting("v"), Handler: (&agent.Answers{Backend: n}).Handle, Idle: 24 * time.Hour}
+func newPiped(answers *agent.Answers, greeting frame.Greeting) *piped {
+	server := &agent.Responder{ReadToken: true, Greeting: greeting, Handler: answers.Handle, Idle: 24 * time.Hour}
 	ctx, cancel := context.WithCancel(context.Background())
+	in, out, served := both(ctx, server)
+	s := &piped{Reader: in, Writer: out, ended: make(chan struct{})}
+	s.close = func() { cancel(); _, _ = out.Close(), in.Close() }
 	go func() {
 		defer close(s.ended)
-		defer cancel()
-		_ = server.Serve(ctx, requests, answers)
+		<-served
 		s.close()
-	}()
-	go func() {
-		select {
-		case <-changed:
-			if m, _ := n.now(new(int)); m == refusing { // it was shut down; otherwise its connections hang
-				s.close()
-			}
-		case <-ctx.Done():
-		}
 	}()
 	return s
 }

@@ -37,11 +37,10 @@ func (e echo) Handle(ctx context.Context, r agent.Call) ([]byte, error) {
 }
 
 // both joins a server and a client's pipes; the returned function hangs up and returns what Serve did.
-func both(ctx context.Context, idle time.Duration, h agent.Handler) (in io.ReadCloser, out io.WriteCloser, ended <-chan error) {
+func both(ctx context.Context, server *agent.Responder) (in io.ReadCloser, out io.WriteCloser, ended <-chan error) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	done := make(chan error, 1)
-	server := &agent.Responder{Token: "t", Greeting: greeting, Handler: h, Idle: idle}
 	go func() {
 		done <- server.Serve(ctx, requests, answers)
 		_ = answers.Close()
@@ -50,8 +49,13 @@ func both(ctx context.Context, idle time.Duration, h agent.Handler) (in io.ReadC
 	return in, out, done
 }
 
+// echoing is a server that echoes.
+func echoing(idle time.Duration) *agent.Responder {
+	return &agent.Responder{Token: "t", Greeting: greeting, Handler: echo{make(chan string, 1)}.Handle, Idle: idle}
+}
+
 func TestConversation(t *testing.T) {
-	in, out, ended := both(t.Context(), time.Minute, echo{}.Handle)
+	in, out, ended := both(t.Context(), echoing(time.Minute))
 	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	require.Equal(t, greeting, c.Greeting)
@@ -125,7 +129,7 @@ func TestTheServerEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				in, out, ended := both(ctx, time.Minute, echo{make(chan string, 1)}.Handle)
+				in, out, ended := both(ctx, echoing(time.Minute))
 				_, err := io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))
 				require.NoError(t, err)
 				tt.do(t, in, out, cancel)
@@ -230,7 +234,7 @@ func TestAnswersTwice(t *testing.T) {
 // though the read goes on until the session is closed.
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, out, ended := both(t.Context(), time.Hour, echo{make(chan string, 1)}.Handle)
+		in, out, ended := both(t.Context(), echoing(time.Hour))
 		c, err := agent.OpenStream(t.Context(), in, out, "t")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -248,7 +252,7 @@ func TestLateAnswers(t *testing.T) {
 }
 
 func TestAQuestionTooLateIsNotSent(t *testing.T) {
-	in, out, ended := both(t.Context(), time.Minute, echo{}.Handle)
+	in, out, ended := both(t.Context(), echoing(time.Minute))
 	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	over, cancel := context.WithCancel(t.Context())
@@ -274,7 +278,7 @@ func TestTooLongToSend(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{32, 4 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", size), func(b *testing.B) {
-			in, out, ended := both(b.Context(), time.Minute, echo{}.Handle)
+			in, out, ended := both(b.Context(), echoing(time.Minute))
 			c, err := agent.OpenStream(b.Context(), in, out, "t")
 			require.NoError(b, err)
 			body := make([]byte, size)

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
 // slow takes ten seconds for an order, and no time for what else is asked.
@@ -27,13 +25,9 @@ func slow(_ context.Context, r agent.Call) ([]byte, error) {
 func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var replaced atomic.Bool
-		in, toServer := io.Pipe()
-		fromServer, out := io.Pipe()
-		ended := make(chan error, 1)
-		parallel := frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: nil}
-		server := &agent.Responder{Token: "t", Greeting: parallel, Handler: slow, Idle: time.Hour, Replaced: replaced.Load}
-		go func() { ended <- server.Serve(t.Context(), in, out) }()
-		stream, err := agent.OpenStream(t.Context(), fromServer, toServer, "t")
+		server := &agent.Responder{Token: "t", Greeting: greeting, Handler: slow, Idle: time.Hour, Replaced: replaced.Load}
+		in, out, ended := both(t.Context(), server)
+		stream, err := agent.OpenStream(t.Context(), in, out, "t")
 		require.NoError(t, err)
 		running := func() {
 			t.Helper()
@@ -65,6 +59,6 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		require.NoError(t, <-executed)
 		require.ErrorIs(t, <-ended, agent.ErrReplaced)
 		require.NoError(t, out.Close())
-		require.NoError(t, toServer.Close())
+		require.NoError(t, in.Close())
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -45,14 +44,12 @@ type eventful struct {
 	*agent.Stream
 	bell   *bell
 	hangUp func()
-	ended  chan error // what Serve returned
+	ended  <-chan error // what Serve returned
 }
 
 func listen(t *testing.T, change func(*agent.Responder)) *eventful {
 	t.Helper()
-	requests, out := io.Pipe()
-	in, answers := io.Pipe()
-	e := &eventful{bell: &bell{rings: make(chan struct{})}, ended: make(chan error, 1)}
+	e := &eventful{bell: &bell{rings: make(chan struct{})}}
 	server := &agent.Responder{
 		Token: "t", Greeting: agent.NewGreeting("v", agent.CapabilityEvents), Idle: time.Hour,
 		Handler: (&agent.Answers{Backend: &grave{release: make(chan struct{})}, Event: e.bell.Wait}).Handle,
@@ -60,11 +57,8 @@ func listen(t *testing.T, change func(*agent.Responder)) *eventful {
 	if change != nil {
 		change(server)
 	}
-	go func() {
-		e.ended <- server.Serve(t.Context(), requests, answers)
-		_ = answers.Close()
-		_ = requests.Close()
-	}()
+	in, out, ended := both(t.Context(), server)
+	e.ended = ended
 	var err error
 	e.Stream, err = agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
