@@ -112,17 +112,10 @@ func keeperEnded(said *guard.Status) bool {
 // askKernel asks what the kernel can do, and what it does.
 func (d *StatusDocument) askKernel(at pins) {
 	if at.err != nil {
-		d.Kernel = &KernelReport{Why: at.err.Error(), Abilities: []kernel.Ability{}, Programs: []kernel.Program{}}
+		d.Kernel = &kernel.Support{Why: at.err.Error(), Abilities: []kernel.Ability{}, Programs: []kernel.Program{}}
 		return
 	}
-	report := kernel.Probe(at.Location)
-	d.Kernel = &KernelReport{
-		Possible: report.Err == nil, Abilities: report.Abilities,
-		Programs: append([]kernel.Program{}, report.Programs...),
-	}
-	if report.Err != nil {
-		d.Kernel.Why = report.Err.Error()
-	}
+	d.Kernel = new(kernel.Probe(at.Location))
 	if d.Unpinned {
 		return // only its process can reach it
 	}
@@ -197,7 +190,7 @@ type StatusDocument struct {
 	Pins         string              `json:"pins"`               // their folder
 	Keeper       snapshot.PID        `json:"keeper,omitempty"`   // the process that has it
 	Unpinned     bool                `json:"unpinned,omitempty"` // it ends with its keeper
-	Kernel       *KernelReport       `json:"kernel,omitempty"`   // for root
+	Kernel       *kernel.Support     `json:"kernel,omitempty"`   // for root
 	Devices      []guard.Device      `json:"devices"`
 	Users        []guard.AllowedUser `json:"users"`                    // who may open guarded GPUs
 	UsersLeftOut int                 `json:"users_left_out,omitempty"` // beyond 500
@@ -214,12 +207,4 @@ type OpenEvents struct {
 	Guard bool         `json:"guard"`
 	Opens watch.Method `json:"opens"`         // of nodes in /dev
 	Why   string       `json:"why,omitempty"` // why it isn't fanotify
-}
-
-// KernelReport is what the kernel can do.
-type KernelReport struct {
-	Possible  bool             `json:"possible"`
-	Why       string           `json:"why,omitempty"` // why it isn't
-	Abilities []kernel.Ability `json:"abilities"`
-	Programs  []kernel.Program `json:"programs"`
 }

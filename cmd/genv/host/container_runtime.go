@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -190,4 +194,177 @@ func (r *runtime) report(err error) {
 	}
 	_, _ = file.Write(append(line, '\n')) // it is on stderr, too
 	_ = file.Close()
+}
+
+// What the hooks are called for.
+const (
+	hookStart = "start" // the container's init exists, and has not started its program
+	hookStop  = "stop"  // the container has ended
+)
+
+// hookWithin is how long the real runtime waits for a hook. The lock of the state files may take some seconds.
+const hookWithin = 30 * time.Second
+
+// maxState bounds the state of a container on stdin, in bytes.
+const maxState = 1 << 20
+
+type hookCall struct {
+	command.Program
+	host *localhost.Host
+	hookOrder
+	state struct { // of the container (OCI runtime specification, "State")
+		ID  string       `json:"id"`
+		PID snapshot.PID `json:"pid"` // of its init; 0 if it has ended
+	}
+}
+
+// ContainerHook is what the real runtime calls at the start and at the end of a container. It returns
+// the exit status: another one than 0 at the start keeps the container from starting.
+func ContainerHook(ctx context.Context, p command.Program, args []string) int {
+	h := &hookCall{Program: p}
+	err := h.run(ctx, args)
+	if err == nil {
+		return command.ExitOK
+	}
+	fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))
+	if len(args) > 0 && args[0] == hookStart && !h.GPUs { // it doesn't need genv
+		return command.ExitOK
+	}
+	return command.ExitFailed
+}
+
+func (h *hookCall) run(ctx context.Context, args []string) error {
+	if len(args) != 2 || args[0] != hookStart && args[0] != hookStop {
+		return errors.New("the container runtime of genv adds this hook to containers: it isn't for people")
+	}
+	if err := json.Unmarshal([]byte(args[1]), &h.hookOrder); err != nil {
+		return fmt.Errorf("the hook's order: %w", err)
+	}
+	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.state); err != nil {
+		return fmt.Errorf("the container's state: %w", err)
+	}
+	if !container.IsID(h.state.ID) {
+		return notDockers(h.state.ID)
+	}
+	h.host = localhost.Open(h.Program)
+	if args[0] == hookStop {
+		return h.stop(ctx)
+	}
+	return h.start(ctx)
+}
+
+// start registers the init in the container's environment, and records it.
+func (h *hookCall) start(ctx context.Context) error {
+	stat, err := h.host.Machine.Proc.Stat(h.state.PID)
+	if err != nil {
+		return fmt.Errorf("the container's init: %w", err)
+	}
+	r := h.Record
+	r.ID, r.StartedAt, r.PID, r.Start = h.state.ID, h.Now().UTC(), h.state.PID, stat.Start
+	if !h.Registered {
+		return container.WriteRecord(h.Run, r)
+	}
+	owner := grant.Nobody
+	if h.UID != nil {
+		owner = *h.UID
+	}
+	return h.host.Store.Update(ctx, func(f *state.Files) error {
+		env := f.Environment(h.EID)
+		if env == nil || env.UID != owner { // if it ended, another user may have one with the same id
+			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
+		}
+		if err := f.Activate(state.Activation{
+			EID: env.EID, UID: env.UID, Username: env.Username, PID: h.state.PID, At: snapshot.DateOf(h.Now()),
+		}); err != nil {
+			return err
+		}
+		return container.WriteRecord(h.Run, r)
+	})
+}
+
+// stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
+// look at the state files finds that the init has ended.
+func (h *hookCall) stop(ctx context.Context) error {
+	r, err := container.ReadRecord(h.Run, h.state.ID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && h.runsAgain(&r):
+		return nil
+	case err != nil:
+		return errors.Join(err, container.RemoveRecord(h.Run, h.state.ID))
+	case r.EID != "":
+		err = h.host.Store.Update(ctx, func(f *state.Files) error {
+			forget(f, &r)
+			return nil
+		})
+	}
+	return errors.Join(err, container.RemoveSameRecord(h.Run, r))
+}
+
+// runsAgain says whether the container was started again meanwhile: its record is of another
+// process than the one that has ended, or that couldn't create it and calls the hook now.
+func (h *hookCall) runsAgain(r *container.Record) bool {
+	if r.PID == 0 || int(r.PID) == os.Getppid() {
+		return false
+	}
+	start, known := h.host.StartOf(r.PID)
+	return known && start == r.Start
+}
+
+// runcCall is a command line of runc, of which the runtime needs to know what starts containers.
+type runcCall struct {
+	args    []string
+	command string // "create", for example; empty if there is none
+	bundle  string
+	id      string
+	log     string // the file for errors that the engine shows; empty for none
+}
+
+// The flags of runc(8) and crun(1) that have a value: before the command, and of create and
+// run. All others are switches, or have their value after "=".
+var (
+	globalValued = []string{"log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager"}
+	createValued = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f"}
+)
+
+func (c *runcCall) starts() bool { return c.command == "create" || c.command == "run" }
+
+// parseCall reads a command line of runc, without the program's name.
+func parseCall(args []string) *runcCall {
+	c := &runcCall{args: args, bundle: "."}
+	flags, rest := takeFlags(args, globalValued, true)
+	c.log = flags["log"]
+	if len(rest) > 0 {
+		c.command = rest[0]
+	}
+	if !c.starts() {
+		return c
+	}
+	flags, rest = takeFlags(rest[1:], createValued, true)
+	c.bundle = cmp.Or(flags["b"], flags["bundle"], c.bundle)
+	if len(rest) > 0 {
+		c.id = rest[0]
+	}
+	return c
+}
+
+// takeFlags takes flags from the beginning, up to "--", and returns the values of those that have one. switches says
+// whether there are others than those.
+func takeFlags(args, valued []string, switches bool) (flags map[string]string, rest []string) {
+	flags = map[string]string{}
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		word := args[0]
+		name, value, joined := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		hasValue := slices.Contains(valued, name)
+		if word != "--" && !hasValue && !switches {
+			break
+		}
+		if args = args[1:]; word == "--" {
+			break
+		}
+		if !joined && hasValue && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		flags[name] = value
+	}
+	return flags, args
 }

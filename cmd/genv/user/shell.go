@@ -4,13 +4,18 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 type shellOptions struct {
@@ -120,4 +125,165 @@ func (p *program) shellKind(name string) (shell.Kind, error) {
 		return shell.ParseKind(p.Getenv("SHELL"))
 	}
 	return shell.ParseKind(parent.Name)
+}
+
+// guarded says whether this host has a guard on, so that devices are named by UUID.
+func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
+
+// uuids are those of devices on a guarded host, or if some of them are attached by MIG instance, in the same order;
+// otherwise nil. CUDA reads a list of indices or of UUIDs, and not one of both.
+func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]snapshot.GPUUUID, error) {
+	if len(devices) == 0 || len(parts) == 0 && !w.guarded() {
+		return nil, nil
+	}
+	uuids := make([]snapshot.GPUUUID, len(devices))
+	var known []hardware.BusDevice
+	for i, index := range devices {
+		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
+			uuids[i] = snapshot.GPUUUID(shell.JoinUUIDs(parts[at].Instances))
+			continue
+		}
+		var err error
+		if known == nil {
+			known, err = w.Machine.Hardware.Known()
+		}
+		if err != nil {
+			return nil, err
+		}
+		own, ok := hardware.UUIDs(known, devices[i:i+1])
+		if !ok {
+			return nil, hardware.ErrNotPublished
+		}
+		uuids[i] = own[0]
+	}
+	return uuids, nil
+}
+
+// visible adds the UUIDs of the devices where they are needed. Without them, which is a
+// warning, the shell gets their indices, as on other hosts.
+func (p *program) visible(who *hostUser, active shell.Active) shell.Active {
+	var err error
+	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and "+
+			"they are not known: %v", err))
+	}
+	return active
+}
+
+// onlyIndices says whether a CUDA_VISIBLE_DEVICES names GPUs by their indices.
+func onlyIndices(visible string) bool {
+	return visible != "" && strings.Trim(visible, "0123456789,") == ""
+}
+
+// adviseOfIndices warns a shell that was activated before the guard came on: its indices
+// are those of all devices, but its programs count only those that they may open.
+func (p *program) adviseOfIndices(who *hostUser) {
+	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: "+
+			"run genv attach --refresh", text.Quoted(visible, 80)))
+	}
+}
+
+// adviseOfOthers warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: another terminal
+// attached or detached some since.
+func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
+	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
+	switch {
+	case strings.HasPrefix(visible, "GPU-"), strings.HasPrefix(visible, "MIG-"):
+		now = p.visible(who, now)
+		if known := now.UUIDs != nil || len(now.Devices) == 0; known && visible != now.VisibleDevices() {
+			p.Warn("CUDA_VISIBLE_DEVICES of this shell has other GPUs than its environment: run genv attach --refresh")
+		}
+	case (visible == "-1" || onlyIndices(visible)) && visible != now.VisibleDevices() && len(now.Parts) == 0:
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach "+
+			"--refresh", text.Quoted(visible, 80), now.VisibleDevices()))
+	}
+}
+
+// migInstance is a MIG instance of a device.
+type migInstance struct {
+	snapshot.Instance
+	of snapshot.DeviceIndex
+}
+
+// instances reads --mig: which MIG instances of which devices it means. Which ones are free
+// is decided again when they are attached.
+func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
+	if !c.IsSet("mig") {
+		return nil, nil
+	}
+	devices, err := w.Machine.Instances(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	files, err := w.StateFiles(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	var all []migInstance
+	for i := range devices {
+		for _, instance := range devices[i].Instances {
+			all = append(all, migInstance{instance, devices[i].Index})
+		}
+	}
+	var requests []state.InstanceRequest
+	for name := range strings.SplitSeq(mig, ",") {
+		name = strings.TrimSpace(name)
+		named := slices.DeleteFunc(slices.Clone(all), func(i migInstance) bool {
+			return name == "" || string(i.UUID) != name && i.Profile != name
+		})
+		if len(named) == 0 {
+			return nil, command.WrongFlag("mig", " %s: there is no such MIG instance or profile here; %s",
+				text.Shown(name), listed(all))
+		}
+		at := slices.IndexFunc(named, func(i migInstance) bool {
+			return string(i.UUID) == name || !isTaken(requests, i.UUID) && i.isFree(&files)
+		})
+		if at < 0 {
+			return nil, &state.UnavailableError{Reason: "no MIG instance of profile " + text.Shown(name) + " is free"}
+		}
+		chosen := named[at]
+		requests = append(requests, state.InstanceRequest{
+			Index: chosen.of, UUID: chosen.UUID, Memory: chosen.Memory(), Shares: chosen.shares(all, &files, eid, requests),
+		})
+	}
+	return requests, nil
+}
+
+func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
+	return slices.ContainsFunc(taken, func(r state.InstanceRequest) bool { return r.UUID == uuid })
+}
+
+// shares says whether an instance has its memory in common with one that the environment has or
+// asks for, too: they are compute instances of one GPU instance.
+func (i *migInstance) shares(
+	all []migInstance, files *state.Files, eid snapshot.EnvID, others []state.InstanceRequest,
+) bool {
+	var has []snapshot.GPUUUID
+	if d := files.Device(i.of); d != nil && d.Attachment(eid) != nil {
+		has = d.Attachment(eid).Instances
+	}
+	return i.Pool != "" && slices.ContainsFunc(all, func(o migInstance) bool {
+		return o.of == i.of && o.UUID != i.UUID && o.Pool == i.Pool &&
+			(slices.Contains(has, o.UUID) || isTaken(others, o.UUID))
+	})
+}
+
+// isFree says whether no environment has the instance, or all of its device.
+func (i *migInstance) isFree(files *state.Files) bool {
+	d := files.Device(i.of)
+	return d == nil || !slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
+		return len(a.Instances) == 0 || slices.Contains(a.Instances, i.UUID)
+	})
+}
+
+func listed(all []migInstance) string {
+	var names []string
+	for _, i := range all {
+		names = append(names, strings.TrimSpace(i.Profile+" "+string(i.UUID))+" of GPU "+i.of.String())
+	}
+	if names == nil {
+		return "nvidia-smi lists no MIG instances"
+	}
+	return "there are " + strings.Join(names, ", ")
 }

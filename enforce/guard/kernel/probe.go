@@ -23,11 +23,13 @@ type Ability struct {
 
 // Support is what the kernel of this machine can do for a guard.
 type Support struct {
-	Abilities []Ability
-	Programs  []Program // that judge opens of devices in the same cgroup or above it
-	// Err is nil if Open with the same Location can work, or with Location.Unpinned if there
-	// isn't a bpffs; otherwise it has a class of this package.
-	Err error
+	Possible  bool      `json:"possible"`
+	Why       string    `json:"why,omitempty"` // why it isn't
+	Abilities []Ability `json:"abilities"`
+	Programs  []Program `json:"programs"` // that judge opens of devices in the same cgroup or above it
+	// Err is nil if Open with the same Location can work, or with Location.Unpinned if there isn't a bpffs; otherwise
+	// it has a class of this package.
+	Err error `json:"-"`
 }
 
 // Probe says what is there and what is missing, without attaching or pinning anything.
@@ -93,7 +95,7 @@ func lockdown() string {
 }
 
 func (f probedFacts) report() Support {
-	r := Support{Programs: f.programs}
+	r := Support{Programs: append([]Program{}, f.programs...)}
 	r.add("programs and maps", true, f.loadErr, "Linux "+f.release, f.whyNotLoaded())
 	r.add("cgroup2", true, f.cgroupErr, f.where(), "")
 	r.add("room in the cgroup", true, f.conflict(), f.others(), "")
@@ -105,6 +107,9 @@ func (f probedFacts) report() Support {
 			noPIDs = fmt.Errorf("not reported by Linux %s (6.1 does): events name the user, but not the process", f.release)
 		}
 		r.add("PIDs in events", false, noPIDs, "yes", "")
+	}
+	if r.Possible = r.Err == nil; !r.Possible {
+		r.Why = r.Err.Error()
 	}
 	return r
 }
