@@ -89,8 +89,7 @@ func (d *StatusDocument) takeOver(said *guard.Status, now time.Time) {
 	d.Problems = append(d.Problems, said.Problems...)
 	if d.Mode == guard.Off {
 		if said.Mode != guard.Off {
-			d.Reason = "it ended at " + said.Until.Local().Format(time.DateTime) +
-				", and no process has renewed it"
+			d.Reason = "it ended at " + said.Until.Local().Format(time.DateTime) + ", and no process has renewed it"
 		}
 		return
 	}

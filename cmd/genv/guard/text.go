@@ -24,8 +24,7 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 	case d.Mode == guard.Off:
 		line("guard", "off")
 	default:
-		line("guard", "%s, until %s (%s left) unless it is renewed", d.Mode,
-			d.Until.Local().Format(time.TimeOnly),
+		line("guard", "%s, until %s (%s left) unless it is renewed", d.Mode, d.Until.Local().Format(time.TimeOnly),
 			time.Duration(d.LeaseSeconds*float64(time.Second)).Round(time.Second))
 		if d.Reason != "" {
 			line("", "less than ordered: %s", d.Reason)

@@ -158,9 +158,7 @@ func (h *Host) Served() (bool, error) {
 // lookEvery is how often a host without a queue is looked at for free GPUs.
 const lookEvery = 10 * time.Second
 
-func (h *Host) changeWhenFree(
-	ctx context.Context, c change.Change, tell func(*service.Place),
-) (change.Result, error) {
+func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*service.Place)) (change.Result, error) {
 	for {
 		s, err := h.Machine.Snapshot(ctx)
 		if err != nil {

@@ -58,8 +58,7 @@ func (s Shell143) Render(change Edit) (string, error) {
 	for _, name := range change.Unset {
 		code.line("unset " + name)
 	}
-	if path := s.Environ("PATH"); change.Enter && s.Shims != "" &&
-		!strings.Contains(":"+path+":", ":"+s.Shims+":") {
+	if path := s.Environ("PATH"); change.Enter && s.Shims != "" && !strings.Contains(":"+path+":", ":"+s.Shims+":") {
 		code.replace("PATH", strings.TrimSuffix(s.Shims+":"+path, ":"))
 	}
 	if change.Enter && change.Prefix != "" {

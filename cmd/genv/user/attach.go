@@ -36,8 +36,7 @@ func (p *program) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "attach",
 		Usage: "attach GPUs to this environment: as many as are configured, or one",
-		Flags: append(o.flags(),
-			o.waitFlag(),
+		Flags: append(o.flags(), o.waitFlag(),
 			command.Bool(&o.config, "config", "attach as many as are configured, and none if no number is"),
 			command.Bool(&o.refresh, "refresh",
 				"attach nothing; update this shell after another terminal attached or detached GPUs")),

@@ -26,8 +26,7 @@ func Commands(with command.Program) []*cli.Command {
 		p.devicesCommand(), p.envsCommand(), p.shellCommand(),
 	}
 	p.printPlainErrors(commands)
-	return append(commands, p.noticesCommand(), p.historyCommand(), p.whyCommand(),
-		p.reserveCommand())
+	return append(commands, p.noticesCommand(), p.historyCommand(), p.whyCommand(), p.reserveCommand())
 }
 
 // outsideContainers is the action of a command that only changes environments: in a container of
