@@ -191,8 +191,6 @@ func (p *program) detach(c *cli.Context, index string) error {
 	var models inUse // asking for them isn't worth the time
 	if detached := without(result.Before, result.Now); len(detached) > 0 {
 		p.Warn("Detached " + models.named(detached))
-	} else if list == nil {
-		p.Warn("No GPU was attached")
 	}
 	if others := without(list, result.Before); len(others) > 0 {
 		p.Warn("Not attached: " + models.named(others))

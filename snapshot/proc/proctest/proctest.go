@@ -167,7 +167,7 @@ func StartPiped(t testing.TB, cmd *exec.Cmd) (stdin io.WriteCloser, stdout io.Re
 // Sleeper starts a process of a user, with an environment or this one's, that does nothing until the test ends.
 func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 	t.Helper()
-	cmd := exec.Command("sleep", "1000000")
+	cmd := exec.Command("/bin/sleep", "1000000")
 	cmd.Dir, cmd.Env = "/", environ
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if uid != os.Geteuid() {
