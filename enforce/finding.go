@@ -46,6 +46,8 @@ type Finding struct {
 	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
+	// BelowPower is the percentage of its power limit under which a GPU drew, if it is idle by that alone.
+	BelowPower int `json:"below_power,omitempty"`
 	// Warn is that of a finding of idle.
 	Warn Warn `json:"-"`
 
@@ -141,6 +143,8 @@ func (f *Finding) Advice(find FindEnvironment) string {
 	switch {
 	case f.Booking != nil:
 		return f.Booking.advice()
+	case f.Rule == RuleIdle && len(f.Terminate) > 0 && f.BelowPower > 0:
+		return adviceLowPower
 	case f.Rule == RuleIdle && len(f.Terminate) > 0:
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:

@@ -13,6 +13,9 @@ import (
 // RuleIdle is about attached devices that are not used.
 const RuleIdle Rule = "idle"
 
+const adviceLowPower = "Save your work, and end what doesn't compute: a GPU that computes draws more power. What " +
+	"draws more before that may stay."
+
 const adviceIdleEnds = "Save your work, and end what computes nothing. What computes on the GPU before that may stay."
 
 // adviceIdleEnded is for whoever lost a process.
@@ -34,12 +37,14 @@ var idleRule = rule{
 		func(s *Settings) **Idle { return &s.Idle }, "{after: 2h, below: 5%}", readIdle, Idle.String), ByHost | ByUser},
 	advice: fmt.Sprintf(adviceIdle, "after another warning", keepIdle(false)),
 	line: func(f Finding) string {
-		if f.PID != 0 {
-			return fmt.Sprintf("Process %d has computed nothing on GPU %s for %s, and %s are allowed",
-				f.PID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+		what := fmt.Sprintf("GPU %s of environment %s has been idle", text.JoinIndices(f.Devices), f.EID)
+		switch gpu := text.JoinIndices(f.Devices); {
+		case f.BelowPower > 0:
+			what = fmt.Sprintf("GPU %s has drawn less than %d%% of its power limit", gpu, f.BelowPower)
+		case f.PID != 0:
+			what = fmt.Sprintf("Process %d has computed nothing on GPU %s", f.PID, gpu)
 		}
-		return fmt.Sprintf("Environment %s has not used GPU %s for %s, and %s are allowed",
-			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+		return fmt.Sprintf("%s for %s, and %s are allowed", what, text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	},
 }
 

@@ -205,15 +205,15 @@ func (c *counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*ca
 	for _, d := range chosen {
 		n.free = append(n.free, d.Index)
 		on := of[d]
-		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *HeldDevice) bool { return other == d })
-		on.mayTake--
 		at := slices.IndexFunc(losing, func(other *capOn) bool { return other.people[0] == on.people[0] })
 		if at < 0 {
 			one := *on
 			one.wait, one.chosen, at = n, nil, len(losing)
-			losing = append(losing, &one)
+			losing = append(losing, &one) // with all that counts before
 		}
 		losing[at].chosen = append(losing[at].chosen, d)
+		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *HeldDevice) bool { return other == d })
+		on.mayTake--
 	}
 	var last time.Time
 	for _, on := range losing {
@@ -229,8 +229,7 @@ func (c *counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*ca
 	}
 	for _, on := range losing {
 		on.notBefore = last
-		counted := slices.Concat(on.counted, on.chosen)
-		f := on.finding(counted, int64(len(counted)))
+		f := on.finding(on.counted, int64(len(on.counted)))
 		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
 		if on.takeAll(f, on.chosen) {
 			c.Next.TakenFor[n.key], n.h.Kept = enforce.Taken{At: c.Now, Host: n.h.Name, GPUs: n.free}, nil

@@ -195,6 +195,9 @@ func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now ti
 
 func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
 	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
+		if len(f.Detach) > 0 {
+			follows += "; what runs there then ends, too"
+		}
 		follows = fmt.Sprintf("what is too much will be taken back, idle GPUs first (as things are now, %s)",
 			follows)
 	}

@@ -44,17 +44,17 @@ func TestElsewhere(t *testing.T) {
 		on   string // where something counts
 		want []string
 	}{
-		"a device":     {enforce.Finding{Detach: device("a"), Pending: true}, "ab", []string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a)."}},
-		"in some time": {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h " + choice + " (as things are now, GPU 3 will be detached on a)."}},
+		"a device":     {enforce.Finding{Detach: device("a"), Pending: true}, "ab", []string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."}},
+		"in some time": {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."}},
 		"once all hosts answer": {
 			enforce.Finding{Terminate: process("a"), Detach: device("c"), Pending: true, HostsMissing: 1, Waits: "1 of the hosts did not answer"},
 			"abc",
-			[]string{"b 1001: Unless this changes, once all hosts answer, " + choice + " (as things are now, process 5 will be ended on a; GPU 3 will be detached on c)."},
+			[]string{"b 1001: Unless this changes, once all hosts answer, " + choice + " (as things are now, process 5 will be ended on a; GPU 3 will be detached on c; what runs there then ends, too)."},
 		},
 		"once a host has room for an order": {
 			enforce.Finding{Detach: device("a"), Pending: true, Waits: "16 orders are under way on the host"},
 			"ab",
-			[]string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a)."},
+			[]string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."},
 		},
 		"a process and its device":   {enforce.Finding{Terminate: process("a"), Detach: device("a")}, "ab", []string{"b 1001: Process 5 gets SIGTERM now and GPU 3 is being detached on a."}},
 		"on two hosts":               {enforce.Finding{Terminate: process("a"), Detach: device("c")}, "abc", []string{"b 1001: Process 5 gets SIGTERM now on a; GPU 3 is being detached on c."}},

@@ -37,7 +37,9 @@ func (j *judge) idle(h *judging.HostView) {
 					here, ending[p.PID] = append(here, p), true
 				}
 			}
-			j.detachOld(h, env, a, enforce.Finding{Rule: enforce.RuleIdle, For: lasted, Limit: rule.After}, here)
+			f := enforce.Finding{Rule: enforce.RuleIdle, For: lasted, Limit: rule.After}
+			f.BelowPower = j.byPower(h, key, rule)
+			j.detachOld(h, env, a, f, here)
 		}
 	}
 	for i := range h.Holders {
@@ -54,6 +56,14 @@ func (j *judge) endable(h *judging.HostView, x *judging.Holder) bool {
 	})
 }
 
+// byPower is the share of its power limit under which a GPU draws that is idle by that alone; 0 for another one.
+func (j *judge) byPower(h *judging.HostView, key string, rule *enforce.Idle) int {
+	if use := j.Next.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
+		return rule.BelowPower
+	}
+	return 0
+}
+
 // endIdle is a finding about a process of which all GPUs are idle.
 func (j *judge) endIdle(h *judging.HostView, x *judging.Holder) {
 	f := enforce.Finding{Rule: enforce.RuleIdle, Limit: x.Settings.Idle.After, Warn: x.Settings.WarnOf(enforce.RuleIdle)}
@@ -66,6 +76,7 @@ func (j *judge) endIdle(h *judging.HostView, x *judging.Holder) {
 		if lasted := j.Next.Uses[key].IdleFor(h.At); i == 0 || lasted < f.For {
 			f.For = lasted
 		}
+		f.BelowPower = max(f.BelowPower, j.byPower(h, key, x.Settings.Idle))
 		if i < maxKeys {
 			keys = append(keys, string(enforce.RuleIdle)+"/"+key)
 		}

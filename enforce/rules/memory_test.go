@@ -250,14 +250,14 @@ func TestNotifications(t *testing.T) {
 		},
 		{
 			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Rule: "max-devices-per-user", Line: "User alice has 2 GPUs on 2 hosts, and may have 0.",
-			Follows: "what is too much will be taken back, idle GPUs first (as things are now, GPU 0 will be detached)", Pending: true, Due: noon(10), Since: noon(0), At: noon(4),
+			Follows: "what is too much will be taken back, idle GPUs first (as things are now, GPU 0 will be detached; what runs there then ends, too)", Pending: true, Due: noon(10), Since: noon(0), At: noon(4),
 			Advice: "Give back GPUs that you need less, such as these: kill 6 on a; genv detach --index 0 in the shell of environment 2 on b; " +
 				"genv detach --index 0 in the shell of environment 1 on a.",
 		},
 	}, list, "process 7's and 6's users are not known, and the owner in b's state files is in doubt")
 	require.Equal(t, "Process 5 is not running in a GPU environment (uid 1002).\nUnless this changes, in 6m process 5 will be ended.", list[0].Shown())
 	require.Equal(t, "User alice has 2 GPUs on 2 hosts, and may have 0.\n"+
-		"Unless this changes, in 6m what is too much will be taken back, idle GPUs first (as things are now, GPU 0 will be detached).", list[1].Shown())
+		"Unless this changes, in 6m what is too much will be taken back, idle GPUs first (as things are now, GPU 0 will be detached; what runs there then ends, too).", list[1].Shown())
 }
 
 func TestNotificationsNameWhatIsLost(t *testing.T) {

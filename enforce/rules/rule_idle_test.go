@@ -109,7 +109,7 @@ func TestIdleWarning(t *testing.T) {
 	require.Empty(t, got)
 	plan := m.Judge(policy, parseCluster(t, "a | env 1 bob u1002 | dev 0 u0 | dev 1 u0 1@01 | proc 5 - u1001 by:alice 0:10 | proc 6 1 u1002 by:bob 1:10"), noon(70))
 	require.Len(t, plan.Findings, 2)
-	require.Equal(t, "Environment 1 has not used GPU 1 for 1h10m, and 1h are allowed (user bob)", plan.Findings[0].Line())
+	require.Equal(t, "GPU 1 of environment 1 has been idle for 1h10m, and 1h are allowed (user bob)", plan.Findings[0].Line())
 	require.Equal(t, "Process 5 has computed nothing on GPU 0 for 1h10m, and 1h are allowed", plan.Findings[1].String())
 	for _, f := range plan.Findings {
 		require.Len(t, f.Terminate, 1)
@@ -117,6 +117,16 @@ func TestIdleWarning(t *testing.T) {
 		require.Contains(t, f.Advice(noEnvironment), "Save your work")
 	}
 	require.Equal(t, "idle/a/5/1", plan.Findings[1].ID)
+
+	policy.all.Idle.BelowPower = 20
+	busy := "a | env 1 bob u1002 | dev 0 u97 w60/400 | dev 1 u97 w60/400 1@01 | proc 5 - u1001 by:alice 0:10 | proc 6 1 u1002 by:bob 1:10"
+	m, _ = firstAction(t, policy, 70, scene{0, busy})
+	plan = m.Judge(policy, parseCluster(t, busy), noon(70))
+	require.Equal(t, "GPU 1 has drawn less than 20% of its power limit for 1h10m, and 1h are allowed (user bob)", plan.Findings[0].Line())
+	require.Equal(t, "GPU 0 has drawn less than 20% of its power limit for 1h10m, and 1h are allowed", plan.Findings[1].String())
+	for _, f := range plan.Findings {
+		require.Contains(t, f.Advice(noEnvironment), "a GPU that computes draws more power")
+	}
 }
 
 // TestMaxDurationIsAPersons: another environment, or a short break, begins no time.

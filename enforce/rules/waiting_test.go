@@ -101,6 +101,16 @@ func TestAWaitIsItsUsers(t *testing.T) {
 	require.Empty(t, memory.Judge(policy, cluster, noon(1)).Findings, "her own wait is served there")
 }
 
+// TestAWarningCountsEachGPUOnce: of what people share, before anything of it is taken.
+func TestAWarningCountsEachGPUOnce(t *testing.T) {
+	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}
+	var memory controllerMemory
+	plan := memory.Judge(policy, withWaits(t, guests, waitOf(2)), noon(0))
+	require.Len(t, plan.Findings, 1)
+	require.Equal(t, "User bob is to give back GPUs: carol waits for 2 GPUs, those who share cap owners have 3 GPUs, and 0 GPUs are allowed", plan.Findings[0].String())
+	require.Equal(t, []enforce.CountedGPUs{{Host: "a", GPUs: []snapshot.DeviceIndex{0, 1, 2}}}, plan.Findings[0].Cap.Where)
+}
+
 // TestAWaitThatEndsEndsTheWarning: what was taken for somebody is taken once.
 func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))}}

@@ -113,8 +113,8 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			policy := deviceCap{most: 1, warn: enforce.Warn{Cycles: 1}}
 			cycle := cycleOf(t.Context(), c, policy)
 			require.Equal(t, map[string][]agent.Message{
-				"a": {{UID: 1001, Text: over + choice + "GPU 0 will be detached)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
-				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
+				"a": {{UID: 1001, Text: over + choice + "GPU 0 will be detached; what runs there then ends, too)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
+				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a; what runs there then ends, too)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
 			}, p.messages, "bob is told nothing")
 			require.Len(t, cycle.Notified, 1, "one warning")
 			require.Equal(t, "a", string(cycle.Notified[0].Host))
