@@ -83,9 +83,12 @@ bob    2          3     2                1             caps         one: 4 of 1 
 carol  1          1     1                0             env-devices                   gpu-01
 `, caps.Out)
 
+	idle := run("defaults: {idle: {after: 2h}}\n")
+	require.Contains(t, idle.Err, "; what is idle isn't known after one look; ")
+
 	quiet := run("exempt: {hosts: [\"gpu-[01-02]\"]}\n")
 	require.Empty(t, quiet.Out)
-	require.Contains(t, quiet.Err, "2 hosts answered, 0 findings: nothing would be done")
+	require.Contains(t, quiet.Err, "2 hosts answered, 0 findings: nothing would be done\n")
 	for _, host := range hosts {
 		require.Empty(t, host.Actions())
 	}

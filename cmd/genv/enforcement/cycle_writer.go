@@ -281,7 +281,7 @@ func conclusion(cycle *controller.Cycle) string {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}
 	if cycle.DryRun {
-		return s + wouldBeDone(cycle) + uncounted(cycle.Plan.Uncounted)
+		return s + wouldBeDone(cycle) + unmeasured(cycle) + uncounted(cycle.Plan.Uncounted)
 	}
 	return s + "nothing was done"
 }

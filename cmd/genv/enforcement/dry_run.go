@@ -105,6 +105,19 @@ func wouldBeDone(cycle *controller.Cycle) string {
 	}
 }
 
+// unmeasured says that the first look at a host can't tell what is idle there.
+func unmeasured(cycle *controller.Cycle) string {
+	hosts := cycle.Cluster.Hosts
+	judged := func(h snapshot.Host) bool {
+		return h.Snapshot != nil &&
+			cycle.Policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}).Idle != nil
+	}
+	if cycle.Number > 1 || !slices.ContainsFunc(hosts, judged) {
+		return ""
+	}
+	return "; what is idle isn't known after one look"
+}
+
 // uncounted says who doesn't count for the policy's caps.
 func uncounted(u enforce.Uncounted) string {
 	if u.Processes == 0 {
