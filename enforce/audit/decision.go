@@ -15,7 +15,7 @@ import (
 
 // Lines are the entry as people read it, with a short id, which is the same everywhere: on a controller and on the
 // host, in mail and on the web page. Nothing in them needs to be escaped for a terminal.
-func (e *Entry) Lines() []string {
+func (e *HistoryEntry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))
 	l.add("Host", string(e.Host))
@@ -30,7 +30,7 @@ func (e *Entry) Lines() []string {
 }
 
 // Answer is what its user asks first: what happened, why, and what to do.
-func (e *Entry) Answer() []string {
+func (e *HistoryEntry) Answer() []string {
 	var l lines
 	said := strings.Split(e.Text, "\n")
 	if !e.Due.IsZero() && len(e.IDs) == 1 && len(said) > 2 { // a warning of one finding
@@ -65,7 +65,7 @@ func (l *lines) add(name string, values ...string) {
 	}
 }
 
-func (e *Entry) outcome() string {
+func (e *HistoryEntry) outcome() string {
 	status := e.Status
 	if status == "" && e.Action == ActionNotice {
 		status = "notified"
@@ -74,14 +74,14 @@ func (e *Entry) outcome() string {
 }
 
 // because are the findings that led to it. The text of a notice has them, and the advice.
-func (e *Entry) because() []string {
+func (e *HistoryEntry) because() []string {
 	if e.Action == ActionNotice {
 		return nil
 	}
 	return e.Why
 }
 
-func (e *Entry) advice() (list []string) {
+func (e *HistoryEntry) advice() (list []string) {
 	for _, rule := range e.Rules {
 		advice := rule.Advice()
 		if e.PID != 0 {

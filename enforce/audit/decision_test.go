@@ -123,7 +123,7 @@ func TestExplainHostileNames(t *testing.T) {
 	}
 	require.Less(t, total, 4<<20, "an order stays far below the size that a host reads")
 	require.Contains(t, o.Detach[0].Judged, "1996 more processes of this user on the GPU")
-	for _, lines := range [][]string{o.Terminate[0].Judged, o.Detach[0].Judged, (&audit.Entry{Text: long, User: snapshot.Username(evil), Judged: []string{long}}).Lines()} {
+	for _, lines := range [][]string{o.Terminate[0].Judged, o.Detach[0].Judged, (&audit.HistoryEntry{Text: long, User: snapshot.Username(evil), Judged: []string{long}}).Lines()} {
 		require.LessOrEqual(t, len(lines), audit.MaxJudgedLines)
 		for _, line := range lines {
 			require.False(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", line)
@@ -141,9 +141,9 @@ func TestLines(t *testing.T) {
 	require.Equal(t, []string{
 		"Decision   5b1c09e2", "Time       2026-11-20 12:00:00 " + zone, "Host       gpu-01", "User       alice", "What       Terminating process 10",
 		"Outcome    refused: it is a daemon", "Because    one", "           two", "Notified   2026-11-20 11:00:00 " + zone, "By         root", "Judged     a", "           b",
-	}, (&audit.Entry{
+	}, (&audit.HistoryEntry{
 		ID: "5b1c09e2", Time: at, Host: "gpu-01", User: "alice", Text: "Terminating process 10", Status: order.StatusRefused, Reason: "it is a daemon",
 		Why: []string{"one", "two"}, Notified: at.Add(-time.Hour), By: "root", Judged: []string{"a", "b"},
 	}).Lines())
-	require.Equal(t, []string{"Decision   5b1c09e2", "Outcome    under way"}, (&audit.Entry{ID: "5b1c09e2"}).Lines())
+	require.Equal(t, []string{"Decision   5b1c09e2", "Outcome    under way"}, (&audit.HistoryEntry{ID: "5b1c09e2"}).Lines())
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Entry is an action on a process or an attachment, and why it was taken, or something
+// HistoryEntry is an action on a process or an attachment, and why it was taken, or something
 // else that an operator had done: a line of `genv remote history` and `genv history`.
-type Entry struct {
+type HistoryEntry struct {
 	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page.
 	// Missing for what operators do, and for a notice about several findings.
 	ID        string                `json:"id,omitempty"`
@@ -48,18 +48,18 @@ type Entry struct {
 	warned []string
 }
 
-// ActionNotice is the Action of an Entry about a notice.
+// ActionNotice is the Action of a HistoryEntry about a notice.
 const ActionNotice = "notice"
 
 // History joins the records of a log to a list of actions, the oldest first. A
 // order item without an outcome was sent by a controller that ended before it
 // received the outcome, which therefore is unknown.
-func History(path string, filter Filter) ([]Entry, Damage, error) {
+func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
-		&filter, map[string]lastNotices{}, map[string]bool{}, map[itemKey]*Entry{}, map[itemKey]*Entry{}, nil,
+		&filter, map[string]lastNotices{}, map[string]bool{}, map[itemKey]*HistoryEntry{}, map[itemKey]*HistoryEntry{}, nil,
 	}
 	damage, err := Scan(path, func(r *Record) error { j.add(r); return nil })
-	list := make([]Entry, 0, len(j.list))
+	list := make([]HistoryEntry, 0, len(j.list))
 	for _, e := range j.list {
 		list = append(list, *e)
 	}
@@ -85,11 +85,11 @@ func (r *Record) key() itemKey {
 
 type joiner struct {
 	filter   *Filter
-	notified map[string]lastNotices // by finding
-	warned   map[string]bool        // findings of which there was a notice, or about which something was done
-	open     map[itemKey]*Entry     // order items without an outcome yet
-	undone   map[itemKey]*Entry     // what a dry run would have done, until its findings are over
-	list     []*Entry
+	notified map[string]lastNotices    // by finding
+	warned   map[string]bool           // findings of which there was a notice, or about which something was done
+	open     map[itemKey]*HistoryEntry // order items without an outcome yet
+	undone   map[itemKey]*HistoryEntry // what a dry run would have done, until its findings are over
+	list     []*HistoryEntry
 }
 
 // lastNotices are when a user was last notified of a finding, and when before that.
@@ -201,8 +201,8 @@ func (j *joiner) operator(r *Record, action string) {
 }
 
 // entry adds an entry with what all have from their records.
-func (j *joiner) entry(r *Record) *Entry {
-	e := &Entry{
+func (j *joiner) entry(r *Record) *HistoryEntry {
+	e := &HistoryEntry{
 		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
 		By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Rules: r.rules(),
 	}
@@ -231,7 +231,7 @@ func (j *joiner) action(r *Record) {
 	}
 }
 
-// StatusDryRun is the Status of an Entry about what a dry run would have done.
+// StatusDryRun is the Status of a HistoryEntry about what a dry run would have done.
 const StatusDryRun order.OutcomeStatus = "dry-run"
 
 // wouldAct lists what would have been done because of a finding.
@@ -279,15 +279,15 @@ func (j *joiner) isOver(id string) {
 
 // Decided returns the entries about the decision with an id, of a list with notices: an
 // action; or the warnings about a finding, and what was done because of it.
-func Decided(entries []Entry, id string) []Entry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+func Decided(entries []HistoryEntry, id string) []HistoryEntry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e HistoryEntry) bool {
 		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })
 	})
 }
 
 // Latest returns the last action, of an order, in a list, or a later warning that runs, or what was said about all of
 // that since; none if there is neither.
-func Latest(entries []Entry, now time.Time) []Entry {
+func Latest(entries []HistoryEntry, now time.Time) []HistoryEntry {
 	last := make(map[string]int) // notice about a finding
 	for i, e := range slices.Backward(entries) {
 		if e.Order != "" {
@@ -313,8 +313,8 @@ func Latest(entries []Entry, now time.Time) []Entry {
 }
 
 // Decided is an item of an order, before its outcome is known.
-func (r *Record) Decided() *Entry {
-	return &Entry{
+func (r *Record) Decided() *HistoryEntry {
+	return &HistoryEntry{
 		ID: DecisionID(r.Order, r.PID, r.EID, r.Device), Time: r.Time, Host: r.Host, User: r.User, UID: r.UID,
 		By: r.By, Text: r.Text, Judged: r.Judged, Why: r.Why,
 	}

@@ -198,26 +198,26 @@ func FuzzScan(f *testing.F) {
 // TestLatest: a warning that runs comes before actions that were earlier.
 func TestLatest(t *testing.T) {
 	now := at(10)
-	warning := audit.Entry{Action: audit.ActionNotice, Due: at(20), Text: "You have 3 GPUs.\nUnless this changes, in 10m process 4 will be ended.\nGive one back.", ID: "0a"}
+	warning := audit.HistoryEntry{Action: audit.ActionNotice, Due: at(20), Text: "You have 3 GPUs.\nUnless this changes, in 10m process 4 will be ended.\nGive one back.", ID: "0a"}
 	warning.IDs = []string{"x"}
 	two := warning
 	two.IDs = []string{"x", "y"}
-	said := audit.Entry{Action: audit.ActionNotice, ID: "0d", IDs: []string{"x"}, Text: "It is exempt."}
+	said := audit.HistoryEntry{Action: audit.ActionNotice, ID: "0d", IDs: []string{"x"}, Text: "It is exempt."}
 	lost := said
 	lost.Status = order.StatusFailed
-	action, later := audit.Entry{Order: "r/1", ID: "0b"}, audit.Entry{Order: "r/2", ID: "0c"}
+	action, later := audit.HistoryEntry{Order: "r/1", ID: "0b"}, audit.HistoryEntry{Order: "r/2", ID: "0c"}
 	over := warning
 	over.Due = at(9)
 	for name, row := range map[string]struct {
-		list []audit.Entry
+		list []audit.HistoryEntry
 		want string
 	}{
-		"nothing": {nil, ""}, "an action": {[]audit.Entry{action}, "0b"}, "a warning": {[]audit.Entry{action, warning}, "0a"},
-		"one that is over": {[]audit.Entry{action, over}, "0b"}, "an action after it": {[]audit.Entry{warning, later}, "0c"},
-		"it is exempt by now": {[]audit.Entry{action, warning, said}, "0d"}, "it was, before": {[]audit.Entry{said, warning}, "0a"},
-		"that didn't arrive": {[]audit.Entry{warning, lost}, "0a"}, "one of two is exempt": {[]audit.Entry{two, said}, "0a"},
-		"another finding is exempt": {[]audit.Entry{warning, {Action: audit.ActionNotice, ID: "0d", IDs: []string{"y"}}}, "0a"},
-		"another notice":            {[]audit.Entry{action, {Action: audit.ActionNotice}}, "0b"},
+		"nothing": {nil, ""}, "an action": {[]audit.HistoryEntry{action}, "0b"}, "a warning": {[]audit.HistoryEntry{action, warning}, "0a"},
+		"one that is over": {[]audit.HistoryEntry{action, over}, "0b"}, "an action after it": {[]audit.HistoryEntry{warning, later}, "0c"},
+		"it is exempt by now": {[]audit.HistoryEntry{action, warning, said}, "0d"}, "it was, before": {[]audit.HistoryEntry{said, warning}, "0a"},
+		"that didn't arrive": {[]audit.HistoryEntry{warning, lost}, "0a"}, "one of two is exempt": {[]audit.HistoryEntry{two, said}, "0a"},
+		"another finding is exempt": {[]audit.HistoryEntry{warning, {Action: audit.ActionNotice, ID: "0d", IDs: []string{"y"}}}, "0a"},
+		"another notice":            {[]audit.HistoryEntry{action, {Action: audit.ActionNotice}}, "0b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

@@ -336,7 +336,7 @@ func TestCheckAcceptsALog(t *testing.T) {
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append())
 	require.NoError(t, audit.Check(path))
-	for _, kind := range []audit.Kind{
+	for _, kind := range []audit.RecordKind{
 		audit.KindFinding, audit.KindCleared, audit.KindOrder, audit.KindOutcome, audit.KindNotified, audit.KindOverLimit, audit.KindFailed, audit.KindDuplicate,
 	} {
 		require.NoError(t, os.Remove(path))

@@ -13,32 +13,32 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Kind is what a record is about. The texts appear in JSON.
-type Kind string
+// RecordKind is what a record is about. The texts appear in JSON.
+type RecordKind string
 
 // The kinds.
 const (
-	KindFinding   Kind = "finding" // seen for the first time, or decided on again
-	KindCleared   Kind = "cleared" // a finding does not hold any more
-	KindOrder     Kind = "report"  // an item of an order that is about to be sent
-	KindOutcome   Kind = "outcome" // the outcome of such an item
-	KindNotified  Kind = "told"    // a user was notified by a channel, or could not be
-	KindOverLimit Kind = "held"    // a safety limit kept back actions on a user or host
-	KindFailed    Kind = "failed"  // a host did not answer
+	KindFinding   RecordKind = "finding" // seen for the first time, or decided on again
+	KindCleared   RecordKind = "cleared" // a finding does not hold any more
+	KindOrder     RecordKind = "report"  // an item of an order that is about to be sent
+	KindOutcome   RecordKind = "outcome" // the outcome of such an item
+	KindNotified  RecordKind = "told"    // a user was notified by a channel, or could not be
+	KindOverLimit RecordKind = "held"    // a safety limit kept back actions on a user or host
+	KindFailed    RecordKind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
-	KindDuplicate Kind = "duplicate"
+	KindDuplicate RecordKind = "duplicate"
 	// KindOperator is for what an operator asked for: holds and exemptions.
-	KindOperator Kind = "operator"
+	KindOperator RecordKind = "operator"
 	// KindExtension is of earlier versions: a user asked to keep an attachment.
-	KindExtension Kind = "extension"
+	KindExtension RecordKind = "extension"
 	// KindHook is for an event that a hook got, or could not be given.
-	KindHook Kind = "hook"
+	KindHook RecordKind = "hook"
 	// KindController is of earlier versions: another controller enforced the same hosts.
-	KindController Kind = "controller"
+	KindController RecordKind = "controller"
 	// KindGuard is for what a host's kernel guard was told or does, when that changes.
-	KindGuard Kind = "guard"
+	KindGuard RecordKind = "guard"
 	// KindDenied is on a host: a user opened a GPU that isn't attached to them.
-	KindDenied Kind = "denied"
+	KindDenied RecordKind = "denied"
 )
 
 // The actions of KindDenied.
@@ -60,7 +60,7 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{
+var kinds = []RecordKind{
 	KindFinding, KindCleared, KindOrder, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate,
 	KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied,
 }
@@ -69,10 +69,10 @@ var kinds = []Kind{
 // records of one finding have its ID, and all records of one order to one host
 // have its Order; outcomes and order items have both.
 type Record struct {
-	Time  time.Time `json:"time"`
-	Kind  Kind      `json:"kind"`
-	Run   string    `json:"run,omitempty"`   // of a controller, new at each start
-	Cycle int       `json:"cycle,omitempty"` // within that run
+	Time  time.Time  `json:"time"`
+	Kind  RecordKind `json:"kind"`
+	Run   string     `json:"run,omitempty"`   // of a controller, new at each start
+	Cycle int        `json:"cycle,omitempty"` // within that run
 	// IDs are the findings that it is about, and join all lines of a finding.
 	IDs []string `json:"ids,omitempty"`
 	// Order is the same for all that a host was sent in a cycle, also on the host.

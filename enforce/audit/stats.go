@@ -48,7 +48,7 @@ func (c ActionCounts) plus(d ActionCounts) ActionCounts {
 }
 
 // Sum counts entries, which must include notices: see Filter.
-func Sum(entries []Entry) Stats {
+func Sum(entries []HistoryEntry) Stats {
 	type row struct {
 		user snapshot.Username
 		rule enforce.Rule
@@ -85,7 +85,7 @@ func Sum(entries []Entry) Stats {
 	return s
 }
 
-func userOfEntry(e *Entry) snapshot.Username {
+func userOfEntry(e *HistoryEntry) snapshot.Username {
 	if e.User == "" && e.UID != nil {
 		return snapshot.Username(fmt.Sprint(*e.UID))
 	}
@@ -94,7 +94,7 @@ func userOfEntry(e *Entry) snapshot.Username {
 
 // countsOf is what an entry counts for, apart from warnings: nothing if there was nothing
 // to do any more.
-func countsOf(e *Entry) ActionCounts {
+func countsOf(e *HistoryEntry) ActionCounts {
 	switch {
 	case e.Status == StatusDryRun && e.Device != nil:
 		return ActionCounts{WouldDetach: 1}

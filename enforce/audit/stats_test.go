@@ -168,7 +168,7 @@ func TestStats(t *testing.T) {
 
 func TestFilterByRuleAndTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	item := func(minute int, kind audit.Kind, pid snapshot.PID, ids ...string) audit.Record {
+	item := func(minute int, kind audit.RecordKind, pid snapshot.PID, ids ...string) audit.Record {
 		r := audit.Record{Time: at(minute), Kind: kind, Order: "r/1/a", PID: pid, IDs: ids}
 		if kind == audit.KindOutcome {
 			r.Status = order.StatusTerminated

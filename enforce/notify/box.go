@@ -46,15 +46,15 @@ const (
 
 // Box has the notices of all users of a host. A user's are in one file of root's, which only that
 // user may read besides: an access control list says so, as with the user's history. Which of them
-// the user has read is in a file of the user's own, see Reader. Their number, size and age are bounded. Texts
+// the user has read is in a file of the user's own, see Inbox. Their number, size and age are bounded. Texts
 // are as they came: the caller escapes them.
 type Box struct {
 	Root     string // root's folder; the notices are in a folder below it
 	Accounts nss.Passwd
 }
 
-// file is what is kept for one user.
-type file struct {
+// keptNotices is what is kept for one user.
+type keptNotices struct {
 	Schema  string       `json:"schema"`
 	Notices []KeptNotice `json:"notices"`
 }
@@ -66,11 +66,11 @@ func (b Box) dir() string { return filepath.Join(b.Root, "notices") }
 // errOther means that a file is of another version, or damaged: see Keep.
 var errOther = errors.New("not a file with notices")
 
-func noteOf(uid snapshot.UID) folder.Note[file] {
-	return folder.Note[file]{
+func noteOf(uid snapshot.UID) folder.Note[keptNotices] {
+	return folder.Note[keptNotices]{
 		Name: strconv.FormatUint(uint64(uid), 10) + ".json", Max: maxFile, Mode: 0o600, Durable: true,
 		Invalid: errOther,
-		Check:   func(f *file) error { return folder.CheckSchema(f.Schema, schema) },
+		Check:   func(f *keptNotices) error { return folder.CheckSchema(f.Schema, schema) },
 	}
 }
 
@@ -94,7 +94,7 @@ func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time
 	}
 	kept, err := note.ReadIn(dir)
 	if err != nil {
-		kept = file{Schema: schema}
+		kept = keptNotices{Schema: schema}
 		if err := makeRoom(dir, n.Time); err != nil {
 			return fmt.Errorf("keep a notice: %w", err)
 		}

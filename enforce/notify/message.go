@@ -9,7 +9,7 @@
 //
 //	box := notify.Box{Root: "/var/lib/genv"}
 //	err := box.Keep(1001, text, terminals, now)                // root's genv
-//	err = notify.Reader{Box: box, …}.Show(false, now, print)   // the user's shell
+//	err = notify.Inbox{Box: box, …}.Show(false, now, print)   // the user's shell
 //
 // The package sends nothing, and has no clock.
 package notify
@@ -27,9 +27,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Message is what one user on one host is told about a finding, or by an operator: what is wrong, what
+// UserMessage is what one user on one host is told about a finding, or by an operator: what is wrong, what
 // follows, when, and what to do.
-type Message struct {
+type UserMessage struct {
 	Host snapshot.Hostname
 	UID  snapshot.UID
 	// User is the name of the account on that host; empty if it is not known.
@@ -73,7 +73,7 @@ func QuotedCommand(line string) string {
 }
 
 // Shown is the message for a terminal, without the advice.
-func (m *Message) Shown() string {
+func (m *UserMessage) Shown() string {
 	left, first := m.Due.Sub(m.At), min(len(m.Follows), 1)
 	outcome := strings.ToUpper(m.Follows[:first]) + m.Follows[first:]
 	switch {
@@ -89,7 +89,7 @@ func (m *Message) Shown() string {
 }
 
 // Outcome says what happens and when, in a sentence for a mail.
-func (m *Message) Outcome() string {
+func (m *UserMessage) Outcome() string {
 	switch {
 	case m.Follows == "":
 		return ""
@@ -113,12 +113,12 @@ func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST")
 
 // Messages are those of a finding, one for each user and host that is affected,
 // in the cluster's order. A user without a known uid gets none.
-func Messages(f *enforce.Finding, owners *Owners, now time.Time) []Message {
-	var list []Message
+func Messages(f *enforce.Finding, owners *Owners, now time.Time) []UserMessage {
+	var list []UserMessage
 	if f.Booking != nil && f.UID != nil {
 		m := owners.message(f, addressee{f.Host, *f.UID}, f.Booking.Follows, now)
 		m.Line = "Your " + f.Booking.Text + "."
-		return []Message{m}
+		return []UserMessage{m}
 	}
 	of, order := stakesOf(f,
 		func(ref enforce.ProcessRef) (addressee, bool) {
@@ -142,12 +142,12 @@ const maxNamedHosts = 3
 // which hosts. They are for Information. The account is that of a user as a host names it.
 func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
-) []Message {
+) []UserMessage {
 	of, follows := onHosts(f)
 	if len(of) == 0 {
 		return nil
 	}
-	var list []Message
+	var list []UserMessage
 	for _, host := range f.CountedOn {
 		names := owners.on(host).names
 		for _, uid := range slices.Sorted(maps.Keys(names)) {
@@ -177,7 +177,7 @@ func onHosts(f *enforce.Finding) (of map[snapshot.Hostname]*stake, follows strin
 }
 
 // Summary is a finding as others than its user read it: it names the hosts on which something happens.
-func Summary(f *enforce.Finding, now time.Time) Message {
+func Summary(f *enforce.Finding, now time.Time) UserMessage {
 	_, follows := onHosts(f)
 	m := messageOf(f, follows, now)
 	m.Host, m.User = f.Affects(), f.User
@@ -185,7 +185,7 @@ func Summary(f *enforce.Finding, now time.Time) Message {
 }
 
 // message is what a user on a host is told of a finding, and of what follows.
-func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now time.Time) Message {
+func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now time.Time) UserMessage {
 	m := messageOf(f, follows, now)
 	m.Host, m.UID, m.User = t.host, t.uid, o.on(t.host).names[t.uid]
 	m.Line += claim(f, o) + called(f, o)
@@ -193,7 +193,7 @@ func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now ti
 	return m
 }
 
-func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
+func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
 		if len(f.Detach) > 0 {
 			follows += "; what runs there then ends, too"
@@ -201,7 +201,7 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) Message {
 		follows = fmt.Sprintf("what is too much will be taken back, idle GPUs first (as things are now, %s)",
 			follows)
 	}
-	return Message{
+	return UserMessage{
 		ID: f.ID, Rule: f.Rule, Line: lineOf(f),
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Reader shows a user's notices in one of the user's shells. A notice is read when somebody has typed on a terminal
+// Inbox shows a user's notices in one of the user's shells. A notice is read when somebody has typed on a terminal
 // since it appeared there. Until then each new terminal shows it.
-type Reader struct {
+type Inbox struct {
 	Box  Box
 	UID  snapshot.UID
 	Path string // the user's own file, which remembers what was read, and what appeared where; empty for none
@@ -54,7 +54,7 @@ var ErrNotRemembered = errors.New("what was shown can't be remembered")
 //
 // As long as something is unread, the time of the user's file is before that of the notices; then it is the same, so
 // that a shell can tell from outside whether there is something to do.
-func (r Reader) Show(all bool, now time.Time, show func([]KeptNotice) error) error {
+func (r Inbox) Show(all bool, now time.Time, show func([]KeptNotice) error) error {
 	list, written, err := r.Box.notices(r.UID, now)
 	if err != nil || written.IsZero() {
 		return err
@@ -95,7 +95,7 @@ func (r Reader) Show(all bool, now time.Time, show func([]KeptNotice) error) err
 }
 
 // wants says whether the shell is to show a notice.
-func (r Reader) wants(n KeptNotice, known []appearance, now time.Time) bool {
+func (r Inbox) wants(n KeptNotice, known []appearance, now time.Time) bool {
 	return !slices.ContainsFunc(of(n, known), func(a appearance) bool {
 		opened, _, ok := r.terminal(a.Terminal)
 		return r.read(a) || a.Window != "" && a.Window == r.Window && now.Sub(a.At).Abs() < together ||
@@ -117,7 +117,7 @@ func of(n KeptNotice, known []appearance) (list []appearance) {
 }
 
 // read says whether somebody has typed on the terminal since a notice appeared there.
-func (r Reader) read(a appearance) bool {
+func (r Inbox) read(a appearance) bool {
 	if a.Terminal == "" {
 		return true
 	}
@@ -127,7 +127,7 @@ func (r Reader) read(a appearance) bool {
 
 // terminal is when a terminal of the user was opened, and typed on last. Numbers of terminals are used again: the
 // next one of a number was opened later.
-func (r Reader) terminal(name string) (opened, typed time.Time, ok bool) {
+func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	var st unix.Stat_t
 	if unix.Lstat(filepath.Join(cmp.Or(r.Dev, "/dev"), name), &st) != nil || st.Uid != uint32(r.UID) {
 		return time.Time{}, time.Time{}, false
@@ -137,7 +137,7 @@ func (r Reader) terminal(name string) (opened, typed time.Time, ok bool) {
 
 // remember writes what is known of the notices, and of those of other machines: a home may be shared by several of one
 // name.
-func (r Reader) remember(f *os.File, list []KeptNotice, known []appearance, written time.Time) error {
+func (r Inbox) remember(f *os.File, list []KeptNotice, known []appearance, written time.Time) error {
 	var kept []appearance
 	for _, n := range list {
 		here := of(n, known)

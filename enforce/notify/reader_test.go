@@ -33,10 +33,10 @@ func typedOn(t *testing.T, name string, at time.Time) {
 }
 
 // shell is a shell on a new terminal, which shows its user's notices.
-type shell struct{ notify.Reader }
+type shell struct{ notify.Inbox }
 
 func newShell(t *testing.T, box notify.Box, path string) *shell {
-	return &shell{notify.Reader{Box: box, UID: own(), Path: path, Terminal: terminal(t)}}
+	return &shell{notify.Inbox{Box: box, UID: own(), Path: path, Terminal: terminal(t)}}
 }
 
 func (s *shell) shows(t *testing.T, at time.Time) (shown []string) {
@@ -186,11 +186,11 @@ func TestManyAppearances(t *testing.T) {
 		require.NoError(t, box.Keep(own(), "warning "+strconv.Itoa(i), nil, now))
 	}
 	shows := func(window int, at time.Time) (n int) {
-		s := notify.Reader{Box: box, UID: own(), Path: path, Terminal: name, Window: "/run/user/1001/vscode-ipc-" + strconv.Itoa(window) + strings.Repeat("-0123456789", 6) + ".sock"}
+		s := notify.Inbox{Box: box, UID: own(), Path: path, Terminal: name, Window: "/run/user/1001/vscode-ipc-" + strconv.Itoa(window) + strings.Repeat("-0123456789", 6) + ".sock"}
 		require.NoError(t, s.Show(true, at, func(list []notify.KeptNotice) error { n = len(list); return nil }))
 		return n
 	}
-	last := &shell{notify.Reader{Box: box, UID: own(), Path: path, Terminal: name}}
+	last := &shell{notify.Inbox{Box: box, UID: own(), Path: path, Terminal: name}}
 	for window := range 35 {
 		shows(window, now.Add(time.Duration(window)*time.Second))
 		require.Empty(t, last.shows(t, now.Add(time.Minute)), "they are on this terminal")

@@ -237,12 +237,12 @@ func TestNotifications(t *testing.T) {
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // so it is not believed
 	owners := notify.NewOwners(cluster)
-	var list []notify.Message
+	var list []notify.UserMessage
 	plan := evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
 		list = append(list, notify.Messages(&plan.Findings[i], owners, noon(4))...)
 	}
-	require.Equal(t, []notify.Message{
+	require.Equal(t, []notify.UserMessage{
 		{
 			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Rule: "non-env-processes", Line: "Process 5 is not running in a GPU environment (uid 1002).",
 			Follows: "process 5 will be ended", Pending: true, Due: noon(10), Since: noon(0), At: noon(4),

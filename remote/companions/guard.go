@@ -17,9 +17,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Guard has the kernel guards of hosts do what the policy says: once in each round, which also renews their
+// Guards has the kernel guards of hosts do what the policy says: once in each round, which also renews their
 // leases. It remembers nothing over a restart.
-type Guard struct {
+type Guards struct {
 	// ID and By are how guards know the controller, and what they call it; without an ID it is known by its run.
 	ID, By   string
 	Interval time.Duration // between two rounds
@@ -46,10 +46,10 @@ type guardRequest struct {
 }
 
 // Name implements controller.Companion.
-func (*Guard) Name() string { return "guard" }
+func (*Guards) Name() string { return "guard" }
 
 // Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
-func (g *Guard) Plan(
+func (g *Guards) Plan(
 	cycle *controller.Cycle, _ []enforce.Event,
 ) (requests []*controller.Delivery, said controller.Learned) {
 	if g.hosts == nil {
@@ -82,7 +82,7 @@ func (g *Guard) Plan(
 }
 
 // request is what the guard of a host is asked.
-func (g *Guard) request(cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting) *controller.Delivery {
+func (g *Guards) request(cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting) *controller.Delivery {
 	r := &guardRequest{begun: cycle.Now, GuardRequest: agent.GuardRequest{
 		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Plan.ExemptDevices[h.Name], h, setting),
 	}}
@@ -99,7 +99,7 @@ func (g *Guard) request(cycle *controller.Cycle, h *snapshot.Host, setting guard
 }
 
 // Learn implements controller.Companion.
-func (g *Guard) Learn(_ *controller.Cycle, d *controller.Delivery) (said controller.Learned) {
+func (g *Guards) Learn(_ *controller.Cycle, d *controller.Delivery) (said controller.Learned) {
 	if one, known := g.hosts[d.Host]; known {
 		one.learn(&said, d.Host, d.Content.(*guardRequest), d.Err)
 	}
@@ -119,7 +119,7 @@ func WantedGuard(policy enforce.Policy, h *snapshot.Host, now time.Time) guard.P
 }
 
 // order is the order for a host on which devices are exempt.
-func (g *Guard) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.PolicySetting) guard.Order {
+func (g *Guards) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.PolicySetting) guard.Order {
 	wanted := guard.Order{
 		Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs,
 		By: cmp.Or(g.By, "genv remote enforce"),

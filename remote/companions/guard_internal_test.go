@@ -37,12 +37,12 @@ func aboutHost(name snapshot.Hostname) agent.About {
 	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
 }
 
-func guarding() *Guard {
-	return &Guard{Interval: 2 * time.Second, ID: "c1", By: "genv remote enforce (root on jump)"}
+func guarding() *Guards {
+	return &Guards{Interval: 2 * time.Second, ID: "c1", By: "genv remote enforce (root on jump)"}
 }
 
 // planned is what guards are asked in a round, and what is new about them.
-func planned(g *Guard, f *policy.File, names ...snapshot.Hostname) ([]*controller.Delivery, controller.Learned) {
+func planned(g *Guards, f *policy.File, names ...snapshot.Hostname) ([]*controller.Delivery, controller.Learned) {
 	return g.Plan(cycleWith(f, names...), nil)
 }
 
@@ -136,7 +136,7 @@ func TestADryRunTellsHostsNothing(t *testing.T) {
 }
 
 // guardCycle plans for one host, and has it answer.
-func guardCycle(t *testing.T, g *Guard, f *policy.File, l controller.Link) []string {
+func guardCycle(t *testing.T, g *Guards, f *policy.File, l controller.Link) []string {
 	t.Helper()
 	asks, said := planned(g, f, "h1")
 	for _, d := range asks {

@@ -17,8 +17,8 @@ import (
 
 // warned is what people were told of a finding about which nothing is done yet.
 type warned struct {
-	Messages []notify.Message `json:"messages"`
-	Hold     time.Time        `json:"hold,omitzero"` // when the hold began of which they were told, too
+	Messages []notify.UserMessage `json:"messages"`
+	Hold     time.Time            `json:"hold,omitzero"` // when the hold began of which they were told, too
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 // addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end,
 // and a hold of over an hour.
 func (m *Messages) addLasting(
-	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.Message,
+	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.UserMessage,
 ) {
 	if m.Warned == nil {
 		m.Warned = make(map[string]*warned)
@@ -39,7 +39,7 @@ func (m *Messages) addLasting(
 	if m.Exempted == nil || len(m.Exempted) > maxExempted {
 		m.Exempted = make(map[string]bool)
 	}
-	add := func(n notify.Message, follows string) {
+	add := func(n notify.UserMessage, follows string) {
 		n.Pending, n.Information, n.Follows, n.Advice, n.At = false, true, follows, "", cycle.Now
 		byHost[n.Host] = append(byHost[n.Host], n)
 	}
@@ -92,7 +92,7 @@ func (m *Messages) addLasting(
 }
 
 // exemptionOf is why what somebody was warned of is exempt now; nil if it isn't, or only a GPU is.
-func exemptionOf(cycle *controller.Cycle, n *notify.Message) *policy.Exemption {
+func exemptionOf(cycle *controller.Cycle, n *notify.UserMessage) *policy.Exemption {
 	for i := range cycle.Exemptions {
 		e := &cycle.Exemptions[i]
 		rule := e.Rule == "" || e.Rule == n.Rule || strings.HasPrefix(n.ID, string(enforce.RuleCaps)+"/"+string(e.Rule)+"/")

@@ -14,7 +14,7 @@ import (
 
 // Mailer sends mail. Add must not wait. Its error is why the user gets no mail.
 type Mailer interface {
-	Add(n *notify.Message, run string, cycle int) error
+	Add(n *notify.UserMessage, run string, cycle int) error
 }
 
 // Mail sends users mail about what is wrong and what is done. In a dry run its Mailer only says what would be sent.
@@ -28,7 +28,7 @@ func (m Mail) Plan(
 	cycle *controller.Cycle, events []enforce.Event,
 ) (_ []*controller.Delivery, refused controller.Learned) {
 	owners := notify.NewOwners(cycle.Cluster)
-	all := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
+	all := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Messages(f, owners, cycle.Now)
 	})
 	nameDecisions(all, cycle.Items, cycle.Now)
@@ -57,7 +57,7 @@ const maxDecisions = 8
 
 // nameDecisions adds to notifications the ids of the decisions that they are about, and to
 // those of actions the record of the first one.
-func nameDecisions(all map[snapshot.Hostname][]notify.Message, done []audit.Record, now time.Time) {
+func nameDecisions(all map[snapshot.Hostname][]notify.UserMessage, done []audit.Record, now time.Time) {
 	items := make(map[snapshot.Hostname][]audit.Record)
 	for i := range done {
 		items[done[i].Host] = append(items[done[i].Host], done[i])

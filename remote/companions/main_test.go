@@ -25,7 +25,7 @@ func TestNameDecisions(t *testing.T) {
 		return audit.Record{Kind: audit.KindOrder, Order: "r/1/a", Host: "a", IDs: []string{"cap"}, PID: pid, UID: uid, Text: "Terminating", Judged: []string{"process"}}
 	}
 	done := []audit.Record{item(1, &bob), item(2, &alice), item(3, &alice), item(4, nil)}
-	all := map[snapshot.Hostname][]notify.Message{
+	all := map[snapshot.Hostname][]notify.UserMessage{
 		"a": {{ID: "cap", UID: alice}, {ID: "other", UID: alice}, {ID: "cap", UID: alice, Pending: true}},
 		"b": {{ID: "cap", UID: alice}},
 	}
@@ -39,7 +39,7 @@ func TestNameDecisions(t *testing.T) {
 	require.Empty(t, all["a"][1].Decisions)
 	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Decisions)
 	require.Empty(t, all["b"][0].Record)
-	_, body := mail.Compose(mail.Letter{Items: []notify.Message{first}}, new(policy.Mail))
+	_, body := mail.Compose(mail.Letter{Items: []notify.UserMessage{first}}, new(policy.Mail))
 	require.Contains(t, body, "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }
 

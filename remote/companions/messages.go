@@ -35,15 +35,15 @@ type remembered struct {
 // batch is what the users of a host are sent because of a cycle: one message for each, since each rings a bell.
 type batch struct {
 	messages   []agent.Message
-	about      [][]notify.Message // that each message is about
-	suppressed []notify.Message   // not sent
-	shown      []agent.Receipt    // what became of each message
+	about      [][]notify.UserMessage // that each message is about
+	suppressed []notify.UserMessage   // not sent
+	shown      []agent.Receipt        // what became of each message
 }
 
 // Name implements controller.Companion.
 func (*Messages) Name() string { return "messages" }
 
-// Memory implements controller.Keeper.
+// Memory implements controller.MemoryKeeper.
 func (m *Messages) Memory() any { return &m.remembered }
 
 // Plan implements controller.Companion.
@@ -54,11 +54,11 @@ func (m *Messages) Plan(
 		return nil, controller.Learned{}
 	}
 	owners := notify.NewOwners(cycle.Cluster)
-	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
+	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Messages(f, owners, cycle.Now)
 	})
 	m.addLasting(cycle, events, byHost)
-	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.Message {
+	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
 	})
 	for host, list := range elsewhere { // last, and so not in place of a warning
@@ -74,9 +74,9 @@ func (m *Messages) Plan(
 
 // notificationsOf are what users are to be notified of, by host.
 func notificationsOf(
-	events []enforce.Event, of func(*enforce.Finding) []notify.Message,
-) map[snapshot.Hostname][]notify.Message {
-	list := make(map[snapshot.Hostname][]notify.Message)
+	events []enforce.Event, of func(*enforce.Finding) []notify.UserMessage,
+) map[snapshot.Hostname][]notify.UserMessage {
+	list := make(map[snapshot.Hostname][]notify.UserMessage)
 	for i := range events {
 		if events[i].Kind != enforce.EventNotify {
 			continue
@@ -91,9 +91,9 @@ func notificationsOf(
 }
 
 // batch separates what users of a host are sent from what is suppressed, and counts it.
-func (m *Messages) batch(notifications []notify.Message, cycle *controller.Cycle) *batch {
+func (m *Messages) batch(notifications []notify.UserMessage, cycle *controller.Cycle) *batch {
 	b := &batch{}
-	of := make(map[snapshot.UID][]notify.Message)
+	of := make(map[snapshot.UID][]notify.UserMessage)
 	var users []snapshot.UID
 	for _, n := range notifications {
 		if of[n.UID] == nil {
@@ -173,11 +173,11 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 			shown = b.shown[i]
 		}
 		for _, n := range about {
-			list = append(list, controller.Notified{Message: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
+			list = append(list, controller.Notified{UserMessage: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
 		}
 	}
 	for _, n := range b.suppressed {
-		list = append(list, controller.Notified{Message: n, Err: errSuppressed})
+		list = append(list, controller.Notified{UserMessage: n, Err: errSuppressed})
 	}
 	return list
 }
@@ -186,7 +186,7 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 const maxShownInMessage = 6
 
 // textOf lists the findings, once for all that have the same the advice, and who decided.
-func textOf(notifications []notify.Message, contact string) string {
+func textOf(notifications []notify.UserMessage, contact string) string {
 	var lines []string
 	shown := notifications[:min(len(notifications), maxShownInMessage)]
 	for i, n := range shown {

@@ -30,8 +30,8 @@ type Link interface {
 	About(host remote.Host) agent.About
 }
 
-// Asker asks all hosts of a fleet, and changes none.
-type Asker struct {
+// Survey asks all hosts of a fleet, and changes none.
+type Survey struct {
 	Hosts  []remote.Host
 	Link   Link
 	Fanout int // hosts at a time
@@ -47,9 +47,9 @@ type Asker struct {
 // another one failed under StopAtFailure.
 var errStopped = errors.New("another host failed")
 
-// Ask puts a question to every host of an Asker. The results are in the order of Hosts.
+// Ask puts a question to every host of a Survey. The results are in the order of Hosts.
 func Ask[T any](
-	ctx context.Context, a *Asker, question func(context.Context, remote.Host) (T, error),
+	ctx context.Context, a *Survey, question func(context.Context, remote.Host) (T, error),
 ) []remote.Result[T] {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -75,14 +75,14 @@ type asking struct {
 	ctx    context.Context //nolint:containedctx // it is for as long as the loop
 	cancel context.CancelFunc
 
-	answers  mailbox[answer]
+	answers  mailbox[hostAnswer]
 	underWay map[string]bool // by name, and whether it was asked at the last tick
 	open     int             // hosts that were asked at the last tick, and have not answered
 	done     bool            // all have, and that is not said yet
 }
 
 // tick asks all hosts that are not being asked.
-func (a *asking) tick(asker Asker, now func() time.Time, round int, turns map[string]time.Time) {
+func (a *asking) tick(asker Survey, now func() time.Time, round int, turns map[string]time.Time) {
 	all := asker.Hosts
 	asker.Hosts = make([]remote.Host, 0, len(all))
 	for _, listens := range []bool{false, true} { // those that have to wait for their turn don't hold up others
@@ -101,7 +101,7 @@ func (a *asking) tick(asker Asker, now func() time.Time, round int, turns map[st
 }
 
 // ask asks hosts. Those that were not asked to the end have an error, too.
-func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
+func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
 	if a.underWay == nil {
 		a.underWay = make(map[string]bool)
 	}
@@ -114,21 +114,21 @@ func (a *asking) ask(asker Asker, now func() time.Time, round int, atTick bool, 
 			askedAt, start := now(), time.Now()
 			s, err := asker.Link.Snapshot(ctx, h)
 			came := time.Now()
-			a.answers.put(answer{
+			a.answers.put(hostAnswer{
 				host: h, askedAt: askedAt, came: came, took: came.Sub(start), round: round, snapshot: s, err: err,
 			})
 			return true, err
 		})
 		for _, r := range results {
 			if !r.Value {
-				a.answers.put(answer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
+				a.answers.put(hostAnswer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
 			}
 		}
 	})
 }
 
 // ended notes that a host has answered, and reports whether it was asked at the last tick.
-func (a *asking) ended(answer *answer) (atTick bool) {
+func (a *asking) ended(answer *hostAnswer) (atTick bool) {
 	atTick = a.underWay[answer.host.Name]
 	delete(a.underWay, answer.host.Name)
 	if atTick {

@@ -14,7 +14,7 @@ import (
 )
 
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
-func (c *Controller) cycle(ctx context.Context, e *event) {
+func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	c.learn(e.ended)
 	c.operate(ctx, e.actions)
 	if !c.see(ctx, e) {
@@ -31,7 +31,7 @@ func (c *Controller) cycle(ctx context.Context, e *event) {
 	c.remember(next, orders)
 	deliveries, said := c.plan(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
-	c.background.dispatch(ctx, c.Asker, &c.fleet, deliveries, safe)
+	c.background.dispatch(ctx, c.Survey, &c.fleet, deliveries, safe)
 	if len(said) > 0 || c.round.Early == 0 {
 		c.emit(&c.round, said)
 	}
@@ -42,7 +42,7 @@ func mayBegin(ctx context.Context) bool { return ctx.Err() == nil && remote.MayB
 
 // see takes in the answers of hosts, and reports whether they are to be judged. A dry run is judged only
 // when each host has answered or failed, and so is the first judgement with StopAtFailure.
-func (c *Controller) see(ctx context.Context, e *event) bool {
+func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
 	if c.Policy == nil {
@@ -66,7 +66,7 @@ func (c *Controller) see(ctx context.Context, e *event) bool {
 }
 
 // lookOnly shows what came in.
-func (c *Controller) lookOnly(e *event) {
+func (c *Controller) lookOnly(e *loopEvent) {
 	c.Memory.Machines = c.fleet.machines
 	if len(e.answers) > 0 {
 		c.emit(&c.round, nil)

@@ -82,7 +82,7 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 }
 
 // see takes in what is known of the hosts.
-func (cycle *Cycle) see(f *fleet, asked operator.State) {
+func (cycle *Cycle) see(f *knownFleet, asked operator.State) {
 	before := cycle.Duplicates
 	cycle.Cluster, cycle.Duplicates, cycle.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
 	for i := range cycle.Duplicates {
@@ -166,7 +166,7 @@ func (cycle *Cycle) label() string {
 
 // Notified is what became of a message to a user about a finding.
 type Notified struct {
-	notify.Message
+	notify.UserMessage
 	Terminals int  // on which it was shown
 	Kept      bool // for the next login of the user
 	Err       error

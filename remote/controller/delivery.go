@@ -37,8 +37,8 @@ type Companion interface {
 	Learn(cycle *Cycle, d *Delivery) Learned
 }
 
-// Keeper is a Companion with a memory that is kept over restarts.
-type Keeper interface {
+// MemoryKeeper is a Companion with a memory that is kept over restarts.
+type MemoryKeeper interface {
 	Companion
 	// Memory returns a pointer to what is kept, as JSON has it.
 	Memory() any
@@ -66,7 +66,7 @@ type dispatcher struct {
 
 // dispatch is the only place from which orders, messages and guards are sent. What one call sends to a host is sent one
 // after the other. It waits in the background until the memory is safe, if that is not nil.
-func (d *dispatcher) dispatch(ctx context.Context, to Asker, f *fleet, deliveries []*Delivery, safe *saving) {
+func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
 		byHost[one.Host] = append(byHost[one.Host], one)

@@ -84,7 +84,7 @@ func (g *graceful) start(host string, pid snapshot.PID) {
 func TestOrdersAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-		c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2}, Now: time.Now, Policy: strict{}}}
+		c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2}, Now: time.Now, Policy: strict{}}}
 		time.AfterFunc(2500*time.Millisecond, func() { g.start("b", 8) })
 		time.AfterFunc(4500*time.Millisecond, func() { g.start("a", 6) })
 		var starts []time.Duration
@@ -117,7 +117,7 @@ func TestOrdersUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-				c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}}
+				c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}}
 				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 				defer cancel()
 				var last controller.Cycle
@@ -154,7 +154,7 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
 		var hooks noticed
 		c := &controller.Controller{Options: controller.Options{
-			Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{},
+			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{},
 			Sinks: []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}},
 		}}
 		broken := errors.New("broken pipe")
@@ -189,7 +189,7 @@ func (f *failing) Execute(context.Context, remote.Host, order.Order) (agent.Exec
 func TestAnotherClassOfFailureIsAnEvent(t *testing.T) {
 	var kinds []string
 	link := &failing{}
-	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: link, Fanout: 1}, Now: time.Now, Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) {
+	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: link, Fanout: 1}, Now: time.Now, Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) {
 		for _, e := range events {
 			kinds = append(kinds, fmt.Sprintf("%s %s", e.Kind, remote.ClassOf(e.Err)))
 		}

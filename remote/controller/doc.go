@@ -1,8 +1,8 @@
 // Package controller runs the loop of `genv remote enforce`: at each event it judges what every host
 // reports, records, sends orders, and learns what came of them.
 //
-//	fleet := controller.Asker{Hosts: hosts, Link: pool, Fanout: 64}
-//	c := &controller.Controller{Options: controller.Options{Asker: fleet, Policy: policy, Now: time.Now}}
+//	fleet := controller.Survey{Hosts: hosts, Link: pool, Fanout: 64}
+//	c := &controller.Controller{Options: controller.Options{Survey: fleet, Policy: policy, Now: time.Now}}
 //	err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, show)
 //
 // Only Delivery.Send changes hosts; in a dry run it is not called. Hosts are asked

@@ -58,7 +58,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address}
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
+			c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
 			first := cycleOf(t.Context(), c, capped(tt.cap))
 			require.Empty(t, first.Cluster.Failed())
 			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
@@ -107,7 +107,7 @@ func TestProvedByToken(t *testing.T) {
 				handlers = append(handlers, genvhost.New(machine("m", folder)).WithTokens(runs[i%tt.runs]))
 			}
 			f := startFleet(t, 3*time.Second, handlers...)
-			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: f.hosts[:1], Link: f.streams, Fanout: 8}, Now: time.Now}}
+			c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts[:1], Link: f.streams, Fanout: 8}, Now: time.Now}}
 			cycleOf(t.Context(), c, capped(100))
 			before := cycleOf(t.Context(), c, capped(100)).Cluster.Hosts[0].Snapshot
 			require.Empty(t, before.Tokens)
@@ -136,7 +136,7 @@ func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*ge
 func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	link := &names{down: map[string]bool{}, sent: map[string]int{}}
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Link: link, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
+	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Link: link, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
 	policy := strict{warn: enforce.Warn{Cycles: 4}}
 	for number, down := range []string{"", "a", "", "b", "a"} {
 		link.down = map[string]bool{down: true}
@@ -149,7 +149,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles, "it has been there without a break")
 	}
 	require.Equal(t, map[string]int{"b": 1, "c": 1}, link.sent, "in the fifth cycle, in which a fails")
-	kinds := map[audit.Kind]int{}
+	kinds := map[audit.RecordKind]int{}
 	_, err := audit.Scan(path, func(r *audit.Record) error {
 		kinds[r.Kind]++
 		return nil
@@ -202,7 +202,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 				address := f.Hosts()[0].Address
 				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
 			}
-			c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: hosts, Link: f.streams, Fanout: 8}, Now: time.Now}}
+			c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: hosts, Link: f.streams, Fanout: 8}, Now: time.Now}}
 			cycle := cycleOf(t.Context(), c, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)

@@ -218,7 +218,7 @@ func TestEarlyCycles(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")
 				c := &controller.Controller{Options: controller.Options{
-					Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now,
+					Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now,
 				}}
 				if row.policy == nil {
 					c.Policy = warned(enforce.Warn{})
@@ -259,7 +259,7 @@ func TestAHostThatAlwaysWakes(t *testing.T) {
 				w := newWakeful("a", "b")
 				w.hosts["a"].always, w.hosts["a"].changes = true, row.changes
 				c := &controller.Controller{Options: controller.Options{
-					Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+					Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 					Policy: strict{constant: constant{NonEnvProcesses: true}}, Now: time.Now,
 				}}
 				go func() {
@@ -283,7 +283,7 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		w.hosts["b"].processes = []snapshot.PID{3}
 		var seen []controller.Cycle
 		c := &controller.Controller{Options: controller.Options{
-			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 			Policy: strict{constant: constant{NonEnvProcesses: true}, warn: enforce.Warn{For: time.Hour}}, Now: time.Now,
 			Sinks: []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })},
 		}}
@@ -327,7 +327,7 @@ func TestTheTimeOfASnapshot(t *testing.T) {
 		w, record := newWakeful("a", "b"), new(recorded)
 		w.hosts["b"].processes = []snapshot.PID{4}
 		c := &controller.Controller{Options: controller.Options{
-			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 			Policy: warned(enforce.Warn{}), Now: time.Now, Audit: record,
 		}}
 		go func() {
@@ -353,7 +353,7 @@ func TestASlowDisk(t *testing.T) {
 		w := newWakeful("a", "b")
 		var found []string
 		c := &controller.Controller{Options: controller.Options{
-			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
 			Policy: warned(enforce.Warn{}), Now: time.Now,
 			Store: savesIn(5 * time.Second),
 			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {

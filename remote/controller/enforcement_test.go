@@ -103,8 +103,8 @@ func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Me
 func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
 	p.now.Store(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixNano())
 	return &controller.Controller{Options: controller.Options{
-		Asker: controller.Asker{Hosts: []remote.Host{{Name: "a", Labels: map[string]string{"gpu": "h100"}}, {Name: "b"}}, Link: p, Fanout: 1},
-		Audit: log, Now: func() time.Time { return time.Unix(0, p.now.Add(int64(time.Millisecond))).UTC() },
+		Survey: controller.Survey{Hosts: []remote.Host{{Name: "a", Labels: map[string]string{"gpu": "h100"}}, {Name: "b"}}, Link: p, Fanout: 1},
+		Audit:  log, Now: func() time.Time { return time.Unix(0, p.now.Add(int64(time.Millisecond))).UTC() },
 		Companions: []controller.Companion{&companions.Messages{}},
 	}}
 }
@@ -309,7 +309,7 @@ func TestOutcomesFromPrintedLines(t *testing.T) {
 
 func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}}
+	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}}
 	cycle := cycleOf(t.Context(), c, strict{})
 	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Results[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")

@@ -54,11 +54,11 @@ func nextStart(start, now time.Time, interval time.Duration) time.Time {
 	return start.Add(rounds * interval)
 }
 
-// event is what a cycle begins with.
-type event struct {
+// loopEvent is what a cycle begins with.
+type loopEvent struct {
 	tick     bool // all hosts are to be asked
 	reload   bool
-	answers  []answer
+	answers  []hostAnswer
 	complete bool // all hosts that were asked at the last tick have answered, or failed
 	ended    []*Delivery
 	actions  []*pendingAction
@@ -68,7 +68,7 @@ type event struct {
 }
 
 // isEmpty reports whether there is only a tick.
-func (e *event) isEmpty() bool {
+func (e *loopEvent) isEmpty() bool {
 	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
 
@@ -107,8 +107,8 @@ func (l *loop) close() {
 }
 
 // next waits for the next event.
-func (l *loop) next(ctx context.Context) *event {
-	e := new(event)
+func (l *loop) next(ctx context.Context) *loopEvent {
+	e := new(loopEvent)
 	for now := time.Now(); !l.isReady(ctx, e, now); now = time.Now() {
 		l.wait(ctx, e, now)
 	}
@@ -117,7 +117,7 @@ func (l *loop) next(ctx context.Context) *event {
 
 // isReady reports whether an event is to be dealt with now. Answers of a tick wait for each other to be judged
 // together, so that limits are for all.
-func (l *loop) isReady(ctx context.Context, e *event, now time.Time) bool {
+func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.actions) > 0:
 		return true
@@ -153,7 +153,7 @@ func (l *loop) mayTick(now time.Time) bool {
 }
 
 // wait waits until something happens, and adds it to an event.
-func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
+func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	patience := l.patience(e, now)
 	l.stepWait()
 	timer := time.NewTimer(patience)
@@ -169,7 +169,7 @@ func (l *loop) wait(ctx context.Context, e *event, now time.Time) {
 		l.take(e, l.asking.answers.take())
 	case looks := <-l.wake.Looks():
 		for _, look := range looks {
-			l.add(e, answer{
+			l.add(e, hostAnswer{
 				host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
 				round: l.fleet.round, snapshot: look.Snapshot,
 			})
@@ -197,7 +197,7 @@ func (l *loop) stepWait() {
 }
 
 // patience is how long to wait for something to happen.
-func (l *loop) patience(e *event, now time.Time) time.Duration {
+func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	judged := l.due
 	if len(e.answers) > 0 {
 		judged = soonest(judged, e.first.Add(enforce.FreshFor))
@@ -227,7 +227,7 @@ func soonest(a, b time.Time) time.Time {
 }
 
 // take adds answers of hosts that were asked.
-func (l *loop) take(e *event, answers []answer) {
+func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
 		tick := l.asking.ended(&a)
 		if a.err == nil && l.shows(&a) || !tick {
@@ -238,7 +238,7 @@ func (l *loop) take(e *event, answers []answer) {
 	e.complete = e.complete || l.asking.completed()
 }
 
-func (l *loop) add(e *event, a answer) {
+func (l *loop) add(e *loopEvent, a hostAnswer) {
 	if len(e.answers) == 0 {
 		e.first = time.Now()
 	}
@@ -246,7 +246,7 @@ func (l *loop) add(e *event, a answer) {
 }
 
 // shows reports whether an answer shows another use of GPUs than the one before.
-func (l *loop) shows(a *answer) bool {
+func (l *loop) shows(a *hostAnswer) bool {
 	last := l.fleet.lastOf(a.host.Name)
 	return last != nil && last != a.snapshot && !watch.SameUse(last, a.snapshot)
 }
@@ -294,7 +294,7 @@ func (l *loop) turns() map[string]time.Time {
 
 // askAgain asks hosts at once, under the names that answered. Before a loop ends each is asked at most once more.
 func (l *loop) askAgain(names []snapshot.Hostname) {
-	asker := l.Asker
+	asker := l.Survey
 	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
 	for _, name := range names {
 		h := l.fleet.reached[name]

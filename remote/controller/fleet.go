@@ -10,8 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// answer is what came of asking a host for its snapshot.
-type answer struct {
+// hostAnswer is what came of asking a host for its snapshot.
+type hostAnswer struct {
 	host     remote.Host
 	askedAt  time.Time // by the monotonic clock, and when it came
 	came     time.Time
@@ -21,8 +21,8 @@ type answer struct {
 	err      error
 }
 
-// fleet is what is known of all hosts: the last answer of each. It is a value.
-type fleet struct {
+// knownFleet is what is known of all hosts: the last answer of each. It is a value.
+type knownFleet struct {
 	hosts []remote.Host
 	last  []snapshot.Host // of each of hosts
 	round int             // of the last tick
@@ -30,7 +30,7 @@ type fleet struct {
 }
 
 // of returns the fleet with other hosts. What is known of those with the same name stays.
-func (f fleet) of(hosts []remote.Host) fleet {
+func (f knownFleet) of(hosts []remote.Host) knownFleet {
 	last := make([]snapshot.Host, len(hosts))
 	for i, h := range hosts {
 		last[i] = snapshot.Host{Name: snapshot.Hostname(h.Name), Labels: h.Labels}
@@ -44,8 +44,8 @@ func (f fleet) of(hosts []remote.Host) fleet {
 }
 
 // with returns the fleet with answers that came. Those of a host that is not in the fleet any more are dropped.
-func (f fleet) with(answers []answer, known Machines, about func(remote.Host) agent.About) fleet {
-	byName := make(map[string]*answer, len(answers))
+func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote.Host) agent.About) knownFleet {
+	byName := make(map[string]*hostAnswer, len(answers))
 	for i := range answers {
 		byName[answers[i].host.Name] = &answers[i]
 	}
@@ -67,7 +67,7 @@ func (f fleet) with(answers []answer, known Machines, about func(remote.Host) ag
 }
 
 // asNew is the cluster as if all hosts had just answered.
-func (f *fleet) asNew() snapshot.Cluster {
+func (f *knownFleet) asNew() snapshot.Cluster {
 	hosts := slices.Clone(f.Cluster.Hosts)
 	for i := range hosts {
 		hosts[i].IsNew = true
@@ -76,12 +76,12 @@ func (f *fleet) asNew() snapshot.Cluster {
 }
 
 // answered reports whether any host has answered, or failed.
-func (f *fleet) answered() bool {
+func (f *knownFleet) answered() bool {
 	return slices.ContainsFunc(f.last, func(h snapshot.Host) bool { return h.Snapshot != nil || h.Err != nil })
 }
 
 // lastOf is the last snapshot of a host; nil for none.
-func (f *fleet) lastOf(name string) *snapshot.Snapshot {
+func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
 	at := slices.IndexFunc(f.hosts, func(h remote.Host) bool { return h.Name == name })
 	if at < 0 {
 		return nil

@@ -64,8 +64,8 @@ func TestGuardsOfACycleThatDoesNotCount(t *testing.T) {
 	wanted, err := policy.Parse("p.yaml", []byte("defaults: {guard: enforce}"))
 	require.NoError(t, err)
 	c := &controller.Controller{Options: controller.Options{
-		Asker: controller.Asker{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: wanted,
-		Now: time.Now, Audit: g, Sinks: []controller.Sink{g}, Companions: []controller.Companion{&companions.Guard{}},
+		Survey: controller.Survey{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: wanted,
+		Now: time.Now, Audit: g, Sinks: []controller.Sink{g}, Companions: []controller.Companion{&companions.Guards{}},
 	}}
 	for range 2 {
 		once(t.Context(), c)

@@ -10,7 +10,7 @@ import (
 // Snapshotter collects snapshots again and again, and judges nothing: for commands that only
 // show what is there. It is not safe for concurrent use.
 type Snapshotter struct {
-	Asker
+	Survey
 	machines Machines
 }
 
@@ -22,7 +22,7 @@ func (l *Snapshotter) Look(ctx context.Context) Look {
 }
 
 // Collect asks every host for its snapshot, in the order of Hosts.
-func (a *Asker) Collect(ctx context.Context) snapshot.Cluster {
+func (a *Survey) Collect(ctx context.Context) snapshot.Cluster {
 	results := Ask(ctx, a, a.Link.Snapshot)
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
 	for i, r := range results {
@@ -39,7 +39,7 @@ func (a *Asker) Collect(ctx context.Context) snapshot.Cluster {
 
 // Distinct leaves one result for each machine, as merge does, for results that are not snapshots: only
 // the same address and host key say that two names are one machine then.
-func Distinct[T any](a *Asker, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
+func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
 	names, leads := make([]string, len(results)), make([]lead, len(results))
 	for i, r := range results {
 		names[i] = r.Host.Name

@@ -55,7 +55,7 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 
 // judge has the controller act on an event, asks the hosts that it wants to hear again, and notes when the next
 // judgement of answers may be: judging takes at most a tenth of the time, with pauses of at most mostPause.
-func (l *loop) judge(ctx context.Context, e *event) {
+func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
 	l.notBefore = begun.Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
@@ -101,7 +101,7 @@ func (l *loop) begin() {
 	l.Controller.begin()
 	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
-	l.asking.tick(l.Asker, l.Now, l.fleet.round, l.turns())
+	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.turns())
 	l.listen()
 	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
 		l.tick = time.Time{}

@@ -44,7 +44,7 @@ func (l *slow) Execute(context.Context, remote.Host, order.Order) (agent.Executi
 }
 
 func looping(l controller.Link) *controller.Controller {
-	return &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1}, Now: time.Now}}
+	return &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1}, Now: time.Now}}
 }
 
 // TestCyclesKeepTime: cycles begin at multiples of the interval after the first,

@@ -23,11 +23,11 @@ import (
 
 // mails takes what users are told.
 type mails struct {
-	list []notify.Message
+	list []notify.UserMessage
 	runs []string
 }
 
-func (m *mails) Add(n *notify.Message, run string, cycle int) error {
+func (m *mails) Add(n *notify.UserMessage, run string, cycle int) error {
 	if err := mail.Refuse(&policy.Mail{OptOut: []string{"opted"}}, n.User); err != nil {
 		return err
 	}

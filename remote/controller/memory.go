@@ -34,7 +34,7 @@ type FleetMemory struct {
 // restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.
 func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	for _, c := range companions {
-		if keeper, ok := c.(Keeper); ok && m.Companions[c.Name()] != nil {
+		if keeper, ok := c.(MemoryKeeper); ok && m.Companions[c.Name()] != nil {
 			_ = json.Unmarshal(m.Companions[c.Name()], keeper.Memory())
 			delete(m.Companions, c.Name())
 		}
@@ -45,7 +45,7 @@ func (m *FleetMemory) restoreCompanions(companions []Companion) {
 func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
 	m.Companions = maps.Clone(m.Companions) // also of those that this run doesn't have
 	for _, c := range companions {
-		if keeper, ok := c.(Keeper); ok {
+		if keeper, ok := c.(MemoryKeeper); ok {
 			data, err := json.Marshal(keeper.Memory())
 			if err != nil {
 				return m, err

@@ -68,7 +68,7 @@ func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.
 // controller is one that mails, too.
 func (a *attachments) controller(log controller.Recorder, m *mails) *controller.Controller {
 	c := mailing(newFakeFleet(nil), log, m)
-	c.Asker = controller.Asker{Link: a, Fanout: 1}
+	c.Survey = controller.Survey{Link: a, Fanout: 1}
 	for _, name := range []string{"a", "b", "c"} {
 		if a.users[name] != "" {
 			c.Hosts = append(c.Hosts, remote.Host{Name: name})

@@ -91,7 +91,7 @@ func TestAnExemptionEndsByItself(t *testing.T) {
 		require.Empty(t, r.last().Exemptions)
 		require.Len(t, r.last().Plan.Findings, 2)
 		history := r.history()
-		at := slices.IndexFunc(history, func(e audit.Entry) bool { return e.Action == "expired" })
+		at := slices.IndexFunc(history, func(e audit.HistoryEntry) bool { return e.Action == "expired" })
 		require.Equal(t, "bob", string(history[at].User))
 		require.Contains(t, history[at].Why[0], "The exemption of user bob has ended")
 	})

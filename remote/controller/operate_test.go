@@ -117,7 +117,7 @@ func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *runnin
 	t.Helper()
 	r := &running{twoHosts: h, t: t, queue: controller.NewQueue(), log: &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
 	r.c = &controller.Controller{Options: controller.Options{
-		Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: h, Fanout: 2},
+		Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: h, Fanout: 2},
 		Policy: constant{Grace: 3 * time.Second, Kill: true}, Audit: r.log, Now: time.Now,
 	}}
 	r.c.Sinks = append(r.c.Sinks, sinkFunc(func(events []enforce.Event) {
@@ -163,7 +163,7 @@ func (r *running) do(a operator.Instruction) string {
 	return fmt.Sprintf("%s: %s", refusal.Code, refusal.Text)
 }
 
-func (r *running) history() []audit.Entry {
+func (r *running) history() []audit.HistoryEntry {
 	entries, damage, err := audit.History(r.log.Path, audit.Filter{})
 	require.NoError(r.t, err)
 	require.Zero(r.t, damage.Lines)

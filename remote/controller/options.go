@@ -12,7 +12,7 @@ import (
 
 // Options are what a controller is told: the hosts, the policy, and what it does with what it finds.
 type Options struct {
-	Asker
+	Survey
 	// Policy is what is enforced; without one hosts are only looked at.
 	Policy enforce.Policy
 	// DryRun does everything except change hosts.
@@ -38,7 +38,7 @@ type Controller struct {
 	Options
 	Memory FleetMemory
 
-	fleet      fleet
+	fleet      knownFleet
 	round      Cycle // what was found and done since the last tick
 	background background
 }

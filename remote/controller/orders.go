@@ -42,15 +42,16 @@ func (c *Controller) ordersOf(plan enforce.Plan) []*sentOrder {
 	for i := range plan.Orders {
 		planned, h := &plan.Orders[i], hosts[plan.Orders[i].Host]
 		planned.Order.ID = fmt.Sprintf("%s/%s/%s", c.round.Run, c.round.label(), planned.Host)
-		audit.Explain(&planned.Order, planned.Host, h.Snapshot, h.AskedAt)
-		o := &sentOrder{OfHost: *planned, items: audit.OrderRecords(planned.Host, planned.Order, h.Snapshot)}
-		for k := range o.items {
-			o.items[k].Order = planned.Order.ID
-		}
+		o := new(sentOrder)
 		for _, id := range findingIDs(planned.Order) {
 			if f := findings[id]; f != nil {
 				o.findings = append(o.findings, *f)
 			}
+		}
+		audit.Explain(&planned.Order, planned.Host, h.Snapshot, h.AskedAt)
+		o.OfHost, o.items = *planned, audit.OrderRecords(planned.Host, planned.Order, h.Snapshot)
+		for k := range o.items {
+			o.items[k].Order = planned.Order.ID
 		}
 		orders[i] = o
 	}

@@ -86,7 +86,7 @@ func TestAfterAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, queue, hangup := visited(), controller.NewQueue(), make(chan os.Signal)
 		options := controller.Options{
-			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
+			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
 			Policy: constant{}, ActUnrecorded: true, Now: time.Now,
 		}
 		c := &controller.Controller{Options: options}
@@ -165,9 +165,9 @@ func TestGuardsOfAFleet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var seen []enforce.Event
 	c := &controller.Controller{Options: controller.Options{
-		Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path},
+		Survey: controller.Survey{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path},
 		Sinks:      []controller.Sink{sinkFunc(func(events []enforce.Event) { seen = append(seen, events...) })},
-		Companions: []controller.Companion{&companions.Guard{}},
+		Companions: []controller.Companion{&companions.Guards{}},
 	}}
 	said := func() (texts []string) {
 		for i := range seen {

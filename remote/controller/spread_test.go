@@ -24,7 +24,7 @@ func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
 		hosts[i] = remote.Host{Name: names[i]}
 	}
 	w := newWakeful(names...)
-	c := &controller.Controller{Options: controller.Options{Asker: controller.Asker{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now}}
+	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now}}
 	go func() {
 		at(1)
 		for _, name := range names {

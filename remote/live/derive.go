@@ -267,7 +267,7 @@ type FleetEvent struct {
 	// Why is the finding because of which there was an outcome, as people read it.
 	Why string `json:"why,omitempty"`
 	// Record is the decision about that item; nil if the order has no id.
-	Record *audit.Entry `json:"-"`
+	Record *audit.HistoryEntry `json:"-"`
 }
 
 func byID(list []enforce.Finding) map[string]*enforce.Finding {

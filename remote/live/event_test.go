@@ -52,7 +52,7 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Equal(t, []enforce.EventKind{enforce.EventNew, enforce.EventDue, enforce.EventOutcome, enforce.EventOutcome, enforce.EventOver, enforce.EventOver}, kinds)
 	require.Equal(t, finding.Line(), list[2].Why)
 	require.Equal(t, finding.User, list[2].User, "it is on the page of who lost the process")
-	require.Equal(t, &audit.Entry{
+	require.Equal(t, &audit.HistoryEntry{
 		ID: audit.DecisionID("r", 9, "", nil), Time: list[2].Time, Host: "a", Text: o.Terminate[0].String(), Status: order.StatusTerminated,
 		Why: []string{finding.Line()}, Judged: []string{"process 9"},
 	}, list[2].Record)

@@ -153,9 +153,9 @@ func TestOutcomes(t *testing.T) {
 		{Kind: enforce.EventNew}, {Kind: enforce.EventActing, Order: &o}, {Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes},
 	})
 	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Notified: []controller.Notified{
-		{Message: notify.Message{ID: "idle/a/7/0/x"}, Terminals: 2},
-		{Message: notify.Message{ID: "idle/b/7/0/x"}},
-		{Message: notify.Message{ID: "idle/b/7/0/y"}, Err: errors.New("no answer"), Terminals: 1},
+		{UserMessage: notify.UserMessage{ID: "idle/a/7/0/x"}, Terminals: 2},
+		{UserMessage: notify.UserMessage{ID: "idle/b/7/0/x"}},
+		{UserMessage: notify.UserMessage{ID: "idle/b/7/0/y"}, Err: errors.New("no answer"), Terminals: 1},
 	}}, nil)
 	require.Equal(t, `terminations_total{rule="non-env-processes",status="terminated"} 1
 terminations_total{rule="idle",status="survived"} 1

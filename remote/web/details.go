@@ -87,7 +87,7 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 
 // ofUser is of a user who has something, or had something lately.
 // With hidden names it says the same of all others, whether they exist or not.
-func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.Entry, bool)) (string, any) {
+func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.HistoryEntry, bool)) (string, any) {
 	// userBody is what the page of a user shows.
 	type userBody struct {
 		live.FleetUser
@@ -127,7 +127,7 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 }
 
 // endedBefore is what the record has of a user, the newest first.
-func endedBefore(entries []audit.Entry, user snapshot.Username, most int) (list []live.FleetEvent) {
+func endedBefore(entries []audit.HistoryEntry, user snapshot.Username, most int) (list []live.FleetEvent) {
 	for i := range slices.Backward(entries) {
 		e := &entries[i]
 		if e.User != user || e.ID == "" || e.Action != "" || len(list) == most {

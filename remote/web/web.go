@@ -49,7 +49,7 @@ type Options struct {
 	Usage *usage.Reader
 	// Recorded is what was ended before this run, as the record has it, the oldest first, and whether that is all of
 	// it; nil for no record.
-	Recorded func() (list []audit.Entry, complete bool)
+	Recorded func() (list []audit.HistoryEntry, complete bool)
 	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
 	// checks. hideUsers says that they must show the name of no user.
 	Mount func(mux *http.ServeMux, hideUsers bool)

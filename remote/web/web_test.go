@@ -73,12 +73,12 @@ func TestEndedBefore(t *testing.T) {
 	f := newFleet(20, 8)
 	f.judged(usual(f.now)...)
 	options := f.options()
-	ended := audit.Entry{ID: "0a0b0c0d", Host: "gpu-09", User: "zoe", PID: 4711, Status: "killed", Text: "Terminating process 4711", Why: []string{"It was <idle>"}, Rules: []enforce.Rule{"idle"}}
+	ended := audit.HistoryEntry{ID: "0a0b0c0d", Host: "gpu-09", User: "zoe", PID: 4711, Status: "killed", Text: "Terminating process 4711", Why: []string{"It was <idle>"}, Rules: []enforce.Rule{"idle"}}
 	others, asked, notice := ended, ended, ended
 	others.User, asked.Action, notice.ID = "eve", "hold", ""
-	list := []audit.Entry{ended, others, asked, notice}
+	list := []audit.HistoryEntry{ended, others, asked, notice}
 	complete := true
-	options.Recorded = func() ([]audit.Entry, bool) { return list, complete }
+	options.Recorded = func() ([]audit.HistoryEntry, bool) { return list, complete }
 	handler := web.New(f.feed, options)
 	page := strings.SplitN(pageOf(t, handler, "/u/zoe"), "What was ended", 2)[1]
 	for _, text := range []string{"Terminating process 4711: killed", "It was &lt;idle&gt;", "Decision 0a0b0c0d", "gpu-09"} {

@@ -18,7 +18,7 @@ func (l *loop) configure(options Options) {
 	l.groups.Store(&options.Policy.Groups)
 	l.service.limit.Store(int64(options.CycleLimit))
 	parts := controller.Options{
-		Asker: controller.Asker{
+		Survey: controller.Survey{
 			Hosts: options.Hosts, Link: options.link(), Fanout: options.Fanout,
 			StopAtFailure: options.StopAtFailure, Progress: options.Progress.Update,
 		},

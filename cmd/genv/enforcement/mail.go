@@ -127,11 +127,11 @@ type dryMailer struct {
 }
 
 // Add implements companions.Mailer.
-func (d dryMailer) Add(n *notify.Message, run string, cycle int) error {
+func (d dryMailer) Add(n *notify.UserMessage, run string, cycle int) error {
 	if err := mail.Refuse(d.policy.Mail, n.User); err != nil {
 		return err
 	}
-	l := mail.Letter{User: n.User, Items: []notify.Message{*n}, Run: run, Cycle: cycle}
+	l := mail.Letter{User: n.User, Items: []notify.UserMessage{*n}, Run: run, Cycle: cycle}
 	subject, body := mail.Compose(l, d.policy.Mail)
 	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).
 		Msg("dry run: this mail would be sent")

@@ -41,8 +41,8 @@ func mailSetup(s *mailtest.Server) *Options {
 	return &Options{Policy: file, Interval: 10 * time.Second}
 }
 
-func about(user snapshot.Username) *notify.Message {
-	return &notify.Message{User: user, Host: "a", ID: "id of " + string(user), Rule: "idle", Line: "It is idle.", At: time.Now()}
+func about(user snapshot.Username) *notify.UserMessage {
+	return &notify.UserMessage{User: user, Host: "a", ID: "id of " + string(user), Rule: "idle", Line: "It is idle.", At: time.Now()}
 }
 
 func leads() error { return nil }

@@ -144,8 +144,8 @@ const maxEnded = 4096
 
 // endedBefore reads once what the record has of the 14 days before a time, at most the last maxEnded entries, and
 // whether that is all.
-func endedBefore(path string, start time.Time) func() (list []audit.Entry, complete bool) {
-	return sync.OnceValues(func() ([]audit.Entry, bool) {
+func endedBefore(path string, start time.Time) func() (list []audit.HistoryEntry, complete bool) {
+	return sync.OnceValues(func() ([]audit.HistoryEntry, bool) {
 		list, damage, err := audit.History(path, audit.Filter{Since: start.Add(-14 * 24 * time.Hour), Until: start})
 		return slices.Clone(list[max(0, len(list)-maxEnded):]), err == nil && damage.Lines == 0 && len(list) <= maxEnded
 	})
@@ -186,7 +186,7 @@ func (l *loop) enforce(ctx context.Context) error {
 
 // cycles runs the loop with a memory, as what this run is now.
 func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain time.Duration) error {
-	l.guard, l.messages = companions.Guard{}, companions.Messages{}
+	l.guard, l.messages = companions.Guards{}, companions.Messages{}
 	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
 	schedule := controller.Schedule{
@@ -238,7 +238,7 @@ type loop struct {
 	controller controller.Controller
 	options    Options
 	hooks      *hooks.Queue
-	guard      companions.Guard
+	guard      companions.Guards
 	messages   companions.Messages
 	mail       mailer
 	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent

@@ -62,8 +62,8 @@ func (f *fleet) pool() *agent.Pool {
 }
 
 // asker asks the hosts without enforcing anything.
-func (f *fleet) asker() *controller.Asker {
-	return &controller.Asker{
+func (f *fleet) asker() *controller.Survey {
+	return &controller.Survey{
 		Hosts: f.Hosts, Link: f.commands(), Fanout: f.Fanout, StopAtFailure: f.StopAtFailure,
 		Progress: f.progress.Update,
 	}

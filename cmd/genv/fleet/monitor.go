@@ -44,7 +44,7 @@ func (o *monitorOptions) run(c *cli.Context) error {
 	defer f.close()
 	pool := f.pool()
 	defer pool.Close()
-	snapshotter := &controller.Snapshotter{Asker: *f.asker()}
+	snapshotter := &controller.Snapshotter{Survey: *f.asker()}
 	snapshotter.Link = f.visible(pool, o.Interval)
 	snapshotter.Fanout = len(config.Hosts)
 	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter),

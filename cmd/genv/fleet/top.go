@@ -274,7 +274,7 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 	}
 	link := controller.Polled{Link: f.visible(pool, interval)}
 	c := &controller.Controller{Options: controller.Options{
-		Asker:  controller.Asker{Hosts: f.Hosts, Link: link, Fanout: len(f.Hosts)},
+		Survey: controller.Survey{Hosts: f.Hosts, Link: link, Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.Now,
 	}}
 	schedule := controller.Schedule{Interval: interval, Step: func(wait time.Duration) {

@@ -85,7 +85,7 @@ func (w *waiter) run(c *cli.Context) (err error) {
 		return err
 	}
 	defer w.fleet.close()
-	snapshotter := &controller.Snapshotter{Asker: *w.fleet.asker()}
+	snapshotter := &controller.Snapshotter{Survey: *w.fleet.asker()}
 	snapshotter.Link = newWaitLink(w.fleet)
 	ctx, withdraw := giveUpAfter(c.Context, w.within)
 	defer withdraw()

@@ -70,7 +70,7 @@ func (o *Options) Show(p *command.Program, c *cli.Context, path string, host sna
 		return err
 	}
 	if id != "" {
-		return writeDecisions(p, o.output, path, id, audit.Decided(entries, id), (*audit.Entry).Lines)
+		return writeDecisions(p, o.output, path, id, audit.Decided(entries, id), (*audit.HistoryEntry).Lines)
 	}
 	if len(entries) == 0 && o.output.Format == "tui" && !o.output.NoHeader {
 		fmt.Fprintf(p.Err, "No action to show in %s\n", path)
@@ -97,7 +97,7 @@ func (o *Options) read(p *command.Program) (q audit.Filter, err error) {
 }
 
 // read reads what a query finds, and says which lines can't be read.
-func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error) {
+func read(p *command.Program, path string, q audit.Filter) ([]audit.HistoryEntry, error) {
 	entries, damage, err := audit.History(path, q)
 	if damage.Lines > 0 {
 		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path,
@@ -112,12 +112,12 @@ func read(p *command.Program, path string, q audit.Filter) ([]audit.Entry, error
 
 // EntriesDocument is the JSON of `history`.
 type EntriesDocument struct {
-	Schema  string        `json:"schema"`
-	Entries []audit.Entry `json:"entries"`
+	Schema  string               `json:"schema"`
+	Entries []audit.HistoryEntry `json:"entries"`
 }
 
 // table has the id of a decision before its reason, in CSV behind all that was there before it.
-func table(output render.Output, entries []audit.Entry) *render.Table {
+func table(output render.Output, entries []audit.HistoryEntry) *render.Table {
 	columns := []draw.ColumnLayout{
 		render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10),
 		render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0),
@@ -141,7 +141,7 @@ func table(output render.Output, entries []audit.Entry) *render.Table {
 	return t
 }
 
-func userOf(e *audit.Entry) string {
+func userOf(e *audit.HistoryEntry) string {
 	switch {
 	case e.User != "":
 		return string(e.User)
@@ -151,7 +151,7 @@ func userOf(e *audit.Entry) string {
 	return ""
 }
 
-func whatOf(e *audit.Entry) string {
+func whatOf(e *audit.HistoryEntry) string {
 	if e.Action == audit.ActionNotice {
 		return strings.TrimSpace(fmt.Sprintf("%s %s", e.Channel, e.To))
 	}
@@ -164,7 +164,7 @@ func whatOf(e *audit.Entry) string {
 	return fmt.Sprintf("process %d", e.PID)
 }
 
-func whyOf(e *audit.Entry) string {
+func whyOf(e *audit.HistoryEntry) string {
 	why := strings.Join(e.Why, "; ")
 	if !strings.Contains(why, e.Container) { // as of a process that ends for a cap
 		why += " (" + e.Container + ")"
@@ -266,9 +266,9 @@ func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	lines := (*audit.Entry).Answer
+	lines := (*audit.HistoryEntry).Answer
 	if o.verbose {
-		lines = (*audit.Entry).Lines
+		lines = (*audit.HistoryEntry).Lines
 	}
 	found := audit.Latest(entries, p.Now())
 	if id != "" {
@@ -297,7 +297,7 @@ func readID(c *cli.Context) (string, error) {
 }
 
 func writeDecisions(
-	p *command.Program, output render.Output, path, id string, entries []audit.Entry, lines func(*audit.Entry) []string,
+	p *command.Program, output render.Output, path, id string, entries []audit.HistoryEntry, lines func(*audit.HistoryEntry) []string,
 ) error {
 	switch {
 	case len(entries) == 0 && id != "":
@@ -305,7 +305,7 @@ func writeDecisions(
 	case output.Format == "json":
 		return render.WriteJSON(p.Out, EntriesDocument{
 			Schema:  "genv.history/1",
-			Entries: append([]audit.Entry{}, entries...),
+			Entries: append([]audit.HistoryEntry{}, entries...),
 		})
 	case output.Format == "csv":
 		return table(output, entries).Write(p.Out)

@@ -119,7 +119,7 @@ type Content struct {
 	// Usage reads who used what; nil for none.
 	Usage *usage.Reader
 	// Recorded is what was ended before this run, and whether that is all of it; nil for no record.
-	Recorded func() (list []audit.Entry, complete bool)
+	Recorded func() (list []audit.HistoryEntry, complete bool)
 }
 
 // Listeners are those that are open.

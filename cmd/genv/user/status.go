@@ -117,7 +117,7 @@ func ownUID() snapshot.UID { return snapshot.UID(os.Geteuid()) } //nolint:gosec 
 
 func (p *program) notices(unread bool) error {
 	shown := false
-	err := notify.Reader{
+	err := notify.Inbox{
 		Box: p.box(), UID: ownUID(), Path: p.noticesRead(), Terminal: enforcelocal.TerminalOf(p.Out),
 		Window: cmp.Or(p.Getenv("TMUX"), p.Getenv("STY"), p.Getenv("VSCODE_IPC_HOOK_CLI")),
 	}.Show(!unread, p.Now(), func(list []notify.KeptNotice) error {

@@ -50,7 +50,7 @@ func Refuse(settings *policy.Mail, user snapshot.Username) error {
 }
 
 // Add adds what a user is told. It doesn't wait. The error is why the user gets no mail.
-func (s *Sender) Add(n *notify.Message, run string, cycle int) error {
+func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	if err := Refuse(s.Settings, n.User); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Sender) Add(n *notify.Message, run string, cycle int) error {
 	return nil
 }
 
-func (g *group) add(n *notify.Message, now time.Time) {
+func (g *group) add(n *notify.UserMessage, now time.Time) {
 	stage := n.ID
 	if n.Pending {
 		stage += " pending"
@@ -127,9 +127,9 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 }
 
 // admit counts a mail, if the limits allow it. One about several hosts counts for none of them.
-func (s *Sender) admit(items []notify.Message) bool {
+func (s *Sender) admit(items []notify.UserMessage) bool {
 	host, limit := items[0].Host, s.Settings.InAll
-	if slices.ContainsFunc(items, func(i notify.Message) bool { return i.Host != host }) {
+	if slices.ContainsFunc(items, func(i notify.UserMessage) bool { return i.Host != host }) {
 		host = ""
 	}
 	if s.all >= limit || host != "" && s.hosts[host] >= max(1, limit/hostShare) {

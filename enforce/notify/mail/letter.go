@@ -122,10 +122,10 @@ func (l *Letter) body(contact string) string {
 		fmt.Fprintf(&b, "\nAnd there are %d more, which are left out here.\n", l.More)
 	}
 	b.WriteString("\n`genv history` on the host shows what was done to your processes and GPUs.\n")
-	if slices.ContainsFunc(l.Items, func(m notify.Message) bool { return len(m.Decisions) > 0 }) {
+	if slices.ContainsFunc(l.Items, func(m notify.UserMessage) bool { return len(m.Decisions) > 0 }) {
 		b.WriteString("`genv why DECISION` shows all of a decision.\n")
 	}
-	if slices.ContainsFunc(l.Items, func(m notify.Message) bool { return m.Rule != "" }) {
+	if slices.ContainsFunc(l.Items, func(m notify.UserMessage) bool { return m.Rule != "" }) {
 		b.WriteString(notify.Decided(contact) + "\n")
 	} else if contact != "" {
 		fmt.Fprintf(&b, "Questions: %s\n", contact)
@@ -134,7 +134,7 @@ func (l *Letter) body(contact string) string {
 }
 
 // writeItem writes a message, line by line.
-func writeItem(b *strings.Builder, m *notify.Message) {
+func writeItem(b *strings.Builder, m *notify.UserMessage) {
 	title := text.OneLine(m.Line)
 	if m.Host != "" {
 		title = text.OneLine(string(m.Host)) + ": " + title

@@ -77,7 +77,7 @@ func (o *outbox) wait(t *testing.T) []mail.Letter {
 
 func letter(user string) mail.Letter {
 	at := time.Now()
-	return mail.Letter{User: snapshot.Username(user), Items: []notify.Message{{
+	return mail.Letter{User: snapshot.Username(user), Items: []notify.UserMessage{{
 		ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
 		Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
 		Advice: "Start GPU work in an environment.",

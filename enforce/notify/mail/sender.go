@@ -62,7 +62,7 @@ type Sender struct {
 // Letter is a mail that is due, and what became of it.
 type Letter struct {
 	User   snapshot.Username
-	Items  []notify.Message
+	Items  []notify.UserMessage
 	More   int    // items that are left out
 	Digest bool   // they were collected for an interval
 	Run    string // of the controller, and its cycle, for the record
@@ -330,7 +330,7 @@ func failureOf(err error) (f failure) {
 func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
 	now := s.Now()
 	j := newJob(Letter{
-		User: user, Items: []notify.Message{{ID: "test", Line: notify.TestText, At: now}}, Test: true,
+		User: user, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: now}}, Test: true,
 	}, now)
 	j.Err = s.deliver(ctx, &route{}, j, now)
 	results := []Letter{j.Letter}

@@ -14,8 +14,8 @@ import (
 // A mail names everything, for each kind of notice.
 func TestMailText(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	f := notify.Message{Host: "gpu-01", Rule: "idle", Line: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "GPU 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
-	n := Letter{User: "alice", Items: []notify.Message{f}}
+	f := notify.UserMessage{Host: "gpu-01", Rule: "idle", Line: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "GPU 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
+	n := Letter{User: "alice", Items: []notify.UserMessage{f}}
 	require.Equal(t, "[genv] Action needed: your GPU use on gpu-01", n.subject())
 	require.Equal(t, `Hello alice,
 
@@ -31,10 +31,10 @@ genv noticed this about your GPU use:
 This is by the policy of your site. Questions: help@example.org
 `, n.body("help@example.org"))
 	f.Pending = false
-	n.Items = []notify.Message{f}
+	n.Items = []notify.UserMessage{f}
 	require.Equal(t, "[genv] Your GPU use on gpu-01", n.subject())
 	f.Rule = ""
-	n.Items = []notify.Message{f}
+	n.Items = []notify.UserMessage{f}
 	require.Equal(t, "[genv] A message about your GPU use on gpu-01", n.subject())
 	for i := range 5 {
 		f.Host = snapshot.Hostname(fmt.Sprint("h", i))
