@@ -174,23 +174,18 @@ func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 			f.Findings[i] = all.Findings[i]
 		}
 	}
-	for _, u := range all.Users {
-		if r.owns(u.Name) {
-			f.Users = []FleetUser{u}
-		}
-	}
-	for _, e := range all.Exemptions {
-		if r.owns(e.User) {
-			e.By = hiddenText
-			f.Exemptions = append(f.Exemptions[:len(f.Exemptions):len(f.Exemptions)], e)
-		}
-	}
-	for _, held := range all.HeldUsers {
-		if r.owns(held.User) {
-			f.HeldUsers = append(f.HeldUsers, held)
-		}
+	f.Users = owned(all.Users, func(u *FleetUser) bool { return r.owns(u.Name) })
+	f.HeldUsers = owned(all.HeldUsers, func(h *safety.Held) bool { return r.owns(h.User) })
+	f.Exemptions = owned(all.Exemptions, func(e *policy.Exemption) bool { return r.owns(e.User) })
+	for i := range f.Exemptions {
+		f.Exemptions[i].By = hiddenText
 	}
 	return &f
+}
+
+// owned are those of a list that belong to somebody.
+func owned[T any](list []T, owns func(*T) bool) []T {
+	return append([]T{}, slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !owns(&v) })...)
 }
 
 // Source is what viewers look at: a Feed, or what one of them may see of it (Feed.For).

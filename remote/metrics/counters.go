@@ -30,7 +30,10 @@ type Counters struct {
 	terminations map[ruleAnd]uint64 // by rule and status
 	warnings     map[ruleAnd]uint64 // by rule and whether they were delivered
 	detachments  map[enforce.Rule]uint64
-	gpuTime      gpuTime
+
+	names    *usage.Names       // bounded: each name would stay in Prometheus for weeks
+	seconds  map[string]float64 // for which GPUs were attached, by label
+	holdings map[snapshot.Hostname]holding
 }
 
 // ruleAnd is a rule and another label.
@@ -46,7 +49,7 @@ func NewCounters(now time.Time, interval time.Duration) *Counters {
 		durations:    newHistogram(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
 		terminations: make(map[ruleAnd]uint64), warnings: make(map[ruleAnd]uint64),
 		detachments: make(map[enforce.Rule]uint64),
-		gpuTime:     newGPUTime(),
+		names:       usage.NewNames(), seconds: make(map[string]float64),
 	}
 }
 
@@ -116,7 +119,7 @@ func (c *Counters) countCycle(cycle *controller.Cycle) {
 	c.early += uint64(max(cycle.Earlier, 0)) //nolint:gosec // it is not negative
 	c.took, c.latest = cycle.Took, cycle.Start.Add(cycle.Took)
 	c.durations.observe(cycle.Took.Seconds())
-	c.gpuTime.take(cycle, 4*c.interval+2*cycle.Took)
+	c.countGPUTime(cycle, 4*c.interval+2*cycle.Took)
 }
 
 // stallSlack is how late the next cycle may be besides what Healthy allows for.
@@ -180,38 +183,51 @@ func (c *Counters) writeActions(w *Writer) {
 	}
 }
 
-// Users has what users have on the hosts that answered, and what was counted of them.
+var userFamilies = []family{
+	{"genv_user_devices", "user", "GPUs that are attached to the user's environments, on hosts that answered."},
+	{"genv_user_idle_devices", "user", "GPUs of genv_user_devices that the user's processes don't use, or that compute " +
+		"nothing."},
+}
+
+// Users has what users have on the hosts that answered, and what was counted of them. Users with the same label are
+// summed up. One who never had a device attached has none.
 func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	labels, devices := c.gpuTime.labelled(users)
-	var w Writer
-	w.Gauge("genv_user_devices", "GPUs that are attached to the user's environments, on hosts that answered.", "user")
-	for i, label := range labels {
-		w.Sample(float64(devices[i].Attached), label)
+	var labels []string
+	sums := make(map[string]live.FleetUser)
+	_, full := c.seconds[Other]
+	for i := range users {
+		label, counted := c.names.Label(users[i].Name)
+		if !counted && !full {
+			continue
+		}
+		if !counted {
+			label = Other
+		}
+		sum, known := sums[label]
+		if !known {
+			labels = append(labels, label)
+		}
+		sum.Attached, sum.Idle = sum.Attached+users[i].Attached, sum.Idle+users[i].Idle
+		sums[label] = sum
 	}
-	w.Gauge("genv_user_idle_devices", "GPUs of genv_user_devices that the user's processes don't use, or that "+
-		"compute nothing.", "user")
-	for i, label := range labels {
-		w.Sample(float64(devices[i].Idle), label)
+	g := begin(userFamilies, "", "")
+	for _, label := range labels {
+		g.add("genv_user_devices", float64(sums[label].Attached), label)
+		g.add("genv_user_idle_devices", float64(sums[label].Idle), label)
 	}
+	w := Writer{text: g.text()}
 	w.Counter("genv_user_gpu_seconds_total", "Time for which GPUs were attached to the user's environments, summed "+
 		"over the GPUs.", "user")
-	for _, label := range slices.Sorted(maps.Keys(c.gpuTime.seconds)) {
-		w.Sample(c.gpuTime.seconds[label], label)
+	for _, label := range slices.Sorted(maps.Keys(c.seconds)) {
+		w.Sample(c.seconds[label], label)
 	}
 	return w.Text()
 }
 
 // Other is the label of the users beyond the bounds together.
 const Other = string(usage.Other)
-
-// gpuTime is for how long GPUs were attached to each user.
-type gpuTime struct {
-	names    *usage.Names       // bounded: each name would stay in Prometheus for weeks
-	seconds  map[string]float64 // by label
-	holdings map[snapshot.Hostname]holding
-}
 
 // holding is what users had attached when a host answered last.
 type holding struct {
@@ -220,15 +236,13 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-func newGPUTime() gpuTime { return gpuTime{names: usage.NewNames(), seconds: make(map[string]float64)} }
-
-// take counts the time since each host answered last, with what was attached then. Nothing
+// countGPUTime counts the time since each host answered last, with what was attached then. Nothing
 // is known about a time longer than maxGap.
-func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
+func (c *Counters) countGPUTime(cycle *controller.Cycle, maxGap time.Duration) {
 	holdings := make(map[snapshot.Hostname]holding, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
-		last, known := g.holdings[h.Name]
+		last, known := c.holdings[h.Name]
 		if h.Err != nil || h.Snapshot == nil {
 			if known {
 				holdings[h.Name] = last
@@ -237,41 +251,17 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 		}
 		if gap := cycle.Start.Sub(last.at); known && gap > 0 && gap <= maxGap {
 			for label, count := range last.devices {
-				g.seconds[label] += gap.Seconds() * float64(count)
+				c.seconds[label] += gap.Seconds() * float64(count)
 			}
 		}
 		if h.Snapshot != last.snapshot { // a host that hasn't changed answers with the same one
-			last.snapshot, last.devices = h.Snapshot, g.names.Attached(h.Name, h.Snapshot)
+			last.snapshot, last.devices = h.Snapshot, c.names.Attached(h.Name, h.Snapshot)
 			for label := range last.devices {
-				g.seconds[label] += 0
+				c.seconds[label] += 0
 			}
 		}
 		last.at = cycle.Start
 		holdings[h.Name] = last
 	}
-	g.holdings = holdings
-}
-
-// labelled are the users with their labels; those with the same one are summed up. A user
-// who never had a device attached has none.
-func (g *gpuTime) labelled(users []live.FleetUser) (labels []string, sums []live.FleetUser) {
-	at := make(map[string]int, len(users))
-	_, full := g.seconds[Other]
-	for i := range users {
-		label, counted := g.names.Label(users[i].Name)
-		if !counted && !full {
-			continue
-		}
-		if !counted {
-			label = Other
-		}
-		if _, seen := at[label]; !seen {
-			at[label] = len(labels)
-			labels, sums = append(labels, label), append(sums, live.FleetUser{})
-		}
-		sum := &sums[at[label]]
-		sum.Attached += users[i].Attached
-		sum.Idle += users[i].Idle
-	}
-	return labels, sums
+	c.holdings = holdings
 }

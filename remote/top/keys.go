@@ -73,7 +73,7 @@ func (m *Model) move(name string) bool {
 
 // open shows all of a tab.
 func (m *Model) open(tab tabID) {
-	m.tab, m.scope, m.way = tab, scope{}, nil
+	m.tab, m.scope, m.way = tab, rowID{}, nil
 	m.arrange()
 }
 
@@ -84,20 +84,18 @@ func (m *Model) enter() {
 		return
 	}
 	switch m.tab {
-	case tabHosts:
-		m.into(tabGPUs, scope{host: r.id.host})
+	case tabHosts, tabUsers:
+		m.into(tabGPUs, r.id)
 	case tabGPUs:
-		m.into(tabProcesses, scope{host: r.id.host, gpu: &r.gpu.Index})
-	case tabUsers:
-		m.into(tabGPUs, scope{user: r.user.Name})
+		m.into(tabProcesses, r.id)
 	case tabFindings, tabProcesses, tabHistory, tabFailed, tabCount:
 		m.mode, m.details = read, m.describe(r)
 	}
 }
 
-func (m *Model) into(tab tabID, s scope) {
+func (m *Model) into(tab tabID, scope rowID) {
 	m.way = append(m.way, visited{m.tab, m.scope, *m.cursor()})
-	m.tab, m.scope = tab, s
+	m.tab, m.scope = tab, scope
 	m.cursors[tab] = cursor{sort: m.cursors[tab].sort, backward: m.cursors[tab].backward}
 	m.arrange()
 }

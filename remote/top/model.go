@@ -45,7 +45,7 @@ type Model struct {
 	waiting *Update // what came while it was paused
 
 	tab     tabID
-	scope   scope
+	scope   rowID     // of the row that was entered
 	way     []visited // to go back with Esc
 	cursors [tabCount]cursor
 	tagged  map[rowID]bool
@@ -70,7 +70,7 @@ const (
 
 type visited struct {
 	tab    tabID
-	scope  scope
+	scope  rowID // of the row that was entered
 	cursor cursor
 }
 
@@ -173,7 +173,7 @@ func (m *Model) arrange() {
 	}
 	c := m.cursor()
 	rows := m.options.only(m.scene.rows(m.tab))
-	rows = slices.DeleteFunc(rows, func(r tabRow) bool { return !m.scope.allows(&r) || !m.filter.matches(&r) })
+	rows = slices.DeleteFunc(rows, func(r tabRow) bool { return !r.of(&m.scope) || !m.filter.matches(&r) })
 	columns := m.scene.columns(m.tab)
 	if c.sort > len(columns) { // those about guards may vanish
 		c.sort = 0

@@ -93,9 +93,7 @@ func (p *plainWriter) write(fleet *live.FleetState) {
 		p.shown[r.id.host] = line
 		changed = append(changed, r.host)
 		if r.host.Failure != nil {
-			failure := *r.host.Failure
-			failure.Host = string(r.host.Name)
-			failed = append(failed, failure)
+			failed = append(failed, *r.host.Failure)
 		}
 	}
 	alike := p.failures(failed, len(there))

@@ -188,39 +188,17 @@ type processUse struct {
 	memory *int64 // of all of them; nil if it is unknown for one
 }
 
-// scope is what a tab is narrowed to after Enter; empty fields narrow nothing.
-type scope struct {
-	host snapshot.Hostname
-	gpu  *snapshot.DeviceIndex
-	user snapshot.Username
-}
-
-func (s scope) String() string {
+// of reports whether a row belongs to what the id of another one names: a host, a GPU or a user. No id names everything.
+func (r *tabRow) of(id *rowID) bool {
 	switch {
-	case s.gpu != nil:
-		return fmt.Sprintf("GPU %d of %s", *s.gpu, draw.Shown(string(s.host)))
-	case s.host != "":
-		return draw.Shown(string(s.host))
-	case s.user != "":
-		return "user " + draw.Shown(string(s.user))
-	}
-	return ""
-}
-
-func (s scope) allows(r *tabRow) bool {
-	switch {
-	case s.host != "" && r.id.host != s.host:
+	case id.tab == tabUsers:
+		return slices.Contains(usersOf(r), id.user)
+	case id.host != "" && r.id.host != id.host:
 		return false
-	case s.gpu != nil:
-		return r.process == nil || r.process.uses(*s.gpu)
-	case s.user != "":
-		return slices.Contains(usersOf(r), s.user)
+	case id.tab == tabGPUs && r.process != nil:
+		return slices.ContainsFunc(r.process.gpus, func(g *gpus.GPU) bool { return g.Index == id.gpu })
 	}
 	return true
-}
-
-func (p *processUse) uses(index snapshot.DeviceIndex) bool {
-	return slices.ContainsFunc(p.gpus, func(g *gpus.GPU) bool { return g.Index == index })
 }
 
 // usersOf are the users whom a row is about.

@@ -311,8 +311,8 @@ func (m *Model) tabs() string {
 			name, as = fmt.Sprintf("%s(%d)", name, n), draw.Red
 		}
 		if tab == m.tab {
-			if of := m.scope.String(); of != "" {
-				name += " of " + of
+			if m.scope != (rowID{}) {
+				name += " of " + strings.TrimPrefix(m.scope.String(), "host ")
 			}
 			b.WriteString(m.painter.Selected(draw.Span{Text: "[" + name + "]", Style: draw.Bold}) + " ")
 			continue
