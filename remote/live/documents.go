@@ -76,14 +76,9 @@ func (f *FleetState) GPUsOf(user snapshot.Username) (rows []gpus.Row) {
 	return rows
 }
 
-func selected(findings []Finding, about func(*Finding) bool) []Finding {
-	list := []Finding{}
-	for i := range findings {
-		if about(&findings[i]) {
-			list = append(list, findings[i])
-		}
-	}
-	return list
+// selected are some of a list; never nil.
+func selected[T any](list []T, is func(*T) bool) []T {
+	return append([]T{}, slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(&v) })...)
 }
 
 // GPUs is who uses which GPU of a fleet, and which are free, as JSON shows it. It lists

@@ -174,18 +174,13 @@ func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 			f.Findings[i] = all.Findings[i]
 		}
 	}
-	f.Users = owned(all.Users, func(u *FleetUser) bool { return r.owns(u.Name) })
-	f.HeldUsers = owned(all.HeldUsers, func(h *safety.Held) bool { return r.owns(h.User) })
-	f.Exemptions = owned(all.Exemptions, func(e *policy.Exemption) bool { return r.owns(e.User) })
+	f.Users = selected(all.Users, func(u *FleetUser) bool { return r.owns(u.Name) })
+	f.HeldUsers = selected(all.HeldUsers, func(h *safety.Held) bool { return r.owns(h.User) })
+	f.Exemptions = selected(all.Exemptions, func(e *policy.Exemption) bool { return r.owns(e.User) })
 	for i := range f.Exemptions {
 		f.Exemptions[i].By = hiddenText
 	}
 	return &f
-}
-
-// owned are those of a list that belong to somebody.
-func owned[T any](list []T, owns func(*T) bool) []T {
-	return append([]T{}, slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !owns(&v) })...)
 }
 
 // Source is what viewers look at: a Feed, or what one of them may see of it (Feed.For).

@@ -194,11 +194,8 @@ func (t gpuTable) Idle(since time.Time) string {
 }
 
 // Exemptions are those that name a user or a host; all without either.
-func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list policy.ExemptionList) {
-	for _, e := range p.Fleet.Exemptions {
-		if (user == "" || e.User == user) && (host == "" || e.Host == host) {
-			list = append(list, e)
-		}
-	}
-	return list
+func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) policy.ExemptionList {
+	return slices.DeleteFunc(slices.Clone(p.Fleet.Exemptions), func(e policy.Exemption) bool {
+		return user != "" && e.User != user || host != "" && e.Host != host
+	})
 }
