@@ -170,11 +170,13 @@ func TestKeep(t *testing.T) {
 		defer cancel()
 		assert.Eventually(t, func() bool {
 			page := regexp.MustCompile(`page +(http\S+)`).FindStringSubmatch(out.String())
-			return page != nil && strings.Contains(get(page[1]+"findings"), "miner") && strings.Contains(get(page[1]+"u/bob"), "is using non-attached GPU(s) 3")
+			ended := strings.Count(out.String(), "Terminating process") > 4 // of the demo, and then of the miner and of bob
+			return page != nil && ended && strings.Contains(get(page[1]+"findings"), "miner") && strings.Contains(get(page[1]+"u/bob"), "is using non-attached GPU(s) 3")
 		}, time.Minute, 200*time.Millisecond, "the pages never showed the miner and bob's notebook")
 	}()
 	code, stderr := runDemo(t, ctx, &out, "-genv", genv(t), "-keep")
 	require.Zero(t, code, out.String()+stderr)
+	require.NotContains(t, stderr, "was judged", "what is found can be ended")
 	for _, command := range []string{"genv remote top", "gpus --free", "wait --gpus 2", "genv remote history"} {
 		require.Contains(t, out.String(), command)
 	}

@@ -112,7 +112,7 @@ func (d *demo) play() (int, error) {
 		return 0, err
 	}
 	enforce := append([]string{"enforce", "-H", "@all"}, rules...)
-	d.title("First a look at the fleet. Its hosts.yaml is in a folder of the demo, instead of /etc/genv.")
+	d.title("First a look at the fleet: which GPUs no environment has. Its hosts.yaml is in a folder of the demo.")
 	d.command("export GENV_CONFIG_DIR=" + d.dir)
 	if err := d.run("devices"); err != nil {
 		return 0, err

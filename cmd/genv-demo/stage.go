@@ -225,7 +225,7 @@ var jobSpecs = []jobSpec{
 	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000, load: 0},
 	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000, load: 95},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000, load: 81},
-	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, load: 86, violation: "on a GPU beyond erin's 2", ending: time.Second},
+	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, load: 86, violation: "on a GPU beyond erin's 2", ending: 300 * time.Millisecond},
 }
 
 // laterSpecs come after the rules were enforced.
