@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -113,17 +114,80 @@ func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int
 		return ""
 	}
 	for q, byModel := range on {
-		n := 0
-		for model, gpus := range byModel {
-			if c.Of.model == "" || MatchModel(c.Of.model, model) {
-				n += gpus
-			}
-		}
-		if n > 0 && int64(n) <= c.Limit.Value && f.onHost(&c.Of, q.Host, q.Labels) {
+		if n := f.gpusOf(c, q, byModel); n > 0 && int64(n) <= c.Limit.Value {
 			return fmt.Sprintf("on %s nothing may be taken: it has %s", q.Host, text.Plural(n, "GPU"))
 		}
 	}
 	return ""
+}
+
+// MeansShare says in words where a cap allows more GPUs than there are, as somebody writes who means a share of them;
+// empty if it doesn't, or if the GPUs of a host are unknown.
+func (f *File) MeansShare(c *Cap, on func(yield func(enforce.Query, map[string]int) bool)) string {
+	if c.Kind != enforce.CapGPUs || c.By != nil || c.Limit.Percent || c.Limit.AllBut || c.Limit.Value < 10 || c.Limit.Value > 100 {
+		return ""
+	}
+	all, most := 0, 0
+	for q, byModel := range on {
+		if byModel == nil {
+			return ""
+		}
+		n := f.gpusOf(c, q, byModel)
+		all, most = all+n, max(most, n)
+	}
+	there, where := all, "there are"
+	if c.PerHost {
+		there, where = most, "a host has"
+	}
+	if there == 0 || c.Limit.Value <= int64(there) {
+		return ""
+	}
+	return fmt.Sprintf("%d GPUs are more than the %d that %s: write %d%% for a share of them", c.Limit.Value, there,
+		where, c.Limit.Value)
+}
+
+// gpusOf is how many GPUs of a host a cap is about.
+func (f *File) gpusOf(c *Cap, q enforce.Query, byModel map[string]int) (n int) {
+	if !f.onHost(&c.Of, q.Host, q.Labels) {
+		return 0
+	}
+	for model, gpus := range byModel {
+		if c.Of.model == "" || MatchModel(c.Of.model, model) {
+			n += gpus
+		}
+	}
+	return n
+}
+
+// ActsAtOnce is the first place of a cap or rule of the file that acts without a warning, of which the file says
+// nothing; nil for none.
+func (f *File) ActsAtOnce() *strictyaml.Place {
+	says := func(s *Settings, key string) bool { return s.From[key].Place.Line > 0 }
+	if says(&f.Defaults, "warn") {
+		return nil
+	}
+	var list []strictyaml.Place
+	for _, c := range f.CapList {
+		if c.Warn == nil {
+			list = append(list, c.Place)
+		}
+	}
+	for _, s := range f.written() {
+		for _, key := range keys() {
+			acts := !slices.Contains([]string{"off", "count"}, key.Text(&s.Settings))
+			isRule := slices.Contains(enforce.RuleNames(), key.Key) && says(s, key.Key) && acts
+			warns := says(s, "warn") || says(s, enforce.WarnOfRule+key.Key) ||
+				key.Key == string(enforce.RuleIdle) && s.Idle != nil && s.Idle.Warn != nil
+			if isRule && !warns {
+				list = append(list, s.From[key.Key].Place)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(list, func(a, b strictyaml.Place) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return &first
 }
 
 // CountsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; nil

@@ -96,6 +96,7 @@ func TestRefusedOverrides(t *testing.T) {
 		{"sets nothing", "overrides:\n  - users: [bob]", "p.yaml:2:5: the override sets nothing; add `set:` with the settings that differ"},
 		{"settings outside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3", `p.yaml:3:5: unknown key "max-devices-per-user"; use one of hosts, labels, set, users, when`},
 		{"a mapping of overrides", "overrides:\n  bob: {}", "p.yaml:2:3: overrides: expected a list, as in `- item`, but found a mapping"},
+		{"a share without its sign", "caps:\n  - gpus: \"50\"", "p.yaml:2:11: \"50\" is text: write 50 for a number, or 50% for a share"},
 		{"a time as a rule with keys", "defaults:\n  idle: 2h", "p.yaml:2:9: idle: expected a mapping, as in `idle: {after: 2h, below: 5%}`, but found text \"2h\""},
 		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but found text \"bob\""},
 		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: no such group in `groups:`; did you mean \"students\"?"},

@@ -192,6 +192,10 @@ func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
 		}
 		return enforce.CapLimit{Value: int64(value), Percent: true}
 	}
+	if _, err := strconv.ParseUint(written, 10, 31); err == nil && n.IsText() && kind == enforce.CapGPUs {
+		n.Failf("%q is text: write %s for a number, or %s%% for a share", written, written, written)
+		return enforce.CapLimit{}
+	}
 	value := n.Int(-maxLimit, maxLimit)
 	return enforce.CapLimit{Value: int64(max(value, -value)), AllBut: strings.HasPrefix(written, "-")}
 }

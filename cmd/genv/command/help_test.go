@@ -159,10 +159,10 @@ func TestListedCommands(t *testing.T) {
 			require.True(t, known || command.FlagOf(cmd, strings.TrimPrefix(name, "--")) != nil, "%s: %s", page.Name, name)
 		}
 	})
-	require.Equal(t, strings.Fields("activate devices doctor enforce exempt gpus history hold install release report top wait"), listed["genv remote"])
+	require.Equal(t, strings.Fields("activate devices doctor enforce envs exempt gpus history hold hosts install release report top wait watch"), listed["genv remote"])
 	require.NotContains(t, listed["genv"], "usage")
 	r := genvtest.Run(t, "__complete", "remote", "")
-	for _, name := range strings.Fields("envs hosts llm monitor query watch") {
+	for _, name := range strings.Fields("llm monitor query") {
 		require.Contains(t, r.Out, name)
 		require.Zero(t, genvtest.Run(t, "remote", name, "--help").Code, name)
 	}

@@ -250,7 +250,8 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\ngroups: {big: [gpu-01]}\n", command.PolicyFile, strings.ReplaceAll(text, "GROUP", "big"))
 	file := dir + "/policy.yaml"
 	r := genvtest.Run(t, "policy", "check")
-	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":2:6: warning: people outside of environments don't count: write non-env-processes: count under `defaults:`\n" +
+	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":2:6: warning: it acts without a warning: with warn: 10m under `defaults:`, people are told before\n" +
+		file + ":2:6: warning: people outside of environments don't count: write non-env-processes: count under `defaults:`\n" +
 		file + ":3:6: warning: the cap takes nothing: the one at " + file + ":2:6 allows no more, for the same people and GPUs\n" +
 		file + ":4:23: warning: this machine knows no Unix group \"no-such-group\"; correct the name, or write \"@no-such-group\" for a group under `groups:`\n"}, r)
 	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "2 warnings, which --strict makes an error")
@@ -287,13 +288,31 @@ func TestPolicyCheckKnowsGPUs(t *testing.T) {
 	require.NoError(t, store.Save(t.Context(), saved))
 	require.NoError(t, store.Close())
 	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\n", command.PolicyFile,
-		"defaults: {non-env-processes: count}\ncaps: [{gpus: -2, per: host}, {gpus: 1, of: {model: V100*}}, {gpus: 1, of: {model: a100, labels: {use: train}}}]\n")
+		"defaults: {warn: 1h, non-env-processes: count}\ncaps: [{gpus: -2, per: host}, {gpus: 1, of: {model: V100*}}, {gpus: 1, of: {model: a100, labels: {use: train}}}]\n")
 	file := dir + "/policy.yaml:2:"
 	r := genvtest.Run(t, "policy", "check")
 	require.Equal(t, file+"9: warning: on gpu-01 nothing may be taken: it has 2 GPUs\n"+
 		file+`53: warning: no GPU that the controller has seen is a "V100*"; the models are A100`+"\n"+
 		file+`99: warning: no host of the inventory has the label "use": its hosts have no labels; add `+"`labels:` there\n", r.Err)
 	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "3 warnings, which --strict makes an error")
+
+	for text, says := range map[string]string{
+		"caps: [{gpus: 50}]":            "2:9: warning: 50 GPUs are more than the 2 that there are: write 50% for a share of them\n",
+		"caps: [{gpus: 30, per: host}]": "2:9: warning: 30 GPUs are more than the 2 that a host has: write 30% for a share of them\n",
+		"caps: [{gpus: 9}, {gpus: 50%, per: host}, {gpus: {root: 50}}]": "",
+	} {
+		hosts := filepath.Join(dir, command.HostsFile)
+		require.NoError(t, os.WriteFile(hosts, []byte("hosts: [gpu-01, gpu-03]\n"), 0o600))
+		require.NoError(t, os.WriteFile(dir+"/policy.yaml", []byte("defaults: {warn: 1h, non-env-processes: count}\n"+text+"\n"), 0o600))
+		require.NotContains(t, genvtest.Run(t, "policy", "check").Err, "for a share", "the GPUs of gpu-03 are unknown")
+		require.NoError(t, os.WriteFile(hosts, []byte("hosts: [gpu-01]\n"), 0o600))
+		r := genvtest.Run(t, "policy", "check", "--strict")
+		require.Zero(t, r.Code, r.Err)
+		if says != "" {
+			says = dir + "/policy.yaml:" + says
+		}
+		require.Equal(t, says, r.Err, text)
+	}
 }
 
 func TestExplainSaysUnixGroups(t *testing.T) {

@@ -172,9 +172,6 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 	if known.Hosts, known.Groups, err = readInventory(o.Getenv, o.inventory); err != nil {
 		return err
 	}
-	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here
-		known.Hosts = append(known.Hosts, remote.Host{Name: own})
-	}
 	if known.Groups != nil {
 		if err := file.UseHostGroups(func() (map[string][]string, error) { return known.Groups, nil }); err != nil {
 			return err
@@ -187,6 +184,9 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		}
 	}
 	o.checkCaps(document, file, &known)
+	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here
+		known.Hosts = append(known.Hosts, remote.Host{Name: own})
+	}
 	o.checkMail(document, file)
 	known.Accounts = policycheck.Ask(c.Context, references, nss.Getent)
 	result := policycheck.Check(references, known)
@@ -215,6 +215,12 @@ func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, kno
 		if message := file.TakesAll(c, hosts); message != "" {
 			document.warn(c.Place, "cap", c.ID(), message)
 		}
+		if message := file.MeansShare(c, hosts); message != "" {
+			document.warn(c.Place, hintKind, c.ID(), message)
+		}
+	}
+	if at := file.ActsAtOnce(); at != nil {
+		document.warn(*at, hintKind, "warn", "it acts without a warning: with warn: 10m under `defaults:`, people are told before")
 	}
 	if at := file.CountsNoneOutside(); at != nil {
 		document.warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),
