@@ -30,9 +30,17 @@ func (e *HistoryEntry) Lines() []string {
 }
 
 // Answer is what its user asks first: what happened, why, and what to do.
-func (e *HistoryEntry) Answer() []string {
+func (e *HistoryEntry) Answer(now time.Time) []string {
 	var l lines
 	said := strings.Split(e.Text, "\n")
+	for i, line := range said {
+		if in, follows, ok := strings.Cut(strings.TrimPrefix(line, warnsOf), " "); ok && strings.HasPrefix(line, warnsOf) {
+			left, err := text.ParseDuration(in)
+			if left -= now.Sub(e.Time); err == nil && left > 0 {
+				said[i] = warnsOf + text.ShortDuration(left) + " " + follows
+			}
+		}
+	}
 	if !e.Due.IsZero() && len(e.IDs) == 1 && len(said) > 2 { // a warning of one finding
 		l.add("What", said[0])
 		l.add("Follows", said[1])
@@ -50,6 +58,9 @@ func (e *HistoryEntry) Answer() []string {
 	l.add("Decision", e.ID)
 	return l
 }
+
+// warnsOf is how notify.Message begins to say what follows, before the time that is left.
+const warnsOf = "Unless this changes, in "
 
 type lines []string
 

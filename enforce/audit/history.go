@@ -43,6 +43,7 @@ type HistoryEntry struct {
 	Text    string    `json:"-"`                 // says what was done, or all of a notice
 	// Judged are the lines that were judged, at most 16.
 	Judged []string `json:"judged,omitempty"`
+	over   int      // how many of its findings are over, of a warning
 	// warned are the findings of which this notice is the first, while nothing is done
 	// about them yet.
 	warned []string
@@ -56,7 +57,8 @@ const ActionNotice = "notice"
 // received the outcome, which therefore is unknown.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
-		&filter, map[string]lastNotices{}, map[string]bool{}, map[itemKey]*HistoryEntry{}, map[itemKey]*HistoryEntry{}, nil,
+		&filter, map[string]lastNotices{}, map[string]bool{}, map[string][]*HistoryEntry{}, map[itemKey]*HistoryEntry{},
+		map[itemKey]*HistoryEntry{}, nil,
 	}
 	damage, err := Scan(path, func(r *Record) error { j.add(r); return nil })
 	list := make([]HistoryEntry, 0, len(j.list))
@@ -85,10 +87,11 @@ func (r *Record) key() itemKey {
 
 type joiner struct {
 	filter   *Filter
-	notified map[string]lastNotices    // by finding
-	warned   map[string]bool           // findings of which there was a notice, or about which something was done
-	open     map[itemKey]*HistoryEntry // order items without an outcome yet
-	undone   map[itemKey]*HistoryEntry // what a dry run would have done, until its findings are over
+	notified map[string]lastNotices     // by finding
+	warned   map[string]bool            // findings of which there was a notice, or about which something was done
+	warnings map[string][]*HistoryEntry // that have a time when they are due, by finding
+	open     map[itemKey]*HistoryEntry  // order items without an outcome yet
+	undone   map[itemKey]*HistoryEntry  // what a dry run would have done, until its findings are over
 	list     []*HistoryEntry
 }
 
@@ -128,6 +131,10 @@ func (j *joiner) add(r *Record) {
 			delete(j.notified, id)
 			delete(j.warned, id)
 			j.isOver(id)
+			for _, e := range j.warnings[id] {
+				e.over++
+			}
+			delete(j.warnings, id)
 		}
 	case KindHook:
 		j.notice(r)
@@ -179,7 +186,11 @@ func (j *joiner) notice(r *Record) {
 	e := j.entry(r)
 	e.Action, e.Channel, e.To, e.warned, e.Text = ActionNotice, cmp.Or(r.Channel, ChannelTerminal), r.To, warned, r.Text
 	e.Why[0], _, _ = strings.Cut(r.Text, "\n")
-	e.Due = r.Due
+	if e.Due = r.Due; !e.Due.IsZero() {
+		for _, id := range r.IDs {
+			j.warnings[id] = append(j.warnings[id], e)
+		}
+	}
 	if len(r.IDs) == 1 && r.Kind == KindNotified {
 		e.ID = WarningID(r.IDs[0])
 	}
@@ -293,7 +304,7 @@ func Latest(entries []HistoryEntry, now time.Time) []HistoryEntry {
 		if e.Order != "" {
 			return entries[i : i+1]
 		}
-		if e.Due.After(now) {
+		if e.Due.After(now) && (e.over == 0 || e.over < len(e.IDs)) {
 			said := len(entries)
 			for _, id := range e.IDs {
 				said = min(said, max(i, last[id]))

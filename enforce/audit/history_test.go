@@ -198,7 +198,7 @@ func FuzzScan(f *testing.F) {
 // TestLatest: a warning that runs comes before actions that were earlier.
 func TestLatest(t *testing.T) {
 	now := at(10)
-	warning := audit.HistoryEntry{Action: audit.ActionNotice, Due: at(20), Text: "You have 3 GPUs.\nUnless this changes, in 10m process 4 will be ended.\nGive one back.", ID: "0a"}
+	warning := audit.HistoryEntry{Action: audit.ActionNotice, Time: now, Due: at(20), Text: "You have 3 GPUs.\nUnless this changes, in 10m process 4 will be ended.\nGive one back.", ID: "0a"}
 	warning.IDs = []string{"x"}
 	two := warning
 	two.IDs = []string{"x", "y"}
@@ -227,12 +227,39 @@ func TestLatest(t *testing.T) {
 			require.Equal(t, row.want, got)
 		})
 	}
-	require.Equal(t, []string{"What       You have 3 GPUs.", "Follows    Unless this changes, in 10m process 4 will be ended.", "What to do Give one back."}, warning.Answer()[:3])
-	require.Contains(t, warning.Answer()[3], "Due        ")
+	require.Equal(t, []string{"What       You have 3 GPUs.", "Follows    Unless this changes, in 8m process 4 will be ended.", "What to do Give one back."}, warning.Answer(at(12))[:3])
+	require.Contains(t, warning.Answer(now)[3], "Due        ")
 
 	two.Text = "You have 3 GPUs.\nIn 10m process 4 will be ended.\nIt is idle.\nIn 20m process 5 will be ended.\nEnd it."
-	require.Equal(t, []string{"What       You have 3 GPUs.", "           In 10m process 4 will be ended.", "           It is idle.", "           In 20m process 5 will be ended.", "           End it."}, two.Answer()[:5])
-	require.Contains(t, two.Answer()[5], "Due        ")
+	require.Equal(t, []string{"What       You have 3 GPUs.", "           In 10m process 4 will be ended.", "           It is idle.", "           In 20m process 5 will be ended.", "           End it."}, two.Answer(now)[:5])
+	require.Contains(t, two.Answer(now)[5], "Due        ")
+}
+
+// TestLatestOfAHost: a warning that the controller said to be over is none any more; one about two findings is, once both
+// are over.
+func TestLatestOfAHost(t *testing.T) {
+	warning := audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{idle}, Text: "It is idle.", Due: at(20)}
+	both := warning
+	both.IDs = []string{idle, outside}
+	over := func(id string) audit.Record {
+		return audit.Record{Time: at(2), Kind: audit.KindCleared, IDs: []string{id}}
+	}
+	for name, row := range map[string]struct {
+		records []audit.Record
+		want    int
+	}{
+		"it runs": {[]audit.Record{warning}, 1}, "it is over": {[]audit.Record{warning, over(idle)}, 0},
+		"one of two is": {[]audit.Record{both, over(idle)}, 1}, "both are": {[]audit.Record{both, over(idle), over(outside)}, 0},
+		"another is": {[]audit.Record{warning, over(outside)}, 1}, "it came again": {[]audit.Record{warning, over(idle), warning}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			require.NoError(t, (&audit.Log{Path: path}).Append(row.records...))
+			entries, _, err := audit.History(path, audit.Filter{Notices: true})
+			require.NoError(t, err)
+			require.Len(t, audit.Latest(entries, at(10)), row.want)
+		})
+	}
 }
 
 // TestDecided: an action is found by its id, a warning by that of its finding, with what was

@@ -35,7 +35,7 @@ func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
 		Capabilities: append(
-			[]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel"}, more...,
+			[]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, "parallel", CapabilityOver}, more...,
 		),
 	}
 }

@@ -36,6 +36,9 @@ const CapabilityFence = "fence"
 // CapabilityEvents is among the capabilities of a host that answers a RequestWait.
 const CapabilityEvents = "events"
 
+// CapabilityOver is among the capabilities of a host that knows Message.Over.
+const CapabilityOver = "over"
+
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {
 	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
@@ -110,6 +113,8 @@ type Message struct {
 	// DueMS is in how many milliseconds it is due what the message warns of; 0 if it warns of nothing, or that isn't
 	// known.
 	DueMS int64 `json:"due_ms,omitempty"`
+	// Over says that warnings of IDs are over. That is only recorded, for `genv why`.
+	Over bool `json:"over,omitempty"`
 }
 
 // NotifyAnswer says on how many terminals each message was shown, in the order of

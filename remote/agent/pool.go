@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,12 +176,18 @@ func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Ex
 }
 
 // Notify has a host show messages to its users, and returns what became of each. The error is ErrCannotNotify if the
-// host can't do it. It is not worth a login.
+// host can't do it. It is not worth a login. Those that are Over come last; an older genv doesn't get them.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Receipt, error) {
 	return onConn(p, host, func(c *Conn) ([]Receipt, error) {
 		t, ok := c.current().(*streamTransport)
 		if !ok || !t.able.Notify {
 			return nil, ErrCannotNotify
+		}
+		if !t.able.Over {
+			messages = slices.DeleteFunc(slices.Clone(messages), func(m Message) bool { return m.Over })
+		}
+		if len(messages) == 0 {
+			return nil, nil
 		}
 		answer, err := request[NotifyAnswer](ctx, c, t, p.Timeout, RequestNotify, NotifyRequest{Messages: messages})
 		return answer.shown(), err

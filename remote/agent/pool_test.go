@@ -47,7 +47,7 @@ func TestAConversation(t *testing.T) {
 	require.Empty(t, after.Processes)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
 	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Notify: true}, f.streams.About(f.hosts[0]).Can)
+	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Notify: true, Over: true}, f.streams.About(f.hosts[0]).Can)
 }
 
 // TestBadConversations: the conversation ends with its class of error, nothing of it is used, and the next one is good.

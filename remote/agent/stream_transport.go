@@ -40,6 +40,7 @@ func ableTo(g frame.Greeting) Capabilities {
 		Snapshot: g.Can(RequestSnapshot),
 		Execute:  g.Can(RequestExecute),
 		Notify:   g.Can(RequestNotify),
+		Over:     g.Can(CapabilityOver),
 		Guard:    g.Can(RequestGuard),
 		Fence:    g.Can(CapabilityFence),
 	}

@@ -37,6 +37,7 @@ type Capabilities struct {
 	Snapshot bool
 	Execute  bool // carry out orders
 	Notify   bool // show messages to users on their terminals
+	Over     bool // record that warnings are over
 	Guard    bool // take orders for the kernel guard
 	Fence    bool // refuse a controller that was replaced
 }

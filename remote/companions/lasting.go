@@ -10,6 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -29,10 +31,11 @@ const (
 )
 
 // addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end,
-// and a hold of over an hour.
+// and a hold of over an hour. It returns what ends those that are over, by host.
 func (m *Messages) addLasting(
 	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.UserMessage,
-) {
+) map[snapshot.Hostname][]agent.Message {
+	over := make(map[snapshot.Hostname][]agent.Message)
 	if m.Warned == nil {
 		m.Warned = make(map[string]*warned)
 	}
@@ -50,7 +53,10 @@ func (m *Messages) addLasting(
 		case enforce.EventOver:
 			if before := m.Warned[e.ID]; before != nil {
 				for _, n := range before.Messages {
-					if by := exemptionOf(cycle, &n); by != nil {
+					by := exemptionOf(cycle, &n)
+					if by == nil && len(over[n.Host]) < safety.MaxEventsPerHost {
+						over[n.Host] = append(over[n.Host], agent.Message{UID: n.UID, IDs: []string{e.ID}, Over: true})
+					} else if by != nil {
 						m.Exempted[e.ID] = true
 						add(n, fmt.Sprintf("nothing is done about it, since it is exempt until %s: %s",
 							notify.Clock(by.Until), text.OneLine(by.Reason)))
@@ -89,6 +95,7 @@ func (m *Messages) addLasting(
 			}
 		}
 	}
+	return over
 }
 
 // exemptionOf is why what somebody was warned of is exempt now; nil if it isn't, or only a GPU is.

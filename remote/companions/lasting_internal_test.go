@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -46,6 +47,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		exempt policy.ExemptionList
 		hold   *operator.OnHold
 		want   string // a part of what is said; empty for nothing
+		over   bool   // whether `genv why` there hears that the warning is over
 	}
 	const exempted, held, ended = "exempt until ", "while enforcement is on hold, as it is since ", "It is not exempt any more. "
 	for name, steps := range map[string][]step{
@@ -56,11 +58,11 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 			{after: 6 * time.Hour, event: []enforce.Event{act}, want: "Process 5 gets SIGTERM now"},
 		},
 		"exempt from this rule":      {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Rule: "idle"}), want: exempted}},
-		"another rule":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Rule: "env-memory"})}},
-		"somebody else":              {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "eve"})}},
-		"another host":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Host: "b"})}},
-		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: &index})}},
-		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}}, {event: []enforce.Event{over}, exempt: bob}},
+		"another rule":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Rule: "env-memory"}), over: true}},
+		"somebody else":              {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "eve"}), over: true}},
+		"another host":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Host: "b"}), over: true}},
+		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: &index}), over: true}},
+		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}, {event: []enforce.Event{over}, exempt: bob}},
 		"nobody was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
 		"a hold": {
 			{event: []enforce.Event{warn}, want: "2h"},
@@ -69,7 +71,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 			{after: 30 * time.Minute, hold: hold, want: held + at(-30*time.Minute) + " (repair)"},
 			{after: 40 * time.Minute, hold: hold},
 			{after: 50 * time.Minute},
-			{after: time.Hour, event: []enforce.Event{over}},
+			{after: time.Hour, event: []enforce.Event{over}, over: true},
 			{after: 2 * time.Hour, hold: hold},
 		},
 		"warned while it lasts": {{after: 40 * time.Minute, hold: hold, event: []enforce.Event{warn}, want: held}, {after: 50 * time.Minute, hold: hold}},
@@ -85,11 +87,18 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 				deliveries, _ := m.Plan(&controller.Cycle{
 					Cluster: cluster, Policy: policy.Default(), Now: now.Add(s.after), Exemptions: s.exempt, Hold: s.hold,
 				}, s.event)
+				if s.over {
+					require.Len(t, deliveries, 1, i)
+					require.Equal(t, []agent.Message{{UID: uid, IDs: []string{"idle/a/5"}, Over: true}}, deliveries[0].Content.(*batch).over)
+					require.Empty(t, deliveries[0].Content.(*batch).messages)
+					continue
+				}
 				if s.want == "" {
 					require.Empty(t, deliveries, i)
 					continue
 				}
 				require.Len(t, deliveries, 1, i)
+				require.Empty(t, deliveries[0].Content.(*batch).over)
 				sent := deliveries[0].Content.(*batch).messages
 				require.Len(t, sent, 1)
 				require.Equal(t, uid, sent[0].UID)

@@ -37,6 +37,7 @@ type batch struct {
 	messages   []agent.Message
 	about      [][]notify.UserMessage // that each message is about
 	suppressed []notify.UserMessage   // not sent
+	over       []agent.Message        // that end warnings
 	shown      []agent.Receipt        // what became of each message
 }
 
@@ -57,7 +58,7 @@ func (m *Messages) Plan(
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Messages(f, owners, cycle.Now)
 	})
-	m.addLasting(cycle, events, byHost)
+	over := m.addLasting(cycle, events, byHost)
 	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
 	})
@@ -66,8 +67,12 @@ func (m *Messages) Plan(
 		byHost[host] = append(byHost[host], list[:min(len(list), room)]...)
 	}
 	m.Forget(cycle.Now)
-	for _, host := range slices.Sorted(maps.Keys(byHost)) {
-		deliveries = append(deliveries, m.batch(byHost[host], cycle).delivery(host))
+	hosts := slices.AppendSeq(slices.Collect(maps.Keys(byHost)), maps.Keys(over))
+	slices.Sort(hosts)
+	for _, host := range slices.Compact(hosts) {
+		b := m.batch(byHost[host], cycle)
+		b.over = over[host]
+		deliveries = append(deliveries, b.delivery(host))
 	}
 	return deliveries, controller.Learned{}
 }
@@ -131,12 +136,12 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	return &controller.Delivery{
 		Host: host, Content: b,
 		Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
-			if len(b.messages) == 0 {
+			if len(b.messages)+len(b.over) == 0 {
 				return nil
 			}
 			longer, cancel := remote.Outlasting(ctx, messagesWithin)
 			defer cancel()
-			b.shown, err = link.Notify(longer, h, b.messages)
+			b.shown, err = link.Notify(longer, h, slices.Concat(b.messages, b.over))
 			return err
 		},
 	}

@@ -266,7 +266,7 @@ func (o *Options) Why(p *command.Program, c *cli.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	lines := (*audit.HistoryEntry).Answer
+	lines := func(e *audit.HistoryEntry) []string { return e.Answer(p.Now()) }
 	if o.verbose {
 		lines = (*audit.HistoryEntry).Lines
 	}
@@ -310,7 +310,7 @@ func writeDecisions(
 	case output.Format == "csv":
 		return table(output, entries).Write(p.Out)
 	case len(entries) == 0:
-		fmt.Fprintf(p.Err, "No action is recorded in %s\n", path)
+		fmt.Fprintf(p.Err, "No action is recorded in %s, and no warning runs\n", path)
 	}
 	for i := range entries {
 		if i > 0 {

@@ -175,7 +175,7 @@ func TestWhy(t *testing.T) {
 	}
 	out, err := show()
 	require.NoError(t, err)
-	require.Equal(t, "No action is recorded in "+path+"\n", out)
+	require.Equal(t, "No action is recorded in "+path+", and no warning runs\n", out)
 	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()

@@ -14,6 +14,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -214,12 +215,12 @@ func TestMessagesWithoutAReader(t *testing.T) {
 				require.NoError(t, os.Chmod(tty.Name(), 0o620))
 				require.NoError(t, os.Chtimes(tty.Name(), time.Now().Add(-before), time.Now()))
 			}
-			root := t.TempDir() + "/root"
+			root, log := t.TempDir()+"/root", t.TempDir()+"/log/audit.jsonl"
 			h := &host{
 				getenv: func(name string) string { return map[string]string{"GENV_ROOT_DIR": root}[name] },
-				record: &hostRecord{now: time.Now}, names: userNames{now: time.Now, accounts: nss.Passwd{File: passwd}},
+				record: &hostRecord{now: time.Now, path: log}, names: userNames{now: time.Now, accounts: nss.Passwd{File: passwd}},
 			}
-			require.Equal(t, []agent.Receipt{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, Text: "x", DueMS: 600_000}}))
+			require.Equal(t, []agent.Receipt{tt.want}, h.notify(t.Context(), []agent.Message{{UID: uid, IDs: []string{"i"}, Text: "x", DueMS: 600_000}}))
 			kept, err := notify.Box{Root: root}.Notices(uid, time.Now())
 			require.NoError(t, err)
 			require.Len(t, kept, 1, "it can be read again")
@@ -228,6 +229,11 @@ func TestMessagesWithoutAReader(t *testing.T) {
 				"x\nDue at " + snapshot.When(kept[0].Time.Add(10*time.Minute-time.Second).Local()) + ".",
 			}, kept[0].Text)
 			require.Len(t, kept[0].Terminals, len(tt.typed))
+			require.Zero(t, h.notify(t.Context(), []agent.Message{{UID: uid, IDs: []string{"i"}, Over: true}})[0])
+			entries, _, err := audit.History(audit.UserLogPath(log, uid), audit.Filter{Notices: true})
+			require.NoError(t, err)
+			require.Len(t, entries, 1, "the end of a warning is recorded, and not shown")
+			require.Empty(t, audit.Latest(entries, time.Now()))
 		})
 	}
 }

@@ -75,6 +75,11 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 			Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: m.IDs,
 			Host: snapshot.Hostname(here.Host), UID: &m.UID, Text: m.Text, By: h.record.by,
 		}
+		if m.Over {
+			r.Kind, r.Channel = audit.KindCleared, ""
+			records = append(records, r)
+			continue
+		}
 		if m.DueMS > 0 { // a notice may be read later than it is written
 			r.Due = h.record.now().Add(time.Duration(m.DueMS) * time.Millisecond).UTC()
 			m.Text += "\nDue at " + snapshot.When(r.Due.Local()) + "."

@@ -164,7 +164,12 @@ func (p *program) whyCommand() *cli.Command {
 		Usage:     "print why a process was ended or a GPU detached, or what you were warned of, and what to do",
 		ArgsUsage: "[ID]",
 		Flags:     o.WhyFlags(),
-		Action:    func(c *cli.Context) error { return o.Why(&p.Program, c, p.ownLog()) },
+		Action: func(c *cli.Context) error {
+			if told := localhost.Told(c.Context, p.Program); told != nil && told.Away() != "" {
+				p.Warn("a warning may be over by now: " + told.Away())
+			}
+			return o.Why(&p.Program, c, p.ownLog())
+		},
 	}
 }
 

@@ -33,6 +33,7 @@ type Allowance struct {
 	// OneHost says that the policy is about this host alone. Otherwise GPUs on all its hosts count together.
 	OneHost bool  `json:"one_host,omitempty"`
 	ForMS   int64 `json:"for_ms,omitempty"` // how long it holds unless it is renewed
+	AgeMS   int64 `json:"age_ms,omitempty"` // how long ago root's service was told it
 }
 
 // CapsUnknown is what people are told while it is Unknown what holds for them.

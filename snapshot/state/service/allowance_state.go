@@ -70,16 +70,19 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	if t == nil {
 		return Answer{}
 	}
+	age := s.Now().Sub(t.at).Milliseconds()
 	if !t.holds(s.Now()) {
-		return Answer{Allowance: &Allowance{By: t.By, Contact: t.Contact, Page: t.Page, Since: t.until, Expired: true}}
+		return Answer{Allowance: &Allowance{
+			By: t.By, Contact: t.Contact, Page: t.Page, Caps: t.Caps, Since: t.until, Expired: true, AgeMS: age,
+		}}
 	}
 	own := t.Allowance
-	own.People, own.Asked = nil, 0
+	own.People, own.Asked, own.AgeMS = nil, 0, age
 	if p, known := t.People[by.account]; known || by.account == 0 { // nothing is refused to root
 		p.Caps = slices.Clone(p.Caps)
 		for i := range p.Caps {
 			if p.Caps[i].Hosts != nil || p.Caps[i].Elsewhere > 0 {
-				p.Caps[i].SeenMS += s.Now().Sub(t.at).Milliseconds()
+				p.Caps[i].SeenMS += age
 			}
 			if t.cap(&p.Caps[i]).Together {
 				p.Caps[i].GPUs = nil

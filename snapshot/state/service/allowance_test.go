@@ -84,11 +84,12 @@ func TestAllowance(t *testing.T) {
 	require.Contains(t, as(0, 0), `"people":{"0":{}}`, "nothing holds for root")
 
 	later.Store(int64(59 * time.Second))
+	hers = strings.Replace(hers, `"for_ms":60000`, `"for_ms":60000,"age_ms":59000`, 1)
 	require.Equal(t, hers, as(alice, 0))
 	require.Empty(t, as(0, 0, `{"by": "here", "one_host": true, "for_ms": 60000}`))
 	require.Equal(t, hers, as(alice, 0), "genv enforce doesn't replace what a controller of a fleet said")
 	later.Store(int64(time.Minute))
-	require.Equal(t, fmt.Sprintf(`{"by":"x","since":"%s","expired":true}`, begun.Add(time.Minute).Format(time.RFC3339Nano)), as(alice, 0), "it wasn't renewed")
+	require.Equal(t, fmt.Sprintf(`{"by":"x",%s,"since":"%s","expired":true,"age_ms":60000}`, caps, begun.Add(time.Minute).Format(time.RFC3339Nano)), as(alice, 0), "it wasn't renewed")
 	require.Empty(t, as(0, 0, strings.Replace(all, "60000", "9223372036854775807", 1)+`, "one_host": true}`))
 	require.Contains(t, as(alice, 0), `"one_host":true`)
 	require.Empty(t, as(0, 0, all+"}"))

@@ -188,8 +188,19 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
+// Away says for how long a controller has said nothing that is late; empty if it isn't. It should after a third of ForMS.
+func (a *Allowance) Away() string {
+	if !a.Expired && a.AgeMS <= a.ForMS/2 {
+		return ""
+	}
+	return "the controller has said nothing for " + text.ShortDuration(time.Duration(a.AgeMS)*time.Millisecond)
+}
+
 // String is for `genv status`, as in "2 of 4 GPUs" and "vision 7 of 8".
 func (a *Allowance) String() string {
+	if a.Expired && len(a.Caps) > 0 {
+		return "your caps are unknown: " + a.Away()
+	}
 	if a.Unknown() && len(a.Caps) > 0 {
 		return CapsUnknown
 	}
@@ -198,6 +209,9 @@ func (a *Allowance) String() string {
 		for _, c := range a.CapTexts(p) {
 			parts = append(parts, c.Value)
 		}
+	}
+	if away := a.Away(); away != "" && len(parts) > 0 {
+		parts = append(parts, away)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -146,4 +146,13 @@ func TestStatusOfCaps(t *testing.T) {
 	}
 	require.Equal(t, "2 of 4 GPUs; 1 of 1 A100; vision 7 of 8; 112 of 200 GPU hours until 1 December; 80.0 GiB of 320.0 GiB of GPU memory; "+
 		"0 of 8 environments on this host; 0 of 0 GPUs, as far as others wait", a.String())
+	a.People[1001] = Person{Caps: a.People[1001].Caps[:1]}
+	a.ForMS, a.AgeMS = 60_000, 29_000
+	require.Equal(t, "2 of 4 GPUs", a.String())
+	a.AgeMS = 44_000
+	require.Equal(t, "2 of 4 GPUs; the controller has said nothing for 44s", a.String())
+	gone := &Allowance{Expired: true, AgeMS: 61_000, Caps: a.Caps}
+	require.Equal(t, "your caps are unknown: the controller has said nothing for 1m", gone.String())
+	gone.Caps = nil
+	require.Empty(t, gone.String(), "there were none")
 }
