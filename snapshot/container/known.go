@@ -39,9 +39,11 @@ func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 		}
 		e, seen := entries[m.Place]
 		if !seen {
-			e = s.knownAs(m.Place)
+			s.mu.Lock()
+			e = s.known[m.Place]
+			s.mu.Unlock()
 			entries[m.Place] = e
-			if !s.isFresh(e, now) {
+			if !e.isFresh(now) {
 				wanted[m.Place] = m.ofUser()
 			}
 		}
@@ -55,15 +57,8 @@ func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	return wanted, entries
 }
 
-// knownAs is what is known about a container; nil for nothing.
-func (s *Lookup) knownAs(place proc.Cgroup) *knownContainer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known[place]
-}
-
 // isFresh says whether an entry needn't be asked for again while its container runs.
-func (s *Lookup) isFresh(e *knownContainer, now time.Time) bool {
+func (e *knownContainer) isFresh(now time.Time) bool {
 	if e == nil {
 		return false
 	}

@@ -45,8 +45,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	ids, err := container.ListRecords(run)
 	require.NoError(t, err)
 	require.Equal(t, []string{id}, ids)
-	require.NoError(t, container.RemoveRecord(run, id))
-	require.NoError(t, container.RemoveRecord(run, id), "it is removed already")
+	require.NoError(t, container.RemoveRecord(run, id, nil))
+	require.NoError(t, container.RemoveRecord(run, id, nil), "it is removed already")
 	_, err = container.ReadRecord(run, id)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
@@ -70,7 +70,7 @@ func TestInvalidRecords(t *testing.T) {
 	}
 	_, err := container.ReadRecord(run, "../"+id[3:])
 	require.ErrorIs(t, err, container.ErrInvalidRecord)
-	require.ErrorIs(t, container.RemoveRecord(run, "x"), container.ErrInvalidRecord)
+	require.ErrorIs(t, container.RemoveRecord(run, "x", nil), container.ErrInvalidRecord)
 }
 
 // TestOnlyWhatRootWroteCounts: a folder, a file or a link that another user may have made proves nothing.
@@ -141,7 +141,7 @@ func TestKeeper(t *testing.T) {
 	require.True(t, k.Keeps("7", 78, 78), "it was written in the same moment")
 	require.NoError(t, os.Chtimes(container.RecordsDir(run), time.Time{}, time.Now().Add(-time.Hour)))
 	require.True(t, k.Keeps("7", 78, 78))
-	require.NoError(t, container.RemoveRecord(run, other))
+	require.NoError(t, container.RemoveRecord(run, other, nil))
 	require.False(t, k.Keeps("7", 78, 78))
 	require.True(t, k.Keeps("4242", 77, 77))
 	require.NoError(t, os.Chmod(container.RecordsDir(run), 0o777))
@@ -204,7 +204,7 @@ func TestARestartKeepsItsRecord(t *testing.T) {
 func TestRemoveSame(t *testing.T) {
 	run := t.TempDir()
 	r := container.Record{ID: id, EID: "4242", PID: 10, Start: 100, StartedAt: recordStart}
-	require.NoError(t, container.RemoveSameRecord(run, r), "there is none")
+	require.NoError(t, container.RemoveRecord(run, r.ID, &r), "there is none")
 	for name, row := range map[string]struct {
 		pid   snapshot.PID
 		start snapshot.StartTime
@@ -215,7 +215,7 @@ func TestRemoveSame(t *testing.T) {
 		now := r
 		now.PID, now.Start = row.pid, row.start
 		require.NoError(t, container.WriteRecord(run, now))
-		require.NoError(t, container.RemoveSameRecord(run, r))
+		require.NoError(t, container.RemoveRecord(run, r.ID, &r))
 		_, err := container.ReadRecord(run, id)
 		require.Equal(t, row.stays, err == nil, name)
 	}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,30 +70,17 @@ func WriteRecord(run string, r Record) error {
 // that was started without it; with any other one it is unknown what it recorded.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
-		return Record{}, fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
+		return Record{}, errNoID
 	}
 	f, err := recordNote(id).Read(RecordsDir(run))
 	return f.Record, err
 }
 
-// RemoveRecord removes the record of a container, which may be missing. Only root calls it.
-func RemoveRecord(run, id string) error {
-	return removeRecordIf(run, id, func() bool { return true })
-}
-
-// RemoveSameRecord removes the record of a container if it is still about the process of this
-// one: a container that was started again meanwhile keeps its record. Only root calls it.
-func RemoveSameRecord(run string, r Record) error {
-	return removeRecordIf(run, r.ID, func() bool {
-		now, err := ReadRecord(run, r.ID)
-		return err == nil && now.PID == r.PID && now.Start == r.Start
-	})
-}
-
-// removeRecordIf removes a record if that is wanted while no other process can write one.
-func removeRecordIf(run, id string, wanted func() bool) error {
+// RemoveRecord removes the record of a container, which may be missing; unless same is nil, only if it is still about
+// the process of that one: a container that was started again keeps its record. Only root calls it.
+func RemoveRecord(run, id string, same *Record) error {
 	if !IsID(id) {
-		return fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
+		return errNoID
 	}
 	d, err := folder.OpenTrusted(RecordsDir(run))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,15 +93,21 @@ func removeRecordIf(run, id string, wanted func() bool) error {
 	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
 		return err
 	}
-	if !wanted() {
-		return nil
+	if same != nil { // while no other process can write one
+		now, err := ReadRecord(run, id)
+		if err != nil || now.PID != same.PID || now.Start != same.Start {
+			return nil
+		}
 	}
 	return d.Remove(recordNote(id).Name)
 }
 
 // ListRecords returns the ids of the containers that have a record, in the order of the ids.
-func ListRecords(run string) ([]string, error) {
-	entries, err := os.ReadDir(RecordsDir(run))
+func ListRecords(run string) ([]string, error) { return ListNotes(RecordsDir(run)) }
+
+// ListNotes returns the ids of the containers that have a file ID.json in a folder, which may be missing.
+func ListNotes(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -128,6 +122,8 @@ func ListRecords(run string) ([]string, error) {
 
 // ErrInvalidRecord means that a record is not one that Write accepts.
 var ErrInvalidRecord = errors.New("invalid record of a container")
+
+var errNoID = fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
 
 // How it was proved for which user a container was started; empty if nothing is, and Record.UID is nil then.
 const (
@@ -161,7 +157,7 @@ type recordFile struct {
 func (r *Record) check() error {
 	switch {
 	case !IsID(r.ID):
-		return fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
+		return errNoID
 	case r.EID != "" && snapshot.Claim(string(r.EID)) != r.EID:
 		return fmt.Errorf("%w: no environment has its eid", ErrInvalidRecord)
 	case r.Proof != "" && r.Proof != ProofToken && r.Proof != ProofRootless:
@@ -245,9 +241,7 @@ func PruneRecords(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok
 		if now, ok := start(r.PID); !ok || now == r.Start {
 			continue
 		}
-		if removeErr := RemoveSameRecord(run, r); err == nil {
-			err = removeErr
-		}
+		err = cmp.Or(err, RemoveRecord(run, id, &r))
 	}
 	return err
 }

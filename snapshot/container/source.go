@@ -169,10 +169,7 @@ func (s *Lookup) find(ctx context.Context, place proc.Cgroup) *knownContainer {
 
 // first reads when a process started, and its cgroup; runs is false if it doesn't run.
 func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.Cgroup, runs bool) {
-	if pid <= 0 {
-		return 0, place, false
-	}
-	h, err := s.Proc.Open(pid)
+	h, err := s.Proc.Open(pid) // 0 is no process
 	if err != nil {
 		return 0, place, false
 	}

@@ -13,6 +13,8 @@
 package doctor
 
 import (
+	"cmp"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,6 +68,25 @@ func Names() []Name { return names }
 
 // HostNames lists the checks that a host makes of itself, in their order.
 func HostNames() []Name { return names[5:13] }
+
+// Cause is why a check isn't OK. The words appear in JSON.
+type Cause string
+
+// causes has a line for each cause: its status, and the next step unless that depends on the host.
+//
+//go:embed causes.txt
+var causes string
+
+// meaningOf is what follows from a cause. One that is not known here failed, and has no next step.
+func meaningOf(c Cause) (status CheckStatus, step string) {
+	_, line, known := strings.Cut("\n"+causes, "\n"+string(c)+" ")
+	if !known {
+		return Failed, ""
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	word, step, _ := strings.Cut(line, " ")
+	return CheckStatus(word), step
+}
 
 // Check is the result of one check.
 type Check struct {
@@ -139,13 +160,8 @@ func (s CheckStatus) rank() int { return slices.Index([]CheckStatus{Failed, Warn
 // Overall is the status of a host: that of its worst check. A check that was skipped
 // doesn't count, since the failure that prevented it does.
 func Overall(checks []Check) CheckStatus {
-	worst := OK
-	for _, c := range checks {
-		if c.Status != Skipped && c.Status.Worse(worst) {
-			worst = c.Status
-		}
-	}
-	return worst
+	made := slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Status == Skipped })
+	return cmp.Or(Worst(made...).Status, OK)
 }
 
 // Worst is the worst of several results of one check, the first of equals.

@@ -159,10 +159,12 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	}
 	s.Path, s.Owned = path, owned
 	here, err := statFolder(path)
-	if err != nil {
-		if s.Missing = errors.Is(err, fs.ErrNotExist); !s.Missing {
-			s.Err = err
-		}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.Missing = true
+		return s
+	case err != nil:
+		s.Err = err
 		return s
 	}
 	if s.Folder = &here; !here.Mode.IsDir() {
@@ -288,15 +290,14 @@ func CheckSpace(what, path string) Check {
 func space(what, path string, root bool) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t
-	for s.Err = unix.Statfs(s.Path, &st); errors.Is(s.Err, unix.ENOENT) && s.Path != "/" &&
-		s.Path != "."; s.Err = unix.Statfs(s.Path, &st) {
+	for s.Err = unix.Statfs(s.Path, &st); errors.Is(s.Err, unix.ENOENT) && len(s.Path) > 1; {
 		s.Path = filepath.Dir(s.Path)
+		s.Err = unix.Statfs(s.Path, &st)
 	}
-	free := st.Bavail
-	if root {
-		free = st.Bfree
+	if s.Free = st.Bavail * uint64(st.Bsize); root {
+		s.Free = st.Bfree * uint64(st.Bsize)
 	}
-	s.Free, s.Inodes, s.NoInodes = free*uint64(st.Bsize), st.Ffree, st.Files == 0
+	s.Inodes, s.NoInodes = st.Ffree, st.Files == 0
 	s.ReadOnly = st.Flags&unix.ST_RDONLY != 0
 	return s
 }

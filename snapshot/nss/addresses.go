@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -21,14 +23,13 @@ const (
 // or it doesn't answer in time, the result is that of Go's own search. It is safe for concurrent use.
 type Resolver struct {
 	places chan struct{}
+	asking singleflight.Group // by host
 
 	mu      sync.Mutex
-	answers map[string]*resolved // by host
+	answers map[string]resolved // by host
 }
 
-// resolved is valid once done is closed.
 type resolved struct {
-	done  chan struct{}
 	until time.Time
 	found []netip.Addr
 	err   error
@@ -36,7 +37,7 @@ type resolved struct {
 
 // NewResolver starts nothing.
 func NewResolver() *Resolver {
-	return &Resolver{places: make(chan struct{}, maxResolving), answers: map[string]*resolved{}}
+	return &Resolver{places: make(chan struct{}, maxResolving), answers: map[string]resolved{}}
 }
 
 // Addresses are those of a host, or an address itself, in the order in which they
@@ -93,27 +94,24 @@ func parseHosts(out []byte) (found []netip.Addr) {
 
 // ask returns the addresses that getent prints. Callers with the same question share one process.
 func (r *Resolver) ask(ctx context.Context, host string) ([]netip.Addr, error) {
-	r.mu.Lock()
-	a := r.answers[host]
-	mine := a == nil || !a.until.IsZero() && time.Now().After(a.until)
-	if mine {
-		a = &resolved{done: make(chan struct{})}
-		r.answers[host] = a
-	}
-	r.mu.Unlock()
-	if mine {
+	answer := r.asking.DoChan(host, func() (any, error) {
+		r.mu.Lock()
+		a, known := r.answers[host]
+		r.mu.Unlock()
+		if known && time.Now().Before(a.until) {
+			return a.found, a.err
+		}
 		found, err := r.getent(ctx, host)
 		r.mu.Lock()
-		a.found, a.err, a.until = found, err, time.Now().Add(answerKeptFor)
-		if ctx.Err() != nil { // it says nothing about the name
-			delete(r.answers, host)
+		defer r.mu.Unlock()
+		if r.answers[host] = (resolved{time.Now().Add(answerKeptFor), found, err}); ctx.Err() != nil {
+			delete(r.answers, host) // it says nothing about the name
 		}
-		r.mu.Unlock()
-		close(a.done)
-	}
+		return found, err
+	})
 	select {
-	case <-a.done:
-		return a.found, a.err
+	case a := <-answer:
+		return a.Val.([]netip.Addr), a.Err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

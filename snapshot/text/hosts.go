@@ -68,11 +68,10 @@ func (p HostPattern) Expand() []string {
 	return names
 }
 
-func (p hostPart) expand() []string {
+func (p hostPart) expand() (numbers []string) {
 	if p.ranges == nil {
 		return []string{p.literal}
 	}
-	var numbers []string
 	for _, r := range p.ranges {
 		for i := range r.count() {
 			numbers = append(numbers, r.number(i))
@@ -148,7 +147,6 @@ func MatchGlob[C byte | rune](glob, text []C) bool {
 // HostGlob is a host name in which * is any text and ? any character. It may have ranges, as a HostPattern: rack[1-2]-*
 // begins with rack1- or rack2-. It lists no names; it matches known ones.
 type HostGlob struct {
-	text  string
 	parts []hostPart // those of * and ? are these literals
 }
 
@@ -159,7 +157,7 @@ func IsHostGlob(name string) bool { return strings.ContainsAny(name, wildcards) 
 
 // ParseHostGlob reads a HostGlob. Its error is one line that says what to write instead.
 func ParseHostGlob(text string) (HostGlob, error) {
-	g := HostGlob{text: text}
+	var g HostGlob
 	if text != "" && text[0] == '-' {
 		return HostGlob{}, fmt.Errorf("%q: a host name must begin with a letter or a digit", text)
 	}
@@ -183,9 +181,6 @@ func ParseHostGlob(text string) (HostGlob, error) {
 	}
 	return g, nil
 }
-
-// String is the glob as it was written.
-func (g HostGlob) String() string { return g.text }
 
 // Matches says whether the glob matches a name.
 func (g HostGlob) Matches(name string) bool { return matchParts(g.parts, FoldHost(name)) }

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -54,29 +55,18 @@ func splitNumbers(name string, at int) (n compactName, shape string) {
 		return whole, name
 	}
 	n.first = at
-	begin := 0
-	for i := 0; i < len(name); {
-		if !isDigit(name[i]) {
-			i++
-			continue
+	begin, texts := 0, []string(nil)
+	for _, at := range numbers().FindAllStringIndex(name, -1) {
+		if at[1]-at[0] <= maxDigits {
+			n.parts = append(n.parts, name[begin:at[0]], name[at[0]:at[1]])
+			texts, begin = append(texts, name[begin:at[0]]), at[1]
 		}
-		end := i
-		for end < len(name) && isDigit(name[end]) {
-			end++
-		}
-		if end-i <= maxDigits {
-			n.parts = append(n.parts, name[begin:i], name[i:end])
-			begin = end
-		}
-		i = end
 	}
-	n.parts = append(n.parts, name[begin:])
-	texts := make([]string, 0, len(n.parts)/2+1)
-	for i := 0; i < len(n.parts); i += 2 {
-		texts = append(texts, n.parts[i])
-	}
+	n.parts, texts = append(n.parts, name[begin:]), append(texts, name[begin:])
 	return n, strings.Join(texts, "[]")
 }
+
+var numbers = Pattern(`[0-9]+`)
 
 // compact merges names of the same shape, one number after the other, from the last.
 func compact(names []compactName) []compactName {
@@ -89,7 +79,7 @@ func compact(names []compactName) []compactName {
 // mergeAt merges the names that are equal except for one number.
 func mergeAt(names []compactName, at int) []compactName {
 	var merged []compactName
-	var numbers [][]string
+	var found [][]string
 	index := make(map[string]int)
 	for _, n := range names {
 		key := strings.Join(n.parts[:at], "\x00") + "\x00\x00" + strings.Join(n.parts[at+1:], "\x00")
@@ -97,14 +87,14 @@ func mergeAt(names []compactName, at int) []compactName {
 		if !known {
 			i = len(merged)
 			index[key] = i
-			merged, numbers = append(merged, n), append(numbers, nil)
+			merged, found = append(merged, n), append(found, nil)
 		}
 		merged[i].first = min(merged[i].first, n.first)
-		numbers[i] = append(numbers[i], n.parts[at])
+		found[i] = append(found[i], n.parts[at])
 	}
 	for i := range merged {
 		merged[i].parts = slices.Clone(merged[i].parts)
-		merged[i].parts[at] = compactNumbers(numbers[i])
+		merged[i].parts[at] = compactNumbers(found[i])
 	}
 	return merged
 }
@@ -121,10 +111,7 @@ func compactNumbers(numbers []string) string {
 	slices.SortFunc(numbers, func(a, b string) int {
 		x, _ := strconv.Atoi(a) // they are numbers
 		y, _ := strconv.Atoi(b)
-		if x != y {
-			return x - y
-		}
-		return len(b) - len(a) // a padded one begins a range that may continue with more digits
+		return cmp.Or(x-y, len(b)-len(a)) // a padded one begins a range that may continue with more digits
 	})
 	var ranges []string
 	for _, low := range numbers {

@@ -10,11 +10,11 @@ import (
 
 // Printable is a foreign text on one line: characters that could move a cursor, or hide or reorder text, are escaped as
 // in Go, with "\n" for a newline and "\xff" for a byte that is not UTF-8.
-func Printable(s string) string { return escape(s, isPrint) }
+func Printable(s string) string { return escape(s, unicode.IsPrint) }
 
 // PrintableLines is Printable, but keeps newlines.
 func PrintableLines(s string) string {
-	return escape(s, func(r rune) bool { return r == '\n' || isPrint(r) })
+	return escape(s, func(r rune) bool { return r == '\n' || unicode.IsPrint(r) })
 }
 
 // OneLine is Printable with a single space for each run of white space.
@@ -23,14 +23,12 @@ func OneLine(s string) string { return Printable(strings.Join(strings.Fields(s),
 // Masked is Printable with a question mark for each character that it would escape.
 func Masked(s string) string {
 	return strings.Map(func(r rune) rune {
-		if isPrint(r) {
+		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
 	}, strings.ToValidUTF8(s, "?"))
 }
-
-func isPrint(r rune) bool { return unicode.IsPrint(r) }
 
 // escape escapes all bytes that are not UTF-8, and all characters that keep refuses.
 func escape(s string, keep func(rune) bool) string {

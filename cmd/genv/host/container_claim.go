@@ -79,7 +79,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		})
 	})
 	if err != nil {
-		_ = container.RemoveRecord(run, r.id)
+		_ = container.RemoveRecord(run, r.id, nil)
 		return nil, err
 	}
 	if why != nil && done.Own {
@@ -121,7 +121,7 @@ func (c *claimed) undo(ctx context.Context) {
 		forget(f, &c.record)
 		return nil
 	}) // what fails is cleaned up later: this process ends
-	_ = container.RemoveRecord(run, c.id)
+	_ = container.RemoveRecord(run, c.id, nil)
 }
 
 func forget(f *state.Files, r *container.Record) {

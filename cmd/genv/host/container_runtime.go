@@ -290,14 +290,14 @@ func (h *hookCall) stop(ctx context.Context) error {
 	case errors.Is(err, fs.ErrNotExist), err == nil && h.runsAgain(&r):
 		return nil
 	case err != nil:
-		return errors.Join(err, container.RemoveRecord(h.Run, h.state.ID))
+		return errors.Join(err, container.RemoveRecord(h.Run, h.state.ID, nil))
 	case r.EID != "":
 		err = h.host.Store.Update(ctx, func(f *state.Files) error {
 			forget(f, &r)
 			return nil
 		})
 	}
-	return errors.Join(err, container.RemoveSameRecord(h.Run, r))
+	return errors.Join(err, container.RemoveRecord(h.Run, r.ID, &r))
 }
 
 // runsAgain says whether the container was started again meanwhile: its record is of another

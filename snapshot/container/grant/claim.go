@@ -133,16 +133,13 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 		}
 		wanted = attached[:c.Count]
 	}
-	eid := env.EID
-	g.EID, g.Name, g.Memory = eid, env.Config.Name, env.Config.GPUMemory
-	if c.Proof == nil {
-		return g.with(f, wanted, c.Hardware), nil
+	g.EID, g.Name, g.Memory = env.EID, env.Config.Name, env.Config.GPUMemory
+	if g.Registered = c.Proof != nil; g.Registered {
+		activation := state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: c.PID, At: c.Now}
+		if err := f.Activate(activation); err != nil {
+			return g, err
+		}
 	}
-	activation := state.Activation{EID: eid, UID: env.UID, Username: env.Username, PID: c.PID, At: c.Now}
-	if err := f.Activate(activation); err != nil {
-		return g, err
-	}
-	g.Registered = true
 	return g.with(f, wanted, c.Hardware), nil
 }
 
@@ -216,11 +213,6 @@ func listed(devices []snapshot.DeviceIndex) string {
 
 // wanted are the devices that the request names, of which those in all are "all". It is empty for a request by number.
 func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
-	add := func(index snapshot.DeviceIndex) {
-		if !slices.Contains(list, index) {
-			list = append(list, index)
-		}
-	}
 	if c.Count > 0 {
 		if c.All || len(c.Names)+len(c.Minors) > 0 {
 			return nil, fmt.Errorf("%w: %s is a number of GPUs, and --device names some: use one of both",
@@ -239,7 +231,7 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 		if f.Device(index) == nil {
 			return nil, f.NoDevice(index)
 		}
-		add(index)
+		list = append(list, index)
 	}
 	for _, minor := range c.Minors {
 		i := slices.IndexFunc(c.Hardware, func(d hardware.BusDevice) bool { return d.Minor != nil && *d.Minor == minor })
@@ -247,10 +239,10 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 			return nil, fmt.Errorf("%w: which GPU /dev/nvidia%d is isn't known: `sudo genv usage snapshot` finds out",
 				ErrRefused, minor)
 		}
-		add(c.Hardware[i].Index)
+		list = append(list, c.Hardware[i].Index)
 	}
 	slices.Sort(list)
-	return list, nil
+	return slices.Compact(list), nil
 }
 
 // index is the device of a name: an index, or a UUID, also one that is cut short as NVIDIA's

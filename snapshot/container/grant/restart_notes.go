@@ -1,15 +1,13 @@
 package grant
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/container"
@@ -103,11 +101,8 @@ func (n RestartNotes) old(note RestartNote) bool { return n.Now().Sub(note.Start
 // Prune removes the notes about containers that are gone, and those that are too old. gone
 // asks the engine; it is false if that is unknown. Only root calls it.
 func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
-	entries, err := os.ReadDir(n.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil || len(entries) == 0 {
+	ids, err := container.ListNotes(n.path())
+	if err != nil || len(ids) == 0 {
 		return err
 	}
 	dir, err := folder.OpenTrusted(n.path())
@@ -115,17 +110,10 @@ func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
 		return err
 	}
 	defer dir.Close()
-	for _, e := range entries {
-		id, found := strings.CutSuffix(e.Name(), ".json")
-		if !found || !container.IsID(id) {
-			continue
-		}
+	for _, id := range ids {
 		note, readErr := restartNote(id).Read(n.path())
-		if readErr == nil && !n.old(note) && !gone(note) {
-			continue
-		}
-		if removeErr := dir.Remove(e.Name()); err == nil {
-			err = removeErr
+		if readErr != nil || n.old(note) || gone(note) {
+			err = cmp.Or(err, dir.Remove(id+".json"))
 		}
 	}
 	return err

@@ -33,19 +33,13 @@ const (
 
 // onBar is a style that can be read on a bar.
 func (s Style) onBar() Style {
-	switch s {
-	case Faint:
-		return "38;5;249"
-	case Red:
-		return "38;5;210"
-	case Green:
-		return "38;5;120"
-	case Yellow:
-		return "38;5;221"
-	case Magenta:
-		return "38;5;213"
-	case Cyan:
-		return "38;5;123"
+	for _, readable := range [][2]Style{
+		{Faint, "38;5;249"}, {Red, "38;5;210"}, {Green, "38;5;120"}, {Yellow, "38;5;221"}, {Magenta, "38;5;213"},
+		{Cyan, "38;5;123"},
+	} {
+		if s == readable[0] {
+			return readable[1]
+		}
 	}
 	return s
 }
@@ -136,31 +130,24 @@ const MaxText = 2048
 // characters are; those are replaced by question marks, as are marks that are drawn over other characters.
 func Shown(s string) string {
 	s = text.OneLine(text.Cut(s, MaxText))
-	if isASCII(s) {
+	if !strings.ContainsFunc(s, notASCII) {
 		return s
 	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.M, r) {
-			return '?'
-		}
-		return r
-	}, s)
-	if ansi.StringWidth(s) == ansi.StringWidthWc(s) {
-		return s
+	s = without(s, func(r rune) bool { return unicode.Is(unicode.M, r) })
+	if ansi.StringWidth(s) != ansi.StringWidthWc(s) {
+		s = without(s, notASCII)
 	}
-	return strings.Map(func(r rune) rune {
-		if r > unicode.MaxASCII {
-			return '?'
-		}
-		return r
-	}, s)
+	return s
 }
 
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] > unicode.MaxASCII {
-			return false
+func notASCII(r rune) bool { return r > unicode.MaxASCII }
+
+// without has question marks in place of some characters.
+func without(s string, these func(rune) bool) string {
+	return strings.Map(func(r rune) rune {
+		if these(r) {
+			return '?'
 		}
-	}
-	return true
+		return r
+	}, s)
 }

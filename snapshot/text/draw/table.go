@@ -72,11 +72,9 @@ func (t *Table) Line(cells []Cell) string { return t.painted(t.line("", cells), 
 func (t *Table) Head() []Cell {
 	head := make([]Cell, len(t.Columns))
 	for j, c := range t.Columns {
-		switch {
-		case j+1 != t.Sort:
-		case t.Backward:
+		if j+1 == t.Sort && t.Backward {
 			c.Name += "v"
-		default:
+		} else if j+1 == t.Sort {
 			c.Name += "^"
 		}
 		head[j] = Text(c.Name)
