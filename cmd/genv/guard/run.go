@@ -121,7 +121,10 @@ func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logge
 		present, err := guard.ReadOrder(dir)
 		if err == nil && present.ID == given.ID && !time.Now().Before(due) {
 			due = time.Now().Add(given.Lease / 3)
-			present, err = renewed(dir, given)
+			var now guard.At
+			if now, err = guard.Now(); err == nil {
+				present, err = guard.RenewOrder(dir, given, now)
+			}
 		}
 		switch {
 		case err != nil && !errors.Is(err, guard.ErrReplaced):
@@ -137,14 +140,6 @@ func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logge
 				present.Mode).Msg("another order has replaced that of this process, which now follows it")
 		}
 	}
-}
-
-func renewed(dir string, given guard.Order) (guard.Order, error) {
-	now, err := guard.Now()
-	if err != nil {
-		return given, err
-	}
-	return guard.RenewOrder(dir, given, now)
 }
 
 // leave ends the guard if the order is still this process's. It leaves no order, so that a controller can give one.

@@ -39,19 +39,16 @@ func (p *hostCommands) serviceCommand() *cli.Command {
 		Usage: "the service that owns the state of this host",
 		Subcommands: []*cli.Command{
 			{
-				Name:   "serve",
-				Usage:  "own the state of this host, and make the changes that users ask for, until SIGTERM",
-				Action: p.hostServe,
+				Name: "serve", Action: p.hostServe,
+				Usage: "own the state of this host, and make the changes that users ask for, until SIGTERM",
 			},
 			{
-				Name:   "handover",
-				Usage:  "give the state back to all users, after the service has been stopped",
-				Action: p.hostHandover,
+				Name: "handover", Action: p.hostHandover,
+				Usage: "give the state back to all users, after the service has been stopped",
 			},
 			p.setupDockerCommand(),
 			{
-				Name:   "status",
-				Usage:  "say who owns the state of this host, and whether the service runs",
+				Name: "status", Usage: "say who owns the state of this host, and whether the service runs",
 				Flags:  []cli.Flag{command.FormatFlag(&format, "tui", "json")},
 				Action: func(c *cli.Context) error { return p.hostStatus(c, format) },
 			},

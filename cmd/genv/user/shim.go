@@ -44,11 +44,7 @@ func RunShim(ctx context.Context, with command.Program, name string, args []stri
 }
 
 func (p *program) startShim(ctx context.Context, name string, args []string) (int, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	program, err := shell.FindReal(name, p.Getenv("PATH"), self)
+	program, err := p.findReal(name)
 	if err != nil {
 		return 0, err
 	}
@@ -70,6 +66,14 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 			return who.view(ctx)
 		},
 	}.Run(ctx)
+}
+
+func (p *program) findReal(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return shell.FindReal(name, p.Getenv("PATH"), self)
 }
 
 func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, error) {
@@ -162,11 +166,7 @@ func (p *program) docker(c *cli.Context) error {
 	if len(words) == 0 || words[0] == "--help" || words[0] == "-h" {
 		return cli.ShowSubcommandHelp(c)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	path, err := shell.FindReal("docker", p.Getenv("PATH"), self)
+	path, err := p.findReal("docker")
 	if err != nil {
 		return p.notStarted("docker", err)
 	}

@@ -35,8 +35,12 @@ func (v View) find(number string, same func(*Device) bool) *Device {
 	if !v.Renumbered {
 		return v.device(number)
 	}
+	return v.first(same)
+}
+
+func (v View) first(is func(*Device) bool) *Device {
 	for i := range v.Devices {
-		if same(&v.Devices[i]) {
+		if is(&v.Devices[i]) {
 			return &v.Devices[i]
 		}
 	}
@@ -65,12 +69,7 @@ func (d *Device) renumber(line string, start, end int) string {
 
 // device finds an attached device by its index; nil when it isn't attached.
 func (v View) device(index string) *Device {
-	for i := range v.Devices {
-		if v.Devices[i].Index.String() == index {
-			return &v.Devices[i]
-		}
-	}
-	return nil
+	return v.first(func(d *Device) bool { return d.Index.String() == index })
 }
 
 func (v View) owns(pid string) bool {
