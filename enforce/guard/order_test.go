@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -195,8 +196,7 @@ func FuzzReadOrder(f *testing.F) {
 	dir := f.TempDir()
 	_, err := guard.GiveOrder(dir, enforce(), "", start)
 	require.NoError(f, err)
-	seed, err := os.ReadFile(filepath.Join(dir, guard.OrderFile))
-	require.NoError(f, err)
+	seed := proctest.ReadFile(f, filepath.Join(dir, guard.OrderFile))
 	f.Add(seed)
 	f.Add([]byte(`{"schema":"genv.guard-order/1","id":"x","mode":"off","by":""}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

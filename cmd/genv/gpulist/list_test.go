@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var now = time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
@@ -80,8 +81,7 @@ func written(t *testing.T, l *List, s *Flags, output Flags) string {
 
 // TestREADME: the list in the README has the columns that there are.
 func TestREADME(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
-	require.NoError(t, err)
+	readme := proctest.ReadFile(t, "../../../README.md")
 	shown := regexp.MustCompile(`(?m)^    (HOST .*)$`).FindStringSubmatch(string(readme))
 	require.Len(t, shown, 2)
 	header, _, _ := strings.Cut(written(t, &List{Rows: lab(), Hosts: 2}, &Flags{}, Flags{}), "\n")
@@ -96,8 +96,7 @@ func TestWidths(t *testing.T) {
 		if os.Getenv("GENV_GOLDEN") != "" {
 			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 		}
-		want, err := os.ReadFile(file)
-		require.NoError(t, err)
+		want := proctest.ReadFile(t, file)
 		require.Equal(t, string(want), got, "width %d", width)
 	}
 }

@@ -149,8 +149,7 @@ func (s *site) opened() []snapshot.PID {
 	var content struct {
 		PIDs []snapshot.PID `json:"pids"`
 	}
-	data, err := os.ReadFile(filepath.Join(s.root, "run", watch.OpenLogFile))
-	require.NoError(s, err)
+	data := proctest.ReadFile(s, filepath.Join(s.root, "run", watch.OpenLogFile))
 	require.NoError(s, json.Unmarshal(data, &content))
 	return content.PIDs
 }

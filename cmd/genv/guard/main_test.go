@@ -139,8 +139,7 @@ func (s *site) files() *state.Files {
 	s.Helper()
 	files := &state.Files{}
 	for _, file := range []state.File{state.Envs, state.Devices} {
-		data, err := os.ReadFile(filepath.Join(s.state, file.String()))
-		require.NoError(s, err)
+		data := proctest.ReadFile(s, filepath.Join(s.state, file.String()))
 		require.NoError(s, files.Decode(file, data))
 	}
 	return files

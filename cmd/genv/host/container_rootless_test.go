@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const rootlessUser, rootlessSubuids = 4002, 300000
@@ -97,8 +98,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	require.Contains(t, ended, found+"\nTerminating process")
 	require.False(t, h.Runs("outside"), ended)
 	require.True(t, h.Runs("kept"), ended)
-	log, err := os.ReadFile(filepath.Join(h.dir, "log/audit.jsonl"))
-	require.NoError(t, err)
+	log := proctest.ReadFile(t, filepath.Join(h.dir, "log/audit.jsonl"))
 	require.Contains(t, string(log), fmt.Sprintf(`"uid":%d`, rootlessUser))
 
 	h.claimsAnother(outsiders, capOf1)
@@ -249,8 +249,7 @@ func (h *judgedHost) executesIn(container string) {
 	h.t.Helper()
 	h.Docker("exec", "--detach", container, "sleep", "2000000")
 	executed := h.pidIn(container, "sleep 2000000")
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", executed))
-	require.NoError(h.t, err)
+	environ := proctest.ReadFile(h.t, fmt.Sprintf("/proc/%d/environ", executed))
 	require.NotContains(h.t, string(environ), "GENV_ENVIRONMENT_ID=")
 	h.uses(executed, 0)
 	require.NotContains(h.t, h.enforce("defaults: {env-devices: true, non-env-processes: true, warn: {cycles: 3}}\n"), "started by", "it keeps the rules")

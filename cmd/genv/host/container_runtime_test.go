@@ -256,8 +256,7 @@ for word; do [ "$before" != --bundle ] || bundle=$word; before=$word; done
 [ -z "$bundle" ] || sed -i 's|"path":"%s","args":\["genv","container-hook","start"|"path":"%s","args":["genv","container-hook","start"|' "$bundle/config.json"
 exec runc "$@"
 `, h.binary, killer), 0o755))
-	known, err := os.ReadFile(config)
-	require.NoError(h.t, err)
+	known := proctest.ReadFile(h.t, config)
 	runtimes := fmt.Sprintf(`"runtimes": {"hooked": {"path": %q, "runtimeArgs": ["container-runtime", "--real=%s", "--"]},`, h.binary, runc)
 	changed := strings.Replace(string(known), `"runtimes": {`, runtimes, 1)
 	require.NotEqual(h.t, string(known), changed)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // dockerHost is a GPU host with a real Docker. Its GPUs are simulated.
@@ -125,8 +126,7 @@ func TestContainerWithoutAnEnvironment(t *testing.T) {
 	ended := h.enforce("exempt: {users: [root], uids: [0], containers: [{name: other}, {label: team=nlp}, {name: web, label: other=vision}]}\n" + outsideOnly)
 	require.False(t, h.Runs(id), "%s%s", ended.Out, ended.Err)
 	require.Contains(t, ended.Out+ended.Err, "container web (lab/train:1)")
-	log, err := os.ReadFile(h.AuditLog())
-	require.NoError(t, err)
+	log := proctest.ReadFile(t, h.AuditLog())
 	require.Contains(t, string(log), "its container was stopped: container web (lab/train:1)")
 }
 
@@ -316,8 +316,7 @@ func (h *runtimeHost) bundle(devices string) (dir string) {
 	out, err := h.Command("sh", "-c", `cp "$(command -v busybox)" `+bin+`/env && runc spec --bundle `+dir).CombinedOutput()
 	require.NoError(h.t, err, "%s", out)
 	path := filepath.Join(dir, "config.json")
-	data, err := os.ReadFile(path)
-	require.NoError(h.t, err)
+	data := proctest.ReadFile(h.t, path)
 	var config map[string]any
 	require.NoError(h.t, json.Unmarshal(data, &config))
 	config["annotations"] = map[string]string{"cdi.k8s.io/lab_gpus": devices}

@@ -41,8 +41,7 @@ func (h *ownHost) serveWithFault(fault string, nth int, path string) {
 
 // faults is how many calls have failed so.
 func (h *ownHost) faults() int {
-	log, err := os.ReadFile(filepath.Join(h.dir, "faults"))
-	require.NoError(h.t, err)
+	log := proctest.ReadFile(h.t, filepath.Join(h.dir, "faults"))
 	return strings.Count(string(log), "(INJECTED)")
 }
 
@@ -159,8 +158,7 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 	require.True(t, ok, text)
 	text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "before")
 	require.True(t, ok, text)
-	state, err := os.ReadFile(filepath.Join(disk, "envs.json"))
-	require.NoError(t, err)
+	state := proctest.ReadFile(t, filepath.Join(disk, "envs.json"))
 
 	filler := filepath.Join(disk, "filler")
 	for range 2 {
@@ -181,8 +179,7 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 		text, ok = h.does(alice, "envs")
 		require.True(t, ok, text)
 		require.Contains(t, text, "before")
-		now, err := os.ReadFile(filepath.Join(disk, "envs.json"))
-		require.NoError(t, err)
+		now := proctest.ReadFile(t, filepath.Join(disk, "envs.json"))
 		require.Equal(t, string(state), string(now))
 		require.NoError(t, service.Process.Kill())
 		_ = service.Wait()

@@ -42,8 +42,7 @@ func newOwnHost(t *testing.T) *ownHost {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
-	self, err := os.ReadFile(genvtest.Program(t))
-	require.NoError(t, err)
+	self := proctest.ReadFile(t, genvtest.Program(t))
 	h := &ownHost{t: t, dir: dir, binary: filepath.Join(dir, "genv")}
 	require.NoError(t, proctest.WriteProgram(h.binary, self))
 	return h

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // The line of sudoers is the same in the docs and the next step, and visudo takes it.
@@ -28,8 +29,7 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	var texts []string
 	for i, file := range []string{"docs/fleet.md", "docs/migrating.md"} {
 		line := remote.SudoersLine([]string{"genv", "admin"}[i], remote.DefaultGenv)
-		text, err := os.ReadFile("../../../" + file)
-		require.NoError(t, err)
+		text := proctest.ReadFile(t, "../../../" + file)
 		require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\\\n", "")), " "), line, file)
 		texts = append(texts, string(text))
 	}

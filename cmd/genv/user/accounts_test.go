@@ -82,8 +82,7 @@ func TestKernelIdentity(t *testing.T) {
 	require.Equal(t, said{text: "60901\n"}, root.say("genv envs query --eid "+hers.pid()+" --query uid"))
 
 	path := filepath.Join(s.state, "envs.json")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, path)
 	forged := strings.Replace(string(data), hers.pid()+"\n      ]", hers.pid()+","+s.person("bob", bob).open("bash").pid()+"]", 1)
 	require.NotEqual(t, string(data), forged)
 	require.NoError(t, os.WriteFile(path, []byte(forged), 0o666))

@@ -32,8 +32,7 @@ func documents(t *testing.T) map[string]string {
 	require.NoError(t, err)
 	all := map[string]string{}
 	for _, path := range append(paths, root+"/README.md") {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := proctest.ReadFile(t, path)
 		all[path] = string(text)
 	}
 	return all
@@ -235,8 +234,7 @@ func readYAML(t *testing.T, s snippet) {
 func TestExampleFiles(t *testing.T) {
 	setting := regexp.MustCompile(`(?m)^#(\w|  )`)
 	for _, path := range []string{"policy.example.yaml", "hosts.example.yaml", "config.example.yaml", "packaging/policy.yaml"} {
-		data, err := os.ReadFile(filepath.Join(root, path))
-		require.NoError(t, err)
+		data := proctest.ReadFile(t, filepath.Join(root, path))
 		text := string(data)
 		name, _, _ := strings.Cut(filepath.Base(path), ".")
 		if name == "config" {

@@ -199,8 +199,7 @@ func TestAttachInstance(t *testing.T) {
 	require.Contains(t, second.sayAll("genv attach --mig MIG-a").text, "Attached GPU 2 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-a", second.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 
-	devices, err := os.ReadFile(s.path("state/devices.json"))
-	require.NoError(t, err)
+	devices := proctest.ReadFile(t, s.path("state/devices.json"))
 	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40960mi"`), string(devices))
 	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "10240mi"`), string(devices))
 	require.NotContains(t, string(devices), "MIG")
@@ -223,8 +222,7 @@ func TestAttachInstance(t *testing.T) {
 	require.Contains(t, first.sayAll("genv attach --mig MIG-c").text, "Attached GPU 3 (H100 80GB HBM3)")
 	require.Contains(t, first.sayAll("genv attach --mig MIG-d").text, "Attached GPU 3 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-c,MIG-d", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
-	devices, err = os.ReadFile(s.path("state/devices.json"))
-	require.NoError(t, err)
+	devices = proctest.ReadFile(t, s.path("state/devices.json"))
 	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "40960mi"`), string(devices))
 	require.Equal(t, 1, strings.Count(string(devices), `"gpu_memory": "51200mi"`), string(devices)) // of MIG-a and MIG-b
 }
@@ -299,8 +297,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	info, err := os.Stat(s.path("root/host/mig/4002.json"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o644), info.Mode())
-	copied, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
-	require.NoError(t, err)
+	copied := proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))
 	require.Contains(t, string(copied), `"gpu_memory": "10240mi"`, "for 1.4.3")
 	require.NotContains(t, string(copied), "MIG")
 

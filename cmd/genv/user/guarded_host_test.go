@@ -85,16 +85,14 @@ func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
 		require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
 		require.Equal(t, said{text: s.uuids(5) + "\n"}, shell.say("genv run --gpus 1 -q sh -c true; echo $CUDA_VISIBLE_DEVICES"))
 
-		before, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
-		require.NoError(t, err)
+		before := proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))
 		require.Equal(t, 8, strings.Count(shell.say("genv devices --no-header").text, "\n"))
 		list := alice.run("genv", "gpus")
 		require.Zero(t, list.Code, list.Err)
 		require.Contains(t, list.Out, "; the state of 6 is unknown")
 		require.Contains(t, list.Err, "a guard hides GPUs 0,1,3,4,6,7 from this user")
 		require.Zero(t, alice.run("genv", "usage", "snapshot", "--type", "devices").Code)
-		after, err := os.ReadFile(filepath.Join(s.state, "devices.json"))
-		require.NoError(t, err)
+		after := proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))
 		require.Equal(t, string(before), string(after), "no device has vanished")
 	})
 }

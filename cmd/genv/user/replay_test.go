@@ -25,8 +25,7 @@ type recorded struct {
 }
 
 func recording(t *testing.T, name string) []recorded {
-	data, err := os.ReadFile(filepath.Join("../../../snapshot/testdata/genv-1.4.3/cli", name))
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, filepath.Join("../../../snapshot/testdata/genv-1.4.3/cli", name))
 	var steps []recorded
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n") {
 		if command, ok := strings.CutPrefix(line, "$ "); ok {
@@ -133,8 +132,7 @@ func TestReplayLocal(t *testing.T) {
 		{EID: "1667", UID: 1001, Username: "alice", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{Name: "my-env", GPUs: &gpus}, PIDs: []snapshot.PID{25936, 25937}},
 		{EID: "2020", UID: 1002, Username: "bob", Creation: genvtest.Date(t, "20/11/2026 21:10:32"), Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")}, PIDs: []snapshot.PID{25938}},
 	}
-	devices, err := os.ReadFile("../../../snapshot/testdata/genv-1.4.3/state/devices.json")
-	require.NoError(t, err)
+	devices := proctest.ReadFile(t, "../../../snapshot/testdata/genv-1.4.3/state/devices.json")
 	replayLocal(t, steps[:begin], first, string(devices))
 
 	second := []snapshot.Environment{{

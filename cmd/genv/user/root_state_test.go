@@ -188,8 +188,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 	require.Equal(t, before, s.stateFiles())
 
 	setuid := s.path("setuid-sleep")
-	data, err := os.ReadFile("/bin/sleep")
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, "/bin/sleep")
 	require.NoError(t, proctest.WriteProgram(setuid, data))
 	require.NoError(t, os.Chmod(setuid, os.ModeSetuid|0o755))
 	uses := map[snapshot.PID]int{}
@@ -231,8 +230,7 @@ func TestALostStateFileIsUnknown(t *testing.T) {
 	require.Zero(t, s.admin().run("genv", "envs").Code) // root has seen it
 	for _, name := range []string{"envs", "devices"} {
 		path := filepath.Join(s.state, name+".json")
-		content, err := os.ReadFile(path)
-		require.NoError(t, err)
+		content := proctest.ReadFile(t, path)
 		for _, lose := range []func() error{
 			func() error { return os.Remove(path) },
 			func() error { return os.WriteFile(path, []byte("garbage"), 0o666) },

@@ -113,8 +113,7 @@ func TestRay(t *testing.T) {
 	if err := exec.Command(python, "--version").Run(); err != nil {
 		t.Skip("python3 is not installed: ", err)
 	}
-	document, err := os.ReadFile("../../../docs/ray.md")
-	require.NoError(t, err)
+	document := proctest.ReadFile(t, "../../../docs/ray.md")
 	_, rest, found := strings.Cut(string(document), "```python\n")
 	require.True(t, found)
 	program, _, found := strings.Cut(rest, "```")

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -59,8 +60,7 @@ func TestManyPeopleWait(t *testing.T) {
 		r := <-results
 		require.Zero(t, r.Code, r)
 	}
-	log, err := os.ReadFile(s.path("jobs/log"))
-	require.NoError(t, err)
+	log := proctest.ReadFile(t, s.path("jobs/log"))
 	lines := strings.Fields(string(log))
 	require.Len(t, lines, 40, "%v", lines)
 	ahead := map[string]int{}

@@ -177,3 +177,11 @@ func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return snapshot.PID(cmd.Process.Pid)
 }
+
+// ReadFile is the content of a file.
+func ReadFile(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
+}

@@ -3,7 +3,6 @@ package smi_test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var busID = regexp.MustCompile(`(?m)^\|\s+(\d+)\s\s+\S.*\b[0-9A-F]{8}:[0-9A-F]{2}:00\.0`)
@@ -296,8 +296,7 @@ func BenchmarkTable(b *testing.B) {
 // host are four GPUs; process 1111 is on 0 and 3, 2222 on 0, 3333 on 2; MIG, where it is on, is on 1.
 func sample(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, filepath.Join("testdata", name))
 	return data
 }
 
