@@ -148,9 +148,8 @@ const (
 	Opened                         // an allowed open
 )
 
-// Event is an open of a guarded device: by an ordinary user, or if it is Opened also by root. At most ten a second are
-// reported of a kind, user and device; of Opened, of a process and device where the kernel reports
-// processes. access(2) with R_OK or W_OK asks the same question as open(2) and is reported like it.
+// Event is an open of a guarded device, or access(2) with R_OK or W_OK: by an ordinary user, or if it is Opened also by
+// root. At most ten a second are reported of a kind, user (of Opened, process where it is known) and device.
 type Event struct {
 	Kind  EventKind
 	UID   snapshot.UID // real, in the initial user namespace

@@ -205,9 +205,8 @@ func (e *evidence) doubt() string {
 // maxStateFile bounds a state file, in bytes, as package disk does.
 const maxStateFile = 8 << 20
 
-// glance reads the state files as they are at this moment, without a lock and without a
-// cleanup: whatever else hangs, a new attachment is noticed. It is a reason to take something
-// away only where a look is late: a file may just be in the middle of being written.
+// glance reads the state files as they are, without a lock and without a cleanup: whatever else hangs, a new attachment
+// is noticed. It takes something away only where a look is late: a file may be half written.
 func (k *Keeper) glance() evidence {
 	e := evidence{begun: time.Now()}
 	var place string
@@ -247,9 +246,8 @@ func (k *Keeper) look(ctx context.Context) evidence {
 	return e
 }
 
-// prove says which environments are their user's: those in which a living process of that
-// uid is registered. After a cleanup, a registered Jupyter kernel lives, too, or may. If
-// only root may write the files, or if no PID means anything here, all are.
+// prove says which environments are their user's: those in which a living process of that uid is registered, or after a
+// cleanup a Jupyter kernel. If only root may write the files, or if no PID means anything here, all are.
 func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
 	proven := make(map[registration]bool, len(files.Environments))
 	asked := map[snapshot.PID]system.ProcessStatus{}

@@ -262,9 +262,8 @@ func (h *host) nameStarter(p *snapshot.Process) {
 // recordsEvery is how often root's looks remove the records of containers that have ended.
 const recordsEvery = 10 * time.Minute
 
-// pruneRecords removes the records of containers of which no hook was called at the end: on a
-// host without root's service only root's looks, and the next container, do that. What is left
-// keeps no environment alive, and proves nothing.
+// pruneRecords removes the records of containers of which no hook was called at the end, for hosts without root's
+// service. What is left keeps no environment alive, and proves nothing.
 func (h *host) pruneRecords() {
 	now := h.record.now()
 	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < recordsEvery {

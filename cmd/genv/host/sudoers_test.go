@@ -29,7 +29,7 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	var texts []string
 	for i, file := range []string{"docs/fleet.md", "docs/migrating.md"} {
 		line := remote.SudoersLine([]string{"genv", "admin"}[i], remote.DefaultGenv)
-		text := proctest.ReadFile(t, "../../../" + file)
+		text := proctest.ReadFile(t, "../../../"+file)
 		require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\\\n", "")), " "), line, file)
 		texts = append(texts, string(text))
 	}

@@ -137,9 +137,8 @@ func checkName(text string) error {
 	return nil
 }
 
-// Prompt is the prefix of the prompt of an active shell. Shells expand a prompt each
-// time that they show it (bash's promptvars, zsh's prompt_subst and percent escapes),
-// where quoting doesn't help: whatever could start an expansion becomes a question mark.
+// Prompt is the prefix of the prompt of an active shell. Shells expand a prompt each time that they show it (bash's
+// promptvars, zsh's prompt_subst), whatever is quoted: what could start an expansion becomes a question mark.
 func Prompt(environment string) string {
 	return "(genv:" + strings.Map(harmless, environment) + ") "
 }

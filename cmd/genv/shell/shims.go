@@ -46,9 +46,8 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder holds the shims, links to the genv at an absolute path. The folder is made 0700,
-// and one that is there already must belong to this user or root and be writable by its owner alone: else the error is
-// ErrUnsafeShims.
+// EnsureShims makes sure that a folder holds the shims, links to the genv at an absolute path. It is made 0700. One that
+// others than its owner, this user or root, can write is ErrUnsafeShims.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil
@@ -142,9 +141,8 @@ func link(target, path string) error {
 	return nil
 }
 
-// FindReal finds the program that a shim replaces: the first in PATH that is neither
-// the genv at self nor the shim of another genv, which would start each other without
-// end. Relative folders are ignored. If there is none, the error is exec.ErrNotFound.
+// FindReal finds the program that a shim replaces: the first in PATH that is neither the genv at self nor the shim of
+// another genv. Relative folders are ignored. If there is none, the error is exec.ErrNotFound.
 func FindReal(program, path, self string) (string, error) {
 	own, err := os.Stat(self)
 	if err != nil {

@@ -127,9 +127,8 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 	}, nil
 }
 
-// inShell changes the environment of this shell by a function, and then the shell. After an error
-// neither is changed. A script has no shell to change, and one that 1.4.3 initialised asks
-// for its change afterwards, by `genv shell --reattach`.
+// inShell changes the environment of this shell by a function, and then the shell; after an error neither. A script has
+// no shell to change, and one that 1.4.3 initialised asks for its change afterwards, by `genv shell --reattach`.
 func (p *program) inShell(
 	ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error),
 ) (change.Result, error) {

@@ -161,9 +161,8 @@ func (m *maps) isAllowed() asm.Instructions {
 	)...)
 }
 
-// isFirst goes on to write the event, unless one of its kind, uid and minor was written just
-// now. Of allowed opens it is of the process instead of the uid: those that only look at a
-// device may not hide the next one, which stays. What fails here or in write changes no verdict.
+// isFirst goes on to write the event, unless one of its kind, uid and minor was written just now; for allowed opens of
+// its process, so that one that only looks hides no other. What fails here or in write changes no verdict.
 func (m *maps) isFirst(withPID bool) asm.Instructions {
 	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
 	if withPID {

@@ -205,9 +205,8 @@ func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) 
 // ErrUnknownFlag means that a flag is unknown: the next argument may be its value or the image.
 var ErrUnknownFlag = errors.New("unknown flag")
 
-// flagSet has the flags of a command, with their dashes and separated by spaces.
-// Docker reads flags as the Go package pflag does: a switch takes a value only after
-// "=", any other flag the next argument, and short ones may be grouped ("-ite A=b").
+// flagSet has the flags of a command, with their dashes and separated by spaces. As in the Go package pflag a switch
+// takes a value only after "=", any other flag the next argument, and short ones may be grouped ("-ite A=b").
 type flagSet struct{ switches, valued string }
 
 // The flags before the command: docker(1).

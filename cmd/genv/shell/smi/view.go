@@ -13,9 +13,8 @@ import (
 type View struct {
 	// Devices are the attached ones; their indices don't change in the output.
 	Devices []Device
-	// Renumbered says that nvidia-smi may show this user only some devices, numbered from
-	// 0, as on a guarded host: then its devices are known by UUID and by the address of
-	// their bus, never by their number or position, and shown with their own indices.
+	// Renumbered says that nvidia-smi may show this user only some devices, numbered from 0, as on a guarded host: then
+	// they are known by their UUIDs and addresses alone, and shown with their own indices.
 	Renumbered bool
 	// Owns is whether a process belongs to the environment; nil for none.
 	Owns func(snapshot.PID) bool
