@@ -34,10 +34,7 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	if host.NoSudo {
 		mode = "login"
 	}
-	out, failed := runner.Run(ctx, host, Command{Args: []string{
-		"sh", "-c", "m=" + diagnosisMark + "; " + TrySudo, "sh",
-		host.program(), mode,
-	}})
+	out, failed := runner.Run(ctx, host, TrialCommand(host, mode, diagnosisMark))
 	if class := ClassOf(failed); class == GenvMissing || class == CommandFailed && known.Class == CommandFailed &&
 		known.Stderr == "" && len(out.Stdout) == 0 {
 		return &Error{
@@ -91,6 +88,11 @@ const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*";
 	`then say allows ` + AllowsAllOfGenv + `; fi; fi; ` +
 	`say entry "$(t sudo -n -ll "$g" usage serve 2>/dev/null | sed -n "s/^Sudoers entry: *//p" | head -n 1)"; fi; ` +
 	`say end; printf "%.2000s\n" "$l"`
+
+// TrialCommand runs TrySudo on a host.
+func TrialCommand(host Host, mode, mark string) Command {
+	return Command{Args: []string{"sh", "-c", "m=" + mark + "; " + TrySudo, "sh", host.program(), mode}}
+}
 
 // What Trial.Allows has besides commands, without a password.
 const (

@@ -142,6 +142,15 @@ func (c *Conn) current() transport {
 	return c.transport
 }
 
+// streamWith is the stream to the host, if it is connected and has a capability; nil otherwise.
+func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool) {
+	current := c.current()
+	if t, ok := current.(*streamTransport); ok && t.stream.Greeting.Can(capability) {
+		return t, true
+	}
+	return nil, current != nil
+}
+
 // execute has the host carry out an order, in the way that it understands. It begins nothing with a host that was lost
 // since it was asked: what was seen of it may not be true any more.
 func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {

@@ -81,12 +81,11 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 // ErrCannotGuard if the genv there knows no guard. It is not worth a login.
 func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) (GuardAnswer, error) {
 	return onConn(p, host, func(c *Conn) (answer GuardAnswer, err error) {
-		current := c.current()
-		t, ok := current.(*streamTransport)
+		t, connected := c.streamWith(RequestGuard)
 		switch {
-		case current == nil:
+		case !connected:
 			return answer, remote.Errorf(remote.Unreachable, "%s was lost before the guard was asked", host.Name)
-		case !ok || !t.able.Guard:
+		case t == nil:
 			return answer, ErrCannotGuard
 		}
 		answer, err = request[GuardAnswer](ctx, c, t, p.Timeout, RequestGuard, order)

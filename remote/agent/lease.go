@@ -92,8 +92,7 @@ func giveBack(ctx context.Context, conns []*Conn) {
 	defer cancel()
 	var calls sync.WaitGroup
 	for _, c := range conns {
-		t, ok := c.current().(*streamTransport)
-		if ok && t.stream.Greeting.Can(CapabilityFence) {
+		if t, _ := c.streamWith(CapabilityFence); t != nil {
 			calls.Go(func() { _ = t.call(ctx, RequestGiveBack, struct{}{}, &struct{}{}) })
 		}
 	}

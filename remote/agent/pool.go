@@ -179,8 +179,8 @@ func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Ex
 // host can't do it. It is not worth a login. Those that are Over come last; an older genv doesn't get them.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Receipt, error) {
 	return onConn(p, host, func(c *Conn) ([]Receipt, error) {
-		t, ok := c.current().(*streamTransport)
-		if !ok || !t.able.Notify {
+		t, _ := c.streamWith(RequestNotify)
+		if t == nil {
 			return nil, ErrCannotNotify
 		}
 		if !t.able.Over {

@@ -94,7 +94,7 @@ var version143 = text.Pattern(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
 // checkVersion judges the version and protocol. failure is why there is no document.
 func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, cmp.Or(e.Genv.Version, "unknown"))
-	var known *remote.Error
+	known, ok := errors.AsType[*remote.Error](failure)
 	switch {
 	case failure == nil:
 		return doctor.First(doctor.Genv, doctor.If(e.Genv.Protocol != frame.Version, doctor.Cause(remote.Version),
@@ -103,8 +103,7 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	case version143().MatchString(s.version):
 		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports no start times, UUIDs and outcomes, and has "+
 			"no `genv doctor`", seen)
-	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) &&
-		unknownCommand().MatchString(known.Stderr):
+	case ok && known.Class == remote.CommandFailed && unknownCommand().MatchString(known.Stderr):
 		return doctor.Problem(doctor.Genv, "genv-older", "%s: it has no `genv doctor`", seen)
 	}
 	c := failed(doctor.Genv, failure)

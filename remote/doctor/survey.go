@@ -84,12 +84,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	s = parseSurvey(parts)
 	e.add(checkClock(parts["clock"], answered))
 	if !e.host.NoSudo && s.sudoTook < sudoSlow { // or the trial would take a minute
-		script := "m=" + e.token + "; " + remote.TrySudo
-		// what is incomplete isn't parsed
-		out, _ := e.run(ctx, remote.Command{Args: []string{
-			"sh", "-c", script, "sh", cmp.Or(e.host.GenvPath, "genv"),
-			"doctor",
-		}})
+		out, _ := e.run(ctx, remote.TrialCommand(e.host, "doctor", e.token)) // what is incomplete isn't parsed
 		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
 			s.trial = trial
 		}

@@ -71,40 +71,27 @@ func (f *LeaseFile) GiveBack(r *LeaseRequest) error {
 // controller begins between this answer and what is done because of it. With an error, which is as of Admit, nothing
 // may be done.
 func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
-	lock, err := f.hold(r)
-	if err != nil {
-		return nil, unlessRefused(err)
-	}
-	return func() { _ = lock.Close() }, nil
-}
-
-// hold returns the lock; nil if no lock is needed, since no lease can be given.
-func (f *LeaseFile) hold(r *LeaseRequest) (lock *os.File, err error) {
+	var lock *os.File // nil where none is needed, since no lease can be given
+	var lease *Lease
 	dir, err := folder.OpenTrusted(filepath.Dir(f.Path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, checkHeld(nil, r, f.Now())
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	name := filepath.Base(f.Path)
-	lock, err = dir.LockShared(name+".lock", lockWithin)
-	if errors.Is(err, unix.EROFS) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		err = nil
+	case err == nil:
+		defer dir.Close()
+		name := filepath.Base(f.Path)
+		if lock, err = dir.LockShared(name+".lock", lockWithin); err == nil || errors.Is(err, unix.EROFS) {
+			lease, err = f.read(dir, name)
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	lease, err := f.read(dir, name)
 	if err == nil {
 		err = checkHeld(lease, r, f.Now())
 	}
 	if err != nil {
 		_ = lock.Close()
-		return nil, err
+		return nil, unlessRefused(err)
 	}
-	return lock, nil
+	return func() { _ = lock.Close() }, nil
 }
 
 // checkHeld admits a request of the controller that has the lease, or one for none.
@@ -118,8 +105,7 @@ func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 
 // unlessRefused says what follows from an error that isn't a refusal.
 func unlessRefused(err error) error {
-	var refused *RefusedError
-	if err == nil || errors.As(err, &refused) {
+	if _, refused := errors.AsType[*RefusedError](err); refused || err == nil {
 		return err
 	}
 	return fmt.Errorf("which controller may act on this host is not known, so nothing is done: %w", err)
@@ -153,9 +139,8 @@ func (f *LeaseFile) update(create bool, r *LeaseRequest, change func(*Lease) (*L
 	if !lease.isOf(r) || lease.GivenBack {
 		return f.replace(dir, lockWithin, change)
 	}
-	var refused *RefusedError
-	if err := f.replace(dir, 0, change); errors.As(err, &refused) {
-		return err
+	if refused, ok := errors.AsType[*RefusedError](f.replace(dir, 0, change)); ok {
+		return refused
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.Bus
 // ShowsNone says whether nvidia-smi failed since a guard lets the login open no device:
 // nvidia-smi(1), RETURN VALUE, 4 and 6.
 func ShowsNone(err error) bool {
-	var failed *nvidiasmi.ExitError
-	return errors.As(err, &failed) && (failed.ExitCode == 4 || failed.ExitCode == 6)
+	failed, ok := errors.AsType[*nvidiasmi.ExitError](err)
+	return ok && (failed.ExitCode == 4 || failed.ExitCode == 6)
 }
 
 // Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows a login only some

@@ -124,27 +124,22 @@ func (c *Gateway) explain(endpoint string, err error) error {
 
 // hint is what an operator can do about an error of a member that is asked with TLS, or without.
 func (c *Gateway) hint(secure bool, err error) string {
-	var (
-		noTLS     tls.RecordHeaderError
-		authority x509.UnknownAuthorityError
-		name      x509.HostnameError
-		operation *net.OpError
-	)
+	operation, ok := errors.AsType[*net.OpError](err)
+	rejected := ok && operation.Op == "remote error"
 	closed := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	switch {
 	case closed && !secure:
 		return "if it speaks TLS, write etcds://"
-	case closed, errors.As(err, &noTLS):
+	case closed, errors.As(err, new(tls.RecordHeaderError)):
 		return "if it doesn't speak TLS, write etcd://"
-	case errors.As(err, &authority):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return "--leader-ca is the authority of its certificate"
-	case errors.As(err, &name):
+	case errors.As(err, new(x509.HostnameError)):
 		return "the names in --leader have to be in its certificate, as subjectAltName"
-	case errors.As(err, &operation) && operation.Op == "remote error" && c.config.TLS != nil &&
-		len(c.config.TLS.Certificates) > 0:
+	case rejected && c.config.TLS != nil && len(c.config.TLS.Certificates) > 0:
 		return "etcd rejected the certificate of --leader-cert: it may have expired, or its authority isn't in " +
 			"etcd's trusted-ca-file"
-	case errors.As(err, &operation) && operation.Op == "remote error":
+	case rejected:
 		return "etcd may require a client certificate: --leader-cert and --leader-key"
 	case errors.Is(err, errNoGateway):
 		return "2379 is the port for clients, and enable-grpc-gateway has to be on"
