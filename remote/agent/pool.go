@@ -248,6 +248,10 @@ func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func
 	defer cancel()
 	err = places.acquire(limited)
 	switch {
+	case err == nil && p.timeOf(t) > p.Timeout: // a slow host delays the others by no more than Timeout
+		leave := sync.OnceFunc(places.release)
+		late := time.AfterFunc(p.Timeout, leave)
+		return func() { late.Stop(); leave() }, nil
 	case err == nil:
 		return places.release, nil
 	case ctx.Err() == nil:

@@ -107,14 +107,14 @@ func TestSingleCycleWaitsForALogin(t *testing.T) {
 	})
 }
 
-// slowCommands is a network of hosts with genv 1.4.3, of which each sudo takes its time.
+// slowCommands is a network of hosts with genv 1.4.3, where each sudo takes its time on host a.
 type slowCommands struct {
 	*scripted
 	sudo time.Duration
 }
 
 func (n *slowCommands) start(ctx context.Context, h remote.Host, command remote.Command) (agent.Session, error) {
-	if !remote.Sleep(ctx, n.sudo) {
+	if h.Name == "a" && !remote.Sleep(ctx, n.sudo) {
 		return nil, remote.Errorf(remote.Timeout, "sudo took too long")
 	}
 	return n.scripted.start(ctx, h, command)
@@ -123,7 +123,7 @@ func (n *slowCommands) start(ctx context.Context, h remote.Host, command remote.
 func (n *slowCommands) Run(ctx context.Context, h remote.Host, c remote.Command) (remote.Output, error) {
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, timeout)) // as sshclient.Client has one
 	defer cancel()
-	if !remote.Sleep(limited, n.sudo) {
+	if h.Name == "a" && !remote.Sleep(limited, n.sudo) {
 		return remote.Output{}, remote.Errorf(remote.Timeout, "sudo took too long")
 	}
 	return n.scripted.Run(ctx, h, c)
@@ -136,7 +136,7 @@ func TestSlowSudoOfAnOldHost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := &slowCommands{&scripted{command: func(context.Context, remote.Host) (remote.Output, error) { return remote.Output{}, nil }}, sudo}
 				pool, host := n.pool(), remote.Host{Name: "a"}
-				pool.Start, pool.Network, pool.Patience = n.start, n, 11*time.Second
+				pool.Start, pool.Network, pool.Patience, pool.Fanout = n.start, n, 11*time.Second, 1
 				defer pool.Close()
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
@@ -150,6 +150,14 @@ func TestSlowSudoOfAnOldHost(t *testing.T) {
 					require.LessOrEqual(t, time.Since(began), 4*sudo)
 					_, err = pool.Execute(ctx, host, oneProcess)
 					require.NoError(t, err)
+					others, began := []remote.Host{host, {Name: "b"}}, time.Now()
+					for _, r := range remote.Each(ctx, others, 2, func(ctx context.Context, h remote.Host) (time.Duration, error) {
+						_, err := pool.Snapshot(ctx, h)
+						return time.Since(began), err
+					}) {
+						require.NoError(t, r.Err)
+						require.True(t, r.Host.Name == "a" || r.Value <= pool.Timeout+time.Second, "%s delays nobody else", r.Value)
+					}
 				}
 			})
 		})

@@ -83,7 +83,7 @@ type examination struct {
 
 func (d *Doctor) begin(host remote.Host) *examination {
 	e := &examination{Doctor: d, host: host, token: "genv-" + rand.Text(), found: map[doctor.Name]doctor.Check{}}
-	e.HostReport.Host = host.Name
+	e.Host = host.Name
 	return e
 }
 

@@ -70,8 +70,11 @@ func (v *installation) planUninstall(ctx context.Context) (variables, error) {
 		}
 	}
 	return variables{
-		{"rules", yes(rules)}, {"earlier", yes(earlier)}, {"program", yes(s.Sum != "")},
-		{"account", v.Options.Account}, {"purge", yes(v.wanted.Purge)},
+		{"rules", yes(rules)},
+		{"earlier", yes(earlier)},
+		{"program", yes(s.Sum != "")},
+		{"account", v.Options.Account},
+		{"purge", yes(v.wanted.Purge)},
 	}, nil
 }
 
