@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
-// Client reads the state of a controller over its unix socket. It is safe for concurrent
-// use. After an error the next call connects again. Close it after use.
+// Client reads the state of a controller over its socket, and is safe for concurrent use. Close it after use.
 type Client struct {
 	http http.Client
 

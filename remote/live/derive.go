@@ -249,8 +249,7 @@ func (m *lastCycle) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) 
 	return g
 }
 
-// FleetEvent is something that happened, as JSON shows it: an event of the controller about one
-// finding, host or item of an order.
+// FleetEvent is an event of the controller about one finding, host or item of an order, as JSON shows it.
 type FleetEvent struct {
 	Number   uint64              `json:"number"` // 1, 2, … of this controller
 	Time     time.Time           `json:"time"`

@@ -81,8 +81,7 @@ func selected[T any](list []T, is func(*T) bool) []T {
 	return append([]T{}, slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(&v) })...)
 }
 
-// GPUs is who uses which GPU of a fleet, and which are free, as JSON shows it. It lists
-// the hosts that answered; the GPUs of a host that failed are neither free nor counted.
+// GPUs is who uses which GPU, and which are free, as JSON shows it. Those of hosts that failed aren't counted.
 type GPUs struct {
 	Schema     string                 `json:"schema"` // genv.remote.gpus/1
 	Total      int                    `json:"total"`

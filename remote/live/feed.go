@@ -130,8 +130,7 @@ func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 	f.wake()
 }
 
-// fairly are the newest maxEvents events, of which those of a host with many make room for those
-// of others: what a host makes up must not hide what happens elsewhere.
+// fairly are the newest maxEvents events. Hosts with many make room: what one makes up must not hide others' events.
 func fairly(events []FleetEvent) []FleetEvent {
 	counts := make(map[snapshot.Hostname]int)
 	for i := range events {
@@ -209,8 +208,7 @@ func (f *Feed) Watched(within time.Duration) bool {
 	return !f.watched.IsZero() && f.options.Now().Sub(f.watched) <= within
 }
 
-// Events are those with a number greater than after, the oldest first. Those that are missing
-// between two numbers are no longer kept.
+// Events are those with a number greater than after, the oldest first. Missing numbers are no longer kept.
 func (f *Feed) Events(after uint64) []FleetEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -191,8 +191,7 @@ type Booking struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// BookingsOf are those of a snapshot at a moment, by their start, and how many GPUs are reserved then; nil if
-// that is unknown.
+// BookingsOf are those of a snapshot, by their start, and how many GPUs are reserved at a time; nil if unknown.
 func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *int) {
 	if s.Reservations == nil {
 		return nil, nil

@@ -215,8 +215,7 @@ const (
 	maxBatch = 64
 )
 
-// stream sends server-sent events for as long as the viewer reads them. Without a number
-// after which it wants events (`after`, or Last-Event-ID), it gets those from now on.
+// stream sends server-sent events: from now on, or those after the number in `after` or Last-Event-ID.
 func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 	s := stream{feed: h.feed, w: w, control: http.NewResponseController(w)}
 	if err := s.begin(r); err != nil {

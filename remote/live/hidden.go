@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// What is hidden is built from what is known to be harmless, field by field: a field that
-// is added to a document is hidden until somebody adds it here.
+// What viewers get is built from harmless fields: a field that is added to a document is hidden until it is added here.
 
 // hiddenText is instead of a text that could contain a name.
 const hiddenText = "details are hidden"
@@ -193,8 +192,7 @@ type Source interface {
 	Position() Position
 	// Watch returns a Watcher, which the caller closes.
 	Watch() *Watcher
-	// IdleSince is since when a GPU is attached or held by the same users and computes
-	// nothing, as far as it was seen; zero if it isn't.
+	// IdleSince is since when a GPU is attached or held by the same users and computes nothing; zero if it isn't.
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
 }
 
@@ -203,8 +201,7 @@ type Source interface {
 // errors and warnings of hosts. What stays are the names of hosts and models, states and numbers.
 func (f *Feed) For(user snapshot.Username) Source { return &restricted{f, user} }
 
-// Public is a Feed for a page on which all may see all names, without the command lines that /proc of
-// their hosts hides.
+// Public is a Feed with all names, without the command lines that /proc hides on their hosts.
 func (f *Feed) Public() Source { return public{f} }
 
 type public struct{ *Feed }

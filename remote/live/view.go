@@ -5,8 +5,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Index is a FleetState with what its viewers look up in it. A host may make up thousands of findings and
-// processes: they are not compared one by one.
+// Index is a FleetState with what viewers look up in it: a host may make up thousands of findings and processes.
 type Index struct {
 	*FleetState
 	Counts gpus.StateCounts // of all hosts

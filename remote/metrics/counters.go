@@ -139,8 +139,7 @@ func (c *Counters) Ready() bool {
 	return c.cycles > 0
 }
 
-// Text has what was counted, but for what belongs to users. Without enforcing there are no
-// actions, and no series of them.
+// Text has what was counted, but for what belongs to users; without enforcing, also no series of actions.
 func (c *Counters) Text(enforcing bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,8 +235,7 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-// countGPUTime counts the time since each host answered last, with what was attached then. Nothing
-// is known about a time longer than maxGap.
+// countGPUTime counts the time since each host answered last, unless it is longer than maxGap, for what was attached.
 func (c *Counters) countGPUTime(cycle *controller.Cycle, maxGap time.Duration) {
 	holdings := make(map[snapshot.Hostname]holding, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {

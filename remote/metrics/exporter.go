@@ -41,8 +41,7 @@ type Exporter struct {
 	Version  string // of genv
 }
 
-// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without the series of users, so
-// that no name of one is shown.
+// Mount serves /metrics, /sd, /-/healthy and /-/ready; with hideUsers without the series that name users.
 func (e *Exporter) Mount(mux *http.ServeMux, hideUsers bool) {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { e.serveMetrics(w, r, hideUsers) })
 	mux.HandleFunc("GET /sd", e.serveTargets)
@@ -63,8 +62,7 @@ func answer(w http.ResponseWriter, ok bool, yes, no string) {
 	http.Error(w, no, http.StatusServiceUnavailable)
 }
 
-// serveMetrics answers with all series; with ?host=NAME, which may be repeated, with those
-// of hosts; with ?part=controller with those of no host.
+// serveMetrics answers with all series; with ?host=NAME (repeated) those of hosts; with ?part=controller the others.
 func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUsers bool) {
 	names, part := r.URL.Query()["host"], r.URL.Query().Get("part")
 	fleet := e.Feed.Fleet()

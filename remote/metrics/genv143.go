@@ -43,8 +43,7 @@ var families143 = []family{
 	{"user_attached_devices_total", "username", "Devices that a user's environments are attached to."},
 }
 
-// Genv143 has the metrics of hosts under the names of genv 1.4.3. Those of a host with a
-// name have the label hostname; either all hosts have one, or there is only one host.
+// Genv143 has the metrics of hosts under the names of genv 1.4.3, with the label hostname if the hosts have names.
 func Genv143(hosts []Scraped) []byte {
 	common := ""
 	if len(hosts) > 0 && hosts[0].Name != "" {
@@ -193,8 +192,7 @@ func writeProcesses(add adder, s *snapshot.Snapshot) {
 	}
 }
 
-// Missing says which series of a host are left out, and why; empty if none are. The
-// text stays the same while the reason does.
+// Missing says which series of a host are left out, and why; empty for none. It is the same while the reason is.
 func (h *Scraped) Missing() string {
 	if h.Snapshot == nil || !h.Installed {
 		return ""

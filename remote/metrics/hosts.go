@@ -41,8 +41,7 @@ var hostFamilies = []family{
 		"no visible process."},
 }
 
-// Hosts has the series of hosts of a running controller, but for their ages. Of a host
-// that failed only that, and that the states of its GPUs are unknown.
+// Hosts has the series of hosts, but for their ages. Of a host that failed only that, and that its GPUs are unknown.
 func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {

@@ -95,8 +95,7 @@ func (p paused) Fleet() enforce.Fleet {
 
 const fileSchema = "genv.controller.operator/1"
 
-// file is a State on disk. The sum covers the time and the state: a file that was damaged
-// must not lengthen an exemption, or end a hold.
+// file is a State on disk. The sum is of time and state: damage must not lengthen an exemption, or end a hold.
 type file struct {
 	Schema string          `json:"schema"`
 	Time   time.Time       `json:"time"`
@@ -137,8 +136,7 @@ func (s State) Encode(now time.Time) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Decode reads what Encode wrote. The error says why it can't be believed. If the clock was
-// set back since, no exemption lasts longer for that.
+// Decode reads what Encode wrote, or says why it can't be believed. A clock that was set back lengthens no exemption.
 func Decode(data []byte, now time.Time) (State, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -170,15 +168,13 @@ func Decode(data []byte, now time.Time) (State, error) {
 	return s, nil
 }
 
-// Lost is the state to continue with if the saved one can't be read: whether there was a
-// hold is not known, so there is one.
+// Lost is the state to continue with if the saved one can't be read: on hold, since there may have been a hold.
 func Lost(now time.Time) State {
 	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; " +
 		"release when you have looked at it"}}
 }
 
-// After returns the state after an action, and a line about it. The error is a
-// *Refusal.
+// After returns the state after an action, and a line about it. The error is a *Refusal.
 func (s State) After(who Author, a *Instruction, now time.Time) (next State, line string, err error) {
 	switch a.Kind {
 	case Exempt:

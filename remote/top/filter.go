@@ -135,8 +135,7 @@ func (f Filter) matches(r *tabRow) bool {
 	return true
 }
 
-// matches reports whether one of the values meets the condition; for != and !~, whether
-// all do. What is unknown meets no condition on a number.
+// matches reports whether one of the values meets the condition; for != and !~ all. Unknown meets none on a number.
 func (t *condition) matches(list []gpus.Value) bool {
 	switch t.operator {
 	case "!=", "!~":

@@ -214,8 +214,7 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand is `ssh HOST` with arguments before the host, such as -F FILE. No shell sees
-// it. A name that ssh could take for something else is refused.
+// sshCommand is `ssh HOST` with arguments before the host. A name that ssh could take for something else is refused.
 func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))

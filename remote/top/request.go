@@ -17,8 +17,7 @@ import (
 // maxActions bounds a request, so that people can read what they confirm.
 const maxActions = 20
 
-// begin prepares a request: to exempt what the tagged rows are about, or the selected one, or to hold and release
-// everything that rules do. It is bound to these rows, whatever happens to them until it is confirmed.
+// begin prepares a request about the tagged rows, or the selected one, or all hosts. It stays bound to these rows.
 func (m *Model) begin(kind operator.Verb) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")

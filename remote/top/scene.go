@@ -165,8 +165,7 @@ func (id rowID) String() string {
 	return "host " + draw.Shown(string(id.host))
 }
 
-// tabRow is a line of a tab. Of the fields after id those are set that the tab has; they
-// belong to the fleet, and are not changed.
+// tabRow is a line of a tab. It has the fields that are of the tab; they belong to the fleet, and are not changed.
 type tabRow struct {
 	id      rowID
 	scene   *scene

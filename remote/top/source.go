@@ -68,8 +68,7 @@ func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
 }
 
 const (
-	// askEvery is the time between two questions for something new, and pauseFactor how often longer than an answer
-	// takes it is otherwise: a large fleet is asked for less often.
+	// askEvery is the time between two questions; or pauseFactor times what an answer takes, which large fleets need.
 	askEvery    = 500 * time.Millisecond
 	pauseFactor = 9
 	// retryEvery is the time between two attempts to reach a controller that is gone.

@@ -93,8 +93,7 @@ func (s Sums) Add(key SumKey, sum *Sum) {
 	s[key] = total
 }
 
-// DropOldestHour removes the first hour and returns when it began, so that what can't be
-// stored doesn't fill the memory. It is false if there are no sums.
+// DropOldestHour removes the first hour, so that sums don't fill the memory, and returns when it began; false for none.
 func (s Sums) DropOldestHour() (hour int64, ok bool) {
 	for key := range s {
 		if !ok || key.Hour < hour {
@@ -232,8 +231,7 @@ func (q *Query) Kind() SumKind {
 	return map[string]SumKind{ByUser: OfUser, ByGroup: OfUser, ByHost: OfHost, ByModel: OfModel, ByDay: OfAll}[q.By]
 }
 
-// HourOf is when the hour of a moment begins, by the wall clock of a location, where it may
-// begin at half past. Both are in seconds since 1970.
+// HourOf is when an hour begins by the wall clock of a location, which may be at half past; in seconds since 1970.
 func HourOf(second int64, in *time.Location) int64 {
 	_, offset := time.Unix(second, 0).In(in).Zone()
 	local := second + int64(offset)

@@ -73,8 +73,7 @@ func (a *Meter) Settle(now time.Time) {
 	}
 }
 
-// secondsBetween is the time between two looks, in which as much time elapsed. It ends at the second
-// one by the wall clock, also if the clock was set since.
+// secondsBetween is the time between two looks. It ends at the second by the wall clock, also if that was set since.
 func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64) {
 	from, to = last.Unix(), now.Unix()
 	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step.Abs() > time.Second {
@@ -181,15 +180,12 @@ type deviceUse struct {
 	model          string
 	user           snapshot.Username
 	attached, used bool
-	// blind says that its processes are unknown, or to which GPU it was attached; utilization is
-	// what the driver measured, nil for nothing.
-	blind       bool
-	utilization *int
-	memory      int64 // MiB
+	blind          bool  // its processes are unknown, or to which GPU it was attached
+	utilization    *int  // nil if it wasn't measured
+	memory         int64 // MiB
 }
 
-// computesFrom is the utilization from which a device computes: up to 5 % is what a
-// notebook or a process that waits causes.
+// computesFrom is the utilization from which a device computes: notebooks, and processes that wait, cause up to 5 %.
 const computesFrom = 6
 
 // rate is what a second of it amounts to; after the host has stopped answering if lost.

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Bounds of what is counted by itself: hosts, and users who write to state files, can make
-// names up, and each is stored.
+// Bounds of what is counted by itself: hosts, and users who write to state files, can make names up.
 const (
 	maxUsers        = 20_000
 	maxUsersPerHost = 256 // that a host is the first to have

@@ -76,8 +76,7 @@ func (d *Report) Arrange() {
 	})
 }
 
-// Groups joins the users of a document into groups. A user in several groups is in each of
-// them, so that their sum may be more than the total.
+// Groups joins users into groups. A user in several is in each of them: their sum may be more than the total.
 func (d *Report) Groups(of func(user string) []string) {
 	sums := make(map[string]*ReportRow)
 	for i := range d.Rows {

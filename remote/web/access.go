@@ -155,8 +155,7 @@ var clientAuthTypes = map[string]tls.ClientAuthType{
 	"RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
 }
 
-// readAccess reads a file and those that it names. If one of those can't be used, it returns their names with the
-// error.
+// readAccess reads a file and those that it names. With an error of one of those it returns their names, too.
 func readAccess(path string) (*accessRules, error) {
 	data, err := folder.ReadRegular(path, maxAccessFile)
 	if err != nil {

@@ -85,8 +85,7 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	s.page(func(p *page, _ *http.Request) (string, any) { return p.ofUser(user, hours, s.options.Recorded) })(w, r)
 }
 
-// ofUser is of a user who has something, or had something lately.
-// With hidden names it says the same of all others, whether they exist or not.
+// ofUser is of a user who has or had something. With hidden names it says the same of all others, if they exist or not.
 func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.HistoryEntry, bool)) (string, any) {
 	// userBody is what the page of a user shows.
 	type userBody struct {

@@ -140,8 +140,7 @@ func static(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// freshFor is how long a page is served that was rendered once: its ages are right to
-	// this, whatever number of browsers ask.
+	// freshFor is how long a rendered page is served, however many browsers ask: its ages are right to this.
 	freshFor = 2 * time.Second
 	// maxPages bounds how many pages of a revision are kept. One of 1,000 hosts takes half a megabyte.
 	maxPages = 64

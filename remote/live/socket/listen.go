@@ -30,8 +30,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Group may connect to a socket, if there is such a group and the controller may give it
-// files; otherwise only the controller's own account and root may.
+// Group may connect to a socket, if the controller may give it files; otherwise only its own account and root may.
 const Group = "genv"
 
 // ErrInUse is wrapped when a living process has the socket.
@@ -43,8 +42,7 @@ type Listener struct {
 	lock *os.File // held for as long as the socket is open
 }
 
-// Listen opens a socket, and makes its folder if that is missing. It takes the place of a
-// socket that no process listens on any more.
+// Listen opens a socket, in the place of one that no process listens on any more. It makes a missing folder.
 func Listen(ctx context.Context, path string) (*Listener, error) {
 	if err := prepareFolder(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -188,8 +186,7 @@ func ListenTCP(ctx context.Context, address string, port int) (net.Listener, err
 	return listener, nil
 }
 
-// Peer is the process at the other end of a connection, as the kernel reports it. The
-// process may have ended, or passed the connection on.
+// Peer is the process that opened the other end of a connection, as the kernel reports it. It may have ended.
 type Peer struct {
 	PID snapshot.PID
 	UID snapshot.UID

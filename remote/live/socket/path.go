@@ -57,8 +57,7 @@ func Find(getenv func(string) string, uid int) string {
 	return ""
 }
 
-// isSocket reports whether there is a socket of an owner. In one's own folder it has to be
-// one's own: su keeps the XDG_RUNTIME_DIR of another user.
+// isSocket reports whether there is a socket of an owner: su keeps the XDG_RUNTIME_DIR of another user.
 func isSocket(path string, of func(owner int) bool) bool {
 	var stat unix.Stat_t
 	err := unix.Stat(path, &stat)

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Bounds of a server. A Prometheus keeps its connection between two scrapes, which are a
-// minute apart at most by default; a live view has two connections.
+// Bounds of a server. A Prometheus keeps its connection between two scrapes, a minute apart; a live view has two.
 const (
 	maxConnections = 512
 	readTimeout    = 5 * time.Second // of a request

@@ -123,8 +123,7 @@ func (file) saveFacts(t *tx) error {
 	return nil
 }
 
-// removeNames writes the names that are used again, and overwrites the pages with all of them: SQLite leaves
-// copies in pages that it has divided.
+// removeNames writes the used names again, over pages with all of them: SQLite leaves copies in divided pages.
 func (file) removeNames(ctx context.Context, s *Store) error {
 	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = 1"); err != nil {
 		return s.translated(err)

@@ -117,8 +117,7 @@ type sumRow struct {
 	usage.Sum
 }
 
-// sum hands over the sums of a part of the time, grouped by expressions over rows r. id is that of the name, and 0
-// for others.
+// sum hands over sums of a part of the time, grouped by expressions over rows r. id is that of the name; 0 for others.
 func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sumRow)) error {
 	var r sumRow
 	columns := append([]any{&r.name, &r.start, &r.id}, amountsOf(&r.Sum)...)

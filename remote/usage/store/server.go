@@ -25,8 +25,7 @@ const (
 	callTimeout = 60 * time.Second
 )
 
-// serverBegin begins each transaction: everything is in a schema of its own, and the server ends what a
-// controller that is cut off has begun.
+// serverBegin begins each transaction, in a schema of its own. The server ends it if the controller is cut off.
 const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL ` +
 	`statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
 
@@ -41,8 +40,7 @@ func IsServer(place string) bool {
 	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
 }
 
-// CheckURL says what is wrong with the URL of a server. It connects to nothing. A password is refused: command
-// lines are seen by all users of a machine.
+// CheckURL says what is wrong with the URL of a server. A password is refused: all users can see command lines.
 func CheckURL(url string) error {
 	_, err := parse(url)
 	return err

@@ -84,8 +84,7 @@ func (t sumTable) upsert(rows string) string {
 // maxRows is how many rows a statement has. SQLite takes 32,766 parameters and a text of a megabyte.
 const maxRows = 500
 
-// valuesList is a list of rows in a statement, as VALUES: numbers as they are, whatever type their columns have, and
-// texts as parameters.
+// valuesList is a list of rows in a statement, as VALUES: numbers as they are, and texts as parameters.
 type valuesList struct {
 	prefix string // of each row
 	text   strings.Builder

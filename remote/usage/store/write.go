@@ -82,8 +82,7 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error 
 	return nil
 }
 
-// addNames gives ids to names that have none, and returns those of all. Names are added in their order: so
-// writers of several fleets don't wait for each other in a circle.
+// addNames gives ids to names that have none, in their order: so writers don't wait for each other in a circle.
 func (t *tx) addNames(names []string) (map[string]int64, error) {
 	if t.shared { // no other writer removes names that have no rows yet
 		if err := t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE"); err != nil {
@@ -109,8 +108,7 @@ func (t *tx) addNames(names []string) (map[string]int64, error) {
 	return ids, err
 }
 
-// addMark notes how far usage is kept, and the gaps. An entry that comes late ends the gap that another
-// controller found meanwhile.
+// addMark notes how far usage is kept, and the gaps. A late entry ends the gap that another controller found.
 func (t *tx) addMark(e *usage.Entry) error {
 	if err := t.closeGaps(usage.Gap{Since: e.Since, Until: e.Until}); err != nil {
 		return err
