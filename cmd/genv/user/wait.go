@@ -128,8 +128,12 @@ func PlaceText(p *service.Place) string {
 	} else if n != nil {
 		s += "; others need not give back any for it"
 	}
-	if p.Barred {
-		s += "; you can't have so many now, by a cap, a reservation or failed GPUs, and others pass"
+	if n := len(p.Freed); n > 0 {
+		form := []string{"; GPU %s is taken back for you", "; GPUs %s are taken back for you"}[min(n, 2)-1]
+		s += fmt.Sprintf(form, text.JoinIndices(p.Freed))
+	}
+	if p.Barred != "" {
+		s += "; others pass, since " + p.Barred
 	}
 	return s
 }
@@ -145,6 +149,8 @@ func ordinal(n int) string {
 // waitedFor is a time in its largest unit.
 func waitedFor(seconds int64) string {
 	switch {
+	case seconds < 60:
+		return "just now"
 	case seconds >= 2*24*3600:
 		return text.Plural(int(seconds/(24*3600)), "day")
 	case seconds >= 2*3600:

@@ -49,11 +49,11 @@ func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 		func(i snapshot.DeviceIndex) bool { return slices.Contains(others, i) })
 }
 
-// overCaps says whether a wait would have more than a cap allows its user, whichever GPUs it gets.
-func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) bool {
+// overCaps is a cap of which a wait would have more than it allows its user, whichever GPUs it gets; nil for none.
+func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) *Cap {
 	t := s.allowed.Load()
 	if w.UID == 0 || !t.holds(s.Now()) {
-		return false
+		return nil
 	}
 	for _, u := range t.People[w.UID].Caps {
 		c := t.cap(&u)
@@ -73,10 +73,10 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 		}
 		counts := !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours")
 		if counts && int64(missing-others) > max(0, room) {
-			return true
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 // wanted is what a person would have of what a cap counts.

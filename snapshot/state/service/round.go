@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // round looks at the host, gives GPUs to those whose turn it is, and tells the others their places.
@@ -44,10 +46,10 @@ func (s *Server) round(ctx context.Context) {
 			continue
 		}
 		free, missing := w.room(look, states, last)
-		waiting[w.ID] = w
+		waiting[w.ID], w.barred = w, s.barred(look, w, has, free, missing)
 		candidates = append(candidates, candidate{
 			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
-			barred: missing > w.usable(look) || s.overCaps(look, w, has, missing) || s.reserved(look, w, free, missing),
+			barred: w.barred != "",
 		})
 	}
 	given := map[string][]snapshot.DeviceIndex{}
@@ -74,6 +76,22 @@ func (s *Server) round(ctx context.Context) {
 		q.tell(candidates, waiting, now)
 	}
 	s.note(now)
+}
+
+// barred says why a wait can't have its GPUs now, whoever comes first; empty if it can.
+func (s *Server) barred(
+	look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, free []snapshot.DeviceIndex, missing int,
+) string {
+	if n := w.usable(look); missing > n {
+		return fmt.Sprintf("only %s that you can have here work", text.Plural(n, "GPU"))
+	}
+	if c := s.overCaps(look, w, has, missing); c != nil {
+		return fmt.Sprintf("%s allows no more now", c.label())
+	}
+	if s.reserved(look, w, free, missing) {
+		return "the GPUs that are free are reserved"
+	}
+	return ""
 }
 
 // reserved says whether too few GPUs would be left for reservations.
@@ -281,6 +299,12 @@ func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Dura
 		if n, known := q.possible[id]; known {
 			p.Possible = &n
 		}
+		for _, o := range q.offers {
+			if o.id == id && !o.told {
+				p.Freed = o.gpus
+			}
+		}
+		p.Barred = w.barred
 		if first := waiting[sorted[0].id]; first.UID != w.UID {
 			shown := first.Wait
 			shown.ID, shown.Seconds = "", int64((now - first.since).Truncate(time.Minute).Seconds())

@@ -106,8 +106,10 @@ type Place struct {
 	// First is who comes first, if that is another person.
 	First *snapshot.Wait `json:"first,omitempty"`
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says that a cap, reservations or too few GPUs that work let it pass over.
-	Barred bool `json:"barred,omitempty"`
+	// Barred says why others pass: a cap, reservations, or too few GPUs that work. Empty if they don't.
+	Barred string `json:"barred_by,omitempty"`
+	// Freed are GPUs that a controller takes back for it.
+	Freed []snapshot.DeviceIndex `json:"freed,omitempty"`
 	// Possible is how many GPUs it could have, as a controller says that frees some; nil for as many.
 	Possible *int `json:"possible,omitempty"`
 	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
@@ -123,7 +125,7 @@ func places(list []candidate) map[string]Place {
 			people[c.uid] = len(people) + 1
 		}
 		all[c.id] = Place{
-			Number: people[c.uid], GPUs: c.gpus, Free: len(c.free), Own: own[c.uid], Barred: c.barred,
+			Number: people[c.uid], GPUs: c.gpus, Free: len(c.free), Own: own[c.uid],
 		}
 		own[c.uid]++
 	}

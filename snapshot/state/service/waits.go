@@ -64,6 +64,7 @@ type wait struct {
 	by     callerProcess
 	events chan Answer // the last one that was not sent
 	place  Place       // that was said last
+	barred string      // see Place
 	done   bool
 	ctx    context.Context // ends with the connection
 }

@@ -39,7 +39,7 @@ func waitChild(args []string) error {
 		case p.Offered != nil:
 			fmt.Println("offered", p.Offered)
 		default:
-			fmt.Println(p.Number, "of", p.People, "after", p.Own)
+			fmt.Println(p.Number, "of", p.People, "after", p.Own, p.Freed, p.Barred)
 		}
 	})
 	if err != nil {
@@ -168,8 +168,14 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 	second.says("1 of 1")
 	third = h.waiter(t, mallory, "m3", 1)
 	third.says("1 of 1")
-	h.waiter(t, alice, "a1", 1).says("1 of 2")
-	require.NoError(t, h.client().Allow(t.Context(), service.Allowance{ForMS: 60_000, Offers: map[string][]snapshot.DeviceIndex{"m3": {1}}}))
+	first := h.waiter(t, alice, "a1", 1)
+	first.says("1 of 2")
+	require.NoError(t, h.client().Allow(t.Context(), service.Allowance{
+		ForMS: 60_000, Offers: map[string][]snapshot.DeviceIndex{"m3": {1}}, Caps: []service.Cap{{Name: "lab", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1}}},
+		People: map[snapshot.UID]service.Person{alice: {Caps: []service.CapUse{{}}}},
+	}))
+	third.says("2 of 2 after 1 [1]")
+	first.says("1 of 2 after 0 [] cap lab allows no more now")
 	holder.end()
 	second.says("now [0]")
 	third.says("now [1]")
