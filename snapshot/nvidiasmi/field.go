@@ -53,6 +53,15 @@ type gpuRow struct {
 	columns [][]string
 }
 
+func (r *gpuRow) note(error, column string) {
+	i := slices.Index(r.errors, error)
+	if i < 0 {
+		i = len(r.errors)
+		r.errors, r.columns = append(r.errors, error), append(r.columns, nil)
+	}
+	r.columns[i] = append(r.columns[i], column)
+}
+
 // value is the value of a field, or "" if the driver does not report it. A GPU has failed if
 // the text says so, or if a vital value is an error text.
 func (r *gpuRow) value(column, field string, vital bool) string {
@@ -60,12 +69,7 @@ func (r *gpuRow) value(column, field string, vital bool) string {
 	if known(field) != "" || field == "" || slices.Contains(silent, field) {
 		return known(field)
 	}
-	i := slices.Index(r.errors, field)
-	if i < 0 {
-		i = len(r.errors)
-		r.errors, r.columns = append(r.errors, field), append(r.columns, nil)
-	}
-	r.columns[i] = append(r.columns[i], column)
+	r.note(field, column)
 	r.failed = r.failed || vital || field == "[GPU is lost]" || field == "[GPU requires reset]"
 	return ""
 }
@@ -94,7 +98,7 @@ func (r *gpuRow) memory(column, field string) snapshot.Memory {
 		return snapshot.MiB(n)
 	}
 	if value != "" {
-		r.errors, r.columns = append(r.errors, value), append(r.columns, []string{column})
+		r.note(value, column)
 	}
 	return snapshot.Memory{}
 }
@@ -127,7 +131,7 @@ func ifSo[T any](value *T, ok bool) *T {
 func (r *gpuRow) uuid(field string) snapshot.GPUUUID {
 	value := r.value("UUID", field, true)
 	if value != "" && !isUUID(value) {
-		r.errors, r.columns = append(r.errors, value), append(r.columns, []string{"UUID"})
+		r.note(value, "UUID")
 		return ""
 	}
 	return snapshot.GPUUUID(value)

@@ -3,6 +3,7 @@ package nvidiasmi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -38,16 +39,12 @@ func (u *Usage) Processes(indices map[snapshot.GPUUUID]snapshot.DeviceIndex) ([]
 			same.Memory = app.Memory
 		}
 	}
-	return sorted(byPID), warnings
-}
-
-func sorted(byPID map[snapshot.PID]*snapshot.Process) []snapshot.Process {
 	processes := make([]snapshot.Process, 0, len(byPID))
-	for _, p := range byPID {
+	for _, pid := range slices.Sorted(maps.Keys(byPID)) {
+		p := byPID[pid]
 		slices.Sort(p.Instances)
 		slices.SortFunc(p.Usage, func(a, b snapshot.DeviceUsage) int { return cmp.Compare(a.Index, b.Index) })
 		processes = append(processes, *p)
 	}
-	slices.SortFunc(processes, func(a, b snapshot.Process) int { return cmp.Compare(a.PID, b.PID) })
-	return processes
+	return processes, warnings
 }
