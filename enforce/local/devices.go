@@ -8,10 +8,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// checkDevices compares the devices that a process uses with those that were judged. A process outside any environment
-// was judged for each of them, so one is enough. For a process in an environment the order doesn't say for which: all
-// of them must be in use, since those that are left may be the environment's own. More devices than were judged make
-// no difference.
+// checkDevices compares the devices in use with those that were judged. Outside any environment a process was judged
+// for each, so one is enough. In one, all must still be in use: those that are left may be the environment's own. More
+// devices make no difference.
 func checkDevices(t *target, listed *snapshot.Process) objection {
 	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
 		return o

@@ -7,11 +7,10 @@
 //		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
 //	}
 //
-// It doesn't decide which process must end: package enforce did, from a snapshot that is some time old. So a process
-// is only signalled if it still is what was judged. First it is opened by a pidfd; then the GPUs and /proc are read
-// again; and only if the pidfd's process was alive all that time, and has the start time, devices and environment of
-// the order, the signal is sent through that same pidfd. A process that reuses the PID can't receive it. On a kernel
-// without pidfds, the start time is read once more right before kill(2).
+// It doesn't decide who must end: package enforce did, from an older snapshot. So a process is signalled only if it
+// still is what was judged: a pidfd is opened, then the GPUs and /proc are read again; if its process was alive all
+// that time and has the judged start time, devices and environment, it is signalled through that pidfd, never by a
+// reused PID. Without pidfds, the start time is read again right before kill(2).
 //
 // Some processes are never signalled, whatever an order contains: PID 1, kernel threads, genv itself and its
 // ancestors, and system daemons (see safety.Protected).
@@ -36,9 +35,8 @@ import (
 
 // Inspector reads which processes use this machine's devices now; the Collector of snapshot/local is one.
 type Inspector interface {
-	// Processes asks the driver and the state files, never a cache, and adds warnings in plain English. PID, the
-	// devices of Usage, EID, Inherited, EnvUnknown and EnvOverwritten are read of each process, nothing else. After an
-	// error nothing is signalled.
+	// Processes asks the driver and the state files, never a cache, and adds warnings. PID, the devices of Usage, EID,
+	// Inherited, EnvUnknown and EnvOverwritten are read, nothing else. After an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
 	// Devices reads what is attached from the state files.
 	Devices(ctx context.Context) (devices []snapshot.Device, warnings []string, err error)

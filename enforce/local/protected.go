@@ -15,9 +15,8 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-// ProtectedName is the name of the daemon (one of safety.Protected) for which a process would never be signalled, or
-// "". It is for snapshots, so that no rule reports such a process. Most processes belong to a person and are not an
-// MPS server: nothing more is read of those.
+// ProtectedName is the daemon's name (of safety.Protected) for which a process is never signalled, or "", so that no
+// rule reports it. Of a person's process that isn't an MPS server, nothing more is read.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] &&
 		p.Name != mpsServer {

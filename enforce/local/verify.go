@@ -12,9 +12,8 @@ import (
 
 // verify objects unless the process to which a target refers is still what was judged.
 //
-// compare reads by PID, and a PID is reused only after its process was reaped. So
-// first everything is read, and only then the reference is asked whether its process
-// is still there: if so, it was there all the time, and what was read is of it.
+// compare reads by PID, which is reused only after its process was reaped. So the reference is asked last whether its
+// process is still there: if so, all that was read is of it.
 func (x *execution) verify(t *target, now *inspection) objection {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)

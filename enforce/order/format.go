@@ -35,10 +35,9 @@ type nativeOrder struct {
 	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
-// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it on stdin: one line, without a newline. The
-// format has no start times, grace, SIGKILL, names or ids of findings. It can't express an unknown environment or
-// memory of a process either: that is an error (check Process.Expressible first), so that no item is left out
-// silently.
+// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, and without start
+// times, grace, SIGKILL, names or finding ids. Unknown environments or memory it can't express: an error, so that no
+// item is left out silently (check Process.Expressible first).
 func Encode143(o Order) ([]byte, error) {
 	processes := o.processes()
 	for i := range processes {

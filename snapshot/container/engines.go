@@ -57,9 +57,8 @@ func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error
 // ErrNoEngine means that no engine with an API has this container: none can stop it.
 var ErrNoEngine = errors.New("no container engine that could stop it answers on its socket")
 
-// Stop has the engine of a container stop it: its stop signal, the grace, then SIGKILL. It
-// returns when the container has stopped. The error is ErrNotFound if it doesn't exist,
-// and may wrap ErrNoEngine; after any other one it is unknown whether it stops.
+// Stop has the engine stop a container: stop signal, grace, SIGKILL; it returns then. The error is ErrNotFound, or may
+// wrap ErrNoEngine; after any other one it is unknown whether it stops.
 func (e Engines) Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error {
 	result := ErrNoEngine
 	for _, api := range e.apis(place.Runtime) {

@@ -146,9 +146,8 @@ func (m *ContainedProcess) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
-// ofUser says that a user can have made the cgroup or the user namespace of the process.
-// That proves nothing for the user: someone who may use root's engine can have a container
-// made below another user's slice, or make a user namespace in one as any uid.
+// ofUser says that a user can have made the cgroup or the user namespace. That proves nothing for the user: with
+// root's engine, one can make a container below another's slice, or a namespace in it as any uid.
 func (m *ContainedProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {

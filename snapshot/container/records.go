@@ -65,9 +65,8 @@ func WriteRecord(run string, r Record) error {
 	return recordNote(r.ID).Put(d, recordFile{recordSchema, r})
 }
 
-// ReadRecord reads the record of a container. It trusts only a file that no other user than root (or the caller, on a
-// simulated host) can have written. The error is fs.ErrNotExist if the hook has recorded nothing, as for a container
-// that was started without it; with any other one it is unknown what it recorded.
+// ReadRecord reads the record of a container, if only root (or the caller, on a simulated host) can have written it.
+// The error is fs.ErrNotExist if the hook has recorded nothing; with any other one that is unknown.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, errNoID
@@ -181,9 +180,8 @@ const maxRuntime = 64
 // CRI-O: 64 hexadecimal digits in lower case. Only such a text becomes a file's name.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
-// RunningInits says which processes keep environments alive although they are not of the
-// environment's user: the inits of containers, as recorded in a run folder. It reads the
-// records again only when one was written or removed. Any number of goroutines may use it.
+// RunningInits says which processes keep environments of other users alive: inits of containers by the records in a
+// run folder, which are read again only after a change. It is safe for concurrent use.
 type RunningInits struct {
 	Run string
 

@@ -4,18 +4,15 @@
 //	source := &container.Lookup{Engines: container.Engines{}, Run: "/run/genv"}
 //	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
 //
-// It is for root only. Answers are kept for as long as a container's first process lives,
-// so that a look which finds no new process costs nothing. An engine that doesn't answer
-// delays a look once, for a moment, and then is left alone for a while.
+// It is for root only. Answers hold while a container's first process lives, so that a look without new processes
+// costs nothing. A slow engine delays one look for a moment, and then is left alone for a while.
 //
-// Engines asks Docker and Podman by their API (spoken with net/http) on root's socket. It asks no engine
-// of a user: such an engine answers whatever its user wants. Of containers of other engines nothing is
-// known but that they are some. Except for Stop it only reads.
+// Engines asks Docker and Podman by their API on root's socket, and none of a user, which could say anything. Of other
+// engines' containers only the existence is known. Except for Stop it only reads.
 //
-// A Record is what root's hook knows about a started container: in which environment it was
-// started, and for which user if that was proved. There is one file for each container,
-// <run>/containers/ID.json, which only root can write and everybody may read. A container that is
-// restarted has its ID again, so that the hook replaces the record at each start:
+// A Record is what root's hook knows about a started container: its environment, and its user if that was proved, in a
+// file <run>/containers/ID.json that only root can write and everybody may read. A restarted container has the same
+// ID, so the hook replaces it at each start:
 //
 //	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, StartedAt: now}
 //	err := container.WriteRecord("/run/genv", record)
@@ -66,9 +63,8 @@ const (
 	maxParallel = 8                // how many containers engines are asked about at the same time
 )
 
-// Look finds out about the containers of processes, in their order. It is nil for a
-// process in no container of root's, except for a rootless one. It takes twice Wait at most,
-// and what it can't find out in that time is Unknown: the next look continues.
+// Look finds out about the containers of processes, in their order: nil for none of root's, unless it is rootless. It
+// takes twice Wait at most; what it can't find out is Unknown, and the next look continues.
 func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapshot.ContainerInfo {
 	now := s.now()
 	wanted, entries := s.recall(members, now)
@@ -245,9 +241,8 @@ func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	return Running{place: m.Place, Text: process.ContainerName()}, nil
 }
 
-// Stop has the engine of a container stop it: the container's own signal, the grace, then
-// SIGKILL. It returns when the container has stopped. The caller makes sure that the first
-// process is still the one that Init found. Its error wraps one of Engines.Stop.
+// Stop has the engine stop a container, and returns when it has stopped. The caller makes sure that the first process
+// is still that of Init. Its error wraps one of Engines.Stop.
 func (s *Lookup) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)

@@ -1,7 +1,6 @@
-// Package doctor is the model of `genv doctor`: checks, what each of them found, and the next step for whatever is not
-// in order. The judgements are functions of facts, each a table of which the first row that holds is the result; one
-// table has the status and next step of each cause. Machine collects the facts of this machine, remote/doctor what a
-// controller sees of a host.
+// Package doctor is the model of `genv doctor`: checks, findings, and next steps. Judgements are functions of facts:
+// tables of which the first row that holds is the result; one table has the status and next step of each cause.
+// Machine collects facts of this machine, remote/doctor what a controller sees of a host.
 //
 //	check := doctor.CheckDriver(doctor.DriverCall{Took: took, Modes: modes, Err: err})
 //	if check.Status == doctor.Failed {
@@ -229,9 +228,8 @@ const MaxDocument = 256 << 10
 // ErrInvalid is wrapped by errors about what is not a valid document.
 var ErrInvalid = errors.New("not a document of genv doctor")
 
-// Decode reads the document of a host, which may be hostile. Only what a host can know
-// about itself is used of it: checks that a controller makes are dropped, and so are
-// next steps, which follow from the cause. Texts are cut to a length that is shown.
+// Decode reads the document of a host, which may be hostile. Only what a host knows about itself counts: a
+// controller's checks are dropped, and next steps follow from causes. Texts are cut to what is shown.
 func Decode(data []byte) (*HostDocument, error) {
 	if len(data) > MaxDocument {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalid, MaxDocument)

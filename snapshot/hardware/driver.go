@@ -36,10 +36,9 @@ func Count(proc string) int {
 
 func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), driverFolder) }
 
-// FromDriver lists the GPUs from the driver's /proc folder, without nvidia-smi: index (in the order of the bus),
-// address, minor, name, and UUID unless the driver doesn't know it yet. Excluded GPUs (NVreg_ExcludedGpus) are left
-// out, as in nvidia-smi. proc is where /proc is mounted; empty for /proc. The error is fs.ErrNotExist without a driver,
-// and otherwise means that nothing is known, ErrGarbled included.
+// FromDriver lists the GPUs of the driver's /proc folder: index (in bus order), address, minor, name, and UUID if the
+// driver knows it. Excluded ones (NVreg_ExcludedGpus) are left out, as in nvidia-smi. proc is where /proc is; empty
+// for /proc. The error is fs.ErrNotExist without a driver; else nothing is known, as with ErrGarbled.
 func FromDriver(proc string) ([]BusDevice, error) {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {

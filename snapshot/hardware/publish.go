@@ -8,15 +8,13 @@
 //	devices, err := hardware.Read("/run/genv")
 //	if (hardware.Catalog{Run: "/run/genv"}).Guarded(time.Now()) { … }
 //
-// The index of a GPU is not the number of its device node: /dev/nvidia5 may be GPU 0. The driver shows which is which
-// in /proc/driver/nvidia/gpus/ADDRESS/information: its lines "GPU UUID", "Bus Location", "Device Minor" and "GPU
-// Excluded" (NVIDIA driver README, chapter "Using the /proc File System Interface"; nv-procfs.c of NVIDIA's
-// open-gpu-kernel-modules writes them). Everybody may read that file, it needs no nvidia-smi, and a guard doesn't
-// change it.
+// The index of a GPU is not the number of its device node. /proc/driver/nvidia/gpus/ADDRESS/information shows which is
+// which: "GPU UUID", "Bus Location", "Device Minor" and "GPU Excluded" (NVIDIA driver README, "Using the /proc File
+// System Interface"; nv-procfs.c of open-gpu-kernel-modules). Everybody may read it, without nvidia-smi, guarded or
+// not.
 //
-// NVML makes no promise about the order of its indices. It is the order of the PCI bus in all its versions so far, so
-// FromDriver numbers GPUs by their addresses. What root publishes has the indices of root's own nvidia-smi, matched by
-// UUID, and counts more.
+// NVML promises no order of indices. It has been that of the PCI bus so far, by which FromDriver numbers GPUs. What
+// root publishes has the indices of root's nvidia-smi, matched by UUID, and counts more.
 //
 // The package changes no state file and knows no environments.
 package hardware

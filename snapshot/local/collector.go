@@ -68,9 +68,8 @@ type Collector struct {
 	// Hardware is what root has published about the devices, and what nvidia-smi may show
 	// this process. Its Proc is that of the field Proc if it is empty.
 	Hardware hardware.Catalog
-	// DeviceListTTL is for how long the list of devices is cached; 0 reads it for each
-	// snapshot. What is measured, such as UsedMemory and Utilization, is as old as the
-	// list. If a process uses a device that is not in the list, it is read at once.
+	// DeviceListTTL is how long devices are cached, 0 for not at all; measurements such as UsedMemory are as old. If a
+	// process uses a device that isn't listed, the list is read at once.
 	DeviceListTTL time.Duration
 	Now           func() time.Time // the clock for the caches; nil is system.Now
 	// Brief omits Container, Command and StateFolder, which the 1.4.3 format does not contain.

@@ -105,9 +105,8 @@ type observer struct {
 	unseen        []snapshot.Process // that the driver lists, with their devices
 }
 
-// observe reads a process, but its environ only if the process is new or has run
-// another program since. What can't be read is unknown, and a warning says so. The
-// only error is proc.ErrGone; it comes with the PID if the process was seen.
+// observe reads a process, but its environ only if the process or its program is new. What can't be read is unknown,
+// with a warning. The only error is proc.ErrGone, with the PID if the process was seen.
 func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	h, err := o.fs.Open(pid)
 	if errors.Is(err, proc.ErrGone) {
@@ -210,9 +209,8 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	return account, err
 }
 
-// claim returns the cached claim if the process still runs the same program. Where the quota of
-// its account is used up, the last claim that was read serves, whatever the process runs now:
-// users could otherwise make it unknown by renaming the process.
+// claim returns the cached claim of the same program. If the account's quota is used up, the last one that was read
+// serves for any program: renaming a process could otherwise make it unknown.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	now := runOf(stat)
 	last, known := o.before.claims[h.PID]

@@ -26,10 +26,9 @@ func (c *Collector) hardware() hardware.Catalog {
 	return s
 }
 
-// ListDevices lists the devices of this machine, without attachments, so that they can be registered: those of
-// nvidia-smi, or on a guarded host, for other users than root, those that root has published. The error is one of
-// nvidia-smi, hardware.ErrNotPublished or ErrIncomplete. Only where root's nvidia-smi lists fewer devices than the
-// driver has, it reads the state files: those that are registered stay.
+// ListDevices lists the devices to register, without attachments: nvidia-smi's, or for users on a guarded host those
+// that root has published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete. Where root's
+// nvidia-smi lists fewer than the driver has, those in the state files stay.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
 	if c.hardware().Restricted(c.now()) {
 		return c.published()

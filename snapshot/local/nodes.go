@@ -10,9 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// prove finds out which processes have, or had, a node of the driver open or mapped. What can't be read, or
-// what the quota of an account leaves out, isn't spared for that: only a search that came to its end finds none.
-// Processes with few files come first, and the others in another order at each look.
+// prove finds out which processes have, or had, a node of the driver. What is unreadable or over the quota isn't
+// spared: only a finished search finds none. Those with few files come first, the others in any order.
 func (o *observer) prove(seen []observation) {
 	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
 	for i := range seen {

@@ -36,10 +36,9 @@ type call struct {
 // longestCall is for how long a call may go on that outlives its caller.
 const longestCall = 2 * time.Minute
 
-// Keep has calls go on when those who wait for them give up, until ctx ends, and keeps their
-// answers for the next ones: a driver that needs more time than anybody waits is slow, and not
-// without an answer. At most one call for each question is outstanding. Keep is called before
-// the first question; end ends the calls, as far as the kernel allows that.
+// Keep has calls go on until ctx ends when those who wait give up, and keeps their answers for the next ones: a driver
+// that needs longer is slow, not without an answer. At most one call for each question is outstanding. It is called
+// before the first question; end ends the calls, as far as the kernel allows.
 func (q *Querier) Keep(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	for _, one := range []*Querier{q, q.details} {

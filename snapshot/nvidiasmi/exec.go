@@ -120,9 +120,8 @@ func hasExited(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// Find searches for the real nvidia-smi in path, a list of folders like PATH. genv's own shim has the same name, so it
-// skips a file that is the program self (os.Executable), also through links; with an empty self it skips nothing. It
-// ignores relative folders, since it may run as root in a folder of another user.
+// Find searches for the real nvidia-smi in path, a list of folders like PATH, and skips genv's own shim: files that
+// are the program self (os.Executable), unless that is empty. It ignores relative folders, since it may run as root.
 func Find(path, self string) (string, error) {
 	own, _ := os.Stat(self) // nil if there is none: then nothing is skipped
 	for _, dir := range filepath.SplitList(path) {

@@ -100,9 +100,8 @@ func (l *lock) note(pid int, since int64) {
 	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
-// release closes our descriptor. If the program has ended normally, it also unlocks the
-// file, even if a child of the program still has the descriptor. Otherwise the file stays
-// locked as long as the program or one of its children has it.
+// release closes our descriptor, and unlocks the file if the program has ended normally, even if a child still has it.
+// Otherwise the file stays locked as long as the program or a child has it.
 func (l *lock) release(ended bool) {
 	if l == nil {
 		return

@@ -59,10 +59,9 @@ type knownUse struct {
 	uid   *snapshot.UID
 }
 
-// Set sets what is known about displays and about the types of the processes of a snapshot. If it has to ask, it
-// waits until ctx ends, and at most every 30 s. The types that are unknown then are pending on GPUs with an active
-// display, and where that isn't known; but not of an account of which only short processes are seen there that
-// nvidia-smi never gets to say the types of: these compute unless they may draw. Without mayDraw all may.
+// Set sets what is known about displays and types. If it has to ask, it waits until ctx ends, at most every 30 s.
+// Unknown types are pending on GPUs with an active display, or where that is unknown; but processes of an account that
+// has only short ones there, typed by no answer, compute unless they may draw. Without mayDraw all may.
 //
 // Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,

@@ -7,11 +7,10 @@
 //		// the driver of this machine hangs: try again later
 //	}
 //
-// A defective GPU can block nvidia-smi in the kernel for minutes, where even SIGKILL does not end it. So a Querier has
-// at most one call in progress: its caller gets ErrTimeout at the deadline, and later callers get ErrHung until the
-// call returns. A lock file (Exec.Lock) extends this to all genv processes of the machine, even after the one that
-// started the call was killed. A call for Details, which reads more of the driver and of processes, has a place and a
-// lock of its own: if it hangs, the others go on.
+// A defective GPU can block nvidia-smi in the kernel for minutes, even against SIGKILL. So a Querier has at most one
+// call in progress: its caller gets ErrTimeout at the deadline, later ones ErrHung until it returns. A lock file
+// (Exec.Lock) extends this to all genv processes, even after the caller was killed. Details, which read more, have a
+// call and a lock of their own: if they hang, the others go on.
 //
 // The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. The package
 // does not read /proc and does not know users: that is the work of snapshot/local.

@@ -18,9 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nss"
 )
 
-// Accounts says which account a uid of the kernel belongs to. With subordinate uids (subuid(5)), one account can run
-// processes with thousands of uids, also outside of its user namespaces: by a set-uid file. A uid that has an account
-// of its own is that account's, whatever range it is in.
+// Accounts says which account a uid belongs to. With subordinate uids (subuid(5)), an account can run processes with
+// thousands of uids, also outside its user namespaces (set-uid). A uid with an account of its own is that account's.
 //
 // A uid is the owner's if exactly one account has it in a range. root and dockremap give theirs to others: such a uid,
 // like one of several owners or of an unknown one, counts as its number. If the ranges are not in subuid(5) but in a

@@ -30,9 +30,8 @@ func (fs FS) NewAncestorFinder() *AncestorFinder {
 	return &AncestorFinder{fs: fs, limit: maxAncestors, seen: map[snapshot.PID]Stat{}}
 }
 
-// Ancestors lists the ancestors of a process, the nearest first, up to PID 1 or to the first process of a PID
-// namespace. If a parent ends meanwhile, it starts again from the process, which then has another parent. With an
-// error, the list ends before the first ancestor that can't be read.
+// Ancestors lists the ancestors, the nearest first, up to PID 1 or the first process of a PID namespace. If a parent
+// ends meanwhile it begins again. With an error, the list ends before the first one that can't be read.
 func (f *AncestorFinder) Ancestors(of Stat) ([]ID, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)

@@ -56,9 +56,8 @@ func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 	return peer, nil
 }
 
-// OwnerOfUID is the uid by which Owner finds the account, for a caller that knows the real uid of
-// the process, and the name of our own user namespace. rootless says that the process is in a user
-// namespace that the owner created, as in a rootless container.
+// OwnerOfUID is the uid by which Owner finds the account of a process with a real uid, given our own user namespace.
+// rootless says that it is in a user namespace that the owner created, as in a rootless container.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {

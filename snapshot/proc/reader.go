@@ -124,9 +124,8 @@ func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	return a, a.err()
 }
 
-// ask waits for an answer. One that doesn't come in time is ErrStalled, also for a while after it: the helper
-// is killed, and its end is not waited for. As long as it lives, no other one reads that process. After that, a process
-// that was slow has to be fast. ErrNotRead means that there is no time.
+// ask waits for an answer. A late one is ErrStalled, also for a while after it: the helper is killed, and until it has
+// ended no other one reads that process, which then has to be fast. ErrNotRead means that there is no time.
 func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

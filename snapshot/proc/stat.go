@@ -9,9 +9,8 @@
 //	stat, err := h.Stat()
 //	eid, found, err := h.Environ("GENV_ENVIRONMENT_ID")
 //
-// Everything that is read through a Handle belongs to one process, even if the kernel gives its PID to another process
-// meanwhile. An answer may be unknown, which is the error ErrUnreadable and never a "no". If a process has overwritten
-// its environment, the error is also ErrOverwritten.
+// All that is read through a Handle is of one process, even if its PID is given to another one. What is unknown is the
+// error ErrUnreadable and never a "no"; if a process has overwritten its environment, also ErrOverwritten.
 //
 // ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and asks no runtime: a
 // name is a claim where a user may have made the cgroup (Cgroup.Delegated).

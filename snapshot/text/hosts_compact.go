@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// CompactHosts writes names as few patterns: "gpu-[03,07-12].lab" for seven names. It is the
-// inverse of HostPattern.Expand: the patterns match exactly the names. They are in the order
-// in which their first names appear. What is not a host name stays as it is.
+// CompactHosts writes names as few patterns ("gpu-[03,07-12].lab"), the inverse of HostPattern.Expand, in the order of
+// their first names. What is not a host name stays as it is.
 func CompactHosts(names []string) []string {
 	var order []string
 	shapes := make(map[string][]compactName)

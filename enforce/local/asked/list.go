@@ -1,6 +1,5 @@
-// Package asked keeps the list of the processes of a host that were asked to end, by whom,
-// and until when they have time to do so. With it, a process gets SIGTERM once, and its
-// grace begins once, also if the controller that asked is replaced by another one meanwhile.
+// Package asked keeps the list of a host's processes that were asked to end, by whom, and until when. So a process
+// gets SIGTERM once, and one grace, also if another controller takes over meanwhile.
 //
 //	register := &asked.Register{Path: asked.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
 //	end, earlier, err := register.Begin(asked.EndRequest{By: controller, Order: id, Grace: grace}, processes)
@@ -41,9 +40,8 @@ type Earlier struct {
 	Sent bool
 }
 
-// Rest is how long an order with a grace waits for a process to end, and whether SIGKILL may
-// follow: only if the process had SIGTERM, for certain, and all of its grace. That doesn't
-// begin again. A nil Earlier is that of a process that the order itself asked.
+// Rest is how long an order waits for a process, and whether SIGKILL may follow: only if it certainly had SIGTERM, and
+// all of its grace, which doesn't begin again. A nil Earlier: the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	if e == nil {
 		return grace, true

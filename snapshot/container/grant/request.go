@@ -48,9 +48,8 @@ func (r *GPURequest) AsksForGPUs() bool {
 	return r.Count > 0 || r.All || len(r.Names) > 0 || len(r.Minors) > 0
 }
 
-// Asked reads what a container asks for. nvidia says that the runtime that is called next obeys NVIDIA_VISIBLE_DEVICES
-// by itself: otherwise the variable, which many images set, means something only with NVIDIA's hook. The error wraps
-// ErrRequest, and only a container that asks for GPUs has one.
+// Asked reads what a container asks for. nvidia says that the next runtime obeys NVIDIA_VISIBLE_DEVICES, which many
+// images set; otherwise only NVIDIA's hook does. The error wraps ErrRequest; only who asks for GPUs has one.
 func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	r := GPURequest{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),

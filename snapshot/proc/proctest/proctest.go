@@ -46,9 +46,8 @@ func NeedPrograms(t testing.TB, names ...string) {
 	}
 }
 
-// WriteProgram writes a program that the test, or what it starts, will run. Another test of the package may start
-// a process at that moment, which has the file open for writing until its exec, and Linux runs no program that is
-// open for writing ("text file busy"). So none is started meanwhile.
+// WriteProgram writes a program to run. A process that another test starts then has the file open for writing until
+// its exec, and Linux runs no such program ("text file busy"): so none is started meanwhile.
 func WriteProgram(path string, content []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -116,9 +115,8 @@ func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall
 	return OrdinaryUID, program, attr
 }
 
-// Cases is how many random cases of n a property test tries. The race detector makes each one
-// seven times as slow, and finds little where there are few goroutines: a fiftieth has to do
-// with it. Without it, and in `make soak`, all are tried.
+// Cases is how many random cases of n a property test tries: a fiftieth with the race detector, which makes each seven
+// times as slow and finds little where there are few goroutines; all without it, and in `make soak`.
 func Cases(n uint64) uint64 {
 	info, ok := debug.ReadBuildInfo()
 	raced := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
