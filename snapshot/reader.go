@@ -283,3 +283,47 @@ func orNull[T ~string](s T) *T {
 
 // orEmpty is an empty slice for nil, which JSON would write as null.
 func orEmpty[T any](items []T) []T { return append([]T{}, items...) }
+
+func checkPID(pid PID) error {
+	if pid < 1 {
+		return fmt.Errorf("%d is not a PID", pid)
+	}
+	return nil
+}
+
+func checkIndex(index *DeviceIndex) error {
+	if index == nil {
+		return errors.New("its index is missing")
+	}
+	if i := *index; i < 0 || i >= maxDevices {
+		return fmt.Errorf("the GPU index %d is not from 0 to %d", i, maxDevices-1)
+	}
+	return nil
+}
+
+// measured is a value that a device can have; nil for another one.
+func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
+	if value == nil || r.leavesOut(name, check(*value)) {
+		return nil
+	}
+	return value
+}
+
+func checkUtilization(percent int) error {
+	return within(percent, 0, 100, "a utilization of %d per cent")
+}
+
+// CheckTemperature refuses a temperature, in degrees Celsius, that no device can have. The error wraps ErrInvalid.
+func CheckTemperature(celsius int) error {
+	return within(celsius, -273, 1000, "a temperature of %d degrees Celsius")
+}
+
+// CheckPower refuses a power, in watts, that no device can draw. The error wraps ErrInvalid.
+func CheckPower(watts float64) error { return within(watts, 0, 1e6, "a power of %g watts") }
+
+func within[T int | float64](value, least, most T, format string) error {
+	if value >= least && value <= most { // NaN isn't
+		return nil
+	}
+	return fmt.Errorf("%w: "+format, ErrInvalid, value)
+}

@@ -216,7 +216,8 @@ func sleeper(t *testing.T, environ []string) sleeping {
 // read returns what a store reads.
 func read(t *testing.T, s interface {
 	Read(ctx context.Context) (state.Files, error)
-}) state.Files {
+},
+) state.Files {
 	t.Helper()
 	files, err := s.Read(t.Context())
 	require.NoError(t, err)
