@@ -45,7 +45,6 @@ const (
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-// unprovedUID is what CountedUID returns for a container that anybody may have started.
 var unprovedUID UID
 
 // CountedUID is the uid that rules count a process for: its own or, in a container of root's runtime, where any uid can
@@ -175,7 +174,6 @@ func (p *Process) ContainerName() string {
 	return ContainerName(p.Container, c.Name, c.Image)
 }
 
-// starter is the user who started the container, safe to show; "" if that isn't proved.
 func (c *ContainerInfo) starter() string {
 	switch {
 	case c.UID == nil:
@@ -201,7 +199,6 @@ func StartedBy(user string) string { return ", started by " + cmp.Or(user, "an u
 // maxShownImage is how much of an image's name is shown, in bytes.
 const maxShownImage = 80
 
-// shownImage quotes an image's name unless it is made of the characters of ordinary ones.
 func shownImage(image string) string {
 	if len(image) <= maxShownImage && text.IsMadeOf(image, "._:@/+-") && strings.Trim(image, "-") != "" {
 		return image

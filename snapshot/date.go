@@ -16,7 +16,6 @@ type Date struct {
 	second int64
 }
 
-// yearOne is the beginning of year 1 in Unix time.
 const yearOne = -62135596800
 
 // dateAt is the date that a wall clock in UTC shows at t.

@@ -80,7 +80,6 @@ func Claim(value string) EnvID {
 	return EnvID(value)
 }
 
-// maxNameLength is the maximum length of a name or an id in our own state files, in bytes.
 const maxNameLength = 256
 
 // CheckName is CheckText for names and ids in our state files, of at most 256 bytes.

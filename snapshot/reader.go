@@ -29,10 +29,8 @@ type listItem struct {
 
 const maxNotes = 20
 
-// errMissing is why a value that must be there is left out.
 var errMissing = errors.New("it is missing or not understood")
 
-// at says which item of a list is being read.
 func (r *reader) at(id EnvID, number int) {
 	p := &r.path[len(r.path)-1]
 	p.id, p.number, p.known = string(id), number, true
@@ -66,7 +64,6 @@ func (r *reader) note(note string) {
 	r.notes = append(r.notes, note)
 }
 
-// leavesOut is leaveOut unless err is nil.
 func (r *reader) leavesOut(what string, err error) bool {
 	if err != nil {
 		r.leaveOut(what, err)
@@ -126,7 +123,6 @@ func tooMany(n int, what string, limit int) error {
 	return fmt.Errorf("%w: %d %s are more than the maximum of %d", ErrInvalid, n, what, limit)
 }
 
-// errTwice is about the second of two items with the same id.
 var errTwice = errors.New("it is listed twice")
 
 // kept is what is read of the items of a list, without those that can't be read and the second of one id. It refuses
@@ -184,7 +180,6 @@ func (r *reader) unmarshal(data []byte, into any) error {
 
 func unmarshal(data []byte, into any) error { return wrapped(json.Unmarshal(data, into)) }
 
-// wrapped is an error of package json that wraps ErrInvalid; nil for nil.
 func wrapped(err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrInvalid, text.Cut(err.Error(), maxReason))
@@ -247,7 +242,6 @@ func cleanText[T ~string](r *reader, name string, s *T) {
 	}
 }
 
-// checkID is CheckName for a text that must not be empty.
 func checkID(id string) error {
 	if id == "" {
 		return errors.New("it is empty")
@@ -273,7 +267,6 @@ func orZero[T any](v *T) T {
 	return *v
 }
 
-// orNull is nil, which JSON writes as null, for an empty text.
 func orNull[T ~string](s T) *T {
 	if s == "" {
 		return nil
@@ -281,7 +274,6 @@ func orNull[T ~string](s T) *T {
 	return &s
 }
 
-// orEmpty is an empty slice for nil, which JSON would write as null.
 func orEmpty[T any](items []T) []T { return append([]T{}, items...) }
 
 func checkPID(pid PID) error {

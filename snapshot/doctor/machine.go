@@ -147,7 +147,7 @@ func systemHere() System {
 func (m *Machine) state(ctx context.Context) StateFacts {
 	s := StateFacts{
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
-		Tampered: system.UsersMount(m.Proc, m.StateDir),
+		Tampered: system.UsersMount(system.Mountinfo(m.Proc), m.StateDir),
 	}
 	if root, err := stat(m.RootDir, os.Lstat); err == nil {
 		s.Root = &root
@@ -266,7 +266,7 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 
 func (m *Machine) spaces() []Space {
 	path, _, err := m.Notes.Where()
-	if err != nil || system.UsersMount(m.Proc, path) != "" {
+	if err != nil || system.UsersMount(system.Mountinfo(m.Proc), path) != "" {
 		path = filepath.Dir(m.StateDir)
 	}
 	found := []Space{space("the state files", path, false), space("root's notes", m.RootDir, true)}

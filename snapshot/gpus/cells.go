@@ -22,7 +22,6 @@ func attachedTo(g *GPU) string {
 	return strings.Join(list, ", ")
 }
 
-// nameOf is a user's name, or its uid.
 func nameOf(user snapshot.Username) string {
 	if user == "" {
 		return "?"
@@ -72,7 +71,6 @@ func processesOf(g *GPU) string {
 	return strings.Join(list, "; ")
 }
 
-// problemAndProcesses is what is wrong with the GPU, before what uses it.
 func problemAndProcesses(g *GPU) string {
 	processes := processesOf(g)
 	if g.Problem != "" && processes != "" {

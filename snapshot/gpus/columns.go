@@ -144,7 +144,6 @@ func users(r *Row) []Value {
 	return each(list, func(u *snapshot.Username) Value { return Value{Text: string(*u)} })
 }
 
-// age is a number that is larger for what is older.
 func age(t time.Time) Value {
 	if t.IsZero() {
 		return Value{}

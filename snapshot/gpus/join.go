@@ -21,7 +21,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
 			if at, known := position[usage.Index]; known {
-				process := processOf(p, usage, environments)
+				process := processOf(p, usage, environments[p.EID])
 				used[at] = used[at] || !p.NodeMissing && !s.OfDesktop(usage)
 				process.Instances = list[at].own(p.Instances)
 				list[at].Processes = append(list[at].Processes, process)
@@ -52,10 +52,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 	return list
 }
 
-type environmentsByID = map[snapshot.EnvID]*snapshot.Environment
-
-// gpuOf is a GPU without its processes and its state.
-func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments environmentsByID) GPU {
+func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments map[snapshot.EnvID]*snapshot.Environment) GPU {
 	g := GPU{
 		Index: d.Index, UUID: d.UUID, Model: d.Name, Driver: d.Driver, Problem: Problem(d.Problem),
 		MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.Capacity()), Utilization: d.Utilization,
@@ -90,9 +87,9 @@ func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 	return own
 }
 
-func processOf(p *snapshot.Process, usage snapshot.DeviceUsage, environments environmentsByID) Process {
+func processOf(p *snapshot.Process, usage snapshot.DeviceUsage, claimed *snapshot.Environment) Process {
 	described := Process{
-		PID: p.PID, Start: p.Start, User: UserName(p.Account(environments[p.EID])), EID: p.EID,
+		PID: p.PID, Start: p.Start, User: UserName(p.Account(claimed)), EID: p.EID,
 		Command: p.CommandOrName(), PrivateCommand: p.PrivateCommand,
 		Memory: bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
 	}
@@ -105,7 +102,6 @@ func processOf(p *snapshot.Process, usage snapshot.DeviceUsage, environments env
 	return described
 }
 
-// bytesOf is an amount in bytes; nil if it is unknown.
 func bytesOf(m snapshot.Memory) *int64 {
 	if !m.Known() {
 		return nil

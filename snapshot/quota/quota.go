@@ -14,7 +14,6 @@ import (
 	"slices"
 )
 
-// reserve is the part that stays for others: see Leaves.
 const reserve = 8
 
 // Leaves says whether an account that has own leaves enough for others, where all have all of most: own may be an

@@ -47,7 +47,6 @@ func (f *Files) Activate(a Activation) error {
 	return nil
 }
 
-// check refuses values that the state files can't hold.
 func (a *Activation) check() error {
 	if a.EID == "" {
 		return Refuse("an environment needs an id")
@@ -117,7 +116,6 @@ func (f *Files) Remember(answers []snapshot.Answer) {
 	}
 }
 
-// maxAnswers bounds how many answers are kept about the processes of an account.
 const maxAnswers = 512
 
 func (f *Files) answer(a snapshot.Answer) {

@@ -100,7 +100,6 @@ func (r *AttachRequest) check() error {
 	return CheckName("the environment id", string(r.EID))
 }
 
-// chooseCount picks as many devices as are missing to the requested number.
 func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	missing := r.Count - len(f.AttachedTo(r.EID))
 	free := f.Room(r)

@@ -125,7 +125,6 @@ func (f *Files) OwnAttached(uid snapshot.UID) (indices []snapshot.DeviceIndex) {
 	return slices.Compact(indices)
 }
 
-// registered returns the environment with an id, or ErrNoEnvironment.
 func (f *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
 	env := f.Environment(eid)
 	if env == nil {

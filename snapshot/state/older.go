@@ -8,19 +8,17 @@ import (
 	"strconv"
 )
 
-type object = map[string]any
-
 // converted is the content of a state file of an older version of genv in the format of 1.4.3, which converts it too,
 // and by which it is checked then; ok is false for what no older version wrote. Up to 0.9.0 environments are an object,
 // by their id; names, settings, processes and kernels may be missing. Up to 0.8.0 devices are an object, by their
 // index, and what 1.4.3 calls attachments is an object, by the id of the environment.
 func converted(file File, data []byte) (content []byte, ok bool) {
-	var older map[string]map[string]object
+	var older map[string]map[string]map[string]any
 	name := map[File]string{Envs: "envs", Devices: "devices"}[file]
 	if json.Unmarshal(data, &older) != nil || older[name] == nil {
 		return nil, false
 	}
-	list := []object{}
+	list := []map[string]any{}
 	for _, key := range inOrder(older[name]) {
 		entry, ok := convertedEnvironment(key, older[name][key]), true
 		if file == Devices {
@@ -31,7 +29,7 @@ func converted(file File, data []byte) (content []byte, ok bool) {
 		}
 		list = append(list, entry)
 	}
-	content, err := json.Marshal(map[string][]object{name: list})
+	content, err := json.Marshal(map[string][]map[string]any{name: list})
 	return content, err == nil
 }
 
@@ -42,9 +40,9 @@ func inOrder[V any](of map[string]V) []string {
 	})
 }
 
-func convertedEnvironment(key string, older object) object {
+func convertedEnvironment(key string, older map[string]any) map[string]any {
 	e := fieldsOf(older, "eid", "uid", "creation", "username", "config", "pids", "kernel_ids")
-	if config, isObject := e["config"].(object); isObject || e["config"] == nil {
+	if config, isObject := e["config"].(map[string]any); isObject || e["config"] == nil {
 		e["config"] = fieldsOf(config, "name", "gpu_memory", "gpus")
 	}
 	e["eid"] = or(e["eid"], key)
@@ -52,26 +50,25 @@ func convertedEnvironment(key string, older object) object {
 	return e
 }
 
-func convertedDevice(key string, older object) (device object, ok bool) {
+func convertedDevice(key string, older map[string]any) (device map[string]any, ok bool) {
 	index, err := strconv.Atoi(key)
-	all, ok := older["eids"].(object)
+	all, ok := older["eids"].(map[string]any)
 	if err != nil || strconv.Itoa(index) != key || !ok && older["eids"] != nil {
 		return nil, false
 	}
-	attachments := []object{}
+	attachments := []map[string]any{}
 	for _, eid := range inOrder(all) {
-		a, isObject := all[eid].(object)
+		a, isObject := all[eid].(map[string]any)
 		if !isObject {
 			return nil, false
 		}
-		attachments = append(attachments, object{
+		attachments = append(attachments, map[string]any{
 			"eid": or(a["eid"], eid), "gpu_memory": a["gpu_memory"], "time": a["attached"],
 		})
 	}
-	return object{"index": index, "total_memory": older["total_memory"], "attachments": attachments}, true
+	return map[string]any{"index": index, "total_memory": older["total_memory"], "attachments": attachments}, true
 }
 
-// or is a value, or another one for none.
 func or(value, none any) any {
 	if value == nil || value == "" {
 		return none
@@ -79,9 +76,8 @@ func or(value, none any) any {
 	return value
 }
 
-// fieldsOf are some fields of an object; null for those that are missing.
-func fieldsOf(o object, names ...string) object {
-	fields := make(object, len(names))
+func fieldsOf(o map[string]any, names ...string) map[string]any {
+	fields := make(map[string]any, len(names))
 	for _, name := range names {
 		fields[name] = o[name]
 	}

@@ -127,7 +127,6 @@ func (s *RootNote) applyDevices(f *Files) {
 	f.identify()
 }
 
-// maxGPUs bounds how many GPUs an index can have been.
 const maxGPUs = 64
 
 func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
@@ -160,7 +159,6 @@ func (f *Files) identify() {
 	}
 }
 
-// maxRenumbered bounds how many attachments are named that have to be made again.
 const maxRenumbered = 20
 
 // WarnRenumbered adds warnings about attachments that have to be made again.

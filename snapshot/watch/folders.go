@@ -19,7 +19,6 @@ func isDevice(name string) bool {
 // stateNames are the state files and reservations, and waits.json of the run folder. Others there are locks and notes.
 var stateNames = []string{"envs.json", "devices.json", "waits.json", "reservations.json"}
 
-// askedFile is that of service.AskedNote.
 const askedFile = "asked.json"
 
 // folders watches by inotify: device nodes that come and go, the state files, and the run folder, in which the guard

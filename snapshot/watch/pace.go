@@ -27,7 +27,6 @@ const (
 	forgetAfter = 10 * time.Minute
 )
 
-// maxOfParty is how many openers of a user are watched one by one.
 const maxOfParty = 64
 
 // party is who or what caused a look: a user (the uid), or one of these.
@@ -97,7 +96,6 @@ func (p *pace) happened(s source, now time.Time) {
 	}
 }
 
-// delay is how long to wait after an event of a party.
 func (p *pace) delay(of party, now time.Time) time.Duration {
 	known := p.parties[of]
 	switch {

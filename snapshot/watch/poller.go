@@ -207,7 +207,6 @@ func (p *poller) close() {
 // maxEnds processes are watched for their end, with a descriptor each. The next look shows the others.
 const maxEnds = 512
 
-// watchEnds watches the ends of the processes that a look showed, and no others.
 func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	if p == nil {
 		return

@@ -160,7 +160,6 @@ func (w *Watcher) Wait(ctx context.Context) error {
 	}
 }
 
-// waitFor waits for a turn, or for so long if that is timed.
 func waitFor(ctx context.Context, turned <-chan struct{}, timed bool, d time.Duration) error {
 	var due <-chan time.Time
 	if timed {

@@ -116,7 +116,6 @@ type operation interface {
 	apply(f *state.Files, by Requester) (Result, error)
 }
 
-// operation is the one that is set.
 func (c Change) operation() (set operation, err error) {
 	n := 0
 	for o, isSet := range map[operation]bool{

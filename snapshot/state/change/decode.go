@@ -105,7 +105,6 @@ func (c *Configure) check() error {
 
 func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
 
-// checkMember refuses all but one process or one Jupyter kernel.
 func checkMember(pid snapshot.PID, kernel string) error {
 	if pid < 0 || (pid == 0) == (kernel == "") {
 		return state.Refuse("it is about one process or one Jupyter kernel")

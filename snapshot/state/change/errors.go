@@ -34,7 +34,6 @@ type wireError struct {
 	Unavailable *state.UnavailableError `json:"unavailable,omitempty"`
 }
 
-// bounded is what is written and read of an error.
 func bounded(e *state.UnavailableError) *state.UnavailableError {
 	return &state.UnavailableError{
 		Reason: printable(e.Reason), TooFew: e.TooFew,

@@ -50,7 +50,6 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 	return nil
 }
 
-// fileWeight is the weight of what a user has in a file, and of what all have.
 type fileWeight struct{ own, all int }
 
 func (u *fileWeight) add(weight int, own bool) {

@@ -49,7 +49,7 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 		a.noted = *outside
 	}
 	if !dir.owned && outside != nil && !a.writable && !now.sameFolder(outside) &&
-		(now.Device != outside.Device || system.IsPrivate(system.RealProc, filepath.Dir(s.path()))) {
+		(now.Device != outside.Device || system.IsPrivate(system.Mountinfo(system.RealProc), filepath.Dir(s.path()))) {
 		a.private = true
 		return a.deny(dir, "it is "+privateFolder)
 	}
@@ -77,7 +77,7 @@ func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 // isOwn says whether a state folder is on this container's own file system, or below the mount of root's notes. One
 // that it got from its host has a mount of its own.
 func (s *Store) isOwn(dir stateDir) bool {
-	if dir.owned || system.IsOwn(system.RealProc, dir.Path) {
+	if dir.owned || system.IsOwn(system.Mountinfo(system.RealProc), dir.Path) {
 		return true
 	}
 	notes, err := folder.OpenExisting(s.RootDir)
@@ -93,7 +93,6 @@ func (s *Store) isOwn(dir stateDir) bool {
 const privateFolder = "another folder than the one that root's genv knows:" +
 	" this login or service has a /var/tmp of its own (PrivateTmp= of a systemd unit, pam_namespace)"
 
-// denied is the access to a folder in which it is not known which processes live.
 func denied(dir stateDir, why string) folderAccess { return folderAccess{}.deny(dir, why) }
 
 func (a folderAccess) deny(dir stateDir, why string) folderAccess {

@@ -67,7 +67,6 @@ func (s *Store) Remember(ctx context.Context, answers []snapshot.Answer) error {
 	return err
 }
 
-// startTimes are those of the registered processes, as they were noted.
 func (t *transaction) startTimes() map[snapshot.PID]snapshot.StartTime {
 	starts := make(map[snapshot.PID]snapshot.StartTime)
 	for i := range t.files.Environments {

@@ -118,7 +118,6 @@ func (v Versions) cacheable(now time.Time) bool {
 	})
 }
 
-// copy returns the files with lists of their own.
 func (r *reading) copy() state.Files {
 	f := r.files
 	f.Environments = slices.Clone(f.Environments)

@@ -21,7 +21,6 @@ const maxFileSize = 8 << 20
 
 var stateFiles = [...]state.File{state.Envs, state.Devices}
 
-// load reads and decodes the files; errs says which could not be read.
 func (t *transaction) load(ctx context.Context) {
 	t.onDisk = state.Contents{}
 	for _, file := range stateFiles {
@@ -113,7 +112,6 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	}
 }
 
-// sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -22,7 +22,6 @@ import (
 // lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: that would be another lock.
 const lockFile = "genv.lock"
 
-// errMoved says that the state files were taken over, or given back, while this process waited for the lock.
 var errMoved = errors.New("the state files have another folder now")
 
 func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(stateDir) error) error {
@@ -115,13 +114,11 @@ func unlock(file *os.File) {
 	_ = file.Close()
 }
 
-// locksName is the folder of the locks of devices, in the state folder.
 const locksName = "devices"
 
 // LockOf is the name of the lock of a device.
 func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
 
-// openLocks opens the folder of the locks, and the one that it is in.
 func (s *Store) openLocks() (locks, parent *folder.Folder, err error) {
 	if parent, err = folder.Open(s.dir); err != nil {
 		return nil, nil, err

@@ -52,7 +52,6 @@ func membersOf(
 	return m
 }
 
-// maxAncestors bounds how deeply a user's processes may be nested.
 const maxAncestors = 256
 
 var errNoClaim = errors.New("the environ doesn't say the environment")

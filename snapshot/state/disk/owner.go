@@ -114,7 +114,6 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 	return &owner, nil
 }
 
-// stateDir is the folder in which the state files are.
 type stateDir struct {
 	*folder.Folder
 	owned bool // by root

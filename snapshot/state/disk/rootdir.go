@@ -97,9 +97,8 @@ func (s *Store) openShared() (*folder.Folder, error) {
 	return dir, err
 }
 
-// tampered is an ErrTampered if a user has mounted a file system over the folder.
 func (s *Store) tampered() error {
-	if mount := system.UsersMount(system.RealProc, s.path()); mount != "" {
+	if mount := system.UsersMount(system.Mountinfo(system.RealProc), s.path()); mount != "" {
 		return fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
 	}
 	return nil

@@ -27,10 +27,8 @@ type running struct {
 	asked   []system.Kernel
 }
 
-// errUnread says that processes or kernels have to be read before a transaction.
 var errUnread = errors.New("processes or kernels have to be read")
 
-// maxReadings bounds how often a transaction begins again: for what has ended, and for what leaves.
 const maxReadings = 3
 
 // afterReading runs a transaction, and again after each reading that it needs.
@@ -57,7 +55,6 @@ func (r *running) processes(users ...snapshot.UID) (list []system.RunningProcess
 	return r.list, r.complete
 }
 
-// covers says whether the processes of some users are in the list.
 func (r *running) covers(users ...snapshot.UID) bool {
 	return !slices.ContainsFunc(users, func(uid snapshot.UID) bool { return !r.users[uid] })
 }

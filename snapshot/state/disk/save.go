@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// errUnwritten is wrapped if the state could be read but not written.
 var errUnwritten = errors.New("the state was not written")
 
 func unwritten(err error) error { return text.Worded(err.Error(), errUnwritten, err) }

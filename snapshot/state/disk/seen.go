@@ -18,7 +18,6 @@ const maxSeen = 2 * maxFileSize
 // seenEvery is how old the time of the last look in the note may be, if nothing else changes.
 const seenEvery = time.Minute
 
-// folderNote says which folder it is, and to which boot and namespaces its PIDs belong.
 type folderNote struct {
 	Path   string `json:"path"`
 	Device uint64 `json:"device"`
@@ -95,7 +94,6 @@ func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snaps
 	return now
 }
 
-// noteLook notes a look. The files are written.
 func (t *transaction) noteLook(start snapshot.StartTime) {
 	next := t.look(start)
 	same := t.seen.At != 0 && next.Same(&t.seen) && start.Sub(t.seen.At) < seenEvery

@@ -79,7 +79,6 @@ func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	return files, err
 }
 
-// read is Read, and returns the versions of the state files that it read.
 func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	t, err := s.updateOrRead(ctx, func(*state.Files) error { return nil })
 	files, err := s.finish(ctx, t, t.readable(err))
@@ -109,7 +108,6 @@ func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
 	return s.finish(ctx, t, err)
 }
 
-// finish does the part of a reading that needs no lock.
 func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Files, error) {
 	if err != nil {
 		return state.Files{}, err

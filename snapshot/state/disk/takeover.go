@@ -110,7 +110,6 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 	return dir, nil
 }
 
-// checkOther refuses a folder that has the state of another state folder.
 func (s *Store) checkOther(dir *folder.Folder) error {
 	var owner Owner
 	if dir.ReadJSON(ownerFile, maxNote, &owner) && owner.StateDir != s.path() {

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// transaction is one read-modify-write of the state files.
 type transaction struct {
 	*Store
 	dir      stateDir
@@ -47,7 +46,6 @@ func (s *Store) begin(dir stateDir, known *running) *transaction {
 	return t
 }
 
-// useSeen takes what root's note says, as of this boot or of an earlier one.
 func (t *transaction) useSeen() {
 	n := t.access.seen
 	switch boot := t.System.BootID(); {

@@ -173,7 +173,6 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 // ErrLocked is wrapped when another process holds a lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// lockPause is the time between two attempts to take a lock.
 const lockPause = 10 * time.Millisecond
 
 // Lock takes the exclusive flock(2) on a file, which it creates, and waits for it at most for a time. Closing the file

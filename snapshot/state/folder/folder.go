@@ -220,7 +220,6 @@ func (d *Folder) IsOurs() bool {
 	return err == nil && int(st.Uid) == os.Geteuid() && unix.Faccessat(d.fd, ".", unix.W_OK, unix.AT_EACCESS) == nil
 }
 
-// unsafeDir is the error for a path at which there is something other than a folder.
 func unsafeDir(err error, path string) error {
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		return fmt.Errorf("%w: %s is not a folder: remove it", ErrUnsafe, path)

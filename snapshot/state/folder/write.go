@@ -138,7 +138,6 @@ func (d *Folder) create(name string, data []byte, mode uint32, durable bool) err
 	return d.fill(os.NewFile(uintptr(fd), d.Join(name)), name, data, mode, durable)
 }
 
-// fill writes an empty file, and removes it if that fails.
 func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, durable bool) error {
 	_, err := file.Write(data)
 	err = errors.Join(err, unix.Fchmod(int(file.Fd()), mode)) // whatever the umask

@@ -143,7 +143,6 @@ func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]attachmentNote, e
 	return list, nil
 }
 
-// decode checks every field; its error wraps snapshot.ErrInvalid.
 func decode(data []byte) ([]attachmentNote, error) {
 	var list []attachmentNote
 	if err := json.Unmarshal(data, &list); err != nil {

@@ -18,7 +18,6 @@ var AskedNote = folder.Note[snapshot.Asked]{
 	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
 }
 
-// allowanceState is what the host was told, and when.
 type allowanceState struct {
 	Allowance
 	at, until time.Time
@@ -112,7 +111,6 @@ func (a *Allowance) cap(u *CapUse) *Cap {
 	return &a.Caps[u.Cap]
 }
 
-// askers are who asked lately.
 type askers struct {
 	mu   sync.Mutex
 	last uint64

@@ -144,7 +144,6 @@ func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by c
 	return result, err
 }
 
-// requester is who asks for a change, with the processes that it names.
 func (s *Server) requester(ctx context.Context, by callerProcess, named *processes) change.Requester {
 	asker := change.Requester{
 		UID: by.account, Now: snapshot.DateOf(s.Now()), Owner: named.owner,

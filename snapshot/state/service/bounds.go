@@ -74,7 +74,6 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	}), true
 }
 
-// maxIdle is how many users are remembered who have no connection.
 const maxIdle = 1024
 
 // forget drops the users who have all their credit again, from time to time.

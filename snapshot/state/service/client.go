@@ -98,7 +98,6 @@ func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	}
 }
 
-// open connects to the service, which is root's.
 func (c Client) open(ctx context.Context) (*net.UnixConn, error) {
 	conn, err := c.connect(ctx)
 	switch {
@@ -225,7 +224,6 @@ func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (cha
 	}
 }
 
-// waitOnce waits on one connection.
 func (c Client) waitOnce(ctx context.Context, r Request, tell func(*Place)) (answer Answer, err error) {
 	conn, err := c.open(ctx)
 	if err != nil {

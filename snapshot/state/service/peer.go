@@ -40,7 +40,6 @@ var errContained = fmt.Errorf("%w: the process that asks is in a container, of w
 
 var errPeerGone = errors.New("the process that asked has ended")
 
-// credentialsOf asks the kernel who is at the other end of a connection.
 func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
 	credentials, err := proc.PeerOf(raw)
 	if err != nil {
@@ -143,7 +142,6 @@ type processes struct {
 	held map[snapshot.PID]*proc.Handle
 }
 
-// owner is change.Requester.Owner.
 func (p *processes) owner(pid snapshot.PID) (snapshot.UID, error) {
 	if p.by.unknown != nil {
 		return 0, p.by.unknown

@@ -32,7 +32,6 @@ type waitsNote struct {
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
 
-// load reads the waits that are noted.
 func (n *waitsNote) load(run string) (err error) {
 	*n, err = waitsFile.Read(run)
 	for i := range n.Waits {
@@ -88,7 +87,6 @@ func (s *Server) note(now time.Duration) {
 	s.failedOnce(&q.unnoted, err)
 }
 
-// loadWaits reads who waited at an earlier service.
 func (s *Server) loadWaits() {
 	q := &s.waits
 	q.changed, q.begun = make(chan struct{}, 1), sinceBoot()

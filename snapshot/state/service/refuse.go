@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// errUntold says that the host wasn't told about a person yet.
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
 // withinCaps refuses a change that a cap doesn't allow. Who is over one may keep what is there. Without a controller,
@@ -79,7 +78,6 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 	return nil
 }
 
-// wanted is what a person would have of what a cap counts.
 type wanted struct {
 	*CapUse
 	cap     *Cap
@@ -117,7 +115,6 @@ func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	return fmt.Errorf("%w: %s", state.ErrCap, w.refusal(added, own, w.Elsewhere+here))
 }
 
-// weight is how much an attached GPU counts.
 func (w *wanted) weight(index snapshot.DeviceIndex) (n int64) {
 	if w.cap.Counts != "memory" {
 		return 1
@@ -161,7 +158,6 @@ func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string 
 	return s + ". " + w.help(added, own)
 }
 
-// help is what the person can do.
 func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
 	kept := without(own, added)
 	switch {
@@ -175,7 +171,6 @@ func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
 	return "End jobs that you need less on these hosts, then try again."
 }
 
-// label names a cap in a sentence.
 func (c *Cap) label() string {
 	switch {
 	case c.Rule != "":

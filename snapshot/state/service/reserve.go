@@ -20,7 +20,6 @@ import (
 // LapsesAfter is after what time without a break a reservation lapses of which no GPU is held.
 const LapsesAfter = 30 * time.Minute
 
-// holdersEvery is how often it is found out who holds GPUs.
 const holdersEvery = time.Minute
 
 // Reservations are the bookings of this host. What was answered is safe on the disk.

@@ -19,7 +19,6 @@ func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
 	return Answer{Token: text}, err
 }
 
-// redeem is for root's container runtime alone.
 func (s *Server) redeem(text string, by callerProcess) (Answer, error) {
 	if !by.isRoot() {
 		return Answer{}, fmt.Errorf("%w: only root's container runtime redeems tokens", state.ErrNotOwner)

@@ -80,7 +80,6 @@ func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duratio
 	return h
 }
 
-// inOrder sorts waits by whose turn is next.
 func inOrder(list []candidate, have map[snapshot.UID]int, now time.Duration) {
 	slices.SortFunc(list, func(a, b candidate) int {
 		lateA, lateB := now-a.since > overdue, now-b.since > overdue
@@ -116,7 +115,6 @@ type Place struct {
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
 }
 
-// places are the places of waits that are in order.
 func places(list []candidate) map[string]Place {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	all := make(map[string]Place, len(list))

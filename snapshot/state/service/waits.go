@@ -57,7 +57,6 @@ type waits struct {
 	changed      chan struct{}
 }
 
-// wait is a command that waits.
 type wait struct {
 	noted
 	change *change.Change // nil for one that is told of its offer
@@ -89,7 +88,6 @@ func sinceBoot() time.Duration {
 	return since
 }
 
-// wake has the queue be looked at soon.
 func (q *waits) wake() {
 	select {
 	case q.changed <- struct{}{}:
@@ -149,7 +147,6 @@ func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, b
 	}
 }
 
-// enter puts a command into the queue.
 func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*wait, error) {
 	w := &wait{by: by, events: make(chan Answer, 1), ctx: ctx}
 	w.ID, w.UID, w.GPUs, w.Suits = r.ID, by.account, r.GPUs, r.Suits

@@ -21,7 +21,6 @@ const (
 	maxKernelUsers = 64 // in one look, since any user can register any uid
 )
 
-// kernelFiles says of which kernels the file exists.
 func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
 	ctx, cancel := context.WithTimeout(context.Background(), kernelsWithin)
 	defer cancel()
@@ -72,7 +71,6 @@ func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete boo
 	return now
 }
 
-// kernelFile says whether a folder has the file of a kernel, and it belongs to its user.
 func (p procfs) kernelFile(folder string, k Kernel) Liveness {
 	if k.ID == "" || strings.ContainsAny(k.ID, "/\x00") {
 		return Gone

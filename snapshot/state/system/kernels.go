@@ -76,7 +76,6 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 	return lives
 }
 
-// unsure notes that kernels may live.
 func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 	for _, k := range kernels {
 		if lives[k] != Alive {

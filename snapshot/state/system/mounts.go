@@ -9,14 +9,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// IsPrivate says whether another folder of its file system is mounted at a path, as by PrivateTmp= and
-// pam_namespace(8). A subvolume at its own place isn't.
-func IsPrivate(procRoot, path string) bool {
-	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
-	return err == nil && isPrivate(mountinfo, path)
+// Mountinfo is what is mounted where this process is, by a /proc; empty if it is unknown.
+func Mountinfo(procRoot string) string {
+	mountinfo, _ := proc.FS{Root: procRoot}.Mounts()
+	return mountinfo
 }
 
-func isPrivate(mountinfo, path string) (private bool) {
+// IsPrivate says whether another folder of its file system is mounted at a path, as by PrivateTmp= and
+// pam_namespace(8). A subvolume at its own place isn't.
+func IsPrivate(mountinfo, path string) (private bool) {
 	for m := range proc.ParseMounts(mountinfo, " "+path+" ") {
 		if m.Point == path { // the last one covers the others
 			private = m.Root != "/" && !strings.HasSuffix(m.Root, strings.TrimPrefix(path, "/"))
@@ -27,12 +28,7 @@ func isPrivate(mountinfo, path string) (private bool) {
 
 // IsOwn says whether a folder is that of the file system at "/", also if it is mounted there once more, as systemd
 // does.
-func IsOwn(procRoot, path string) bool {
-	mountinfo, err := proc.FS{Root: procRoot}.Mounts()
-	return err == nil && isOwn(mountinfo, path)
-}
-
-func isOwn(mountinfo, path string) bool {
+func IsOwn(mountinfo, path string) bool {
 	for m := range proc.ParseMounts(mountinfo, " ") {
 		if m.Point == escaped.Replace(path) {
 			return false // as engines mount a folder of the host
@@ -59,17 +55,11 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	return tree, known
 }
 
-// UsersMount describes a file system that a user has mounted at a path or below it; empty for none. It doesn't touch
-// it, since it may never answer.
-func UsersMount(procRoot, path string) string {
-	mountinfo, _ := proc.FS{Root: procRoot}.Mounts() // unknown is none
-	return usersMount(mountinfo, path)
-}
-
-// escaped is how mountinfo writes paths.
 var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
 
-func usersMount(mountinfo, path string) string {
+// UsersMount describes a file system that a user has mounted at a path or below it; empty for none. It doesn't touch
+// it, since it may never answer.
+func UsersMount(mountinfo, path string) string {
 	path = escaped.Replace(path)
 	for m := range proc.ParseMounts(mountinfo, path) {
 		if m.Point != path && !strings.HasPrefix(m.Point, path+"/") {

@@ -17,14 +17,14 @@ func TestUsersMountIsNew(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	for range 3 {
-		require.Empty(t, UsersMount("", dir))
-		require.Empty(t, UsersMount("", dir))
+		require.Empty(t, UsersMount(Mountinfo(""), dir))
+		require.Empty(t, UsersMount(Mountinfo(""), dir))
 		require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "uid=4002"))
-		require.Contains(t, UsersMount("", dir), "uid 4002")
+		require.Contains(t, UsersMount(Mountinfo(""), dir), "uid 4002")
 		require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "uid=4003"))
-		require.Contains(t, UsersMount("", dir), "uid 4002")
+		require.Contains(t, UsersMount(Mountinfo(""), dir), "uid 4002")
 		require.NoError(t, unix.Unmount(dir, 0))
-		require.NotContains(t, UsersMount("", dir), "uid 4003")
+		require.NotContains(t, UsersMount(Mountinfo(""), dir), "uid 4003")
 		require.NoError(t, unix.Unmount(dir, 0))
 	}
 }
@@ -40,7 +40,7 @@ func TestMountsOfAnotherProc(t *testing.T) {
 		"90 22 0:99 /a\u00a0b /data rw - fuse x rw,user_id=4005\n":        "4005", // the kernel escapes no other blanks
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(root, "self/mountinfo"), []byte(line), 0o644))
-		require.Contains(t, UsersMount(root, "/data"), "uid "+uid)
+		require.Contains(t, UsersMount(Mountinfo(root), "/data"), "uid "+uid)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestIsOwn(t *testing.T) {
 		"a name that begins so": {"22 1 8:1 / / rw - ext4 x rw\n90 22 0:9 / /var/tm rw - tmpfs x rw\n", true},
 		"nothing":               {"", false},
 	} {
-		require.Equal(t, tt.want, isOwn(tt.lines, "/var/tmp/genv"), name)
+		require.Equal(t, tt.want, IsOwn(tt.lines, "/var/tmp/genv"), name)
 	}
 }
 
@@ -78,6 +78,6 @@ func TestIsPrivate(t *testing.T) {
 		"a subvolume above it": {"90 22 0:31 /@var /var rw - btrfs /dev/sda2 rw\n", false},
 		"a line that is none":  {"90 22\n", false},
 	} {
-		require.Equal(t, tt.want, isPrivate(root+tt.line, "/var/tmp"), name)
+		require.Equal(t, tt.want, IsPrivate(root+tt.line, "/var/tmp"), name)
 	}
 }

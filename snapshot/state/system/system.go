@@ -164,7 +164,6 @@ func (p procfs) namespace(kind string) uint64 {
 	return st.Ino
 }
 
-// localtime is the time zone of the machine, see localtime(5).
 const localtime = "/etc/localtime"
 
 // Now is the time in the zone of this machine, whatever TZ says: the dates in the state files are on that clock.
