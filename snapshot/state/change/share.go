@@ -22,17 +22,23 @@ const (
 // CheckShare refuses more than a user's share, which root hasn't, or than there is room for.
 func CheckShare(f *state.Files, uid snapshot.UID) error {
 	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
-	var envs, devices fileWeight
+	type weights struct{ own, all int }
+	var envs, devices weights
+	add := func(to *weights, weight int, own bool) {
+		if to.all += weight; own {
+			to.own += weight
+		}
+	}
 	for i := range f.Environments {
 		e := &f.Environments[i]
 		owners[e.EID] = e.UID
-		envs.add(weightOf(e), e.UID == uid)
+		add(&envs, weightOf(e), e.UID == uid)
 	}
 	for i := range f.Devices {
 		for _, a := range f.Devices[i].Attachments {
 			owner, registered := owners[a.EID]
-			devices.add(entryWeight+textWeight(string(a.EID))+textWeight(a.GPUMemory.String()), owner == uid ||
-				!registered)
+			weight := entryWeight + textWeight(string(a.EID)) + textWeight(a.GPUMemory.String())
+			add(&devices, weight, owner == uid || !registered)
 		}
 	}
 	switch {
@@ -48,15 +54,6 @@ func CheckShare(f *state.Files, uid snapshot.UID) error {
 		return state.Refuse("the state files of this host are full")
 	}
 	return nil
-}
-
-type fileWeight struct{ own, all int }
-
-func (u *fileWeight) add(weight int, own bool) {
-	u.all += weight
-	if own {
-		u.own += weight
-	}
 }
 
 func weightOf(e *snapshot.Environment) int {
