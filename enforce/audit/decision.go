@@ -126,8 +126,7 @@ func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *sn
 	return short("device", orderID, string(eid), device.String())
 }
 
-// WarningID is the id of the warnings about a finding. The same finding at another time
-// has the same one.
+// WarningID is the id of the warnings about a finding. The same finding at another time has the same one.
 func WarningID(finding string) string { return short("warning", finding) }
 
 // IsDecisionID says whether a text has the form of an id.

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,17 +45,15 @@ type HistoryEntry struct {
 	// Judged are the lines that were judged, at most 16.
 	Judged []string `json:"judged,omitempty"`
 	over   int      // how many of its findings are over, of a warning
-	// warned are the findings of which this notice is the first, while nothing is done
-	// about them yet.
+	// warned are the findings of which this notice is the first, while nothing is done about them yet.
 	warned []string
 }
 
 // ActionNotice is the Action of a HistoryEntry about a notice.
 const ActionNotice = "notice"
 
-// History joins the records of a log to a list of actions, the oldest first. A
-// order item without an outcome was sent by a controller that ended before it
-// received the outcome, which therefore is unknown.
+// History joins the records of a log to a list of actions, the oldest first. An order item without an outcome was sent
+// by a controller that ended before it received the outcome, which therefore is unknown.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
 		&filter, map[string]lastNotices{}, map[string]bool{}, map[string][]*HistoryEntry{}, map[itemKey]*HistoryEntry{},
@@ -130,7 +129,7 @@ func (j *joiner) add(r *Record) {
 		for _, id := range r.IDs {
 			delete(j.notified, id)
 			delete(j.warned, id)
-			j.isOver(id)
+			maps.DeleteFunc(j.undone, func(_ itemKey, e *HistoryEntry) bool { return slices.Contains(e.IDs, id) })
 			for _, e := range j.warnings[id] {
 				e.over++
 			}
@@ -259,8 +258,7 @@ func (j *joiner) wouldAct(r *Record) {
 	}
 }
 
-// leftUndone lists one action. It is listed once while its findings last, also if it is because of
-// several ones.
+// leftUndone lists one action. It is listed once while its findings last, also if it is because of several ones.
 func (j *joiner) leftUndone(r *Record, what string) {
 	if !j.filter.Notices || !j.filter.Matches(r) {
 		return
@@ -276,15 +274,6 @@ func (j *joiner) leftUndone(r *Record, what string) {
 	if !slices.Contains(e.IDs, r.IDs[0]) {
 		e.IDs, e.Why = append(e.IDs, r.IDs[0]), append(e.Why, r.Text)
 		e.Rules = (&Record{IDs: e.IDs}).rules()
-	}
-}
-
-// isOver forgets what would have been done because of a finding.
-func (j *joiner) isOver(id string) {
-	for key, e := range j.undone {
-		if slices.Contains(e.IDs, id) {
-			delete(j.undone, key)
-		}
 	}
 }
 

@@ -24,8 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// story is a log in which bob loses a process and a device, and alice's process
-// has an unknown fate.
+// story is a log in which bob loses a process and a device, and alice's process has an unknown fate.
 func story(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path}
@@ -173,8 +172,7 @@ func TestUsersReadOnlyTheirOwnLog(t *testing.T) {
 	require.Error(t, sh.Run(), "the user may only read it")
 }
 
-// FuzzScan: whatever a log contains, what comes out are records, and whole
-// lines are counted.
+// FuzzScan: whatever a log contains, what comes out are records, and whole lines are counted.
 func FuzzScan(f *testing.F) {
 	line, err := json.Marshal(audit.Record{Time: at(0), Kind: audit.KindOverLimit})
 	require.NoError(f, err)

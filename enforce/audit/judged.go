@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The lines of an item are short, since a host can make names up, and since every item of
-// an order has some.
+// The lines of an item are short, since a host can make names up, and since every item of an order has some.
 const (
 	maxExplained = 256 // items of an order; more than that are not explained
 	maxProcesses = 4   // of a user on a device
@@ -27,8 +26,7 @@ const (
 	MaxJudgedBytes = 4 * maxLine
 )
 
-// Explain sets the lines that were judged, of each item of an order. The snapshot is that
-// of the host, taken at a time.
+// Explain sets the lines that were judged, of each item of an order. The snapshot is that of the host, taken at a time.
 func Explain(o *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
 	if s == nil {
 		return

@@ -5,10 +5,9 @@
 //	err := log.Append(audit.Record{Time: now, Kind: audit.KindFinding, …})
 //	entries, damage, err := audit.History(log.Path, audit.Filter{User: "bob"})
 //
-// Append returns when the records are on the disk. Records that could not be
-// written are kept in memory and written first the next time, so that an outcome
-// is not lost when the disk is full. A caller that must not act without a record
-// calls Reserve first.
+// Append returns when the records are on the disk. Records that could not be written are kept in memory and written
+// first the next time, so that an outcome is not lost when the disk is full. A caller that must not act without a
+// record calls Reserve first.
 //
 // A file that reaches its maximum size is rotated. Several programs, such as two
 // controllers, may append to the same file.
@@ -49,9 +48,8 @@ const (
 // goroutines. The zero Log with a Path is ready for use.
 type Log struct {
 	Path string
-	// MaxBytes is the size at which the file is rotated, 0 for 64 MiB.
-	// Keep is how many rotated files are kept, 0 for DefaultKeep; Path.1 is the
-	// newest of them.
+	// MaxBytes is the size at which the file is rotated, 0 for 64 MiB. Keep is how many rotated files are kept, 0 for
+	// DefaultKeep; Path.1 is the newest of them.
 	MaxBytes int64
 	Keep     int
 	// Readers is the group that may read new files; 0 for none.
@@ -67,16 +65,14 @@ type Log struct {
 	backlog []byte // encoded records that could not be written
 }
 
-// ErrNotWritten is wrapped when records are not on the disk. They are kept and
-// written before the next ones.
+// ErrNotWritten is wrapped when records are not on the disk. They are kept and written before the next ones.
 var ErrNotWritten = errors.New("the record was not written")
 
 // maxBacklog is how many bytes are kept in memory at most.
 const maxBacklog = 64 << 20
 
-// Append writes records, after those that could not be written before, and
-// returns when they are on the disk. Without records it only writes the earlier
-// ones.
+// Append writes records, after those that could not be written before, and returns when they are on the disk. Without
+// records it only writes the earlier ones.
 func (l *Log) Append(records ...Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,8 +179,7 @@ func (l *Log) open() (*os.File, int64, error) {
 	}
 }
 
-// lock locks an opened file, and says whether it still has the name and has
-// room; a full one is rotated.
+// lock locks an opened file, and says whether it still has the name and has room; a full one is rotated.
 func (l *Log) lock(f *os.File) (current bool, err error) {
 	if !l.unlocked {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -254,8 +249,7 @@ func (l *Log) openAppend() (*os.File, error) {
 	return f, nil
 }
 
-// checkOwn refuses a file that others could change, by its owner or by another
-// name of it.
+// checkOwn refuses a file that others could change, by its owner or by another name of it.
 func checkOwn(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -42,8 +42,7 @@ func (d *Damage) add(name string, line int) {
 	d.Lines++
 }
 
-// Scan reads a log and its rotated files, the oldest record first. A log that
-// does not exist yet has no records.
+// Scan reads a log and its rotated files, the oldest record first. A log that does not exist yet has no records.
 func Scan(path string, each func(*Record) error) (Damage, error) {
 	var damage Damage
 	oldest := 0
@@ -129,9 +128,8 @@ const (
 	maxLines = 100
 )
 
-// Check returns nil if a file can be used as a log: it does not exist, is empty,
-// or holds records. The error wraps ErrNotALog if it holds something else. Check
-// creates no file and follows no link.
+// Check returns nil if a file can be used as a log: it does not exist, is empty, or holds records. The error wraps
+// ErrNotALog if it holds something else. Check creates no file and follows no link.
 func Check(path string) error {
 	f, err := openRead(path)
 	switch {

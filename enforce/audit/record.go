@@ -65,9 +65,8 @@ var kinds = []RecordKind{
 	KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied,
 }
 
-// Record is a line of the log. Fields that a kind doesn't use are empty. All
-// records of one finding have its ID, and all records of one order to one host
-// have its Order; outcomes and order items have both.
+// Record is a line of the log. Fields that a kind doesn't use are empty. All records of one finding have its ID, and
+// all records of one order to one host have its Order; outcomes and order items have both.
 type Record struct {
 	Time  time.Time  `json:"time"`
 	Kind  RecordKind `json:"kind"`
@@ -172,8 +171,7 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	return cmp.Or(user, s.NameOf(uid))
 }
 
-// OutcomeRecords are the records of an order's outcomes, made from those of its
-// items.
+// OutcomeRecords are the records of an order's outcomes, made from those of its items.
 func OutcomeRecords(items []Record, outcomes []order.Outcome) []Record {
 	records := make([]Record, len(items))
 	for i, r := range items {

@@ -92,8 +92,7 @@ func userOfEntry(e *HistoryEntry) snapshot.Username {
 	return e.User
 }
 
-// countsOf is what an entry counts for, apart from warnings: nothing if there was nothing
-// to do any more.
+// countsOf is what an entry counts for, apart from warnings: nothing if there was nothing to do any more.
 func countsOf(e *HistoryEntry) ActionCounts {
 	switch {
 	case e.Status == StatusDryRun && e.Device != nil:

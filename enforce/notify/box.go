@@ -33,21 +33,18 @@ type KeptNotice struct {
 const (
 	// MaxKeptAge is how long a notice is kept.
 	MaxKeptAge = 14 * 24 * time.Hour
-	// maxNotices is how many are kept for a user: the last ones. maxUsers is for how many
-	// users there are files.
+	// maxNotices is how many are kept for a user: the last ones. maxUsers is for how many users there are files.
 	maxNotices  = 20
 	maxUsers    = 4096
 	maxKeptText = 2000 // bytes, as on a terminal
 	maxFile     = 256 << 10
-	// lockWithin is how long another genv of root's may hold the lock: it only writes a
-	// small file.
+	// lockWithin is how long another genv of root's may hold the lock: it only writes a small file.
 	lockWithin = time.Second
 )
 
-// Box has the notices of all users of a host. A user's are in one file of root's, which only that
-// user may read besides: an access control list says so, as with the user's history. Which of them
-// the user has read is in a file of the user's own, see Inbox. Their number, size and age are bounded. Texts
-// are as they came: the caller escapes them.
+// Box has the notices of all users of a host. A user's are in one file of root's, which only that user may read
+// besides: an access control list says so, as with the user's history. Which of them the user has read is in a file of
+// the user's own, see Inbox. Their number, size and age are bounded. Texts are as they came: the caller escapes them.
 type Box struct {
 	Root     string // root's folder; the notices are in a folder below it
 	Accounts nss.Passwd

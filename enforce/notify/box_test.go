@@ -84,8 +84,7 @@ func TestDamagedAndStrangeFiles(t *testing.T) {
 	require.Error(t, err)
 }
 
-// In a folder that others may write, what is made there could be replaced by a link before
-// its mode is set.
+// In a folder that others may write, what is made there could be replaced by a link before its mode is set.
 func TestAFolderOfOthersIsNotUsed(t *testing.T) {
 	box := newBox(t)
 	require.NoError(t, os.Mkdir(box.Root, 0o755))

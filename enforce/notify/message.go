@@ -1,5 +1,4 @@
-// Package notify makes the messages to users: what is wrong, what follows, and what to do, for
-// terminals and for mail.
+// Package notify makes the messages to users: what is wrong, what follows, and what to do, for terminals and for mail.
 //
 //	for _, m := range notify.Messages(finding, notify.NewOwners(cluster), now) {
 //		fmt.Println(m.UID, m.Shown(), m.Advice)
@@ -238,8 +237,7 @@ func called(f *enforce.Finding, o *Owners) string {
 	return ""
 }
 
-// claim explains why a process is in no environment although it claims one; empty
-// if it claims none.
+// claim explains why a process is in no environment although it claims one; empty if it claims none.
 func claim(f *enforce.Finding, owners *Owners) string {
 	switch {
 	case f.Rule != enforce.RuleNonEnvProcesses || f.EID == "":

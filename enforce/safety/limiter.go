@@ -124,9 +124,8 @@ func (l *limiter) hold(p *pair, because string) {
 	}
 }
 
-// release carries out held actions after all, as far as the limits allow: on each
-// host those of the oldest findings first, and of the hosts one after the other,
-// so that one that makes up old findings doesn't use the limits up.
+// release carries out held actions after all, as far as the limits allow: on each host those of the oldest findings
+// first, and of the hosts one after the other, so that one that makes up old findings doesn't use the limits up.
 func (l *limiter) release() {
 	var waiting []*Action
 	for _, h := range l.hosts {
@@ -148,21 +147,16 @@ func (l *limiter) release() {
 	slices.SortStableFunc(waiting, func(a, b *Action) int { return cmp.Compare(a.turn, b.turn) })
 	for _, a := range waiting {
 		l.count(a, 1)
-		if l.fits(a.of) {
+		ofUser, _ := l.limits.PerUser.over(a.of.tally, perUser)
+		onHost, _ := l.limits.PerHost.over(a.of.on.tally, perHost)
+		inAll, _ := l.limits.Fleet.over(l.fleet, perFleet)
+		if (ofUser == "" || a.User == "") && onHost == "" && inAll == "" {
 			a.Held.partly = true
 			a.Held = nil
 		} else {
 			l.count(a, -1)
 		}
 	}
-}
-
-// fits says whether the actions that were counted are within the limits for a pair, its host and the fleet.
-func (l *limiter) fits(p *pair) bool {
-	ofUser, _ := l.limits.PerUser.over(p.tally, perUser)
-	onHost, _ := l.limits.PerHost.over(p.on.tally, perHost)
-	inAll, _ := l.limits.Fleet.over(l.fleet, perFleet)
-	return (ofUser == "" || p.user == "") && onHost == "" && inAll == ""
 }
 
 // result are the held actions by user and host.

@@ -1,6 +1,5 @@
-// Package safety holds back the actions of a plan that are more than the author of a
-// policy can have meant, and names the daemons that are never ended. It is pure, and
-// knows of a plan only which users and hosts its actions are about.
+// Package safety holds back the actions of a plan that are more than the author of a policy can have meant, and names
+// the daemons that are never ended. It is pure, and knows of a plan only which users and hosts its actions are about.
 //
 //	held := safety.Hold(limits, actions)
 package safety
@@ -138,10 +137,9 @@ const (
 	perHost  = "-per-host"
 )
 
-// Protected are the names of daemons that are never ended unless a policy names them:
-// those that carry a machine, our own way in, and NVIDIA's. A name alone
-// protects no process, since every user may choose one: the host says which of its
-// processes go by one rightly (snapshot.Process.Protected; see enforce/local).
+// Protected are the names of daemons that are never ended unless a policy names them: those that carry a machine, our
+// own way in, and NVIDIA's. A name alone protects no process, since every user may choose one: the host says which of
+// its processes go by one rightly (snapshot.Process.Protected; see enforce/local).
 func Protected() []string {
 	return []string{
 		"systemd", "init", "sshd", "sshd-session", "sshd-auth",

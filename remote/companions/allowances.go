@@ -81,17 +81,17 @@ func (*Allowances) Learn(*controller.Cycle, *controller.Delivery) controller.Lea
 // are asked on which they have something, unless they were just now.
 func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) *toldHost {
 	if last == nil {
-		last = &toldHost{}
+		last = &toldHost{Allowance: new(service.Allowance)}
 	}
 	next := &toldHost{Allowance: a.of(cycle, h), at: cycle.Now, by: h.Snapshot, number: last.number, since: last.since}
 	if asked := h.Snapshot.Asked; asked != nil {
-		next.Asked = last.answered()
+		next.Asked = last.Asked
 		if next.Asked != asked.Number {
 			a.ask(cycle, next, asked)
 			cycle.Plan.Ask = append(cycle.Plan.Ask, h.Name)
 		}
 	}
-	if last.Allowance != nil && cycle.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
+	if cycle.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
 		last.number, last.since = next.number, next.since
 		return last
 	}
@@ -104,14 +104,6 @@ func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *tol
 	s := h.Snapshot
 	return s == last.by && cycle.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&
 		len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
-}
-
-// answered is the number of the last question that was answered.
-func (t *toldHost) answered() uint64 {
-	if t.Allowance == nil {
-		return 0
-	}
-	return t.Asked
 }
 
 // ask answers a question, unless other hosts are asked first.
@@ -267,20 +259,20 @@ func toldPeople(s *snapshot.Snapshot, people map[snapshot.UID]snapshot.Username)
 	if len(all) <= maxPeople {
 		return all
 	}
-	first := make(map[snapshot.UID]bool)
+	last := make(map[snapshot.UID]int)
+	for _, uid := range all {
+		last[uid] = 1
+	}
 	for i := range s.Waits {
-		first[s.Waits[i].UID] = true
+		last[s.Waits[i].UID] = 0
 	}
 	if s.Asked != nil {
 		for _, who := range s.Asked.People {
-			first[who.UID] = true
+			last[who.UID] = 0
 		}
 	}
-	later := func(uid snapshot.UID) bool { return !first[uid] }
-	all = slices.Concat(slices.DeleteFunc(slices.Clone(all), later),
-		slices.DeleteFunc(all, func(uid snapshot.UID) bool { return first[uid] }))[:maxPeople]
-	slices.Sort(all)
-	return all
+	slices.SortStableFunc(all, func(a, b snapshot.UID) int { return last[a] - last[b] })
+	return slices.Sorted(slices.Values(all[:maxPeople]))
 }
 
 // rulesOf are the settings for a query, and that somebody is exempt.
@@ -306,9 +298,7 @@ func (a *Allowances) rulesOf(policy enforce.Policy, q enforce.Query) []service.R
 
 // use is what a cap counts for a person. The cap is added if the host isn't told it yet.
 func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, now time.Time) service.CapUse {
-	u := service.CapUse{
-		Limit: c.Limit, Here: c.Here, Elsewhere: c.Elsewhere, Hosts: c.Hosts, GPUs: c.HereGPUs,
-	}
+	u := service.CapUse{Limit: c.Limit, Here: c.Here, Elsewhere: c.Elsewhere, Hosts: c.Hosts, GPUs: c.HereGPUs}
 	if c.Counts == enforce.CapHours.String() {
 		u.Elsewhere = c.Used
 	}

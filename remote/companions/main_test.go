@@ -75,8 +75,7 @@ func TestMessages(t *testing.T) {
 	require.Empty(t, l.Users)
 }
 
-// A host that makes up users takes a bounded amount of memory, and none of the
-// other hosts' room.
+// A host that makes up users takes a bounded amount of memory, and none of the other hosts' room.
 func TestMessagesAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var l controller.Budget[snapshot.UID]

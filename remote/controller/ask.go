@@ -23,8 +23,7 @@ type Link interface {
 	// Notify shows messages to users of a host, and returns what became of each.
 	// agent.ErrCannotNotify: the host can't do it.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Receipt, error)
-	// Guard gives or renews the order for a host's kernel guard. agent.ErrCannotGuard: the
-	// host has none.
+	// Guard gives or renews the order for a host's kernel guard. agent.ErrCannotGuard: the host has none.
 	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
 	// About returns what is known about a host without asking it.
 	About(host remote.Host) agent.About
@@ -43,8 +42,7 @@ type Survey struct {
 	Progress func(done, total int)
 }
 
-// errStopped is the cause for hosts that were not asked to the end because
-// another one failed under StopAtFailure.
+// errStopped is the cause for hosts that were not asked to the end because another one failed under StopAtFailure.
 var errStopped = errors.New("another host failed")
 
 // Ask puts a question to every host of a Survey. The results are in the order of Hosts.

@@ -2,10 +2,9 @@ package controller
 
 import "sync"
 
-// stateWriter writes the state of a loop in the background, so that the loop does not wait for the
-// disk. Each state is the whole one, so the newest replaces those that still wait: however slow the
-// disk is, something is safe after two writes at most. The zero stateWriter is ready for use. It is
-// safe for concurrent use.
+// stateWriter writes the state of a loop in the background, so that the loop does not wait for the disk. Each state is
+// the whole one, so the newest replaces those that still wait: however slow the disk is, something is safe after two
+// writes at most. The zero stateWriter is ready for use. It is safe for concurrent use.
 type stateWriter struct {
 	mu     sync.Mutex
 	newest func() error // writes the newest state; nil when it is written

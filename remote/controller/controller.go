@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -46,7 +48,10 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
 	if c.Policy == nil {
-		c.lookOnly(e)
+		c.Memory.Machines = c.fleet.machines
+		if len(e.answers) > 0 {
+			c.emit(&c.round, nil)
+		}
 		return false
 	}
 	c.expire(ctx, c.Now())
@@ -63,14 +68,6 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 		c.fleet.Cluster = c.fleet.asNew()
 	}
 	return true
-}
-
-// lookOnly shows what came in.
-func (c *Controller) lookOnly(e *loopEvent) {
-	c.Memory.Machines = c.fleet.machines
-	if len(e.answers) > 0 {
-		c.emit(&c.round, nil)
-	}
 }
 
 // remember makes the next memory the present one, with the orders that are going to be sent.
@@ -102,7 +99,7 @@ func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveri
 	for _, o := range orders {
 		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
 		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}),
-			append(all, o.acting())
+			append(all, enforce.Event{Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings})
 	}
 	for _, d := range deliveries {
 		d.cycle = cycle.Number
@@ -116,7 +113,10 @@ func (c *Controller) learn(ended []*Delivery) {
 		return
 	}
 	var all Learned
-	for _, d := range inOrder(ended) {
+	slices.SortStableFunc(ended, func(a, b *Delivery) int { // the hosts are in their order in the fleet
+		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
+	})
+	for _, d := range ended {
 		all.add(d.learn(d))
 	}
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true

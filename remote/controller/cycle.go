@@ -28,8 +28,7 @@ type Cycle struct {
 	// Ended says that sinks get it for the last time, with all that was done in it.
 	Ended   bool
 	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name
-	// leads to the same machine.
+	// Duplicates are the names that are left out of Cluster because another name leads to the same machine.
 	Duplicates []Duplicate
 	// Via is how each host that answered was reached, where the Link knows.
 	Via    map[snapshot.Hostname]agent.Via
@@ -37,23 +36,19 @@ type Cycle struct {
 	DryRun bool
 	// Standby says that another controller acts, or may: this one only looks.
 	Standby bool
-	// Results are those of the orders that ended in this cycle, in the order of the plan;
-	// some may have been sent in earlier ones. UnderWay are those that hosts are
-	// still carrying out.
+	// Results are those of the orders that ended in this cycle, in the order of the plan; some may have been sent in
+	// earlier ones. UnderWay are those that hosts are still carrying out.
 	Results  []OrderResult
 	UnderWay []order.OfHost
-	// Stopped says that nothing was judged: because of StopAtFailure, or because the
-	// run is ending.
+	// Stopped says that nothing was judged: because of StopAtFailure, or because the run is ending.
 	Stopped bool
 	// Notified are the users who were notified of a finding, or could not be.
 	Notified []Notified
-	// Unrecorded is why the record could not be kept. Without Results, nothing
-	// was done for that.
+	// Unrecorded is why the record could not be kept. Without Results, nothing was done for that.
 	Unrecorded error
 	// RecordChanged says that Unrecorded is not that of the last cycle.
 	RecordChanged bool
-	// Hold is why operators had rules do nothing, nil if they did not; Exemptions are
-	// those that operators made.
+	// Hold is why operators had rules do nothing, nil if they did not; Exemptions are those that operators made.
 	Hold       *operator.OnHold
 	Exemptions policy.ExemptionList
 
@@ -183,10 +178,9 @@ type OrderResult struct {
 	Findings []enforce.Finding
 }
 
-// Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never
-// called from two goroutines at a time and must not wait for anything slow. The record and the
-// messages to users are not sinks: the record comes before anything is sent, and
-// messages are sent to the hosts with the orders.
+// Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never called
+// from two goroutines at a time and must not wait for anything slow. The record and the messages to users are not
+// sinks: the record comes before anything is sent, and messages are sent to the hosts with the orders.
 type Sink interface {
 	Consume(cycle *Cycle, events []enforce.Event)
 }

@@ -1,9 +1,7 @@
 package controller
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -57,8 +55,7 @@ func (l *Learned) add(more Learned) {
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
 }
 
-// dispatcher sends deliveries without waiting for them, and returns those that ended. It belongs to one
-// goroutine.
+// dispatcher sends deliveries without waiting for them, and returns those that ended. It belongs to one goroutine.
 type dispatcher struct {
 	underWay int
 	ended    mailbox[*Delivery]
@@ -108,13 +105,5 @@ func (d *Delivery) deliver(ctx context.Context, link Link, host remote.Host) {
 func (d *dispatcher) take() []*Delivery {
 	list := d.ended.take()
 	d.underWay -= len(list)
-	return list
-}
-
-// inOrder sorts deliveries by cycle and host.
-func inOrder(list []*Delivery) []*Delivery {
-	slices.SortStableFunc(list, func(a, b *Delivery) int {
-		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
-	})
 	return list
 }

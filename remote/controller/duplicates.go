@@ -26,8 +26,7 @@ func (d Duplicate) String() string {
 // Look is what is seen of a fleet: each machine once.
 type Look struct {
 	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name leads to
-	// the same machine.
+	// Duplicates are the names that are left out of Cluster because another name leads to the same machine.
 	Duplicates []Duplicate
 	// Via is how each host that answered was spoken with, where the Link knows.
 	Via map[snapshot.Hostname]agent.Via
@@ -36,9 +35,8 @@ type Look struct {
 	machines Machines                          // to remember
 }
 
-// merge keeps one host for each machine, with the first of the machine's names
-// and the snapshot of the first name that answered. So nothing changes while one of
-// the names fails.
+// merge keeps one host for each machine, with the first of the machine's names and the snapshot of the first name that
+// answered. So nothing changes while one of the names fails.
 func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
 	names, leads, vias := leadsOf(asked, all, about)
 	groups := known.group(names, leads)
@@ -182,9 +180,8 @@ func (g grouping) join(i, j int) {
 	}
 }
 
-// byToken joins names of which one shows what was given to the other. What hosts say about
-// themselves proves nothing: one that shows what another one says would take its place, which
-// would then not be judged any more.
+// byToken joins names of which one shows what was given to the other. What hosts say about themselves proves nothing:
+// one that shows what another one says would take its place, which would then not be judged any more.
 func (g grouping) byToken(leads []lead) {
 	given := make(map[string]int, len(leads))
 	for i := range leads {

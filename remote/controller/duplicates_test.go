@@ -165,8 +165,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	require.Equal(t, snapshot.Hostname("a"), cycle.Cluster.Failed()[0].Name)
 }
 
-// names are two names of one machine, a and b, and another machine, c, each with
-// a process in no environment.
+// names are two names of one machine, a and b, and another machine, c, each with a process in no environment.
 type names struct {
 	plain
 	down map[string]bool
@@ -190,8 +189,7 @@ func (n *names) Execute(_ context.Context, h remote.Host, _ order.Order) (agent.
 	return agent.Execution{Outcomes: []order.Outcome{{PID: 5, Status: order.StatusTerminated}}}, nil
 }
 
-// Hosts with genv 1.4.3 report no identity: address and host key show that
-// two names are one.
+// Hosts with genv 1.4.3 report no identity: address and host key show that two names are one.
 func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 	for name, same := range map[string]bool{"one sshd": true, "two": false} {
 		t.Run(name, func(t *testing.T) {

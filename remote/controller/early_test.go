@@ -44,8 +44,7 @@ func warned(w enforce.Warn) strict { return outsideWith(w, safety.Limits{}) }
 
 var none = 0
 
-// earlyCases say which host is acted on between two cycles, and when only in a full one:
-// every 10 seconds.
+// earlyCases say which host is acted on between two cycles, and when only in a full one: every 10 seconds.
 var earlyCases = map[string]struct {
 	policy  enforce.Policy // nil for one that ends processes outside of environments
 	prepare func(w *wakeful, c *controller.Controller)
@@ -247,8 +246,7 @@ func TestEarlyCycles(t *testing.T) {
 	}
 }
 
-// A host that always says that something happened is asked at a bounded rate, and delays no
-// other.
+// A host that always says that something happened is asked at a bounded rate, and delays no other.
 func TestAHostThatAlwaysWakes(t *testing.T) {
 	for name, row := range map[string]struct {
 		changes bool

@@ -26,8 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// fakeFleet has hosts with processes outside of environments,
-// which an order ends one by one until it is cut off.
+// fakeFleet has hosts with processes outside of environments, which an order ends one by one until it is cut off.
 type fakeFleet struct {
 	plain
 	mu      sync.Mutex   // while hosts are asked and orders are carried out

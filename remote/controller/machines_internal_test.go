@@ -26,8 +26,7 @@ func leadOf(text string) lead {
 	return l
 }
 
-// Each row is cycles of a fleet of a, b and c: what is known of each, and which
-// of them count.
+// Each row is cycles of a fleet of a, b and c: what is known of each, and which of them count.
 func TestMachines(t *testing.T) {
 	type cycle struct {
 		a, b, c, want string

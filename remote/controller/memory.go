@@ -22,8 +22,7 @@ type FleetMemory struct {
 	Machines Machines       `json:"machines"`
 	// Companions are the memories of companions, by their names.
 	Companions map[string]json.RawMessage `json:"companions,omitempty"`
-	// Operator is what operators asked for that lasts. It has a file of its own, since
-	// it doesn't age: see statedir.
+	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
 	Operator operator.State `json:"-"`
 	// recorded is how much of the record users of hosts used up lately.
 	recorded Budget[snapshot.Username]

@@ -139,8 +139,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 	}
 }
 
-// While a loop has the folder, another run reads it, advances nothing and writes
-// nothing.
+// While a loop has the folder, another run reads it, advances nothing and writes nothing.
 func TestOneControllerHasTheFolder(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
 	p := newFakeFleet(t)

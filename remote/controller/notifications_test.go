@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// A user with many processes gets one message, with one bell and one piece of
-// advice.
+// A user with many processes gets one message, with one bell and one piece of advice.
 func TestOneMessagePerUser(t *testing.T) {
 	const advice = "End it, and start it in an environment: genv run --gpus 1 python train.py.\nThis is by the policy of your site. Questions: your administrator"
 	for n, want := range map[int]string{
@@ -43,8 +42,7 @@ func TestOneMessagePerUser(t *testing.T) {
 	require.True(t, strings.HasSuffix(p.messages[0].Text, advice))
 }
 
-// A host that makes up processes does not fill the record with users that could
-// not be notified.
+// A host that makes up processes does not fill the record with users that could not be notified.
 func TestNotificationsOfAHostAreBounded(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 1000, "b": 1})
 	p.notifyErr = agent.ErrCannotNotify
@@ -56,8 +54,7 @@ func TestNotificationsOfAHostAreBounded(t *testing.T) {
 	}
 }
 
-// Users are not notified of findings whose actions a limit holds back;
-// they are when the actions are carried out.
+// Users are not notified of findings whose actions a limit holds back; they are when the actions are carried out.
 func TestHeldFindingsNotifyNoUser(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
@@ -89,8 +86,7 @@ func TestUsersAreNotifiedWhileOthersAreHeld(t *testing.T) {
 	require.Zero(t, p.signals[100], "which is held")
 }
 
-// A finding that was first seen in cycles that did not count still has its whole
-// warning time when cycles count again.
+// A finding that was first seen in cycles that did not count still has its whole warning time when cycles count again.
 func TestNoActionWithoutAWarning(t *testing.T) {
 	for name, stop := range map[string]func(*controller.Controller, *full) strict{
 		"unrecorded": func(_ *controller.Controller, log *full) strict {
@@ -250,8 +246,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	require.True(t, strings.HasSuffix(p.messages[44].Text, "\n20 more messages suppressed."), p.messages[44].Text)
 }
 
-// Messages that were shown on no terminal don't count: a user who logs in later
-// still gets them.
+// Messages that were shown on no terminal don't count: a user who logs in later still gets them.
 func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 0})
 	c := p.controller(nil)

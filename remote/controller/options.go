@@ -19,8 +19,7 @@ type Options struct {
 	DryRun bool
 	Now    func() time.Time
 
-	// Audit keeps the record; nil for none. What cannot be recorded is not
-	// done, unless ActUnrecorded.
+	// Audit keeps the record; nil for none. What cannot be recorded is not done, unless ActUnrecorded.
 	Audit         Recorder
 	ActUnrecorded bool
 	// Store, if set, keeps the memory: before orders are sent, when operators ask for something, and otherwise every

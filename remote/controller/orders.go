@@ -88,11 +88,6 @@ func (o *sentOrder) send(ctx context.Context, link Link, host remote.Host) (err 
 	return err
 }
 
-// acting is the event for sending it.
-func (o *sentOrder) acting() enforce.Event {
-	return enforce.Event{Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings}
-}
-
 // learnOutcome remembers what came of an order.
 func (c *Controller) learnOutcome(o *sentOrder, d *Delivery) Learned {
 	result := OrderResult{
@@ -114,8 +109,7 @@ func (r *OrderResult) ended(outcomes []order.Outcome) enforce.Event {
 	}
 }
 
-// nothingDone are the classes of errors after which it is certain that the host
-// did nothing.
+// nothingDone are the classes of errors after which it is certain that the host did nothing.
 var nothingDone = []remote.Class{
 	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused,
 	remote.GenvMissing, remote.Version,
@@ -175,9 +169,8 @@ func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 // maxHostWords is how many characters of a line of a host's own are shown.
 const maxHostWords = 128
 
-// shownLines are a host's lines as they are shown. Those about the order are
-// genv's own: 1.4.3 prints names and ids that users choose as they are, and names
-// the environment that a process claims although it is in none. All others may
+// shownLines are a host's lines as they are shown. Those about the order are genv's own: 1.4.3 prints names and ids
+// that users choose as they are, and names the environment that a process claims although it is in none. All others may
 // contain anything that a user of the host wants an administrator to read.
 func shownLines(o order.Order, lines []string) []string {
 	shown := make(map[string]string)

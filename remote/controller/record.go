@@ -47,8 +47,7 @@ func (c *Controller) recordFirst(
 	return cycle.Unrecorded
 }
 
-// bytesPerItem is what the records of an item's outcome need at most, except from a
-// host that returns a lot of text.
+// bytesPerItem is what the records of an item's outcome need at most, except from a host that returns a lot of text.
 const bytesPerItem = 2 << 10
 
 // recordsAnHour is how many bytes of the record about what was found on a host are written in an hour, a ninth of them
@@ -152,7 +151,11 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 	r := audit.Record{Host: e.Host, Text: e.Text}
 	switch e.Kind {
 	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
-		r = findingRecord(e, cycle)
+		f := e.Finding
+		r = audit.Record{
+			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: cycle.Decision(f), Host: f.Host,
+			User: f.User, UID: f.UID, PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
+		}
 		acts := r.Decision == enforce.DecisionAct // recorded in each cycle; the others once
 		return r, !e.Resumed && acts == (e.Kind == enforce.EventDue)
 	case enforce.EventMore:
@@ -169,13 +172,4 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 		return r, false
 	}
 	return r, !e.Resumed
-}
-
-func findingRecord(e *enforce.Event, cycle *Cycle) audit.Record {
-	f := e.Finding
-	return audit.Record{
-		Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: cycle.Decision(f), Host: f.Host,
-		User: f.User, UID: f.UID,
-		PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
-	}
 }

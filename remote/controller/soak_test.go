@@ -237,8 +237,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	before.same(t)
 }
 
-// lateness notes how much later than the interval a healthy host was asked, at
-// most.
+// lateness notes how much later than the interval a healthy host was asked, at most.
 func (s *soak) lateness() {
 	for i, h := range s.hosts[:steadyHosts] {
 		for _, at := range h.TakeAnswered() {

@@ -55,8 +55,7 @@ type worker struct {
 	posts chan Post
 }
 
-// NewQueue starts a Queue, which must be closed. done is called, by several goroutines, for
-// each event of each hook.
+// NewQueue starts a Queue, which must be closed. done is called, by several goroutines, for each event of each hook.
 func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &Queue{done: done, cancel: cancel}
@@ -93,8 +92,7 @@ func (p Post) to(h policy.Hook) Post {
 	return p
 }
 
-// Close waits until all queued events are sent, or the timeout is over; then it
-// drops the others.
+// Close waits until all queued events are sent, or the timeout is over; then it drops the others.
 func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	if !q.closed {
@@ -112,7 +110,15 @@ func (q *Queue) Close(timeout time.Duration) {
 
 func (q *Queue) work(ctx context.Context, w *worker) {
 	for p := range w.posts {
-		if err := deliver(ctx, w.hook, p); err != nil {
+		var err error
+		for try, pause := 0, backoff; ; try, pause = try+1, 2*pause {
+			var final bool
+			if final, err = attempt(ctx, w.hook, p); err == nil || final || try >= w.hook.Retries || ctx.Err() != nil ||
+				!remote.Sleep(ctx, pause) {
+				break
+			}
+		}
+		if err != nil {
 			p.Err = fmt.Errorf("hook %s: an event %q did not arrive: %w", p.To, p.Event, err)
 		}
 		q.done(p)
@@ -122,18 +128,7 @@ func (q *Queue) work(ctx context.Context, w *worker) {
 // backoff is the pause before the first retry; it doubles.
 const backoff = 500 * time.Millisecond
 
-// deliver sends an event, with as many retries as the hook has.
-func deliver(ctx context.Context, h policy.Hook, p Post) error {
-	for try, pause := 0, backoff; ; try, pause = try+1, 2*pause {
-		final, err := attempt(ctx, h, p)
-		if err == nil || final || try >= h.Retries || ctx.Err() != nil || !remote.Sleep(ctx, pause) {
-			return err
-		}
-	}
-}
-
-// nameOf is how messages name a hook, without the parts of an address that may be
-// secret.
+// nameOf is how messages name a hook, without the parts of an address that may be secret.
 func nameOf(h policy.Hook) string {
 	if len(h.Command) > 0 {
 		return h.Command[0]
@@ -155,8 +150,7 @@ func attempt(ctx context.Context, h policy.Hook, p Post) (final bool, err error)
 	return post(ctx, h, p)
 }
 
-// run runs the program with the event on its stdin. Its own children end with
-// it when the time is over.
+// run runs the program with the event on its stdin. Its own children end with it when the time is over.
 func run(ctx context.Context, h policy.Hook, p Post) error {
 	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
 	cmd.Stdin = bytes.NewReader(p.JSON)
@@ -187,8 +181,7 @@ func run(ctx context.Context, h policy.Hook, p Post) error {
 // client follows no redirect: the administrator decides where events go.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// post sends the event to the address. After a redirect or a client error, another try
-// would fail again.
+// post sends the event to the address. After a redirect or a client error, another try would fail again.
 func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	body := p.JSON
 	if h.Slack {

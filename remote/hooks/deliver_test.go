@@ -74,8 +74,7 @@ func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 	require.Equal(t, "an argument warn\n{\"a\":1}", string(data))
 }
 
-// A program that leaves something behind, which holds its output, has done its
-// work all the same.
+// A program that leaves something behind, which holds its output, has done its work all the same.
 func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	failed := sendOnce(t, policy.Hook{Command: script(t, "echo run >> "+dir+"/runs; sleep 20 & echo $! > "+dir+"/child"), Retries: 2}, "act", "x")
@@ -164,8 +163,7 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A hook that hangs delays no other hook, costs no more than its queue, and
-// says what is dropped.
+// A hook that hangs delays no other hook, costs no more than its queue, and says what is dropped.
 func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	var failed failures
 	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.Event{policy.OnWarn}}

@@ -55,8 +55,7 @@ type NoticedFinding struct {
 	Advice string `json:"advice"` // what its user should do
 }
 
-// Sink sends to hooks: new findings, of what was done, and of what limits held
-// back.
+// Sink sends to hooks: new findings, of what was done, and of what limits held back.
 type Sink struct {
 	Queue interface{ Send(Post) } // a *Queue; it must not wait
 	Now   func() time.Time

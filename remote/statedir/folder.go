@@ -152,9 +152,8 @@ func (s *Folder) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
-// NextEpoch counts the starts of controllers that use the folder, from 1 on. It returns a
-// number that no earlier start had, and that is on the disk. A count that can't be read is an
-// error: hosts refuse a lower one of the same ID.
+// NextEpoch counts the starts of controllers that use the folder, from 1 on. It returns a number that no earlier start
+// had, and that is on the disk. A count that can't be read is an error: hosts refuse a lower one of the same ID.
 func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse

@@ -43,15 +43,6 @@ func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 	return state, nil
 }
 
-// operatorTime is when what operators asked for was written; zero if that is not known.
-func (s *Folder) operatorTime() time.Time {
-	status, err := s.folder.Stat(operatorName)
-	if err != nil {
-		return time.Time{}
-	}
-	return time.Unix(status.Mtim.Unix())
-}
-
 // KeepOperator writes what operators asked for, unless another controller is using the folder.
 func (s *Folder) KeepOperator(state operator.State, now time.Time) error {
 	if s.lock == nil {

@@ -100,7 +100,8 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 		return own, ownErr
 	}
 	m, err := d.decode(now, s.Followed)
-	if s.Folder.operatorTime().After(d.Time) { // it was changed while no controller ran
+	status, statErr := s.Folder.folder.Stat(operatorName)
+	if statErr == nil && time.Unix(status.Mtim.Unix()).After(d.Time) { // it was changed while no controller ran
 		m.Operator = m.Operator.With(own.Operator)
 	}
 	return m, err

@@ -22,17 +22,11 @@ import (
 // somebody has taken more says so on the terminals.
 func TestWhatAFleetAllows(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.MaySudo}, {Name: "gpu-02"}}, Genv: genvtest.Program(t)})
-	serve := exec.Command("ssh", "-tt", "-F", f.SSHConfig(), "gpu-01", "sudo -n genv host serve")
-	in, err := serve.StdinPipe() // the terminal ends with it, and so does the service
-	require.NoError(t, err)
-	require.NoError(t, serve.Start())
-	t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults: {max-devices-per-user: 2, warn: {for: 1h}}\noverrides: [{users: [root], set: {max-devices-per-user: 3}}]\n"), 0o600))
+	root := serveOn(t, f)
+	policy := policyFile(t, "defaults: {max-devices-per-user: 2, warn: {for: 1h}}\noverrides: [{users: [root], set: {max-devices-per-user: 3}}]\n")
 	socket := filepath.Join(t.TempDir(), "s")
 	daemon := startDaemon(t, []string{"GENV_SOCKET=" + socket}, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--policy", policy, "--state-dir", t.TempDir())
 	go daemon.drain()
-	root := service.Client{Path: filepath.Join(f.Host("gpu-01").Root(), "run", service.SocketName)}
 	require.Eventually(t, func() bool {
 		own, err := root.Allowance(t.Context())
 		return err == nil && own != nil && slices.Contains(own.Rules, service.Rule{Key: "max-devices-per-user", Value: "2"}) && !own.OneHost && own.By != ""
@@ -40,7 +34,7 @@ func TestWhatAFleetAllows(t *testing.T) {
 
 	screen, text := logIn(t, "alice"), ""
 	began := time.Now()
-	_, err = f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2}})
+	_, err := f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2}})
 	require.NoError(t, err)
 	for !strings.Contains(text, "User alice has 3 GPUs, and may have 2.") {
 		require.Less(t, time.Since(began), time.Minute, text)

@@ -9,7 +9,10 @@ import (
 
 // configure has the controller do what options says, as what this run is now.
 func (l *loop) configure(options Options) {
-	l.configureHooks(options.Policy)
+	if former := l.hooks; former != nil { // they finish what they were sent
+		l.former.Go(func() { former.Close(hooksTimeout) })
+	}
+	l.hooks = hooks.NewQueue(options.Policy.Hooks, l.hookDone)
 	l.options = options
 	if options.Allow != nil {
 		options.Allow(nil) // until the first cycle has ended

@@ -31,8 +31,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// TestOnATerminal: lines are dated and coloured on a terminal, as far as it is wanted, and
-// exactly 1.4.3's in a pipe.
+// TestOnATerminal: lines are dated and coloured on a terminal, as far as it is wanted, and exactly 1.4.3's in a pipe.
 func TestOnATerminal(t *testing.T) {
 	const line, dated = "[a] Process 7 is not running in a GPU environment (user bob) (waits for 59m)", "2026-11-20 02:14:07 "
 	at := time.Date(2026, 11, 20, 2, 14, 7, 0, time.Local)
@@ -126,8 +125,7 @@ func TestOrdersOfADocument(t *testing.T) {
 	require.Equal(t, []row{{3, 11, true}, {4, 12, true}, {1, 0, true}, {2, 0, false}}, got)
 }
 
-// TestAHostSpeaksInItsOwnNameOnly: a newline in what it says it printed begins
-// no line of another host's.
+// TestAHostSpeaksInItsOwnNameOnly: a newline in what it says it printed begins no line of another host's.
 func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	var out, errs bytes.Buffer
 	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
@@ -281,8 +279,7 @@ func TestALoopThatHangs(t *testing.T) {
 	}
 }
 
-// A receiver that is stopped reads nothing: what it can't queue is dropped. It gets what is sent when
-// it goes on.
+// A receiver that is stopped reads nothing: what it can't queue is dropped. It gets what is sent when it goes on.
 func TestAReceiverThatIsStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	t.Setenv("NOTIFY_SOCKET", path)

@@ -70,8 +70,7 @@ func (d *day) at(clock string, what func()) {
 
 func dayName(n int) string { return fmt.Sprintf("gpu-%02d.lab", n) }
 
-// openDay is a fleet on which nothing happens: each host has eight GPUs, and alice's
-// honest job on one.
+// openDay is a fleet on which nothing happens: each host has eight GPUs, and alice's honest job on one.
 func openDay(t *testing.T) *day {
 	d := &day{t: t, begin: time.Now(), hosts: make(map[string]*dayHost)}
 	for n := 1; n <= dayHosts; n++ {

@@ -20,9 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// TestOneMachineUnderSeveralNames, over a real sshd: an alias of ssh_config, a
-// full name, the address and another login are found out in the first cycle, and
-// an honest user keeps devices and jobs.
+// TestOneMachineUnderSeveralNames, over a real sshd: an alias of ssh_config, a full name, the address and another login
+// are found out in the first cycle, and an honest user keeps devices and jobs.
 func TestOneMachineUnderSeveralNames(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
 	one := f.Host("gpu-01")
@@ -98,8 +97,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	})
 }
 
-// requireNameThatAnswers looks at what takes sudo under two names of one machine, of
-// which one may not.
+// requireNameThatAnswers looks at what takes sudo under two names of one machine, of which one may not.
 func requireNameThatAnswers(t *testing.T, f *sshd.Fleet) {
 	t.Helper()
 	alone := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json")

@@ -49,8 +49,11 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 		Elector: election.New(election.Options{
 			Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead,
 		}),
-		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), l.unregistered),
-		client:    client,
+		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), func(err error) {
+			l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't " +
+				"show it as it is")
+		}),
+		client: client,
 	}
 	ctx, l.part.cancel = context.WithCancel(ctx)
 	l.part.work.Go(func() { l.part.registrar.Run(ctx) })
@@ -190,12 +193,6 @@ func (l *loop) registration(self election.Candidate, options *Options) election.
 	return r
 }
 
-// unregistered says why the other controllers don't get to know of this one.
-func (l *loop) unregistered(err error) {
-	l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't show " +
-		"it as it is")
-}
-
 // configured has a registration say how the controller is configured: a standby with other hosts
 // or another policy than the leader would enforce something else after a fail-over.
 func configured(r *election.Registration, options *Options) {
@@ -221,13 +218,6 @@ func digestOf(hosts []remote.Host) string {
 	slices.Sort(names)
 	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
 	return hex.EncodeToString(sum[:8])
-}
-
-func (p *participation) register(cycle *controller.Cycle, now time.Time) {
-	if cycle.Stopped {
-		return
-	}
-	p.registrar.Set(func(r *election.Registration) { cycled(r, cycle, now) })
 }
 
 // cycled has a registration say what came of a cycle.

@@ -81,9 +81,8 @@ func noFileContains(t *testing.T, dir, text string) {
 	}))
 }
 
-// Over real sshd and sudo: all members of an etcd are lost, and another one is set up. Hosts
-// refuse its first leader until it takes over, and then no other one of that election. A host
-// that SIGHUP adds is taken over, too.
+// Over real sshd and sudo: all members of an etcd are lost, and another one is set up. Hosts refuse its first leader
+// until it takes over, and then no other one of that election. A host that SIGHUP adds is taken over, too.
 func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	t.Parallel()
 	e := newElectors(t, "gpu-01", "gpu-02")

@@ -18,8 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
-// countTerm is a program that notes each SIGTERM in a file, and ends two seconds after the
-// first one.
+// countTerm is a program that notes each SIGTERM in a file, and ends two seconds after the first one.
 const countTerm = `trap 'echo term >>"$0"; over=yes' TERM; echo; i=0; while [ $i -lt 20 ]; do sleep 0.1; [ -z "$over" ] || i=$((i+1)); done`
 
 // counted is a process that violates a rule, and the file in which it notes its SIGTERMs.
@@ -40,8 +39,7 @@ func (e *electors) violateCounted(host, dir string, number int) counted {
 	return counted{job, file}
 }
 
-// candidate is a controller of which all cycles are read at once: one with an output that
-// isn't read waits for it.
+// candidate is a controller of which all cycles are read at once: one with an output that isn't read waits for it.
 type candidate struct {
 	*elector
 	mu   sync.Mutex

@@ -97,9 +97,8 @@ func (e *electors) ended(job *testfleet.Process) time.Duration {
 	return time.Since(begun)
 }
 
-// Over real sshd, sudo and an etcd of three members: one controller acts, and another one goes
-// on when it is killed, ends, is stopped, or is cut off from etcd. One that was replaced does
-// nothing, and is a standby from then on.
+// Over real sshd, sudo and an etcd of three members: one controller acts, and another one goes on when it is killed,
+// ends, is stopped, or is cut off from etcd. One that was replaced does nothing, and is a standby from then on.
 func TestElection(t *testing.T) {
 	t.Parallel()
 	e := newElectors(t, "gpu-01", "gpu-02")

@@ -73,7 +73,10 @@ const (
 
 // admit says whether a line is to be printed, and what to add to it.
 func (r *repeats) admit(line string, now time.Time) (remark string, ok bool) {
-	r.clean(now)
+	if now.Sub(r.tidy) >= repeatAfter/2 { // what was not repeated for as long as it would not be printed is forgotten
+		r.tidy = now
+		maps.DeleteFunc(r.known, func(_ string, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
+	}
 	e := r.known[line]
 	if e == nil {
 		if r.known == nil || len(r.known) >= maxRepeats {
@@ -89,13 +92,4 @@ func (r *repeats) admit(line string, now time.Time) (remark string, ok bool) {
 	}
 	e.next, e.wait = now.Add(e.wait), min(2*e.wait, repeatMost)
 	return fmt.Sprintf(" (%d times within %s)", e.times, text.ShortDuration(now.Sub(e.first))), true
-}
-
-// clean forgets what was not repeated for as long as it would not be printed.
-func (r *repeats) clean(now time.Time) {
-	if now.Sub(r.tidy) < repeatAfter/2 {
-		return
-	}
-	r.tidy = now
-	maps.DeleteFunc(r.known, func(_ string, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
 }

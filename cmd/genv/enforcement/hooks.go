@@ -4,20 +4,11 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/hooks"
 )
 
 // hooksTimeout is how long the end of a run waits for hooks to finish.
 const hooksTimeout = 10 * time.Second
-
-// configureHooks has hooks run as a policy says. Those of the policy before finish what they were sent.
-func (l *loop) configureHooks(file *policy.File) {
-	if former := l.hooks; former != nil {
-		l.former.Go(func() { former.Close(hooksTimeout) })
-	}
-	l.hooks = hooks.NewQueue(file.Hooks, l.hookDone)
-}
 
 func (l *loop) hookDone(r hooks.Post) {
 	if r.Err != nil {

@@ -153,16 +153,23 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 		"--take-over")
 }
 
-// refusedByElection reports whether most hosts refused an elected controller because of a later epoch.
-func refusedByElection(cycle *controller.Cycle) bool {
-	var refused int
+// mostRefused returns the first error of hosts that refused this controller, and how many did; nil if those are not most.
+func mostRefused(cycle *controller.Cycle, is func(error) bool) (first error, n int) {
 	for i := range cycle.Cluster.Hosts {
-		err := cycle.Cluster.Hosts[i].Err
-		if errors.Is(err, agent.ErrLater) {
-			refused++
+		if err := cycle.Cluster.Hosts[i].Err; is(err) {
+			first, n = cmp.Or(first, err), n+1
 		}
 	}
-	return 2*refused > len(cycle.Cluster.Hosts)
+	if 2*n <= len(cycle.Cluster.Hosts) {
+		return nil, n
+	}
+	return first, n
+}
+
+// refusedByElection reports whether most hosts refused an elected controller because of a later epoch.
+func refusedByElection(cycle *controller.Cycle) bool {
+	first, _ := mostRefused(cycle, func(err error) bool { return errors.Is(err, agent.ErrLater) })
+	return first != nil
 }
 
 // replaced ends a run if most hosts refused it, since another controller acts on them. What a
@@ -170,17 +177,10 @@ func refusedByElection(cycle *controller.Cycle) bool {
 // then nothing would be enforced on the others. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	l.sayOlder(cycle)
-	var refused int
-	var first error
-	for i := range cycle.Cluster.Hosts {
-		err := cycle.Cluster.Hosts[i].Err
-		// else it finds out that it doesn't lead
-		if remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater)) {
-			refused++
-			first = cmp.Or(first, err)
-		}
-	}
-	if 2*refused <= len(cycle.Cluster.Hosts) {
+	first, refused := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead
+		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater))
+	})
+	if first == nil {
 		return nil
 	}
 	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))

@@ -27,9 +27,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// A host's genv is killed while it waits for processes to end: the outcome is
-// unknown and stands in the log, nothing is sent again, and the next cycle judges
-// what is there then.
+// A host's genv is killed while it waits for processes to end: the outcome is unknown and stands in the log, nothing is
+// sent again, and the next cycle judges what is there then.
 func TestAHostsGenvIsKilledWithinAnOrder(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
@@ -135,8 +134,7 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 	})
 }
 
-// TestAnOrderIsFinishedThoughNobodyListens: its reader is gone before the first
-// line is written.
+// TestAnOrderIsFinishedThoughNobodyListens: its reader is gone before the first line is written.
 func TestAnOrderIsFinishedThoughNobodyListens(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")

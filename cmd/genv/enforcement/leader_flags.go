@@ -149,17 +149,15 @@ func (l *Leader) WarnOfClearText(log zerolog.Logger) {
 func (l *Leader) inClearText() (members []string) {
 	for _, endpoint := range l.Etcd.Endpoints {
 		at, err := url.Parse(endpoint)
-		if err != nil || at.Scheme != "http" || isLoopback(at.Hostname()) {
+		if err != nil || at.Scheme != "http" {
 			continue
 		}
-		members = append(members, at.Host)
+		ip := net.ParseIP(at.Hostname())
+		if !strings.EqualFold(at.Hostname(), "localhost") && (ip == nil || !ip.IsLoopback()) {
+			members = append(members, at.Host)
+		}
 	}
 	return members
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning, as it may be

@@ -139,8 +139,7 @@ func TestDesktops(t *testing.T) {
 	}
 	for _, h := range f.Hosts() {
 		enforce := func(rules string) (calls int) {
-			policy := filepath.Join(t.TempDir(), "policy.yaml")
-			require.NoError(t, os.WriteFile(policy, []byte("defaults: {"+rules+"}\n"), 0o600))
+			policy := policyFile(t, "defaults: {"+rules+"}\n")
 			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10")
 			require.Zero(t, r.Code, r.Err)
 			t.Log(r.Out, r.Err)
@@ -218,8 +217,7 @@ func TestGraphicsContexts(t *testing.T) {
 	before := start("bob", forged(uuid[0], "<display_active>Disabled</display_active>")+"\n<!--", "C", 0)
 	desktop := start("alice", "kwin", "C+G", 0)
 	after := start("bob", "-->"+forged(uuid[1], fmt.Sprintf("<processes><process_info>\n<pid>%d</pid>\n<type>G</type>\n</process_info></processes>", holder.PID)), "C", 0)
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, env-devices: true}\n"), 0o600))
+	policy := policyFile(t, "defaults: {non-env-processes: true, env-devices: true}\n")
 	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours", "--interval", "500ms", "--cycles", "4", "--events", "off", "--policy", policy)
 	require.True(t, vulkan.Running() && holder.Running() && desktop.Running(), r.Out+r.Err)
 	require.False(t, before.Running() || after.Running(), r.Out+r.Err)

@@ -37,7 +37,11 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	settings := options.Policy.Mail
 	var next *mail.Sender
 	if settings != nil && !options.DryRun {
-		m.check(settings)
+		if settings.PasswordFile != "" { // enforcement doesn't depend on it
+			if _, err := mail.ReadPassword(settings.PasswordFile); err != nil {
+				m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read")
+			}
+		}
 		gather := MailGather
 		if options.Interval == 0 || options.Interval >= MailGather {
 			gather = leastGather
@@ -75,16 +79,6 @@ func (m *mailer) replace(next *mail.Sender, within time.Duration) {
 			}
 		}
 	})
-}
-
-// check warns of what will keep mail from being sent. Enforcement doesn't depend on it.
-func (m *mailer) check(settings *policy.Mail) {
-	if settings.PasswordFile == "" {
-		return
-	}
-	if _, err := mail.ReadPassword(settings.PasswordFile); err != nil {
-		m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read")
-	}
 }
 
 func (m *mailer) done(r mail.Letter) {

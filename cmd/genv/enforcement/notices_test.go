@@ -197,8 +197,7 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 	})
 }
 
-// toldInLastRun are the records of what users were told in the last run that
-// the log has, by user.
+// toldInLastRun are the records of what users were told in the last run that the log has, by user.
 func toldInLastRun(t *testing.T, log string) map[string][]audit.Record {
 	t.Helper()
 	data, err := os.ReadFile(log)
@@ -232,9 +231,8 @@ func userTold(t *testing.T, r audit.Record) string {
 	return ""
 }
 
-// requireShown requires that what a user was told is on the screen, unless the
-// record says that it reached no terminal. That may be: all hosts of the fleet
-// are one machine and share the screen, and of two that write on it at the same
+// requireShown requires that what a user was told is on the screen, unless the record says that it reached no terminal.
+// That may be: all hosts of the fleet are one machine and share the screen, and of two that write on it at the same
 // moment Linux refuses one (EAGAIN). The other one succeeds, in each cycle.
 func requireShown(t *testing.T, screen string, told []audit.Record) {
 	t.Helper()

@@ -23,8 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// What an operator asks for is recorded, and a hold and exemptions survive kill -9: over a real sshd
-// and sudo.
+// What an operator asks for is recorded, and a hold and exemptions survive kill -9: over a real sshd and sudo.
 func TestAnOperatorOverRealSSH(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	host := f.Host("gpu-01")
@@ -146,8 +145,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	}
 }
 
-// A genv that crashes on a host is named with the first line of its crash, over a
-// real sshd and sudo.
+// A genv that crashes on a host is named with the first line of its crash, over a real sshd and sudo.
 func TestACrashOnAHost(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "genv")
 	script := "#!/bin/sh\necho 'panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()' >&2\nexit 2\n"

@@ -203,8 +203,7 @@ func requireOwnHistory(t *testing.T, l *lab, log string) {
 	require.Empty(t, ask("carol"), "nothing was done to her processes there")
 }
 
-// requireSameDecision: the host and the controller say the same of a decision, with the same
-// id; and only to its user.
+// requireSameDecision: the host and the controller say the same of a decision, with the same id; and only to its user.
 func requireSameDecision(t *testing.T, log string, run func(user string, args ...string) (string, error)) {
 	r := genvtest.Run(t, "remote", "history", "--audit-log", log, "--host", "gpu-02", "--user", "alice", "--rule", "max-devices-per-user", "--format", "json")
 	var document history.EntriesDocument

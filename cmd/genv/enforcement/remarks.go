@@ -58,7 +58,9 @@ func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	}
 	unable := cycle.Unable()
 	for _, host := range slices.Sorted(maps.Keys(unable)) {
-		failures = append(failures, remote.FailureOf(string(host), errUnable(unable[host])))
+		err := remote.Errorf(remote.CommandFailed, "nothing can be ended there: %s", unable[host])
+		err.Next = "run `sudo genv doctor` on the host"
+		failures = append(failures, remote.FailureOf(string(host), err))
 	}
 	return failures
 }
@@ -74,13 +76,6 @@ func unableHosts(cycle *controller.Cycle) string {
 	}
 	slices.Sort(names)
 	return "nothing can be ended on " + render.Hosts(names)
-}
-
-// errUnable is the failure of a host that answers, and where nothing can be done.
-func errUnable(why string) error {
-	e := remote.Errorf(remote.CommandFailed, "nothing can be ended there: %s", why)
-	e.Next = "run `sudo genv doctor` on the host"
-	return e
 }
 
 // holds says what a safety limit holds back, when that begins and then now and then.

@@ -103,8 +103,7 @@ func TestAProcessThatStays(t *testing.T) {
 	}
 }
 
-// TestWhatIsOver: only what was printed is said to be over, and in front of a pipe nothing
-// of it is on stdout.
+// TestWhatIsOver: only what was printed is said to be over, and in front of a pipe nothing of it is on stdout.
 func TestWhatIsOver(t *testing.T) {
 	s := newScreen(t, false)
 	s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionUnderWay))

@@ -35,8 +35,7 @@ func reported(t *testing.T, args ...string) usage.Report {
 	return d
 }
 
-// A controller keeps who used what; the report has it, by whatever it is asked for, and
-// another run continues it.
+// A controller keeps who used what; the report has it, by whatever it is asked for, and another run continues it.
 func TestUsageOfAController(t *testing.T) {
 	t.Parallel()
 	s := outsiders(2)

@@ -1,7 +1,6 @@
 package enforcement_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -18,22 +17,28 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
+// serveOn runs root's service on gpu-01, and returns how root asks it.
+func serveOn(t *testing.T, f *sshd.Fleet) service.Client {
+	serve := exec.Command("ssh", "-tt", "-F", f.SSHConfig(), "gpu-01", "sudo -n genv host serve")
+	in, err := serve.StdinPipe() // the terminal ends with it, and so does the service
+	require.NoError(t, err)
+	require.NoError(t, serve.Start())
+	t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
+	root := service.Client{Path: filepath.Join(f.Host("gpu-01").Root(), "run", service.SocketName)}
+	require.Eventually(t, func() bool {
+		_, err := root.Status(t.Context())
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+	return root
+}
+
 // TestWhatAFleetFreesForReservations: what is reserved is taken from others after the warning, and from its start on.
 func TestWhatAFleetFreesForReservations(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.MaySudo}}, Genv: genvtest.Program(t)})
 	host := f.Host("gpu-01")
 	_, err := host.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
 	require.NoError(t, err)
-	serve := exec.Command("ssh", "-tt", "-F", f.SSHConfig(), "gpu-01", "sudo -n genv host serve")
-	in, err := serve.StdinPipe() // the terminal ends with it, and so does the service
-	require.NoError(t, err)
-	require.NoError(t, serve.Start())
-	t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
-	root := service.Client{Path: filepath.Join(host.Root(), "run", service.SocketName)}
-	require.Eventually(t, func() bool {
-		_, err := root.Status(t.Context())
-		return err == nil
-	}, time.Minute, 50*time.Millisecond)
+	root := serveOn(t, f)
 	devices, err := host.Devices()
 	require.NoError(t, err)
 	start := time.Now().Add(8 * time.Second)
@@ -41,8 +46,7 @@ func TestWhatAFleetFreesForReservations(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, made.ByRoot)
 
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults: {warn: {rules: {reservations: 3s}}}\nreservations: [{users: [alice], gpus: 1}]\n"), 0o600))
+	policy := policyFile(t, "defaults: {warn: {rules: {reservations: 3s}}}\nreservations: [{users: [alice], gpus: 1}]\n")
 	daemon := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", t.TempDir())
 	warned := daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Findings) > 0 })
 	require.Equal(t, enforce.RuleReservations, warned.Findings[0].Rule)

@@ -257,11 +257,11 @@ func (l *loop) sayWhere(addresses []string, options *Options) {
 
 // reloaded reads the hosts and the policy again, after a SIGHUP.
 func (l *loop) reloaded() {
-	if l.service.lostTerminal() {
+	if l.service.onTerminal && !stderrIsTerminal() { // the kernel sends SIGHUP then, too, and it ends a program as usual
 		l.service.cancel()
 		return
 	}
-	notifyReloading(l.log)
+	l.service.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 	defer l.service.notify(daemon.SdNotifyReady)
 	options, err := l.reload()
 	l.service.reloaded(err, l.program.Now())
@@ -285,8 +285,9 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.options.Progress.End()
 	l.service.status(cycle)
 	l.noteRecord(cycle)
-	if l.part != nil {
-		l.part.register(cycle, l.program.Now())
+	if l.part != nil && !cycle.Stopped {
+		now := l.program.Now()
+		l.part.registrar.Set(func(r *election.Registration) { cycled(r, cycle, now) })
 	}
 	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Results) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts

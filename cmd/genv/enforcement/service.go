@@ -125,10 +125,6 @@ func (s *service) within(allowed time.Duration) {
 
 func (s *service) works() bool { return int64(time.Since(s.begun)) < s.deadline.Load() }
 
-// lostTerminal says that a SIGHUP came because the terminal is gone: the kernel
-// sends it then too, and it ends a program as usual.
-func (s *service) lostTerminal() bool { return s.onTerminal && !stderrIsTerminal() }
-
 func stderrIsTerminal() bool {
 	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
 }
@@ -185,9 +181,4 @@ func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 		case <-ticker.C:
 		}
 	}
-}
-
-// notifyReloading says that the configuration is read again. READY=1 says that this is done.
-func notifyReloading(log zerolog.Logger) {
-	NotifySystemd(log, daemon.SdNotifyReloading+"\n"+daemon.SdNotifyMonotonicUsec())
 }

@@ -142,8 +142,7 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 	return h
 }
 
-// TestSIGTERM: an order that is under way is waited for, no other is begun, and
-// the outcome is told before the end.
+// TestSIGTERM: an order that is under way is waited for, no other is begun, and the outcome is told before the end.
 func TestSIGTERM(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 10)
@@ -172,8 +171,7 @@ func TestASecondSIGTERM(t *testing.T) {
 	require.Equal(t, syscall.SIGTERM, state.Sys().(syscall.WaitStatus).Signal())
 }
 
-// TestSIGHUP: hosts are read again; those that stay keep their conversations,
-// and what is wrong changes nothing.
+// TestSIGHUP: hosts are read again; those that stay keep their conversations, and what is wrong changes nothing.
 func TestSIGHUP(t *testing.T) {
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: idleHost()}, &inprocess.Server{Name: "b", Handler: idleHost()}, &inprocess.Server{Name: "c", Handler: idleHost()})
 	hosts := filepath.Join(t.TempDir(), "hosts")

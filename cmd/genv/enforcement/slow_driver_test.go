@@ -13,9 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// Over a real sshd and sudo: the first look needs two calls of nvidia-smi, and one takes most of the time
-// that a host has for an answer; on gpu-02 it takes more than that. What breaks a rule is ended, and
-// what keeps the rules isn't.
+// Over a real sshd and sudo: the first look needs two calls of nvidia-smi, and one takes most of the time that a host
+// has for an answer; on gpu-02 it takes more than that. What breaks a rule is ended, and what keeps the rules isn't.
 func TestASlowDriverIsNotALostOne(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})

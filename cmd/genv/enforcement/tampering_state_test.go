@@ -33,8 +33,7 @@ func (b *bent) by(user, host string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// began is a host with an environment of alice on device 0 and a job in it, which
-// began after root's genv had looked.
+// began is a host with an environment of alice on device 0 and a job in it, which began after root's genv had looked.
 func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
 	b.activate(host, "bob", 7)
 	require.Zero(b.t, b.enforce(host).Code)
@@ -42,8 +41,7 @@ func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
 	return env, b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
 }
 
-// spares enforces, and requires that an honest process goes on and what is outside
-// is ended.
+// spares enforces, and requires that an honest process goes on and what is outside is ended.
 func (b *bent) spares(honest *testfleet.Process) genvtest.Result {
 	b.t.Helper()
 	outside := b.job("gpu-01", testfleet.Job{User: "carol", Uses: using(1)})
@@ -266,8 +264,7 @@ func TestBentLockHeld(t *testing.T) {
 
 // How a judgement was bent between the look and the signal; see tampering_test.go.
 
-// perlFlip is a program that writes one id after the other over the one in its own
-// environ.
+// perlFlip is a program that writes one id after the other over the one in its own environ.
 var perlFlip = []string{"perl", "-e", `
 	$| = 1;
 	open S, "<", "/proc/self/stat"; $_ = <S>; s/.*\) //; @field = split / /;

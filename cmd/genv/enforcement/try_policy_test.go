@@ -93,9 +93,8 @@ func TestTryAPolicy(t *testing.T) {
 	require.Equal(t, 2, strings.Count(r.Out, "dry-run"), r.Out)
 }
 
-// Over a real sshd and sudo: what breaks a rule is ended long before the next cycle, also while
-// a user has the same host opened all the time, and nothing else is. kill -9 of the
-// controller ends what waits on the hosts.
+// Over a real sshd and sudo: what breaks a rule is ended long before the next cycle, also while a user has the same
+// host opened all the time, and nothing else is. kill -9 of the controller ends what waits on the hosts.
 func TestEventsOverSSH(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})

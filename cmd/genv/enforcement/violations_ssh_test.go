@@ -79,8 +79,7 @@ func (l *lab) alice() {
 	l.job(l.guilty, "alice's newest job is beyond her cap", "gpu-02", "alice", e2, testfleet.Use{Device: 1, MiB: 1000})
 }
 
-// bob has a cap of 3 and holds 3, is over his memory on one, and uses one that
-// is not his.
+// bob has a cap of 3 and holds 3, is over his memory on one, and uses one that is not his.
 func (l *lab) bob() {
 	e := l.activate("gpu-02", "bob", 0, "4g", 2, 3)
 	l.activate("gpu-03", "bob", 0, "", 0)
@@ -220,8 +219,7 @@ func TestHostsThatFail(t *testing.T) {
 	}
 }
 
-// spoil gives hosts the states of hazards, and returns the contents that must
-// still be there afterwards.
+// spoil gives hosts the states of hazards, and returns the contents that must still be there afterwards.
 func spoil(t *testing.T, f *sshd.Fleet) map[string]string {
 	for _, host := range []string{"corrupt", "link", "fifo", "huge"} {
 		require.NoError(t, os.MkdirAll(f.Host(host).State, 0o777))

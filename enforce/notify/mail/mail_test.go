@@ -184,8 +184,7 @@ func otherAuthority(t *testing.T) string {
 	return path
 }
 
-// Neither a password nor a mail leaves unless the connection is encrypted as the policy
-// wants it; the mail waits.
+// Neither a password nor a mail leaves unless the connection is encrypted as the policy wants it; the mail waits.
 func TestNothingLeavesInTheClear(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []mailtest.Option
@@ -267,8 +266,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The Message-ID is the same in every try, so that even a server that took a mail and
-// said otherwise can recognize it.
+// The Message-ID is the same in every try, so that even a server that took a mail and said otherwise can recognize it.
 func TestASlowServer(t *testing.T) {
 	s := mailtest.Start(t)
 	s.AnswerOnce("RCPT", "hang")

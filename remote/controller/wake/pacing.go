@@ -75,11 +75,10 @@ func (p *pacing) asked(now time.Time, changed bool, entries int) {
 	}
 }
 
-// The looks of a full cycle are spread at hosts that report events, so that the cycle takes
-// neither the controller nor a machine or network that hosts share all at once: violations
-// are dealt with meanwhile. Each has gap to itself, or less if that would take longer than a
-// part of the interval or spreadMost. Shorter intervals than spreadFrom are not spread:
-// who wants them wants the full cycle soon.
+// The looks of a full cycle are spread at hosts that report events, so that the cycle takes neither the controller nor
+// a machine or network that hosts share all at once: violations are dealt with meanwhile. Each has gap to itself, or
+// less if that would take longer than a part of the interval or spreadMost. Shorter intervals than spreadFrom are not
+// spread: who wants them wants the full cycle soon.
 const (
 	gap        = 25 * time.Millisecond
 	part       = 4
@@ -101,9 +100,8 @@ const (
 	never   = math.MaxInt64
 )
 
-// Listens reports whether a look at a host would show nothing that its events don't: it is
-// waited for, which is known to work, and has not woken since its last look. It may be called
-// from any goroutine. A nil Watch waits for no host.
+// Listens reports whether a look at a host would show nothing that its events don't: it is waited for, which is known
+// to work, and has not woken since its last look. It may be called from any goroutine. A nil Watch waits for no host.
 func (w *Watch) Listens(host string) bool {
 	if w == nil {
 		return false

@@ -1,15 +1,13 @@
-// Package wake asks hosts for their snapshots as soon as something happens there, between the
-// cycles of a controller.
+// Package wake asks hosts for their snapshots as soon as something happens there, between the cycles of a controller.
 //
 //	w := wake.Start(pool)
 //	defer w.Close()
 //	w.Watch(hosts) // after each full cycle: those that answered
 //	for looks := range w.Looks() { … }
 //
-// Each host is asked in a goroutine of its own, so that none delays another; while it is waited
-// for it has none, since these take memory.
-// Whatever a host answers, it is asked at most ten times a second, and less often while its
-// snapshot doesn't change or is large (pacing.go). What comes from all hosts is passed on together.
+// Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none, since
+// these take memory. Whatever a host answers, it is asked at most ten times a second, and less often while its snapshot
+// doesn't change or is large (pacing.go). What comes from all hosts is passed on together.
 package wake
 
 import (
@@ -29,10 +27,9 @@ import (
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Await waits until something may have changed on a host since its last snapshot, for some
-	// minutes at most, and calls done then, once, in a goroutine of its own: woke is false if
-	// nothing did. An error means that the host has to be asked at intervals; with
-	// agent.ErrNoEvents, as long as its genv is the same.
+	// Await waits until something may have changed on a host since its last snapshot, for some minutes at most, and
+	// calls done then, once, in a goroutine of its own: woke is false if nothing did. An error means that the host has
+	// to be asked at intervals; with agent.ErrNoEvents, as long as its genv is the same.
 	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 }
 
@@ -68,8 +65,7 @@ type waiting struct {
 	round uint64        // the last call of Watch that listed it
 	// rest is how many calls of Watch it takes until it is waited for again; 0 while it is.
 	rest atomic.Int32
-	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not
-	// waited for.
+	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not waited for.
 	since atomic.Int64
 
 	// Used by the goroutine that waits for it or asks it, of which there is one at a time.
@@ -89,8 +85,7 @@ func Start(link Link) *Watch {
 	return w
 }
 
-// Watch waits for these hosts from now on, and for no others. Those that could not be waited
-// for are tried again.
+// Watch waits for these hosts from now on, and for no others. Those that could not be waited for are tried again.
 func (w *Watch) Watch(hosts []remote.Host) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,14 +116,6 @@ func (w *Watch) Watch(hosts []remote.Host) {
 			one.end()
 			delete(w.hosts, name)
 		}
-	}
-}
-
-// offer passes on a look.
-func (w *Watch) offer(l Look) {
-	select {
-	case w.in <- l:
-	case <-w.ctx.Done():
 	}
 }
 
@@ -232,7 +219,10 @@ func (w *Watch) ask(one *waiting, woke bool) {
 		afterCycle(one.ctx, one.again)
 	default:
 		one.last = s
-		w.offer(Look{one.host, s, asked, time.Now()})
+		select {
+		case w.in <- Look{one.host, s, asked, time.Now()}:
+		case <-w.ctx.Done():
+		}
 	}
 }
 

@@ -97,9 +97,8 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// Answer has the server answer a command, or END at the end of a mail, in another way; "RCPT a@b.org" is
-// that of one recipient.
-// "drop" drops the connection, "hang" answers nothing.
+// Answer has the server answer a command, or END at the end of a mail, in another way; "RCPT a@b.org" is that of one
+// recipient. "drop" drops the connection, "hang" answers nothing.
 func (s *Server) Answer(command, answer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
