@@ -153,22 +153,22 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 		"--take-over")
 }
 
-// mostRefused returns the first error of hosts that refused this controller, and how many did; nil if those are not most.
-func mostRefused(cycle *controller.Cycle, is func(error) bool) (first error, n int) {
+// mostRefused returns how many hosts refused this controller, and the first error; nil if these are not most hosts.
+func mostRefused(cycle *controller.Cycle, is func(error) bool) (n int, first error) {
 	for i := range cycle.Cluster.Hosts {
 		if err := cycle.Cluster.Hosts[i].Err; is(err) {
 			first, n = cmp.Or(first, err), n+1
 		}
 	}
 	if 2*n <= len(cycle.Cluster.Hosts) {
-		return nil, n
+		return n, nil
 	}
-	return first, n
+	return n, first
 }
 
 // refusedByElection reports whether most hosts refused an elected controller because of a later epoch.
 func refusedByElection(cycle *controller.Cycle) bool {
-	first, _ := mostRefused(cycle, func(err error) bool { return errors.Is(err, agent.ErrLater) })
+	_, first := mostRefused(cycle, func(err error) bool { return errors.Is(err, agent.ErrLater) })
 	return first != nil
 }
 
@@ -177,7 +177,7 @@ func refusedByElection(cycle *controller.Cycle) bool {
 // then nothing would be enforced on the others. It is an *command.ExitError.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	l.sayOlder(cycle)
-	first, refused := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead
+	refused, first := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead
 		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater))
 	})
 	if first == nil {
