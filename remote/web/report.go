@@ -122,21 +122,23 @@ func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, s
 		return a, nil, http.StatusBadRequest, err
 	}
 	read, err := s.options.Usage.Report(r.Context(), a.query)
+	status = http.StatusNotFound
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return a, nil, http.StatusNotFound, errors.New("no usage is recorded yet: the first is, about a minute after " +
-			"the controller has started")
+		err = errors.New("no usage is recorded yet: the first is, about a minute after the controller has started")
 	case errors.Is(err, usage.ErrNoGroups):
-		return a, nil, http.StatusNotFound, errors.New("there are no reports by group here")
 	case errors.Is(err, usage.ErrBusy), errors.Is(err, context.Canceled):
-		return a, nil, http.StatusServiceUnavailable,
-			errors.New("the usage database is busy: try again in a minute, or ask for a shorter time")
+		status = http.StatusServiceUnavailable
+		err = errors.New("the usage database is busy: try again in a minute, or ask for a shorter time")
 	case err != nil:
 		if s.options.Failed != nil {
 			s.options.Failed(fmt.Errorf("the usage database: %w", err))
 		}
-		return a, nil, http.StatusInternalServerError,
-			errors.New("the usage database can't be read: the controller's log says why")
+		status = http.StatusInternalServerError
+		err = errors.New("the usage database can't be read: the controller's log says why")
+	}
+	if err != nil {
+		return a, nil, status, err
 	}
 	shown := *read // others have it too
 	d = &shown

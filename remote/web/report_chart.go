@@ -74,11 +74,12 @@ func newChart(d *usage.Report) *chart {
 	}
 	for _, date := range dates {
 		if last := len(c.Columns) - 1; last < 0 || c.Columns[last].Date != date[:length] {
-			c.Columns = append(c.Columns, c.column(date[:length]))
+			c.Columns = append(c.Columns, chartColumn{Date: date[:length], Parts: make([]chartPart, len(c.Series))})
 		}
-		for i := range c.Series {
-			amounts := days[c.Series[i].Key][date]
-			c.Columns[len(c.Columns)-1].Parts[i].add(&amounts)
+		for i, series := range c.Series {
+			amounts, part := days[series.Key][date], &c.Columns[len(c.Columns)-1].Parts[i]
+			part.chartSeries = series
+			part.add(&amounts)
 		}
 	}
 	most := int64(0)
@@ -99,14 +100,6 @@ func datesOf(d *usage.Report) (dates []string) {
 		dates = append(dates, time.Unix(day, 0).In(in).Format(time.DateOnly))
 	}
 	return dates
-}
-
-func (c *chart) column(date string) chartColumn {
-	column := chartColumn{Date: date}
-	for _, series := range c.Series {
-		column.Parts = append(column.Parts, chartPart{chartSeries: series})
-	}
-	return column
 }
 
 func (p *chartPart) add(a *usage.Amounts) {
